@@ -17,6 +17,6 @@ fn main() {
             ));
         }
     }
-    let folder = std::env::var("OUT_DIR").expect("cargo tells the folder");
+    let folder = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");
     std::fs::write(format!("{folder}/machines.rs"), text).expect("the folder can be written");
 }

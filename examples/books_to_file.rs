@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let books = BookStage::with_unnamed([], capacity);
     let nbbo = NbboStage::new(Default::default(), [], capacity.instruments);
     let mut chain = Chain::new(Feed::new(FeedOptions::default()), Through::new(books, nbbo), BATCH);
-    // The ending tells the format. The sink learns the symbols from the events.
+    // The file's ending selects the format. The sink learns the symbols from the events.
     let mut file = FileSink::create(&path, Schema::Mbp1, &Options::default())?;
 
     while let Some(captured) = reader.next_packet()? {

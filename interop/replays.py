@@ -155,9 +155,9 @@ def compare_parquet(reader: str, parquet_table, given):
     values = 0
     for replay in replays(given):
         for schema in SCHEMAS:
-            told = dbn_table(replay.file(schema, "dbn"))
+            expected = dbn_table(replay.file(schema, "dbn"))
             read = parquet_table(replay.file(schema, "parquet"))
-            if any(told.values()) or any(read.values()):
-                values += compare(f"{reader}, {schema} of {replay.name}", read, told)
+            if any(expected.values()) or any(read.values()):
+                values += compare(f"{reader}, {schema} of {replay.name}", read, expected)
     assert values > 500_000, f"only {values} values were compared"
     print(f"{reader} reads the same as databento: {values} values")

@@ -29,10 +29,10 @@ def main():
             plain = dbn_table(replay.file(schema, "dbn"))
             packed = dbn_table(replay.file(schema, "dbn.zst"))
             assert plain == packed, f"{what}: the compressed file has other records"
-            told = csv_table(replay.file(schema, "csv"), plain)
+            expected = csv_table(replay.file(schema, "csv"), plain)
             count = len(next(iter(plain.values()), []))
-            if count or any(told.values()):
-                values += compare(what, plain, told)
+            if count or any(expected.values()):
+                values += compare(what, plain, expected)
             records += count
     assert records > 50_000, f"only {records} records were compared"
     print(f"databento reads {records} records as they were written: {values} values")

@@ -97,14 +97,14 @@ class Client:
         return [record for record in self.records if isinstance(record, kind)]
 
 
-def same(what, told, expected):
+def same(what, received, expected):
     """Compares records."""
-    told = [bytes(record) for record in told]
-    for place, (one, other) in enumerate(zip(told, expected)):
+    received = [bytes(record) for record in received]
+    for place, (one, other) in enumerate(zip(received, expected)):
         assert one == other, f"{what}: record {place} is {one.hex()}, expected {other.hex()}"
-    assert len(told) == len(expected), f"{what}: {len(told)} records, expected {len(expected)}"
-    assert told, f"{what}: no record was compared"
-    return len(told)
+    assert len(received) == len(expected), f"{what}: {len(received)} records, expected {len(expected)}"
+    assert received, f"{what}: no record was compared"
+    return len(received)
 
 
 def schemas(start):
@@ -128,11 +128,11 @@ def schemas(start):
         assert len(symbols) == 20, f"{schema}: {len(symbols)} symbols"
         assert client.live.symbology_map[symbols[0].instrument_id] == symbols[0].stype_in_symbol
     count += same("mbo with zstd", packed.end(), server.file("mbo"))
-    told = stamped.end()
-    assert all(record.ts_out > record.ts_recv for record in told), "ts_out is not the time of sending"
+    received = stamped.end()
+    assert all(record.ts_out > record.ts_recv for record in received), "ts_out is not the time of sending"
     expected = server.file("cmbp-1")
-    assert [bytes(record)[1:80] for record in told] == [record[1:80] for record in expected]
-    return count + len(told)
+    assert [bytes(record)[1:80] for record in received] == [record[1:80] for record in expected]
+    return count + len(received)
 
 
 def lists(start):
@@ -149,24 +149,24 @@ def lists(start):
     server.publish()
     server.end()
     probe.end()
-    told = collections.defaultdict(list)
+    received = collections.defaultdict(list)
     for record in by_name.end(may_fail=True):
-        told[record.rtype].append(record)
+        received[record.rtype].append(record)
     numbers = [names[name] for name in chosen]
 
     def of(schema, wanted):
         records = databento.DBNStore.from_file(server.folder / f"{schema}.dbn")
         return [bytes(record) for record in records if record.instrument_id in wanted]
 
-    def end_of(told, expected):
-        return expected[len(expected) - len(told) :]
+    def end_of(received, expected):
+        return expected[len(expected) - len(received) :]
 
     errors = [message.err for message in by_name.messages(databento.ErrorMsg)]
     assert len(errors) == 1 and "NOSUCH" in errors[0], errors
     count = 0
     for rtype, schema, wanted in ((0x00, "trades", numbers[:1]), (0x01, "mbp-1", numbers[:2])):
         expected = of(schema, wanted)
-        records = [record for key, records in told.items() for record in records if int(key) == rtype]
+        records = [record for key, records in received.items() for record in records if int(key) == rtype]
         count += same(f"{schema} of {wanted}", records, end_of(records, expected))
         assert len(records) > 0.9 * len(expected)
     records = by_number.end()
@@ -203,10 +203,10 @@ def snapshots(start):
     assert first and records[: len(first)] == first, "the snapshot comes first"
     whole = databento.DBNStore.from_file(server.folder / "mbo.dbn")
     assert book(records) == book(whole), "the books differ"
-    told = quotes.end()
-    first = [record for record in told if record.flags & SNAPSHOT]
+    received = quotes.end()
+    first = [record for record in received if record.flags & SNAPSHOT]
     assert first, "no quote in the snapshot"
-    rest = told[len(first) :]
+    rest = received[len(first) :]
     expected = server.file("cmbp-1")
     return len(records) + same("cmbp-1 after the snapshot", rest, expected[len(expected) - len(rest) :])
 

@@ -97,7 +97,7 @@ class Client:
         mappings = [record for record in self.records if isinstance(record, databento.SymbolMappingMsg)]
         symbols = {record.instrument_id: record.stype_out_symbol for record in mappings}
         records = [bytes(record) for record in self.records if not isinstance(record, MESSAGES)]
-        return [told(record, symbols) for record in records]
+        return [values_of(record, symbols) for record in records]
 
 
 class RustClient:
@@ -128,11 +128,11 @@ class RustClient:
             records[schema] = []
             while rest:
                 record, rest = rest[: rest[0] * 4], rest[rest[0] * 4 :]
-                records[schema].append(told(record, symbols))
+                records[schema].append(values_of(record, symbols))
         return records
 
 
-def told(record, symbols):
+def values_of(record, symbols):
     """A record without the number of its instrument, which each server gives out by itself, and with its symbol."""
     publisher, number = int.from_bytes(record[2:4], "little"), int.from_bytes(record[4:8], "little")
     # Where a record has the time of receipt: an order's number stands before it.
@@ -146,7 +146,7 @@ def exported(folder, schema):
     for path in sorted(folder.rglob(f"{schema}.dbn")):
         store = databento.DBNStore.from_file(path)
         symbols = {int(one["symbol"]): symbol for symbol, all in store.mappings.items() for one in all}
-        records += [told(bytes(record), symbols) for record in store]
+        records += [values_of(bytes(record), symbols) for record in store]
     return records
 
 

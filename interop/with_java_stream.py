@@ -31,9 +31,9 @@ def main() -> int:
             clients[encoding] = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         lines = {}
         for encoding, client in clients.items():
-            printed, told = client.communicate(timeout=120)
+            printed, errors = client.communicate(timeout=120)
             if client.returncode != 0:
-                print(f"{encoding}: the client ended with {client.returncode}: {told.strip()}")
+                print(f"{encoding}: the client ended with {client.returncode}: {errors.strip()}")
                 return 1
             lines[encoding] = printed.splitlines()
     finally:
@@ -67,8 +67,8 @@ def compare(text: list[str], binary: list[str]) -> int:
         wrong += 1
     if wrong:
         return 1
-    told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-    print(f"the Java client reads the same {len(text)} records ({told}) in both encodings")
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    print(f"the Java client reads the same {len(text)} records ({kinds}) in both encodings")
     return 0
 
 

@@ -35,14 +35,14 @@ QUEUE_MB = 1
 
 # What a DBN file has and a table has in another form, or not: the feed's and the instrument's names stand for their numbers.
 OTHERWISE = {"rtype", "publisher_id", "instrument_id", "symbol"}
-# Of a definition the table has what the venues tell of equities; these stay.
+# Of a definition the table has only the fields that venues publish for equities; these stay.
 SHOWN = {
     "definition": {
         "ts_recv", "ts_event", "security_update_action", "instrument_class", "currency", "secsubtype", "group",
         "exchange", "cfi", "security_type", "raw_instrument_id", "min_lot_size_round_lot",
     }
 }
-# A file ends the interval that is open when it ends; a plant tells an interval when it is over.
+# A file ends the interval that is open when it ends; a plant sends an interval when it is over.
 INTERVALS = {"bbo-1s", "bbo-1m", "cbbo-1s", "cbbo-1m", "ohlcv-1s", "ohlcv-1m", "ohlcv-1h", "ohlcv-1d"}
 CONSOLIDATED = {"cmbp-1", "cbbo-1s", "cbbo-1m"}
 DEADLINE = 120
@@ -50,8 +50,8 @@ DEADLINE = 120
 # How often a table of the server's may be resumed; more is a fault of its own.
 RESUMED = 20
 
-# A group of events that a gap cuts, or whose end comes late as it was lost and asked for again, is given up by the plant: its last
-# record does not say that it is the last, and a file, which waits, says so. No more than so many of a hundred rows.
+# The plant gives up a group of events that a gap cuts, or whose end was lost and comes late by retransmission: its last record is
+# not marked as the last. A file waits for the end and marks it. At most so many of a hundred rows differ.
 LAST, GIVEN_UP = 128, 5
 
 
@@ -88,7 +88,7 @@ class Server:
         setting = [
             f"http.bind.to=127.0.0.1:{self.port}", "http.min.enabled=false", "pg.enabled=false",
             "line.tcp.enabled=false", "telemetry.enabled=false", "shared.worker.count=2",
-            # A column of a partition takes a page of disk at once: 16 MB unless told, 6 GB for these tables.
+            # A column of a partition takes a page of disk at once: 16 MB by default, 6 GB for these tables.
             "cairo.writer.data.append.page.size=64K", "cairo.writer.data.index.key.append.page.size=16K",
             "cairo.writer.data.index.value.append.page.size=64K", "cairo.wal.writer.data.append.page.size=64K",
             "cairo.wal.event.writer.append.page.size=64K", "cairo.system.writer.data.append.page.size=64K",
@@ -122,10 +122,10 @@ class Server:
 
     def query(self, sql: str) -> list:
         """Rows as dictionaries; numbers with a point are exact."""
-        told = self.execute(sql)
-        names = [column["name"] for column in told["columns"]]
-        assert told["count"] == len(told["dataset"]), sql
-        return [dict(zip(names, row)) for row in told["dataset"]]
+        result = self.execute(sql)
+        names = [column["name"] for column in result["columns"]]
+        assert result["count"] == len(result["dataset"]), sql
+        return [dict(zip(names, row)) for row in result["dataset"]]
 
     def resume(self, table: dict) -> None:
         """As an operator would: QuestDB stops applying to a table when the machine refuses it something, a full disk's space for one."""
@@ -149,7 +149,7 @@ class Server:
 
 
 class Plant:
-    """A plant, and what it tells on its page."""
+    """A plant and the status on its page."""
 
     def __init__(self, binary: Path, config: Path, page: int, log: Path):
         self.words, self.page, self.log, self.process = [str(binary), "plant", str(config), "--json"], page, log, None
@@ -231,22 +231,22 @@ def compare(server: Server, schema: str, files: list) -> tuple:
     rows = server.query(f"SELECT * FROM {table} ORDER BY event, part")
     wanted, compared, given_up = 0, 0, 0
     for feed, path in files:
-        told = dbn_table(path)
+        expected = dbn_table(path)
         ours = [row for row in rows if feed is None or row["publisher"] == feed]
-        count = len(next(iter(told.values()), []))
+        count = len(next(iter(expected.values()), []))
         if schema in INTERVALS and len(ours) < count:
-            times = told["ts_recv" if "ts_recv" in told else "ts_event"]
+            times = expected["ts_recv" if "ts_recv" in expected else "ts_event"]
             if len(set(times[len(ours):])) != 1:
                 sys.exit(f"{schema} of {feed}: {len(ours)} rows, {count} records, of more than one interval")
-            told = {name: column[: len(ours)] for name, column in told.items()}
+            expected = {name: column[: len(ours)] for name, column in expected.items()}
             count = len(ours)
         if len(ours) != count:
             sys.exit(f"{schema} of {feed}: {len(ours)} rows, {count} records in {path}")
         wanted += count
-        names = [name for name in told if name not in OTHERWISE and name in SHOWN.get(schema, told)]
+        names = [name for name in expected if name not in OTHERWISE and name in SHOWN.get(schema, expected)]
         for name in names:
             is_price = name.endswith("price") or "_px_" in name or name.endswith("_collar") or name in ("open", "high", "low", "close")
-            for place, (row, value) in enumerate(zip(ours, told[name])):
+            for place, (row, value) in enumerate(zip(ours, expected[name])):
                 if name not in row:
                     sys.exit(f"{schema}: the table has no column {name}")
                 mine = row[name]
@@ -260,7 +260,7 @@ def compare(server: Server, schema: str, files: list) -> tuple:
                 elif normal(name, mine) != value:
                     sys.exit(f"{schema} of {feed}, row {place}: {name} is {mine!r}, the file has {value!r}")
             compared += count
-        symbols = told.get("symbol", [])
+        symbols = expected.get("symbol", [])
         for place, (row, symbol) in enumerate(zip(ours, symbols)):
             if row["symbol"] != symbol:
                 sys.exit(f"{schema} of {feed}, row {place}: the symbol is {row['symbol']!r}, the file has {symbol!r}")
@@ -275,11 +275,11 @@ FEEDS = {"XNAS.ITCH": 2, "XBOS.ITCH": 3, "IEXG.DEEP": 9001}
 
 
 def sums(server: Server, files: list) -> int:
-    """Trades as a person asks for them: of each symbol their number, their shares, the first price and the last."""
+    """Trades in a typical query: of each symbol their number, their shares, the first price and the last."""
     expected: dict = {}
     for feed, path in files:
-        told = dbn_table(path)
-        for symbol, size, price in zip(told["symbol"], told["size"], told["price"]):
+        table = dbn_table(path)
+        for symbol, size, price in zip(table["symbol"], table["size"], table["price"]):
             count, shares, first, _ = expected.get((feed, symbol), (0, 0, price, None))
             expected[feed, symbol] = (count + 1, shares + size, first, price)
     rows = server.query(
@@ -331,9 +331,9 @@ def main() -> int:
         assert exchange.returncode == 0, exchange.returncode
 
         def is_done():
-            told = plant.questdb()
-            is_idle = told.get("waiting") == 0 and not told["to_send_again"] and not told["sending_again"]
-            return told if is_idle and told["sent_again"] else None
+            status = plant.questdb()
+            is_idle = status.get("waiting") == 0 and not status["to_send_again"] and not status["sending_again"]
+            return status if is_idle and status["sent_again"] else None
 
         until("the day is sent again", is_done)
         ended = plant.end()["questdb"]

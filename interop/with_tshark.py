@@ -1,8 +1,7 @@
-"""What tshark shows of the real captures, with our dissector, against what `tapeworks dump --json` tells.
+"""Compares tshark's output for the real captures, with our dissector, with the output of `tapeworks dump --json`.
 
-Every field of every message and of every transport header is compared, in the order of the packets. A dump tells the
-names of enum values and flags; the schema of the protocol says which raw value, which is what tshark shows, each
-stands for.
+The test compares every field of every message and of every transport header, in the order of the packets. A dump has the
+names of enum values and flags, and tshark shows the raw values; the schema of the protocol maps the names to them.
 """
 
 import json
@@ -57,14 +56,14 @@ def main():
     for capture in [path for folder in [*CAPTURES, "iex-tops15"] for path in captures(folder)]:
         expected, last = {}, None
         for line in run([given.tapeworks, "dump", "--json", capture], (0, 3)).splitlines():
-            told = json.loads(line)
-            transport = told["transport"]
-            parts = [(told["protocol"], told["message"], told["fields"])]
+            dumped = json.loads(line)
+            transport = dumped["transport"]
+            parts = [(dumped["protocol"], dumped["message"], dumped["fields"])]
             # A packet without messages is shown as one of the transport itself.
             is_carried = transport is not None and "fields" in transport
-            if is_carried and last != told["packet"]:
+            if is_carried and last != dumped["packet"]:
                 parts.insert(0, (transport["protocol"], transport["message"], transport["fields"]))
-            last = told["packet"]
+            last = dumped["packet"]
             for name, message, fields in parts:
                 if name not in protocols:
                     protocols[name] = Protocol(given.tapeworks, name)
@@ -85,7 +84,7 @@ def main():
             compared += len(values)
         files += 1
     assert compared > 700, f"only {compared} values were compared"
-    print(f"tshark shows what the dump tells: {compared} values of {files} captures")
+    print(f"tshark and the dump agree: {compared} values of {files} captures")
 
 
 if __name__ == "__main__":

@@ -94,15 +94,15 @@ def main():
         time.sleep(1)
         plant.send_signal(signal.SIGINT)
         assert plant.wait(timeout=60) == 0, "the plant ended badly"
-        _, told = client.communicate(timeout=60)
-        assert client.returncode == 0, told
+        _, errors = client.communicate(timeout=60)
+        assert client.returncode == 0, errors
         time.sleep(1)
         tap.send_signal(signal.SIGINT)
         tap.wait(timeout=60)
     finally:
         for program in programs:
             program.kill()
-    received = json.loads(told[told.index("{") :])
+    received = json.loads(errors[errors.index("{") :])
 
     names = ["moldudp64.session", "moldudp64.sequence", "moldudp64.count", "moldudp64.msglen", "_ws.malformed"]
     command = ["tshark", "-r", capture, "-d", f"udp.port=={ports['port']},moldudp64"]

@@ -108,9 +108,9 @@ export function showBook(symbol, book, isMerged) {
   if (state === "locked") flags.push(["LOCKED", "warn"]);
   if (state === "crossed") flags.push(["CROSSED", "bad"]);
   if (book?.maybe_bad_book) flags.push(["MAYBE_BAD_BOOK", "bad"]);
-  const [box, told] = [byId("book-flags"), flags.join()];
-  if (box.dataset.told !== told) {
-    box.dataset.told = told;
+  const [box, summary] = [byId("book-flags"), flags.join()];
+  if (box.dataset.summary !== summary) {
+    box.dataset.summary = summary;
     box.replaceChildren(...flags.map(([word, kind]) => tagged(word, kind)));
   }
   if (book) showDepth(byId("depth"), book.books, isMerged);
@@ -131,9 +131,9 @@ function showDepth(box, books, isMerged) {
     const part = table(box, book.feed, [["size", "n"], ["bid", "n"], ["ask", ""], ["size", "n"]]);
     const title = part.querySelector("h3");
     const flags = [...(book.is_stale ? [["stale", "bad"]] : []), ...(book.is_trading ? [] : [["not trading", "warn"]])];
-    const told = [book.venue, ...flags.flat()].join();
-    if (title.dataset.told !== told) {
-      title.dataset.told = told;
+    const summary = [book.venue, ...flags.flat()].join();
+    if (title.dataset.summary !== summary) {
+      title.dataset.summary = summary;
       title.replaceChildren(document.createTextNode(book.venue), ...flags.map(([word, kind]) => tagged(word, kind)));
     }
     const levelsOf = (side) => side.map(([price, size]) => ({ price, size }));

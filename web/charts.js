@@ -91,11 +91,11 @@ export class Charts {
     const [delays, rates] = this.charts;
     delays.setData(this.data.slice(0, 5));
     rates.setData([this.data[0], this.data[5]]);
-    this.tellLast();
+    this.showLast();
   }
 
-  /** The legend tells the last second while nobody points at another. */
-  tellLast() {
+  /** The legend shows the last second unless the pointer is on another. */
+  showLast() {
     const [delays] = this.charts;
     if (delays.cursor.left < 0 || delays.cursor.left === undefined) delays.setLegend({ idx: this.data[0].length - 1 });
   }

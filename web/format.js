@@ -18,7 +18,7 @@ export function short(number) {
   return String(number);
 }
 
-/** A venue in few letters: of a group's venues, what tells them apart. */
+/** A venue in few letters: of a group's venues, the part that distinguishes them. */
 export function venueName(name) {
   return name?.replace(/^Nasdaq (?=.)/, "") ?? "–";
 }

@@ -26,7 +26,7 @@ let waiting = { steps: 0, enter: false };
 
 // ---- what is looked at
 
-function ask() {
+function request() {
   if (socket?.readyState !== WebSocket.OPEN) return;
   socket.send(JSON.stringify({ symbol: chosen, search: byId("search").value.slice(0, 16), most: ROWS }));
 }
@@ -36,7 +36,7 @@ function choose(symbol) {
   at = symbol;
   history.replaceState(null, "", symbol ? `#${encodeURIComponent(symbol)}` : location.pathname);
   showBook(chosen, null, isMerged);
-  ask();
+  request();
   if (last) showSymbols(last.list);
 }
 
@@ -79,7 +79,7 @@ function gone() {
   write(byId("state"), "disconnected");
   const since = heard ? ` What is shown is as of ${new Date(heard).toLocaleTimeString("en-GB")}.` : "";
   alert(`The plant does not answer.${since} This page comes back by itself.`, "");
-  // A token that is not known any more: the form asks for it.
+  // The token is not valid any more: the login form requests a new one.
   fetch("/status.json", { cache: "no-store" })
     .then((answer) => {
       if (answer.status === 401) location.assign("/login");
@@ -327,7 +327,7 @@ byId("search").addEventListener("input", () => {
   at = null;
   waiting = { steps: 0, enter: false };
   byId("symbols-scroll").scrollTop = 0;
-  ask();
+  request();
 });
 document.addEventListener("keydown", (event) => {
   const search = byId("search");
@@ -352,7 +352,7 @@ document.addEventListener("keydown", (event) => {
     search.value = "";
     search.blur();
     at = null;
-    ask();
+    request();
   }
 });
 byId("symbols").tBodies[0].addEventListener("click", (event) => {

@@ -1,10 +1,10 @@
-//! Packet flows in three shapes over each kind of edge: what does a ring cost, and which one?
+//! Packet flows in three shapes over each kind of edge: the cost of each ring.
 //!
 //! # The work, so that it can be made anew elsewhere
 //! Packets: 64 different Ethernet frames in turns, IPv4 and UDP, of 128 bytes (86 of payload, all equal to the frame's number),
 //! to ports 5000 to 5063.
 //!
-//! | stage | what it does with a packet |
+//! | stage | work for a packet |
 //! | --- | --- |
 //! | reader | takes a free buffer of its own pool, copies the 128 bytes into it, finds the headers |
 //! | filter | is the destination port (two bytes, big-endian) in 5000..=5063? It always is |
@@ -213,7 +213,7 @@ fn graph(shape: Shape, kind: EdgeKind, packets: u64) -> (Graph, Vec<What>) {
     (Graph { nodes: nodes.collect(), edges: edges.collect(), batch: BATCH }, whats)
 }
 
-/// Threads that wait at a barrier; what is returned opens it and waits for their end.
+/// Threads that wait at a barrier; the returned closure opens it and waits for their end.
 fn start(shape: Shape, kind: EdgeKind, packets: u64) -> impl FnOnce() -> u64 {
     let (graph, whats) = graph(shape, kind, packets);
     assert!(graph.faults().is_empty());

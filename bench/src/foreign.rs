@@ -7,15 +7,15 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
-/// Runs a program; what it prints, or the first line of why not.
+/// Runs a program; returns its output, or the first line of its error.
 fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let ran = command.output().map_err(|error| format!("{name}: {error}"))?;
     if ran.status.success() {
         return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
     }
-    let told = String::from_utf8_lossy(&ran.stderr).into_owned() + &String::from_utf8_lossy(&ran.stdout);
-    let line = told.lines().find(|line| line.contains("rror")).unwrap_or_default();
+    let output = String::from_utf8_lossy(&ran.stderr).into_owned() + &String::from_utf8_lossy(&ran.stdout);
+    let line = output.lines().find(|line| line.contains("rror")).unwrap_or_default();
     Err(format!("{name}: {} {line}", ran.status))
 }
 

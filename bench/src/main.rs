@@ -6,7 +6,7 @@
 //! cargo xtask bench ring [--part P]    queues, waiting, memory: spsc, latency, disruptor, memory or waiting alone
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
 //! cargo xtask bench dispatch          state machines by table, match and if-else; search and build times
-//! cargo xtask bench plant [--part P]  the live plant: engine, rates, burst, clients, outage; soak only when asked for
+//! cargo xtask bench plant [--part P]  the live plant: engine, rates, burst, clients, outage; soak only on request
 //! cargo xtask bench flow              pipeline, one to many, many to one: 100 to 1,000,000 packets over each kind of edge
 //! ```
 //! Absolute figures drift between machines and hours; the ratios of one run count. Each variant runs once per round,
@@ -76,7 +76,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What to measure.
+/// The benchmark to run.
 pub struct Options {
     /// Messages in the file.
     pub messages: u64,
@@ -84,7 +84,7 @@ pub struct Options {
     pub symbols: u32,
     /// How often each variant runs.
     pub rounds: usize,
-    /// Where files are read from and written to.
+    /// The folder of files to read and write.
     pub folder: PathBuf,
     /// Which part of a benchmark, when not all.
     pub part: Option<String>,
@@ -92,7 +92,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        // A folder in memory where there is one: what is measured is the program, not the disk.
+        // A folder in memory where there is one: the benchmark measures the program, not the disk.
         let memory = PathBuf::from("/dev/shm");
         let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
         Self { messages: 20_000_000, symbols: 8_000, rounds: 5, folder, part: None }

@@ -1,4 +1,4 @@
-//! The naive book: maps for everything, as one writes it first.
+//! The naive book: made of maps, as a first version would be.
 
 use std::collections::{BTreeMap, HashMap};
 

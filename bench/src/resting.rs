@@ -1,4 +1,4 @@
-//! What a message costs a book in which many orders rest: additions, and removals.
+//! The cost of a message for a book with many resting orders: additions, and removals.
 //!
 //! In a market most orders are removed soon and some rest all day: here an order's age at its removal is as likely between 1,000 and
 //! 2,000 additions as between a million and two. Removals of orders of any age, each as likely as any other, are the worst for caches.

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-/// What is measured: it returns something that depends on the work done.
+/// The measured work: it returns a value that depends on the work.
 type Work<'a> = Box<dyn FnOnce() -> u64 + 'a>;
 
 /// How a variant is measured.
 enum Measured<'a> {
-    /// By the clock around the work, which what prepares it returns.
+    /// By the clock around the work, which the preparation returns.
     Here(Box<dyn FnMut() -> Work<'a> + 'a>),
-    /// By a program of its own, which tells nanoseconds per message.
+    /// By a separate program, which prints nanoseconds per message.
     Reported(Box<dyn FnMut() -> f64 + 'a>),
 }
 
@@ -91,7 +91,7 @@ impl<'a> Rounds<'a> {
         println!();
     }
 
-    /// The answers, by name: what each variant says it found. Programs of their own check theirs.
+    /// The answers of the variants, by name. Programs of their own check theirs.
     pub fn answers(&self) -> Vec<(&str, u64)> {
         self.variants
             .iter()

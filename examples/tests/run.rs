@@ -105,7 +105,7 @@ fn an_nbbo_becomes_a_parquet_file() {
 }
 
 #[test]
-fn what_a_generated_line_loses_is_what_the_feed_misses() {
+fn the_feed_misses_the_messages_that_a_generated_line_loses() {
     let printed = run(env!("CARGO_BIN_EXE_generate_market"), &[]);
     let numbers = |line: &str| -> Vec<u64> { line.split(' ').filter_map(|word| word.parse().ok()).collect() };
     let lines: Vec<_> = printed.lines().skip(1).map(numbers).collect();
@@ -116,7 +116,7 @@ fn what_a_generated_line_loses_is_what_the_feed_misses() {
 }
 
 #[test]
-fn the_shared_memory_of_a_plant_tells_symbols_to_who_comes_late() {
+fn the_shared_memory_of_a_plant_has_symbols_for_late_readers() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("example-shared-memory");
     let mut writer = Writer::create(&path, 64, SHARED_MEANING).unwrap();
     let event = Event::new(EventKind::Other, Publisher(2), InstrumentId(0));

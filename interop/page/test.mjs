@@ -68,8 +68,8 @@ const lockedFile = write(
 const running = new Set();
 function run(...words) {
   const child = spawn(program, words, { stdio: ["ignore", "ignore", "pipe"] });
-  child.told = "";
-  child.stderr.on("data", (text) => (child.told += text));
+  child.errors = "";
+  child.stderr.on("data", (text) => (child.errors += text));
   child.ended = new Promise((resolve) => child.once("exit", resolve));
   running.add(child);
   child.ended.then(() => running.delete(child));
@@ -132,7 +132,7 @@ async function open(url, settings) {
   page.setDefaultTimeout(20000);
   page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
   page.on("console", (message) => {
-    // While the plant is away the browser tells of each attempt to reach it.
+    // While the plant is away the browser logs each attempt to reach it.
     if (message.type() === "error" && !isExpected) faults.push(`console: ${message.text()}`);
   });
   await page.goto(url);
@@ -280,10 +280,10 @@ async function main() {
     socket.destroy();
     await says(page, "#multicast-clients", "0 of 1 so far");
     // A request for messages of another session is refused, and seen.
-    const asking = createSocket("udp4");
+    const client = createSocket("udp4");
     const request = Buffer.concat([Buffer.from("NOSUCHONE "), Buffer.from([0, 0, 0, 0, 0, 0, 0, 1, 0, 1])]);
-    await new Promise((resolve) => asking.send(request, retransmission, "127.0.0.1", resolve));
-    asking.close();
+    await new Promise((resolve) => client.send(request, retransmission, "127.0.0.1", resolve));
+    client.close();
     await says(page, "#multicast-refused", "1");
     assert.equal(await page.getAttribute("#multicast-refused", "class"), "warn");
     await until(page, () => Number(document.querySelector("#snapshots-written").textContent) > 2);
@@ -369,7 +369,7 @@ async function main() {
     isExpected = false;
   });
 
-  await step("a token is asked for", async () => {
+  await step("the page requires its token", async () => {
     const other = run("plant", lockedFile);
     const door = `http://127.0.0.1:${locked}/`;
     await until_up(door, other);
@@ -398,7 +398,7 @@ async function main() {
 
 async function until_up(url, child) {
   for (let attempt = 0; attempt < 200; attempt += 1) {
-    if (child.exitCode !== null) throw new Error(`the plant ended: ${child.told}`);
+    if (child.exitCode !== null) throw new Error(`the plant ended: ${child.errors}`);
     try {
       if ((await fetch(`${url}health`)).ok) return;
     } catch {
@@ -406,7 +406,7 @@ async function until_up(url, child) {
     }
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
-  throw new Error(`nobody answers at ${url}: ${child.told}`);
+  throw new Error(`nobody answers at ${url}: ${child.errors}`);
 }
 
 let code = 0;

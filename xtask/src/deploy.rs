@@ -34,9 +34,9 @@ pub(crate) fn run() -> Result<String, Lack> {
     std::fs::write(&copy, unit.replace(INSTALLED, &binary.display().to_string())).map_err(failed)?;
     // What it finds it says on standard error.
     let verify = "systemd-analyze verify --man=no \"$0\" 2>&1";
-    let told = process::program("sh").args(["-c", verify]).arg(&copy).output().map_err(Lack::Failed)?;
+    let answer = process::program("sh").args(["-c", verify]).arg(&copy).output().map_err(Lack::Failed)?;
     // It warns about units of the machine too; what it says of ours counts.
-    if let Some(line) = told.lines().find(|line| line.contains("tapeworks-plant")) {
+    if let Some(line) = answer.lines().find(|line| line.contains("tapeworks-plant")) {
         return Err(Lack::Failed(line.to_owned()));
     }
     let python = tools::python()?;

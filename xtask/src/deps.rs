@@ -317,14 +317,14 @@ mod tests {
     }
 
     #[test]
-    fn a_test_may_use_what_it_likes() {
+    fn a_test_may_use_any_crate() {
         let dev =
             metadata(&[("tapeworks-wire", &[("tapeworks-feed", "dev".into())]), ("tapeworks-feed", &[])]);
         assert_eq!(check(&dev), Vec::<String>::new());
     }
 
     #[test]
-    fn a_runtime_far_down_is_found_with_the_way_to_it_but_not_behind_a_macro() {
+    fn an_indirect_runtime_is_found_with_its_path_but_not_behind_a_macro() {
         let bad = metadata(&[
             ("tapeworks-store", &[("object-store", Value::Null), ("nice-derive", Value::Null)]),
             ("object-store", &[("tokio", Value::Null)]),
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_models_are_built_with_may_be_anything() {
+    fn a_dependency_of_models_only_may_be_any_crate() {
         let mut model = metadata(&[
             ("tapeworks-ring", &[("loom", Value::Null)]),
             ("loom", &[("tracing", Value::Null)]),

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back_as_it_was_measured() {
+    fn kept_counts_are_read_back_as_measured() {
         let measured = figures(&[("decode", 12.5), ("book", 300.0)]);
         assert_eq!(parse(&written(&measured)), Ok(measured));
         assert!(parse("decode = many").is_err());

@@ -90,7 +90,7 @@ mod tests {
     use super::fits;
 
     #[test]
-    fn one_way_out_is_enough_and_every_part_of_it_is_needed() {
+    fn one_allowed_alternative_is_enough_and_every_part_of_it_is_needed() {
         for good in ["MIT", "MIT/Apache-2.0", "GPL-3.0-only OR MIT", "(MIT OR Apache-2.0) AND Unicode-3.0"] {
             assert!(fits(good), "{good}");
         }

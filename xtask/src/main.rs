@@ -71,13 +71,13 @@ fn main() -> ExitCode {
         }
         ["test", rest @ ..] => wanted(rest).and_then(|wanted| steps::test(&wanted)),
         ["hostile", rest @ ..] => hostile(rest),
-        ["deps"] => deps::run().map(told).and_then(|()| modules::run().map(told)),
-        ["tidy"] => tidy::run().map(told),
+        ["deps"] => deps::run().map(print).and_then(|()| modules::run().map(print)),
+        ["tidy"] => tidy::run().map(print),
         ["bench", rest @ ..] => bench(rest),
         ["golden"] => golden(false),
         ["golden", "--bless"] => golden(true),
-        ["instructions"] => instructions::run(false).map(told),
-        ["instructions", "--bless"] => instructions::run(true).map(told),
+        ["instructions"] => instructions::run(false).map(print),
+        ["instructions", "--bless"] => instructions::run(true).map(print),
         [task, ..] => {
             Err(format!("`{}` is no task; `cargo xtask --help` lists them", words_of(task, &words)))
         }
@@ -118,7 +118,7 @@ fn words_of(task: &str, words: &[&str]) -> String {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it ends a chain of results")]
-fn told(what: String) {
+fn print(what: String) {
     println!("{what}");
 }
 

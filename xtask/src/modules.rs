@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_the_root_passes_on_is_its_owners() {
+    fn a_reexported_name_belongs_to_its_module() {
         for export in ["pub use a::A;", "use a::A;", "pub use a::*;", "pub use a::{Z as A};"] {
             let root = format!("mod a; mod b; {export}");
             let files = [
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_tests_are_built_with_is_left_out() {
+    fn modules_of_tests_only_are_left_out() {
         let files = [
             ("", "mod a; mod b; #[cfg(test)] mod tests { use crate::a; }"),
             ("a", "use crate::b;"),

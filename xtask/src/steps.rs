@@ -587,7 +587,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interop_runs_where_what_it_covers_changed_or_nobody_knows() {
+    fn interop_runs_if_a_file_it_covers_changed_or_the_change_is_unknown() {
         let changed = |files: &[&str]| Some(files.iter().map(|file| (*file).to_owned()).collect::<Vec<_>>());
         let covers = ["crates/plant", "web"];
         for (files, expected) in [

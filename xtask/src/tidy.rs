@@ -5,7 +5,7 @@
 //! | files | rule |
 //! | --- | --- |
 //! | all text | ends with one newline; no notes to self; no paths of somebody's machine; the field's words ([`PLAIN_WORDS`]); at most [`MOST_LINES`] lines |
-//! | Rust | no placeholders, debug prints or switched-off tests; begins with a module doc |
+//! | Rust | no placeholders, debug prints or switched-off tests; no names made of words that [`NOT_IN_NAMES`] lists, nor test names that begin like [`NOT_AT_STARTS`]; begins with a module doc |
 //! | Rust outside `ring`, `packet` and the peers in `bench/src/ring` | no unsafe code |
 //! | Rust of a library crate | names no file outside the crate: what a test or `include_str!` needs is there, as a link if others have it |
 //! | Markdown | links into the repository lead somewhere; the book's summary lists every page |
@@ -53,10 +53,28 @@ const PLAIN_WORDS: &[(&str, &str)] = &[
     (concat!("is met", " again"), "is reported"),
     (concat!("who", "ever"), "the caller, the reader, the thread"),
     (concat!("comes", " of it"), "its result"),
-    (concat!("is", " told"), "is reported"),
-    (concat!("are", " told"), "are reported"),
-    (concat!("was", " told"), "was reported"),
+    (concat!("to", "ld"), "reported, returned, named"),
+    (concat!("te", "lls"), "reports, returns, names"),
+    (concat!("passed", " over"), "skipped"),
+    (concat!("to be", " had"), "available"),
+    (concat!("as good", " for"), "equal to"),
+    (concat!("comes", " of"), "results from"),
+    (concat!("came", " of"), "resulted from"),
 ];
+
+/// Parts of names in Rust, between underscores, and the field's word for each.
+const NOT_IN_NAMES: &[(&str, &str)] = &[
+    (concat!("to", "ld"), "reported, found, counted"),
+    (concat!("te", "ll"), "report, return, notify"),
+    (concat!("te", "lls"), "reports, returns, has"),
+    (concat!("unto", "ld"), "unreported"),
+    (concat!("ask", "er"), "client"),
+    (concat!("who", "ever"), "the caller, the reader, the thread"),
+];
+
+/// What no function's name begins with: a test's name begins with the actor.
+const NOT_AT_STARTS: &[&str] =
+    &[concat!("wh", "at_"), concat!("wh", "o_"), concat!("wh", "ose_"), concat!("wh", "om_")];
 
 /// Paths of somebody's machine, in any text.
 const MACHINE_PATHS: &[&str] = &[concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/main")];
@@ -115,7 +133,7 @@ fn check(path: &str, text: &str, exists: &dyn Fn(&Path) -> bool) -> Vec<String> 
         note(lines, "blank lines at the end".into());
     }
     if lines > MOST_LINES {
-        note(lines, format!("{lines} lines: a file tells one story in at most {MOST_LINES}"));
+        note(lines, format!("{lines} lines: a file has one story, in at most {MOST_LINES}"));
     }
     let (is_rust, is_markdown) = (path.ends_with(".rs"), path.ends_with(".md"));
     if is_rust && !is_example_of_a_fault(path) && !text.starts_with("//!") && !text.starts_with("#!") {
@@ -141,6 +159,14 @@ fn check(path: &str, text: &str, exists: &dyn Fn(&Path) -> bool) -> Vec<String> 
             let code = line.split("//").next().unwrap_or_default();
             for (words, what) in NOT_IN_CODE.iter().filter(|(words, _)| code.contains(words)) {
                 note(number, format!("{words} is {what}"));
+            }
+            for name in names(code) {
+                for (word, instead) in NOT_IN_NAMES.iter().filter(|(word, _)| has_part(name, word)) {
+                    note(number, format!("the name {name}: say {instead}, not {word}"));
+                }
+            }
+            for start in NOT_AT_STARTS.iter().filter(|start| code.contains(&format!("fn {start}"))) {
+                note(number, format!("a function's name begins with the actor, not with {start}"));
             }
             if has_word(code, UNSAFE) && !MAY_BE_UNSAFE.iter().any(|folder| path.starts_with(folder)) {
                 note(number, format!("{UNSAFE} code outside of ring and packet"));
@@ -192,6 +218,29 @@ fn leaves_its_crate(path: &str, line: &str) -> bool {
         let up = text.trim_start_matches('/').split('/').take_while(|part| *part == "..").count();
         up > if of_file { folders } else { 0 }
     })
+}
+
+/// The names and words of a line of code. Texts in quotes count too.
+fn names(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|name| !name.is_empty())
+}
+
+/// Whether `word` is a part of `name`: between underscores, or as a word of a type's name.
+fn has_part(name: &str, word: &str) -> bool {
+    let mut parts = vec![String::new()];
+    let mut is_after_lower = false;
+    for letter in name.chars() {
+        if letter == '_' || letter.is_uppercase() && is_after_lower {
+            parts.push(String::new());
+        }
+        is_after_lower = letter.is_lowercase();
+        if letter != '_'
+            && let Some(part) = parts.last_mut()
+        {
+            part.extend(letter.to_lowercase());
+        }
+    }
+    parts.iter().any(|part| part == word)
 }
 
 /// The targets of a line's Markdown links and images, outside code spans.
@@ -279,6 +328,31 @@ mod tests {
             assert!(
                 found[0].starts_with("crates/wire/src/lib.rs:2: ") && found[0].contains(what),
                 "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_made_of_the_fields_words() {
+        for (line, what) in [
+            (concat!("let is_to", "ld = 1;"), "say reported"),
+            (concat!("const TO", "LD_NS: u64 = 1;"), "say reported"),
+            (concat!("fn te", "ll_drops() {}"), "say report"),
+            (concat!("struct Ask", "er;"), "say client"),
+            (concat!("struct ItTe", "lls;"), "say reports"),
+            (concat!("fn wh", "at_is_lost_is_counted() {}"), "begins with the actor"),
+            (concat!("fn wh", "o_joins_late_waits() {}"), "begins with the actor"),
+        ] {
+            let found = faults("crates/wire/src/lib.rs", &format!("//! Doc.\n{line}\n"));
+            assert_eq!(found.len(), 1, "{line}: {found:?}");
+            assert!(found[0].contains(what), "{found:?}");
+        }
+        for line in
+            ["let masked_task = intelligent(satellite);", "fn it_is_what_it_was() {}", "let retold = cold;"]
+        {
+            assert_eq!(
+                faults("crates/wire/src/lib.rs", &format!("//! Doc.\n{line}\n")),
+                Vec::<String>::new()
             );
         }
     }

@@ -1,4 +1,4 @@
-//! What machines cost before they run: the build of a crate of ten, and the same machine with Boost.MSM.
+//! Build times of machines: a crate of ten, and the same machine with Boost.MSM.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ impl Drop for Folder {
     }
 }
 
-/// Seconds and megabytes (the most that one process held) of a program. `None`: it is not there, or failed; it has told
+/// Seconds and megabytes (the most that one process held) of a program. `None`: it is missing, or it failed and printed
 /// why.
 fn measured(folder: &Path, program: &str, arguments: &[&str]) -> Option<(f64, f64)> {
     let report = folder.join("time.txt");
@@ -58,14 +58,14 @@ fn measured(folder: &Path, program: &str, arguments: &[&str]) -> Option<(f64, f6
     status.success().then_some((seconds, kilobytes / 1e3))
 }
 
-fn told(figures: Option<(f64, f64)>) -> String {
+fn shown(figures: Option<(f64, f64)>) -> String {
     match figures {
         Some((seconds, megabytes)) => format!("{seconds:>8.2} s  {megabytes:>8.0} MB"),
         None => "SKIPPED: it cannot be run here (GNU time, Debian: time)".into(),
     }
 }
 
-/// A crate of ten machines, built in release, for each dispatcher; what it depends on is built before and told apart.
+/// A crate of ten machines, built in release, for each dispatcher; what it depends on is built before and its time is printed on a line by itself.
 pub fn run(options: &Options) {
     let folder = Folder::new(options, "dispatch-build");
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/dispatch");
@@ -85,7 +85,7 @@ pub fn run(options: &Options) {
         4 + 2 * (TYPES - 1)
     );
     println!("{:<34} {:>10}  {:>11}", "", "time", "most memory");
-    println!("{:<34} {}", "dependencies, once (syn among them)", told(measured(&folder.0, &cargo, &build)));
+    println!("{:<34} {}", "dependencies, once (syn among them)", shown(measured(&folder.0, &cargo, &build)));
     for dispatch in source::DISPATCHES {
         let mut text = String::from("//! Ten machines.\n");
         text.push_str(&source::context(TYPES));
@@ -94,7 +94,7 @@ pub fn run(options: &Options) {
             text.push_str(&source::machine(&format!("machine_{machine}"), dispatch, &codes));
         }
         folder.write("src/lib.rs", text);
-        println!("{dispatch:<34} {}", told(measured(&folder.0, &cargo, &build)));
+        println!("{dispatch:<34} {}", shown(measured(&folder.0, &cargo, &build)));
     }
     println!();
 }

@@ -26,7 +26,7 @@ use machines::Work;
 /// Messages of a run that callgrind counts.
 const COUNTED_MESSAGES: u64 = 100_000;
 
-/// A dispatcher over a machine, as a function over codes: the total tells that all did the same.
+/// A dispatcher over a machine, as a function over codes: equal totals show that all did the same.
 struct Timed {
     set: &'static str,
     dispatch: &'static str,

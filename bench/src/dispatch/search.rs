@@ -75,12 +75,16 @@ pub fn run() {
         let started = Instant::now();
         let ended = every_key(&hash);
         let elapsed_ms = milliseconds(started);
-        let told = match ended {
+        let outcome = match ended {
             Ended::Found(key) => format!("{elapsed_ms:.3} ms, key {key:#x}"),
             Ended::Exhausted(tried) => format!("{elapsed_ms:.3} ms, none among all {tried} keys"),
             Ended::GaveUp(tried) => format!("none among {tried} keys in {:.0} s", elapsed_ms / 1e3),
         };
-        println!("{name:<24} {:>6} {least_ms:>9.3}  {:<32} {told}", values.len(), hash.formula().to_string());
+        println!(
+            "{name:<24} {:>6} {least_ms:>9.3}  {:<32} {outcome}",
+            values.len(),
+            hash.formula().to_string()
+        );
     }
     let most = tapeworks_dispatch::search::MAX_VALUES as u64;
     // Odd factors and shifts to the right keep numbers distinct.

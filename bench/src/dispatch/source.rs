@@ -1,9 +1,9 @@
 //! Machines as source text: the same one as a declaration for each dispatcher, and in C++ for Boost.MSM.
 //!
-//! A machine has four states. Its first type of message moves on to the next state; every other type does one thing in
-//! states A and C and another in B and D. So what is done depends on the type and on the state, and a compiler cannot
-//! make one function of all. Used by the build script, which makes the machines that are timed, and by the benchmark
-//! itself, which times how long such machines take to build.
+//! A machine has four states. Its first type of message moves on to the next state; every other type does one thing in states A
+//! and C and another in B and D. So the action depends on the type and on the state, and a compiler cannot make one function of
+//! all. Used by the build script, which makes the machines that are timed, and by the benchmark itself, which times how long
+//! such machines take to build.
 
 use std::fmt::Write as _;
 
@@ -38,7 +38,7 @@ pub fn codes(count: usize) -> Vec<u64> {
     codes
 }
 
-/// What the action of one type does: eight kinds, so that no two neighbours are alike. `this` is `self.` or nothing.
+/// The action of one type: eight kinds, so that no two neighbours are alike. `this` is `self.` or nothing.
 fn statement(kind: usize, number: usize, this: &str) -> String {
     let slot = number % 64;
     let odd = 2 * number + 1;
@@ -97,7 +97,7 @@ pub fn context(types: usize) -> String {
     text
 }
 
-/// One machine in a module of its own.
+/// One machine in a separate module.
 pub fn machine(module: &str, dispatch: &str, codes: &[u64]) -> String {
     let mut text = format!(
         "pub mod {module} {{\n    use super::Work;\n    tapeworks_dispatch::machine! {{\n        pub machine Bench {{ \

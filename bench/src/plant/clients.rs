@@ -1,4 +1,4 @@
-//! Many clients at once, one of them stalled; and whether memory stays what it is.
+//! Many clients at once, one of them stalled; and whether memory stays constant.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -46,7 +46,7 @@ fn probe(clients: usize, stalled: usize) -> (Histogram<u64>, String) {
     let line = line();
     let mut config = plant(line);
     if let Some(clients) = &mut config.clients {
-        // Less than comes: who stalls fills it, and the connection, within the run.
+        // Smaller than a run's records: a stalled client fills it, and the connection, within the run.
         clients.queue_bytes = 1 << 20;
     }
     let service = Service::start(&config, None).expect("the plant starts");
@@ -124,9 +124,9 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// 200,000 messages a second for twenty minutes, from a market that keeps its size once its books are full: a plant's memory grows with
-/// the orders that rest in them, and with nothing else. With a journal that keeps two gigabytes, and checkpoints. `SOAK_MINUTES`,
-/// `SOAK_RATE` (messages a second) and `SOAK_CHECKPOINT_SECONDS` say otherwise.
+/// 200,000 messages a second for twenty minutes, from a market that keeps its size once its books are full: a plant's memory grows only
+/// with the orders that rest in them. With a journal that keeps two gigabytes, and checkpoints. `SOAK_MINUTES`, `SOAK_RATE` (messages a
+/// second) and `SOAK_CHECKPOINT_SECONDS` override these.
 pub fn soak() {
     let setting =
         |name, otherwise| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise);

@@ -1,4 +1,4 @@
-//! What the plant's threads take of the processor when little or nothing comes.
+//! The processor time of the plant's threads when few or no messages come.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -82,10 +82,10 @@ fn show(name: &str, rate: u64, clients: usize) {
         by_thread.push((time, thread));
     }
     by_thread.sort();
-    let told: Vec<String> =
+    let shares: Vec<String> =
         by_thread.iter().rev().take(5).map(|(time, name)| format!("{name} {:.1}", percent(*time))).collect();
     let rate = received as f64 / LOOK.as_secs_f64();
-    println!("  {name:<44} {:>6.1}%  {} ({rate:.0} messages a second)", percent(all), told.join(", "));
+    println!("  {name:<44} {:>6.1}%  {} ({rate:.0} messages a second)", percent(all), shares.join(", "));
     is_over.store(true, Ordering::Release);
     drop(venues.map(Venues::stop));
     let _ended = service.stop();

@@ -1,4 +1,4 @@
-//! The engine alone: what a message costs from its datagram to the NBBO, without sockets.
+//! The engine alone: the cost of a message from its datagram to the NBBO, without sockets.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 
 use crate::Options;
 
-/// Messages in a datagram: what a venue at a million a second and holds of 5 us sends.
+/// Messages in a datagram: as of a venue with a million messages a second that holds packets for 5 us.
 pub const PER_PACKET: usize = 5;
 
 struct Nothing(u64);
@@ -64,8 +64,8 @@ pub fn packets(messages: u64, symbols: u32, per_packet: usize) -> Vec<Vec<u8>> {
 }
 
 pub fn run(options: &Options) {
-    // One message to a datagram tells what each took, the header's part included. Datagrams that came by one call are applied to
-    // the books together, as the plant does; one that came alone is not.
+    // With one message to a datagram the time includes the header's part. Datagrams received by one call are applied to the books
+    // together, as the plant does.
     for (per_packet, together) in [(PER_PACKET, 1), (1, 1), (1, 4), (1, 16)] {
         in_packets_of(options, per_packet, together);
     }
@@ -122,7 +122,7 @@ fn in_packets_of(options: &Options, per_packet: usize, together: usize) {
         let ns = started.elapsed().as_nanos() as f64 / messages as f64;
         best = best.min(ns);
         assert_eq!(engine.feed().feed().messages(), messages, "every message once");
-        // What recording a delay costs.
+        // The cost of recording a delay.
         let mut delays =
             Histogram::<u64>::new_with_bounds(1, 60_000_000_000, 3).expect("the bounds are valid");
         let started = Instant::now();

@@ -60,7 +60,7 @@ pub fn run(options: &Options) {
     if wants("outage") {
         outage::run();
     }
-    // Twenty minutes: only when asked for.
+    // Twenty minutes: only on request.
     if part == Some("soak") {
         clients::soak();
     }
@@ -70,7 +70,7 @@ pub fn run(options: &Options) {
 struct Folder(PathBuf);
 
 impl Folder {
-    /// In memory where the system has such folders: a disk is not what is measured.
+    /// In memory where the system has such folders: the benchmark does not measure a disk.
     fn in_memory() -> Self {
         let memory = PathBuf::from("/dev/shm");
         Self::within(if memory.is_dir() { memory } else { std::env::temp_dir() })
@@ -114,7 +114,7 @@ fn free_address() -> SocketAddr {
     }
 }
 
-/// Where a line goes: a group and port of its own for each run.
+/// The destination of a line: another group and port for each run.
 fn line() -> SocketAddrV4 {
     SocketAddrV4::new(Ipv4Addr::new(239, 197, 1, 1), free_address().port())
 }

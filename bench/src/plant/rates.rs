@@ -46,7 +46,7 @@ pub fn run(options: &Options) {
         ));
         compare(rate, Pace::Spin);
     }
-    // Who shares two cores with a venue that spins waits for the scheduler, and the tails tell of nothing else.
+    // A plant that shares two cores with a spinning venue waits for the scheduler, and the tails measure nothing else.
     for rate in [100_000, 500_000] {
         heading(&format!(
             "{rate} messages a second for {SECONDS} s, from the intended send time; the venue sleeps 200 us at a time"
@@ -115,7 +115,7 @@ fn worse(note: &mut String, of_run: String) {
     }
 }
 
-/// Messages a second that leave a venue time to rest: who shares its core gets it back.
+/// Messages a second that leave a venue time to sleep: other threads get its core meanwhile.
 const RESTING_RATE: u64 = 2_000;
 
 fn paced(line: SocketAddrV4, rate: u64, pace: Pace) -> Sending {
@@ -188,7 +188,7 @@ fn echo(rate: u64, pace: Pace) -> Histogram<u64> {
     delays
 }
 
-/// What went wrong in a run, if anything.
+/// The error of a run, if there was one.
 fn note(service: &Service) -> String {
     let status = service.status();
     let drops: u64 =
@@ -200,7 +200,7 @@ fn note(service: &Service) -> String {
     note
 }
 
-/// How a client gets records, and what of the plant.
+/// The output that a client reads, and the plant's options.
 #[derive(Clone, Copy)]
 enum Way {
     /// From the DBN live server: the topology, whether there is a journal, the schema.
@@ -211,7 +211,7 @@ enum Way {
     Stream(Encoding),
 }
 
-/// What a client was given.
+/// The records of a client.
 enum Came {
     /// A record of the market, with the time at which its message was meant to be sent.
     Record(u64),
@@ -223,7 +223,7 @@ enum Came {
     End,
 }
 
-/// What comes from a client of records.
+/// The records of a client of the live server.
 fn from_records(mut records: impl Records + 'static) -> Box<dyn FnMut() -> Came> {
     Box::new(move || match records.next_record() {
         Ok(Some(record)) if record.has::<dbn::SystemMsg>() || record.has::<dbn::SymbolMappingMsg>() => {
@@ -236,7 +236,7 @@ fn from_records(mut records: impl Records + 'static) -> Box<dyn FnMut() -> Came>
     })
 }
 
-/// What comes by a WebSocket.
+/// The records of a WebSocket.
 fn from_stream(address: SocketAddr, encoding: Encoding) -> Box<dyn FnMut() -> Came> {
     let tcp = TcpStream::connect(address).expect("the page listens");
     tcp.set_nodelay(true).expect("a socket has this option");
@@ -358,7 +358,7 @@ fn shared(rate: u64, pace: Pace, spins: bool) -> (Histogram<u64>, Histogram<u64>
         let starting = scope.spawn(|| {
             if spins {
                 cpu::pin(1).expect("there are two cores");
-                // Without the right to it the venue waits for its turn, and the figures show that.
+                // Without the permission the venue waits for its turn, and the figures show that.
                 let _refused = cpu::set_realtime(1);
             }
             Venues::start(sending).expect("the venue starts")
@@ -438,7 +438,7 @@ pub fn burst() {
     println!("  {:>8} {:>12} {:>12} {:>12} {:>10}", "ms", "sent", "in the plant", "behind", "ring");
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // A client that reads what comes.
+            // A client that reads all records.
             while !is_over.load(Ordering::Acquire) {
                 match subscriber.next_record() {
                     Ok(Some(_)) => {

@@ -1,5 +1,5 @@
-//! What warming rarely taken paths brings: how long a packet that was overtaken takes, and a record to a client, when nothing of the kind
-//! happened for a while.
+//! The effect of warming rarely used paths: the time of an overtaken packet, and of a record to a client, after a while without such
+//! packets.
 
 use std::hint::black_box;
 use std::time::Instant;

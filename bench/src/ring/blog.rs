@@ -1,7 +1,6 @@
 //! The three versions of the blog's SPSC queue, as it grows them: plain, padded, padded with cached counters.
 //!
-//! Written anew from its description. Counters run on and are masked, which is what it advises its readers to do for a
-//! power of two.
+//! Written anew from its description. Counters are not reset but masked, as it advises for a power of two.
 
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;

@@ -112,7 +112,7 @@ fn crate_unicast(events: u64, cores: [usize; 2], batch: u64) -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     let found = Arc::new(AtomicU64::new(0));
-    let told = Arc::clone(&found);
+    let result = Arc::clone(&found);
     let mut sum = 0;
     // Its consumer runs on a thread of its own; the producer's is pinned here.
     std::thread::scope(|scope| {
@@ -122,7 +122,7 @@ fn crate_unicast(events: u64, cores: [usize; 2], batch: u64) -> u64 {
                 .handle_events_with(move |event: &u64, sequence: Sequence, _end: bool| {
                     sum += *event;
                     if sequence as u64 == events - 1 {
-                        told.store(sum, Ordering::Release);
+                        result.store(sum, Ordering::Release);
                     }
                 })
                 .build();

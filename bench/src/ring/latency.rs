@@ -22,7 +22,7 @@ const TRIPS: u64 = 200_000;
 /// Slots of each ring.
 const SLOTS: usize = 1024;
 
-/// What measures a trip.
+/// The clock of a trip.
 trait Watch: Send {
     type Start;
     fn start(&self) -> Self::Start;
@@ -53,7 +53,7 @@ impl Watch for Each<'_> {
     }
 }
 
-/// What carries a number there and another one back.
+/// A link that carries a number there and another one back.
 #[derive(Clone, Copy)]
 enum Carrier {
     CacheLine,

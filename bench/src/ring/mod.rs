@@ -9,7 +9,7 @@ mod waiting;
 
 use tapeworks_ring::cpu;
 
-/// What to measure.
+/// The benchmark to run.
 #[derive(Clone, Copy)]
 pub struct Shape {
     /// Items or events of a round.

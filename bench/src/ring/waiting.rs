@@ -1,4 +1,4 @@
-//! What waiting costs: how late a back-off notices, and what the clock takes.
+//! The cost of waiting: the lateness of a back-off, and the time of reading the clock.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Walks captures and message files as a protocol analyser does: every packet, every transport header, every message,
 //! held against the schema of its protocol, with the place where it lies.
 //!
-//! This is the slow, complete path that `dump`, `stats` and `study` share: it shows what the engine only counts. What
-//! cannot be read is an [`Item`] too, and the walk goes on behind it.
+//! This is the slow, complete path that `dump`, `stats` and `study` share: it shows what the engine only counts. Unreadable
+//! parts are an [`Item`] too, and the walk continues behind them.
 //!
 //! Cost of a message: a loop over the schema's messages for the tag, and a call of the visitor.
 
@@ -53,7 +53,7 @@ pub struct Header<'a> {
     pub channel: ChannelIdentity,
     /// The feed, where the destination or the application determines it.
     pub publisher: Option<Publisher>,
-    /// Who sent it, and where to.
+    /// Its sender and its destination.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
     /// The VLAN that it came on.
     pub vlan: Option<u16>,
@@ -84,7 +84,7 @@ pub struct Message<'a> {
     pub is_cut: bool,
 }
 
-/// What could not be read, or need not be.
+/// A part that could not be read, or need not be.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trouble {
     /// Network headers that do not hold together.
@@ -93,7 +93,7 @@ pub enum Trouble {
     NotOurs(net::HeaderError),
     /// Payload in none of our protocols.
     UnknownProtocol {
-        /// Who sent it.
+        /// Its sender.
         source: SocketAddr,
         /// Where to.
         destination: SocketAddr,
@@ -108,7 +108,7 @@ pub enum Trouble {
         kept: usize,
         /// Bytes that the packet had.
         original: u32,
-        /// What that broke, if anything.
+        /// The resulting error, if there is one.
         error: Option<FramingError>,
     },
     /// The transport's framing does not hold together.
@@ -138,7 +138,7 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    /// Whether something of ours was lost by it.
+    /// Whether market data were lost by it.
     #[must_use]
     pub const fn is_problem(&self) -> bool {
         !matches!(self, Self::NotOurs(_))
@@ -149,7 +149,7 @@ impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Headers(error) => write!(f, "{error}"),
-            Self::NotOurs(error) => write!(f, "passed over: {error}"),
+            Self::NotOurs(error) => write!(f, "skipped: {error}"),
             Self::UnknownProtocol { source, destination, is_stream, bytes } => {
                 let transport = if *is_stream { "TCP" } else { "UDP" };
                 write!(f, "no known protocol: {bytes} bytes of {transport} from {source} to {destination}")
@@ -170,7 +170,7 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// What the walk comes upon.
+/// An item of the walk.
 #[derive(Clone, Copy, Debug)]
 pub enum Item<'a> {
     /// A transport's header; its messages follow.
@@ -190,7 +190,7 @@ pub struct Progress {
     pub total_bytes: Option<u64>,
 }
 
-/// Who is shown what the walk comes upon.
+/// The receiver of the items of the walk.
 pub trait Visitor {
     /// One item. To break ends the whole walk.
     fn visit(&mut self, place: &Place, item: Item<'_>) -> ControlFlow<()>;
@@ -209,7 +209,7 @@ pub trait Visitor {
 /// How a walk ended.
 #[derive(Debug, Default)]
 pub struct Ended {
-    /// The files that could not be read to their end: what lies before was shown.
+    /// The files that could not be read to their end; the items before the error were shown.
     pub damaged: Vec<CaptureError>,
     /// The visitor ended it.
     pub is_stopped: bool,
@@ -241,7 +241,11 @@ pub enum Order {
     ByTime,
 }
 
-fn tell(inputs: &[Input], total_bytes: Option<u64>, visitor: &mut impl Visitor) -> ControlFlow<()> {
+fn report_progress(
+    inputs: &[Input],
+    total_bytes: Option<u64>,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
     let bytes_read = inputs.iter().map(|input| input.bytes().bytes_read()).sum();
     visitor.progress(Progress { bytes_read, total_bytes })
 }
@@ -288,12 +292,12 @@ fn merge(
         }
         steps += 1;
         if steps.is_multiple_of(PROGRESS_STEP) {
-            tell(inputs, total_bytes, visitor)?;
+            report_progress(inputs, total_bytes, visitor)?;
         }
     }
 }
 
-/// Walks `inputs` and shows `visitor` what there is. `application` is what they hold, if the user says so.
+/// Walks `inputs` and shows `visitor` the items. `application` is their protocol, if the user sets it.
 pub fn walk(
     inputs: &mut [Input],
     order: Order,
@@ -311,7 +315,7 @@ pub fn walk(
         ended.is_stopped = true;
         return ended;
     }
-    // What was merged has ended.
+    // The merged inputs have ended.
     for index in 0..inputs.len() {
         if order == Order::ByFile {
             analyser = Analyser::new(application);
@@ -352,7 +356,7 @@ pub fn walk(
                 },
             };
             let is_time = steps.is_multiple_of(PROGRESS_STEP);
-            if flow.is_break() || is_time && tell(inputs, total_bytes, visitor).is_break() {
+            if flow.is_break() || is_time && report_progress(inputs, total_bytes, visitor).is_break() {
                 ended.is_stopped = true;
                 return ended;
             }
@@ -362,14 +366,14 @@ pub fn walk(
             return ended;
         }
     }
-    let _the_last_one = tell(inputs, total_bytes, visitor);
+    let _the_last_one = report_progress(inputs, total_bytes, visitor);
     ended
 }
 
 /// One direction of a TCP connection.
 #[derive(Debug, Default)]
 struct Connection {
-    /// The start of a packet whose end is still to come.
+    /// The start of an incomplete packet.
     rest: Vec<u8>,
     /// SoupBinTCP, and whether its messages are in ITCH.
     is_recognised: bool,
@@ -668,7 +672,7 @@ fn blocks<Prefix: LengthPrefix>(
     }
 }
 
-/// What a SoupBinTCP packet came in.
+/// The source of a SoupBinTCP packet.
 struct Envelope {
     channel: ChannelIdentity,
     addresses: Option<(SocketAddr, SocketAddr)>,
@@ -715,10 +719,10 @@ fn soup_packet(
         *next_sequence = next_sequence.and_then(|number| number.checked_add(1));
     }
     let place = Place { offset: place.offset + 3, ..*place };
-    // What clients send unsequenced is orders, not market data.
+    // Unsequenced messages of clients are orders, not market data.
     match envelope.application.filter(|_| is_sequenced).map(|application| application.spec().schema) {
         Some(schema) => {
-            // What ends a snapshot belongs to none of the protocols whose messages it is made of.
+            // The end of a snapshot is in none of the protocols of its messages.
             let is_end = glimpse50::Message::decode(bytes).is_ok();
             let schema = if is_end { &glimpse50::SCHEMA } else { schema };
             let message = Message {
@@ -878,8 +882,8 @@ mod tests {
                 StreamEvent::Closed { flow, length: bytes.len() as u64 },
             ];
             for event in events {
-                let told = stream_event(&mut connections, None, event, &place, None, &mut counted);
-                assert!(told.is_continue());
+                let flow = stream_event(&mut connections, None, event, &place, None, &mut counted);
+                assert!(flow.is_continue());
             }
             assert_eq!((counted.headers, counted.troubles), expected);
         }
@@ -950,7 +954,7 @@ mod tests {
     }
 
     #[test]
-    fn message_files_are_walked_as_one_by_time_so_that_nobody_waits_for_the_other_file() {
+    fn message_files_are_merged_by_time() {
         let folder = tempfile::tempdir().unwrap();
         let morning = 34_200_000_000_000;
         // Both span the same second, a message of one between two messages of the other.

@@ -1,16 +1,15 @@
 //! The dump: every message of a capture, field by field, as text or as one JSON object per line.
 //!
-//! All that is shown comes from the schemas: a protocol that is declared is dumped. What cannot be read is shown with
-//! its place and the reason, and the rest goes on.
+//! A dump comes from the schemas alone, so every declared protocol can be dumped. It shows an unreadable part with its place
+//! and the reason, and continues behind it.
 //!
 //! # JSON
-//! One object per message: `file`, `packet` (of a file without packets, the message's number), `offset` in the file,
-//! `time` (ISO 8601 with nanoseconds, `null` in a file without packets), `protocol`, `transport` (an object: protocol,
-//! message, addresses, the message's `sequence`, and the header's `fields`; `null` in a file without packets), `message`
-//! and `fields`. Integers and times are numbers as on the wire, decimals are strings with all their places
-//! (`"80.5200"`), enums are the names of their values, flag sets arrays of names. What is wrong is in `error`, with the
-//! bytes in hexadecimal where no field could be read. A packet without messages (a heartbeat, a login) is an object of
-//! the transport's own message.
+//! One object per message: `file`, `packet` (of a file without packets, the message's number), `offset` in the file, `time`
+//! (ISO 8601 with nanoseconds, `null` in a file without packets), `protocol`, `transport` (an object: protocol, message,
+//! addresses, the message's `sequence`, and the header's `fields`; `null` in a file without packets), `message` and `fields`.
+//! Integers and times are numbers as on the wire, decimals are strings with all their places (`"80.5200"`), enums are the names
+//! of their values, flag sets arrays of names. An error is in `error`, with the bytes in hexadecimal where no field could be
+//! read. A packet without messages (a heartbeat, a login) is an object of the transport's own message.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -39,10 +38,10 @@ pub enum Form {
     Json,
 }
 
-/// What is dumped, and how.
+/// The options of a dump.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What is spoken, instead of recognising it.
+    /// The protocol, instead of recognising it.
     pub application: Option<Application>,
     /// How it is written.
     pub form: Form,
@@ -56,7 +55,7 @@ pub struct Options {
     pub paint: Paint,
 }
 
-/// What was dumped.
+/// The result of a dump.
 #[derive(Debug, Default)]
 pub struct Dumped {
     /// Messages written.
@@ -98,7 +97,7 @@ pub fn dump(
     };
     let ended = analyser::walk(inputs, Order::ByFile, options.application, &mut dumper);
     let Dumper { dumped, unseen, error, .. } = dumper;
-    // What comes behind an early end is unknown.
+    // The contents behind an early end are unknown.
     let mut unseen_symbols: Vec<Symbol> = unseen.into_iter().filter(|_| !ended.is_stopped).collect();
     unseen_symbols.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
     match error {
@@ -401,7 +400,7 @@ impl Dumper<'_> {
             hex(&mut bytes, found.bytes);
             let place = format!("{:>4}  {bytes:<20}", found.offset);
             let _infallible = write!(text, "\n      {}  {name:<34} {}", paint.faint(&place), found.value);
-            // What the value was before it was given a meaning.
+            // The raw value.
             match found.value {
                 Value::Enum { bytes, schema, .. } if schema.text => {
                     let raw = String::from_utf8_lossy(bytes).into_owned();

@@ -36,7 +36,7 @@ pub enum InputError {
     OtherProtocol {
         /// The file.
         file: String,
-        /// What the caller said.
+        /// The protocol that the caller set.
         protocol: &'static str,
     },
     /// An output is an input.
@@ -50,7 +50,7 @@ pub enum InputError {
     NoDay {
         /// The file.
         file: String,
-        /// What needs the day.
+        /// The reason that needs the day.
         why: &'static str,
     },
     /// Message files of different days where only times of day are compared.
@@ -76,7 +76,7 @@ pub enum InputError {
     TooMany(usize),
 }
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug)]
 pub enum Source {
     /// Captured packets.
@@ -85,7 +85,7 @@ pub enum Source {
     Framed {
         /// The messages.
         reader: FramedReader,
-        /// What they are.
+        /// The format.
         format: FileFormat,
         /// Midnight of the day in the file's name, if it has one.
         midnight: Option<Nanos>,
@@ -101,13 +101,13 @@ pub struct Input {
     pub file: u16,
     /// Its name as the user gave it.
     pub name: String,
-    /// What it holds.
+    /// Its contents.
     pub source: Source,
 }
 
 impl Input {
-    /// Opens a file and finds out what it holds. A capture is known by its magic number; another file by its first
-    /// messages, or, when `application` is given, taken to hold that application's messages.
+    /// Opens a file and recognises its contents. A capture is known by its magic number; another file by its first messages,
+    /// or, when `application` is given, taken to hold that application's messages.
     ///
     /// # Errors
     /// [`InputError`] when the file cannot be read, is empty, or holds nothing we know.
@@ -154,7 +154,7 @@ impl Input {
         Ok(Self { file, name, source })
     }
 
-    /// What the file holds, for people.
+    /// The file's contents, for people.
     pub const fn format(&self) -> &'static str {
         match &self.source {
             Source::Capture(_) => "capture",

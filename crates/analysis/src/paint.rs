@@ -12,31 +12,31 @@ impl Paint {
         if self.is_coloured { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// What the eye should find.
+    /// Important text.
     #[must_use]
     pub fn strong(self, text: &str) -> String {
         self.wrap("1", text)
     }
 
-    /// What it may pass over.
+    /// Unimportant text.
     #[must_use]
     pub fn faint(self, text: &str) -> String {
         self.wrap("2", text)
     }
 
-    /// What holds others.
+    /// Frames and headings.
     #[must_use]
     pub fn header(self, text: &str) -> String {
         self.wrap("36", text)
     }
 
-    /// What is wrong.
+    /// Errors.
     #[must_use]
     pub fn bad(self, text: &str) -> String {
         self.wrap("31", text)
     }
 
-    /// What is well.
+    /// Success.
     #[must_use]
     pub fn good(self, text: &str) -> String {
         self.wrap("32", text)
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_painted_only_when_asked() {
+    fn words_are_painted_only_on_request() {
         assert_eq!(Paint::default().bad("no"), "no");
         assert_eq!(Paint { is_coloured: true }.bad("no"), "\x1b[31mno\x1b[0m");
     }

@@ -49,14 +49,14 @@ impl Output {
     }
 }
 
-/// What to replay and how.
+/// The options of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The files, merged by time.
     pub inputs: Vec<PathBuf>,
-    /// What is spoken, instead of recognising it.
+    /// The protocol, instead of recognising it.
     pub application: Option<Application>,
-    /// The feed of ITCH channels and files, instead of telling it by the multicast group.
+    /// The feed of ITCH channels and files; without it the multicast group names the feed.
     pub publisher: Option<Publisher>,
     /// Midnight of the day in New York, instead of the receive times' or the file name's.
     pub midnight: Option<Nanos>,
@@ -125,7 +125,7 @@ pub struct Progress {
     pub time: Nanos,
 }
 
-/// Where updates end: the files, and what the summary needs.
+/// The end of updates: the files, and the facts of the summary.
 struct Outlet {
     writers: Vec<Writer>,
     instruments: Instruments,
@@ -210,7 +210,7 @@ impl Outlet {
     }
 }
 
-/// Paces against a fixed anchor: what is late is caught up with, never added up.
+/// Paces against a fixed anchor: a late packet does not delay the later ones.
 struct Pace {
     speed: f64,
     anchor: Option<(Instant, Nanos)>,
@@ -285,7 +285,7 @@ impl Run {
     }
 }
 
-/// Replays. `observe` is called now and then, and may end the replay early; what came so far is then complete.
+/// Replays. `observe` is called now and then, and may end the replay early; the output up to then is complete.
 ///
 /// # Errors
 /// [`ReplayError`] when an input cannot be opened or an output cannot be written. A file that turns out to be cut or

@@ -1,8 +1,8 @@
-//! Statistics of captures: what is in them, how fast it comes, and what is missing.
+//! Statistics of captures: contents, rates and gaps.
 //!
-//! Messages are counted once, however many lines carry them; what comes again is counted as such. Rates are of windows
-//! of 1 ms, 100 ms and 1 s that begin at multiples of their length; in a file without packets, by the messages' own
-//! times since midnight at the venue.
+//! Messages are counted once, even if several lines carry them; duplicates have their own count. Rates are of windows of 1 ms,
+//! 100 ms and 1 s that begin at multiples of their length; in a file without packets, by the messages' own times since midnight
+//! at the venue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ impl Peak {
     }
 }
 
-/// What a channel carried.
+/// Counters of a channel.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChannelStats {
     /// The venue: of ITCH by the multicast group, of IEX by the transport; `None` of what may carry anything.
@@ -104,7 +104,7 @@ pub struct ChannelStats {
 pub struct FileStats {
     /// Its name.
     pub name: String,
-    /// What it holds, for people.
+    /// Its contents, for people.
     pub format: &'static str,
     /// Packets; of a file without packets, messages.
     pub packets: u64,
@@ -117,7 +117,7 @@ pub struct FileStats {
 pub struct Problem {
     /// Where.
     pub place: Place,
-    /// What and why.
+    /// The error.
     pub text: String,
 }
 

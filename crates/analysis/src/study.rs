@@ -1,9 +1,9 @@
 //! The queueing study: how long would messages wait, if handling one took S nanoseconds?
 //!
-//! Messages arrive at their capture times (those of a packet all at once) at one server that takes them in order and
-//! needs the same time for each: a queue of the kind G/D/1. For each S the study gives the longest queue and the worst delay, over
-//! all and by windows of time. It answers what a mean rate hides: a feed of 100,000 messages a second comes in bursts
-//! of millions, and there a server of 1,000 ns falls behind by milliseconds.
+//! Messages arrive at their capture times (those of a packet all at once) at one server that takes them in order and needs the
+//! same time for each: a queue of the kind G/D/1. For each S the study gives the longest queue and the worst delay, over all and
+//! by windows of time. It shows what a mean rate hides: a feed of 100,000 messages a second comes in bursts of millions, and there
+//! a server of 1,000 ns falls behind by milliseconds.
 //!
 //! A message's *delay* is the time from its arrival to its completion, its own service included. The *queue* is how
 //! many messages are there, the one in service included, just after a message has come.
@@ -386,7 +386,7 @@ impl Panel<'_> {
 }
 
 /// The plot of a study as a self-contained SVG: worst delay and longest queue over time, one line per service time, on
-/// logarithmic axes. `title` says what was studied, `note` what is to be read beside it.
+/// logarithmic axes. `title` names the input, `note` is the text beside the plot.
 #[must_use]
 pub fn svg(study: &Study, title: &str, note: &str) -> String {
     let mut out = String::new();
@@ -551,7 +551,7 @@ fn path(
     for (column, value) in worst.iter().enumerate() {
         let y = (panel.y(*value) * 10.0).round() / 10.0;
         let next_y = worst.get(column + 1).map(|next| (panel.y(*next) * 10.0).round() / 10.0);
-        // Points on a level stretch say nothing.
+        // Points on a level stretch are left out.
         if last == Some(y) && next_y == Some(y) {
             continue;
         }
@@ -616,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_told_in_their_unit() {
+    fn durations_are_printed_in_their_unit() {
         assert_eq!(show_ns(250.0), "250 ns");
         assert_eq!(show_ns(1_500.0), "1.50 µs");
         assert_eq!(show_ns(12_340_000.0), "12.3 ms");
@@ -637,7 +637,7 @@ mod tests {
             for gap in gaps {
                 time += gap;
                 study.arrive(Nanos(time));
-                // Each message leaves when the server has done it; who leaves now is gone.
+                // Each message leaves when the server has finished it; a message that leaves now counts as gone.
                 while waiting.front().is_some_and(|done| *done <= time) {
                     waiting.pop_front();
                 }

@@ -1,4 +1,4 @@
-//! What a message is about: its symbol and its time, found through the schema alone.
+//! The subject of a message: its symbol and its time, found through the schema alone.
 //!
 //! A message names its symbol in a text field, or by the venue's number of the day (Nasdaq's stock locate), which an
 //! earlier message of the channel has given a name.

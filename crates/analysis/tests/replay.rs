@@ -85,7 +85,7 @@ fn a_capture_from_mid_day_says_that_its_books_are_incomplete() {
 }
 
 #[test]
-fn files_of_one_venue_each_merge_to_what_one_file_of_all_gives() {
+fn files_of_one_venue_each_merge_to_the_result_of_one_file_of_all() {
     let folder = tempfile::tempdir().unwrap();
     let both = [VenueKind::Nasdaq, VenueKind::Bx];
     let whole = folder.path().join("whole.pcap");
@@ -238,12 +238,12 @@ fn times_without_a_day_are_not_compared_with_others() {
     std::fs::copy(&input, &dated).unwrap();
     let beside = Options { inputs: vec![dated, input.clone()], ..Options::default() };
     assert!(fails(&beside).to_string().contains("merging"), "{}", fails(&beside));
-    let told = run(&Options { midnight: Some(Nanos(1_763_096_400_000_000_000)), ..windowed });
-    assert_eq!((told.messages, told.without_day.len()), (summary.messages, 0));
+    let with_midnight = run(&Options { midnight: Some(Nanos(1_763_096_400_000_000_000)), ..windowed });
+    assert_eq!((with_midnight.messages, with_midnight.without_day.len()), (summary.messages, 0));
 }
 
 #[test]
-fn what_the_generator_lost_and_doubled_is_what_the_replay_counts() {
+fn the_replay_counts_the_losses_and_duplicates_of_the_generator() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("faulty.pcap");
     let faults =

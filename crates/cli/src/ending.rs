@@ -1,4 +1,4 @@
-//! How the program ends: exit codes and the one line that says why.
+//! The end of the program: exit codes and the one-line error.
 //!
 //! | code | meaning |
 //! | --- | --- |
@@ -152,5 +152,5 @@ impl From<ReplayError> for Failure {
     }
 }
 
-/// What a command gives.
+/// The result of a command.
 pub(crate) type Result<T = Ending> = std::result::Result<T, Failure>;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tapeworks_packet::stop;
 
-/// How long after the first signal another one is the same request.
+/// Within this time a second signal counts as the same request.
 const SAME_REQUEST: Duration = Duration::from_secs(1);
 
 /// Listens for Ctrl-C, and for the polite signals to end.

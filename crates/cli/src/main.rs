@@ -1,6 +1,6 @@
 //! `tapeworks`: the command line. It reads arguments, calls the crates, and shows their results.
 //!
-//! Data goes to standard output, everything else to standard error. [`ending`] lists the exit codes.
+//! Data goes to standard output, all other text to standard error. [`ending`] lists the exit codes.
 
 mod commands;
 mod ending;
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Takes `-1` for the value of a flag, so that the flag says which values it has, and not for a flag.
+/// Takes `-1` for the value of a flag and not for a flag, so that the error names the permitted values.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let takes_values = |argument: &clap::Arg| {
         !argument.is_positional() && matches!(argument.get_action(), ArgAction::Set | ArgAction::Append)
@@ -86,7 +86,7 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(with_negative_numbers)
 }
 
-/// What the standard library says of a text that is no count, in the words of the other hints.
+/// The standard library's error for an invalid count, in the words of the other hints.
 fn hint(text: &str) -> String {
     const STANDARD: [(&str, &str); 4] = [
         ("invalid digit found in string", "use a whole number"),
@@ -117,7 +117,7 @@ fn run(command: Command) -> Result {
     }
 }
 
-/// Help and version are answers; everything else is one line that says what is wrong.
+/// Help and version go to standard output; an error is one line.
 fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {

@@ -24,7 +24,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     written.map_err(|error| Failure::from_stdout(&error))
 }
 
-/// Prints what a command reports: to standard error where its data goes to standard output.
+/// Prints a command's report: to standard error where its data goes to standard output.
 pub(crate) fn report(text: &str, data: &[impl AsRef<Path>]) -> Result<()> {
     if !data.iter().any(|path| new_file::is_stdout(path.as_ref())) {
         return print(text);
@@ -42,8 +42,7 @@ pub(crate) fn write_file(path: &Path, force: bool, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What a generated session is written to: counts the bytes for the progress bar, and ends the writing when the user
-/// asks.
+/// The file of a generated session: counts the bytes for the progress bar, and ends the writing on Ctrl-C.
 pub(crate) struct Watched<'f> {
     file: &'f mut CompressedFile,
     written: u64,
@@ -65,8 +64,8 @@ impl Write for Watched<'_> {
     }
 }
 
-/// Generates the file at `path`; one that exists is replaced only with `force`. `None`: the user stopped it. A file that
-/// did not become whole is removed.
+/// Generates the file at `path`; an existing file is replaced only with `force`. `None`: the user stopped it. An incomplete
+/// file is removed.
 pub(crate) fn generate<T>(
     path: &Path,
     force: bool,

@@ -1,4 +1,4 @@
-//! What a replay did, as tables for people and as JSON for programs.
+//! The report of a replay, as tables for people and as JSON for programs.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -231,7 +231,7 @@ pub(crate) fn written(summary: &Summary, width: usize, paint: Paint) -> String {
     out
 }
 
-/// What was passed over or put right on the way.
+/// Skipped and corrected messages.
 fn asides(summary: &Summary) -> Vec<String> {
     let feed = &summary.feed_counters;
     let files = &summary.file_counters;
@@ -249,14 +249,9 @@ fn asides(summary: &Summary) -> Vec<String> {
             asides.push(format!("{} {text}", counted(count, one, many)));
         }
     };
-    aside(feed.foreign_packets, "packet", "packets", "neither UDP nor TCP over IP, passed over");
-    aside(feed.unrecognised_packets, "packet", "packets", "in no protocol known here, passed over");
-    aside(
-        feed.skipped_stream_bytes,
-        "byte",
-        "bytes",
-        "of TCP streams passed over: unknown, or behind a hole",
-    );
+    aside(feed.foreign_packets, "packet", "packets", "neither UDP nor TCP over IP, skipped");
+    aside(feed.unrecognised_packets, "packet", "packets", "in an unknown protocol, skipped");
+    aside(feed.skipped_stream_bytes, "byte", "bytes", "of TCP streams skipped: unknown, or behind a gap");
     aside(
         summary.nbbo_ignored,
         "event",
@@ -269,7 +264,7 @@ fn asides(summary: &Summary) -> Vec<String> {
     asides
 }
 
-/// How many books are incomplete at the end, and which events say so.
+/// How many books are incomplete at the end, and which events show it.
 fn incomplete_books(summary: &Summary) -> Option<String> {
     let books: usize = summary.feeds.iter().map(|feed| feed.contradicted).sum();
     if books == 0 {
@@ -292,7 +287,7 @@ fn incomplete_books(summary: &Summary) -> Option<String> {
     Some(format!("{} {verb} incomplete: {}.", counted(books as u64, "book", "books"), shown.join(", ")))
 }
 
-/// What did not fit, and whether anything did not.
+/// The problems, and whether there are any.
 pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     let mut out = String::from("\n");
     if summary.nbbo.changes > 0 {
@@ -327,7 +322,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
         let parts = [
             (summary.problems.total, "problem", "problems", "in the input"),
             (summary.missing_messages(), "message", "messages", "missing"),
-            (rejected, "event", "events", "without what they refer to"),
+            (rejected, "event", "events", "whose order or level is not in the book"),
             (summary.file_errors.len() as u64, "file", "files", "cut short"),
             (
                 files.without_time + files.time_out_of_range,
@@ -337,12 +332,12 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
             ),
             (summary.unreadable_symbols, "symbol", "symbols", "that cannot be read"),
             (summary.values_lost(), "value", "values", "that a file could not hold"),
-            (summary.unseen_symbols.len() as u64, "symbol", "symbols", "that nothing is about"),
+            (summary.unseen_symbols.len() as u64, "symbol", "symbols", "without messages"),
         ];
-        let told = parts.iter().filter(|(count, ..)| *count > 0);
-        let told: Vec<_> =
-            told.map(|(count, one, many, what)| format!("{} {what}", counted(*count, one, many))).collect();
-        let text = format!("{}.", told.join(", "));
+        let named = parts.iter().filter(|(count, ..)| *count > 0);
+        let named: Vec<_> =
+            named.map(|(count, one, many, what)| format!("{} {what}", counted(*count, one, many))).collect();
+        let text = format!("{}.", named.join(", "));
         let _infallible = writeln!(out, "{}", paint.bad(&text));
         if let Some(text) = incomplete_books(summary) {
             let _infallible = writeln!(out, "{}", paint.bad(&text));
@@ -351,7 +346,7 @@ pub(crate) fn verdict(summary: &Summary, paint: Paint) -> String {
     out
 }
 
-/// What is missing and what could not be read, in one line.
+/// Missing and unreadable messages, in one line.
 pub(crate) fn losses(gaps: u64, missing: u64, problems: u64, damaged: usize, paint: Paint) -> String {
     let mut text = format!(
         "{}, {} missing; {} unreadable",

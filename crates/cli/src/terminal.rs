@@ -1,4 +1,4 @@
-//! What the person at the terminal sees: width, colours, the progress bar.
+//! The terminal: width, colours, the progress bar.
 
 use std::io::IsTerminal;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ const DEFAULT_WIDTH: usize = 120;
 /// Rows of a terminal that does not report them.
 const DEFAULT_HEIGHT: usize = 24;
 
-/// Work shorter than this shows nothing of its progress.
+/// Shorter work shows no progress bar.
 pub(crate) const QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// One line on standard error.

@@ -16,7 +16,7 @@ pub(crate) fn application(name: &str) -> Result<Application, String> {
         return Ok(application);
     }
     if let Some(protocol) = tapeworks_wire::protocol_by_name(name) {
-        return Err(format!("{} is a transport: name what it carries", protocol.schema.name));
+        return Err(format!("{} is a transport: name a protocol that it carries", protocol.schema.name));
     }
     Err(format!("unknown protocol; use {}", one_of(FEEDS.iter().map(|feed| feed.name))))
 }
@@ -70,12 +70,12 @@ pub(crate) fn threads(text: &str) -> Result<usize, String> {
     known.ok_or_else(|| format!("use a whole number from 1 to {MAX_THREADS}"))
 }
 
-/// Threads unless the user says otherwise: with more than 4, the one that reads and applies the messages is the slowest.
+/// The default number of threads: with more than 4, the one that reads and applies the messages is the slowest.
 pub(crate) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| processors.get().min(4))
 }
 
-/// A window of time that ends before it begins holds nothing.
+/// A window of time that ends before it begins is empty.
 pub(crate) fn refuse_empty_window(from: Option<Nanos>, to: Option<Nanos>) -> crate::ending::Result<()> {
     match (from, to) {
         (Some(from), Some(to)) if from >= to => {
@@ -205,18 +205,18 @@ mod tests {
             assert_eq!(duration_ns(text), Ok(ns), "{text}");
         }
         for text in ["", "ms", "1d", "0", "-1", "1.2.3ms", "1e9", "nan", "99999999999999999999"] {
-            let told = duration_ns(text).unwrap_err();
+            let error = duration_ns(text).unwrap_err();
             assert!(
-                told.starts_with("use a number of ns") && told.ends_with("from 1 ns to 365 days"),
-                "{told}"
+                error.starts_with("use a number of ns") && error.ends_with("from 1 ns to 365 days"),
+                "{error}"
             );
         }
         for (text, ms) in [("2.5", 2_500), ("500ms", 500), ("0", 0), ("1h", 3_600_000), ("10m", 600_000)] {
             assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for text in ["nan", "inf", "-1", "1e9", "", "9000h"] {
-            let told = duration(text).unwrap_err();
-            assert!(told.ends_with("from 0 to 365 days"), "{told}");
+            let error = duration(text).unwrap_err();
+            assert!(error.ends_with("from 0 to 365 days"), "{error}");
         }
         assert!(interval("50ms").unwrap_err().ends_with("from 100 ms to 3600 s"));
     }

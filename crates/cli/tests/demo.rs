@@ -11,7 +11,7 @@ use std::process::Stdio;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use support::{Folder, assert_told, command, interrupt_once, run, stderr, stdout};
+use support::{Folder, assert_one_error, command, interrupt_once, run, stderr, stdout};
 
 #[test]
 fn the_demo_runs_to_its_end_and_sums_up() {
@@ -40,9 +40,9 @@ fn a_busy_port_is_named_with_the_flag_that_sets_it() {
     let busy = taken.local_addr().unwrap();
     for (flag, other) in [("--port", "--web-port"), ("--web-port", "--port")] {
         let failed = run(&["demo", "--serve", "--out", &out, flag, &busy.port().to_string(), other, "0"]);
-        assert_told(&failed, 1, &format!("cannot listen on {busy}"));
-        let told = stderr(&failed);
-        assert!(told.contains(&format!("another port: {flag};")), "{told}");
+        assert_one_error(&failed, 1, &format!("cannot listen on {busy}"));
+        let error = stderr(&failed);
+        assert!(error.contains(&format!("another port: {flag};")), "{error}");
     }
 }
 
@@ -70,8 +70,8 @@ fn two_demos_serve_beside_each_other_until_ctrl_c() {
     // Some of the day, for the summary.
     std::thread::sleep(Duration::from_secs(1));
     for (demo, said) in demos {
-        let is_asked = Cell::new(false);
-        let done = interrupt_once(demo, || is_asked.replace(true));
+        let is_stopped = Cell::new(false);
+        let done = interrupt_once(demo, || is_stopped.replace(true));
         let (text, more) = (stdout(&done), said.iter().collect::<Vec<_>>());
         assert_eq!(done.status.code(), Some(0), "{text}{more:?}");
         assert!(text.contains("subscribe --multicast 239.19"), "{text}");

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Folder, assert_told, command, root, run, stderr, stdout};
+use support::{Folder, assert_one_error, command, root, run, stderr, stdout};
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 
 /// A venue whose line A goes to `socket`.
@@ -54,21 +54,21 @@ fn every_example_is_sound() {
 }
 
 #[test]
-fn a_wrong_configuration_is_told_with_its_places_and_nothing_is_served() {
+fn a_wrong_configuration_is_reported_with_its_places_and_nothing_is_served() {
     let folder = Folder::new("exchange-wrong");
     let config = folder.write("v.toml", b"rate = 0\n[[venue]]\nname = \"a\"\nkind = \"bx\"\nlinse = 1\n");
     for word in ["check", "serve"] {
         let output = run(&["exchange", word, &config]);
         assert_eq!(output.status.code(), Some(78));
-        let told = stderr(&output);
-        assert!(told.contains("v.toml:1:8: 'rate' must be") && told.contains("v.toml:5:1:"), "{told}");
-        assert!(told.contains("did you mean 'lines'?"), "{told}");
+        let errors = stderr(&output);
+        assert!(errors.contains("v.toml:1:8: 'rate' must be") && errors.contains("v.toml:5:1:"), "{errors}");
+        assert!(errors.contains("did you mean 'lines'?"), "{errors}");
     }
-    assert_told(&run(&["exchange", "check", &folder.path("none.toml")]), 78, "no such file");
+    assert_one_error(&run(&["exchange", "check", &folder.path("none.toml")]), 78, "no such file");
 }
 
 #[test]
-fn a_run_reports_what_it_injected_in_the_file_too() {
+fn a_run_reports_its_injected_faults_in_the_file_too() {
     let folder = Folder::new("exchange-serve");
     let (sink, injected) = (socket(), folder.path("injected.json"));
     let faults = "faults = { a = { lost_per_million = 100_000 } }\nrestart_after = 700";
@@ -134,9 +134,9 @@ fn a_snapshot_that_was_kept_is_dumped_with_its_end() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut told).unwrap();
-    let port = told.trim_end().rsplit(' ').next().unwrap().to_owned();
+    let mut errors = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut errors).unwrap();
+    let port = errors.trim_end().rsplit(' ').next().unwrap().to_owned();
     // By then the directory is published.
     (0..50).for_each(|_| assert!(sink.recv(&mut [0; 2_048]).is_ok()));
     let mut client = TcpStream::connect(port).unwrap();
@@ -155,11 +155,11 @@ fn a_snapshot_that_was_kept_is_dumped_with_its_end() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_in_one_line() {
+fn a_port_in_use_is_reported_in_one_line() {
     let folder = Folder::new("exchange-port");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let snapshot = format!("snapshot = \"{}\"", taken.local_addr().unwrap());
     let config = folder.write("v.toml", venue(&socket(), &snapshot).as_bytes());
     let output = run(&["exchange", "serve", &config]);
-    assert_told(&output, 1, &format!("venue 'BX': cannot listen at {}", taken.local_addr().unwrap()));
+    assert_one_error(&output, 1, &format!("venue 'BX': cannot listen at {}", taken.local_addr().unwrap()));
 }

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use serde_json::Value;
 #[cfg(unix)]
 use support::interrupt_once;
-use support::{Folder, assert_told, command, packets, root, run, stderr, stdout};
+use support::{Folder, assert_one_error, command, packets, root, run, stderr, stdout};
 use tapeworks_packet::net;
 
 const MARKET: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
@@ -50,9 +50,9 @@ fn every_example_is_sound_and_is_drawn_the_same_each_time() {
     let files = examples();
     assert_eq!(files.len(), 5, "{files:?}");
     for file in files {
-        let told = run(&["flow", "check", &file]);
-        assert_eq!(told.status.code(), Some(0), "{}", stderr(&told));
-        assert!(stdout(&told).contains("sound"), "{}", stdout(&told));
+        let checked = run(&["flow", "check", &file]);
+        assert_eq!(checked.status.code(), Some(0), "{}", stderr(&checked));
+        assert!(stdout(&checked).contains("sound"), "{}", stdout(&checked));
         for (format, begins) in [("svg", "<svg "), ("mermaid", "flowchart LR\n")] {
             let drawn = stdout(&run(&["flow", "graph", &file, "--format", format]));
             assert!(drawn.starts_with(begins), "{drawn}");
@@ -142,7 +142,7 @@ fn a_pcapng_ending_gives_pcapng_with_the_same_packets() {
 }
 
 #[test]
-fn a_bad_configuration_is_told_whole_by_check_and_run_and_nothing_is_written() {
+fn check_and_run_report_every_configuration_error_and_write_nothing() {
     let folder = Folder::new("flow-bad");
     let out = folder.path("out.pcap");
     let text = line("nowhere.pcap", "speed = \"fast\"", &out, "capacity = 0\nkind = \"ring\"");
@@ -150,7 +150,7 @@ fn a_bad_configuration_is_told_whole_by_check_and_run_and_nothing_is_written() {
     for command in ["check", "run", "graph"] {
         let output = run(&["flow", command, &config]);
         assert_eq!(output.status.code(), Some(78));
-        let told: Vec<String> =
+        let found: Vec<String> =
             stderr(&output).lines().map(|line| line.replace(&config, "flow.toml")).collect();
         let expected = [
             "tapeworks: flow.toml:4:8: nowhere.pcap: no such file; paths count from the current directory",
@@ -160,10 +160,10 @@ fn a_bad_configuration_is_told_whole_by_check_and_run_and_nothing_is_written() {
             "tapeworks: flow.toml:22:12: 'capacity' must be a whole number from 1 to 1048576",
             "tapeworks: flow.toml:23:8: 'ring' for 'kind' is not known; there are inline, spsc, disruptor, queue",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(found, expected);
     }
     assert!(!Path::new(&out).exists());
-    assert_told(&run(&["flow", "check", "nowhere.toml"]), 78, "nowhere.toml: no such file");
+    assert_one_error(&run(&["flow", "check", "nowhere.toml"]), 78, "nowhere.toml: no such file");
 }
 
 #[test]
@@ -174,19 +174,19 @@ fn a_cut_capture_goes_through_up_to_there() {
     let out = folder.path("out.pcap");
     let config = folder.write("flow.toml", line(&cut, "", &out, "kind = \"spsc\"").as_bytes());
     let output = run(&["flow", "run", "--json", &config]);
-    assert_told(&output, 3, "cut.pcap: packet 2 at offset");
+    assert_one_error(&output, 3, "cut.pcap: packet 2 at offset");
     assert_eq!(packets(&out).len(), 1);
     let report = report(&output);
     assert_eq!((&stage(&report, "in")["in"], &stage(&report, "out")["consumed"]), (&1.into(), &1.into()));
     let noise = folder.write("noise.pcap", b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n");
     let config = folder.write("flow.toml", line(&noise, "", &folder.path("none.pcap"), "").as_bytes());
-    assert_told(&run(&["flow", "run", &config]), 1, "47 45 54 20");
-    for (name, content, told) in
+    assert_one_error(&run(&["flow", "run", &config]), 1, "47 45 54 20");
+    for (name, content, expected) in
         [("empty.pcap", &[][..], "is empty"), ("short.pcap", &bytes[..10], "the file header needs 24 bytes")]
     {
         let file = folder.write(name, content);
         let config = folder.write("flow.toml", line(&file, "", &folder.path("none.pcap"), "").as_bytes());
-        assert_told(&run(&["flow", "run", &config]), 1, told);
+        assert_one_error(&run(&["flow", "run", &config]), 1, expected);
     }
     assert!(!folder.files().iter().any(|file| file.starts_with("none")), "{:?}", folder.files());
 }
@@ -196,17 +196,17 @@ fn a_file_that_exists_is_replaced_only_if_the_configuration_says_so() {
     let folder = Folder::new("flow-exists");
     let out = folder.write("out.pcap", b"mine");
     let config = folder.write("flow.toml", line(MARKET, "", &out, "").as_bytes());
-    let told = "flow.toml:13:8: ";
+    let expected = "flow.toml:13:8: ";
     for command in ["check", "run"] {
         let output = run(&["flow", command, &config]);
-        assert_told(&output, 78, told);
-        assert_told(&output, 78, "out.pcap: the file exists; overwrite = true replaces it");
+        assert_one_error(&output, 78, expected);
+        assert_one_error(&output, 78, "out.pcap: the file exists; overwrite = true replaces it");
     }
     assert_eq!(run(&["flow", "graph", &config]).status.code(), Some(0), "it is only drawn");
     assert_eq!(std::fs::read(&out).unwrap(), b"mine");
     let nowhere = line(MARKET, "", &folder.path("nowhere/out.pcap"), "");
     let config = folder.write("flow.toml", nowhere.as_bytes());
-    assert_told(&run(&["flow", "check", &config]), 78, "nowhere/out.pcap: there is no folder ");
+    assert_one_error(&run(&["flow", "check", &config]), 78, "nowhere/out.pcap: there is no folder ");
 }
 
 #[cfg(target_os = "linux")]
@@ -216,7 +216,7 @@ fn a_full_disk_ends_the_run_and_the_counts_are_right() {
     for edge in ["", "kind = \"spsc\"\ncapacity = 16", "kind = \"queue\"\ncapacity = 16"] {
         let config = folder.write("flow.toml", line(MARKET, "repeat = 1000", "/dev/full", edge).as_bytes());
         let output = run(&["flow", "run", "--json", &config]);
-        assert_told(&output, 1, "out: /dev/full: cannot write: No space left on device");
+        assert_one_error(&output, 1, "out: /dev/full: cannot write: No space left on device");
         let report = report(&output);
         let (first, last) = (stage(&report, "in"), stage(&report, "out"));
         assert_eq!(last["consumed"], 0);
@@ -229,7 +229,7 @@ fn a_full_disk_ends_the_run_and_the_counts_are_right() {
 /// A limit on the length of files stands for the disk: the kernel takes a part of a batch, then nothing more.
 #[cfg(target_os = "linux")]
 #[test]
-fn what_was_captured_before_the_disk_was_full_is_kept_and_counted() {
+fn packets_captured_before_the_disk_was_full_are_kept_and_counted() {
     let folder = Folder::new("flow-limit");
     for (ending, edge) in [("pcap", ""), ("pcapng", "kind = \"spsc\"\ncapacity = 16")] {
         let out = folder.path(&format!("out.{ending}"));
@@ -240,7 +240,7 @@ fn what_was_captured_before_the_disk_was_full_is_kept_and_counted() {
             .current_dir(root())
             .output()
             .unwrap();
-        assert_told(&output, 1, &format!("what was written up to then is in {out}.partial"));
+        assert_one_error(&output, 1, &format!("the packets written before are in {out}.partial"));
         assert!(!Path::new(&out).exists());
         let report = report(&output);
         let last = stage(&report, "out");
@@ -325,8 +325,8 @@ fn payloads_without_headers_do_not_fit_into_a_filter() {
                 [[stage]]\nname = \"end\"\ntype = \"dropper\"\n\
                 [[edge]]\nfrom = \"in\"\nto = \"it\"\n[[edge]]\nfrom = \"it\"\nto = \"end\"\n";
     let config = folder.write("flow.toml", text.as_bytes());
-    let told = "flow.toml:14:8: 'in' gives payloads without headers, but 'it' takes packets with headers";
-    assert_told(&run(&["flow", "check", &config]), 78, told);
+    let expected = "flow.toml:14:8: 'in' gives payloads without headers, but 'it' takes packets with headers";
+    assert_one_error(&run(&["flow", "check", &config]), 78, expected);
 }
 
 /// A reader, so many rewriters one behind the other, and a dropper.
@@ -351,7 +351,7 @@ fn rewriters(count: usize, edge: &str) -> String {
 #[test]
 fn check_names_the_memory_which_does_not_grow_with_the_square_of_the_stages() {
     let folder = Folder::new("flow-memory");
-    for (count, edge, told) in [
+    for (count, edge, expected) in [
         (
             150,
             "",
@@ -375,7 +375,7 @@ fn check_names_the_memory_which_does_not_grow_with_the_square_of_the_stages() {
     ] {
         let config = folder.write("flow.toml", rewriters(count, edge).as_bytes());
         let checked = run(&["flow", "check", &config]);
-        assert_eq!(stdout(&checked), format!("{config}: sound: {told}\n"), "{}", stderr(&checked));
+        assert_eq!(stdout(&checked), format!("{config}: sound: {expected}\n"), "{}", stderr(&checked));
         if count <= 500 {
             let ran = report(&run(&["flow", "run", "--json", &config]));
             assert_eq!(stage(&ran, "end")["consumed"], 400, "{count} {edge}");
@@ -401,7 +401,7 @@ fn ctrl_c_drains_and_leaves_a_whole_file() {
     let partial = format!("{out}.partial");
     // It is under way once the first packet is written, behind the header of 24 bytes.
     let output = interrupt_once(child, || std::fs::metadata(&partial).is_ok_and(|file| file.len() > 24));
-    assert_told(&output, 130, "stopped");
+    assert_one_error(&output, 130, "stopped");
     let report = report(&output);
     let written = stage(&report, "out")["consumed"].as_u64().unwrap();
     assert_eq!(packets(&out).len() as u64, written);

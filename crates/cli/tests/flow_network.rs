@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 use support::namespace::{Namespace, is_ci};
 use support::{
-    Folder, assert_told, command, interrupt_once, packets, root, run, signal, stderr, stdout, wait_for,
+    Folder, assert_one_error, command, interrupt_once, packets, root, run, signal, stderr, stdout, wait_for,
 };
 
 const MARKET: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
@@ -141,7 +141,7 @@ fn tshark_captures_the_frames_that_are_sent() {
 }
 
 #[test]
-fn what_the_kernel_drops_is_in_the_report_and_everything_adds_up() {
+fn kernel_drops_are_in_the_report_and_all_counts_add_up() {
     let Some(namespace) = Namespace::new("drops") else { return };
     namespace.ip("address add 10.77.0.1/24 dev in");
     let folder = Folder::new("flow-drops");
@@ -187,7 +187,7 @@ fn an_interface_that_goes_ends_the_flow_and_the_file_is_whole() {
     namespace.send(&folder, 5, TO_INTERFACE);
     namespace.ip("link del out");
     let output = child.wait_with_output().unwrap();
-    assert_told(&output, 1, "line: interface out is gone");
+    assert_one_error(&output, 1, "line: interface out is gone");
     assert_eq!(bytes(&out), market(5));
 }
 
@@ -205,7 +205,7 @@ fn frames_that_do_not_fit_are_counted_and_the_others_go() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_told_with_its_place() {
+fn a_missing_interface_is_reported_with_its_place_in_the_file() {
     let folder = Folder::new("flow-nowhere");
     for kind in ["packet_reader", "packet_writer"] {
         let text = format!("[[stage]]\nname = \"it\"\ntype = \"{kind}\"\ninterface = \"nowhere0\"\n");
@@ -220,7 +220,7 @@ fn an_interface_that_is_not_there_is_told_with_its_place() {
 }
 
 #[test]
-fn the_example_captures_what_is_sent_to_its_port() {
+fn the_example_captures_the_datagrams_to_its_port() {
     let folder = Folder::new("flow-interface");
     let out = folder.path("interface.pcapng");
     let text = std::fs::read_to_string(root().join("examples/flow/interface.toml")).unwrap();
@@ -271,7 +271,7 @@ fn frames_come_by_xdp_in_every_mode() {
     namespace.ip("link del out");
     signal(&child, "-CONT");
     let output = child.wait_with_output().unwrap();
-    assert_told(&output, 1, "line: interface out is gone");
+    assert_one_error(&output, 1, "line: interface out is gone");
     let report = report(&output);
     let line = stage(&report, "line");
     assert_eq!(
@@ -289,6 +289,6 @@ fn a_build_without_xdp_says_so_where_it_is_named() {
     let text = "[[stage]]\nname = \"in\"\ntype = \"xdp_reader\"\ninterface = \"lo\"\n\
                 [[stage]]\nname = \"end\"\ntype = \"dropper\"\n[[edge]]\nfrom = \"in\"\nto = \"end\"\n";
     let config = folder.write("flow.toml", text.as_bytes());
-    let told = "flow.toml:3:8: this build has no AF_XDP: build it with the feature af-xdp";
-    assert_told(&run(&["flow", "check", &config]), 78, told);
+    let expected = "flow.toml:3:8: this build has no AF_XDP: build it with the feature af-xdp";
+    assert_one_error(&run(&["flow", "check", &config]), 78, expected);
 }

@@ -71,7 +71,7 @@ fn every_line_of_a_dump_is_an_object_with_its_place() {
 }
 
 #[test]
-fn the_container_of_a_capture_does_not_change_what_is_in_it() {
+fn the_container_of_a_capture_does_not_change_the_result() {
     let of = |file: &str| -> Vec<serde_json::Value> {
         stdout(&run(&["dump", "--json", file]))
             .lines()

@@ -10,7 +10,7 @@ use std::process::{Output, Stdio};
 use support::{Folder, command, interrupt_once, listens, run, stderr, stdout};
 
 #[track_caller]
-fn assert_told(output: &Output, code: i32, text: &str) {
+fn assert_only_error(output: &Output, code: i32, text: &str) {
     assert_eq!(output.status.code(), Some(code), "{}", stderr(output));
     assert_eq!(stderr(output), format!("tapeworks: {text}\n"));
     assert_eq!(stdout(output), "", "what fails answers nothing");
@@ -68,13 +68,13 @@ fn files_and_standard_input_are_read_alike() {
 
 #[test]
 fn a_faulty_value_is_named_with_its_place() {
-    assert_told(
+    assert_only_error(
         &run(&["hash", "1", "2x"]),
         2,
         "value 2: \"2x\" is no value; write 68, 0x44, 0b1000100, 'D' or \"AE\"",
     );
-    assert_told(&run(&["hash", "7", "8", "0x7"]), 2, "value 3 is 0x7, as value 1 is already");
-    assert_told(
+    assert_only_error(&run(&["hash", "7", "8", "0x7"]), 2, "value 3 is 0x7, as value 1 is already");
+    assert_only_error(
         &run(&["hash", "7", "256", "--width", "8"]),
         2,
         "value 2 is 0x100, which does not fit into u8",
@@ -86,12 +86,12 @@ fn a_faulty_value_is_named_with_its_place() {
 }
 
 #[test]
-fn a_negative_number_is_answered_with_what_a_value_is() {
-    let told = "is no value: a value has no sign; write 68, 0x44, 0b1000100, 'D' or \"AE\"";
-    assert_told(&run(&["hash", "-1"]), 2, &format!("value 1: \"-1\" {told}"));
-    assert_told(&run(&["hash", "--", "-1"]), 2, &format!("value 1: \"-1\" {told}"));
-    assert_told(&run(&["hash", "7", "-1.5", "--json"]), 2, &format!("value 2: \"-1.5\" {told}"));
-    assert_told(&run(&["hash", "7", "-0x44"]), 2, &format!("\"-0x44\" {told}"));
+fn a_negative_number_is_refused_with_the_forms_of_a_value() {
+    let expected = "is no value: a value has no sign; write 68, 0x44, 0b1000100, 'D' or \"AE\"";
+    assert_only_error(&run(&["hash", "-1"]), 2, &format!("value 1: \"-1\" {expected}"));
+    assert_only_error(&run(&["hash", "--", "-1"]), 2, &format!("value 1: \"-1\" {expected}"));
+    assert_only_error(&run(&["hash", "7", "-1.5", "--json"]), 2, &format!("value 2: \"-1.5\" {expected}"));
+    assert_only_error(&run(&["hash", "7", "-0x44"]), 2, &format!("\"-0x44\" {expected}"));
     let output = run(&["hash", "7", "-x"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("unexpected argument '-x' found"), "{}", stderr(&output));
@@ -100,23 +100,23 @@ fn a_negative_number_is_answered_with_what_a_value_is() {
 #[test]
 fn a_faulty_file_is_named_with_the_line() {
     let folder = Folder::new("hash-faults");
-    assert_told(&run(&["hash", "--file", "nowhere.txt"]), 1, "nowhere.txt: no such file");
-    assert_told(&run(&["hash", "--file", "testdata"]), 1, "testdata: is a directory");
+    assert_only_error(&run(&["hash", "--file", "nowhere.txt"]), 1, "nowhere.txt: no such file");
+    assert_only_error(&run(&["hash", "--file", "testdata"]), 1, "testdata: is a directory");
     let file = folder.write("word.txt", b"1\n\n   'DD\n");
     let expected = format!("{file}:3:4: \"'DD\" is no text of 1 to 8 printable ASCII characters in quotes");
-    assert_told(&run(&["hash", "--file", &file]), 1, &expected);
+    assert_only_error(&run(&["hash", "--file", &file]), 1, &expected);
     let file = folder.write("twice.txt", b"1\n# one\n0x1\n");
-    assert_told(&run(&["hash", "--file", &file]), 1, &format!("{file}:3: 0x1 is in line 1 already"));
+    assert_only_error(&run(&["hash", "--file", &file]), 1, &format!("{file}:3: 0x1 is in line 1 already"));
     let file = folder.write("empty.txt", b"# nothing\n");
-    assert_told(&run(&["hash", "--file", &file]), 1, &format!("{file}: there are no values"));
+    assert_only_error(&run(&["hash", "--file", &file]), 1, &format!("{file}: there are no values"));
     let file = folder.write("binary.txt", &[0xff, 0xfe, 0x00]);
-    assert_told(&run(&["hash", "--file", &file]), 1, &format!("{file}: is no text"));
+    assert_only_error(&run(&["hash", "--file", &file]), 1, &format!("{file}: is no text"));
     let many: String = (0..=65_536).map(|number| format!("{number}\n")).collect();
     let file = folder.write("many.txt", many.as_bytes());
     let expected =
         format!("{file}:65537: 65537 values are too many: value 0x10000 is the first beyond 65536");
-    assert_told(&run(&["hash", "--file", &file]), 1, &expected);
-    assert_told(
+    assert_only_error(&run(&["hash", "--file", &file]), 1, &expected);
+    assert_only_error(
         &with_input(&["hash", "-"], b"x1"),
         1,
         "standard input:1:1: \"x1\" is no value; write 68, 0x44, 0b1000100, 'D' or \"AE\"",
@@ -138,6 +138,6 @@ fn one_ctrl_c_ends_the_wait_for_a_pipe_that_says_nothing() {
             .unwrap();
         let _silent = child.stdin.take();
         let process = child.id();
-        assert_told(&interrupt_once(child, || listens(process)), 130, "stopped");
+        assert_only_error(&interrupt_once(child, || listens(process)), 130, "stopped");
     }
 }

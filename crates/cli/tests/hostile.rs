@@ -132,7 +132,7 @@ fn is_sound(output: &Output, errors: &str, codes: &[i32], what: &str) {
 }
 
 #[test]
-fn damaged_captures_are_told_and_never_break_a_command() {
+fn damaged_captures_are_reported_and_never_break_a_command() {
     let mut rounds = Rounds::new(1, 12);
     let folder = Folder::new("hostile-captures");
     let captures: Vec<String> = captures().into_iter().filter(|path| !path.ends_with(".md")).collect();
@@ -160,7 +160,7 @@ fn damaged_captures_are_told_and_never_break_a_command() {
 }
 
 #[test]
-fn damaged_configurations_are_told_with_their_place_and_nothing_starts() {
+fn damaged_configurations_are_reported_with_their_place_and_nothing_starts() {
     let mut rounds = Rounds::new(2, 30);
     let folder = Folder::new("hostile-configurations");
     let kinds: [(&[&str], &str); 3] = [
@@ -219,14 +219,14 @@ fn damaged_configurations_are_told_with_their_place_and_nothing_starts() {
         let what = format!("seed {}: {} of\n{text}\n", rounds.seed, arguments.join(" "));
         is_sound(&output, &errors, &[0, 78], &what);
         if output.status.code() == Some(78) {
-            let told = errors.lines().filter(|line| line.contains("hostile.toml")).count();
-            assert!(told > 0, "{what}: no line names the file: {errors}");
+            let named = errors.lines().filter(|line| line.contains("hostile.toml")).count();
+            assert!(named > 0, "{what}: no line names the file: {errors}");
         }
     }
 }
 
 #[test]
-fn a_damaged_journal_is_checked_and_mended_and_no_sound_record_is_lost() {
+fn a_damaged_journal_is_checked_and_repaired_and_no_sound_record_is_lost() {
     let mut rounds = Rounds::new(3, 8);
     while rounds.next() {
         let folder = Folder::new("hostile-journal");
@@ -256,9 +256,9 @@ fn a_damaged_journal_is_checked_and_mended_and_no_sound_record_is_lost() {
         let sound = || {
             let verified = run(&["journal", "verify", &journal, "--json"]);
             is_sound(&verified, &stderr(&verified), &[0, 3], &what);
-            let told: serde_json::Value = serde_json::from_str(&stdout(&verified)).unwrap();
-            let lost = told["lost"].as_u64().unwrap();
-            (told["records"].as_u64().unwrap(), lost, told["damage"].as_array().unwrap().len())
+            let report: serde_json::Value = serde_json::from_str(&stdout(&verified)).unwrap();
+            let lost = report["lost"].as_u64().unwrap();
+            (report["records"].as_u64().unwrap(), lost, report["damage"].as_array().unwrap().len())
         };
         let (before, _, _) = sound();
         // A child that another part of this test forks holds the writer's lock until it runs its program.
@@ -280,7 +280,7 @@ fn a_damaged_journal_is_checked_and_mended_and_no_sound_record_is_lost() {
 }
 
 #[test]
-fn signals_at_any_moment_end_a_run_with_whole_files() {
+fn a_signal_at_any_moment_leaves_whole_files() {
     let mut rounds = Rounds::new(4, 8);
     let folder = Folder::new("hostile-signals");
     let session = folder.path("session.pcap");
@@ -412,8 +412,8 @@ fn after_outages_of_the_plant_nothing_is_missing_that_the_venue_has() {
     let wait_until_it_follows = |beyond: u64| {
         let until = Instant::now() + PATIENCE;
         loop {
-            let told = status(web);
-            let venue = told.as_ref().map(|told| &told["venues"][0]);
+            let status = status(web);
+            let venue = status.as_ref().map(|status| &status["venues"][0]);
             if let Some(venue) = venue
                 && venue["state"] == "live"
                 && venue["next"].as_u64() > Some(beyond)

@@ -8,7 +8,7 @@ use support::{Folder, run, stdout};
 use tapeworks_journal::{JournalOptions, JournalWriter, Record};
 
 #[test]
-fn damage_is_told_mended_with_a_copy_and_counted_as_lost_from_then_on() {
+fn damage_is_reported_repaired_with_a_copy_and_counted_as_lost_from_then_on() {
     let folder = Folder::new("journal");
     let journal = folder.path("journal");
     let (mut writer, _) = JournalWriter::open(journal.as_ref(), JournalOptions::default()).unwrap();
@@ -30,8 +30,8 @@ fn damage_is_told_mended_with_a_copy_and_counted_as_lost_from_then_on() {
     let snapshot = format!("{journal}/{:020}.snapshot", 90);
     std::fs::write(&snapshot, b"TAPESNP8 and no more").unwrap();
     let verified = run(&["journal", "verify", &journal]);
-    let told = stdout(&verified);
-    assert_eq!(verified.status.code(), Some(3), "{told}");
+    let report = stdout(&verified);
+    assert_eq!(verified.status.code(), Some(3), "{report}");
     for expected in [
         "1 segment, 99 records, 5,940 bytes of payload",
         "\n1 record damaged or missing\n",
@@ -40,23 +40,23 @@ fn damage_is_told_mended_with_a_copy_and_counted_as_lost_from_then_on() {
         ".journal at byte 10064: record 100 is torn or damaged: 30 bytes; no sound record follows\n",
         ".snapshot: it is too short\n",
     ] {
-        assert!(told.contains(expected), "{expected:?} is not in {told}");
+        assert!(report.contains(expected), "{expected:?} is not in {report}");
     }
 
     let repaired = run(&["journal", "repair", &journal]);
-    let told = stdout(&repaired);
-    assert_eq!(repaired.status.code(), Some(3), "{told}");
-    assert!(told.contains("30 bytes of a torn record at the end cut off"), "{told}");
-    assert!(told.contains("damage in 1 place: 1 record lost, and the journal says so now"), "{told}");
-    assert!(told.contains(".damaged-5064\n") && told.contains(".torn-10064\n"), "{told}");
+    let report = stdout(&repaired);
+    assert_eq!(repaired.status.code(), Some(3), "{report}");
+    assert!(report.contains("30 bytes of a torn record at the end cut off"), "{report}");
+    assert!(report.contains("damage in 1 place: 1 record lost, and the journal says so now"), "{report}");
+    assert!(report.contains(".damaged-5064\n") && report.contains(".torn-10064\n"), "{report}");
     assert_eq!(std::fs::read(format!("{journal}/{:020}.torn-10064", 0)).unwrap(), [9; 30]);
     assert_eq!(std::fs::read(format!("{journal}/{:020}.damaged-5064", 0)).unwrap().len(), 100);
-    assert!(told.contains("1 checkpoint damaged") && told.contains(".snapshot.damaged\n"), "{told}");
+    assert!(report.contains("1 checkpoint damaged") && report.contains(".snapshot.damaged\n"), "{report}");
     assert!(!std::path::Path::new(&snapshot).exists());
     let verified = run(&["journal", "verify", &journal]);
-    let told = stdout(&verified);
-    assert_eq!(verified.status.code(), Some(3), "{told}");
-    assert!(told.contains("\n1 lost, as it says itself\n") && told.ends_with("\nsound\n"), "{told}");
+    let report = stdout(&verified);
+    assert_eq!(verified.status.code(), Some(3), "{report}");
+    assert!(report.contains("\n1 lost, as it says itself\n") && report.ends_with("\nsound\n"), "{report}");
     let again = run(&["journal", "repair", &journal]);
     assert_eq!(again.status.code(), Some(0));
     assert!(stdout(&again).ends_with("nothing to mend\n"));
@@ -66,9 +66,9 @@ fn damage_is_told_mended_with_a_copy_and_counted_as_lost_from_then_on() {
 fn an_empty_folder_is_called_empty() {
     let folder = Folder::new("no-journal");
     for command in ["verify", "repair"] {
-        let told = run(&["journal", command, &folder.path("")]);
-        assert_eq!(told.status.code(), Some(0));
-        assert!(stdout(&told).contains(": empty: no segment of a journal is in it"), "{}", stdout(&told));
+        let report = run(&["journal", command, &folder.path("")]);
+        assert_eq!(report.status.code(), Some(0));
+        assert!(stdout(&report).contains(": empty: no segment of a journal is in it"), "{}", stdout(&report));
         let missing = run(&["journal", command, &folder.path("missing")]);
         assert_eq!(missing.status.code(), Some(1));
     }

@@ -68,7 +68,7 @@ fn orders(path: &Path) -> BTreeMap<u16, Vec<Order>> {
 }
 
 #[test]
-fn every_client_gets_what_the_journal_holds_and_the_journal_becomes_files() {
+fn every_client_gets_the_records_of_the_journal_and_the_journal_becomes_files() {
     let folder = Folder::new("live");
     let at = |number| free_port(number);
     let (clients, web, retransmission) = (at(0), at(1), at(2));

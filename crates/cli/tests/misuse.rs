@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 #[cfg(unix)]
 use support::interrupt_once;
-use support::{Folder, assert_told, command, root, run, stderr, stdout};
+use support::{Folder, assert_one_error, command, root, run, stderr, stdout};
 
 const CAPTURE: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
 
@@ -23,14 +23,14 @@ const READERS: [&str; 4] = ["dump", "stats", "study", "replay"];
 #[test]
 fn a_missing_file_is_named() {
     for reader in READERS {
-        assert_told(&run(&[reader, "nowhere.pcap"]), 1, "nowhere.pcap: no such file");
+        assert_one_error(&run(&[reader, "nowhere.pcap"]), 1, "nowhere.pcap: no such file");
     }
 }
 
 #[test]
 fn a_directory_is_named() {
     for reader in READERS {
-        assert_told(&run(&[reader, "testdata"]), 1, "testdata: is a directory");
+        assert_one_error(&run(&[reader, "testdata"]), 1, "testdata: is a directory");
     }
 }
 
@@ -39,16 +39,16 @@ fn an_empty_file_is_named() {
     let folder = Folder::new("empty");
     let file = folder.write("empty.pcap", &[]);
     for reader in READERS {
-        assert_told(&run(&[reader, &file]), 1, "is empty");
+        assert_one_error(&run(&[reader, &file]), 1, "is empty");
     }
 }
 
 #[test]
-fn a_wrong_magic_is_told_with_the_first_bytes() {
+fn a_wrong_magic_is_reported_with_the_first_bytes() {
     let folder = Folder::new("magic");
     let file = folder.write("noise.pcap", b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n");
     for reader in READERS {
-        assert_told(&run(&[reader, &file]), 1, "47 45 54 20");
+        assert_one_error(&run(&[reader, &file]), 1, "47 45 54 20");
     }
 }
 
@@ -58,7 +58,7 @@ fn a_truncated_file_is_read_up_to_there() {
     let bytes = content(CAPTURE);
     let file = folder.write("cut.pcap", &bytes[..bytes.len() - 100]);
     for reader in READERS {
-        assert_told(&run(&[reader, &file]), 3, "packet 2");
+        assert_one_error(&run(&[reader, &file]), 3, "packet 2");
     }
     assert_eq!(
         stdout(&run(&["dump", "--json", &file])).lines().count(),
@@ -79,7 +79,7 @@ fn a_packet_cut_by_the_capture_shows_its_whole_messages() {
     bytes.truncate(bytes.len() - 300);
     let file = folder.write("short.pcap", &bytes);
     let output = run(&["dump", "--json", &file]);
-    assert_told(&output, 3, "could not be read");
+    assert_one_error(&output, 3, "could not be read");
     let text = stdout(&output);
     assert!(text.contains("the capture kept"), "{text}");
     assert!(text.lines().filter(|line| line.contains("\"AddOrder\"")).count() > 25, "{text}");
@@ -100,7 +100,7 @@ fn an_unknown_message_is_shown_and_the_rest_goes_on() {
     bytes[at + 2] = b'z';
     let file = folder.write("new.pcap", &bytes);
     let output = run(&["dump", "--json", &file]);
-    assert_told(&output, 3, "1 place could not be read; 39 messages could");
+    assert_one_error(&output, 3, "1 place could not be read; 39 messages could");
     let text = stdout(&output);
     assert_eq!(text.lines().count(), 39);
     assert!(text.contains("\"message\":null,\"error\":\"unknown message type 'z' (0x7a)\""), "{text}");
@@ -119,7 +119,7 @@ fn an_unknown_protocol_in_a_capture_is_shown() {
     bytes[end - 41..].fill(0xFF);
     let file = folder.write("other.pcap", &bytes);
     let output = run(&["dump", &file]);
-    assert_told(&output, 3, "1 place could not be read");
+    assert_one_error(&output, 3, "1 place could not be read");
     assert!(stdout(&output).contains("no known protocol"), "{}", stdout(&output));
     let study = run(&["study", &file]);
     assert_eq!(study.status.code(), Some(3), "{}", stderr(&study));
@@ -129,10 +129,10 @@ fn an_unknown_protocol_in_a_capture_is_shown() {
 }
 
 #[test]
-fn a_study_of_a_capture_with_a_gap_tells_it() {
-    let told = run(&["study", "--no-measure", CAPTURE]);
-    assert_eq!(told.status.code(), Some(3), "{}", stderr(&told));
-    let text = stdout(&told);
+fn a_study_of_a_capture_with_a_gap_reports_the_gap() {
+    let studied = run(&["study", "--no-measure", CAPTURE]);
+    assert_eq!(studied.status.code(), Some(3), "{}", stderr(&studied));
+    let text = stdout(&studied);
     assert!(text.contains("1 gap, 4,244,620 messages missing; 0 places unreadable."), "{text}");
     let output = run(&["study", "--no-measure", "--json", CAPTURE]);
     let study: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
@@ -140,7 +140,7 @@ fn a_study_of_a_capture_with_a_gap_tells_it() {
 }
 
 #[test]
-fn a_study_of_no_message_tells_why() {
+fn a_study_of_no_message_gives_the_reason() {
     let folder = Folder::new("no-message");
     let session = folder.path("session.itch");
     let venue = ["exchange", "generate", "--scenario", "session", "--venues", "nasdaq"];
@@ -161,22 +161,22 @@ fn a_study_of_no_message_tells_why() {
 
 #[test]
 fn unknown_names_are_wrong_usage() {
-    assert_told(&run(&["dump", "--protocol", "pitch", CAPTURE]), 2, "unknown protocol");
-    assert_told(&run(&["dump", "--protocol", "moldudp64", CAPTURE]), 2, "is a transport");
-    assert_told(&run(&["dump", "--message", "NoSuch", CAPTURE]), 2, "NoSuch");
-    assert_told(&run(&["schema", "pitch"]), 2, "unknown protocol 'pitch'");
-    assert_told(&run(&["replay", "--schema", "mbp-2", CAPTURE]), 2, "mbp-2");
-    assert_told(&run(&["replay", "--out", "x.txt", CAPTURE]), 2, "x.txt");
-    assert_told(&run(&["replay", "--speed", "fast", CAPTURE]), 2, "fast");
-    assert_told(&run(&["replay", "--from", "noon", CAPTURE]), 2, "noon");
-    assert_told(&run(&["exchange", "generate", "--out", "x.txt"]), 2, ".pcap or .itch");
-    assert_told(&run(&["dump"]), 2, "<FILE>");
-    assert_told(&run(&["dump", "--jsn", CAPTURE]), 2, "--json");
-    assert_told(&run(&["dmp"]), 2, "dump");
+    assert_one_error(&run(&["dump", "--protocol", "pitch", CAPTURE]), 2, "unknown protocol");
+    assert_one_error(&run(&["dump", "--protocol", "moldudp64", CAPTURE]), 2, "is a transport");
+    assert_one_error(&run(&["dump", "--message", "NoSuch", CAPTURE]), 2, "NoSuch");
+    assert_one_error(&run(&["schema", "pitch"]), 2, "unknown protocol 'pitch'");
+    assert_one_error(&run(&["replay", "--schema", "mbp-2", CAPTURE]), 2, "mbp-2");
+    assert_one_error(&run(&["replay", "--out", "x.txt", CAPTURE]), 2, "x.txt");
+    assert_one_error(&run(&["replay", "--speed", "fast", CAPTURE]), 2, "fast");
+    assert_one_error(&run(&["replay", "--from", "noon", CAPTURE]), 2, "noon");
+    assert_one_error(&run(&["exchange", "generate", "--out", "x.txt"]), 2, ".pcap or .itch");
+    assert_one_error(&run(&["dump"]), 2, "<FILE>");
+    assert_one_error(&run(&["dump", "--jsn", CAPTURE]), 2, "--json");
+    assert_one_error(&run(&["dmp"]), 2, "dump");
 }
 
 #[test]
-fn what_cannot_be_understood_every_command_says_so() {
+fn every_command_refuses_an_argument_that_it_does_not_know() {
     let folder = Folder::new("one-judgement");
     let mut files: Vec<String> =
         support::captures().into_iter().filter(|name| name.contains("ouch50")).collect();
@@ -208,50 +208,50 @@ fn no_message_has_no_mean() {
 }
 
 #[test]
-fn flags_that_ask_for_nothing_are_told() {
+fn flags_that_request_nothing_are_refused() {
     for command in ["replay", "dump"] {
         let output = run(&[command, CAPTURE, "--symbols", "META,NONE,NADA"]);
-        assert_told(&output, 3, "no message is about NADA, NONE");
+        assert_one_error(&output, 3, "no message is about NADA, NONE");
         let seen = run(&[command, CAPTURE, "--symbols", "META"]);
         assert!(!stderr(&seen).contains("no message is about"), "{}", stderr(&seen));
     }
     for command in ["replay", "study"] {
         let window = ["--from", "2023-08-22T14:00Z", "--to", "2023-08-22T13:00Z"];
-        assert_told(&run(&[&[command, CAPTURE][..], &window].concat()), 2, "--from must be before --to");
+        assert_one_error(&run(&[&[command, CAPTURE][..], &window].concat()), 2, "--from must be before --to");
     }
-    assert_told(&run(&["replay", CAPTURE, "--schema", "mbo"]), 2, "--out");
+    assert_one_error(&run(&["replay", CAPTURE, "--schema", "mbo"]), 2, "--out");
 }
 
 #[test]
-fn a_generated_session_is_what_was_asked_for() {
-    let folder = Folder::new("asked-for");
+fn a_generated_session_has_the_requested_size_and_venues() {
+    let folder = Folder::new("requested");
     let path = folder.path("x.pcap");
     let generate = |more: &[&str]| {
         run(&[&["exchange", "generate", "--json", "--force", "--out", &path][..], more].concat())
     };
-    for (asked, venues) in
+    for (wanted, venues) in
         [(100u64, "nasdaq"), (1_000, "nasdaq,bx,psx,iex-deep"), (20_000, "nasdaq,iex-deep")]
     {
-        let output = generate(&["--messages", &asked.to_string(), "--venues", venues]);
+        let output = generate(&["--messages", &wanted.to_string(), "--venues", venues]);
         assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""));
         let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
         let made = report["messages"].as_u64().unwrap();
-        let most = asked + asked / 50 + 100 * venues.split(',').count() as u64;
-        assert!((asked * 9 / 10..=most).contains(&made), "{asked}: {made}");
+        let most = wanted + wanted / 50 + 100 * venues.split(',').count() as u64;
+        assert!((wanted * 9 / 10..=most).contains(&made), "{wanted}: {made}");
     }
     let output = generate(&["--messages", "1000", "--symbols", "300"]);
-    assert_told(
+    assert_one_error(
         &output,
         0,
         "messages, not 1,000: the start of the day takes about five for each of 300 symbols",
     );
     for flag in ["--loss", "--duplicates", "--reorder"] {
-        assert_told(&generate(&[flag, "2000000"]), 2, "2000000 packets per million");
+        assert_one_error(&generate(&[flag, "2000000"]), 2, "2000000 packets per million");
     }
 }
 
 #[test]
-fn a_length_of_time_is_one_that_can_be_waited_for() {
+fn a_duration_is_at_most_365_days() {
     for flag in [
         &["top", "--interval"][..],
         &["subscribe", "--seconds"],
@@ -263,11 +263,11 @@ fn a_length_of_time_is_one_that_can_be_waited_for() {
     ] {
         for value in ["nan", "inf", "-1", "1e300", "99999999999999999999", "5 years", ""] {
             let output = run(&[flag, &[value]].concat());
-            assert_told(&output, 2, "from ");
+            assert_one_error(&output, 2, "from ");
             assert!(stderr(&output).contains("use a number of "), "{}", stderr(&output));
         }
     }
-    assert_told(&run(&["tap", "/nowhere", "--seconds", "500ms"]), 1, "/nowhere");
+    assert_one_error(&run(&["tap", "/nowhere", "--seconds", "500ms"]), 1, "/nowhere");
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_count_is_a_whole_number() {
             ("x", "for '--limit <N>': use a whole number"),
             ("99999999999999999999", "for '--limit <N>': use a smaller whole number"),
         ] {
-            assert_told(&run(&[flag, &[value]].concat()), 2, hint);
+            assert_one_error(&run(&[flag, &[value]].concat()), 2, hint);
         }
     }
 }
@@ -297,7 +297,7 @@ fn two_outputs_of_one_name_are_wrong_usage_and_write_nothing() {
         &["--schema", "mbo,trades", "--out", &csv, "--out", &again],
         &["--schema", "mbo,mbo", "--out", &pattern],
     ] {
-        assert_told(&run(&[&["replay", CAPTURE][..], outputs].concat()), 2, "twice");
+        assert_one_error(&run(&[&["replay", CAPTURE][..], outputs].concat()), 2, "twice");
     }
     assert!(folder.files().is_empty(), "{:?}", folder.files());
 }
@@ -305,20 +305,24 @@ fn two_outputs_of_one_name_are_wrong_usage_and_write_nothing() {
 #[test]
 fn an_unwritable_output_is_named() {
     let session = ["exchange", "generate", "--messages", "5000", "--symbols", "5", "--out"];
-    assert_told(
+    assert_one_error(
         &run(&[&session[..], &["/nowhere/x.pcap"]].concat()),
         1,
         "/nowhere/x.pcap: cannot be created",
     );
-    assert_told(&run(&["replay", CAPTURE, "--out", "/nowhere/x.csv"]), 1, "/nowhere/x.csv");
-    assert_told(&run(&["study", CAPTURE, "--no-measure", "--svg", "/nowhere/x.svg"]), 1, "/nowhere/x.svg");
+    assert_one_error(&run(&["replay", CAPTURE, "--out", "/nowhere/x.csv"]), 1, "/nowhere/x.csv");
+    assert_one_error(
+        &run(&["study", CAPTURE, "--no-measure", "--svg", "/nowhere/x.svg"]),
+        1,
+        "/nowhere/x.svg",
+    );
 }
 
 #[test]
 fn a_file_that_exists_is_replaced_only_by_force() {
     let folder = Folder::new("exists");
     let csv = folder.write("out.csv", b"mine");
-    assert_told(&run(&["replay", CAPTURE, "--out", &csv]), 1, "--force");
+    assert_one_error(&run(&["replay", CAPTURE, "--out", &csv]), 1, "--force");
     assert_eq!(std::fs::read(&csv).unwrap(), b"mine");
     let output = run(&["replay", CAPTURE, "--out", &csv, "--force"]);
     // The capture has a gap of its own.
@@ -329,18 +333,18 @@ fn a_file_that_exists_is_replaced_only_by_force() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let full = || Stdio::from(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap());
     for arguments in [&["dump", CAPTURE][..], &["stats", CAPTURE], &["schema", "itch"], &["replay", CAPTURE]]
     {
         let output = command(arguments).stdout(full()).output().unwrap();
-        assert_told(&output, 1, "No space left on device");
+        assert_one_error(&output, 1, "No space left on device");
     }
     let folder = Folder::new("full");
     let link = folder.path("full.pcap");
     std::os::unix::fs::symlink("/dev/full", &link).unwrap();
     let output = run(&["exchange", "generate", "--messages", "50000", "--symbols", "5", "--out", &link]);
-    assert_told(&output, 1, "No space left on device");
+    assert_one_error(&output, 1, "No space left on device");
 }
 
 #[test]
@@ -376,7 +380,7 @@ fn a_study_of_a_pipe_reads_it_once() {
 
 #[cfg(unix)]
 #[test]
-fn ctrl_c_ends_a_replay_with_what_is_written_so_far() {
+fn ctrl_c_ends_a_replay_and_keeps_the_records_written_so_far() {
     let folder = Folder::new("interrupt");
     let session = folder.path("session.pcap");
     run(&["exchange", "generate", "--messages", "20000", "--symbols", "20", "--out", &session]);
@@ -390,7 +394,7 @@ fn ctrl_c_ends_a_replay_with_what_is_written_so_far() {
     // It is under way once its output has begun.
     let partial = format!("{csv}.partial");
     let output = interrupt_once(child, || std::path::Path::new(&partial).exists());
-    assert_told(&output, 130, "stopped");
+    assert_one_error(&output, 130, "stopped");
     let text = stdout(&output);
     assert!(text.contains("Stopped before the end of the input") && !text.contains("Everything"), "{text}");
     assert!(std::fs::read_to_string(&csv).unwrap().starts_with("ts_recv"), "complete up to there");
@@ -413,7 +417,7 @@ fn ctrl_c_ends_the_generation_of_a_session_and_leaves_no_part_of_it() {
             .spawn()
             .unwrap();
         let output = interrupt_once(child, || folder.files().iter().any(|file| file.contains(".pcap")));
-        assert_told(&output, 130, "stopped");
+        assert_one_error(&output, 130, "stopped");
         assert!(!folder.files().iter().any(|file| file.contains(".pcap")), "{:?}", folder.files());
     }
 }
@@ -432,7 +436,7 @@ fn a_full_disk_leaves_no_part_of_a_generated_session() {
             .env("TMPDIR", folder.path(""))
             .output()
             .unwrap();
-        assert_told(&output, 1, "cannot write");
+        assert_one_error(&output, 1, "cannot write");
         assert!(!folder.files().iter().any(|file| file.contains(".pcap")), "{:?}", folder.files());
     }
 }
@@ -444,5 +448,5 @@ fn help_and_version_are_answers() {
         assert_eq!(output.status.code(), Some(0));
         assert!(stdout(&output).contains("tapeworks"), "{}", stdout(&output));
     }
-    assert_eq!(run(&[]).status.code(), Some(2), "nothing asked, nothing done");
+    assert_eq!(run(&[]).status.code(), Some(2), "a command is required");
 }

@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use support::{Folder, assert_told, command, listens, run, signal, stderr, stdout, wait_for};
+use support::{Folder, assert_one_error, command, listens, run, signal, stderr, stdout, wait_for};
 
 const CAPTURE: &str = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
 
@@ -45,16 +45,16 @@ fn two_runs_with_one_output_are_one_run_and_a_refusal() {
     let first = start(&replay(&["--symbols", "TWAA", "--speed", "1x"]));
     wait_for(|| Path::new(&format!("{csv}.partial")).exists());
     wait_until_it_listens(&first);
-    assert_told(&run(&replay(&["--symbols", "TWAB"])), 1, "q.csv: another run writes it, into");
+    assert_one_error(&run(&replay(&["--symbols", "TWAB"])), 1, "q.csv: another run writes it, into");
     signal(&first, "-INT");
-    assert_told(&ended(first), 130, "stopped");
+    assert_one_error(&ended(first), 130, "stopped");
     let rows = fs::read_to_string(&csv).unwrap();
     assert!(rows.starts_with("ts_recv") && !rows.contains("TWAB"), "{rows:.300}");
     assert_eq!(folder.files(), ["q.csv", "session.pcap"]);
 }
 
 #[test]
-fn what_another_run_writes_no_command_touches() {
+fn no_command_touches_a_file_that_another_run_writes() {
     let folder = Folder::new("locked");
     let commands: [&[&str]; 3] = [
         &["replay", CAPTURE, "--force", "--out"],
@@ -67,7 +67,7 @@ fn what_another_run_writes_no_command_touches() {
             let partial = folder.write(&format!("x.{name}.partial"), b"another run's");
             let other = fs::File::open(&partial).unwrap();
             other.try_lock().unwrap();
-            assert_told(&run(&[arguments, &[&path[..]][..]].concat()), 1, "another run writes it");
+            assert_one_error(&run(&[arguments, &[&path[..]][..]].concat()), 1, "another run writes it");
             assert_eq!(fs::read(&partial).unwrap(), b"another run's");
             assert!(!Path::new(&path).exists());
         }
@@ -75,18 +75,18 @@ fn what_another_run_writes_no_command_touches() {
 }
 
 #[test]
-fn what_a_dead_run_left_is_kept_beside_and_named() {
+fn a_file_of_a_dead_run_is_kept_beside_the_new_one_and_named() {
     let folder = Folder::new("left-behind");
     let csv = folder.path("q.csv");
     folder.write("q.csv.partial", b"half of it");
     let output = run(&["replay", CAPTURE, "--out", &csv]);
-    assert_told(&output, 3, "q.csv.partial: left behind by a run that died, kept as");
+    assert_one_error(&output, 3, "q.csv.partial: left behind by a run that died, kept as");
     assert_eq!(fs::read(folder.path("q.csv.partial.1")).unwrap(), b"half of it");
     assert_eq!(folder.files(), ["q.csv", "q.csv.partial.1"]);
 }
 
 #[test]
-fn standard_output_gets_what_a_file_would() {
+fn standard_output_gets_the_bytes_of_a_file() {
     let folder = Folder::new("stdout");
     for format in FORMATS {
         let file = folder.path(&format!("q.{format}"));
@@ -104,7 +104,7 @@ fn standard_output_gets_what_a_file_would() {
         let null = run(&["replay", CAPTURE, "--out", "/dev/null", "--format", format]);
         assert_eq!(null.status.code(), Some(3), "{}", stderr(&null));
     }
-    assert_told(
+    assert_one_error(
         &run(&["replay", CAPTURE, "--out", "-"]),
         2,
         "standard output has no ending to choose the format by",
@@ -116,7 +116,7 @@ fn standard_output_gets_what_a_file_would() {
 }
 
 #[test]
-fn a_link_stays_a_link_and_one_that_leads_nowhere_is_told() {
+fn a_link_stays_a_link_and_a_dangling_one_is_reported() {
     let folder = Folder::new("links");
     fs::create_dir(folder.path("data")).unwrap();
     let link = folder.path("link.csv");
@@ -127,7 +127,7 @@ fn a_link_stays_a_link_and_one_that_leads_nowhere_is_told() {
     let lost = folder.path("lost.csv");
     symlink("nowhere/real.csv", &lost).unwrap();
     let output = run(&["replay", CAPTURE, "--out", &lost]);
-    assert_told(&output, 1, "nowhere/real.csv, whose folder does not exist");
+    assert_one_error(&output, 1, "nowhere/real.csv, whose folder does not exist");
     assert_eq!(stderr(&output).matches("lost.csv").count(), 1, "{}", stderr(&output));
 }
 
@@ -144,14 +144,14 @@ fn a_second_signal_at_once_is_the_same_request() {
         signal(&child, "-TERM");
         signal(&child, "-TERM");
         let output = ended(child);
-        assert_told(&output, 130, "stopped");
+        assert_one_error(&output, 130, "stopped");
         assert!(stdout(&output).contains("Received from "), "the report: {}", stdout(&output));
         assert!(fs::metadata(&file).unwrap().len() > 0);
     }
 }
 
 #[test]
-fn a_pipe_with_nobody_at_its_other_end_is_left_by_the_first_signal() {
+fn a_first_signal_ends_the_wait_for_a_pipe_without_a_reader() {
     let folder = Folder::new("lonely-pipe");
     let fifo = folder.path("fifo.csv");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -161,7 +161,7 @@ fn a_pipe_with_nobody_at_its_other_end_is_left_by_the_first_signal() {
         let child = start(arguments);
         wait_until_it_listens(&child);
         signal(&child, "-INT");
-        assert_told(&ended(child), 130, "stopped");
+        assert_one_error(&ended(child), 130, "stopped");
     }
     // A writer that says nothing any more.
     let mut child = command(&["replay", "-"])
@@ -190,9 +190,9 @@ fn an_output_that_is_an_input_is_refused_under_whatever_name() {
     for out in [&capture, &link, &hard] {
         let output =
             run(&["replay", &capture, "--schema", "mbo", "--format", "csv", "--force", "--out", out]);
-        assert_told(&output, 1, &format!("{out}: is read, and cannot be the output"));
+        assert_one_error(&output, 1, &format!("{out}: is read, and cannot be the output"));
         let output = run(&["study", &capture, "--no-measure", "--force", "--svg", out]);
-        assert_told(&output, 1, &format!("{out}: is read, and cannot be the output"));
+        assert_one_error(&output, 1, &format!("{out}: is read, and cannot be the output"));
     }
     assert!(fs::read(&capture).unwrap() == before);
 }

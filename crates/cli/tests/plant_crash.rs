@@ -1,6 +1,6 @@
 //! A plant that is killed at any moment: the journal is whole, and a client that resumes has every record once.
 //!
-//! `TAPEWORKS_KILLS=100` kills as often; 5 unless told. `TAPEWORKS_SEED` gives the seed of the moments, which is printed. The plant
+//! `TAPEWORKS_KILLS=100` kills as often; the default is 5. `TAPEWORKS_SEED` gives the seed of the moments, which is printed. The plant
 //! mends its journal itself: nothing else touches it between a kill and the next start.
 
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -151,12 +151,12 @@ fn read_nbbo(subscriber: &mut Subscriber, is_enough: &AtomicBool, records: &mut 
 }
 
 #[test]
-fn a_plant_that_is_killed_has_lost_and_doubled_nothing_for_who_resumes() {
+fn a_killed_plant_loses_and_repeats_nothing_for_a_client_that_resumes() {
     kill(0, "", "");
 }
 
 #[test]
-fn a_pipeline_that_is_killed_goes_on_from_its_snapshots_and_nobody_sees_a_difference() {
+fn a_killed_pipeline_continues_from_its_checkpoints_and_clients_see_no_difference() {
     let folder = kill(1, "topology = \"pipeline\"\nwarm = true\n", "checkpoint_every = \"200ms\"\n");
     let snapshots = std::fs::read_dir(folder.path().join("journal")).unwrap().filter_map(Result::ok);
     let snapshots =

@@ -14,7 +14,7 @@ use tapeworks_exchange::VenueKind;
 use tapeworks_venues::{Config, Venue, Venues};
 
 #[test]
-fn a_plant_that_stood_still_does_not_call_its_venues_silent_while_it_catches_up() {
+fn a_plant_that_was_stopped_does_not_report_silence_while_it_catches_up() {
     let folder = Folder::new("stall");
     let kinds = [("Nasdaq", VenueKind::Nasdaq, "XNAS"), ("BX", VenueKind::Bx, "XBOS")];
     let (mut venues, mut text) = (Vec::new(), "interface = \"127.0.0.1\"\n".to_owned());

@@ -16,7 +16,7 @@ use dbn::encode::{DbnMetadataEncoder, DbnRecordEncoder, EncodeRecord as _};
 use dbn::{
     ErrorMsg, FlagSet, MboMsg, RecordHeader, SType, SymbolMappingMsg, SystemCode, SystemMsg, TradeMsg,
 };
-use support::{Folder, assert_told, command, run, signal, stderr, stdout, wait_for};
+use support::{Folder, assert_one_error, command, run, signal, stderr, stdout, wait_for};
 
 /// What the server does when the session has begun.
 #[derive(Clone, Copy, PartialEq)]
@@ -170,7 +170,7 @@ fn the_ending_of_out_chooses_the_format() {
         let again = run(&["subscribe", "127.0.0.1:1", "--out", &path]);
         assert_eq!(again.status.code(), Some(1), "{}", stderr(&again));
         let refused = subscribe(Does::Sends, &["--schema", "mbo", "--out", &path]);
-        assert_told_among(&refused, 1, "the file exists; --force replaces it");
+        assert_error_contains(&refused, 1, "the file exists; --force replaces it");
         assert_eq!(
             subscribe(Does::Sends, &["--schema", "mbo", "--force", "--out", &path]).status.code(),
             Some(0)
@@ -188,7 +188,7 @@ fn the_ending_of_out_chooses_the_format() {
 
 /// The code, and a line that says so.
 #[track_caller]
-fn assert_told_among(output: &std::process::Output, code: i32, text: &str) {
+fn assert_error_contains(output: &std::process::Output, code: i32, text: &str) {
     assert_eq!(output.status.code(), Some(code), "{}", stderr(output));
     assert!(stderr(output).contains(text), "{}", stderr(output));
 }
@@ -203,21 +203,21 @@ fn each_schema_has_a_file_of_its_own_or_the_form_must_hold_many() {
     assert_eq!((lines("live.mbo.csv"), lines("live.trades.csv")), (101, 2));
     let one = folder.path("one.csv");
     let refused = subscribe(Does::Waits, &["--schema", "mbo,trades", "--out", &one]);
-    assert_told_among(&refused, 2, "csv holds records of one schema");
+    assert_error_contains(&refused, 2, "csv holds records of one schema");
     let json = folder.path("one.json");
     subscribe(Does::Sends, &["--schema", "mbo,trades", "--out", &json]);
     assert_eq!(lines("one.json"), 101);
 }
 
 #[test]
-fn what_another_run_writes_is_left_alone() {
+fn a_file_that_another_run_writes_is_left_alone() {
     let folder = Folder::new("subscribe-locked");
     let path = folder.path("live.dbn");
     let partial = folder.write("live.dbn.partial", b"another run's");
     let other = fs::File::open(&partial).unwrap();
     other.try_lock().unwrap();
     let refused = subscribe(Does::Waits, &["--schema", "mbo", "--out", &path]);
-    assert_told(&refused, 1, "another run writes it");
+    assert_one_error(&refused, 1, "another run writes it");
     assert_eq!(fs::read(&partial).unwrap(), b"another run's");
 }
 
@@ -234,7 +234,7 @@ fn symbols_come_from_a_list_or_a_file() {
 #[test]
 fn a_refused_subscription_is_a_failure() {
     let output = subscribe(Does::Refuses, &["--schema", "mbo"]);
-    assert_told_among(&output, 1, "schema mbo is not served here");
+    assert_error_contains(&output, 1, "schema mbo is not served here");
 }
 
 #[test]
@@ -244,16 +244,16 @@ fn delays_are_those_of_live_records() {
     {
         let output = subscribe(does, &[&["--schema", "mbo", "--quiet", "--json"], more].concat());
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let told = stderr(&output);
-        let told = told.lines().find(|line| line.starts_with('{')).unwrap();
-        let told: serde_json::Value = serde_json::from_str(told).unwrap();
-        assert_eq!(told["records"], u64::from(RECORDS) + 1);
-        assert_eq!(told["delay_ns"]["count"], expected, "{told}");
+        let figures = stderr(&output);
+        let figures = figures.lines().find(|line| line.starts_with('{')).unwrap();
+        let figures: serde_json::Value = serde_json::from_str(figures).unwrap();
+        assert_eq!(figures["records"], u64::from(RECORDS) + 1);
+        assert_eq!(figures["delay_ns"]["count"], expected, "{figures}");
     }
 }
 
 #[test]
-fn a_server_that_ends_before_what_was_asked_for_is_told() {
+fn a_server_that_ends_before_the_requested_limit_is_reported() {
     for (arguments, code) in [
         (&["--schema", "mbo", "--quiet"][..], 0),
         (&["--schema", "mbo", "--quiet", "--limit", "100"], 0),
@@ -262,15 +262,15 @@ fn a_server_that_ends_before_what_was_asked_for_is_told() {
     ] {
         let output = subscribe(Does::Sends, arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
-        let is_told = stderr(&output).contains("the server ended it before the requested limit or time");
-        assert_eq!(is_told, code == 3, "{}", stderr(&output));
+        let is_reported = stderr(&output).contains("the server ended it before the requested limit or time");
+        assert_eq!(is_reported, code == 3, "{}", stderr(&output));
     }
 }
 
 #[test]
-fn a_port_that_is_no_plant_is_left_in_time() {
+fn a_port_that_is_no_plant_times_out() {
     let output = subscribe(Does::IsMute, &["--seconds", "500ms"]);
-    assert_told(&output, 1, "no answer within 0.5 s");
+    assert_one_error(&output, 1, "no answer within 0.5 s");
 }
 
 #[test]

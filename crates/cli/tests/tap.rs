@@ -8,7 +8,7 @@ mod support;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
-use support::{Folder, assert_told, command, free_port, stderr, stdout, wait_for};
+use support::{Folder, assert_one_error, command, free_port, stderr, stdout, wait_for};
 use tapeworks_market::{EventKind, Publisher, Symbol};
 use tapeworks_plant::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::Writer;
@@ -66,7 +66,7 @@ fn the_limit_also_ends_a_quiet_reader() {
     {
         let reader = tap(&[&[&path[..]][..], arguments].concat());
         let output = publish_until_it_ends(&mut writer, reader);
-        assert_told(&output, 0, "events, 0 overrun");
+        assert_one_error(&output, 0, "events, 0 overrun");
         let text = stdout(&output);
         assert_eq!(text.lines().count(), lines, "{text}");
         // Names and times that people read.

@@ -1,9 +1,9 @@
 //! State machines as declarations, dispatched by a perfect hash and a table, by `match`, or by if-else.
 //!
-//! A session speaks a protocol of a few dozen message types and is in one of a few states. [`machine!`] takes the table
-//! that says what is done with each type in each state, checks it when it is compiled, and writes one of three
-//! dispatchers from it. They behave alike; [`machine!`] has the syntax. The perfect hash comes from [`search`], which is
-//! there for other uses too, as is the command `tapeworks hash`.
+//! A session speaks a protocol of a few dozen message types and is in one of a few states. [`machine!`] takes the table of
+//! actions for each type in each state, checks it at compile time, and generates one of three dispatchers. They behave alike;
+//! [`machine!`] has the syntax. The perfect hash comes from [`search`], which has other uses too; so has the command `tapeworks
+//! hash`.
 //!
 //! # Cost
 //! A machine is one byte. By `table`, `dispatch` compiles on x86-64 to the formula of the hash (one `and` for most
@@ -96,18 +96,18 @@
 //! # }
 //! ```
 //!
-//! - `context` is the type whose methods are called: actions, `fn action(&mut self, parameters..)`, and guards,
-//!   `fn guard(&self, parameters..) -> bool`. An action of `_` does nothing. Parameters are passed by value, so they must
-//!   be `Copy` where a guard sees them, and may have any name.
+//! - `context` is the type whose methods are called: actions, `fn action(&mut self, parameters..)`, and guards, `fn
+//!   guard(&self, parameters..) -> bool`. `_` is no action. Parameters are passed by value, so they must be `Copy` where a
+//!   guard sees them, and may have any name.
 //! - `message` is the type that parameters are read from, by [`FromMessage`]; it is `Copy`, and left out where no event
 //!   has a code.
 //! - `dispatch` is `table`, `match` or `chain`. `handle`, which takes an event with its parameters, finds the event by
 //!   `match` always, and then the state's row in the chosen way.
-//! - A code is a number, a character, or a text of up to eight characters, the first highest, as [`search::values::code`]
-//!   has it: written out, for a macro does not know what a constant stands for, and never negative.
-//! - The more particular row wins: `State + Event`, then `State + _`, then `_ + Event`, then `_ + _`. `A | B + Event`
-//!   stands for both states. Of several rows with guards the first that says yes is taken. The action of a row for any
-//!   event takes the state and the kind of the event, since parameters differ.
+//! - A code is a number, a character, or a text of up to eight characters, the first highest, as [`search::values::code`] has
+//!   it: written out, since a macro does not know the value of a constant, and never negative.
+//! - The most specific row wins: `State + Event`, then `State + _`, then `_ + Event`, then `_ + _`. `A | B + Event` means both
+//!   states. Of several rows with guards the first that returns true is taken. The action of a row for any event takes the
+//!   state and the kind of the event, since parameters differ.
 //! - Without `-> State` the state stays.
 //!
 //! It does not compile if a pair of state and event has no row, if a row is given twice or can never be reached, if no
@@ -157,7 +157,9 @@ impl fmt::Display for DispatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownCode { code } => write!(f, "no event has the code {code:#x}"),
-            Self::Malformed { code } => write!(f, "the message of code {code:#x} lacks what its event needs"),
+            Self::Malformed { code } => {
+                write!(f, "the message of code {code:#x} lacks a field that its event needs")
+            }
         }
     }
 }

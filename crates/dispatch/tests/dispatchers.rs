@@ -127,7 +127,7 @@ const ROWS: [Row; 12] = [
     ("", "", "", "other", ""),
 ];
 
-/// What a test sends.
+/// An input of a test.
 #[derive(Clone, Debug)]
 enum Input {
     Message(u64, Vec<u8>),
@@ -208,7 +208,7 @@ macro_rules! assert_same {
                     line.handle(&mut notes, $module::LineEvent::Tick { context: *count });
                     Ok(())
                 }
-                // What is decoded elsewhere comes as an event.
+                // Messages decoded elsewhere come as events.
                 Input::Message(0x5458, text) if $by_handle && text.len() >= 4 => {
                     let sequence = Sequence::from_message(text.as_slice()).unwrap();
                     line.handle(&mut notes, $module::LineEvent::Text { message: sequence, code: text });
@@ -223,7 +223,7 @@ macro_rules! assert_same {
             prop_assert_eq!(answer, expected);
             prop_assert_eq!(line.state().to_string(), interpreter.state);
             prop_assert_eq!(&*notes.0.borrow(), &interpreter.notes);
-            // A machine that is rebuilt from its state goes on alike.
+            // A machine rebuilt from its state continues alike.
             line = $module::Line::in_state(line.state());
         }
     }};
@@ -231,7 +231,7 @@ macro_rules! assert_same {
 
 proptest! {
     #[test]
-    fn every_dispatcher_does_what_the_interpreter_does(inputs in vec(any_input(), 1..60), by_handle in any::<bool>()) {
+    fn every_dispatcher_equals_the_interpreter(inputs in vec(any_input(), 1..60), by_handle in any::<bool>()) {
         assert_same!(table, &inputs, by_handle);
         assert_same!(by_match, &inputs, by_handle);
         assert_same!(chain, &inputs, by_handle);
@@ -264,7 +264,7 @@ stateDiagram-v2
     assert_eq!(table::Line::MERMAID, expected);
 }
 
-/// What no message holds.
+/// A code that no message has.
 #[derive(Clone, Copy)]
 pub(crate) struct Never;
 
@@ -274,7 +274,7 @@ impl FromMessage<u64> for Never {
     }
 }
 
-/// Adds up what it is given.
+/// Adds up its parameters.
 #[derive(Default)]
 pub(crate) struct Sum(u64);
 
@@ -372,10 +372,10 @@ fn a_machine_is_one_byte() {
 }
 
 #[test]
-fn an_error_tells_the_code() {
+fn an_error_names_the_code() {
     let (mut line, mut notes) = (table::Line::default(), Notes::default());
     let unknown = line.dispatch(&mut notes, 0x3f, &[]).unwrap_err();
     assert_eq!(unknown.to_string(), "no event has the code 0x3f");
     let malformed = line.dispatch(&mut notes, b'S'.into(), &[1]).unwrap_err();
-    assert_eq!(malformed.to_string(), "the message of code 0x53 lacks what its event needs");
+    assert_eq!(malformed.to_string(), "the message of code 0x53 lacks a field that its event needs");
 }

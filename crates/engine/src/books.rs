@@ -9,7 +9,7 @@ use tapeworks_store::live::Carried;
 
 use crate::{Contradicted, EngineOptions, MarketImage, Start};
 
-/// Who gets each update of books and NBBO. `()` drops them.
+/// The receiver of each update of books and NBBO. `()` drops them.
 pub trait Publish {
     /// An update. `instruments` knows its symbol.
     fn publish(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments);
@@ -53,7 +53,7 @@ impl<P: Publish> Sink<NbboUpdate<'_>> for Outlet<P> {
     }
 }
 
-/// Books and NBBO, and what a checkpoint keeps of them. `P` gets every update.
+/// Books and NBBO with their part of a checkpoint. `P` gets every update.
 pub struct MarketStage<P = ()> {
     market: Through<BookStage, NbboStage>,
     buffer: Vec<Event>,
@@ -93,7 +93,7 @@ impl<P: Publish> MarketStage<P> {
         if let Some(carried) = &mut self.outlet.carried {
             *carried = start.carried;
         }
-        // Which of a feed's channels is not kept: each may be.
+        // The event does not name its channel among the feed's: each may be meant.
         for (channel, feeds) in self.feeds.iter().enumerate() {
             let mut books = feeds.iter().filter_map(|feed| self.market.first.feed(*feed));
             if books.any(|books| books.contradicted_count() > 0) {
@@ -151,12 +151,12 @@ impl<P: Publish> MarketStage<P> {
         &self.outlet.instruments
     }
 
-    /// Who gets the updates.
+    /// The receiver of the updates.
     pub const fn publisher(&self) -> &P {
         &self.outlet.publisher
     }
 
-    /// Who gets the updates.
+    /// The receiver of the updates.
     pub const fn publisher_mut(&mut self) -> &mut P {
         &mut self.outlet.publisher
     }

@@ -36,7 +36,7 @@ struct Body<Market> {
     market: Market,
 }
 
-/// A state to go on from.
+/// A restored state.
 pub struct Restored {
     /// The record that comes next.
     pub record: u64,
@@ -46,7 +46,7 @@ pub struct Restored {
     pub market: Start,
 }
 
-/// What a file's header says.
+/// The header of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Header {
     crc: u32,
@@ -70,7 +70,7 @@ impl Header {
 /// An engine as plain values.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EngineImage {
-    /// What went through it.
+    /// Its counters.
     pub counters: EngineCounters,
     feed: Vec<u8>,
 }
@@ -109,7 +109,7 @@ pub fn encode(
     Ok(bytes)
 }
 
-/// Completes the header of what [`encode`] gave.
+/// Completes the header of the bytes of [`encode`].
 fn seal(bytes: &mut [u8], record: u64) {
     bytes[16..24].copy_from_slice(&record.to_le_bytes());
     let crc = crc32fast::hash(&bytes[12..]);
@@ -154,7 +154,7 @@ fn restore(bytes: &[u8], record: u64, options: &EngineOptions) -> Result<Restore
 #[error("checkpoint: {0}")]
 pub struct CheckpointError(String);
 
-/// The state between two records of a journal: what a checkpoint file holds, to look at, to go on from, to make.
+/// The state between two records of a journal, as in a checkpoint file.
 ///
 /// It keeps last trades, as it must to become a file, if the options say so.
 pub struct Checkpoint {

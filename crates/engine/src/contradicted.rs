@@ -26,7 +26,7 @@ impl Contradicted {
         Some((self.0.get(channel / 64)?, 1 << (channel % 64)))
     }
 
-    /// Notes what an event meant for its channel's books.
+    /// Notes whether an event contradicted its channel's books.
     #[inline]
     pub(crate) fn note(&self, update: &BookUpdate<'_>) {
         if update.outcome != Outcome::Applied
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_above_255_are_told_apart() {
+    fn channels_above_255_are_distinguished() {
         let contradicted = Contradicted::new(300);
         contradicted.set(299);
         contradicted.set(usize::from(u16::MAX));

@@ -19,13 +19,13 @@ use crate::checkpoint::{Restored, folder};
 pub struct OpenJournal {
     /// Goes on behind its last record.
     pub writer: JournalWriter,
-    /// What it held.
+    /// Its contents.
     pub opened: Opened,
 }
 
 impl OpenJournal {
-    /// Goes on from a state that stands for more records than the journal has: those that are not there are lost, and the
-    /// journal says so.
+    /// Continues from a checkpoint that includes more records than the journal has: the missing records are lost, and the
+    /// journal counts them.
     ///
     /// # Errors
     /// A record that cannot be written.
@@ -90,7 +90,7 @@ fn move_away(folder: &Path, moving: &Path) -> Result<(), JournalError> {
         return fs::remove_dir_all(moving).map_err(failed(moving, "cannot be removed"));
     };
     let mut names = (1..).map(|part| folder.join(name_of_day(day, part)));
-    // What is there of the same day already, as when the clock was wrong, stays.
+    // A journal of the same day that is there already, as after a wrong clock, stays.
     let to = names.find(|to| !to.exists()).unwrap_or_else(|| folder.join(day.to_string()));
     sync(moving)?;
     fs::rename(moving, &to).map_err(failed(&to, "cannot get its name"))?;
@@ -172,8 +172,8 @@ pub fn earlier_journals(journal: &Path) -> Result<Vec<EarlierJournal>, JournalEr
 /// A day to make files of, the journal that it is in, and the name of its folder.
 pub type Due = (Date, PathBuf, String);
 
-/// The days before `today` of which the journal in `folder`, or one that was moved away from there, has records, in order; and of
-/// the journals that cannot be read the day of each and why.
+/// The days before `today` of which the journal in `folder`, or one that was moved away from there, has records, in order; and
+/// for each unreadable journal its day and the error.
 pub fn days_before(today: Date, folder: &Path) -> (Vec<Due>, Vec<(Date, String)>) {
     let (mut due, mut unreadable) = (Vec::new(), Vec::new());
     let mut journals = earlier_journals(folder).unwrap_or_else(|error| {
@@ -210,7 +210,7 @@ mod tests {
 
     const SMALL: JournalOptions = JournalOptions { segment_bytes: 1_024, keep_bytes: None };
 
-    /// Opens the journal at this time, and appends so many records of it. Returns what was there.
+    /// Opens the journal at this time, and appends so many records. Returns its earlier contents.
     fn keep(folder: &TempDir, time: Nanos, records: u64) -> Opened {
         let OpenJournal { mut writer, opened } = open(folder.path(), SMALL, time).unwrap();
         for _ in 0..records {
@@ -237,13 +237,13 @@ mod tests {
             running.writer.append(&record).unwrap();
         }
         drop(running);
-        // It is started again on that day: nothing is lost, and numbers go on.
+        // A second start on that day: no record is lost, and the numbers continue.
         assert_eq!(keep(&folder, noon(1), 1).next, 22);
         assert!(!&folder.path().join("2026-01-05").exists());
         // And on the next one.
         assert_eq!(keep(&folder, noon(2), 3).next, 0);
         assert_eq!((records(folder.path()), records(&folder.path().join("2026-01-06"))), (3, 23));
-        // A clock that is wrong, before the journal's day: it stays.
+        // A wrong clock, before the journal's day: the journal stays.
         assert_eq!(keep(&folder, noon(1), 0).next, 3);
         assert_eq!(records(folder.path()), 3);
     }

@@ -1,4 +1,4 @@
-//! The engine: inputs to events, with nothing else around it.
+//! The engine: inputs in, events out.
 //!
 //! The live plant gives it what it receives, a replay what the journal holds. The same inputs give the same events with the same
 //! numbers.
@@ -9,7 +9,7 @@ use tapeworks_market::{Event, Nanos};
 
 use crate::EngineOptions;
 
-/// What went through an engine.
+/// Counters of an engine.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, serde::Serialize, serde::Deserialize)]
 pub struct EngineCounters {
     /// Inputs.
@@ -46,7 +46,7 @@ impl Engine {
         &self.feed
     }
 
-    /// What went through.
+    /// The counters.
     pub const fn counters(&self) -> &EngineCounters {
         &self.counters
     }
@@ -69,10 +69,10 @@ impl Engine {
 
     /// Appends the gaps between this engine and `later`, the same engine after unknown inputs: at most as many events as are missing,
     /// with their numbers.
-    pub(crate) fn tell_missed(&self, later: &Self, now: Nanos, events: &mut Vec<Event>) {
+    pub(crate) fn put_missed(&self, later: &Self, now: Nanos, events: &mut Vec<Event>) {
         let missing = later.counters.events.saturating_sub(self.counters.events);
         let most = events.len().saturating_add(usize::try_from(missing).unwrap_or(usize::MAX));
-        self.feed.tell_missed(&later.feed, now, &mut |event| events.push(event));
+        self.feed.put_missed(&later.feed, now, &mut |event| events.push(event));
         events.truncate(most);
     }
 

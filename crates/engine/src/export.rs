@@ -1,19 +1,19 @@
 //! A journal as files: one for each schema and venue of a day.
 //!
-//! The journal is replayed through the engine, books and NBBO as a plant with the same options would, so the files hold what
-//! its clients got. They are `DATE/VENUE/SCHEMA.ENDING`: a date in New York, the venue by the name of its feed (`XNAS.ITCH`), and
-//! `nbbo` for what is computed across venues. All of a day is made in `DATE.partial`, which gets its name when the disk has
-//! all of it; a file without records is left out.
+//! An export replays the journal through the engine, books and NBBO like a plant with the same options, so the files have the
+//! records of its clients. They are `DATE/VENUE/SCHEMA.ENDING`: a date in New York, the venue by the name of its feed
+//! (`XNAS.ITCH`), and `nbbo` for what is computed across venues. The files of a day are made in `DATE.partial`, which gets its
+//! name when the disk has all of them; a file without records is left out.
 //!
-//! A journal may span days. The files of one hold what was received on it; books, last trades and intervals that run are made of what
-//! was before, from the newest checkpoint of an earlier day on, or from the journal's beginning.
+//! A journal may span days. The files of a day have the inputs received on it; books, last trades and open intervals come from
+//! earlier inputs, from the newest checkpoint of an earlier day on, or from the journal's beginning.
 //!
 //! Where the journal lost inputs, the files go on from the checkpoint behind them, as a client's replay does.
 //!
-//! A journal that has lost its beginning to make room is replayed from the oldest checkpoint that is kept with it. Its
-//! files hold what the whole day's would from some time on: [`Exported::from`].
+//! A journal whose beginning was removed to make room is replayed from the oldest checkpoint that is kept with it. Its files
+//! equal those of the whole day from some time on: [`Exported::from`].
 //!
-//! Cost: what a replay costs; one thread, and a file for each schema and venue at once.
+//! Cost: as a replay; one thread, and a file for each schema and venue at once.
 
 use std::fs;
 use std::io;
@@ -35,14 +35,14 @@ use crate::days::{day_of_name, name_of_day};
 use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
 
-/// What is to be made of a journal.
+/// The options of an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportOptions {
     /// Where the day's folder goes.
     pub folder: PathBuf,
-    /// What is written.
+    /// The schemas.
     pub schemas: Vec<Schema>,
-    /// The ending of the files, which stands for their format: `dbn.zst`, `parquet` and so on.
+    /// The ending of the files, which names their format: `dbn.zst`, `parquet` and so on.
     pub ending: String,
     /// Whether the files of a day that are there already are replaced.
     pub overwrite: bool,
@@ -55,7 +55,7 @@ pub fn is_ending(ending: &str) -> bool {
     Format::ENDINGS.iter().any(|(known, _)| known.strip_prefix('.') == Some(ending))
 }
 
-/// Why a journal does not become files. What was written so far is removed.
+/// Why an export failed. The files written so far are removed.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum ExportError {
@@ -70,9 +70,9 @@ pub enum ExportError {
     Folder {
         /// The folder.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Another run makes files of the same day.
@@ -84,7 +84,7 @@ pub enum ExportError {
         /// Its folder.
         journal: PathBuf,
     },
-    /// The journal does not begin with its first record, and no state is kept that could stand for those before.
+    /// The journal does not begin with its first record, and no checkpoint has the records before.
     #[error("{}: its first {records} records were removed to make room, and no checkpoint of this configuration is kept, \
              without which no book would be right", journal.display())]
     Beheaded {
@@ -109,11 +109,11 @@ pub enum ExportError {
 pub struct ExportedFile {
     /// Where it is.
     pub path: PathBuf,
-    /// What is in it, and what is not.
+    /// The counts of its records.
     pub summary: Summary,
 }
 
-/// What came of a journal.
+/// The result of an export.
 #[derive(Clone, Debug)]
 pub struct Exported {
     /// The day.
@@ -161,7 +161,7 @@ fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> ExportEr
 const INPUTS_AT_ONCE: u64 = 1_024;
 
 /// Makes the files of the journal in `journal`, which a plant with these options has kept. `go_on` gets the number of inputs so far
-/// from time to time, and answers whether to go on.
+/// from time to time, and returns whether to continue.
 ///
 /// # Errors
 /// [`ExportError`].
@@ -201,7 +201,7 @@ pub fn export(
         },
     );
     if made.is_err() {
-        // The error says more than a folder that cannot be removed would.
+        // The error is more useful than one about a folder that cannot be removed.
         let _left = fs::remove_dir_all(&partial);
     }
     made
@@ -261,7 +261,7 @@ fn state_behind(
     Some((JournalReader::at_number(journal, behind.record).ok()??, behind))
 }
 
-/// The books and instruments of a state, which the files go on from.
+/// The books and instruments of the checkpoint that the files begin with.
 fn go_on_from(start: Start, outputs: &mut [Output]) -> (Through<BookStage, NbboStage>, Instruments) {
     let now = start.time();
     let Start { stages, instruments, carried, .. } = start;
@@ -270,7 +270,7 @@ fn go_on_from(start: Start, outputs: &mut [Output]) -> (Through<BookStage, NbboS
     (stages, instruments)
 }
 
-/// Makes the files of what was received from `begin` on and before `end`.
+/// Makes the files of the inputs received from `begin` on and before `end`.
 fn make(
     engine_options: &EngineOptions,
     journal: &Path,
@@ -284,7 +284,7 @@ fn make(
     let mut engine = Engine::new(engine_options);
     let first = reader.next_number();
     let beheaded = || ExportError::Beheaded { journal: journal.to_owned(), records: first };
-    // Of what was before the day books are made, and nothing else.
+    // Earlier inputs only change books.
     let mut state = folder::before(journal, first, begin, engine_options);
     if state.is_none() && first > 0 {
         state = Some(folder::oldest(journal, first, engine_options).ok_or_else(beheaded)?);
@@ -330,7 +330,7 @@ fn make(
             lost += if (begin..end).contains(&time) { record.extra } else { 0 };
             behind = state_behind(journal, record.number, engine_options);
             match &behind {
-                Some((_, behind)) => engine.tell_missed(&behind.engine, time, &mut events),
+                Some((_, behind)) => engine.put_missed(&behind.engine, time, &mut events),
                 None => engine.inputs_lost(time, &mut events),
             }
         } else {
@@ -341,7 +341,7 @@ fn make(
         made += events.len() as u64;
         // A replay sends no requests.
         while engine.take_request().is_some() {}
-        // An instrument is known from its mapping on, and not before: what clears a venue concerns those that are.
+        // An instrument is known from its mapping on: an event that clears a venue clears the known ones.
         for part in events.chunk_by(|_, next| next.kind != EventKind::SymbolMapping) {
             if let Some(symbol) = part.first().and_then(Event::symbol) {
                 instruments.intern(symbol);

@@ -1,4 +1,4 @@
-//! The events of the running day, from the first or from a checkpoint on: what replays and readers of the ring begin with.
+//! The events of the running day, from the first or from a checkpoint on. Replays and readers of the ring begin with them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,11 +14,11 @@ pub enum HistoryError {
     /// They cannot be read.
     #[error("the events of the day cannot be read: {reason}")]
     Unreadable {
-        /// What the reader said.
+        /// The reader's error.
         reason: String,
     },
     /// The journal's records of that time were removed to make room.
-    #[error("so early a start is no longer kept; the earliest possible is start={} ({})", earliest.0, iso(*earliest))]
+    #[error("records from so early are no longer kept; the earliest start is start={} ({})", earliest.0, iso(*earliest))]
     NotKept {
         /// The earliest possible time, in ns since the epoch.
         earliest: Nanos,
@@ -38,20 +38,20 @@ fn iso(time: Nanos) -> String {
     text
 }
 
-/// What a read of a history brings.
+/// The result of reading a history.
 #[derive(Debug)]
 pub enum Read<'r> {
     /// The state before the next event. It comes first where the reader begins with a checkpoint, and in the middle where the
-    /// journal lost inputs: then it stands for all events before its own number, the missing ones among them.
+    /// journal lost inputs: then it includes all events before its number, also the missing ones.
     Start {
         /// The next events: sequence gaps, where inputs were lost. They take the first numbers of the missing events.
         missed: &'r [Event],
-        /// The state. What `missed` says is not all that was missed, so the state comes with them.
+        /// The state. The gaps in `missed` are not all that was missed, so the state comes with them.
         start: Box<Start>,
     },
     /// The next events. There may be more at once, and there may be none in this piece.
     Events(&'r [Event]),
-    /// Every event that is there was read. More come as they happen.
+    /// All events so far were read. More come as they happen.
     CaughtUp,
 }
 

@@ -71,13 +71,13 @@ struct JournalEvents {
     buffer: Vec<Event>,
     /// The state that the next read returns.
     start: Option<Start>,
-    /// The record that says that inputs were lost, and its time, until the checkpoint after it is there.
+    /// The record of lost inputs and its time, until the checkpoint behind it exists.
     loss: Option<(u64, Nanos)>,
 }
 
 impl JournalEvents {
-    /// Continues from the checkpoint after a record that says that inputs were lost. The events of those inputs are not known, so
-    /// they are missing. `false` while there is no such checkpoint.
+    /// Continues from the checkpoint behind a record of lost inputs. The events of those inputs are missing. `false` while there
+    /// is no such checkpoint.
     fn pass(&mut self, (record, time): (u64, Nanos)) -> Result<bool, HistoryError> {
         let JournalHistory { options, folder } = &self.history;
         let Some(behind) = folder::behind(folder, record, options) else { return Ok(false) };
@@ -91,7 +91,7 @@ impl JournalEvents {
                 behind.record
             )));
         };
-        self.engine.tell_missed(&behind.engine, time, &mut self.buffer);
+        self.engine.put_missed(&behind.engine, time, &mut self.buffer);
         (self.reader, self.engine, self.start, self.loss) =
             (reader, behind.engine, Some(behind.market), None);
         Ok(true)

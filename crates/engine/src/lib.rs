@@ -22,7 +22,7 @@ pub use options::EngineOptions;
 pub use replay::{JournalReplayed, replay};
 pub use state::{MarketImage, Start};
 
-// Tests share it with those of the crates above, who know it by this name.
+// The tests of the crates above use it by this name too.
 #[cfg(test)]
 extern crate self as tapeworks_engine;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What makes an engine.
+//! The options of an engine.
 
 use std::collections::HashSet;
 

@@ -20,7 +20,7 @@ const fn line_of(number: u8) -> Line {
     }
 }
 
-/// An input as a record. `scratch` holds what has no place in the record's header.
+/// An input as a record. `scratch` holds the fields that have no place in the record's header.
 pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Record<'r> {
     let blank = Record { time: input.time().0, ..Record::default() };
     match *input {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inputs_come_back_as_they_went_in() {
+    fn inputs_survive_a_round_trip() {
         let received = Nanos(7);
         let inputs = [
             Input::Packet { channel: 3, line: Line::Recovery, received, payload: b"abc" },

@@ -8,7 +8,7 @@ use tapeworks_market::{Event, Nanos};
 use crate::Engine;
 use crate::records::input_of;
 
-/// What the journal held at the start.
+/// The contents of the journal at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct JournalReplayed {
     /// Inputs.
@@ -19,14 +19,14 @@ pub struct JournalReplayed {
     pub torn_bytes: u64,
     /// Inputs that could not be written at their time, as the journal says.
     pub lost: u64,
-    /// Records that were found damaged or missing. What they changed is not known.
+    /// Records that were damaged or missing. Their changes are not known.
     pub damaged: u64,
     /// How long it took, in ns.
     pub took_ns: u64,
 }
 
-/// Reads the journal into the engine from the record `from` on, or from its first, and hands the events on in pieces. What the journal
-/// cut off when it was opened and how long this took, the caller knows.
+/// Reads the journal into the engine from the record `from` on, or from its first, and hands the events on in pieces. The caller fills
+/// in the bytes cut off at the opening and the time.
 ///
 /// # Errors
 /// A journal that cannot be read, or what `publish` gives.

@@ -1,4 +1,4 @@
-//! Books and NBBO of our own, and the records of every schema that is wanted: fed by the engine's events.
+//! Private books and NBBO, fed by the engine's events, and the records of every wanted schema.
 //!
 //! The distributor has one, and each replay. Given the same events both make the same records, each with the number of its
 //! event, which is how a replay hands over to the distributor.
@@ -25,19 +25,19 @@ pub const fn place_of(schema: Schema) -> usize {
     schema as usize
 }
 
-/// What is done for a schema.
+/// The mode of a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Nothing: its records need no memory of what was before.
+    /// None: its records do not depend on earlier events.
     Off,
-    /// What later records need to know is noted.
+    /// Notes the facts that later records need.
     Watch,
     /// Records are made.
     On,
 }
 
 impl Mode {
-    /// The mode of a schema without subscribers: what its later records need from earlier events.
+    /// The mode of a schema without subscribers: its later records may need facts of earlier events.
     pub const fn idle(schema: Schema) -> Self {
         match schema {
             // An interval is under way when the first subscriber comes.
@@ -55,11 +55,11 @@ pub struct SchemaRecords {
     mode: Mode,
     /// It makes bars of a minute or longer, to which only trades and ends of minutes matter.
     has_long_bars: bool,
-    /// What was made and is not distributed yet.
+    /// Records that are not distributed yet.
     pub batch: Batch,
 }
 
-/// An event after which more is to be said than records say.
+/// An event that leads to messages besides records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Special {
     /// An instrument is new.
@@ -119,8 +119,8 @@ impl Market {
         &self.stages.second
     }
 
-    /// Takes the next of `events`, up to and including one after which something is to be said, and hands every update to
-    /// `each` with the number of its event. Returns how many it took.
+    /// Takes the next of `events`, up to and including one that gives a [`Special`], and hands every update to `each` with the number of
+    /// its event. Returns how many it took.
     pub fn advance(
         &mut self,
         events: &[Event],
@@ -171,7 +171,7 @@ const fn state_of(market: &Market) -> State<'_> {
     State { books: market.books(), nbbo: market.nbbo(), instruments: &market.instruments, now: market.now }
 }
 
-/// Whether an event is taken alone: it gives more than one update, or something is to be said after it.
+/// Whether an event is taken alone: it gives more than one update, or a [`Special`].
 const fn is_alone(event: &Event) -> bool {
     event.instrument.0 == InstrumentId::ALL.0
         || matches!(event.kind, EventKind::SymbolMapping | EventKind::Gap)
@@ -197,14 +197,14 @@ impl Replica {
         self.by_schema.iter_mut().for_each(|of_schema| of_schema.builder.restore(&state, &carried));
     }
 
-    /// What is done for a schema from now on.
+    /// Sets the mode of a schema from now on.
     pub fn set_mode(&mut self, schema: Schema, mode: Mode) {
         if let Some(of_schema) = self.by_schema.get_mut(place_of(schema)) {
             of_schema.mode = mode;
         }
     }
 
-    /// Takes the next of `events`, up to and including one after which something is to be said. Returns how many it took.
+    /// Takes the next of `events`, up to and including one that gives a [`Special`]. Returns how many it took.
     pub fn advance(&mut self, events: &[Event]) -> (usize, Option<Special>) {
         let Self { market, minute_end, by_schema } = self;
         market.advance(events, |event, update, instruments| {
@@ -225,7 +225,7 @@ impl Replica {
         })
     }
 
-    /// Takes all of `events`; after each piece of them `each` has the replica with the records of it, and what is to be said.
+    /// Takes all of `events`; after each piece of them `each` gets the replica with its records, and the [`Special`].
     pub fn take(&mut self, events: &[Event], mut each: impl FnMut(&mut Self, Option<Special>)) {
         let mut rest = events;
         while !rest.is_empty() {

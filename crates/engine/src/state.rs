@@ -20,7 +20,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// Empty books before the event `next`, and symbols that are known by then.
+    /// Empty books before the event `next`, and the symbols known by then.
     pub fn new(
         options: &BookOptions,
         next: u64,

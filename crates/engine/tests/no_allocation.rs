@@ -120,7 +120,7 @@ fn the_second_half_of_a_capture_of_four_venues_takes_and_releases_no_memory() {
 }
 
 #[test]
-fn a_live_engine_takes_and_releases_no_memory_lines_with_faults_included() {
+fn a_live_engine_allocates_nothing_even_on_faulty_lines() {
     let mut generator = Generator::new(&Scenario::full_session(MESSAGES, SYMBOLS)).unwrap();
     let mut message = [0; MAX_MESSAGE_BYTES];
     let mut packets = Vec::new();

@@ -53,7 +53,7 @@ impl Book {
         }
     }
 
-    /// The order that is first in line.
+    /// The order with the highest priority.
     #[inline]
     pub(crate) fn best(&self, side: Side) -> Option<Order> {
         self.side(side).last().copied()

@@ -1,6 +1,6 @@
-//! What a venue says of what happens, in its protocol.
+//! Dialects: the events of a market in a venue's protocol.
 //!
-//! The [generator](crate::generator) decides what happens; a [`Dialect`] is one file that writes it in one protocol.
+//! The [generator](crate::generator) makes the events; a [`Dialect`] is one file that writes them in one protocol.
 //! `for_dialect!` turns the kind of a venue into the type, so that nothing else here matches on a protocol.
 
 use tapeworks_wire::Ascii;
@@ -9,14 +9,14 @@ use crate::instrument::Instrument;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::VenueKind;
 
-/// A protocol of a simulated venue. What a protocol cannot say, it leaves out.
+/// A protocol of a simulated venue. It omits events that the protocol does not have.
 pub(crate) trait Dialect {
-    /// Every order is published. Otherwise levels or quotes are, when an event is over.
-    const TELLS_ORDERS: bool;
+    /// Every order is published. Otherwise levels or quotes are, at the end of an event.
+    const HAS_ORDERS: bool;
     /// Where a message has its type, in bytes.
     const TYPE_OFFSET: usize = 0;
     /// The market-wide circuit breaker is published.
-    const TELLS_BREAKER: bool = false;
+    const HAS_BREAKER: bool = false;
 
     /// A phase of the day, by its ITCH letter.
     fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8);

@@ -1,4 +1,4 @@
-//! The market itself: which participant does what when, and by which messages.
+//! The market: the actions of participants and their messages.
 //!
 //! Every symbol has one hidden reference price that walks on its tick grid. Orders at all venues are placed around it, so
 //! that quotes track each other. When it moves, quotes that are now on the wrong side are hit or withdrawn within some
@@ -27,13 +27,13 @@ use crate::script::{Script, Step, scripts};
 
 /// Trials to find a symbol whose change shows in the venue's feed.
 const TRIALS: u32 = 8;
-/// Mean time until somebody corrects a market that is locked or crossed across venues, in nanoseconds.
+/// Mean time until a participant corrects a market that is locked or crossed across venues, in nanoseconds.
 const CORRECTION_NS: u64 = 15_000;
 
 /// The longest message that [`Generator::next_message`] writes, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 80;
 
-/// What [`Generator::next_message`] wrote.
+/// A message of [`Generator::next_message`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Generated {
     /// Index into the scenario's venues.
@@ -57,7 +57,7 @@ struct Venue {
     quotes: Vec<Quote>,
     /// Phases sent so far, by their ITCH letters.
     phases: Vec<u8>,
-    /// ITCH: the circuit breaker's levels were told, and the breach of one.
+    /// ITCH: whether the circuit breaker's levels were published, and whether the breach of one was.
     breaker: (bool, bool),
 }
 
@@ -135,7 +135,7 @@ impl Generator {
             symbols: scenario.symbols,
             instruments,
             books: vec![Book::default(); symbols * scenario.venues.len()],
-            standings: vec![Standing::UNTOLD; symbols * scenario.venues.len()],
+            standings: vec![Standing::UNPUBLISHED; symbols * scenario.venues.len()],
             venues,
             venue_choice: Chooser::weighted(scenario.venues.iter().map(|venue| f64::from(venue.share))),
             symbol_choice: Chooser::of(scenario.popularity, scenario.symbols),
@@ -182,9 +182,9 @@ impl Generator {
     }
 
     /// Hands `put` the messages that give a receiver without history the state of a venue, in the venue's protocol: the phases
-    /// of the day, and for each symbol whose directory was sent the directory, trading state and short sale test, then
-    /// its orders from the best on, the older first (IEX DEEP: its levels; IEX TOPS: its quote). Attributions of
-    /// orders, auctions under way and past trades are not among them. A venue that does not exist has no messages.
+    /// of the day, and for each symbol whose directory was sent the directory, trading state and short sale test, then its
+    /// orders from the best on, the older first (IEX DEEP: its levels; IEX TOPS: its quote). It omits attributions of orders,
+    /// running auctions and past trades. A venue that does not exist has no messages.
     pub fn image(&self, venue: usize, mut put: impl FnMut(&[u8])) {
         let Some(state) = self.venues.get(venue) else { return };
         let (kind, of_market) = (state.kind, self.stamp(venue, None));
@@ -209,7 +209,7 @@ impl Generator {
     fn image_of(&self, venue: usize, symbol: u32, outbox: &mut Outbox) {
         let index = self.book_index(venue, symbol);
         let (Some(book), Some(standing)) = (self.books.get(index), self.standings.get(index)) else { return };
-        if !standing.told {
+        if !standing.is_published {
             return;
         }
         let (kind, stamp) = (self.venues[venue].kind, self.stamp(venue, Some(symbol)));
@@ -217,7 +217,7 @@ impl Generator {
         let stock = instrument.symbol;
         for_dialect!(kind, D => {
             D::directory(outbox, kind, &stamp, symbol, instrument, standing);
-            if D::TELLS_ORDERS {
+            if D::HAS_ORDERS {
                 for side in [Side::Buy, Side::Sell] {
                     for order in book.side(side).iter().rev() {
                         D::change(outbox, &stamp, instrument, &Change::Add { side, order: *order, mpid: None });
@@ -243,12 +243,13 @@ impl Generator {
         }
     }
 
-    /// Does the next thing that is due. False at the end of the session.
+    /// Runs the next due step. False at the end of the session.
     fn advance(&mut self) -> bool {
         let script_ns = self.scripts.peek().map_or(u64::MAX, |Reverse(script)| script.time_ns);
         if self.arrivals.is_none() && script_ns >= self.scenario.start_ns {
-            let told = self.outbox.made() + crate::script::messages_at_end(&self.scenario);
-            self.arrivals = Some(Arrivals::new(&self.scenario, self.scenario.messages.saturating_sub(told)));
+            let scripted = self.outbox.made() + crate::script::messages_at_end(&self.scenario);
+            self.arrivals =
+                Some(Arrivals::new(&self.scenario, self.scenario.messages.saturating_sub(scripted)));
         }
         let arrival_ns = self.arrivals.as_ref().map_or(u64::MAX, Arrivals::peek);
         let made = self.outbox.made();
@@ -519,7 +520,7 @@ impl Generator {
         for_dialect!(kind, D => D::retail_interest(&mut self.outbox, kind, &stamp, stock, choice));
     }
 
-    // --- telling it ---
+    // --- publishing ---
 
     /// Sends a change in the venue's protocol, or notes it for [`Generator::finish`].
     #[inline]
@@ -536,7 +537,7 @@ impl Generator {
             for_dialect!(kind, D => D::trade(&mut self.outbox, kind, &stamp, &print));
         }
         for_dialect!(kind, D => {
-            if D::TELLS_ORDERS {
+            if D::HAS_ORDERS {
                 return D::change(&mut self.outbox, &stamp, instrument, change);
             }
         });
@@ -566,11 +567,11 @@ impl Generator {
     #[inline]
     fn finish(&mut self, venue: usize, symbol: u32) {
         if !self.touched.is_empty() {
-            self.tell_levels(venue, symbol);
+            self.publish_levels(venue, symbol);
         }
     }
 
-    fn tell_levels(&mut self, venue: usize, symbol: u32) {
+    fn publish_levels(&mut self, venue: usize, symbol: u32) {
         let stamp = self.stamp(venue, Some(symbol));
         let stock = self.instruments[symbol as usize].symbol;
         let index = self.book_index(venue, symbol);
@@ -580,10 +581,10 @@ impl Generator {
             for (number, touched) in self.touched.iter().enumerate() {
                 iex::level(&mut self.outbox, &stamp, stock, book, *touched, number == last);
             }
-        } else if let Some(told) = self.venues[venue].quotes.get_mut(symbol as usize) {
+        } else if let Some(published) = self.venues[venue].quotes.get_mut(symbol as usize) {
             let quote = [book.top(Side::Buy), book.top(Side::Sell)];
-            if *told != quote {
-                *told = quote;
+            if *published != quote {
+                *published = quote;
                 iex::quote(&mut self.outbox, &stamp, stock, quote, book.halted);
             }
         }
@@ -611,7 +612,7 @@ impl Generator {
         }
     }
 
-    /// If the venues together are locked or crossed, somebody will notice in a moment.
+    /// If the venues together are locked or crossed, a participant corrects it in a moment.
     #[inline]
     fn watch_other_venues(&mut self, symbol: u32) {
         if self.venues.len() > 1
@@ -643,16 +644,16 @@ impl Generator {
         self.watch_other_venues(symbol);
     }
 
-    // --- what the day brings ---
+    // --- scripted steps of the day ---
 
     fn run(&mut self, script: Script) {
-        self.tell(&script);
+        self.publish_step(&script);
         if let Some(next) = script.next() {
             self.scripts.push(Reverse(next));
         }
     }
 
-    fn tell(&mut self, script: &Script) {
+    fn publish_step(&mut self, script: &Script) {
         let (venue, symbol) = (usize::from(script.venue), script.symbol);
         let kind = self.venues[venue].kind;
         let of_market = self.stamp(venue, None);
@@ -671,7 +672,8 @@ impl Generator {
                 } else {
                     (TradingState::Trading, ReasonCode::ReasonNotAvailable)
                 };
-                let standing = Standing { told: true, new_issue, state, reason, ..Standing::UNTOLD };
+                let standing =
+                    Standing { is_published: true, new_issue, state, reason, ..Standing::UNPUBLISHED };
                 self.standings[index] = standing;
                 let instrument = &self.instruments[symbol as usize];
                 let outbox = &mut self.outbox;
@@ -708,7 +710,7 @@ impl Generator {
                 self.standings[index].operational_halt = halted;
                 let stock = self.instruments[symbol as usize].symbol;
                 for_dialect!(kind, D => D::operational_halt(&mut self.outbox, kind, &stamp, stock, halted));
-                self.tell_halt_in_quote(venue, symbol);
+                self.publish_halt_in_quote(venue, symbol);
             }
             Step::ShortSaleTest => {
                 self.standings[index].short_sale_test = true;
@@ -763,11 +765,11 @@ impl Generator {
         let standing = *standing;
         let kind = self.venues[venue].kind;
         for_dialect!(kind, D => D::trading_state(&mut self.outbox, kind, &stamp, stock, &standing));
-        self.tell_halt_in_quote(venue, symbol);
+        self.publish_halt_in_quote(venue, symbol);
     }
 
-    /// TOPS says in the quote whether the symbol is halted.
-    fn tell_halt_in_quote(&mut self, venue: usize, symbol: u32) {
+    /// A quote of TOPS has a flag for a halt.
+    fn publish_halt_in_quote(&mut self, venue: usize, symbol: u32) {
         if self.venues[venue].kind == VenueKind::IexTops {
             let book = &self.books[self.book_index(venue, symbol)];
             let (quote, halted) = ([book.top(Side::Buy), book.top(Side::Sell)], book.halted);
@@ -776,7 +778,7 @@ impl Generator {
         }
     }
 
-    /// An auction: the bulk print and, sometimes, a displayed order that took part in it, not printed for itself.
+    /// An auction: the bulk print and, sometimes, a displayed order that took part in it, not printed separately.
     fn cross(&mut self, venue: usize, symbol: u32, code: u8) {
         let index = self.book_index(venue, symbol);
         let cross_shares = 100 * u64::from(1 + self.random.below(2_000));

@@ -1,4 +1,4 @@
-//! What IEX says: quotes in TOPS 1.6, price levels in DEEP 1.0, the rest alike in both.
+//! The dialect of IEX: quotes in TOPS 1.6, price levels in DEEP 1.0; the other messages are the same in both.
 
 use tapeworks_wire::iex::{deep10, tops16};
 use tapeworks_wire::nasdaq::itch50::TradingState;
@@ -24,7 +24,7 @@ pub(crate) fn is_listed(index: u32) -> bool {
     index % 100 == 1
 }
 
-/// Encodes a message that TOPS and DEEP have alike, for the one that the venue speaks.
+/// Encodes a message that TOPS and DEEP share, in the venue's protocol.
 macro_rules! say {
     ($outbox:expr, $kind:expr, $stamp:expr, $fields:ident |$feed:ident| { $($own:tt)* }) => {
         match $kind {
@@ -249,7 +249,7 @@ pub(crate) fn level(
 pub(crate) struct Iex;
 
 impl Dialect for Iex {
-    const TELLS_ORDERS: bool = false;
+    const HAS_ORDERS: bool = false;
 
     fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
         system_event(outbox, kind, stamp, code);

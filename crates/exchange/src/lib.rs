@@ -11,13 +11,11 @@
 //! | [`write_itch`] | a raw ITCH file of one venue |
 //! | [`live::Live`] | packets as they are due, for venues that serve live |
 //!
-//! What keeps the packets for retransmission, and what serves the snapshots that [`live::Live::image`] makes, is in
-//! [`tapeworks_session`].
+//! [`tapeworks_session`] keeps the packets for retransmission, and serves the snapshots that [`live::Live::image`] makes.
 //!
-//! What is generated is valid: orders are added before they change, no more is executed than rests, a venue's book is
-//! never crossed, executions hit the first in line, the directory comes first. It is like a real day in the mix of
-//! messages, the life of orders (young ones die young, near the top), the shape of the day and its bursts; it is not a
-//! model to trade on.
+//! A generated session is valid: orders are added before they change, no more is executed than rests, a venue's book is never
+//! crossed, executions hit the first in line, the directory comes first. It is like a real day in the mix of messages, the life
+//! of orders (young ones die young, near the top), the shape of the day and its bursts; it is not a model to trade on.
 //!
 //! Cost: mostly cache misses, one core; memory as the live orders need it, 16 bytes each. `tapeworks exchange generate`
 //! prints the time that it took.

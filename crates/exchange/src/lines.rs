@@ -1,4 +1,4 @@
-//! What lines A and B do to packets: loss, repetition, reordering, and line B's skew.
+//! The faults of lines A and B: loss, repetition, reordering, and line B's skew.
 //!
 //! Cost: a copy of each packet and its place in a heap. Memory: the packets that wait for their time.
 
@@ -60,7 +60,7 @@ pub(crate) struct Outgoing {
 #[derive(Debug)]
 pub(crate) struct Lines {
     venues: Vec<VenueLines>,
-    /// Of its own, so that faults do not change the market.
+    /// A separate generator, so that faults do not change the market.
     random: Random,
     waiting: BinaryHeap<Reverse<Waiting>>,
     /// Buffers to be used again.
@@ -99,7 +99,7 @@ impl Lines {
         self.spare.push(frame);
     }
 
-    /// Lets go what waited for a successor that will not come.
+    /// Releases packets that wait for a successor that will not come.
     pub(crate) fn release(&mut self, venue: usize) {
         let Some(venue) = self.venues.get_mut(venue) else { return };
         for (line, overtaken) in venue.overtaken.iter_mut().enumerate() {

@@ -4,13 +4,13 @@
 //! `n` is due at `n / rate` after the start, bursts on top; late messages are caught up with, never shifted. A message's own
 //! timestamp is the time at which it was due, so a receiver measures from then.
 //!
-//! A venue can begin a new session in the middle of the day ([`LiveVenue::restart_after`]), or the same anew ([`LiveVenue::resets`]). The new session numbers from 1 and begins
-//! with what a receiver without history needs: the phases of the day so far, beginning with the start of messages,
-//! which empties books; the directory; the states; and every resting order as an addition. It can fall silent
+//! A venue can begin a new session in the middle of the day ([`LiveVenue::restart_after`]), or the same anew ([`LiveVenue::resets`]). The
+//! new session numbers from 1 and begins with the state for a receiver without history: the phases of the day so far, beginning with the
+//! start of messages, which empties books; the directory; the states; and every resting order as an addition. It can fall silent
 //! ([`LiveVenue::silences`]): its messages wait and are sent afterwards, with the times at which they are sent.
 //!
-//! Cost: that of the [`Generator`] and of [`Packets`](crate::Packets), without the network headers. Memory besides: what waits
-//! during a silence or after a restart, 88 bytes a message.
+//! Cost: that of the [`Generator`] and of [`Packets`](crate::Packets), without the network headers. Memory besides: 88 bytes
+//! for each message that waits during a silence or after a restart.
 
 use std::collections::VecDeque;
 
@@ -72,19 +72,19 @@ pub struct LiveVenue {
     pub restart_after: Vec<u64>,
     /// When it sends nothing; ascending.
     pub silences: Vec<Silence>,
-    /// When it loses its numbers, like a feed handler that is restarted after a crash: it is silent, then numbers from 1 in the same
-    /// session and first sends its state, as after a restart; ascending.
+    /// The times, ascending, when it loses its numbers, like a venue's feed process that restarts after a crash: it is silent, then
+    /// numbers from 1 in the same session and first sends its state, as after a restart.
     pub resets: Vec<Silence>,
 }
 
-/// What is simulated.
+/// The options of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveOptions {
     /// Same seed and times, same bytes.
     pub seed: u64,
     /// The start, in nanoseconds since 1970-01-01 00:00 UTC. Sessions are named by its second.
     pub start_utc_ns: u64,
-    /// Midnight in New York before it, likewise: what ITCH counts from.
+    /// Midnight in New York before it, likewise: the origin of ITCH's times.
     pub midnight_ns: u64,
     /// Symbols, each traded at every venue: 1 to 65,535.
     pub symbols: u32,
@@ -92,7 +92,7 @@ pub struct LiveOptions {
     pub popularity: Popularity,
     /// Orders at which a side of a book only loses some: [`Scenario::most_orders`].
     pub most_orders: u32,
-    /// Messages of all venues together: a whole trading day, however long it takes. `None`: an open market without end.
+    /// Messages of all venues together for a whole trading day, however long that takes. `None`: an open market without end.
     pub messages: Option<u64>,
     /// Messages a second over all venues, at most [`MOST_A_SECOND`].
     pub rate: u64,
@@ -113,7 +113,7 @@ pub struct LivePacket<'a> {
     pub venue: usize,
     /// 0: line A; 1: line B.
     pub line: usize,
-    /// What it is for.
+    /// Its purpose.
     pub content: Content,
     /// Messages in it.
     pub messages: u16,
@@ -121,7 +121,7 @@ pub struct LivePacket<'a> {
     pub payload: &'a [u8],
 }
 
-/// Who takes what [`Live`] makes.
+/// The receiver of the packets of [`Live`].
 pub trait Outlet {
     /// A session of a venue begins.
     fn session(&mut self, venue: usize, session: SessionId);
@@ -131,7 +131,7 @@ pub trait Outlet {
     fn packet(&mut self, packet: &LivePacket<'_>);
 }
 
-/// What went on one line.
+/// Counters of one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LineReport {
     /// Packets with messages that went, repeated ones included.
@@ -142,7 +142,7 @@ pub struct LineReport {
     pub heartbeats: u64,
     /// Ends of session that went.
     pub ends_of_session: u64,
-    /// What was done to it.
+    /// The injected faults.
     pub injected: Injected,
 }
 
@@ -157,7 +157,7 @@ pub struct SessionReport {
     pub messages: u64,
 }
 
-/// What one venue said.
+/// Counters of one venue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveVenueReport {
     /// The market.
@@ -166,7 +166,7 @@ pub struct LiveVenueReport {
     pub messages: u64,
     /// Packets that they were in, each counted once whatever its lines did.
     pub packets: u64,
-    /// Its sessions, the one that runs last.
+    /// Its sessions, the running one last.
     pub sessions: Vec<SessionReport>,
     /// Line A and, if there is one, line B.
     pub lines: Vec<LineReport>,
@@ -178,7 +178,7 @@ pub struct LiveVenueReport {
     pub resets: u64,
 }
 
-/// What was made so far.
+/// The counters so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveReport {
     /// Messages of all venues.
@@ -287,7 +287,7 @@ pub struct Live {
     linger_ns: u64,
     /// Messages that wait, of all venues.
     held: usize,
-    /// Of two turns one is for what waits.
+    /// Every second turn is for waiting messages.
     is_turn_of_held: bool,
     next_held: usize,
     /// The generator has no more.
@@ -400,8 +400,8 @@ impl Live {
         }
     }
 
-    /// Does what is due `now_ns` after the start: no more than some thousand messages at once, so that it may have to be called
-    /// again for the same time. `now_ns` must not go back.
+    /// Sends the messages and packets due `now_ns` after the start: at most some thousand messages at once, so that a second
+    /// call for the same time may be needed. `now_ns` must not go back.
     pub fn advance(&mut self, now_ns: u64, outlet: &mut impl Outlet) {
         if self.ended_ns.is_none() {
             self.begin(outlet);
@@ -455,10 +455,10 @@ impl Live {
     fn turn(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
         if self.held > 0 {
             self.is_turn_of_held = !self.is_turn_of_held;
-            if (self.is_turn_of_held || self.is_exhausted) && self.tell_held(due_ns, now_ns, outlet) {
+            if (self.is_turn_of_held || self.is_exhausted) && self.send_held(due_ns, now_ns, outlet) {
                 return;
             }
-            // All of them are silent: what is due waits too, but not without end.
+            // All of them are silent: due messages wait too, up to a limit.
             if self.held >= MOST_WAITING || self.is_exhausted {
                 return;
             }
@@ -474,16 +474,16 @@ impl Live {
         let message = Held { bytes, length: generated.length };
         let venue = &mut self.venues[generated.venue];
         if venue.held.is_empty() && venue.silent_until_ns <= due_ns {
-            self.tell(generated.venue, message, due_ns, now_ns, outlet);
+            self.send_message(generated.venue, message, due_ns, now_ns, outlet);
             return;
         }
         venue.held.push_back(message);
         self.held += 1;
-        self.tell_held(due_ns, now_ns, outlet);
+        self.send_held(due_ns, now_ns, outlet);
     }
 
     /// Sends the first message that waits at the next venue that is not silent.
-    fn tell_held(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) -> bool {
+    fn send_held(&mut self, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) -> bool {
         let count = self.venues.len();
         for offset in 0..count {
             let index = (self.next_held + offset) % count;
@@ -493,7 +493,7 @@ impl Live {
             {
                 self.held -= 1;
                 self.next_held = index + 1;
-                self.tell(index, message, due_ns, now_ns, outlet);
+                self.send_message(index, message, due_ns, now_ns, outlet);
                 return true;
             }
         }
@@ -501,7 +501,14 @@ impl Live {
     }
 
     /// Puts a message into its venue's packet.
-    fn tell(&mut self, index: usize, mut message: Held, due_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
+    fn send_message(
+        &mut self,
+        index: usize,
+        mut message: Held,
+        due_ns: u64,
+        now_ns: u64,
+        outlet: &mut impl Outlet,
+    ) {
         let due_utc_ns = self.start_utc_ns.saturating_add(due_ns);
         let venue = &mut self.venues[index];
         let kind = venue.kind;
@@ -588,7 +595,7 @@ impl Live {
         outlet.session(index, session);
     }
 
-    /// MoldUDP64 says that a session ends, IEX-TP does not.
+    /// MoldUDP64 marks the end of a session, IEX-TP does not.
     fn end_session(&mut self, index: usize, now_ns: u64) {
         self.lines.release(index);
         if self.venues[index].kind.transport().marks_end() {
@@ -644,7 +651,7 @@ impl Live {
         });
     }
 
-    /// Hands out the packets whose time has come.
+    /// Hands out the due packets.
     fn deliver(&mut self, until_ns: u64, outlet: &mut impl Outlet) {
         while let Some(packet) = self.lines.take(until_ns) {
             let (venue, line, messages) = (packet.venue, packet.line, packet.messages);
@@ -669,16 +676,16 @@ impl Live {
         }
     }
 
-    /// Where a venue stands now, for a receiver without history, with `now_ns` after the start as the messages' time. `None`: there is no such
-    /// venue.
+    /// The current state of a venue for a receiver without history, with `now_ns` after the start as the messages' time. `None`: there is no
+    /// such venue.
     #[must_use]
     pub fn image(&self, venue: usize, now_ns: u64) -> Option<Image> {
         let state = self.venues.get(venue)?;
         let utc_ns = self.start_utc_ns.saturating_add(now_ns);
         let kind = state.kind;
         // Messages that are made but not sent yet have changed the books already.
-        let untold = state.held.len() as u64 + self.generator.pending(venue);
-        let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + untold;
+        let unsent = state.held.len() as u64 + self.generator.pending(venue);
+        let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + unsent;
         let mut image = Image::new(state.stream.session(), next);
         self.generator.image(venue, |message| {
             image.put(message, |bytes| for_dialect!(kind, D => D::restamp(bytes, utc_ns, self.midnight_ns)));
@@ -693,7 +700,7 @@ impl Live {
         self.messages
     }
 
-    /// What was made so far.
+    /// The counters so far.
     #[must_use]
     pub fn report(&self) -> LiveReport {
         let venue = |venue: &Venue| LiveVenueReport {

@@ -1,4 +1,4 @@
-//! What MEMX says, in MEMOIR Depth 1.3.
+//! The dialect of MEMX: MEMOIR Depth 1.3.
 
 use tapeworks_wire::memx::depth13::{self, *};
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
@@ -94,7 +94,7 @@ fn delete(outbox: &mut Outbox, stamp: &Stamp, order: book::Order) {
 pub(crate) struct Memoir;
 
 impl Dialect for Memoir {
-    const TELLS_ORDERS: bool = true;
+    const HAS_ORDERS: bool = true;
     const TYPE_OFFSET: usize = 2;
 
     /// The start and the end of messages, which MEMX does not send, are those of the system hours.
@@ -108,7 +108,7 @@ impl Dialect for Memoir {
         say!(outbox, stamp, TradingSessionStatus, TradingSessionStatusFields { trading_session });
     }
 
-    /// The book is cleared first, for those who had another one before a restart.
+    /// The book is cleared first, for receivers with another one from before a restart.
     fn directory(
         outbox: &mut Outbox,
         _: VenueKind,
@@ -184,7 +184,7 @@ impl Dialect for Memoir {
     }
 
     fn trading_state(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, _: Ascii<8>, standing: &Standing) {
-        let told = match standing.state {
+        let status_now = match standing.state {
             TradingState::Halted => TradingStatus::Halted,
             TradingState::Paused => TradingStatus::Paused,
             TradingState::QuotationOnlyPeriod => TradingStatus::Quoting,
@@ -194,12 +194,12 @@ impl Dialect for Memoir {
             ReasonCode::ReasonNotAvailable => TradingStatusReason::None,
             _ => TradingStatusReason::Regulatory,
         };
-        status(outbox, stamp, told, reason);
+        status(outbox, stamp, status_now, reason);
     }
 
     fn operational_halt(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, _: Ascii<8>, halted: bool) {
-        let told = if halted { TradingStatus::Halted } else { TradingStatus::Trading };
-        status(outbox, stamp, told, TradingStatusReason::Administrative);
+        let status_now = if halted { TradingStatus::Halted } else { TradingStatus::Trading };
+        status(outbox, stamp, status_now, TradingStatusReason::Administrative);
     }
 
     fn short_sale_test(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, _: Ascii<8>) {

@@ -1,4 +1,4 @@
-//! What a venue of the Nasdaq family says, in TotalView-ITCH 5.0.
+//! The dialect of the venues of the Nasdaq family: TotalView-ITCH 5.0.
 
 use tapeworks_wire::nasdaq::itch50::{self, *};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight, SecondsSinceMidnight};
@@ -258,7 +258,7 @@ pub(crate) fn circuit_breaker_breach(outbox: &mut Outbox, stamp: &Stamp) {
     say!(outbox, stamp, MwcbStatusFields { breached_level: BreachedLevel::Level1 });
 }
 
-/// When and at what price a new issue is to be released.
+/// The time and price of a new issue's release.
 pub(crate) fn ipo_quoting_period(
     outbox: &mut Outbox,
     stamp: &Stamp,
@@ -398,8 +398,8 @@ pub(crate) fn direct_listing(outbox: &mut Outbox, stamp: &Stamp, instrument: &In
 pub(crate) struct Itch;
 
 impl Dialect for Itch {
-    const TELLS_ORDERS: bool = true;
-    const TELLS_BREAKER: bool = true;
+    const HAS_ORDERS: bool = true;
+    const HAS_BREAKER: bool = true;
 
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
         system_event(outbox, stamp, code);
@@ -420,8 +420,8 @@ impl Dialect for Itch {
     }
 
     #[inline]
-    fn change(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument, told: &Change) {
-        change(outbox, stamp, instrument.symbol, told);
+    fn change(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument, changed: &Change) {
+        change(outbox, stamp, instrument.symbol, changed);
     }
 
     fn trading_state(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, standing: &Standing) {

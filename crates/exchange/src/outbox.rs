@@ -61,7 +61,7 @@ impl Print {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// The directory was sent.
-    pub(crate) told: bool,
+    pub(crate) is_published: bool,
     pub(crate) new_issue: bool,
     pub(crate) state: TradingState,
     pub(crate) reason: ReasonCode,
@@ -71,9 +71,9 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// As it is before the directory.
-    pub(crate) const UNTOLD: Self = Self {
-        told: false,
+    /// The state before the directory.
+    pub(crate) const UNPUBLISHED: Self = Self {
+        is_published: false,
         new_issue: false,
         state: TradingState::Trading,
         reason: ReasonCode::ReasonNotAvailable,
@@ -82,7 +82,7 @@ impl Standing {
     };
 }
 
-/// Where and when a message is made.
+/// The venue and the time of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stamp {
     pub(crate) venue: usize,

@@ -134,7 +134,7 @@ impl Packets {
         Ok(packets)
     }
 
-    /// What was made so far: messages as they go into packets, faults as they are injected.
+    /// The counters so far: messages as they go into packets, faults as they are injected.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.counter.report
@@ -164,7 +164,7 @@ impl Packets {
         self.held = self.generator.next_message(&mut self.message);
     }
 
-    /// Does what is due next: a packet or a heartbeat goes, or a message joins its packet.
+    /// Runs the next due step: sends a packet or a heartbeat, or puts a message into its packet.
     fn advance(&mut self) {
         match self.held {
             Some(generated) if generated.timestamp_ns < self.due_ns => self.accept(generated),
@@ -172,7 +172,7 @@ impl Packets {
             _ => self.do_what_is_due(),
         }
         let no_more = self.held.is_none();
-        // After the last message only open packets are waited for.
+        // After the last message it waits only for open packets.
         let due = |sender: &Sender| if no_more { sender.deadline_ns } else { sender.due_ns() };
         self.due_ns = self.senders.iter().map(due).min().unwrap_or(u64::MAX);
     }
@@ -209,7 +209,7 @@ impl Packets {
         }
     }
 
-    /// The end of every session: MoldUDP64 says so, IEX-TP falls silent.
+    /// The end of every session: MoldUDP64 marks it, IEX-TP falls silent.
     fn end(&mut self) {
         let end_ns = self.settled_ns.saturating_add(END_AFTER_NS);
         for venue in 0..self.senders.len() {

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_of_exponential_gaps_is_the_one_asked_for() {
+    fn the_mean_of_exponential_gaps_is_the_requested_one() {
         let mut random = Random::new(7);
         let sum: u64 = (0..200_000).map(|_| random.exponential(10_000)).sum();
         let mean = sum / 200_000;

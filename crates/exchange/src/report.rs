@@ -1,4 +1,4 @@
-//! What was generated, counted.
+//! Counters of a generated session.
 
 use crate::generator::Generated;
 use crate::scenario::{Scenario, VenueKind};
@@ -6,7 +6,7 @@ use crate::scenario::{Scenario, VenueKind};
 /// Nanoseconds of one millisecond.
 const MILLISECOND_NS: u64 = 1_000_000;
 
-/// What was generated.
+/// The report of a generated session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// Messages of all venues.
@@ -27,7 +27,7 @@ pub struct Report {
     pub venues: Vec<VenueReport>,
 }
 
-/// What one venue said, and what was done to its lines.
+/// Counters of one venue and of the faults of its lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VenueReport {
     /// The market.
@@ -36,13 +36,13 @@ pub struct VenueReport {
     pub messages: u64,
     /// Messages by type.
     by_type: Box<[u64; 256]>,
-    /// What was done to lines A and B.
+    /// The faults of lines A and B.
     pub injected: [Injected; 2],
     /// Messages that no line delivered.
     pub lost_messages: u64,
 }
 
-/// What was done to one line of one venue.
+/// The faults of one line of one venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Injected {
     /// Packets that were left out.

@@ -1,4 +1,4 @@
-//! What is to be generated: venues, symbols, volume, the shape of the day, and the faults of the lines.
+//! Scenarios: venues, symbols, volume, the shape of the day, and the faults of the lines.
 
 use std::net::SocketAddrV4;
 
@@ -38,7 +38,7 @@ pub enum VenueKind {
     Memx,
 }
 
-/// What is known of a kind of venue.
+/// The facts of a kind of venue.
 #[derive(Debug)]
 struct KindRow {
     kind: VenueKind,
@@ -226,8 +226,8 @@ pub struct LineFaults {
     pub reordered_per_million: u32,
 }
 
-/// What is to be generated. Start from [`Scenario::demo`], [`Scenario::benchmark`], [`Scenario::full_session`] or
-/// [`Scenario::close_burst`] and change what you like; [`Generator::new`](crate::Generator::new) checks it.
+/// A scenario. Start from [`Scenario::demo`], [`Scenario::benchmark`], [`Scenario::full_session`] or [`Scenario::close_burst`]
+/// and change its fields; [`Generator::new`](crate::Generator::new) checks it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
     /// Same seed, same bytes.
@@ -246,15 +246,15 @@ pub struct Scenario {
     /// Mean time between two events of a market without end, in nanoseconds; 0: it ends, with as many messages as
     /// requested. A market without end ignores `messages` and `bursts`, has an even rate, and goes on after `end_ns`.
     pub endless_gap_ns: u64,
-    /// When order flow starts, in nanoseconds since midnight in New York. What belongs before it (system events, the
-    /// directory) is sent in the hour before, or from midnight on.
+    /// When order flow starts, in nanoseconds since midnight in New York. Earlier messages (system events, the directory) are
+    /// sent in the hour before, or from midnight on.
     pub start_ns: u64,
     /// When order flow ends, in nanoseconds since midnight in New York; at most 24 hours.
     pub end_ns: u64,
     /// How activity is spread over the symbols.
     pub popularity: Popularity,
     /// Orders at which a side of a book only loses some, [`FEWEST_ORDERS`] to [`MOST_ORDERS`]. More orders come than go, so that books
-    /// grow for as long as they may: a low number keeps their sizes what they are after a while.
+    /// grow up to this limit: with a low number their sizes soon stay constant.
     pub most_orders: u32,
     /// Bursts besides the U-shaped day. Together they take at most half of the messages: if they would take more, all are shortened.
     pub bursts: Vec<Burst>,

@@ -40,7 +40,7 @@ impl Stream {
             let Some(bin) = self.bins.get(self.next_bin) else { return u64::MAX };
             self.bin = *bin;
             self.next_bin += 1;
-            // A burst that starts while another goes on follows it, in its full length.
+            // A burst that starts during another follows it, in its full length.
             if !self.clustered {
                 self.bin.end_ns += self.time_ns.saturating_sub(bin.start_ns);
             }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_arrivals_come_as_were_asked_for_and_time_never_goes_back() {
+    fn the_schedule_makes_the_requested_number_of_arrivals_in_order_of_time() {
         for scenario in [Scenario::demo(), Scenario::close_burst(), Scenario::benchmark(1, 1)] {
             for total in [0, 1, 999, 100_000] {
                 let mut arrivals = Arrivals::new(&scenario, total);

@@ -1,4 +1,4 @@
-//! What the day brings besides order flow: phases, the directory, auctions, halts and their like, each at its time.
+//! Scripted steps besides the order flow: phases, the directory, auctions, halts and so on, each at its time.
 
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
@@ -9,7 +9,7 @@ use crate::nasdaq;
 use crate::scenario::{CLOSE_NS, OPEN_NS};
 use crate::scenario::{HOUR_NS, MINUTE_NS, SECOND_NS, Scenario, VenueKind};
 
-/// What happens.
+/// The step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A phase, by its ITCH letter.
@@ -42,7 +42,7 @@ pub(crate) enum Step {
     Cross(u8),
     IexAuction(u8),
     IexAuctionEnd(u8),
-    /// Somebody notices that the venues together are locked or crossed.
+    /// A participant corrects venues that together are locked or crossed.
     Correction,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Script {
     pub(crate) step: Step,
     pub(crate) venue: u8,
     pub(crate) symbol: u32,
-    /// The last symbol, and how the range goes on.
+    /// The last symbol, and the rest of the range.
     last_symbol: u32,
     stride: u32,
     gap_ns: u64,
@@ -175,7 +175,7 @@ fn start_of_day(writer: &mut Writer<'_>, kind: VenueKind) {
     let last = scenario.symbols - 1;
     writer.round(opens_ns + gap_ns, Step::Directory { first_new_issue }, 0, last, 1, gap_ns);
     let before_flow_ns = start_ns.saturating_sub(1);
-    if for_dialect!(kind, D => D::TELLS_BREAKER) {
+    if for_dialect!(kind, D => D::HAS_BREAKER) {
         writer.add(before_flow_ns, Step::CircuitBreakerLevels, 0);
     }
     writer.add(before_flow_ns, Step::System(b'S'), 0);
@@ -313,7 +313,7 @@ fn incidents(writer: &mut Writer<'_>, kind: VenueKind) {
     writer.add_within(10 * HOUR_NS, Step::RetailInterest, 0);
     writer.add_within(12 * HOUR_NS, Step::BreakTrade, 0);
     writer.add_within(13 * HOUR_NS, Step::ShortSaleTest, 5 % symbols);
-    if for_dialect!(kind, D => D::TELLS_BREAKER) {
+    if for_dialect!(kind, D => D::HAS_BREAKER) {
         writer.add_within(15 * HOUR_NS + 40 * MINUTE_NS, Step::CircuitBreakerBreach, 0);
     }
 }

@@ -127,7 +127,7 @@ fn time_of(kind: VenueKind, message: &[u8]) -> u64 {
 }
 
 #[test]
-fn a_message_carries_the_time_at_which_it_was_due_and_none_goes_before_it() {
+fn a_message_carries_its_due_time_and_is_sent_no_earlier() {
     let kinds = [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx];
     let options = LiveOptions {
         bursts: vec![LiveBurst {
@@ -156,7 +156,7 @@ fn a_message_carries_the_time_at_which_it_was_due_and_none_goes_before_it() {
 }
 
 #[test]
-fn lines_carry_everything_but_what_is_counted_as_dropped_and_the_store_has_it() {
+fn lines_carry_every_message_that_is_not_counted_as_dropped_and_the_store_has_all() {
     let faults = |lost| LineFaults {
         lost_per_million: lost,
         duplicated_per_million: 20_000,
@@ -199,7 +199,7 @@ fn lines_carry_everything_but_what_is_counted_as_dropped_and_the_store_has_it() 
 }
 
 #[test]
-fn a_venue_that_restarts_tells_first_what_a_stranger_must_know() {
+fn a_restarted_venue_sends_its_directory_and_states_first() {
     let restarting = |kind| LiveVenue { restart_after: vec![6_000, 14_000], ..venue(kind) };
     let (collected, report) =
         run(&options(Some(50_000), vec![restarting(VenueKind::Psx), restarting(VenueKind::IexDeep)]));
@@ -215,7 +215,7 @@ fn a_venue_that_restarts_tells_first_what_a_stranger_must_know() {
             let of_session: Vec<_> =
                 line.iter().filter(|(seen, ..)| Some(seen.as_str()) == name.as_str()).collect();
             assert!(of_session.iter().map(|(_, number, _)| *number).eq(1..=session.messages));
-            // The oracle complains about every message that does not fit what this session has told.
+            // The oracle complains about every message that does not fit the messages of this session before it.
             if index == 0 {
                 let mut oracle = if number == 0 { ItchVenue::default() } else { ItchVenue::joining_late() };
                 of_session.iter().for_each(|(_, _, message)| oracle.apply(message));
@@ -271,7 +271,7 @@ fn an_idle_venue_sends_heartbeats_and_the_end_is_repeated() {
 }
 
 #[test]
-fn a_snapshot_in_mid_run_and_what_comes_behind_it_give_the_books_of_the_whole_stream() {
+fn a_snapshot_in_mid_run_and_the_messages_after_it_give_the_books_of_the_whole_stream() {
     let silence = Silence { after: 30_000, length_ns: SECOND / 2 };
     let options = options(
         Some(150_000),

@@ -302,7 +302,7 @@ fn small_and_strange_scenarios_end_too() {
 }
 
 #[test]
-fn what_cannot_be_generated_is_refused_with_the_reason() {
+fn an_impossible_scenario_is_refused_with_the_reason() {
     let good = Scenario::demo();
     let burst = Burst { start_ns: 0, length_ns: 1, messages_per_second: 1 };
     let twice = vec![good.venues[0]; 2];

@@ -1,23 +1,23 @@
 //! Makes one sequence of lines A and B and of retransmissions.
 //!
-//! An [`Arbiter`] follows one channel. Of each message the first copy wins, whichever line brings it. Behind a sequence gap it
-//! holds what comes, in order, and
+//! An [`Arbiter`] follows one channel. It takes the first copy of each message, from either line. Behind a sequence gap it
+//! holds the packets that come, in order, and
 //!
 //! 1. waits a reorder window: the other line, or a packet that was overtaken, may fill the gap;
-//! 2. requests the missing messages, several requests at a time, as long as answers bring something, within limits in
+//! 2. requests the missing messages, several requests at a time, as long as answers bring missing messages, within limits in
 //!    messages and time ([`RetransmissionOptions`]);
-//! 3. gives the gap up: it hands on what it holds, the consumer sees the numbers jump, and the channel requests a snapshot if it
-//!    can have one.
+//! 3. gives the gap up: it hands on the packets that it holds, the consumer sees the numbers jump, and the channel requests a
+//!    snapshot if it has a server.
 //!
-//! An answer may come late, twice, out of order, or in part. One that nothing was missing for, that names another session, or that has
-//! fewer messages than it says is counted and changes nothing.
+//! An answer may come late, twice, out of order, or in part. The arbiter counts an answer without a missing message, of another
+//! session, or with fewer messages than it says; such an answer changes nothing.
 //!
-//! It reads the transport's header and nothing else, has no clock and no socket: times come with the packets and with
-//! [`Arbiter::advance`], the caller takes the requests and sends them. Same input, same output.
+//! It reads only the transport's header. It has no clock and no socket: times come with the packets and with
+//! [`Arbiter::advance`], and the caller sends the requests. Same input, same output.
 //!
 //! # Cost
-//! A packet in order costs the header's line and some ten compares (of its session, its place in the channel and on its
-//! line). Only what comes behind a sequence gap is copied, into buffers that are used again.
+//! A packet in order costs the header's line and some ten compares (of its session, its place in the channel and on its line).
+//! Only packets behind a sequence gap are copied, into reused buffers.
 
 mod counters;
 mod gap;
@@ -40,25 +40,25 @@ use line::LineFollower;
 pub use crate::recovery::RetransmissionOptions;
 pub use counters::{ArbiterCounters, GapReason, LineCounters, RecoveryReport};
 
-/// Buffers of packets that are kept to be used again.
+/// Most buffers of packets that are kept for reuse.
 const MOST_SPARE: usize = 1024;
 
 /// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
 pub const LINES: usize = 3;
 
-/// A packet whose number lies further ahead than this is not believed: at a million messages a second it would be minutes
-/// ahead. If nothing else comes, the numbers are taken to have been reset.
+/// A packet further ahead than this is taken for a stray one: at a million messages a second it would be minutes ahead. If
+/// nothing else comes, the venue has reset the numbers.
 pub const MOST_AHEAD: u64 = 1 << 28;
 
 /// Where a channel begins at its first packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Join {
-    /// With the session's first message: what was before the first packet is a sequence gap as any other.
+    /// With the session's first message: messages before the first packet are a sequence gap like any other.
     #[default]
     Beginning,
     /// With a snapshot, unless the session has just begun.
     Snapshot,
-    /// With the first packet; what was before it is not missing. Sessions that follow are wanted from their beginning.
+    /// With the first packet; no earlier message is missing. Later sessions begin with their first message.
     FirstHeard,
 }
 
@@ -67,10 +67,10 @@ pub enum Join {
 pub struct ArbiterOptions {
     /// How long a sequence gap may be filled by the other line or by a packet that was overtaken, in ns.
     pub reorder_window_ns: u64,
-    /// Asking again; `None` where there is no server for it.
+    /// Retransmission requests; `None` where there is no server for them.
     pub retransmission: Option<RetransmissionOptions>,
-    /// Bytes of payload held behind a sequence gap or while joining, at most. Beyond it a sequence gap is given up. It must hold what the
-    /// lines bring while a sequence gap is filled.
+    /// Bytes of payload held behind a sequence gap or while joining, at most. Beyond it the arbiter gives the sequence gap up. It must
+    /// hold the packets that come while a sequence gap is filled.
     pub held_bytes: usize,
     /// A line, or the channel, that brings nothing for so long is silent, in ns; venues send heartbeats about once a
     /// second.
@@ -91,11 +91,11 @@ impl Default for ArbiterOptions {
     }
 }
 
-/// What the arbiter hands on.
+/// The arbiter's output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery<'a> {
-    /// A packet that continues the sequence: its first messages may have been handed on already, and messages before it
-    /// may have been given up. A heartbeat too.
+    /// A packet that continues the sequence, or a heartbeat. Its first messages may have been handed on already, and messages
+    /// before it may have been given up.
     Packet {
         /// The line that brought it first.
         line: Line,
@@ -113,7 +113,7 @@ pub enum Delivery<'a> {
         /// What the header says.
         header: Header,
     },
-    /// The messages are not to be had: what comes next lies behind them.
+    /// The messages are given up: the next packet lies behind them.
     Gap {
         /// Their numbers.
         missing: (u64, u64),
@@ -244,7 +244,7 @@ impl Arbiter {
         (self.transport == other.transport && self.application == other.application).then_some(self)
     }
 
-    /// Whether a state that was kept is one that this can go on from.
+    /// Whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         let held: usize = self.held.iter().chain(&self.successor).map(|held| held.payload.len()).sum();
@@ -264,12 +264,12 @@ impl Arbiter {
         self.next
     }
 
-    /// What the channel went through.
+    /// The channel's counters.
     pub const fn counters(&self) -> &ArbiterCounters {
         &self.counters
     }
 
-    /// What lines A and B and the retransmissions brought.
+    /// The counters of lines A and B and of the retransmissions.
     pub fn lines(&self) -> [LineCounters; LINES] {
         [self.lines[0].counters, self.lines[1].counters, self.lines[2].counters]
     }
@@ -294,7 +294,7 @@ impl Arbiter {
         self.open_gap.is_some()
     }
 
-    /// Since when messages are requested that are missing, if they are.
+    /// Since when missing messages have been requested; `None` if none are.
     pub fn recovering_since(&self) -> Option<Nanos> {
         self.open_gap.as_ref()?.recovery.as_ref().map(Recovery::began)
     }
@@ -506,7 +506,7 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
         self.lines[place(line)].counters.implausible += 1;
-        // All that lines say for a while: then so it is, and what comes next is believed.
+        // The lines bring nothing else for a while: the number is right, and the sequence goes on from it.
         if received.since(self.advanced) > self.options.silence_ns {
             self.counters.sequence_resets += 1;
             self.begin(header.session, 1, received, deliver);
@@ -514,7 +514,7 @@ impl Arbiter {
         }
     }
 
-    /// What comes before `first` is given up, whatever it was.
+    /// Gives up all messages before `first`.
     fn pass_over(
         &mut self,
         first: u64,
@@ -593,7 +593,7 @@ impl Arbiter {
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
         let end = header.first.saturating_add(header.count);
-        // Mostly it belongs behind the last.
+        // Most packets belong behind the last.
         let at = self.held.partition_point(|held| held.header.first <= header.first);
         let is_known = self.held.iter().take(at).rev().take(64).any(|held| {
             held.header.first <= header.first && held.header.first.saturating_add(held.header.count) >= end
@@ -621,7 +621,7 @@ impl Arbiter {
         }
     }
 
-    /// A packet that is kept, in a buffer that was used before if there is one.
+    /// A copy of a packet, in a reused buffer if there is one.
     fn copy_of(&mut self, header: &Header, line: Line, received: Nanos, payload: &[u8]) -> Held {
         let mut copy = self.spare.pop().unwrap_or_default();
         copy.clear();
@@ -630,7 +630,7 @@ impl Arbiter {
         Held { header: *header, line, received, payload: copy }
     }
 
-    /// A kept packet is done with: its buffer is used again.
+    /// A kept packet is finished: its buffer is free for reuse.
     fn let_go(&mut self, payload: Vec<u8>) {
         if self.spare.len() < MOST_SPARE {
             self.spare.push(payload);
@@ -648,7 +648,7 @@ impl Arbiter {
         }
     }
 
-    /// The clock says `now`: windows and answers may be over, lines silent.
+    /// Time has come to `now`: ends reorder windows, times requests out, and finds silent lines.
     pub fn advance(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.pass(now, true, deliver);
     }
@@ -673,7 +673,7 @@ impl Arbiter {
             }
         }
         if !self.is_silent && is_late(self.last) {
-            // After the end of a session silence is what is to be expected.
+            // Silence after the end of a session is normal.
             if self.end.is_none() && self.next.is_some() {
                 self.is_silent = true;
                 self.counters.silences += 1;
@@ -688,12 +688,12 @@ impl Arbiter {
         self.given_up.iter()
     }
 
-    /// Whether all that was given up came after all.
+    /// Whether all given-up messages came late.
     pub const fn is_complete(&self) -> bool {
         self.given_up.is_empty() && self.forgotten == 0
     }
 
-    /// A snapshot made the given-up messages of no account.
+    /// Forgets the given-up messages: a snapshot replaces them.
     pub fn forget_missing(&mut self) {
         self.given_up.clear();
         self.forgotten = 0;
@@ -705,7 +705,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_that_counts_other_bytes_than_it_holds_is_not_sound() {
+    fn a_state_with_a_wrong_byte_count_is_not_sound() {
         let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
         let session = SessionId::MoldUdp64(*b"0123456789");
         let header = Header { session, first: 9, count: 1, is_end_of_session: false };
@@ -713,7 +713,7 @@ mod tests {
         arbiter.held.push_back(held);
         assert!(arbiter.is_sound());
         for wrong in [2, 4] {
-            // Taking out what is held would go below zero, or leave bytes that are not there.
+            // Otherwise removing the held packets would go below zero, or leave bytes over.
             arbiter.held_bytes = wrong;
             assert!(!arbiter.is_sound());
         }

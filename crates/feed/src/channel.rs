@@ -1,6 +1,6 @@
-//! One channel: its place in the sequence, its messages, what it carried.
+//! One channel: its place in the sequence, its messages, its counters.
 //!
-//! Cost: one compare of the sequence number for each packet; per message, what its [normaliser](crate::normaliser) takes.
+//! Cost: one compare of the sequence number for each packet; per message, the cost of its [normaliser](crate::normaliser).
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -96,13 +96,13 @@ impl fmt::Display for ChannelIdentity {
     }
 }
 
-/// What a channel carried.
+/// Counters of a channel.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ChannelCounters {
     /// Packets, duplicates included.
     pub packets: u64,
-    /// Of those, the ones that brought nothing new, by line A and B.
+    /// Of those, the packets without a new message, by line A and B.
     pub duplicate_packets: [u64; 2],
     /// Messages handed on.
     pub messages: u64,
@@ -151,7 +151,7 @@ impl Channel {
         }
     }
 
-    /// Whether a restored state is one that this can go on from.
+    /// Whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) fn check(&self, symbols: &SymbolTable) -> Result<(), StateError> {
         ensure(self.tracker.is_sound(), "a channel's gaps")?;
@@ -166,7 +166,7 @@ impl Channel {
         &self.identity
     }
 
-    /// What is spoken on it.
+    /// Its protocol.
     pub const fn application(&self) -> Application {
         self.application
     }
@@ -176,12 +176,12 @@ impl Channel {
         self.publisher
     }
 
-    /// What it carried.
+    /// Its counters.
     pub const fn counters(&self) -> &ChannelCounters {
         &self.counters
     }
 
-    /// What came twice, late or not at all.
+    /// Duplicate, late and missing messages.
     pub const fn sequence(&self) -> &SequenceCounters {
         self.tracker.counters()
     }
@@ -346,7 +346,7 @@ impl Channel {
         self.message(message, &context, place, problems, symbols, sink);
     }
 
-    /// A message whose number is not the one after the last: a login began elsewhere. `true` when it came before.
+    /// A message that does not follow the last one: a login began elsewhere. `true` when it came before.
     #[cold]
     #[inline(never)]
     fn renumbered<S: Sink<Event>>(
@@ -380,7 +380,7 @@ impl Channel {
         self.translate(message, context, place, problems, symbols, sink);
     }
 
-    /// Translates one message, whether or not it counts.
+    /// Translates one message without counting it.
     #[inline(always)]
     pub(crate) fn translate<S: Sink<Event>>(
         &mut self,
@@ -431,8 +431,8 @@ impl Channel {
         sink: &mut S,
     ) {
         problems.note(Problem { file, packet, offset, kind: ProblemKind::Message(error) });
-        // A message of an unknown type is new and says nothing about books; one that is known and cannot be read may
-        // have changed one.
+        // A message of an unknown type does not change books. A message of a known type that cannot be read may have changed
+        // one.
         if !matches!(error, DecodeError::UnknownMessage { .. }) {
             let gap = Gap { first: context.sequence, count: 1 };
             self.tracker.lose(gap);

@@ -1,8 +1,8 @@
-//! The trading day: midnight in New York; and times as people read them.
+//! The trading day, from midnight in New York; times as text.
 //!
-//! ITCH gives times as nanoseconds since midnight of the exchange's day. Which midnight that is follows from the
-//! receive time of the packets, or from the name or option of a file that has none. Time zone and daylight-saving
-//! rules are those of the IANA zone `America/New_York`, never a fixed offset.
+//! ITCH gives times as nanoseconds since midnight of the exchange's day. The receive time of the packets gives the day; for a
+//! file without receive times, its name or an option does. Time zone and daylight-saving rules are those of the IANA zone
+//! `America/New_York`, never a fixed offset.
 
 use std::fmt::Write as _;
 

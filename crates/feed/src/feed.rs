@@ -27,40 +27,40 @@ use streams::{Connection, StreamPlace};
 
 pub use streams::FileFeed;
 
-/// What the user knows better than the bytes say.
+/// Settings that override recognition.
 #[derive(Clone, Debug, Default)]
 pub struct FeedOptions {
-    /// What is spoken on every channel, instead of recognising it.
+    /// The protocol of every channel, instead of recognising it.
     pub application: Option<Application>,
-    /// The feed of ITCH channels, instead of telling it by the multicast group.
+    /// The feed of ITCH channels; without it the multicast group names the feed.
     pub publisher: Option<Publisher>,
     /// Midnight of the day in New York, instead of taking it from the receive times.
     pub midnight: Option<Nanos>,
-    /// The only symbols that are wanted.
+    /// The wanted symbols; others are dropped.
     pub symbols: Option<HashSet<Symbol>>,
 }
 
-/// Where packets are sent.
+/// A destination of packets.
 #[derive(Debug)]
 struct Destination {
     address: SocketAddr,
     application: Option<Application>,
-    /// The channel of its last packet, and the line that this destination is of it.
+    /// The channel of its last packet, and the line of that channel that it carries.
     channel: Option<(usize, Line)>,
     is_noted: bool,
 }
 
-/// What went in, and what was passed over.
+/// Counters of input.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FeedCounters {
     /// Datagrams taken.
     pub packets: u64,
-    /// Datagrams and stream segments in no protocol of ours.
+    /// Datagrams and stream segments in an unknown protocol.
     pub unrecognised_packets: u64,
     /// Packets that are sound and neither UDP nor TCP over IP (ARP, IGMP, later fragments).
     pub foreign_packets: u64,
-    /// Bytes of streams passed over: after a hole, or of no protocol of ours.
+    /// Skipped bytes of streams: behind a gap, or in an unknown protocol.
     pub skipped_stream_bytes: u64,
 }
 
@@ -106,7 +106,7 @@ impl Feed {
         &self.options
     }
 
-    /// Appends what channels and symbols are at. Streams and files are not among it: live lines have neither.
+    /// Appends the state of channels and symbols, without streams and files: live lines have neither.
     #[cfg(feature = "serde")]
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
         self.symbols.save(writer)?;
@@ -141,17 +141,17 @@ impl Feed {
         &self.channels
     }
 
-    /// What did not fit.
+    /// The problems found.
     pub const fn problems(&self) -> &Problems {
         &self.problems
     }
 
-    /// What went in.
+    /// Counters of input.
     pub const fn counters(&self) -> &FeedCounters {
         &self.counters
     }
 
-    /// Symbols of venues that are no symbols: blank, or not ASCII. What is about them is of no instrument.
+    /// Unreadable symbols: blank, or not ASCII. Their messages have no instrument.
     pub const fn unreadable_symbols(&self) -> u64 {
         self.symbols.unreadable()
     }
@@ -161,7 +161,7 @@ impl Feed {
         self.channels.iter().map(|channel| channel.counters.messages).sum()
     }
 
-    /// Counts a sound packet that is neither UDP nor TCP over IP, which the caller kept back.
+    /// Counts a sound packet that is neither UDP nor TCP over IP; the caller does not pass such packets in.
     pub const fn note_foreign(&mut self) {
         self.counters.foreign_packets += 1;
     }
@@ -262,7 +262,7 @@ impl Feed {
         }
     }
 
-    /// The channel of a destination, whose packets are of another than the last one. `None`: no feed has such a session.
+    /// The channel of a packet whose session is not that of the destination's last packet. `None`: no feed has such a session.
     #[cold]
     #[inline(never)]
     fn change_channel(
@@ -311,7 +311,7 @@ impl Feed {
         self.read_packet(index, line, read, packet, sink);
     }
 
-    /// The messages of a packet of a channel, as far as they are its next.
+    /// The messages of a packet that continue the channel's sequence.
     #[inline]
     fn read_packet<S: Sink<Event>, Prefix: LengthPrefix>(
         &mut self,
@@ -361,7 +361,7 @@ impl Feed {
         }
     }
 
-    /// Messages of a channel will not come: puts out the gap at `now`.
+    /// Messages of a channel are given up: puts out the gap at `now`.
     #[cold]
     pub(crate) fn pass_over<S: Sink<Event>>(&mut self, index: usize, gap: Gap, now: Nanos, sink: &mut S) {
         let channel = &mut self.channels[index];
@@ -371,7 +371,7 @@ impl Feed {
         channel.put_gap(gap, &context, now, sink);
     }
 
-    /// The events of a channel as a whole that stem from no message: one for each of its publishers.
+    /// Events about a whole channel, without a message: one for each of its publishers.
     pub(crate) fn events_of(
         &self,
         index: usize,
@@ -383,7 +383,7 @@ impl Feed {
             .map(move |publisher| self.event_of(index, kind, (publisher, InstrumentId::ALL), now))
     }
 
-    /// An event of a channel that stems from no message: of an instrument of a publisher.
+    /// An event about one instrument of a publisher, without a message.
     pub(crate) fn event_of(
         &self,
         index: usize,
@@ -414,7 +414,7 @@ impl Feed {
         channel.translate(message, &context, (0, 0, 0), &mut self.problems, &mut self.symbols, sink);
     }
 
-    /// A channel's books are complete again: they lack no orders of instruments that nothing has named.
+    /// A channel's books are complete again: no order of an unnamed instrument is missing.
     pub(crate) fn forget_unnamed(&mut self, index: usize) {
         self.channels[index].normaliser.forget_unnamed();
     }

@@ -1,8 +1,8 @@
 //! IEX TOPS and DEEP to normalised events.
 //!
-//! What is peculiar here: instruments are named by symbol in every message; TOPS sends both sides of a quote at once,
-//! which become two events, the second with [`Flags::LAST`]; DEEP sends price levels, and its event flag says when the
-//! book is consistent; a quote's flag can say that the symbol is halted without a status message.
+//! Every message names its instrument by symbol; TOPS sends both sides of a quote at once, which become two events, the second
+//! with [`Flags::LAST`]; DEEP sends price levels, and its event flag says when the book is consistent; a quote's flag can say
+//! that the symbol is halted without a status message.
 //!
 //! Cost: the message's own line, one lookup of the symbol and the event or events.
 
@@ -47,7 +47,7 @@ macro_rules! shared_messages {
             }
             $protocol::Message::SecurityDirectory(directory) => {
                 let flags = directory.security_directory_flags();
-                // What is no symbol is counted where it is looked up, and defines nothing.
+                // The lookup counts an unreadable symbol; it defines nothing.
                 let definition = Definition {
                     round_lot: directory.round_lot_size(),
                     reference_price: price(directory.adjusted_poc_price()),

@@ -1,8 +1,8 @@
 //! Nasdaq TotalView-ITCH 5.0 to normalised events.
 //!
-//! What is peculiar here: times count from midnight in New York; an instrument is a stock locate of the day, which the
-//! stock directory, or else the first message that names a symbol, explains (`locates.rs`); an order message other than an addition names no side, price or
-//! shares of the order it refers to (the book completes that).
+//! Times count from midnight in New York; a message names its instrument by a stock locate of the day, which the stock directory defines, or
+//! else the first message with a symbol (`locates.rs`); an order message other than an addition names no side, price or shares of the order
+//! it refers to (the book completes that).
 //!
 //! Cost: the message's own line, a load from the table of locates (4 bytes for each) and the event. No jump
 //! by message type for the messages about orders.
@@ -57,9 +57,9 @@ pub(crate) struct ItchNormaliser {
     publisher: Publisher,
     /// Midnight of the session's day in New York.
     midnight: Nanos,
-    /// The user said so; a new session does not change it.
+    /// The user set it; a new session does not change it.
     is_midnight_fixed: bool,
-    /// What the stock locates of the day stand for.
+    /// The instruments of the day's stock locates.
     locates: Locates,
 }
 
@@ -138,7 +138,7 @@ impl ItchNormaliser {
             .infer(locate, stock.0, || symbols.resolve(stock.0, publisher, |mapping| sink.put(mapping)))
     }
 
-    /// An order whose locate is not known yet.
+    /// An order with an unknown locate.
     #[cold]
     #[inline(never)]
     fn learn<S: Sink<Event>>(
@@ -151,8 +151,8 @@ impl ItchNormaliser {
         self.named(locate, OrderMessage::stock(message), symbols, sink).ok()
     }
 
-    /// Translates one message that is about an order; `false` when it is not, or has not the length of its type, and
-    /// nothing was done. No branch depends on the type: see [`OrderMessage`].
+    /// Translates one message about an order. `false`: the message is not about an order, or its length is wrong, and nothing
+    /// changed. No branch depends on the type: see [`OrderMessage`].
     #[inline(always)]
     fn order<S: Sink<Event>>(
         &mut self,
@@ -191,8 +191,8 @@ impl ItchNormaliser {
         true
     }
 
-    /// Translates one message that is not about an order. One that contradicts what its stock locate stands for makes the
-    /// instrument stale, changes nothing else, and is returned.
+    /// Translates one message that is not about an order. A message that contradicts its stock locate makes the instrument
+    /// stale, changes nothing else, and is returned.
     #[cold]
     #[inline(never)]
     fn normalise<S: Sink<Event>>(
@@ -215,7 +215,7 @@ impl ItchNormaliser {
         }
     }
 
-    /// The book of an instrument that was named now lacks the orders that earlier messages were about.
+    /// The book of an instrument that is named only now lacks the orders of earlier messages.
     #[cold]
     #[inline(never)]
     fn doubt_named_late<S: Sink<Event>>(
@@ -244,7 +244,7 @@ impl ItchNormaliser {
         }
     }
 
-    /// `Ok` with what a directory message has corrected.
+    /// `Ok` with the correction that a directory message made.
     fn not_an_order<S: Sink<Event>>(
         &mut self,
         message: Message<'_>,
@@ -304,7 +304,7 @@ impl ItchNormaliser {
                 if instrument == UNWANTED {
                     return Ok(contradiction);
                 }
-                // What is no symbol is counted where it is looked up, and defines nothing.
+                // The lookup counts an unreadable symbol; it defines nothing.
                 if instrument == InstrumentId::UNKNOWN {
                     return Ok(contradiction);
                 }
@@ -470,14 +470,14 @@ impl ItchNormaliser {
                 self.locates.check(listing.stock_locate(), listing.stock().0)?;
                 put(self.other(listing.stock_locate(), listing.timestamp(), context));
             }
-            // `order` takes these, but for a locate that is not known and a symbol that has another.
+            // `order` takes these, except with an unknown locate or a symbol that has another locate.
             Message::AddOrder(add) => {
                 self.named(add.stock_locate(), add.stock(), symbols, sink)?;
             }
             Message::AddOrderWithMpid(add) => {
                 self.named(add.stock_locate(), add.stock(), symbols, sink)?;
             }
-            // And all of these: what decodes has the length of its type.
+            // `order` takes all of these: a message that decodes has the length of its type.
             Message::OrderExecuted(_)
             | Message::OrderExecutedWithPrice(_)
             | Message::OrderCancel(_)
@@ -622,7 +622,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_layouts_give_what_the_typed_views_give(seed: u64) {
+        fn the_layouts_equal_the_typed_views(seed: u64) {
             let mut random = SplitMix64::new(seed);
             let mut symbols = SymbolTable::new(None);
             for structure in SCHEMA.messages {

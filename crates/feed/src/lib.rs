@@ -4,15 +4,15 @@
 //!
 //! 1. recognises the feed of each channel by its bytes ([`recognise`]),
 //! 2. follows the channel's sequence numbers: drops duplicates, reports what is missing ([`sequence`]),
-//! 3. translates each message in the feed's own file. Only there is a venue's peculiarity known.
+//! 3. translates each message in the feed's own file. Only that file knows the venue's peculiarities.
 //!
 //! [`FEEDS`] is the table of feeds: one row each, from which recognition, dispatch, command line and configuration follow.
 //!
-//! What does not fit (an unknown message, a cut packet, an unknown protocol) is counted, kept as a [`Problem`] with its packet and
-//! offset, and skipped by its length. The good messages around it go on.
+//! An unknown message, a cut packet or an unknown protocol is counted, kept as a [`Problem`] with its packet and offset, and
+//! skipped by its length. The good messages around it go on.
 //!
-//! [`live::LiveFeed`] does the same for live lines: it arbitrates between lines A and B, waits for packets that were
-//! overtaken, requests what is missing, joins in mid-session by a snapshot, and marks books stale ([`arbitration`]).
+//! [`live::LiveFeed`] does the same for live lines: it arbitrates between lines A and B, waits for packets that were overtaken,
+//! requests missing messages, joins in mid-session by a snapshot, and marks books stale ([`arbitration`]).
 //!
 //! The feature `serde` adds the state of a live feed as bytes, for checkpoints.
 //!

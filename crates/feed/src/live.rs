@@ -1,19 +1,20 @@
 //! The live feed: lines, retransmissions and snapshots of any number of channels in, events out.
 //!
 //! Each channel has an [`Arbiter`], which makes one sequence of its lines, and its place in a [`Feed`], which translates that
-//! sequence. [`LiveFeed`] joins them and decides what a sequence gap means for the books:
+//! sequence. [`LiveFeed`] joins them and decides how a sequence gap changes the books:
 //!
 //! - While the lines or a retransmission can still fill it, the channel's messages wait; other channels go on.
-//! - When it is given up, a [`EventKind::Gap`] makes the channel's books stale (DBN's `MAYBE_BAD_BOOK`) and what waited goes on.
+//! - When it is given up, a [`EventKind::Gap`] makes the channel's books stale (DBN's `MAYBE_BAD_BOOK`) and the waiting
+//!   messages go on.
 //! - If the missing messages come after that, only the instruments that they name stay stale.
-//! - A snapshot, where the channel can have one, rebuilds the books: [`EventKind::Clear`], what the snapshot holds, and the
-//!   messages that came since, all with [`Flags::SNAPSHOT`](tapeworks_market::Flags::SNAPSHOT). Trades in them are not put out twice.
-//! - The books' stage reports when the venue's messages contradict a book ([`Input::Contradicted`]): the channel requests a snapshot, with
-//!   a least time between two.
-//! - Silence makes the books stale until packets come again and none was missed. When no packet comes at all, an
-//!   event of the kind [`EventKind::Other`] marks each second.
+//! - A snapshot, where the channel can have one, rebuilds the books: [`EventKind::Clear`], the snapshot's messages, and the messages
+//!   that came since, all with [`Flags::SNAPSHOT`](tapeworks_market::Flags::SNAPSHOT). No trade is put out twice.
+//! - The books' stage reports when the venue's messages contradict a book ([`Input::Contradicted`]): the channel requests a snapshot, at
+//!   most once in an interval.
+//! - Silence makes the books stale until packets come again and no message is missing. When no packet comes at all, an event of
+//!   the kind [`EventKind::Other`] marks each second.
 //!
-//! Everything that enters is an [`Input`], the passing of time too. The same inputs give the same events.
+//! Every input is an [`Input`], also the passing of time. The same inputs give the same events.
 
 mod delivery;
 mod part;
@@ -40,9 +41,9 @@ pub use snapshot::{SnapshotCounters, SnapshotOptions};
 /// A channel of a venue.
 #[derive(Clone, Debug)]
 pub struct LiveChannelOptions {
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
-    /// What is spoken on it.
+    /// Its protocol.
     pub application: Application,
     /// The feed.
     pub publisher: Publisher,
@@ -59,7 +60,7 @@ impl LiveChannelOptions {
     }
 }
 
-/// What enters the live feed.
+/// An input of the live feed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input<'a> {
     /// A datagram of a line; [`Line::Recovery`]: the answer to a request.
@@ -104,14 +105,14 @@ pub enum Input<'a> {
         /// When.
         received: Nanos,
     },
-    /// Events of the channel contradict its books, as the books' stage reports: a snapshot is wanted.
+    /// Events of the channel contradict its books, as the books' stage reports: the channel needs a snapshot.
     Contradicted {
         /// The channel.
         channel: u16,
         /// When.
         received: Nanos,
     },
-    /// Time goes on: what the clock says. Requests time out by it alone, since packets may have waited.
+    /// The time of the clock. Only it times requests out, since packets may have waited.
     Tick {
         /// To here.
         now: Nanos,
@@ -160,20 +161,20 @@ pub struct LiveChannel {
     options: LiveChannelOptions,
     arbiter: Arbiter,
     followed: Followed,
-    /// Snapshots requested, to tell one from the next.
+    /// Snapshots requested: the number distinguishes one from the next.
     attempts: u32,
     snapshots: SnapshotCounters,
-    /// From when on contradictions of the books may request a snapshot again.
+    /// Contradictions of the books may request a snapshot again from this time on.
     contradicted_again: Nanos,
-    /// Its part of the feed, where other channels carry the rest.
+    /// Its instruments, where other channels carry the others of the feed.
     part: Option<Part>,
 }
 
 impl LiveChannel {
-    /// Whether a state that was kept is one that this can go on from, when the feed has so many channels.
+    /// Whether a restored state is valid for a feed of so many channels.
     #[cfg(feature = "serde")]
     pub(crate) fn check(&self, channels: usize) -> Result<(), StateError> {
-        ensure(self.arbiter.is_sound(), "what waits in a sequence")?;
+        ensure(self.arbiter.is_sound(), "the waiting packets of a sequence")?;
         ensure(self.followed.place.is_none_or(|place| place < channels), "a channel's place")?;
         let places = self.part.as_ref().map_or(0, |part| part.has.len());
         ensure(places <= tapeworks_market::orders::MAX_INSTRUMENTS as usize, "a channel's instruments")
@@ -224,7 +225,7 @@ pub struct LiveFeed {
     deadline: Option<Nanos>,
     /// The time of the last packet, or of the last event that marks a second.
     last: Option<Nanos>,
-    /// The receive time of the last event: none goes back, though packets that waited do.
+    /// The receive time of the last event. Event times never go back, though those of waiting packets do.
     clock: Nanos,
 }
 
@@ -284,7 +285,7 @@ impl LiveFeed {
         }
     }
 
-    /// Appends what the channels are at.
+    /// Appends the state of the channels.
     #[cfg(feature = "serde")]
     pub(crate) fn save_channels(&self, writer: &mut Writer) -> Result<(), StateError> {
         for channel in &self.channels {
@@ -296,7 +297,7 @@ impl LiveFeed {
         writer.put(&(self.deadline, self.last, self.clock))
     }
 
-    /// Takes the place of what was saved.
+    /// Restores a saved state.
     #[cfg(feature = "serde")]
     pub(crate) fn restore_channels(&mut self, feed: Feed, reader: &mut Reader<'_>) -> Result<(), StateError> {
         self.feed = feed;
@@ -331,7 +332,7 @@ impl LiveFeed {
         self.feed.instruments()
     }
 
-    /// The next request to send, if there is one. Look after each batch.
+    /// The next request to send, if there is one. Call it after each batch.
     pub fn take_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
     }
@@ -393,8 +394,8 @@ impl LiveFeed {
         }
     }
 
-    /// Inputs of unknown channels are missing here. The books of each channel are stale until its sequence shows that nothing of it is
-    /// missing, and a snapshot that was on its way is not used.
+    /// An unknown number of inputs is missing here. The books of each channel are stale until its sequence shows that no message is
+    /// missing. A requested snapshot is not used.
     pub fn inputs_lost<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
         let mut forward = Forward { clock: self.clock, sink };
         for index in 0..self.channels.len() {
@@ -418,9 +419,9 @@ impl LiveFeed {
         }
     }
 
-    /// Puts out what is missing between this and `later`, the same channels after unknown inputs: a gap for each channel whose
-    /// sequence has advanced. Nothing changes here.
-    pub fn tell_missed<S: Sink<Event>>(&self, later: &Self, now: Nanos, sink: &mut S) {
+    /// Puts out the gaps between this state and `later`, the same channels after unknown inputs: one for each channel whose
+    /// sequence has advanced. It does not change this state.
+    pub fn put_missed<S: Sink<Event>>(&self, later: &Self, now: Nanos, sink: &mut S) {
         for (one, other) in self.channels.iter().zip(&later.channels) {
             let (old, new) = (&one.arbiter, &other.arbiter);
             let Some(place) = one.followed.place else { continue };
@@ -446,7 +447,7 @@ impl LiveFeed {
         payload: &[u8],
         sink: &mut S,
     ) {
-        // What was due before this packet came comes before it.
+        // First does what was due before this packet.
         if self.deadline.is_some_and(|deadline| received > deadline) {
             self.tick(received, false, sink);
         }
@@ -544,7 +545,7 @@ impl LiveFeed {
         self.set_deadline();
     }
 
-    /// When all given-up messages have come late, only the instruments that they name stay stale.
+    /// If all given-up messages have come late, only their instruments stay stale.
     fn narrow<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let Some(place) = channel.followed.place else { return };

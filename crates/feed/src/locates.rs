@@ -1,11 +1,12 @@
-//! What a venue's numbers stand for: ITCH's stock locates.
+//! ITCH's stock locates: which instrument each number stands for.
 //!
 //! The stock directory defines a locate for the day. Before it, as in a capture from mid-day, the first symbol that a message names defines
-//! it. A message that names another symbol than its locate stands for, or a symbol that has another locate, contradicts that: it
-//! changes nothing. Only a directory message decides over what was inferred. The book of the symbol that was inferred wrongly is
-//! then emptied and stale: its orders are another's, and what deletes them will name the other.
+//! it. A message that names another symbol than its locate stands for, or a symbol that has another locate, contradicts that: it changes
+//! nothing. Only a directory message overrides an inferred symbol. The book of the wrongly inferred symbol is then emptied and stale: its
+//! orders are those of the other symbol, and the deletions will name the other.
 //!
-//! Cost: a message about an order loads from the table of instruments and nothing else. What names a symbol compares eight bytes.
+//! Cost: a message about an order loads from the table of instruments and nothing else. A message with a symbol compares eight
+//! bytes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -63,7 +64,7 @@ impl fmt::Display for Contradiction {
     }
 }
 
-/// Who said what a locate stands for.
+/// The origin of a definition.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 enum Source {
@@ -73,18 +74,18 @@ enum Source {
     Directory,
 }
 
-/// A contradiction, and whose book it makes stale.
+/// A contradiction, and the instrument whose book it makes stale.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused {
     pub(crate) contradiction: Contradiction,
     pub(crate) instrument: InstrumentId,
 }
 
-/// What a directory message has defined.
+/// A definition by a directory message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Defined {
     pub(crate) instrument: InstrumentId,
-    /// What was inferred before contradicts it; that instrument's book is not its own.
+    /// It contradicts an inferred symbol; the book of that instrument has wrong orders.
     pub(crate) corrected: Option<Refused>,
 }
 
@@ -94,13 +95,13 @@ pub(crate) struct Defined {
 #[derive(Debug, Default)]
 pub(crate) struct Locates {
     instruments: Vec<InstrumentId>,
-    /// What each stands for, and who said so.
+    /// The instrument of each, and the origin of its definition.
     names: Vec<([u8; 8], Source)>,
     /// By instrument: the locate that stands for it.
     by_instrument: Vec<Option<u16>>,
-    /// Locates that order messages were about before anything named them: their books will lack those orders.
+    /// Locates of order messages that came before any definition: their books will lack those orders.
     unnamed: BTreeSet<u16>,
-    /// The instrument of one of them, which has been named since.
+    /// The instrument of one of them that has been named since.
     #[cfg_attr(feature = "serde", serde(skip))]
     named_late: Option<InstrumentId>,
 }
@@ -133,7 +134,7 @@ impl Locates {
         self.unnamed.insert(locate);
     }
 
-    /// The books were rebuilt: they lack nothing.
+    /// The books were rebuilt: no order is missing.
     pub(crate) fn forget_unnamed(&mut self) {
         self.unnamed.clear();
     }
@@ -147,7 +148,7 @@ impl Locates {
         self.names.get(usize::from(locate)).copied().unwrap_or_default()
     }
 
-    /// Whether a message may name `stock` for `locate`; nothing is learned.
+    /// Whether a message may name `stock` for `locate`. It defines nothing.
     #[inline]
     pub(crate) fn check(&self, locate: u16, stock: [u8; 8]) -> Result<InstrumentId, Refused> {
         let instrument = self.get(locate);
@@ -159,7 +160,7 @@ impl Locates {
         Err(Refused { contradiction, instrument })
     }
 
-    /// The locate, other than `locate`, that stands for `instrument`, and who said so.
+    /// The locate, other than `locate`, that stands for `instrument`, and the origin of its definition.
     fn other(&self, instrument: InstrumentId, locate: u16) -> Option<(u16, Source)> {
         let other = self.by_instrument.get(instrument.index()).copied()??;
         let (_, source) = self.name(other);

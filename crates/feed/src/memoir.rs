@@ -1,9 +1,8 @@
 //! MEMX MEMOIR Depth 1.3 to normalised events.
 //!
-//! What is peculiar here: an instrument is a security identifier of the day, which only the instrument directory explains;
-//! a symbol is a root and a suffix, which become `ROOT.SUFFIX`; an execution names its price; a correction of a trade is
-//! two events, a break and the trade as it should have been. The quantity of a reduction is taken for the shares that the
-//! order lost.
+//! A message names its instrument by a security identifier of the day, which only the instrument directory defines; a symbol is
+//! a root and a suffix, which become `ROOT.SUFFIX`; an execution names its price; a correction of a trade is two events, a
+//! break and the trade as it should have been. The quantity of a reduction is taken for the shares that the order lost.
 //!
 //! A class of shares (`BRK.B`) is spelled as at the other venues. Other suffixes (preferred shares, warrants) keep MEMX's
 //! letters, so the synthetic NBBO does not join them.
@@ -74,7 +73,7 @@ pub(crate) struct MemoirNormaliser {
     publisher: Publisher,
     /// By security identifier; as long as the greatest one defined needs.
     instruments: Vec<InstrumentId>,
-    /// Identifiers that messages were about before the directory named them: their books will lack those orders.
+    /// Identifiers of messages that came before the directory: their books will lack those orders.
     unnamed: BTreeSet<u16>,
 }
 
@@ -284,7 +283,7 @@ impl MemoirNormaliser {
             Message::SnapshotComplete(m) => {
                 to.sink.put(self.event(EventKind::Other, InstrumentId::UNKNOWN, m.timestamp(), to.context));
             }
-            // Told above.
+            // The event before has said so.
             Message::OrderAdded(_)
             | Message::OrderDeleted(_)
             | Message::OrderReduced(_)
@@ -292,8 +291,8 @@ impl MemoirNormaliser {
         }
     }
 
-    /// The directory says what an identifier stands for. Of an identifier that stood for another symbol, that symbol's book
-    /// is emptied and both are stale: orders of one were taken for the other's.
+    /// The directory defines an identifier. If it stood for another symbol, the book of that symbol is emptied and both books
+    /// are stale: orders of one were taken for the other's.
     fn define<S: Sink<Event>>(
         &mut self,
         security: u16,
@@ -417,7 +416,7 @@ mod tests {
         }
         let names: Vec<_> = feed.symbols.instruments().symbols().iter().map(ToString::to_string).collect();
         assert_eq!(names, ["BRK.B", "ABCDEF.PRAWI"]);
-        // Told again, it is the same instrument.
+        // A repeated definition gives the same instrument.
         let events = feed.take(&directory(2, b"ABCDEF", b"PRAWI\0"));
         assert_eq!(kinds(&events), [(EventKind::Definition, InstrumentId(1))]);
     }
@@ -479,8 +478,8 @@ mod tests {
             corrected_price: Decimal(2_000_000),
         };
         let events = feed.take(&corrected.encode());
-        let told: Vec<_> = events.iter().map(|event| (event.kind, event.aux, event.size)).collect();
-        assert_eq!(told, [(EventKind::TradeBreak, 8, 100), (EventKind::Trade, 8, 50)]);
+        let found: Vec<_> = events.iter().map(|event| (event.kind, event.aux, event.size)).collect();
+        assert_eq!(found, [(EventKind::TradeBreak, 8, 100), (EventKind::Trade, 8, 50)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use tapeworks_market::Symbol;
 
-/// How messages name the instrument that they are about, by fields of the declaration.
+/// The fields of the declaration by which messages name their instrument.
 #[derive(Clone, Copy, Debug)]
 pub struct Naming {
     /// The field with the symbol.
@@ -13,7 +13,7 @@ pub struct Naming {
     pub number: Option<&'static str>,
     /// The number 0 stands for no instrument.
     pub zero_is_none: bool,
-    /// The message that defines what a number stands for.
+    /// The message that defines a number.
     pub directory: Option<&'static str>,
 }
 

@@ -1,10 +1,10 @@
-//! What a venue's file must do: turn one message into events.
+//! The trait of a feed's file: it turns one message into events.
 //!
 //! A [`Normaliser`] follows the messages of one channel. The [table](crate::table) names its type; dispatch to it is one
 //! `match` that the table generates, so a call costs a compare and is inlined where the trait says so.
 //!
-//! A normaliser is given its feed's publisher, and may stamp another on an event: the SIPs carry one publisher per
-//! participant on one channel.
+//! A normaliser gets its feed's publisher, and may set another on an event: the SIPs carry one publisher per participant on one
+//! channel.
 
 use tapeworks_market::{Event, Line, Nanos, Publisher};
 use tapeworks_stage::Sink;
@@ -16,7 +16,7 @@ use crate::symbols::SymbolTable;
 /// DBN's status reason of an operational halt.
 pub(crate) const OPERATIONAL: u16 = 60;
 
-/// What the transport says of a message.
+/// The facts of a message that its transport has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     /// The receive time; `None` when the source has none.
@@ -34,17 +34,17 @@ pub(crate) struct Target<'t, S> {
     pub(crate) sink: &'t mut S,
 }
 
-/// What a channel is when its first packet comes.
+/// The start of a channel, at its first packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     pub(crate) publisher: Publisher,
     /// Midnight of the session's day in New York.
     pub(crate) midnight: Nanos,
-    /// The user named the day; a new session does not change it.
+    /// The user set the day; a new session does not change it.
     pub(crate) is_midnight_fixed: bool,
 }
 
-/// What a checkpoint can hold.
+/// State that a checkpoint can hold.
 #[cfg(feature = "serde")]
 pub(crate) trait Kept: serde::Serialize + serde::de::DeserializeOwned {}
 
@@ -63,8 +63,8 @@ pub(crate) trait Normaliser: Kept + std::fmt::Debug {
     /// A channel before its first message.
     fn new(start: &Start) -> Self;
 
-    /// Translates a message of the most frequent kinds. `false`: it is none of them, or has a wrong length, and nothing
-    /// was done. A feed that has no faster path for them keeps the default.
+    /// Translates a message of the most frequent kinds. `false`: it is of another kind, or its length is wrong, and nothing
+    /// changed. A feed that has no faster path for them keeps the default.
     #[inline(always)]
     fn frequent<S: Sink<Event>>(&mut self, _message: &[u8], _to: &mut Target<'_, S>) -> bool {
         false
@@ -91,6 +91,6 @@ pub(crate) trait Normaliser: Kept + std::fmt::Debug {
         true
     }
 
-    /// The books were rebuilt: they lack no orders of instruments that nothing has named.
+    /// The books were rebuilt: no order of an unnamed instrument is missing.
     fn forget_unnamed(&mut self) {}
 }

@@ -13,7 +13,7 @@ pub(crate) fn blocks_fit<Prefix: LengthPrefix>(
 ) -> bool {
     let mut probed = 0;
     for block in blocks.by_ref() {
-        // A cut last block is the capture's doing; the ones before it decide.
+        // The capture cut the last block; the blocks before it decide.
         let Ok(block) = block else { return probed > 0 };
         if probed < PROBED_MESSAGES {
             match check(block) {

@@ -1,4 +1,4 @@
-//! What did not fit, where it was, and how often.
+//! Problems of the input, with their places and counts.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use tapeworks_wire::framing::FramingError;
 
 use crate::locates::Contradiction;
 
-/// How many problems are kept with their places; all are counted.
+/// The first problems are kept with their places; all are counted.
 pub const KEPT_PROBLEMS: usize = 1_000;
 
-/// Something that did not fit.
+/// A problem of the input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     /// The file, by its place among the inputs.
@@ -22,17 +22,17 @@ pub struct Problem {
     pub packet: u64,
     /// Where in the file, in bytes (of a compressed file, in its contents).
     pub offset: u64,
-    /// What it was.
+    /// Its kind.
     pub kind: ProblemKind,
 }
 
-/// What did not fit.
+/// The kind of a problem.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ProblemKind {
     /// The packet's network headers.
     Header(HeaderError),
-    /// A UDP payload, or the start of a stream, in none of our protocols. Reported once per destination.
+    /// A UDP payload, or the start of a stream, in an unknown protocol. Reported once per destination.
     UnknownProtocol {
         /// Where it was sent.
         destination: SocketAddr,
@@ -45,14 +45,14 @@ pub enum ProblemKind {
     Message(DecodeError),
     /// A message names another symbol than its venue's number stands for.
     Contradiction(Contradiction),
-    /// Messages of a channel did not come.
+    /// Messages of a channel are missing.
     Gap(Gap),
-    /// A message without a sequence number on a SoupBinTCP connection, in a protocol that is not read: order entry.
+    /// A message without a sequence number on a SoupBinTCP connection: order entry, which is not read.
     Unsequenced {
         /// Its length.
         bytes: usize,
     },
-    /// Bytes of a stream did not come.
+    /// Bytes of a stream are missing.
     StreamHole {
         /// How many.
         lost: u64,
@@ -90,17 +90,17 @@ pub struct Problems {
     kept: Vec<Problem>,
     /// How many problems there were, kept or not.
     pub total: u64,
-    /// Packets whose network headers do not hold together.
+    /// Packets with inconsistent network headers.
     pub bad_headers: u64,
     /// Packets cut by the capture.
     pub cut_packets: u64,
-    /// Packets whose framing does not hold together.
+    /// Packets with inconsistent framing.
     pub bad_framing: u64,
-    /// Messages of an unknown type, passed over by their length.
+    /// Messages of an unknown type, skipped by their length.
     pub unknown_messages: u64,
     /// Messages of a known type and a wrong length.
     pub bad_messages: u64,
-    /// Holes in streams.
+    /// Gaps in streams.
     pub stream_holes: u64,
     /// Messages that name another symbol than their venue's number stands for.
     pub contradictions: u64,

@@ -19,7 +19,7 @@ impl Ranges {
         self.ranges.iter().cloned()
     }
 
-    /// Whether the ranges lie apart, in order, and are no more than remembered.
+    /// Whether the ranges lie apart, in order, within the limit.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         self.ranges.len() <= MOST_RANGES
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_touches_becomes_one_and_what_is_cut_becomes_two() {
+    fn adjacent_ranges_merge_and_a_cut_range_becomes_two() {
         let mut ranges = Ranges::default();
         assert_eq!(ranges.insert(5..7), (2, 0));
         assert_eq!(ranges.insert(7..9), (2, 0));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_bound_the_lowest_is_forgotten_and_told() {
+    fn beyond_the_bound_the_lowest_range_is_forgotten_and_returned() {
         let mut ranges = Ranges::default();
         for number in 0..MOST_RANGES as u64 {
             assert_eq!(ranges.insert(3 * number..3 * number + 2), (2, 0));
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_set_that_it_says(steps in prop::collection::vec((any::<bool>(), 0u64..200, 0u64..20), 1..80)) {
+        fn the_ranges_equal_a_set_of_numbers(steps in prop::collection::vec((any::<bool>(), 0u64..200, 0u64..20), 1..80)) {
             let (mut ranges, mut set) = (Ranges::default(), BTreeSet::new());
             for (is_insert, start, length) in steps {
                 let numbers = start..start + length;

@@ -1,8 +1,8 @@
 //! Which feed a payload is of, from its bytes.
 //!
-//! A channel is recognised once, at its first packet that is certain: the lengths of the blocks must add up to the
-//! payload and the first messages must be of known types and right lengths. A heartbeat alone names the transport, which
-//! names the feed where the transport carries only one. How a payload of each feed looks is in the [table](crate::FEEDS).
+//! A channel is recognised once, at its first certain packet: the lengths of its blocks add up to the payload, and its first
+//! messages have known types and right lengths. A heartbeat alone names the transport, which names the feed where the transport
+//! carries only one. The [table](crate::FEEDS) has the check of each feed.
 
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::nasdaq::soupbintcp;
@@ -42,7 +42,7 @@ pub fn framing(bytes: &[u8]) -> Option<Framing> {
     soup_stream(bytes).then_some(Framing::SoupBinTcp)
 }
 
-/// A first packet longer than this, in bytes, is not waited for: a login has 49.
+/// The longest first packet to wait for, in bytes: a login has 49.
 const LONGEST_FIRST_PACKET: usize = 4_096;
 
 /// Bytes that the SoupBinTCP packet at the start of `stream` has with its length.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn noise_is_in_no_protocol() {
+    fn noise_is_recognised_as_no_protocol() {
         assert_eq!(udp_payload(&[]), None);
         assert_eq!(udp_payload(&[0; 20]), None, "a session has a name");
         assert_eq!(udp_payload(&[0xFF; 60]), None);

@@ -5,15 +5,15 @@
 //! has brought a part, and again when no answer comes in time. The number of pieces bounds what is on its way: 32
 //! answers of 1,500 bytes fit the smallest receive buffer that Linux gives.
 //!
-//! A gap is given up when a request timed out `attempts` times and nothing new came from any request meanwhile. Of a long gap the
-//! server may have forgotten the beginning: before it is given up, the pieces not yet requested are requested from the end
-//! backwards. Then what is still missing is one range.
+//! A gap is given up when a request timed out `attempts` times and nothing new came from any request meanwhile. The server may
+//! have forgotten the beginning of a long gap: before giving up, the recovery requests the remaining pieces from the end
+//! backwards. Then the missing messages are one range.
 //!
-//! Requests time out by the clock ([`Arbiter::advance`](crate::arbitration::Arbiter::advance)) and not by the times of packets: packets that have
-//! waited in a socket come with old times and faster than time passes, and the answer may lie behind them.
+//! Requests time out by the clock ([`Arbiter::advance`](crate::arbitration::Arbiter::advance)) and not by the times of packets: packets that
+//! have waited in a socket come with old times and faster than time passes, and the answer may be behind them.
 //!
-//! It keeps numbers only. It may take a message for missing which has come (by a line, amid a piece). Then it requests the message
-//! again, and the answer is a duplicate. It never takes a missing message for one that has come.
+//! It keeps numbers only. It may request a message that a line has brought meanwhile: the answer is then a duplicate. It never
+//! skips a missing message.
 //!
 //! # Cost
 //! Per packet one compare when it lies behind the gap, otherwise a walk of at most as many pieces as requests may be in flight.
@@ -27,9 +27,9 @@ use tapeworks_market::Nanos;
 pub struct RetransmissionOptions {
     /// Time-outs in a row of one request, with nothing new from any other, before a gap is given up.
     pub attempts: u32,
-    /// How long an answer is waited for, in ns.
+    /// How long to wait for an answer, in ns.
     pub timeout_ns: u64,
-    /// How long one gap is worked on at most, in ns, however much the answers bring.
+    /// The most time for one gap, in ns, even if answers still come.
     pub limit_ns: u64,
     /// The longest gap that is requested, in messages; a longer one is given up at once.
     pub limit_messages: u64,
@@ -72,18 +72,18 @@ struct Piece {
     attempt: u32,
     /// When the last request times out.
     due: Nanos,
-    /// The clock has ticked since the request: `due` is not of a packet that had waited.
+    /// The clock has ticked since the request: `due` is not the time of a packet that had waited.
     is_timed: bool,
-    /// The request is to be sent.
+    /// The request must be sent.
     is_owed: bool,
 }
 
-/// What a time-out leads to.
+/// The consequence of a time-out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimedOut {
     /// Requests are repeated.
     Repeated(u64),
-    /// The server does not have it.
+    /// The server does not have the messages.
     Exhausted,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct Recovery {
     is_backward: bool,
     /// Messages that came.
     recovered: u64,
-    /// The same when all of the gap was divided into pieces last.
+    /// The same at the time when the whole gap had last been divided into pieces.
     recovered_before: u64,
     /// Requests sent.
     requests: u64,
@@ -220,15 +220,14 @@ impl Recovery {
         if removed > 0 {
             self.pieces.retain(|piece| !piece.missing.is_empty());
             if again_due.is_some() {
-                // The server lives.
+                // The server answers.
                 self.pieces.iter_mut().for_each(|piece| piece.attempt = 1);
             }
         }
         removed
     }
 
-    /// Requests further pieces. `next` is the first number that is missing, and `behind` the first behind it that is not.
-    /// `false`: all was requested and nothing came.
+    /// Requests further pieces of the missing messages `next..behind`. `false`: all were requested and none came.
     pub(crate) fn go_on(
         &mut self,
         next: u64,
@@ -243,7 +242,7 @@ impl Recovery {
             if self.recovered == self.recovered_before {
                 return false;
             }
-            // Requests for some of it failed while the rest came: once more.
+            // Some requests failed while others were answered: requests the rest once more.
             self.recovered_before = self.recovered;
             self.is_backward = false;
             self.unrequested = next..behind.min(self.end);
@@ -268,7 +267,7 @@ impl Recovery {
         let mut repeated = 0;
         for piece in self.pieces.iter_mut().filter(|piece| piece.due <= now) {
             if !piece.is_timed {
-                // A packet that had waited led to the request, which was sent later than the packet says.
+                // A packet that had waited caused the request, which was sent later than the packet's time.
                 (piece.due, piece.is_timed) = (options.due(now), true);
                 continue;
             }
@@ -276,7 +275,7 @@ impl Recovery {
                 if self.is_backward || self.unrequested.is_empty() {
                     return TimedOut::Exhausted;
                 }
-                // What it had of the beginning has come, if anything: now from the end.
+                // The server has no more of the beginning: the recovery continues from the end.
                 self.pieces.clear();
                 self.is_backward = true;
                 self.fill(options, now, true);
@@ -289,7 +288,7 @@ impl Recovery {
         TimedOut::Repeated(repeated)
     }
 
-    /// Whether a state that was kept is one that this can go on from.
+    /// Whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
         let is_within = |range: &Range<u64>| range.start <= range.end && range.end <= self.end;

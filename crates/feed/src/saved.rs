@@ -1,12 +1,11 @@
 //! The state of a live feed as bytes, so that a restart need not read the whole day again.
 //!
-//! A feed that is restored gives the same events as the one that was kept, input for input. What is kept is what events
-//! follow from: the lines' sequences and what waits in them, the venues' numbers of instruments, symbols, counters. Not kept are
-//! the texts of problems (their counts are). The bytes are postcard's, behind the options of the feed: other options would give other
-//! events, so bytes with other options are refused. The file around them has the checksum; bytes that contradict themselves are
-//! refused.
+//! A restored feed gives the same events as the saved one, input for input. The bytes hold the sequences of the lines and their
+//! waiting packets, the venues' numbers of instruments, symbols and counters, in postcard's format. They do not hold the texts of
+//! problems, only the counts. The options of the feed stand first: other options would give other events, so bytes with other options
+//! are refused. The file around the bytes has the checksum; inconsistent bytes are refused.
 //!
-//! Cost: some bytes for each symbol and locate, and the packets that wait. A million of neither takes some milliseconds.
+//! Cost: some bytes for each symbol and locate, and the waiting packets. A day's symbols take some milliseconds.
 
 use crate::feed::{Feed, FeedOptions};
 use crate::live::{LiveChannelOptions, LiveFeed};
@@ -27,7 +26,7 @@ impl LiveFeed {
     /// The feed's state as bytes.
     ///
     /// # Errors
-    /// [`StateError::Malformed`], which a feed in memory does not give.
+    /// [`StateError::Malformed`], which does not happen to a feed in memory.
     pub fn save(&self) -> Result<Vec<u8>, StateError> {
         let mut writer = Writer::default();
         let channels: Vec<_> = self.channels().iter().map(|channel| channel.options().clone()).collect();

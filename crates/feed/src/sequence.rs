@@ -1,4 +1,4 @@
-//! Sequence numbers: what came twice, what is missing, what came late.
+//! Sequence numbers: duplicate, missing and late messages.
 //!
 //! A channel numbers its messages from 1. A packet names the number of its first message and how many it has. The
 //! first packet sets the start (a capture may begin in mid-day); from then on each number is expected once.
@@ -8,7 +8,7 @@ use tapeworks_market::event::Gap;
 /// How many gaps are remembered, so that a late message is not taken for a duplicate.
 pub const REMEMBERED_GAPS: usize = 16;
 
-/// What a packet means for its channel.
+/// The place of a packet in its channel's sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrival {
     /// Messages at the start of the packet that came before, or come too late.
@@ -17,13 +17,13 @@ pub struct Arrival {
     pub gap: Option<Gap>,
 }
 
-/// What a channel went through.
+/// Counters of a channel's sequence.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SequenceCounters {
-    /// Messages that came once more than needed.
+    /// Duplicate messages.
     pub duplicate_messages: u64,
-    /// Messages of a gap that came after it was reported: the books went on without them.
+    /// Messages of a gap that came after it was reported: the books continued without them.
     pub late_messages: u64,
     /// Gaps reported.
     pub gaps: u64,
@@ -47,13 +47,13 @@ impl SequenceTracker {
         self.next
     }
 
-    /// Whether a state that was kept is one that this can go on from.
+    /// Whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) const fn is_sound(&self) -> bool {
         self.newest_gap < REMEMBERED_GAPS
     }
 
-    /// What the channel went through.
+    /// The counters.
     pub const fn counters(&self) -> &SequenceCounters {
         &self.counters
     }
@@ -93,7 +93,7 @@ impl SequenceTracker {
         Arrival { skip, gap: None }
     }
 
-    /// The messages of `gap` will not come: the next one expected is behind them.
+    /// Gives the messages of `gap` up: the next expected message is behind them.
     #[cold]
     pub fn give_up(&mut self, gap: Gap) {
         self.remember(gap);
@@ -101,14 +101,13 @@ impl SequenceTracker {
         self.next = Some(self.next.map_or(end, |next| next.max(end)));
     }
 
-    /// The next message expected is `next`, whatever was before: a snapshot holds it.
+    /// The next expected message is `next`: a snapshot holds all before it.
     pub fn restart(&mut self, next: u64) {
         self.next = Some(next);
         self.gaps = [None; REMEMBERED_GAPS];
     }
 
-    /// Reports messages that a packet promised and does not hold, or that cannot be decoded: lost as if they had not
-    /// come.
+    /// Reports messages that a packet announced and does not hold, or that cannot be decoded, as missing.
     #[cold]
     pub fn lose(&mut self, gap: Gap) {
         self.remember(gap);
@@ -133,7 +132,7 @@ impl SequenceTracker {
                 continue;
             }
             late += to - from;
-            // What lies before the late messages stays remembered, or else what lies behind them.
+            // The numbers before the late messages stay remembered, or else those behind them.
             *slot = if from > gap.first {
                 Some(Gap { first: gap.first, count: from - gap.first })
             } else if to < gap_end {
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_heartbeat_tells_a_gap_and_takes_no_number() {
+    fn a_heartbeat_reveals_a_gap_and_takes_no_number() {
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 1);
         assert_eq!(tracker.arrive(2, 0), Arrival { skip: 0, gap: None });
@@ -170,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_is_skipped_and_what_is_late_is_told_from_what_is_double() {
+    fn overlapping_messages_are_skipped_and_late_ones_distinguished_from_duplicates() {
         let mut tracker = SequenceTracker::default();
         tracker.arrive(1, 4);
         assert_eq!(tracker.arrive(3, 4), Arrival { skip: 2, gap: None });

@@ -1,4 +1,4 @@
-//! The codec of a feed's state: values behind each other as postcard, and what is wrong with bytes that are none.
+//! The codec of a feed's state: postcard values one after the other, and the errors of invalid bytes.
 //!
 //! The parts of a feed write and read themselves with it; [`LiveFeed::save`](crate::live::LiveFeed::save) puts them together.
 
@@ -9,24 +9,24 @@ use serde::de::DeserializeOwned;
 #[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum StateError {
-    /// The bytes end too early, or are no state.
+    /// The bytes are cut or invalid.
     #[error("not the state of a feed: {reason}")]
     Malformed {
-        /// What was found.
+        /// The error of the decoder.
         reason: String,
     },
-    /// The feed that was kept had other channels, symbols or ways to follow them.
+    /// The saved feed had other channels, symbols or options.
     #[error("the state of a feed with other channels or options")]
     Foreign,
     /// The parts contradict each other.
-    #[error("the state contradicts itself: {what}")]
+    #[error("the state is inconsistent: {what}")]
     Inconsistent {
         /// Which part.
         what: &'static str,
     },
 }
 
-/// Puts values behind each other.
+/// Writes values one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
     pub(crate) bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl Writer {
     }
 }
 
-/// Takes them from each other.
+/// Reads them in the same order.
 #[derive(Debug)]
 pub(crate) struct Reader<'b> {
     pub(crate) bytes: &'b [u8],
@@ -64,7 +64,7 @@ fn malformed(error: postcard::Error) -> StateError {
     StateError::Malformed { reason: error.to_string() }
 }
 
-/// Refuses what contradicts itself.
+/// Refuses inconsistent state.
 pub(crate) const fn ensure(is_so: bool, what: &'static str) -> Result<(), StateError> {
     if is_so { Ok(()) } else { Err(StateError::Inconsistent { what }) }
 }

@@ -25,7 +25,7 @@ impl Hasher for SymbolHasher {
     }
 
     fn write_u64(&mut self, value: u64) {
-        // The table uses the highest and the lowest bits; the fold brings the product's best bits to both.
+        // The table uses the highest and the lowest bits; the fold mixes the product's best bits into both.
         let product = u128::from(self.0 ^ value) * u128::from(0x9E37_79B9_7F4A_7C15u64);
         self.0 = (product >> 64) as u64 ^ product as u64;
     }
@@ -52,12 +52,12 @@ impl SymbolTable {
         &self.instruments
     }
 
-    /// Symbols of venues that are none: not ASCII, or blank.
+    /// Unreadable symbols of venues: not ASCII, or blank.
     pub(crate) const fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// Appends what is known, in an order that follows from it alone.
+    /// Appends the symbols, in an order that depends on them alone.
     #[cfg(feature = "serde")]
     pub(crate) fn save(&self, writer: &mut Writer) -> Result<(), StateError> {
         let symbols: Vec<[u8; Symbol::MOST]> =
@@ -125,7 +125,7 @@ impl SymbolTable {
             self.unreadable += 1;
             return InstrumentId::UNKNOWN;
         };
-        // One of eight letters or fewer is known by its word too.
+        // A symbol of eight letters or fewer is also in the table of eight-byte words.
         let mut word = [b' '; 8];
         match word.get_mut(..symbol.as_str().len()) {
             Some(room) => {
@@ -153,7 +153,7 @@ impl SymbolTable {
     #[inline(never)]
     fn admit(&mut self, word: u64, publisher: Publisher, announce: impl FnOnce(Event)) -> InstrumentId {
         let Ok(symbol) = Symbol::from_bytes(&word.to_le_bytes()) else {
-            // Of no instrument, and so of no book: it is not taken for another.
+            // It has no instrument and no book: it is never taken for another symbol.
             self.unreadable += 1;
             self.by_word.insert(word, InstrumentId::UNKNOWN);
             return InstrumentId::UNKNOWN;

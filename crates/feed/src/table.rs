@@ -5,7 +5,7 @@
 //! configuration. [`feeds!`] makes the enum [`Application`] and the static dispatch to the normalisers from it; nothing
 //! else in the house matches on a feed.
 //!
-//! What the next feeds need, and where it is:
+//! Support for the next feeds:
 //!
 //! | need | feed | where |
 //! | --- | --- | --- |
@@ -56,7 +56,7 @@ pub struct FeedSpec {
     pub schema: &'static Schema,
     /// The transport of its UDP channels.
     pub transport: TransportKind,
-    /// Who publishes it; the first where nothing else decides.
+    /// Its publishers; the first is the default.
     pub publishers: &'static [PublisherSpec],
     /// Every channel carries messages of all the publishers (the participants of a SIP). Otherwise a channel is of one.
     pub channels_are_shared: bool,
@@ -83,8 +83,7 @@ impl FeedSpec {
         session.transport() == self.transport && (self.has_session)(session)
     }
 
-    /// The publisher of a channel: the one the user named, where there is a choice; else that of the group; else the
-    /// first.
+    /// The publisher of a channel: the user's, where there is a choice; else that of the group; else the first.
     #[must_use]
     pub fn publisher(&self, named: Option<Publisher>, destination: Option<SocketAddr>) -> Publisher {
         let only = self.only_publisher();
@@ -118,7 +117,7 @@ impl FeedSpec {
 /// Makes the enum of feeds, the table and the dispatch to the normalisers from the rows.
 macro_rules! feeds {
     ($($(#[$doc:meta])* $name:ident, $normaliser:ty, $transport:ident { $($field:ident: $value:expr,)* })*) => {
-        /// What is spoken on a channel.
+        /// The protocol of a channel.
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]
@@ -340,7 +339,7 @@ impl Application {
         FEEDS.iter().find(|feed| feed.schema.name == schema.name).map(|feed| feed.application)
     }
 
-    /// What files of messages without packets and SoupBinTCP connections carry. They name no protocol.
+    /// The protocol of message files without packets and of SoupBinTCP connections, which name none.
     pub const OF_STREAMS: Self = Self::TotalViewItch50;
 
     /// The application of a session: `known`, the one of the last packet to the same destination, if it [takes](FeedSpec::takes) the

@@ -65,7 +65,7 @@ fn a_real_nasdaq_packet_becomes_orders_of_one_instrument() {
 }
 
 #[test]
-fn the_group_tells_bx_from_nasdaq() {
+fn the_multicast_group_distinguishes_bx_from_nasdaq() {
     let (events, _) = events_of("nasdaq-bx-itch50/AddOrderNoMpidAttributionMessage.pcap");
     assert_eq!(kinds(&events), [EventKind::SymbolMapping, EventKind::Add]);
     assert!(events.iter().all(|event| event.publisher == Publisher::XBOS_ITCH));
@@ -79,7 +79,7 @@ fn a_trading_action_becomes_a_status() {
 }
 
 #[test]
-fn a_quote_becomes_two_sides_of_which_the_second_is_last() {
+fn a_quote_becomes_two_sides_and_the_second_is_marked_last() {
     for name in ["iex-tops15/QuoteUpdateMessage.pcap", "iex-tops16/QuoteUpdateMessage.pcap"] {
         let (events, feed) = events_of(name);
         assert_eq!(feed.problems().total, 0);
@@ -219,7 +219,7 @@ const LINE_B: &str = "233.49.196.111:26477";
 const SESSION: &[u8; 10] = b"000000001A";
 
 #[test]
-fn what_both_lines_bring_is_taken_once() {
+fn messages_on_both_lines_are_taken_once() {
     let mut feed = Feed::new(FeedOptions::default());
     assert_eq!(send(&mut feed, LINE_A, &mold(SESSION, 1, 3)).len(), 3);
     assert_eq!(send(&mut feed, LINE_B, &mold(SESSION, 1, 3)).len(), 0);
@@ -233,7 +233,7 @@ fn what_both_lines_bring_is_taken_once() {
 }
 
 #[test]
-fn a_gap_is_told_before_what_follows_it() {
+fn a_gap_comes_before_the_messages_behind_it() {
     let mut feed = Feed::new(FeedOptions::default());
     send(&mut feed, LINE_A, &mold(SESSION, 1, 3));
     let events = send(&mut feed, LINE_A, &mold(SESSION, 7, 1));
@@ -284,7 +284,7 @@ fn an_unknown_message_is_passed_over_and_a_bad_one_makes_a_gap() {
 }
 
 #[test]
-fn an_unknown_protocol_is_told_once_and_counted_each_time() {
+fn an_unknown_protocol_is_reported_once_and_counted_each_time() {
     let mut feed = Feed::new(FeedOptions::default());
     for _ in 0..3 {
         assert!(send(&mut feed, "239.1.1.1:5000", b"GET / HTTP/1.1").is_empty());
@@ -331,7 +331,7 @@ fn a_file_numbers_its_messages_and_takes_its_day_from_the_options() {
 }
 
 #[test]
-fn an_instrument_that_is_named_after_messages_about_its_orders_is_in_doubt() {
+fn an_instrument_that_is_named_after_messages_about_its_orders_is_stale() {
     let mut deletion = [0; 19];
     (deletion[0], deletion[2]) = (b'D', 7);
     let mut feed = Feed::new(FeedOptions::default());
@@ -419,7 +419,7 @@ fn a_stream_of_segments_is_put_together() {
 }
 
 #[test]
-fn applications_can_be_told_instead_of_recognised() {
+fn applications_can_be_set_instead_of_recognised() {
     let options = FeedOptions { application: Some(Application::TotalViewItch50), ..FeedOptions::default() };
     let mut feed = Feed::new(options);
     // A packet whose first message is of an unknown type would not be recognised.
@@ -430,8 +430,8 @@ fn applications_can_be_told_instead_of_recognised() {
 
 proptest! {
     #[test]
-    fn no_bytes_do_harm(payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20), tell in 0usize..4) {
-        let application = [None, Some(Application::TotalViewItch50), Some(Application::IexTops16), Some(Application::IexDeep10)][tell];
+    fn no_bytes_do_harm(payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..20), choice in 0usize..4) {
+        let application = [None, Some(Application::TotalViewItch50), Some(Application::IexTops16), Some(Application::IexDeep10)][choice];
         let mut feed = Feed::new(FeedOptions { application, ..FeedOptions::default() });
         for payload in &payloads {
             send(&mut feed, LINE_A, payload);
@@ -440,7 +440,7 @@ proptest! {
     }
 
     #[test]
-    fn a_bent_packet_loses_no_count(at in 0usize..150, value in any::<u8>()) {
+    fn a_damaged_packet_loses_no_message_uncounted(at in 0usize..150, value in any::<u8>()) {
         let mut feed = Feed::new(FeedOptions { application: Some(Application::TotalViewItch50), ..FeedOptions::default() });
         let mut bytes = mold(SESSION, 1, 5);
         let at = at % bytes.len();
@@ -491,7 +491,7 @@ fn a_first_packet_in_two_segments_is_waited_for() {
 }
 
 #[test]
-fn what_waits_behind_a_hole_at_the_end_and_a_cut_last_packet_are_told() {
+fn messages_behind_a_gap_at_the_end_and_a_cut_last_packet_are_reported() {
     let bytes: Vec<u8> = (1..=4).flat_map(|reference| soup(&add(7, b"AAPL    ", reference))).collect();
     let length = bytes.len() / 4;
     let mut feed = Feed::new(FeedOptions::default());
@@ -506,7 +506,7 @@ fn what_waits_behind_a_hole_at_the_end_and_a_cut_last_packet_are_told() {
 }
 
 #[test]
-fn a_second_login_tells_what_it_skips_and_takes_nothing_twice() {
+fn a_second_login_reports_skipped_messages_and_takes_none_twice() {
     let data = |reference| [b"S".as_slice(), &add(7, b"AAPL    ", reference)].concat();
     let login = |number: u64| format!("ASESSION1  {number:>20}").into_bytes();
     let mut feed = Feed::new(FeedOptions::default());
@@ -520,7 +520,7 @@ fn a_second_login_tells_what_it_skips_and_takes_nothing_twice() {
 }
 
 #[test]
-fn a_gap_in_a_file_has_the_time_of_the_message_that_told_it() {
+fn a_gap_in_a_file_has_the_time_of_the_message_behind_it() {
     let midnight = Some(Nanos(1_763_096_400_000_000_000));
     let mut feed = Feed::new(FeedOptions { midnight, ..FeedOptions::default() });
     let cut = &add(7, b"AAPL    ", 2)[..30];

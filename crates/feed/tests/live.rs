@@ -63,7 +63,7 @@ fn live(arbiter: ArbiterOptions, snapshot: Option<SnapshotOptions>) -> LiveFeed 
     LiveFeed::new(FeedOptions::default(), vec![channel(arbiter, snapshot)])
 }
 
-fn asks_again() -> ArbiterOptions {
+fn with_retransmission() -> ArbiterOptions {
     ArbiterOptions { retransmission: Some(RetransmissionOptions::default()), ..ArbiterOptions::default() }
 }
 
@@ -129,7 +129,7 @@ struct Injected {
     sent: u64,
 }
 
-/// A packet on its way: when it comes, a number to tell those of one time apart, the line, the bytes.
+/// A packet on its way: when it comes, a number that distinguishes packets of one time, the line, the bytes.
 type Arrival = (u64, u64, u8, Vec<u8>);
 
 /// A symbol, the orders of its book (number, shares, price), and whether the book is stale.
@@ -253,13 +253,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn where_all_can_be_had_again_the_output_is_that_of_a_lossless_line(
+    fn if_all_is_recovered_the_output_equals_that_of_a_lossless_line(
         a in any_faults(),
         b in any_faults(),
         seed in any::<u64>(),
     ) {
         let messages = messages(1_500, 10, seed);
-        let run = run(&messages, [a, b], 0, asks_again(), seed);
+        let run = run(&messages, [a, b], 0, with_retransmission(), seed);
         let expected = contents(&lossless(&messages));
         let got = contents(&run.events);
         let differs = got.iter().zip(&expected).position(|(got, expected)| got != expected);
@@ -281,14 +281,14 @@ proptest! {
     }
 
     #[test]
-    fn what_cannot_be_had_again_is_told_and_all_else_comes_once_and_in_order(
+    fn messages_that_cannot_be_recovered_are_reported_and_all_others_come_once_and_in_order(
         a in any_faults(),
         b in any_faults(),
         unanswered in 300u32..=1000,
         seed in any::<u64>(),
     ) {
         let messages = messages(1_500, 10, seed);
-        let mut options = asks_again();
+        let mut options = with_retransmission();
         options.retransmission = Some(RetransmissionOptions { timeout_ns: MS, ..RetransmissionOptions::default() });
         let lossy = |faults: Faults| Faults { lost: faults.lost * 8, ..faults };
         let run = run(&messages, [lossy(a), lossy(b)], unanswered, options, seed);
@@ -312,7 +312,7 @@ proptest! {
     }
 
     #[test]
-    fn a_feed_that_is_restored_goes_on_as_if_nothing_had_been(
+    fn a_restored_feed_continues_like_one_that_never_stopped(
         a in any_faults(),
         b in any_faults(),
         unanswered in prop::sample::select(vec![0u32, 500, 1000]),
@@ -322,8 +322,8 @@ proptest! {
         let messages = messages(1_000, 10, seed);
         let lossy = |faults: Faults| Faults { lost: faults.lost * 8, ..faults };
         let faults = [lossy(a), lossy(b)];
-        let whole = run(&messages, faults, unanswered, asks_again(), seed);
-        let parts = run_restored(&messages, faults, unanswered, asks_again(), seed, &restore_before);
+        let whole = run(&messages, faults, unanswered, with_retransmission(), seed);
+        let parts = run_restored(&messages, faults, unanswered, with_retransmission(), seed, &restore_before);
         prop_assert_eq!(whole.events, parts.events);
         prop_assert_eq!(whole.requests, parts.requests);
         let counters = |live: &LiveFeed| (*live.channels()[0].arbiter().counters(), live.channels()[0].arbiter().lines());
@@ -340,7 +340,7 @@ proptest! {
     ) {
         let messages = messages(200, 6, 5);
         let faults = Faults { lost: 300, duplicated: 0, reordered: 100, skew_us: 50 };
-        let live = run(&messages, [faults; 2], 1000, asks_again(), 5).live;
+        let live = run(&messages, [faults; 2], 1000, with_retransmission(), 5).live;
         let channels = || live.channels().iter().map(|channel| channel.options().clone()).collect::<Vec<_>>();
         let kept = live.save().unwrap();
         prop_assert!(LiveFeed::restore(FeedOptions::default(), channels(), &kept[..cut.index(kept.len())]).is_err());
@@ -357,10 +357,10 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_comes_over_the_network_harms(
+    fn no_bytes_from_the_network_break_it(
         packets in prop::collection::vec((0u8..3, 0u64..40_000_000_000, prop::collection::vec(any::<u8>(), 0..60), any::<bool>(), 0u64..30), 0..60),
     ) {
-        let mut live = live(ArbiterOptions { held_bytes: 500, ..asks_again() }, Some(SnapshotOptions::default()));
+        let mut live = live(ArbiterOptions { held_bytes: 500, ..with_retransmission() }, Some(SnapshotOptions::default()));
         let mut at = 0;
         for (line, later, mut bytes, is_ours, first) in packets {
             at += later / 1_000;
@@ -435,7 +435,7 @@ fn snapshot_of(messages: &[Vec<u8>]) -> Vec<u8> {
 }
 
 #[test]
-fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
+fn a_late_receiver_has_the_books_of_one_that_was_there_from_the_start() {
     let messages = messages(6_000, 12, 5);
     let mut whole = Market::new();
     let all = lossless(&messages);
@@ -445,20 +445,20 @@ fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
         let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
         feed(&mut reference, input(Line::A, index as u64 * US, &payload));
     }
-    // The snapshot holds less than, exactly, or more than what came when it was asked for.
+    // The snapshot holds less than, exactly, or more messages than came before the request.
     for snapshot_next in [3_000u64, 3_001, 3_400] {
         let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
         let mut market = Market::new();
-        let mut told = Vec::new();
-        let mut asked = None;
+        let mut events_seen = Vec::new();
+        let mut attempted = None;
         for (index, message) in messages.iter().enumerate().skip(2_990) {
             let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
             let mut events = feed(&mut live, input(Line::A, index as u64 * US, &payload));
             if let Some(Request::Snapshot { attempt, .. }) = live.take_request() {
-                asked = Some(attempt);
+                attempted = Some(attempt);
             }
             if index as u64 == 3_500 {
-                let (attempt, received) = (asked.unwrap(), Nanos(START + 3_500 * US));
+                let (attempt, received) = (attempted.unwrap(), Nanos(START + 3_500 * US));
                 assert_eq!(events, [], "nothing comes before the snapshot");
                 let state = snapshot_of(&messages[..snapshot_next as usize - 1]);
                 let (one, two) = state.split_at(state.len() / 2);
@@ -470,12 +470,12 @@ fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
                 events.extend(feed(&mut live, end));
             }
             market.apply(&events);
-            told.extend(events);
+            events_seen.extend(events);
         }
         assert_eq!(market.state(live.instruments()), whole.state(reference.instruments()));
-        assert!(told.iter().all(|event| event.kind != EventKind::Gap));
-        // What is not of the snapshot is what the others were told.
-        let fresh: Vec<Event> = told
+        assert!(events_seen.iter().all(|event| event.kind != EventKind::Gap));
+        // Events outside the snapshot are the events that the other receivers got.
+        let fresh: Vec<Event> = events_seen
             .iter()
             .filter(|event| !event.flags().contains(Flags::SNAPSHOT) && event.kind != EventKind::Recovered)
             .filter(|event| event.kind != EventKind::SymbolMapping)
@@ -487,14 +487,14 @@ fn who_joins_late_has_the_books_of_who_was_there_from_the_start() {
 }
 
 #[test]
-fn after_a_hole_a_snapshot_makes_the_books_right_and_no_trade_is_told_twice() {
+fn after_a_gap_a_snapshot_restores_the_books_and_repeats_no_trade() {
     let messages = messages(6_000, 12, 6);
     let mut whole = Market::new();
     let all = lossless(&messages);
     whole.apply(&all);
     let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
     let mut market = Market::new();
-    let mut asked = None;
+    let mut attempted = None;
     let mut trades = 0;
     let mut was_stale = false;
     for (index, message) in messages.iter().enumerate().filter(|(index, _)| !(2_000..2_010).contains(index)) {
@@ -503,11 +503,11 @@ fn after_a_hole_a_snapshot_makes_the_books_right_and_no_trade_is_told_twice() {
         let mut events = feed(&mut live, input(Line::A, at, &payload));
         while let Some(request) = live.take_request() {
             let Request::Snapshot { attempt, .. } = request else { panic!("{request:?}") };
-            asked = Some(attempt);
+            attempted = Some(attempt);
         }
         if index == 2_500 {
             was_stale = live.channels()[0].is_stale();
-            let (attempt, received) = (asked.unwrap(), Nanos(START + at));
+            let (attempt, received) = (attempted.unwrap(), Nanos(START + at));
             let state = snapshot_of(&messages[..2_200]);
             events
                 .extend(feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
@@ -608,7 +608,7 @@ thread_local! {
 }
 
 #[test]
-fn what_happens_to_one_channel_of_a_feed_leaves_the_books_of_the_others_as_they_are() {
+fn a_gap_of_one_channel_leaves_the_books_of_the_others_as_they_are() {
     let parts = Parts::new(9);
     parts.note();
     let most = parts.messages[0].len().max(parts.messages[1].len());
@@ -659,7 +659,7 @@ fn what_happens_to_one_channel_of_a_feed_leaves_the_books_of_the_others_as_they_
 }
 
 #[test]
-fn what_was_lost_of_all_channels_is_right_again_one_by_one_and_what_is_new_then_too() {
+fn after_lost_inputs_the_next_messages_clear_staleness_of_known_and_new_symbols() {
     let parts = Parts::new(11);
     parts.note();
     let (mut live, mut market) = (Parts::live(ArbiterOptions::default(), None), Market::new());
@@ -685,7 +685,7 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
     let parts = Parts::new(10);
     let mut live = Parts::live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
     let mut market = Market::new();
-    let mut asked = [None; 2];
+    let mut attempted = [None; 2];
     for index in 1_500..parts.messages[0].len().max(parts.messages[1].len()) {
         let at = index as u64 * 100 * US;
         for of in 0..2u16 {
@@ -694,12 +694,12 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
             }
         }
         while let Some(Request::Snapshot { channel, attempt, .. }) = live.take_request() {
-            asked[usize::from(channel)] = Some(attempt);
+            attempted[usize::from(channel)] = Some(attempt);
         }
         // One after the other.
         for (of, when) in [(0u16, 1_600), (1, 1_700)] {
             if index == when {
-                let (attempt, received) = (asked[usize::from(of)].unwrap(), Nanos(START + at));
+                let (attempt, received) = (attempted[usize::from(of)].unwrap(), Nanos(START + at));
                 let state = snapshot_of(&parts.messages[usize::from(of)][..1_550]);
                 let part = Input::Snapshot { channel: of, attempt, received, messages: &state };
                 market.apply(&feed(&mut live, part));
@@ -712,7 +712,7 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
 }
 
 #[test]
-fn what_comes_too_late_narrows_the_doubt_to_the_instruments_that_it_names() {
+fn messages_that_come_too_late_narrow_staleness_to_their_instruments() {
     let messages = messages(3_000, 6, 7);
     let mut live = live(ArbiterOptions::default(), None);
     let mut market = Market::new();
@@ -743,7 +743,7 @@ fn deletion() -> Vec<u8> {
 }
 
 #[test]
-fn a_contradiction_asks_for_a_snapshot_once_in_a_while_and_a_snapshot_mends_it() {
+fn a_contradiction_requests_snapshots_at_an_interval_and_a_snapshot_clears_it() {
     let mut messages = messages(3_000, 4, 21);
     messages.insert(1_000, deletion());
     let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
@@ -763,7 +763,9 @@ fn a_contradiction_asks_for_a_snapshot_once_in_a_while_and_a_snapshot_mends_it()
         assert_eq!(events, []);
         live.take_request()
     };
-    let Some(Request::Snapshot { channel: 0, attempt, .. }) = say(&mut live, 20) else { panic!("it asks") };
+    let Some(Request::Snapshot { channel: 0, attempt, .. }) = say(&mut live, 20) else {
+        panic!("no request")
+    };
     assert_eq!(say(&mut live, 21), None, "one is on its way");
     let mut live = restored(&live);
     send(&mut live, &mut market, 1_100, 1_200);
@@ -849,7 +851,7 @@ fn every_gap_is_counted_by_its_reason() {
 #[test]
 fn a_session_that_follows_waits_until_the_one_before_is_complete() {
     let messages = messages(400, 3, 8);
-    let mut live = live(asks_again(), None);
+    let mut live = live(with_retransmission(), None);
     let mut events = Vec::new();
     let half = messages.len() / 2;
     events.extend(feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..half - 5]))));
@@ -875,7 +877,7 @@ fn a_session_that_follows_waits_until_the_one_before_is_complete() {
 }
 
 #[test]
-fn silence_makes_books_doubtful_until_the_channel_is_heard_and_nothing_was_missed() {
+fn silence_makes_books_stale_until_the_channel_is_heard_and_nothing_is_missing() {
     let messages = messages(100, 3, 9);
     let mut live = live(ArbiterOptions::default(), None);
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));
@@ -893,21 +895,21 @@ fn silence_makes_books_doubtful_until_the_channel_is_heard_and_nothing_was_misse
 }
 
 #[test]
-fn in_silence_it_is_told_once_a_second_that_time_goes_on() {
+fn in_silence_a_time_event_comes_once_a_second() {
     let messages = messages(100, 3, 9);
     let mut live = live(ArbiterOptions::default(), None);
     let payload = packet(b"SESSION001", 1, &messages[..50]);
     live.input(&input(Line::A, 0, &payload), &mut |_: Event| {});
-    let mut told = Vec::new();
+    let mut beats = Vec::new();
     for step in 1..=30 {
         assert!(live.deadline().is_some());
         live.input(&Input::Tick { now: Nanos(START + step * 100 * MS) }, &mut |event: Event| {
             if event.kind == EventKind::Other {
-                told.push(event.ts_recv.0 - START);
+                beats.push(event.ts_recv.0 - START);
             }
         });
     }
-    assert_eq!(told, [1_000 * MS, 2_000 * MS, 3_000 * MS]);
+    assert_eq!(beats, [1_000 * MS, 2_000 * MS, 3_000 * MS]);
 }
 
 #[test]
@@ -923,7 +925,7 @@ fn numbers_that_begin_anew_after_a_pause_are_a_reset_and_not_duplicates() {
 }
 
 #[test]
-fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
+fn an_unanswered_request_is_repeated_and_then_the_gap_is_given_up() {
     let messages = messages(100, 3, 11);
     let retransmission = RetransmissionOptions { attempts: 3, ..RetransmissionOptions::default() };
     let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
@@ -948,7 +950,7 @@ fn a_request_that_is_not_answered_is_repeated_and_then_the_hole_is_given_up() {
 }
 
 #[test]
-fn each_hole_has_its_own_time_however_many_follow_each_other() {
+fn each_of_many_gaps_has_its_own_time_limit() {
     let messages = messages(40, 3, 8);
     let retransmission =
         RetransmissionOptions { timeout_ns: 50 * MS, limit_ns: 200 * MS, ..Default::default() };
@@ -962,15 +964,15 @@ fn each_hole_has_its_own_time_however_many_follow_each_other() {
         feed(&mut live, input(Line::A, first, &piece(first, 3)));
     }
     let mut events = Vec::new();
-    let mut asked = 0;
+    let mut requests = 0;
     for step in 0..=24 {
         let at = step * 30 * MS;
         let now = Nanos(START + at);
         events.extend(feed(&mut live, Input::Tick { now }));
         if let Some(Request::Retransmission { request, .. }) = live.take_request() {
-            asked += 1;
+            requests += 1;
             // All gaps together have taken longer than one may when this request is lost.
-            if asked == 6 {
+            if requests == 6 {
                 continue;
             }
             let answer = piece(request.first, u64::from(request.count));
@@ -978,7 +980,7 @@ fn each_hole_has_its_own_time_however_many_follow_each_other() {
         }
     }
     assert!(events.iter().all(|event| event.kind != EventKind::Gap));
-    assert_eq!((asked, live.channels()[0].arbiter().next()), (10, Some(40)));
+    assert_eq!((requests, live.channels()[0].arbiter().next()), (10, Some(40)));
 }
 
 #[test]
@@ -999,7 +1001,7 @@ fn kinds(events: &[Event]) -> Vec<EventKind> {
 }
 
 #[test]
-fn inputs_that_are_lost_put_books_in_doubt_until_the_sequence_shows_that_nothing_is_missing() {
+fn lost_inputs_make_books_stale_until_the_sequence_shows_that_nothing_is_missing() {
     let messages = messages(100, 3, 11);
     let mut live = live(ArbiterOptions::default(), None);
     let lost = |live: &mut LiveFeed, at: u64| {
@@ -1009,9 +1011,9 @@ fn inputs_that_are_lost_put_books_in_doubt_until_the_sequence_shows_that_nothing
     };
     assert_eq!(lost(&mut live, 0), [], "nothing was known");
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));
-    let told = lost(&mut live, MS);
-    assert_eq!(kinds(&told), [EventKind::Gap]);
-    assert_eq!((told[0].instrument, told[0].gap().map(|gap| gap.first)), (InstrumentId::ALL, Some(51)));
+    let found = lost(&mut live, MS);
+    assert_eq!(kinds(&found), [EventKind::Gap]);
+    assert_eq!((found[0].instrument, found[0].gap().map(|gap| gap.first)), (InstrumentId::ALL, Some(51)));
     assert!(live.channels()[0].is_stale());
     // It goes on where it was: what was lost was of no account.
     let more = feed(&mut live, input(Line::A, 2 * MS, &packet(b"SESSION001", 51, &messages[50..52])));
@@ -1026,7 +1028,7 @@ fn inputs_that_are_lost_put_books_in_doubt_until_the_sequence_shows_that_nothing
 }
 
 #[test]
-fn a_snapshot_of_which_a_part_may_be_lost_is_not_believed() {
+fn a_snapshot_with_a_possible_gap_is_not_applied() {
     let messages = messages(100, 3, 12);
     let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 5_001, &messages[..5])));
@@ -1045,22 +1047,22 @@ fn a_snapshot_of_which_a_part_may_be_lost_is_not_believed() {
 }
 
 #[test]
-fn what_lies_between_two_states_is_told_of_channels_that_have_gone_on() {
+fn gaps_between_two_states_are_reported_for_channels_that_have_advanced() {
     let messages = messages(100, 3, 13);
     let mut live = live(ArbiterOptions::default(), None);
     feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));
     let mut later = restored(&live);
     let missed = |live: &LiveFeed, later: &LiveFeed| {
         let mut events = Vec::new();
-        live.tell_missed(later, Nanos(START + MS), &mut |event: Event| events.push(event));
+        live.put_missed(later, Nanos(START + MS), &mut |event: Event| events.push(event));
         events
     };
     assert_eq!(missed(&live, &later), []);
     feed(&mut later, input(Line::A, MS, &packet(b"SESSION001", 51, &messages[50..80])));
-    let told = missed(&live, &later);
-    assert_eq!(kinds(&told), [EventKind::Gap]);
-    let gap = told[0].gap().unwrap();
-    assert_eq!((gap.first, gap.count, told[0].instrument), (51, 30, InstrumentId::ALL));
+    let found = missed(&live, &later);
+    assert_eq!(kinds(&found), [EventKind::Gap]);
+    let gap = found[0].gap().unwrap();
+    assert_eq!((gap.first, gap.count, found[0].instrument), (51, 30, InstrumentId::ALL));
 }
 
 #[test]

@@ -185,15 +185,15 @@ fn in_a_capture_from_mid_day_the_first_symbol_seen_defines_the_locate() {
 }
 
 #[test]
-fn a_directory_decides_over_what_was_inferred_and_over_nothing_else() {
+fn a_directory_overrides_inferred_locates_and_nothing_else() {
     let (first, second, third) = (b"FIRST   ", b"SECOND  ", b"THIRD   ");
     let inferred = run(&[add(1, first, 10), add(2, third, 20), directory(1, second), add(1, second, 11)]);
     let problems = inferred.feed.problems();
     assert_eq!((problems.total, problems.contradictions), (1, 1));
-    let told = problems.kept()[0].kind.clone();
+    let problem = problems.kept()[0].kind.clone();
     let expected = Contradiction::OtherSymbol { locate: 1, known: Ascii(*first), named: Ascii(*second) };
-    assert_eq!(told, ProblemKind::Contradiction(expected));
-    assert_eq!(told.to_string(), "stock locate 1 is 'FIRST', and the message names 'SECOND'");
+    assert_eq!(problem, ProblemKind::Contradiction(expected));
+    assert_eq!(problem.to_string(), "stock locate 1 is 'FIRST', and the message names 'SECOND'");
     // What was in the first's book is the second's: that one is empty, and this one lacks it.
     assert_eq!(inferred.books["FIRST"], (vec![], vec![], true));
     let (orders, _, is_stale) = &inferred.books["SECOND"];
@@ -218,8 +218,8 @@ fn a_symbol_has_one_locate() {
     let (first, second) = (b"FIRST   ", b"SECOND  ");
     let outcome = run(&[directory(1, first), add(1, first, 10), add(2, first, 11), directory(3, first)]);
     assert_eq!(outcome.feed.problems().contradictions, 2);
-    let told = outcome.feed.problems().kept()[0].kind.to_string();
-    assert_eq!(told, "'FIRST' has stock locate 1, and the message gives it 2");
+    let problem = outcome.feed.problems().kept()[0].kind.to_string();
+    assert_eq!(problem, "'FIRST' has stock locate 1, and the message gives it 2");
     let (orders, _, is_stale) = &outcome.books["FIRST"];
     assert_eq!((orders.len(), *is_stale), (1, true));
     // Inferred wrongly: the directory gives the symbol its own, and the other locate another.

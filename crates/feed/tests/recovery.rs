@@ -73,27 +73,27 @@ impl Server {
 
     /// The answers to a request, each after so many ns.
     fn answers(&self, request: &Request, sent: u64, draw: &mut Draw) -> Vec<(u64, Vec<u8>)> {
-        let asked = request.first..(request.first + u64::from(request.count)).min(sent);
+        let wanted = request.first..(request.first + u64::from(request.count)).min(sent);
         let mut answers = Vec::new();
         if draw.chance(self.wrong) {
-            let at = asked.start + draw.below(3_000);
+            let at = wanted.start + draw.below(3_000);
             let count = 1 + draw.below(50);
             answers.push(match draw.below(7) {
                 0 => packet(*b"ANOTHERONE", at, count as u16, at..at + count),
                 // More, and fewer, than there are.
-                1 => packet(SESSION, asked.start, count as u16, asked.start..asked.start + count / 2),
+                1 => packet(SESSION, wanted.start, count as u16, wanted.start..wanted.start + count / 2),
                 2 => packet(SESSION, at, count as u16, at..at),
                 3 => packet(SESSION, at, 0, at..at),
-                4 => packet(SESSION, asked.start, END_OF_SESSION, at..at),
-                // What nobody asked for, long ago or not sent yet.
+                4 => packet(SESSION, wanted.start, END_OF_SESSION, at..at),
+                // Packets that were never requested, from long ago or not sent yet.
                 5 => right(at.saturating_sub(2_000).max(1)..at.saturating_sub(2_000).max(1) + count),
                 _ => right(sent + 100_000..sent + 100_000 + count),
             });
         }
         if request.first >= self.kept_from && !draw.chance(self.silent) {
-            let count = (1 + draw.below(self.room)).min(asked.end - asked.start);
-            let from = if draw.chance(self.amid) { draw.below(asked.end - asked.start) } else { 0 };
-            let numbers = asked.start + from..(asked.start + from + count).min(asked.end);
+            let count = (1 + draw.below(self.room)).min(wanted.end - wanted.start);
+            let from = if draw.chance(self.amid) { draw.below(wanted.end - wanted.start) } else { 0 };
+            let numbers = wanted.start + from..(wanted.start + from + count).min(wanted.end);
             answers.push(right(numbers.clone()));
             if draw.chance(self.twice) {
                 answers.push(right(numbers));
@@ -110,7 +110,7 @@ impl Server {
     }
 }
 
-/// What came of it.
+/// The result of a run.
 struct Outcome {
     /// The numbers handed on, in order.
     delivered: Vec<u64>,
@@ -134,7 +134,7 @@ impl Run {
             Delivery::Packet { payload, header, .. } => {
                 let blocks = Blocks::counted(&payload[20..], header.count, BigEndian);
                 for (number, block) in (header.first..).zip(blocks) {
-                    // What was there already is passed over, as a consumer does.
+                    // Skips messages that it had before, as a consumer does.
                     if delivered.last().is_none_or(|last| *last < number) {
                         assert_eq!(u64::from_be_bytes(block.unwrap().try_into().unwrap()), number);
                         delivered.push(number);
@@ -201,7 +201,7 @@ fn run(
             assert_eq!(request.session, SessionId::MoldUdp64(SESSION));
             assert!(request.count > 0 && request.count <= retransmission.messages_per_request);
             let (first, end) = (request.first, request.first + u64::from(request.count));
-            // Nothing is asked for that was handed on, or lies behind what the line has brought.
+            // No request names a message that was handed on, or one beyond what the line has brought.
             assert!(run.arbiter.next().is_some_and(|next| next <= first) && end <= messages + 1);
             requests.push((clock, request));
             let at_once = requests.iter().rev().take_while(|(sent, _)| *sent == clock).count();
@@ -224,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_the_server_has_is_not_missing(
+    fn messages_that_the_server_has_are_not_missing(
         outage in (10u64..2_000, 1u64..15_000),
         second in (18_000u64..19_000, 1u64..500),
         lost in prop::sample::select(vec![0u64, 5, 200]),
@@ -252,7 +252,7 @@ proptest! {
     }
 
     #[test]
-    fn of_what_the_server_has_forgotten_only_that_is_missing(
+    fn only_messages_that_the_server_has_forgotten_are_missing(
         kept_from in 1_000u64..60_000,
         end in 61_000u64..70_000,
         seed in any::<u64>(),
@@ -271,7 +271,7 @@ proptest! {
 }
 
 #[test]
-fn a_partial_answer_is_asked_on_at_once_and_several_requests_are_in_flight() {
+fn a_partial_answer_is_requested_further_at_once_and_several_requests_are_in_flight() {
     let outage = 50_000..150_000;
     let outcome = run(
         200_000,
@@ -309,7 +309,7 @@ fn a_request_that_is_lost_is_repeated_alone() {
 }
 
 #[test]
-fn a_server_that_is_dead_costs_two_rounds_of_attempts() {
+fn a_dead_server_takes_two_rounds_of_attempts() {
     let server = Server { kept_from: u64::MAX, ..Server::RIGHT };
     let options = RetransmissionOptions { attempts: 3, ..RetransmissionOptions::default() };
     let outage = 100..900_000;
@@ -320,7 +320,7 @@ fn a_server_that_is_dead_costs_two_rounds_of_attempts() {
 }
 
 #[test]
-fn what_is_too_long_or_takes_too_long_is_given_up() {
+fn gaps_that_are_too_long_or_take_too_long_are_given_up() {
     let outage = 100..40_000;
     let too_long = RetransmissionOptions { limit_messages: 39_000, ..RetransmissionOptions::default() };
     let outcome = run(50_000, std::slice::from_ref(&outage), 0, Server::RIGHT, too_long, 1);
@@ -372,9 +372,9 @@ fn a_stray_packet_far_ahead_costs_requests_for_a_moment_and_no_message() {
         ..ArbiterOptions::default()
     };
     let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
-    let (mut told, mut gaps, mut sessions, mut last_request) = (0, 0, 0, 0);
+    let (mut delivered, mut gaps, mut sessions, mut last_request) = (0, 0, 0, 0);
     let mut deliver = |delivery: Delivery<'_>| match delivery {
-        Delivery::Packet { header, .. } => told += header.count,
+        Delivery::Packet { header, .. } => delivered += header.count,
         Delivery::Gap { .. } => gaps += 1,
         Delivery::Session { .. } => sessions += 1,
         _ => {}
@@ -390,7 +390,7 @@ fn a_stray_packet_far_ahead_costs_requests_for_a_moment_and_no_message() {
             last_request = number;
         }
     }
-    assert_eq!((told, gaps, sessions), (19_999, 0, 1));
+    assert_eq!((delivered, gaps, sessions), (19_999, 0, 1));
     assert_eq!((arbiter.next(), arbiter.counters().sequence_resets), (Some(20_000), 0));
     assert_eq!(arbiter.lines()[0].implausible, 1);
     assert!((100..1_000).contains(&last_request), "{last_request}");

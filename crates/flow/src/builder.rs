@@ -1,6 +1,6 @@
 //! Graphs of built-in stages, built in code or by a reader of a configuration file.
 //!
-//! A stage brings its own ports ([`Spec::kind`]), so a graph is named stages and joins between them:
+//! A stage has its own ports ([`Spec::kind`]), so a graph is named stages and the edges between them:
 //!
 //! ```
 //! use tapeworks_flow::builder::{Builder, Ring};
@@ -36,13 +36,13 @@ use crate::stages::Spec;
 /// Memory that the packet buffers and rings of one flow may take, in bytes.
 pub const MAX_BUFFER_BYTES: usize = 8 << 30;
 
-/// The most packets that are handed on at once, unless said otherwise.
+/// The default of the most packets handed on at once.
 pub const DEFAULT_BATCH: usize = 64;
 
-/// The longest packet that is taken, in bytes, unless said otherwise.
+/// The default of the longest packet, in bytes.
 pub const DEFAULT_PACKET_BYTES: usize = 2048;
 
-/// A stage of a [`Builder`]; it stands for its first port too.
+/// A stage of a [`Builder`]; as an output it is its first port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stage(usize);
 
@@ -71,21 +71,21 @@ impl From<Stage> for Output {
     }
 }
 
-/// What joins two threads.
+/// An edge between two threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ring {
-    /// What it is made of; not [`EdgeKind::Inline`], which is [`Builder::inline`].
+    /// Its kind; not [`EdgeKind::Inline`], which is [`Builder::inline`].
     pub kind: EdgeKind,
     /// How many packets it holds.
     pub capacity: usize,
     /// How its ends wait.
     pub wait: Wait,
-    /// What happens when it is full.
+    /// The policy when it is full.
     pub when_full: WhenFull,
 }
 
 impl Ring {
-    /// A ring from one thread to one other, which holds so many packets. Its ends back off, and nothing is lost.
+    /// A ring from one thread to one other, which holds so many packets. Its ends back off, and no packet is lost.
     pub const fn spsc(capacity: usize) -> Self {
         Self { kind: EdgeKind::Spsc, capacity, wait: Wait::Backoff, when_full: WhenFull::Wait }
     }
@@ -102,9 +102,9 @@ pub struct Builder {
 pub struct Flow {
     /// Stages and edges.
     pub graph: Graph,
-    /// What each stage is.
+    /// The kinds of the stages.
     pub specs: Vec<Spec>,
-    /// The longest packet that is taken, in bytes.
+    /// The longest packet, in bytes.
     pub packet_bytes: usize,
 }
 
@@ -144,7 +144,7 @@ impl Builder {
         self
     }
 
-    /// The longest packet that is taken.
+    /// The longest packet.
     pub const fn packet_bytes(&mut self, bytes: usize) -> &mut Self {
         self.flow.packet_bytes = bytes;
         self
@@ -156,7 +156,7 @@ impl Builder {
         self.stage_with(name, spec, label, Wait::Backoff)
     }
 
-    /// Adds a stage with a label for the drawing, and how its thread waits if it is a reader.
+    /// Adds a stage with a label for the drawing, and a way to wait for the thread of a reader.
     pub fn stage_with(&mut self, name: impl Into<String>, spec: Spec, label: String, wait: Wait) -> Stage {
         let (kind, copies) = (spec.kind(), spec.copies());
         let (accepts, ports) = (kind.accepts, kind.ports);
@@ -202,7 +202,7 @@ impl Builder {
 }
 
 impl Flow {
-    /// Everything that keeps it from running: the graph's faults, or else what its buffers would take.
+    /// The reasons why it cannot run: the graph's faults, or else the memory of its buffers.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = self.graph.faults();
         if faults.is_empty() {

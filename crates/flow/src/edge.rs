@@ -1,12 +1,12 @@
 //! The ends of an edge between two threads, whatever it is made of.
 //!
-//! A thread waits in one place for all that leads into it ([`Waiter`]), so the rings are polled, never waited for; what a
-//! sleeping thread needs is to be woken ([`WakeUp`]) after something was put in.
+//! A thread waits in one place for all that leads into it ([`Waiter`]), so the rings are only polled; a producer wakes a
+//! sleeping thread ([`WakeUp`]) after it has put packets in.
 //!
-//! Where several edges lead into one stage, each is a ring of its own, and the thread behind polls them in turn. A ring
-//! that several producers share would have them all write one counter: each claim takes that line away from the core that
-//! had it, some 50 to 100 ns under contention, for every packet or batch, and the consumer waits for the slowest claim. Rings
-//! of one producer each share nothing, and looking at an empty one costs a load from a line that no other core has changed.
+//! Where several edges lead into one stage, each is a ring of its own, and the thread behind polls them in turn. A ring that
+//! several producers share would have them all write one counter: each claim takes that line away from the core that had it,
+//! some 50 to 100 ns under contention, for every packet or batch, and the consumer waits for the slowest claim. Rings with one
+//! producer each share no line, and polling an empty one costs a load from a line that no other core has changed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -38,7 +38,7 @@ pub(crate) struct EdgeCounters {
     pub(crate) abandoned: AtomicU64,
     /// The most packets that it was seen to hold.
     pub(crate) most: AtomicU64,
-    /// The sum of what it was seen to hold, and how often it was looked at.
+    /// The sum of its sampled fill levels, and the number of samples.
     pub(crate) held: AtomicU64,
     pub(crate) looks: AtomicU64,
 }
@@ -118,14 +118,14 @@ enum Producing {
 #[derive(Debug)]
 enum Consuming {
     Spsc(spsc::Consumer<Packet>),
-    /// The ring's only consumer, who takes the packets out.
+    /// The ring's only consumer, which takes the packets out.
     Taking(disruptor::Consumer<Slot, BusySpin, Single>),
-    /// One of several, who shares them.
+    /// One of several consumers, which share them.
     Sharing(disruptor::Consumer<Slot, BusySpin, Single>),
     Queue(BlockingQueue<Packet>),
 }
 
-/// What an edge is made of, as far as its ends need to know.
+/// The kind of an edge, for its ends.
 pub(crate) struct Making {
     pub(crate) kind: EdgeKind,
     pub(crate) capacity: usize,
@@ -204,7 +204,7 @@ pub(crate) fn make(
     (sender, receivers)
 }
 
-/// What a try to put packets in came to.
+/// The result of a try to put packets in.
 #[derive(PartialEq)]
 enum Put {
     Done,
@@ -214,8 +214,8 @@ enum Put {
 }
 
 impl Producing {
-    /// Puts in what has room; what has not stays in `items`. A queue sleeps until all has room, after a `wake` of the
-    /// other side.
+    /// Puts in the packets that have room; the others stay in `items`. A queue wakes the other side and sleeps until all have
+    /// room.
     fn put(&mut self, items: &mut std::vec::Drain<'_, Packet>, wake: impl Fn()) -> Put {
         match self {
             Self::Spsc(producer) => {
@@ -273,7 +273,7 @@ impl Sender {
         self.pending.push(packet);
     }
 
-    /// The batch has ended: puts everything in, waiting for room or dropping, as it is set.
+    /// The batch has ended: puts all packets in, and waits for room or drops as configured.
     pub(crate) fn flush(&mut self) {
         let offered = self.pending.len();
         if offered == 0 {
@@ -328,7 +328,7 @@ impl Drop for Sender {
     }
 }
 
-/// What a look into an edge found.
+/// The result of polling an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
     Some,
@@ -354,7 +354,7 @@ impl Drop for Receiver {
 impl Receiver {
     /// Moves up to `most` packets into `inbox`.
     pub(crate) fn receive(&mut self, most: usize, inbox: &mut Vec<Passing>) -> Received {
-        // Before the look: what was put in before the closing is seen by a look after it.
+        // Read before the poll: packets put in before the closing are seen by a later poll.
         let is_closed = self.is_closed.load(Ordering::Acquire);
         let held = self.held();
         let count = match &mut self.consuming {

@@ -1,7 +1,7 @@
-//! A graph of packet stages: what there is, what is joined to what and how, and whether that can run.
+//! A graph of packet stages: the stages, the edges between them, and the check whether it can run.
 //!
 //! The description is typed and independent of files: a reader of a configuration makes a [`Graph`] and checks
-//! [`Graph::faults`]. The [`runner`](crate::runner) runs one that has none.
+//! [`Graph::faults`]. The [`runner`](crate::runner) runs a graph without faults.
 //!
 //! Stages that are joined by [`EdgeKind::Inline`] edges share a thread; every other edge is a ring or queue between
 //! two threads. [`Graph::threads`] gives the stages of each thread. Edges carry packets in order; where several lead into one
@@ -17,7 +17,7 @@ use tapeworks_ring::wait::Wait;
 
 pub use self::plan::Plan;
 
-/// How many times one packet may reach one stage, over all ways to it.
+/// How many times one packet may reach one stage, over all paths to it.
 pub const MAX_WAYS: usize = 256;
 
 /// The most packets that are handed on at once.
@@ -29,7 +29,7 @@ pub const MAX_CAPACITY: usize = 1 << 20;
 /// The most outputs that a stage may have: each has a counter.
 pub const MAX_PORTS: usize = 2;
 
-/// What flows out of a port.
+/// The packets of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Carries {
     /// Packets with their headers.
@@ -52,16 +52,16 @@ impl Carries {
 pub struct Port {
     /// Its name in the configuration.
     pub name: &'static str,
-    /// What comes out.
+    /// The packets that come out.
     pub carries: Carries,
-    /// Nothing need be joined to it: what comes out is dropped and counted.
+    /// It need not have an edge: without one its packets are dropped and counted.
     pub may_be_open: bool,
 }
 
-/// What joins two stages.
+/// The kind of an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EdgeKind {
-    /// Nothing: the second stage is called where the first one is, on the same thread.
+    /// No ring: the first stage calls the second one on the same thread.
     #[default]
     Inline,
     /// A ring from one thread to one other.
@@ -87,10 +87,10 @@ impl EdgeKind {
     }
 }
 
-/// What a stage does with a packet for which an edge has no room.
+/// The policy for a packet when the edge has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WhenFull {
-    /// Waits: nothing is lost, and the wait goes back to the reader.
+    /// Waits: no packet is lost, and the wait propagates back to the reader.
     #[default]
     Wait,
     /// Drops it and counts that: a slow consumer does not hold up the others.
@@ -115,17 +115,17 @@ impl WhenFull {
 pub struct Node {
     /// Its name: unique, for people.
     pub name: String,
-    /// What it is, in a word or two.
+    /// Its type, in a word or two.
     pub kind: &'static str,
-    /// What it does in particular, for the drawing: `dst net 224.0.0.0/4`.
+    /// Its details, for the drawing: `dst net 224.0.0.0/4`.
     pub label: String,
-    /// What may flow into it; nothing, if it is a reader.
+    /// Its input; `None` for a reader.
     pub accepts: &'static [Carries],
     /// Its outputs; none, if it is a writer.
     pub ports: &'static [Port],
-    /// How its thread waits if no ring leads into that thread.
+    /// How its thread waits if no ring leads into the thread.
     pub wait: Wait,
-    /// It changes packets, and so makes copies of those that others hold: a rewriter.
+    /// It changes packets, and so copies shared ones: a rewriter.
     pub copies: bool,
 }
 
@@ -150,13 +150,13 @@ pub struct Edge {
     pub port: usize,
     /// Index of the stage that it leads into.
     pub to: usize,
-    /// What it is made of.
+    /// Its kind.
     pub kind: EdgeKind,
     /// How many packets it holds; 0 inline.
     pub capacity: usize,
-    /// How its ends wait; of no meaning inline.
+    /// How its ends wait; unused inline.
     pub wait: Wait,
-    /// What happens when it is full; [`WhenFull::Wait`] inline, where the stage before waits for the one behind.
+    /// The policy when it is full; [`WhenFull::Wait`] inline, where the stage before waits for the one behind.
     pub when_full: WhenFull,
 }
 
@@ -197,7 +197,7 @@ pub enum Place {
 pub struct Fault {
     /// Where.
     pub place: Place,
-    /// What is wrong and what would be right, in one line.
+    /// The error and the expected value, in one line.
     pub text: String,
 }
 
@@ -216,12 +216,12 @@ impl Graph {
         }
     }
 
-    /// Everything that is wrong, in the order of stages and edges. Empty: the graph can run.
+    /// All faults, in the order of stages and edges. Empty: the graph can run.
     pub fn faults(&self) -> Vec<Fault> {
         let mut faults = Vec::new();
         self.check_bounds(&mut faults);
         self.check_names(&mut faults);
-        // What follows looks up the ends of each edge.
+        // The later checks look up the ends of each edge.
         if self.check_ends(&mut faults) {
             self.check_joins(&mut faults);
             let is_acyclic = self.check_cycles(&mut faults);
@@ -235,7 +235,7 @@ impl Graph {
         faults
     }
 
-    /// What is out of range in itself.
+    /// Values out of range.
     fn check_bounds(&self, faults: &mut Vec<Fault>) {
         if self.batch == 0 || self.batch > MAX_BATCH {
             let text = format!("the batch is {}, it must be from 1 to {MAX_BATCH} packets", self.batch);
@@ -398,7 +398,7 @@ impl Graph {
                 }
             }
         }
-        // Every vertex that is left has an edge that leads into it from one that is left: going back along them closes.
+        // Every remaining vertex has an edge from another remaining one: walking back along them closes a circle.
         let start = (0..vertices).find(|vertex| incoming[*vertex] > 0)?;
         let mut back = vec![None; vertices];
         for (edge, from, to) in ends.iter().rev().filter(|(_, from, _)| incoming[*from] > 0) {
@@ -430,7 +430,7 @@ impl Graph {
         false
     }
 
-    /// A thread that waits for room in a ring must not be the one that makes it, not even by way of others.
+    /// A thread that waits for room in a ring must not be the one that makes room, not even through other threads.
     fn check_threads(&self, faults: &mut Vec<Fault>) {
         let threads = self.threads();
         let mut ends = Vec::new();
@@ -552,7 +552,7 @@ impl Graph {
             if self.nodes[node].is_reader() {
                 ways[node] = 1;
             }
-            // A stage's ports share what comes in: a packet leaves by one of them only.
+            // A packet leaves a stage by only one of its ports.
             let before: HashSet<usize> = into[node].iter().map(|edge| self.edges[*edge].from).collect();
             for from in before {
                 ways[node] = ways[node].saturating_add(ways[from]);
@@ -620,39 +620,43 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn each_fault_is_told_and_all_at_once() {
+    fn all_faults_of_a_graph_are_reported_together() {
         use EdgeKind::{Disruptor, Inline, Spsc};
-        let told = |nodes: Vec<Node>, edges: Vec<Edge>, text: &str| {
-            let told = faults(&Graph { nodes, edges, batch: 1 });
-            assert!(told.iter().any(|fault| fault.contains(text)), "{text}: {told:?}");
+        let assert_fault = |nodes: Vec<Node>, edges: Vec<Edge>, text: &str| {
+            let found = faults(&Graph { nodes, edges, batch: 1 });
+            assert!(found.iter().any(|fault| fault.contains(text)), "{text}: {found:?}");
         };
         let ends = || vec![reader("in"), writer("out")];
-        told(ends(), vec![], "output of 'in' leads nowhere");
-        told(ends(), vec![], "nothing flows into 'out'");
-        told(ends(), vec![edge(1, 0, 0, Inline)], "'out' is a stage and has no output");
-        told(ends(), vec![edge(0, 0, 0, Inline)], "nothing can flow into it");
-        told(ends(), vec![edge(0, 0, 1, Inline), edge(0, 0, 1, Spsc)], "joined to 'out' already");
-        told(vec![reader("x"), writer("x")], vec![edge(0, 0, 1, Inline)], "named 'x' is there already");
+        assert_fault(ends(), vec![], "output of 'in' leads nowhere");
+        assert_fault(ends(), vec![], "nothing flows into 'out'");
+        assert_fault(ends(), vec![edge(1, 0, 0, Inline)], "'out' is a stage and has no output");
+        assert_fault(ends(), vec![edge(0, 0, 0, Inline)], "nothing can flow into it");
+        assert_fault(ends(), vec![edge(0, 0, 1, Inline), edge(0, 0, 1, Spsc)], "joined to 'out' already");
+        assert_fault(
+            vec![reader("x"), writer("x")],
+            vec![edge(0, 0, 1, Inline)],
+            "named 'x' is there already",
+        );
         let filters = || vec![reader("in"), filter("a"), filter("b"), writer("out")];
         let circle =
             vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline), edge(2, 0, 1, Inline), edge(2, 1, 3, Inline)];
-        told(filters(), circle, "in a circle: a -> b -> a");
+        assert_fault(filters(), circle, "in a circle: a -> b -> a");
         let itself =
             vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline), edge(1, 1, 2, Spsc), edge(2, 0, 3, Inline)];
-        told(filters(), itself, "would wait for itself: make this edge inline");
+        assert_fault(filters(), itself, "would wait for itself: make this edge inline");
         let by_way =
             vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Spsc), edge(2, 0, 3, Spsc), edge(1, 1, 3, Inline)];
-        told(filters(), by_way, "from thread to thread in a circle");
+        assert_fault(filters(), by_way, "from thread to thread in a circle");
         let unlike = vec![
             edge(0, 0, 1, Disruptor),
             Edge { capacity: 99, ..edge(0, 0, 2, Disruptor) },
             edge(1, 0, 3, Inline),
             edge(2, 0, 3, Inline),
         ];
-        told(filters(), unlike, "are one ring");
+        assert_fault(filters(), unlike, "are one ring");
         const BARE: &[Port] = &[Port { name: "out", carries: Carries::Payloads, may_be_open: false }];
         let bare = vec![node("udp", &[], BARE), writer("out")];
-        told(
+        assert_fault(
             bare,
             vec![edge(0, 0, 1, Inline)],
             "'udp' gives payloads without headers, but 'out' takes packets with headers",
@@ -660,40 +664,40 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_indexed_is_a_fault_and_not_a_panic() {
+    fn an_index_out_of_range_is_a_fault_and_not_a_panic() {
         use EdgeKind::{Inline, Spsc};
         let ends = || vec![reader("in"), writer("out")];
-        let told = |nodes: Vec<Node>, edges: Vec<Edge>| faults(&Graph { nodes, edges, batch: 1 });
+        let found = |nodes: Vec<Node>, edges: Vec<Edge>| faults(&Graph { nodes, edges, batch: 1 });
         assert_eq!(
-            told(ends(), vec![edge(0, 0, 99, Inline)]),
+            found(ends(), vec![edge(0, 0, 99, Inline)]),
             ["the edge leads to stage 99, but there are 2 stages"]
         );
         assert_eq!(
-            told(vec![], vec![edge(7, 0, 0, Spsc)]),
+            found(vec![], vec![edge(7, 0, 0, Spsc)]),
             [
                 "the edge leaves stage 7, but there are 0 stages",
                 "the edge leads to stage 0, but there are 0 stages"
             ]
         );
         assert_eq!(
-            told(ends(), vec![edge(0, 0, 1, Inline), edge(0, 5, 1, Inline)]),
+            found(ends(), vec![edge(0, 0, 1, Inline), edge(0, 5, 1, Inline)]),
             ["the edge leaves output 5 of 'in', which has 1, counted from 0"]
         );
         const THREE: &[Port] = &[TWO[0], TWO[1], Port { name: "third", ..TWO[1] }];
         assert_eq!(
-            told(
+            found(
                 vec![reader("in"), node("f", &[Carries::Frames], THREE), writer("out")],
                 vec![edge(0, 0, 1, Inline), edge(1, 0, 2, Inline)]
             ),
             ["'f' has 3 outputs, at most 2 are possible"]
         );
         assert_eq!(
-            told(vec![node("alone", &[], &[])], vec![]),
+            found(vec![node("alone", &[], &[])], vec![]),
             ["nothing flows into 'alone', so it is a reader and has one output, not 0"]
         );
         let inline = vec![Edge { capacity: 8, when_full: WhenFull::Drop, ..edge(0, 0, 1, Inline) }];
         assert_eq!(
-            told(ends(), inline),
+            found(ends(), inline),
             [
                 "an inline edge is a call and holds nothing: its capacity is 0, not 8",
                 "an inline edge is a call and is never full: its when_full is \"wait\", not \"drop\""
@@ -726,8 +730,8 @@ pub(crate) mod tests {
         }
         nodes.push(writer("out"));
         edges.extend(last.into_iter().map(|from| edge(from, 0, nodes.len() - 1, EdgeKind::Inline)));
-        let told = faults(&Graph { nodes, edges, batch: 1 });
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!(told[0].contains("512 ways") || told[0].contains("ways by which"), "{told:?}");
+        let found = faults(&Graph { nodes, edges, batch: 1 });
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("512 ways") || found[0].contains("ways by which"), "{found:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! Packets through stages: what flows, what may become of it, and the stages that a packet processor is made of.
+//! Packets through stages: the packets, their outcomes, and the stages of a packet processor.
 //!
-//! A packet is a handle to a buffer of a [`Pool`](tapeworks_packet::pool::Pool). A stage takes each packet of its batch
-//! and puts out exactly one [`Routed`] for it: to a port, consumed, or dropped for a [`Reason`]. So what goes in is what
-//! comes out, by construction, and the runner counts it.
+//! A packet is a handle to a buffer of a [`Pool`](tapeworks_packet::pool::Pool). A stage takes each packet of its batch and
+//! puts out exactly one [`Routed`] for it: to a port, consumed, or dropped for a [`Reason`]. So every packet that goes in comes
+//! out, by construction, and the runner counts it.
 //!
 //! | module | stages |
 //! | --- | --- |
@@ -35,7 +35,7 @@ use tapeworks_stage::{Sink, Stage};
 pub struct Passing(Cell<Option<Packet>>);
 
 impl Passing {
-    /// Holds `packet` until somebody takes it.
+    /// Holds `packet` until a stage takes it.
     #[inline]
     pub const fn new(packet: Packet) -> Self {
         Self(Cell::new(Some(packet)))
@@ -54,12 +54,12 @@ impl fmt::Debug for Passing {
     }
 }
 
-/// What becomes of a packet.
+/// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum To {
     /// It goes out of the port with this number.
     Port(u8),
-    /// The stage has done with it what the stage is for: written, sent, counted.
+    /// The stage has finished its task: written, sent, counted.
     Consumed,
     /// It ends here.
     Dropped(Reason),
@@ -80,7 +80,7 @@ pub struct Routed {
 pub enum Reason {
     /// A filter rejected it, and nothing is connected to the filter's `reject` port.
     Rejected,
-    /// It is longer than a packet buffer, or than what it was to be sent by takes.
+    /// It is longer than a packet buffer, or than the socket or interface permits.
     TooLong,
     /// Every packet buffer was in use.
     NoBuffer,
@@ -94,7 +94,7 @@ pub enum Reason {
     Failed,
     /// The kernel dropped it because the socket's buffer or ring was full.
     KernelDropped,
-    /// It is not whole: a frame that is cut is not sent.
+    /// It is incomplete: a cut frame is not sent.
     Cut,
     /// The socket or the interface's queue was full.
     QueueFull,
@@ -144,7 +144,7 @@ impl Reason {
     }
 }
 
-/// What a stage noticed of packets that went on all the same.
+/// A remark of a stage on packets that it passed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Note {
@@ -164,7 +164,7 @@ pub enum Note {
     Fragment,
     /// The kernel had left its checksum to the network card; the reader completed it.
     ChecksumCompleted,
-    /// The ring that the kernel fills was full; what came meanwhile is counted as [`Reason::KernelDropped`].
+    /// The ring that the kernel fills was full; packets dropped meanwhile are counted as [`Reason::KernelDropped`].
     RingFull,
     /// It was in the ring when the reader ended. It is in no other count.
     LeftBehind,
@@ -224,13 +224,13 @@ impl Notes {
     }
 }
 
-/// Why a stage cannot begin or go on: one line that names the file, address or interface.
+/// Why a stage cannot begin or continue: one line that names the file, address or interface.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct StageError {
     /// The line.
     pub text: String,
-    /// An input is damaged or cut: what came before is good, and the run goes on without it. Otherwise the run ends.
+    /// An input is damaged or cut: the packets before are good, and the run continues without it. Otherwise the run ends.
     pub is_damage: bool,
 }
 
@@ -246,14 +246,14 @@ impl StageError {
     }
 }
 
-/// What a build without the feature `af-xdp` says of AF_XDP.
+/// The error for AF_XDP in a build without the feature `af-xdp`.
 pub const LACKS_AF_XDP: &str =
     "this build has no AF_XDP: build it with the feature af-xdp (cargo build --release --features af-xdp)";
 
 /// The link type of a payload that has lost its headers (LINKTYPE_USER0: of private meaning).
 pub const PAYLOAD: LinkType = LinkType(147);
 
-/// Where a stage behind `dyn` puts its outputs; allocated once.
+/// The sink of a stage behind `dyn`; allocated once.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub(crate) items: Vec<Routed>,
@@ -267,7 +267,7 @@ impl Outbox {
         Self { items: Vec::with_capacity(capacity), unread: [0; Reason::ALL.len()] }
     }
 
-    /// What is in it, taken out.
+    /// Takes out its packets.
     pub fn drain(&mut self) -> impl Iterator<Item = Routed> {
         self.items.drain(..)
     }
@@ -295,17 +295,17 @@ pub trait PacketStage: Stage<Passing, Outbox> + Send {
     /// How many outputs it has: it puts packets to [`To::Port`] 0 and up, below this. A writer has none.
     fn ports(&self) -> usize;
 
-    /// What it noticed so far.
+    /// Its remarks so far.
     fn notes(&self) -> Notes {
         Notes::default()
     }
 
-    /// Why it cannot go on, once; from then on it drops what it gets as [`Reason::Failed`].
+    /// Why it cannot continue, once; from then on it drops packets as [`Reason::Failed`].
     fn take_failure(&mut self) -> Option<StageError> {
         None
     }
 
-    /// The last packet has come: what is buffered is written, files get their names.
+    /// The last packet has come: writes the buffers and gives files their names.
     ///
     /// # Errors
     /// What could not be finished.
@@ -314,7 +314,7 @@ pub trait PacketStage: Stage<Passing, Outbox> + Send {
     }
 }
 
-/// What a reader has to say.
+/// The result of polling a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Polled {
     /// There were packets.

@@ -1,7 +1,7 @@
 //! A bounded queue that blocks: a lock, two condition variables and a buffer.
 //!
-//! This is what most pipelines are made of, and it is here to be compared with: any number of producers and consumers,
-//! first in, first out, a full queue makes producers sleep and an empty one consumers.
+//! Most pipelines use such a queue, and it is here for comparison: any number of producers and consumers, first in, first out;
+//! producers sleep while it is full, and consumers while it is empty.
 //!
 //! Cost: each operation takes the lock, some 20 ns if no other thread holds it and a few hundred to some thousand if one
 //! does; one that finds the other side asleep calls the kernel to wake it. Nothing is allocated after the start.
@@ -148,7 +148,7 @@ impl<T> BlockingQueue<T> {
         }
     }
 
-    /// Nothing more goes in; what is in can still be taken out. Wakes everybody.
+    /// The queue takes no more items; those in it can still be taken out. Wakes all threads.
     pub fn close(&self) {
         self.lock().is_closed = true;
         self.shared.has_items.notify_all();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_takes_nothing_more_and_gives_what_it_has() {
+    fn a_closed_queue_refuses_items_and_delivers_the_rest() {
         let queue = bounded(2);
         queue.push(1).unwrap();
         queue.close();
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_without_waiting_and_a_close_wakes_who_waits() {
+    fn a_full_queue_refuses_at_once_and_a_close_wakes_the_waiting_thread() {
         let queue = bounded(1);
         queue.push(1).unwrap();
         assert_eq!(queue.try_push(2), Err(2));

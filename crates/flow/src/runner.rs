@@ -1,8 +1,8 @@
 //! Runs a graph: threads' loops, routing, counts.
 //!
-//! [`build`] turns a [`Graph`] without faults and its stages into [`Worker`]s, one for each thread that the graph needs;
-//! who starts threads, and where they run, is the caller's business. A worker's loop reads top to bottom: poll each source
-//! for a batch, hand it through the stages that are joined inline, put what leaves into rings, wait if there was nothing.
+//! [`build`] turns a [`Graph`] without faults and its stages into [`Worker`]s, one for each thread that the graph needs; the
+//! caller starts the threads and places them. A worker's loop reads top to bottom: poll each source for a batch, pass it
+//! through the inline stages, put the results into rings, wait if there was no packet.
 //!
 //! | per packet and stage | cost |
 //! | --- | --- |
@@ -19,9 +19,9 @@
 //! particular order; with a batch of one and inline edges only, in the order in which they came in.
 //!
 //! # The end
-//! A reader ends by itself or when [`Control::stop`] requests it; then each thread drains what leads into it, finishes
-//! its stages (files get their names) and closes what leads out of it. A stage that fails ends the run in the same way: it
-//! drops what still comes, counted as [`Reason::Failed`], so that the counts stay right.
+//! A reader ends by itself or when [`Control::stop`] requests it; then each thread drains its incoming rings, finishes its
+//! stages (files get their names) and closes its outgoing rings. A stage that fails ends the run in the same way: it drops
+//! further packets, counted as [`Reason::Failed`], so that the counts stay right.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,7 +45,7 @@ const LATENCY_TICK_NS: u64 = 500_000_000;
 pub enum Part {
     /// Where packets come from.
     Reader(Box<dyn Reader>),
-    /// Where they go through, or leave.
+    /// The stage that they pass, or where they leave.
     Stage(Box<dyn PacketStage>),
 }
 
@@ -70,7 +70,7 @@ struct NodeCounters {
     latency_ns: [AtomicU64; 2],
 }
 
-/// What all workers of a run share.
+/// The state that all workers of a run share.
 #[derive(Debug, Default)]
 struct Shared {
     is_stopping: AtomicBool,
@@ -79,7 +79,7 @@ struct Shared {
     failures: Mutex<Vec<Failure>>,
 }
 
-/// Why a stage could not go on.
+/// Why a stage could not continue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The stage's index.
@@ -103,11 +103,11 @@ pub struct NodeCounts {
     pub bytes: u64,
     /// Packets that left, by port.
     pub ports: [u64; MAX_PORTS],
-    /// Packets that the stage did with what it is for.
+    /// Packets consumed by the stage.
     pub consumed: u64,
     /// Packets that ended here, by [`Reason`] in the order of [`Reason::ALL`].
     pub dropped: [u64; Reason::ALL.len()],
-    /// What was noticed, by [`Note`] in the order of [`Note::ALL`].
+    /// The remarks, by [`Note`] in the order of [`Note::ALL`].
     pub notes: [u64; Note::ALL.len()],
     /// Of a writer, the median and the 99th percentile of the latency since the start, reported twice a second while it
     /// writes; 0 before.
@@ -139,12 +139,12 @@ pub struct EdgeCounts {
     pub abandoned: u64,
     /// The most packets that the stage behind found in it.
     pub most: u64,
-    /// How many it found on average.
+    /// The average number found.
     pub mean: f64,
 }
 
 impl EdgeCounts {
-    /// Packets that are inside; while the run goes on, with those that wait for room.
+    /// Packets in it; during the run, also those that wait for room.
     pub fn held(&self) -> u64 {
         self.offered.saturating_sub(self.delivered + self.full + self.abandoned)
     }
@@ -160,8 +160,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What does not add up after the run: each packet that went into a stage or an edge came out, or was dropped for a
-    /// reason. Empty, always; a line for each stage and edge where it is not.
+    /// Checks the counts after the run: each packet that went into a stage or an edge came out, or was dropped for a reason. A
+    /// line for each stage and edge whose counts do not add up; it must be empty.
     pub fn imbalances(&self, graph: &Graph) -> Vec<String> {
         let mut lines = Vec::new();
         for (index, (node, counts)) in graph.nodes.iter().zip(&self.nodes).enumerate() {
@@ -196,7 +196,7 @@ impl Snapshot {
 }
 
 impl Control {
-    /// Asks the readers to end. Threads drain what is under way and finish.
+    /// Requests the end of the readers. Threads drain the packets in flight and finish.
     pub fn stop(&self) {
         self.shared.stop();
     }
@@ -229,7 +229,7 @@ impl Control {
         Snapshot { nodes: nodes.collect(), edges: edges.collect() }
     }
 
-    /// What went wrong so far, in the order in which it did.
+    /// The errors so far, in the order in which they happened.
     pub fn failures(&self) -> Vec<Failure> {
         self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -237,7 +237,7 @@ impl Control {
 
 impl Shared {
     fn stop(&self) {
-        // Readers look at it when they are polled, and no thread with a reader sleeps until it is woken.
+        // Readers check it when they are polled, and no thread with a reader sleeps without a time limit.
         self.is_stopping.store(true, Ordering::Relaxed);
     }
 
@@ -284,7 +284,7 @@ struct Seat {
     /// From entering the process to being consumed here; writers only.
     latency_ns: Option<Histogram<u64>>,
     /// When it was last reported.
-    latency_told_ns: u64,
+    latency_reported_ns: u64,
 }
 
 /// Where packets come into a worker.
@@ -309,14 +309,14 @@ pub struct Worker {
     name: String,
 }
 
-/// What a worker leaves behind.
+/// The result of a worker.
 #[derive(Debug)]
 pub struct Finished {
     /// For each writer, by its index: the time in ns from entering the process to being consumed.
     pub latencies_ns: Vec<(usize, Histogram<u64>)>,
 }
 
-/// What does not fit between the stages and the graph's description of them.
+/// A mismatch between the stages and the graph's description of them.
 fn unfit_parts(graph: &Graph, parts: &[Part]) -> Vec<Fault> {
     if parts.len() != graph.nodes.len() {
         let text = format!("{} parts are given for {} stages", parts.len(), graph.nodes.len());
@@ -405,7 +405,7 @@ pub fn build(graph: &Graph, parts: Vec<Part>) -> Result<(Vec<Worker>, Control), 
             outbox: Outbox::with_capacity(most),
             ports: graph.nodes[node].ports.iter().map(|_| Vec::new()).collect(),
             latency_ns,
-            latency_told_ns: 0,
+            latency_reported_ns: 0,
         });
     }
     let mut is_made = vec![false; graph.edges.len()];
@@ -531,7 +531,7 @@ impl Worker {
         was_any
     }
 
-    /// Runs the stages from `first` on over what is in their inboxes.
+    /// Runs the stages from `first` on over their inboxes.
     fn hand_through(&mut self, first: usize) {
         for index in first..self.seats.len() {
             let seat = &mut self.seats[index];
@@ -552,11 +552,11 @@ impl Worker {
         self.senders.iter_mut().for_each(Sender::flush);
     }
 
-    /// Moves what is in a stage's outbox to where it goes.
+    /// Moves the packets of a stage's outbox to their targets.
     fn route(&mut self, index: usize) {
         let now_ns = if self.seats[index].latency_ns.is_some() { self.now_ns() } else { 0 };
         let (before, behind) = self.seats.split_at_mut(index + 1);
-        let Seat { node, outbox, ports, latency_ns, latency_told_ns, part, .. } = &mut before[index];
+        let Seat { node, outbox, ports, latency_ns, latency_reported_ns, part, .. } = &mut before[index];
         let counters = &self.shared.nodes[*node];
         let is_reader = matches!(part, Part::Reader(_));
         let mut by_port = [0u64; MAX_PORTS];
@@ -602,9 +602,9 @@ impl Worker {
             }
         }
         if let Some(latency_ns) = latency_ns
-            && now_ns - *latency_told_ns >= LATENCY_TICK_NS
+            && now_ns - *latency_reported_ns >= LATENCY_TICK_NS
         {
-            *latency_told_ns = now_ns;
+            *latency_reported_ns = now_ns;
             for (counter, quantile) in counters.latency_ns.iter().zip([0.5, 0.99]) {
                 counter.store(latency_ns.value_at_quantile(quantile), Ordering::Relaxed);
             }

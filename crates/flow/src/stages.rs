@@ -1,4 +1,4 @@
-//! The built-in stages as values: what each does, and the ports that it brings.
+//! The built-in stages as values, with their ports.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ pub struct Kind {
     pub name: &'static str,
     /// Words for people.
     pub words: &'static str,
-    /// What may flow into it; nothing, if it is a reader.
+    /// Its input; `None` for a reader.
     pub accepts: &'static [Carries],
     /// Its outputs; none, if it is a writer.
     pub ports: &'static [Port],
@@ -145,12 +145,12 @@ impl Spec {
         KINDS[place]
     }
 
-    /// Whether it changes packets, and so makes copies of those that others hold.
+    /// Whether it changes packets, and so copies shared ones.
     pub const fn copies(&self) -> bool {
         matches!(self, Self::Rewriter(_))
     }
 
-    /// What it reads or writes, for the drawing of a graph; empty for a stage that does neither.
+    /// The file, socket or interface that it reads or writes, for the drawing of a graph; empty for other stages.
     pub fn place(&self) -> String {
         match self {
             Self::CaptureReader { file, .. } | Self::CaptureWriter { file, .. } => file.display().to_string(),

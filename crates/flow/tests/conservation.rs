@@ -1,5 +1,5 @@
-//! Random graphs with random packets: what goes into a stage or edge comes out or is dropped for a reason, in order, and
-//! as often as a walk of each packet by hand says.
+//! Random graphs with random packets: every packet that goes into a stage or edge comes out or is dropped for a reason, in
+//! order, and as often as in a naive walk of each packet.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -28,7 +28,7 @@ const TWO: &[Port] = &[
     Port { name: "reject", carries: Carries::Frames, may_be_open: true },
 ];
 
-/// What a writer saw: the number of each packet and its Ethernet source.
+/// A writer's packets: the number of each and its Ethernet source.
 type Seen = Arc<Mutex<Vec<(u64, [u8; 6])>>>;
 
 /// Remembers what comes.
@@ -51,7 +51,7 @@ impl PacketStage for Remember {
     }
 }
 
-/// What a stage of a test graph is.
+/// The kind of a stage of a test graph.
 #[derive(Debug, Clone, Copy)]
 enum What {
     Reader {
@@ -162,7 +162,7 @@ fn graph(whats: &[What], batch: usize, capacity: usize, kinds: &[EdgeKind], choi
     graph
 }
 
-/// Runs it; what each stage remembers is given by index.
+/// Runs it; returns the packets that each stage remembers, by index.
 fn run(graph: &Graph, whats: &[What]) -> (Snapshot, Vec<Seen>) {
     let plan = graph.plan();
     let seen: Vec<Seen> = whats.iter().map(|_| Seen::default()).collect();
@@ -192,7 +192,7 @@ fn run(graph: &Graph, whats: &[What]) -> (Snapshot, Vec<Seen>) {
     (control.snapshot(), seen)
 }
 
-/// What every stage is reached by, packet by packet, by hand: (number, last rewriter) in the order of the ways.
+/// The packets that reach every stage, by a naive walk: (number, last rewriter) in the order of the paths.
 fn walk(graph: &Graph, whats: &[What]) -> Vec<Vec<(u64, [u8; 6])>> {
     let mut reached = vec![Vec::new(); whats.len()];
     for (reader, what) in whats.iter().enumerate() {
@@ -254,7 +254,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn what_goes_in_comes_out_or_is_dropped_for_a_reason(
+    fn every_packet_in_comes_out_or_is_dropped_for_a_reason(
         whats in whats(),
         batch in 1..70usize,
         capacity in 1..40usize,
@@ -351,7 +351,7 @@ fn an_edge_that_may_drop_counts_what_it_drops() {
 }
 
 #[test]
-fn a_run_that_is_stopped_drains_what_is_under_way() {
+fn a_stopped_run_drains_the_packets_in_flight() {
     let whats = [What::Reader { count: u64::MAX }, What::Filter { last_port: 3 }, What::Writer];
     for kind in EdgeKind::ALL {
         let graph = graph(&whats, 16, 8, &[kind], &[0]);
@@ -378,23 +378,23 @@ fn a_run_that_is_stopped_drains_what_is_under_way() {
 }
 
 #[test]
-fn parts_that_are_not_what_the_graph_says_are_faults_before_the_run() {
+fn parts_that_do_not_fit_their_stages_are_faults_before_the_run() {
     let whats = [What::Reader { count: 10 }, What::Filter { last_port: 3 }, What::Writer];
     let graph = graph(&whats, 16, 8, &[EdgeKind::Inline], &[0]);
     let reader = || Part::Reader(Box::new(Repeated::new(frames(), 10, Pool::new(64, PACKET_BYTES))));
     let filter = || Part::Stage(Box::new(Filter::new(Predicate::All(vec![]))));
     let writer = || Part::Stage(Box::new(Dropper));
-    let told = |parts: Vec<Part>| match runner::build(&graph, parts) {
+    let fault = |parts: Vec<Part>| match runner::build(&graph, parts) {
         Ok(_) => panic!("it was built"),
         Err(faults) => faults.to_string(),
     };
     assert!(runner::build(&graph, vec![reader(), filter(), writer()]).is_ok());
-    assert_eq!(told(vec![reader(), filter()]), "2 parts are given for 3 stages");
-    assert_eq!(told(vec![reader(), filter(), writer(), writer()]), "4 parts are given for 3 stages");
-    assert_eq!(told(vec![reader(), filter(), reader()]), "'s2' takes packets in, but its part is a reader");
-    assert_eq!(told(vec![writer(), filter(), writer()]), "'s0' is a reader, but its part is none");
+    assert_eq!(fault(vec![reader(), filter()]), "2 parts are given for 3 stages");
+    assert_eq!(fault(vec![reader(), filter(), writer(), writer()]), "4 parts are given for 3 stages");
+    assert_eq!(fault(vec![reader(), filter(), reader()]), "'s2' takes packets in, but its part is a reader");
+    assert_eq!(fault(vec![writer(), filter(), writer()]), "'s0' is a reader, but its part is none");
     assert_eq!(
-        told(vec![reader(), writer(), filter()]),
+        fault(vec![reader(), writer(), filter()]),
         "'s1' is described with 2 outputs, but its part has 0 outputs\n\
          's2' is described with 0 outputs, but its part has 2 outputs"
     );

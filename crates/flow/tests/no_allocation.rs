@@ -132,7 +132,7 @@ fn line_of(rewriters: usize, kind: EdgeKind) -> Graph {
 }
 
 #[test]
-fn memory_follows_what_can_be_in_flight_and_not_the_square_of_the_stages() {
+fn memory_grows_with_the_packets_in_flight_and_not_with_the_square_of_the_stages() {
     const PACKET_BYTES: usize = 2048;
     for (rewriters, kind, most) in [
         (150, EdgeKind::Inline, 2 << 20),
@@ -152,11 +152,14 @@ fn memory_follows_what_can_be_in_flight_and_not_the_square_of_the_stages() {
         parts.push(Part::Stage(Box::new(Dropper)));
         let (workers, control) = runner::build(&graph, parts).unwrap();
         let taken = (allocated_bytes() - before) as usize;
-        let told = plan.bytes(PACKET_BYTES);
+        let planned = plan.bytes(PACKET_BYTES);
         assert!(taken <= most, "{rewriters} {kind:?}: {taken} bytes");
         // The memory reported is the memory taken, except for the fixed part of each stage and ring.
         let besides = rewriters * 12 * 1024;
-        assert!(told.abs_diff(taken) <= besides, "{rewriters} {kind:?}: {told} bytes told, {taken} taken");
+        assert!(
+            planned.abs_diff(taken) <= besides,
+            "{rewriters} {kind:?}: {planned} bytes planned, {taken} taken"
+        );
         std::thread::scope(|scope| {
             for worker in workers {
                 scope.spawn(move || worker.run());

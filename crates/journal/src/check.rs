@@ -15,7 +15,7 @@ pub struct Damage {
     pub path: PathBuf,
     /// Where, in bytes from its start.
     pub offset: u64,
-    /// What.
+    /// The damage.
     pub what: String,
 }
 
@@ -25,7 +25,7 @@ impl std::fmt::Display for Damage {
     }
 }
 
-/// What a journal holds.
+/// The contents of a journal.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Verified {
     /// Its segments.
@@ -38,12 +38,12 @@ pub struct Verified {
     pub numbers: Option<(u64, u64)>,
     /// The times of the first and the last record.
     pub times: Option<(u64, u64)>,
-    /// Records that are not there, as the journal itself says: they could not be written, or [`repair`](crate::repair) put
-    /// this in the place of damaged ones.
+    /// Missing records that the journal itself counts: they could not be written, or [`repair`](crate::repair) put the count in
+    /// the place of damaged ones.
     pub lost: u64,
     /// Records that are damaged.
     pub damaged: u64,
-    /// What is damaged, torn or missing.
+    /// Damaged, torn and missing parts.
     pub damage: Vec<Damage>,
 }
 

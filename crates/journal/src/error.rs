@@ -12,9 +12,9 @@ pub enum JournalError {
     Io {
         /// The folder or file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Another process writes to it.

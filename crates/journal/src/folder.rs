@@ -1,4 +1,4 @@
-//! The folder of a journal: its segments, and what was set aside of them.
+//! The folder of a journal: its segments, and the bytes set aside from them.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +9,7 @@ use crate::scan;
 
 const ENDING: &str = "journal";
 
-/// Waits until the disk has the names in a folder. A file system that cannot sync folders keeps them as it can: that is no error.
+/// Waits until the disk has the names in a folder. It is no error if a file system cannot sync folders.
 ///
 /// # Errors
 /// What the operating system says.
@@ -56,13 +56,13 @@ pub fn segment_starts(folder: &Path) -> Result<Vec<u64>, JournalError> {
     Ok(segments(folder)?.into_iter().map(|segment| segment.first).collect())
 }
 
-/// Whether the journal has this file: a segment, or bytes of one that were set aside.
+/// Whether the file belongs to the journal: a segment, or bytes set aside from one.
 #[must_use]
 pub fn is_journal_file(path: &Path) -> bool {
     segment_of(path).is_some()
 }
 
-/// The number that a segment, or what was set aside of it, is named by.
+/// The number in the name of a segment, or of bytes set aside from it.
 pub(crate) fn segment_of(path: &Path) -> Option<u64> {
     let (number, rest) = path.file_name()?.to_str()?.split_once('.')?;
     let is_ours = rest == ENDING || rest.starts_with(TORN) || rest.starts_with(DAMAGED);
@@ -73,7 +73,7 @@ pub(crate) fn segment_of(path: &Path) -> Option<u64> {
 pub(crate) const TORN: &str = "torn-";
 pub(crate) const DAMAGED: &str = "damaged-";
 
-/// The files in which bytes of the segment that is named by `first` are set aside.
+/// The files with bytes set aside from the segment `first`.
 pub(crate) fn set_aside_of(folder: &Path, first: u64) -> Result<Vec<PathBuf>, JournalError> {
     let mut all = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))? {

@@ -13,13 +13,13 @@ pub const BUFFER_BYTES: usize = 256 << 10;
 /// The longest payload of a record, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 
-/// The kind of a record that stands for others which are not there; `extra` is how many.
+/// The kind of a record that counts lost records; `extra` is their number.
 ///
 /// They could not be written, and never had numbers; or they were damaged later, and `number` is that of the last of them
 /// (`line` is then [`NUMBERED`]).
 pub const LOST: u8 = u8::MAX;
 
-/// The `line` of a record of the kind [`LOST`] that stands for records which had numbers.
+/// The `line` of a record of the kind [`LOST`] whose lost records had numbers.
 pub const NUMBERED: u8 = 1;
 
 pub(crate) const SEGMENT_HEADER_BYTES: u64 = 64;
@@ -33,7 +33,7 @@ pub struct Record<'a> {
     pub number: u64,
     /// Its time. The index by time takes it to be in order, but for a second.
     pub time: u64,
-    /// What it is.
+    /// The kind of the file.
     pub kind: u8,
     /// By kind.
     pub line: u8,
@@ -45,7 +45,7 @@ pub struct Record<'a> {
     pub payload: &'a [u8],
 }
 
-/// What a segment's header says.
+/// The fields of a segment's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SegmentHeader {
     pub(crate) first: u64,
@@ -53,14 +53,14 @@ pub(crate) struct SegmentHeader {
     pub(crate) time: u64,
 }
 
-/// What lies at the beginning of a segment.
+/// The bytes at the beginning of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Head {
-    /// The header of the segment that its name says.
+    /// The header of the segment, as its name says.
     Sound(SegmentHeader),
     /// Zeros, or too few bytes: not written yet.
     Unwritten,
-    /// Something else, and what is wrong with it.
+    /// Other bytes, with the error.
     Damaged(&'static str),
 }
 
@@ -75,7 +75,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads the header of the segment that is named by `first`.
+    /// Reads the header of the segment `first`.
     pub(crate) fn read(file: &File, path: &Path, first: u64) -> Result<Head, JournalError> {
         let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
         let got = read_at(file, &mut bytes, 0).map_err(failed(path, "cannot be read"))?;
@@ -134,12 +134,12 @@ impl Record<'_> {
     }
 }
 
-/// What lies at a place of a segment.
+/// The bytes at a place of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Found<'b> {
     /// The record numbered as expected, and its bytes with the header.
     Record(Record<'b>, usize),
-    /// More bytes are needed to tell.
+    /// More bytes are needed to decide.
     Cut { needed: usize },
     /// Zeros: nothing was written here.
     Nothing,
@@ -147,7 +147,7 @@ pub(crate) enum Found<'b> {
     Bad,
 }
 
-/// The number that the record with this header has, or the first of those that it stands for.
+/// The number of the record with this header, or the first of the lost records that it counts.
 pub(crate) fn first_number(header: &[u8]) -> Option<u64> {
     let number = u64_at(header, 8);
     match header.get(34..36) {
@@ -156,7 +156,7 @@ pub(crate) fn first_number(header: &[u8]) -> Option<u64> {
     }
 }
 
-/// Looks at the bytes where the record `number` should begin, or one that stands for it and those behind it.
+/// Reads the bytes where the record `number` should begin, or a record that counts it as lost.
 pub(crate) fn find(bytes: &[u8], number: u64) -> Found<'_> {
     let Some(header) = bytes.get(..RECORD_HEADER_BYTES) else {
         return Found::Cut { needed: RECORD_HEADER_BYTES };

@@ -1,4 +1,4 @@
-//! What a journal wants of the disk that takes its time, to be done by the thread that appends or by another.
+//! Slow disk work of a journal, for the appending thread or another one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -29,7 +29,7 @@ pub(crate) struct Unsynced {
     pub(crate) file: Arc<File>,
     pub(crate) path: PathBuf,
     pub(crate) records: Range<u64>,
-    /// Where the disk may not have the segment's name yet.
+    /// The folder, if the disk may not have the segment's name yet.
     pub(crate) folder: Option<PathBuf>,
     pub(crate) sync_file: fn(&File) -> io::Result<()>,
 }
@@ -43,7 +43,7 @@ impl Unsynced {
     }
 }
 
-/// A file that is to become a segment: its room is reserved.
+/// A file for a later segment, with reserved room.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) path: PathBuf,
@@ -96,7 +96,7 @@ pub(crate) enum Outcome {
 }
 
 impl IoTask {
-    /// Does it, and waits for the disk.
+    /// Runs the task, and waits for the disk.
     pub fn run(self) -> Finished {
         Finished(match self.0 {
             Work::Sync(unsynced) => {
@@ -142,7 +142,7 @@ fn remove_oldest(
         if total <= keep_bytes || successor.first > needed_from {
             break;
         }
-        // What was set aside of it first: without the segment it would never be found.
+        // The bytes set aside from it go first: without the segment they would never be found.
         for path in set_aside_of(folder, segment.first)? {
             fs::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
         }

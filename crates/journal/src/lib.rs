@@ -1,9 +1,9 @@
-//! The journal: everything that entered, in order, on disk.
+//! The journal: all inputs, in order, on disk.
 //!
-//! A journal is a folder of *segments*, files of a fixed size that are reserved on the disk when they begin, so that a
-//! full disk is met at a segment's start and not in its middle. A segment is named after the number of its first record.
-//! It has a header of 64 bytes and then records: 40 bytes of header and the payload, each with a CRC-32 over both. What
-//! follows the last record is zeros.
+//! A journal is a folder of *segments*, files of a fixed size whose room is reserved when they begin, so that a full disk is an
+//! error at a segment's start and not in its middle. A segment is named after the number of its first record. It has a header
+//! of 64 bytes and then records: 40 bytes of header and the payload, each with a CRC-32 over both. Zeros follow the last
+//! record.
 //!
 //! | offset | record's header | |
 //! | --- | --- | --- |
@@ -17,12 +17,12 @@
 //! | 35 | line | u8 |
 //! | 36 | zero | 4 bytes |
 //!
-//! All little-endian. What kinds mean is the writer's business, but for [`LOST`]. A [`JournalWriter`] appends, a
-//! [`JournalReader`] reads and follows, [`verify`] checks a whole journal, [`repair`] mends one.
+//! All little-endian. The writer defines the kinds, except [`LOST`]. A [`JournalWriter`] appends, a [`JournalReader`] reads and
+//! follows, [`verify`] checks a whole journal, [`repair`] repairs one.
 //!
-//! After a crash the last record may be torn: no sound record follows it. The writer cuts it off when it opens the journal,
-//! and keeps a copy. Damage elsewhere costs only the records that it hit: a reader gives a record of the kind [`LOST`] in
-//! their place, which counts them, and goes on with the next sound record.
+//! After a crash the last record may be torn: no sound record follows it. The writer cuts it off when it opens the journal, and
+//! keeps a copy. Damage elsewhere loses only the damaged records: in their place a reader returns a record of the kind
+//! [`LOST`], which counts them, and continues with the next sound record.
 //!
 //! Nothing here has a clock or a thread. Cost of a record: a copy into the buffer and the CRC, some 15 ns for 100 bytes;
 //! one system call for every [`BUFFER_BYTES`].

@@ -24,21 +24,21 @@ struct Open {
     file: File,
     /// Where the next record begins.
     offset: u64,
-    /// Whether an end of this segment was looked behind: what is written later is not damaged yet.
+    /// Whether the reader has searched behind the end of this segment: bytes written later are not damage.
     is_searched: bool,
 }
 
-/// What [`JournalReader::step`] came to.
+/// The result of [`JournalReader::step`].
 enum Step {
     /// A record, and where it lies in the buffer.
     Record { start: usize, end: usize },
-    /// So many records are not there; the last of them has this number.
+    /// So many records are missing; the last of them has this number.
     Lost { number: u64, records: u64 },
     /// There is no more yet.
     End,
 }
 
-/// Reads the records of a journal in order. At the end of one that is still written, ask again later.
+/// Reads the records of a journal in order. At the end of a journal that is still written, call again later.
 ///
 /// In the place of records that are damaged or missing, and are followed by sound ones, it gives one of the kind [`LOST`].
 #[derive(Debug)]
@@ -113,8 +113,8 @@ impl JournalReader {
         Ok((reader.next == number).then_some(reader))
     }
 
-    /// At the first record of the segment in which `time` lies, or of the one before it: all records from `time` on
-    /// follow. Segments are the index; one whose header is damaged is none of it.
+    /// At the first record of the segment in which `time` lies, or of the one before it: all records from `time` on follow.
+    /// Segments are the index, without those whose header is damaged.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
@@ -200,7 +200,7 @@ impl JournalReader {
                 Found::Cut { needed } => needed,
                 Found::Nothing | Found::Bad => 0,
             };
-            // What the buffer holds may be older than what the file holds now.
+            // The buffer may be older than the file.
             if self.refill(needed.max(RECORD_HEADER_BYTES))? || self.next_segment()? || self.pass_damage()? {
                 continue;
             }
@@ -208,7 +208,7 @@ impl JournalReader {
         }
     }
 
-    /// Reads anew from where the next record begins. Whether it is there now.
+    /// Reads again from the place of the next record. Returns whether it is there now.
     fn refill(&mut self, needed: usize) -> Result<bool, JournalError> {
         let Some(open) = &self.open else { return Ok(false) };
         if self.buffer.len() < needed {
@@ -234,7 +234,7 @@ impl JournalReader {
         };
         let is_begun = match SegmentHeader::read(&file, &path, self.next)? {
             Head::Sound(_) => true,
-            // Records tell more than their segment's header.
+            // The records may be sound although the header of their segment is damaged.
             Head::Damaged(_) => true,
             Head::Unwritten => next_sound(&file, &path, SEGMENT_HEADER_BYTES, self.next)?.is_some(),
         };
@@ -245,7 +245,7 @@ impl JournalReader {
         Ok(is_begun)
     }
 
-    /// At the end of what this segment holds: goes to the one that begins with the next record, if it is there.
+    /// At the end of this segment: goes to the one that begins with the next record, if it exists.
     fn next_segment(&mut self) -> Result<bool, JournalError> {
         let Some(open) = &self.open else { return Ok(false) };
         let path = segment_path(&self.folder, self.next);
@@ -259,23 +259,23 @@ impl JournalReader {
         Ok(true)
     }
 
-    /// At the end of what is sound in this segment: goes on behind it, if something sound follows.
+    /// At the end of the sound records of this segment: continues behind the damage, if a sound record follows.
     fn pass_damage(&mut self) -> Result<bool, JournalError> {
         let successor = self.successor()?;
         let (has_successor, next) = (successor.is_some(), self.next);
         let Some(open) = &mut self.open else { return Ok(false) };
-        // The end of what a writer goes on with is looked behind once: what comes later is not damaged yet.
+        // It searches only once behind the end of a segment that is still written: bytes written later are not damage.
         let is_end = matches!(find(&self.buffer[self.used..self.filled], next), Found::Nothing);
         if is_end && std::mem::replace(&mut open.is_searched, true) && !has_successor {
             return Ok(false);
         }
-        // What belongs to a later segment is there, and not here: a copy of it does not stand for what is between.
+        // Records of a later segment belong there: a copy of them here does not replace the records between.
         let is_of_this = |sound: &Sound| successor.as_ref().is_none_or(|after| sound.number < after.first);
         let sound = next_sound(&open.file, &open.path, open.offset, next)?.filter(is_of_this);
         if sound.is_none() && !has_successor {
             return Ok(false);
         }
-        // What was half written at the look before is whole before anything follows it.
+        // A record that was half written before is complete before another follows it.
         if self.refill(RECORD_HEADER_BYTES)? {
             return Ok(true);
         }
@@ -288,7 +288,8 @@ impl JournalReader {
         Ok(true)
     }
 
-    /// No segment begins with the next record, or `exhausted` does and has nothing sound: goes on with a later one, if there is one.
+    /// No segment begins with the next record, or `exhausted` does and has no sound record: continues with a later one, if
+    /// there is one.
     fn pass_missing_segments(&mut self, exhausted: Option<PathBuf>) -> Result<bool, JournalError> {
         let Some(Segment { path, first }) = self.successor()? else { return Ok(false) };
         // It may have come meanwhile.

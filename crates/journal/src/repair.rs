@@ -12,12 +12,12 @@ use crate::format::{
 use crate::scan::{DamagedPlace, scan};
 use crate::writer::{JournalOptions, JournalWriter};
 
-/// What was mended.
+/// The repairs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Repaired {
     /// Bytes of a torn record that were cut off at the end.
     pub torn_bytes: u64,
-    /// Places of damage in whose stead a record now says what is lost.
+    /// Places of damage that are now records that count the loss.
     pub places: u64,
     /// Records that were lost there.
     pub records: u64,
@@ -29,9 +29,9 @@ pub struct Repaired {
     pub set_aside: Vec<PathBuf>,
 }
 
-/// Mends the journal in `folder`: cuts off a torn record at the end, and puts a record of the kind [`LOST`] in the place of
-/// what is damaged or missing elsewhere. The bytes that were there are copied into files beside the segments first, so nothing
-/// is destroyed. A journal that is sound is left as it is.
+/// Repairs the journal in `folder`: cuts off a torn record at the end, and puts a record of the kind [`LOST`] in the place of
+/// records damaged or missing elsewhere. It first copies the old bytes into files beside the segments, so nothing is destroyed.
+/// A sound journal does not change.
 ///
 /// # Errors
 /// As [`JournalWriter::open`]; a disk that is full or fails. [`JournalError::Stopped`] if `goes_on`, which is called before each segment,
@@ -39,7 +39,7 @@ pub struct Repaired {
 pub fn repair(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Repaired, JournalError> {
     let last = segments(folder)?.last().map_or(0, |segment| segment.first);
     let before = set_aside_of(folder, last)?;
-    // It cuts off what is torn, and keeps other writers out.
+    // It cuts off torn bytes, and locks out other writers.
     let (_writer, opened) = JournalWriter::open(folder, JournalOptions::default())?;
     let mut repaired = Repaired { torn_bytes: opened.torn_bytes, ..Repaired::default() };
     repaired.set_aside.extend(set_aside_of(folder, last)?.into_iter().filter(|path| !before.contains(path)));
@@ -66,7 +66,7 @@ pub fn repair(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Repair
             mend(&file, &path, &place, &mut repaired)?;
         }
         if tail.torn_bytes > 0 {
-            // Not the last: what is behind the last sound record of a segment belongs to the records that are missing.
+            // Not the last segment: the bytes behind the last sound record belong to the missing records.
             let bytes = tail.offset..tail.offset + tail.torn_bytes;
             repaired.set_aside.push(set_aside(&file, &path, DAMAGED, bytes.clone())?);
             zero(&file, &path, bytes)?;
@@ -92,13 +92,13 @@ pub fn repair(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Repair
     Ok(repaired)
 }
 
-/// Writes records that say what is lost over a place of damage: they fill it, so that the record behind it follows.
+/// Overwrites a place of damage with records that count the loss: they fill it, so that the next record follows.
 fn mend(file: &File, path: &Path, place: &DamagedPlace, repaired: &mut Repaired) -> Result<(), JournalError> {
     let DamagedPlace { bytes, records, time } = place;
     let (length, lost) = (bytes.end - bytes.start, records.end - records.start);
     let (header, most) = (RECORD_HEADER_BYTES as u64, (RECORD_HEADER_BYTES + MAX_PAYLOAD_BYTES) as u64);
     let pieces = length.div_ceil(most);
-    // Each piece stands for a record at least, and has room for its header.
+    // Each piece counts at least one record, and has room for its header.
     if lost < pieces || length < header * pieces {
         repaired.left += 1;
         return Ok(());
@@ -122,13 +122,13 @@ fn mend(file: &File, path: &Path, place: &DamagedPlace, repaired: &mut Repaired)
     Ok(())
 }
 
-/// The record that stands for so many before the one numbered `next`.
+/// The record that counts so many lost ones before the one numbered `next`.
 fn lost_record(next: u64, stands_for: u64, time: u64, payload: &[u8]) -> Record<'_> {
     let number = next.saturating_sub(1);
     Record { number, time, kind: LOST, line: NUMBERED, extra: stands_for, payload, ..Record::default() }
 }
 
-/// Makes a segment that stands for the records from `next` on and before `first`, which no file has.
+/// Makes a segment that counts the records from `next` on and before `first` as lost, since no file has them.
 fn stand_for(folder: &Path, next: u64, first: u64, time: u64) -> Result<(), JournalError> {
     let path = segment_path(folder, next);
     let mut bytes = SegmentHeader { first: next, time }.encode().to_vec();

@@ -1,11 +1,11 @@
-//! Reading one segment from end to end, past what is damaged.
+//! Reading one segment from end to end, past damage.
 //!
 //! A place where the expected record is not sound is *damage* if a sound record follows it in the segment, and otherwise the
 //! *tail*: zeros, or a record that a crash tore. Records are numbered through, so the next sound record shows how many the
 //! damage cost.
 //!
 //! Cost: one pass. The search for the next sound record compares the number at every byte and computes a CRC only where a
-//! header is plausible; it skips what the file system knows to be a hole.
+//! header is plausible; it skips sparse parts of the file.
 
 use std::fs::File;
 use std::ops::Range;
@@ -61,11 +61,11 @@ pub(crate) struct Tail {
     pub(crate) offset: u64,
     /// The number after it.
     pub(crate) next: u64,
-    /// Bytes from there to the last one that is not zero: a record that was not wholly written.
+    /// Bytes from there to the last one that is not zero: a partly written record.
     pub(crate) torn_bytes: u64,
 }
 
-/// Goes through the segment in `file` whose first record should be `first`.
+/// Reads the segment in `file` whose first record should be `first`.
 pub(crate) fn scan(
     file: &File,
     path: &Path,
@@ -127,7 +127,7 @@ pub(crate) fn next_sound(
         let headers = filled.saturating_sub(RECORD_HEADER_BYTES - 1);
         for block in (0..headers).step_by(BLOCK_BYTES) {
             let until = (block + BLOCK_BYTES).min(headers);
-            // Room that nothing was written into yet.
+            // Unwritten room.
             if is_zero(&window[block..until + RECORD_HEADER_BYTES - 1]) {
                 continue;
             }
@@ -190,7 +190,7 @@ pub(crate) fn torn_bytes(file: &File, path: &Path, from: u64) -> Result<u64, Jou
     Ok(last - from)
 }
 
-/// Where data begins at or behind `offset`: a file system that knows its holes skips them. `None` when there is no more.
+/// Where data begins at or behind `offset`, skipping sparse parts. `None` when there is no more.
 fn data_from(file: &File, offset: u64) -> Option<u64> {
     match rustix::fs::seek(file, SeekFrom::Data(offset)) {
         Ok(begin) => Some(begin),

@@ -30,7 +30,7 @@ impl Default for JournalOptions {
     }
 }
 
-/// What was found when a journal was opened for writing.
+/// The contents of a journal that was opened for writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Opened {
     /// The number of the first record that there is.
@@ -48,10 +48,10 @@ pub struct Opened {
 pub struct JournalWriter {
     folder: PathBuf,
     options: JournalOptions,
-    /// Held as long as the writer lives.
+    /// The writer holds it for its whole life.
     _lock: File,
     segment: Option<(PathBuf, Arc<File>)>,
-    /// Where the buffer goes in the segment.
+    /// The buffer's offset in the segment.
     offset: u64,
     /// Whether the disk may not have the name of the segment.
     is_name_unsynced: bool,
@@ -70,10 +70,10 @@ pub struct JournalWriter {
     needed_from: u64,
     /// The disk has the records before this one, or they are counted as unconfirmed.
     synced: u64,
-    in_doubt: u64,
+    unconfirmed: u64,
     /// Unconfirmed records before this one are counted already.
-    doubted: u64,
-    /// A sync of the segment failed: nothing more goes into it.
+    counted_to: u64,
+    /// A sync of the segment failed: no more records go into it.
     is_over: bool,
     refused: Option<Refused>,
     trouble: Option<JournalError>,
@@ -90,7 +90,7 @@ pub struct JournalWriter {
     next_segment: Option<Prepared>,
 }
 
-/// What the system answered when room was wanted last.
+/// The system's last error when reserving room.
 #[derive(Debug)]
 struct Refused {
     /// The time of the record.
@@ -108,12 +108,12 @@ impl Refused {
     }
 }
 
-/// How long the writer requests no room after a refusal, in ns of the records' time.
+/// How long the writer reserves no room after an error, in ns of the records' time.
 const REFUSED_FOR: u64 = 1_000_000_000;
 
 impl JournalWriter {
     /// Opens the journal in `folder`, which is made if it is not there. A torn record at the end, which no sound one follows, is
-    /// cut off; a copy stays beside the segment. Nothing more is written into a last segment that is damaged elsewhere.
+    /// cut off; a copy stays beside the segment. The writer appends nothing to a last segment that is damaged elsewhere.
     ///
     /// # Errors
     /// [`JournalError::Locked`] when another process writes to it; a folder or file that cannot be used.
@@ -148,8 +148,8 @@ impl JournalWriter {
             removed_segments: 0,
             needed_from: u64::MAX,
             synced: 0,
-            in_doubt: 0,
-            doubted: 0,
+            unconfirmed: 0,
+            counted_to: 0,
             is_over: false,
             refused: None,
             trouble: None,
@@ -161,7 +161,7 @@ impl JournalWriter {
             is_making_next: false,
             next_segment: None,
         };
-        // What a process that was killed had made ahead.
+        // The segment that a killed process had made ahead.
         match fs::remove_file(writer.next_path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed(&writer.next_path(), "cannot be removed")(error));
@@ -199,7 +199,7 @@ impl JournalWriter {
         };
         self.next = tail.next;
         if records == 0 && !matches!(head, Head::Sound(_)) {
-            // It was made, and nothing was written, or nothing of it is sound: it begins anew with the next record.
+            // The segment has no sound record: it begins again with the next record.
             opened.torn_bytes = torn_bytes(&file, path, 0)?;
             if opened.torn_bytes > 0 {
                 set_aside(&file, path, DAMAGED, 0..opened.torn_bytes)?;
@@ -222,8 +222,8 @@ impl JournalWriter {
         Ok(opened)
     }
 
-    /// Says in the journal that the records before `number` that it does not have are lost: a state that is known to lie behind
-    /// them must not be followed by records with their numbers. Does nothing where it has them.
+    /// Counts the missing records before `number` as lost in the journal, so that later records do not get their numbers: a
+    /// checkpoint may already include them. Does nothing if the journal has them.
     ///
     /// # Errors
     /// A disk that is full or fails.
@@ -267,10 +267,10 @@ impl JournalWriter {
         self.removed_segments
     }
 
-    /// Records that were written, but of which the disk failed to say that it has them: if the machine dies, they may be missing.
+    /// Records that were written and that the disk failed to sync: after a machine crash they may be missing.
     #[must_use]
-    pub const fn in_doubt(&self) -> u64 {
-        self.in_doubt
+    pub const fn unconfirmed(&self) -> u64 {
+        self.unconfirmed
     }
 
     /// Segments that were too many and could not be removed.
@@ -279,20 +279,20 @@ impl JournalWriter {
         self.failed_removals
     }
 
-    /// What failed since the last call and cost no record: a segment that could not be synced before its successor
-    /// began, one that could not be removed.
+    /// An error since the last call that lost no record: a segment that could not be synced before its successor began, or one
+    /// that could not be removed.
     pub const fn take_trouble(&mut self) -> Option<JournalError> {
         self.trouble.take()
     }
 
-    /// Says that the records from `number` on are needed, because a checkpoint goes on from there: segments that hold one of
-    /// them are not removed, whatever `keep_bytes` says. Without it none is needed.
+    /// Keeps the records from `number` on, because a checkpoint continues from there: segments with one of them are not
+    /// removed, whatever `keep_bytes` says. Without a call none is kept.
     pub const fn need_from(&mut self, number: u64) {
         self.needed_from = number;
     }
 
-    /// Appends a record, whose number is given here. It is on its way to the disk when [`JournalWriter::flush`] has been
-    /// called, and safe when [`JournalWriter::sync`] has.
+    /// Appends a record and returns its number. [`JournalWriter::flush`] gives it to the system, and after
+    /// [`JournalWriter::sync`] it survives a machine crash.
     ///
     /// # Errors
     /// A payload that is too long, a disk that is full or fails. The record is then counted as lost; when writing works
@@ -312,7 +312,7 @@ impl JournalWriter {
     ///
     /// # Errors
     /// A disk that is full or fails still.
-    pub fn tell_lost(&mut self, time: u64) -> Result<(), JournalError> {
+    pub fn record_loss(&mut self, time: u64) -> Result<(), JournalError> {
         if self.lost_since > 0 {
             self.put(&Record { kind: LOST, extra: self.lost_since, time, ..Record::default() })?;
             self.lost_since = 0;
@@ -328,7 +328,7 @@ impl JournalWriter {
         if self.lost_since > 0 {
             // Either both have room or neither, so that one loss is recorded once.
             self.fit(record.time, (2 * RECORD_HEADER_BYTES + record.payload.len()) as u64)?;
-            self.tell_lost(record.time)?;
+            self.record_loss(record.time)?;
         }
         self.put(record)
     }
@@ -352,7 +352,7 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Begins a segment, or writes what is buffered.
+    /// Begins a segment, or writes the buffer.
     #[inline(never)]
     fn make_room(&mut self, needs_segment: bool, time: u64, length: u64) -> Result<(), JournalError> {
         if let Some(refused) = &self.refused
@@ -371,7 +371,7 @@ impl JournalWriter {
         made
     }
 
-    /// Writes what is buffered. Whatever fails is tried again at the next call.
+    /// Writes the buffer. The next call tries a failed write again.
     ///
     /// # Errors
     /// A disk that fails.
@@ -387,11 +387,11 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Writes what is buffered and waits until the disk has it.
+    /// Writes the buffer and waits until the disk has it.
     ///
     /// # Errors
-    /// A disk that fails. When it fails to sync, what it has of the records since the last sync is not known, and no later sync
-    /// tells: they are counted ([`JournalWriter::in_doubt`]), and the next record begins a segment.
+    /// A disk that fails. When it fails to sync, it may or may not have the records since the last sync, and no later sync
+    /// reports it: they are counted ([`JournalWriter::unconfirmed`]), and the next record begins a segment.
     pub fn sync(&mut self) -> Result<(), JournalError> {
         match self.begin_sync()? {
             Some(io_task) => self.finish(io_task.run()),
@@ -399,8 +399,8 @@ impl JournalWriter {
         }
     }
 
-    /// Writes what is buffered, and says what is to be done so that the disk has it; `None` when it has it. Meanwhile the writer
-    /// can go on. [`JournalWriter::finish`] takes the result.
+    /// Writes the buffer, and returns the task that syncs it; `None` when the disk has it. Meanwhile the writer can continue.
+    /// [`JournalWriter::finish`] takes the result.
     ///
     /// # Errors
     /// A disk that fails.
@@ -418,14 +418,14 @@ impl JournalWriter {
         }))
     }
 
-    /// From now on another thread waits for the disk: segments that are too many are removed only by
-    /// [`JournalWriter::begin_removal`], and the next segment is made by [`JournalWriter::begin_next_segment`]. To reserve a file's room, to
-    /// sync it and to give a large file's memory back take the system a while, for which nothing is appended otherwise.
+    /// From now on another thread waits for the disk: segments that are too many are removed only by [`JournalWriter::begin_removal`], and
+    /// the next segment is made by [`JournalWriter::begin_next_segment`]. Reserving a file's room, syncing it and freeing a large file take
+    /// time; otherwise the appending thread would wait for them.
     pub const fn leave_waiting(&mut self) {
         (self.leaves_waiting, self.wants_next) = (true, true);
     }
 
-    /// What is to be done so that the next segment is there when it is needed; `None` when it is, or is being made.
+    /// The task that makes the next segment ahead; `None` when it is made, or is being made.
     pub fn begin_next_segment(&mut self) -> Option<IoTask> {
         let is_due = self.wants_next && self.segment.is_some();
         if !is_due || self.is_making_next || self.next_segment.is_some() {
@@ -435,12 +435,12 @@ impl JournalWriter {
         Some(IoTask(Work::Prepare { path: self.next_path(), bytes: self.options.segment_bytes }))
     }
 
-    /// Where the next segment is made. No reader takes it for a segment.
+    /// The path of the next segment while it is made. No reader takes it for a segment.
     fn next_path(&self) -> PathBuf {
         self.folder.join("next-segment")
     }
 
-    /// What is to be done so that the journal is not too large, when a segment has begun since the last call.
+    /// The task that removes surplus segments, if a segment has begun since the last call.
     pub fn begin_removal(&mut self) -> Option<IoTask> {
         let has_begun = std::mem::take(&mut self.has_begun);
         let keep_bytes = self.options.keep_bytes.filter(|_| has_begun)?;
@@ -448,7 +448,7 @@ impl JournalWriter {
         Some(IoTask(Work::Remove { folder, keep_bytes, needed_from }))
     }
 
-    /// Takes note of what came of a [`IoTask`] of this writer.
+    /// Takes the result of an [`IoTask`] of this writer.
     ///
     /// # Errors
     /// A sync that failed, as [`JournalWriter::sync`] says. A segment that could not be removed is counted, and
@@ -459,8 +459,8 @@ impl JournalWriter {
                 self.synced = self.synced.max(records.end);
                 let is_current = self.segment.as_ref().is_some_and(|(current, _)| *current == path);
                 if result.is_err() {
-                    self.in_doubt += records.end.saturating_sub(records.start.max(self.doubted));
-                    self.doubted = self.doubted.max(records.end);
+                    self.unconfirmed += records.end.saturating_sub(records.start.max(self.counted_to));
+                    self.counted_to = self.counted_to.max(records.end);
                     self.is_over |= is_current;
                 } else if is_current && folder.is_some() {
                     self.is_name_unsynced = false;
@@ -489,7 +489,7 @@ impl JournalWriter {
 
     #[cold]
     fn begin_segment(&mut self, time: u64, room: u64) -> Result<(), JournalError> {
-        // Whole before its successor is there, for readers and on the disk: both take a successor for the end.
+        // The segment is complete and on the disk before its successor exists: readers take a successor for its end.
         self.flush()?;
         if let Err(error) = self.sync() {
             // The unconfirmed records are counted; they would be no fewer without a successor.
@@ -503,7 +503,7 @@ impl JournalWriter {
                 match self.make_segment(&path, bytes, time) {
                     Ok(file) => (file, bytes),
                     Err(error) => {
-                        // What is not whole is not left behind: it would be taken for a segment.
+                        // An incomplete file is removed: a reader would take it for a segment.
                         let _gone_anyway = fs::remove_file(&path);
                         return Err(error);
                     }
@@ -534,12 +534,12 @@ impl JournalWriter {
             // The segment is made as if none had been: that reports why, if it fails too.
             let _gone_anyway = fs::remove_file(&from);
         }
-        // The header and the name come to the disk with the first record that is synced.
+        // The first sync of a record also syncs the header and the name.
         self.is_name_unsynced = is_taken;
         is_taken.then_some((file, bytes))
     }
 
-    /// A file for records from the next on, its room reserved, known to its folder.
+    /// A file for the records from the next on, with reserved room and a name in the folder.
     fn make_segment(&self, path: &Path, bytes: u64, time: u64) -> Result<File, JournalError> {
         let Prepared { file, .. } = Prepared::make(path.to_owned(), bytes)?;
         let header = SegmentHeader { first: self.next, time }.encode();
@@ -580,7 +580,7 @@ mod tests {
         }
     }
 
-    /// The numbers of what a reader finds, and how many the journal says it lost.
+    /// The numbers of the records that a reader finds, and how many the journal counts as lost.
     fn found(folder: &Path) -> (Vec<u64>, u64) {
         let (mut numbers, mut lost) = (Vec::new(), 0);
         let mut reader = JournalReader::open(folder).unwrap();
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_refuses_room_is_asked_again_when_a_second_is_over() {
+    fn a_full_disk_is_tried_again_after_one_second() {
         let folder = tempfile::tempdir().unwrap();
         let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         append(&mut writer, 9, 0);
@@ -615,17 +615,17 @@ mod tests {
         writer.options.segment_bytes = 1 << 60;
         append(&mut writer, 8, 1_001);
         writer.append(&record(1_002)).unwrap_err();
-        writer.tell_lost(5_000_000_000).unwrap_err();
+        writer.record_loss(5_000_000_000).unwrap_err();
         writer.options.segment_bytes = 1_024;
-        writer.tell_lost(7_000_000_000).unwrap();
-        writer.tell_lost(8_000_000_000).unwrap();
+        writer.record_loss(7_000_000_000).unwrap();
+        writer.record_loss(8_000_000_000).unwrap();
         assert_eq!((writer.lost(), writer.losses()), (6, 2));
         drop(writer);
         assert_eq!(found(folder.path()), ((0..20).collect(), 6));
     }
 
     #[test]
-    fn what_a_failed_sync_leaves_in_doubt_is_counted_and_nothing_more_goes_into_the_segment() {
+    fn records_of_a_failed_sync_are_counted_and_the_segment_takes_no_more() {
         let folder = tempfile::tempdir().unwrap();
         let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
         append(&mut writer, 2, 0);
@@ -636,10 +636,10 @@ mod tests {
         assert!(matches!(error, JournalError::Io { what: "cannot be synced", .. }), "{error}");
         writer.sync_file = File::sync_all;
         writer.sync().unwrap();
-        assert_eq!(writer.in_doubt(), 3, "a later sync says nothing of them");
+        assert_eq!(writer.unconfirmed(), 3, "a later sync says nothing of them");
         assert_eq!(writer.append(&record(1)).unwrap(), 5);
         writer.sync().unwrap();
-        assert_eq!((writer.in_doubt(), writer.lost()), (3, 0));
+        assert_eq!((writer.unconfirmed(), writer.lost()), (3, 0));
         assert!(segment_path(folder.path(), 5).exists());
         // One that fails when a segment is full costs no record either, and is reported.
         append(&mut writer, 8, 1);
@@ -651,14 +651,14 @@ mod tests {
         assert!(writer.take_trouble().is_none());
         assert_eq!(writer.append(&record(1)).unwrap(), 14);
         assert!(writer.take_trouble().unwrap().to_string().contains("cannot be synced"));
-        assert_eq!((writer.in_doubt(), writer.lost()), (3 + 8, 0));
+        assert_eq!((writer.unconfirmed(), writer.lost()), (3 + 8, 0));
         drop(writer);
         assert_eq!(found(folder.path()), ((0..15).collect(), 0));
         assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
     }
 
     #[test]
-    fn what_another_thread_does_for_the_disk_is_counted_as_if_it_were_done_here() {
+    fn io_tasks_on_another_thread_are_counted_like_those_of_the_writer() {
         let folder = tempfile::tempdir().unwrap();
         let options = JournalOptions { keep_bytes: Some(2_048), ..SMALL };
         let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
@@ -677,18 +677,18 @@ mod tests {
         append(&mut writer, 5, 0);
         assert!(segment_path(folder.path(), 9).exists());
         writer.finish(io_task.run()).unwrap_err();
-        assert_eq!((writer.in_doubt(), writer.is_over), (2, false), "the segment is another's by now");
+        assert_eq!((writer.unconfirmed(), writer.is_over), (2, false), "the segment is another's by now");
         // The same records are unconfirmed by two syncs, each of which failed.
         writer.sync_file = refuse;
         let io_task = writer.begin_sync().unwrap().unwrap();
         append(&mut writer, 2, 0);
         writer.sync().unwrap_err();
-        assert_eq!((writer.in_doubt(), writer.is_over), (2 + 3, true));
+        assert_eq!((writer.unconfirmed(), writer.is_over), (2 + 3, true));
         writer.finish(io_task.run()).unwrap_err();
-        assert_eq!(writer.in_doubt(), 2 + 3);
+        assert_eq!(writer.unconfirmed(), 2 + 3);
         writer.sync_file = File::sync_all;
         append(&mut writer, 30, 0);
-        // Nothing is removed but by the task, once for each segment at most.
+        // Only the task removes segments, each at most once.
         assert!(segment_path(folder.path(), 0).exists());
         let removal = writer.begin_removal().unwrap();
         assert!(writer.begin_removal().is_none());
@@ -723,7 +723,7 @@ mod tests {
         writer.sync_file = refuse;
         append(&mut writer, 1, 0);
         writer.sync().unwrap_err();
-        assert_eq!((writer.in_doubt(), writer.is_over), (1, true));
+        assert_eq!((writer.unconfirmed(), writer.is_over), (1, true));
         // Not made ahead in time: it is made when it is needed, and synced. Only one task makes the file.
         writer.sync_file = File::sync_all;
         let making = writer.begin_next_segment().unwrap();
@@ -738,7 +738,7 @@ mod tests {
         writer.finish(made).unwrap();
         append(&mut writer, 12, 0);
         writer.sync().unwrap();
-        assert_eq!((writer.in_doubt(), writer.next_number()), (1, 35));
+        assert_eq!((writer.unconfirmed(), writer.next_number()), (1, 35));
         drop(writer);
         assert!(!next_path.exists());
         assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
@@ -773,7 +773,7 @@ mod tests {
         append(&mut writer, 9, 0);
         assert_eq!(segment_starts(folder.path()).unwrap(), [0, 9, 18, 27]);
         assert_eq!(found(folder.path()), ((0..27).collect(), 0));
-        assert_eq!((writer.lost(), writer.in_doubt()), (0, 0));
+        assert_eq!((writer.lost(), writer.unconfirmed()), (0, 0));
     }
 
     #[test]
@@ -793,7 +793,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_cannot_be_removed_costs_no_record_and_is_told() {
+    fn a_segment_that_cannot_be_removed_is_reported_and_no_record_is_lost() {
         let folder = tempfile::tempdir().unwrap();
         let options = JournalOptions { keep_bytes: Some(3_000), ..SMALL };
         let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();

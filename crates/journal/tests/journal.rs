@@ -56,7 +56,7 @@ fn segments(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_was_appended_is_read_over_many_segments_and_writing_goes_on_where_it_ended() {
+fn appended_records_are_read_over_many_segments_and_a_new_writer_appends_behind_them() {
     let folder = tempfile::tempdir().unwrap();
     for round in 0..3u64 {
         let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
@@ -159,7 +159,7 @@ fn a_time_is_found_by_the_segments() {
 }
 
 #[test]
-fn a_disk_that_is_full_costs_the_records_that_it_cannot_take_and_says_so() {
+fn a_full_disk_loses_only_the_records_without_room_and_the_journal_counts_them() {
     let folder = tempfile::tempdir().unwrap();
     let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
     (0..5).for_each(|number| append(&mut writer, number));
@@ -173,7 +173,7 @@ fn a_disk_that_is_full_costs_the_records_that_it_cannot_take_and_says_so() {
     assert!(matches!(error, JournalError::Io { what: "cannot reserve its room", .. }), "{error}");
     assert_eq!(writer.lost(), 1);
     assert_eq!(segments(folder.path()).len(), 1, "nothing is left of what was tried");
-    // What fits is taken, behind a record that tells of the loss.
+    // A record that fits is appended, behind a record that counts the loss.
     assert_eq!(writer.append(&Record { kind: 9, ..Record::default() }).unwrap(), 6);
     drop(writer);
     let mut reader = JournalReader::from_number(folder.path(), 5).unwrap();
@@ -207,7 +207,7 @@ fn first_of(segment: &Path) -> u64 {
 }
 
 #[test]
-fn one_damaged_byte_costs_one_record_wherever_it_is() {
+fn one_damaged_byte_loses_one_record_anywhere() {
     let folder = tempfile::tempdir().unwrap();
     let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
     let mut count = 0;
@@ -242,7 +242,7 @@ fn one_damaged_byte_costs_one_record_wherever_it_is() {
     drop(writer);
     assert_eq!(*segments(folder.path()).last().unwrap(), folder.path().join(format!("{count:020}.journal")));
     assert_eq!(found(folder.path()).0.len() as u64, count - 1);
-    // A reader that is put where a lost record was tells of it first.
+    // A reader that starts at a lost record first returns the loss.
     let mut reader = JournalReader::at_number(folder.path(), in_last).unwrap().unwrap();
     let first = reader.next().unwrap().unwrap();
     assert_eq!((first.kind, first.extra, first.time), (LOST, 1, (in_last + 1) * 1_000_000));
@@ -258,7 +258,7 @@ fn one_damaged_byte_costs_one_record_wherever_it_is() {
 }
 
 #[test]
-fn a_segment_that_is_gone_or_has_no_header_costs_what_it_had_and_no_more() {
+fn a_missing_segment_or_header_loses_only_the_records_of_that_segment() {
     let folder = tempfile::tempdir().unwrap();
     let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
     (0..300).for_each(|number| append(&mut writer, number));
@@ -291,7 +291,7 @@ fn a_segment_that_is_gone_or_has_no_header_costs_what_it_had_and_no_more() {
 }
 
 #[test]
-fn zeros_before_sound_records_are_damage_and_not_the_end() {
+fn zeros_before_sound_records_are_damage_and_not_the_end_of_the_journal() {
     let folder = tempfile::tempdir().unwrap();
     let options = JournalOptions { segment_bytes: 4 << 20, keep_bytes: None };
     let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
@@ -322,7 +322,7 @@ fn zeros_before_sound_records_are_damage_and_not_the_end() {
 }
 
 #[test]
-fn what_is_torn_is_kept_beside_the_segment() {
+fn torn_bytes_are_kept_beside_the_segment() {
     let folder = tempfile::tempdir().unwrap();
     let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
     (0..3).for_each(|number| append(&mut writer, number));
@@ -346,7 +346,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_the_crash_left_of_the_end_the_rest_is_whole_and_writing_goes_on(
+    fn after_a_crash_at_any_byte_the_records_before_are_whole_and_writing_continues(
         count in 1u64..60,
         cut in 0usize..2_000,
         garbage in prop::collection::vec(any::<u8>(), 0..100),
@@ -375,7 +375,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_anywhere_costs_no_sound_record(
+    fn damage_anywhere_loses_no_sound_record(
         count in 20u64..120,
         places in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1usize..300, any::<u8>()), 1..5),
         reopened in any::<bool>(),
@@ -448,7 +448,7 @@ proptest! {
 }
 
 #[test]
-fn long_works_end_before_the_segment_at_which_nobody_wants_them() {
+fn long_tasks_end_at_the_segment_where_they_are_cancelled() {
     let folder = tempfile::tempdir().unwrap();
     let options = JournalOptions { segment_bytes: 4_096, keep_bytes: None };
     let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
@@ -457,10 +457,10 @@ fn long_works_end_before_the_segment_at_which_nobody_wants_them() {
     }
     drop(writer);
     for is_repair in [false, true] {
-        let mut asked = 0;
+        let mut looks = 0;
         let twice = || {
-            asked += 1;
-            asked <= 2
+            looks += 1;
+            looks <= 2
         };
         let ended = if is_repair {
             repair(folder.path(), twice).map(drop)
@@ -468,12 +468,12 @@ fn long_works_end_before_the_segment_at_which_nobody_wants_them() {
             verify(folder.path(), twice).map(drop)
         };
         assert!(matches!(ended, Err(JournalError::Stopped)));
-        assert_eq!(asked, 3);
+        assert_eq!(looks, 3);
     }
 }
 
 #[test]
-fn a_segment_without_a_sound_record_costs_its_own_records_and_no_others() {
+fn a_segment_without_a_sound_record_loses_only_its_own_records() {
     let random: Vec<u8> = (0..4_096u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     type Damage<'d> = &'d dyn Fn(&[PathBuf]);
     let damages: [(&str, Damage<'_>); 6] = [

@@ -1,26 +1,25 @@
 //! The books of every venue: order by order, by price level, or quotes.
 //!
-//! One [`Books`] per feed holds the books of all its instruments; which kind of book an instrument has follows from
-//! the events it gets (orders, levels or quotes). [`BookStage`] routes events to the feeds' books and hands on a
-//! [`BookUpdate`] for every event, completed with what only the book knows: the side, price and size of the order a
-//! deletion or execution refers to, and how deep in the book the change was.
+//! One [`Books`] per feed holds the books of all its instruments; the events of an instrument (orders, levels or quotes) decide
+//! the kind of its book. [`BookStage`] routes events to the feeds' books and hands on a [`BookUpdate`] for every event,
+//! completed from the book: the side, price and size of the order that a deletion or execution names, and the depth of the
+//! change.
 //!
 //! # Cost
-//! Cache lines an order event touches beyond its own: one slot of the order index, the book's half line, one or two
-//! lines of price levels; a replacement touches one more slot and perhaps one more line of levels. In a large market
-//! each of them is a miss, so [`BookStage`] looks ahead inside its batch: while it applies one event, it prefetches the
-//! order and the book of the one 16 places on, and for the levels of the one 8 places on, whose order has come by then
-//! and gives the side. The misses overlap with the work and with each other.
+//! Cache lines an order event touches beyond its own: one slot of the order index, the book's half line, one or two lines of
+//! price levels; a replacement touches one more slot and perhaps one more line of levels. In a large market each of them is a
+//! miss, so [`BookStage`] looks ahead inside its batch: while it applies one event, it prefetches the order and the book of the
+//! event 16 places on, and the levels of the event 8 places on, whose order has arrived by then and gives the side. The misses
+//! overlap with the work and with each other.
 //!
 //! # Gaps
 //! A gap makes every book it may have touched stale: its updates carry [`Flags::MAYBE_BAD_BOOK`] until the book is
 //! cleared (by a snapshot or a new session) or, for quotes, until both sides have been quoted again.
 //!
 //! # Contradictions
-//! An event that does not fit its book shows that the book differs from the venue's: the book is contradicted, and stale. So it is when
-//! the feed says so ([`Event::with_contradiction`]). The end of
-//! a gap ([`EventKind::Recovered`]) does not mend that; a clear does, or both sides of a quote. An order whose reference is taken also
-//! contradicts the book that has the reference.
+//! An event that does not fit its book shows that the book differs from the venue's: the book is contradicted, and stale. The feed can
+//! report a contradiction too ([`Event::with_contradiction`]). The end of a gap ([`EventKind::Recovered`]) does not clear it; a clear
+//! does, or both sides of a quote. An order whose reference is taken also contradicts the book that has the reference.
 
 mod image;
 
@@ -44,7 +43,7 @@ use image::{BookImage, OrderImage};
 /// take a third of a 48 KiB first-level cache.
 pub const BATCH: usize = 256;
 
-/// Instruments are numbered densely: the number of one that is new lies at most so far beyond the tables, which grow to it.
+/// Instruments are numbered densely: a new number lies at most so far beyond the tables, which grow to it.
 pub const INSTRUMENTS_AHEAD: usize = 1 << 16;
 
 /// How many events ahead the order and the book are prefetched.
@@ -52,7 +51,7 @@ const ORDERS_AHEAD: usize = 16;
 /// How many events ahead the levels are prefetched.
 const LEVELS_AHEAD: usize = 8;
 
-/// How large the tables of a feed are at start-up. What exceeds it makes them grow, which is counted.
+/// The sizes of a feed's tables at start-up. Tables that grow beyond them are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capacity {
     /// Instruments.
@@ -71,8 +70,8 @@ impl Default for Capacity {
 }
 
 impl Capacity {
-    /// Room for what `messages` order-by-order messages can leave behind, up to a full day of the busiest venue
-    /// (some 8 million orders resting at once).
+    /// Room for the orders that `messages` order-by-order messages can leave, up to a full day of the busiest venue (some 8
+    /// million orders resting at once).
     pub fn for_messages(messages: u64) -> Self {
         Self { instruments: 16_384, ..Self::for_orders((messages / 8).clamp(1 << 12, 1 << 23) as usize) }
     }
@@ -87,7 +86,7 @@ impl Capacity {
 /// November 2025 the lot of nearly every stock).
 pub const DEFAULT_ROUND_LOT: u32 = 100;
 
-/// What became of an event.
+/// The outcome of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// The book changed, or the event has no effect on books.
@@ -115,7 +114,7 @@ impl From<Refused> for Outcome {
     }
 }
 
-/// What went through the books of a feed, and what did not fit. Nothing is dropped without a count here.
+/// Counters of a feed's books. Every dropped event has a count here.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BookCounters {
@@ -137,7 +136,8 @@ pub struct BookCounters {
     pub gaps: u64,
     /// Times that an event that did not fit made a book stale.
     pub contradictions: u64,
-    /// Events whose instrument lies more than [`INSTRUMENTS_AHEAD`] beyond the table. They are refused, and go on as of no instrument.
+    /// Events whose instrument lies more than [`INSTRUMENTS_AHEAD`] beyond the table. The books refuse them and hand them on
+    /// without an instrument.
     pub instruments_beyond: u64,
 }
 
@@ -157,7 +157,7 @@ impl BookCounters {
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C, align(32))]
 struct Book {
-    /// Bids, then asks: chosen by index, as a side is as good as random to a branch predictor.
+    /// Bids, then asks: chosen by index, since a branch predictor cannot predict the side.
     sides: [Ladder; 2],
     /// The epoch of the venue in which the book was last known to be right.
     epoch: u32,
@@ -188,7 +188,7 @@ impl Book {
 
 /// In `quoted`: both sides.
 const QUOTED: u8 = 3;
-/// In `quoted`: the best moved in a group of events whose last is still to come.
+/// In `quoted`: the best moved in a group of events that is not complete yet.
 const PENDING: u8 = 4;
 /// In `quoted`: an event did not fit. Such a book is of an older epoch than its feed.
 const CONTRADICTED: u8 = 8;
@@ -233,10 +233,10 @@ pub struct Books {
     next_priority: u64,
     /// Counts gaps that touched all books; a book of an older epoch is stale.
     epoch: u32,
-    /// The epoch of books that are made later: an older one while a gap may have held messages of an instrument that no message has named yet.
+    /// The epoch of new books: an older one while a gap may have held messages of an instrument that is not known yet.
     newborn: u32,
     is_open: bool,
-    /// Instruments whose books are cleared and whose orders go with those of the next that is.
+    /// Cleared instruments whose orders are removed together with those of the next one.
     cleared: Vec<InstrumentId>,
     counters: BookCounters,
 }
@@ -258,7 +258,7 @@ impl Books {
         }
     }
 
-    /// All of it as plain values. Books that are alike have images that are, once they are [sorted](BooksImage::sort).
+    /// The whole state as plain values. Equal books have equal images once these are [sorted](BooksImage::sort).
     pub fn image(&self) -> BooksImage {
         let mut image = BooksImage::default();
         self.image_into(&mut image);
@@ -289,7 +289,7 @@ impl Books {
         }
         image.books.truncate(count);
         image.orders.clear();
-        // Room for what the table can hold, so that an image of a few orders more finds its place; what is not written takes no memory.
+        // Room for as many orders as the table holds, so that a slightly larger image fits; unwritten room takes no memory.
         image.orders.reserve_exact(self.orders.capacity());
         image.orders.extend(self.orders().map(|order| OrderImage {
             id: order.id,
@@ -304,7 +304,7 @@ impl Books {
         (image.is_open, image.counters) = (self.is_open, self.counters);
     }
 
-    /// The books that an image was taken of, in tables of at least this size.
+    /// Books restored from an image, in tables of at least this size.
     ///
     /// # Errors
     /// [`UnsoundImage`].
@@ -352,12 +352,12 @@ impl Books {
         self.publisher
     }
 
-    /// What went through.
+    /// Its counters.
     pub const fn counters(&self) -> &BookCounters {
         &self.counters
     }
 
-    /// Every resting order, in no order that means something. Reads the whole order table: for snapshots.
+    /// Every resting order, in an arbitrary sequence. It reads the whole order table: for checkpoints.
     pub fn orders(&self) -> impl Iterator<Item = Order> + '_ {
         self.orders.iter().filter(|order| !self.cleared.contains(&order.instrument))
     }
@@ -398,8 +398,8 @@ impl Books {
         self.books.len()
     }
 
-    /// Prefetches the book and the order. Without a branch on the kind, which is as good as random: for events without an
-    /// order it prefetches a line that they will not use.
+    /// Prefetches the book and the order. It does not branch on the kind, which no predictor can predict: for events without an
+    /// order it prefetches an unused line.
     #[inline]
     fn prefetch_orders(&self, event: &Event) {
         tapeworks_ring::prefetch::read(&self.books, event.instrument.index());
@@ -462,8 +462,8 @@ impl Books {
         let reach = book.reach[place_of(event.side)];
         // A clear empties both sides, whichever it names.
         let is_pending = (book.quoted & PENDING != 0) | (event.kind == EventKind::Clear);
-        // Deeper than the levels that make the best, and not waiting for the end of a group. A level right behind those
-        // counts, when they do not make a lot.
+        // The change is deeper than the levels that make the best, and no group is open. The level right behind those counts
+        // when they do not make a lot.
         if (depth > u32::from(reach)) & !is_pending & ((reach != u8::MAX) | (depth == NO_DEPTH)) {
             return BestMoved::No;
         }
@@ -569,7 +569,7 @@ impl Books {
         self.levels.take(ladder, order.side, order.price, size, whole)
     }
 
-    /// An execution, a cancellation in part, or a deletion, which takes whatever is left.
+    /// An execution, a partial cancellation, or a deletion, which takes the remaining shares.
     #[inline(always)]
     fn reduce(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
         let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
@@ -655,7 +655,7 @@ impl Books {
         }
         let epoch = self.epoch;
         let Some(book) = self.books.get_mut(event.instrument.index()) else { return Outcome::Incomplete };
-        // A quote replaces a whole side: once both sides were quoted, what was lost no longer matters.
+        // A quote replaces a whole side: once both sides were quoted, the lost quotes no longer matter.
         book.quoted |= if event.side == Side::Ask { 2 } else { 1 };
         if book.quoted & QUOTED == QUOTED {
             book.epoch = epoch;
@@ -670,7 +670,7 @@ impl Books {
         }
     }
 
-    /// What is rare: clears, states, sessions, gaps.
+    /// Rare events: clears, states, sessions, gaps.
     #[cold]
     #[inline(never)]
     fn other(&mut self, event: &mut Event, depth: &mut u32) -> Outcome {
@@ -729,15 +729,15 @@ impl Books {
         Outcome::Applied
     }
 
-    /// No book is stale, but for those that are contradicted.
+    /// Only contradicted books stay stale.
     fn all_are_right(&mut self) {
         self.newborn = self.epoch;
         let right = |book: &&mut Book| book.quoted & CONTRADICTED == 0;
         self.books.iter_mut().filter(right).for_each(|book| book.epoch = self.epoch);
     }
 
-    /// Empties books. Orders are found by their references alone: those of one instrument are looked for in the whole table,
-    /// and so those of many together.
+    /// Empties books. The table finds orders only by reference, so removing the orders of an instrument reads the whole table:
+    /// the orders of many instruments are removed in one pass.
     fn clear(&mut self, instrument: InstrumentId, has_more: bool) {
         if instrument == InstrumentId::ALL {
             self.cleared.clear();
@@ -775,7 +775,7 @@ impl Books {
         }
     }
 
-    /// Epoch 0 is that of books which have never seen a gap; after 2^32 - 1 gaps it would be taken again.
+    /// Epoch 0 is that of books without a gap; after 2^32 - 1 gaps it would be reused.
     fn next_epoch(&self) -> u32 {
         self.epoch.checked_add(1).unwrap_or(1)
     }
@@ -784,7 +784,7 @@ impl Books {
     fn stale_book(&mut self, instrument: InstrumentId) -> Option<&mut Book> {
         self.book_mut(instrument)?;
         if self.epoch == 0 {
-            // The others stay as right as they are.
+            // The other books do not change.
             self.epoch = self.next_epoch();
             self.all_are_right();
         }
@@ -794,7 +794,7 @@ impl Books {
         Some(book)
     }
 
-    /// Counts an event that does not fit, and makes the books stale that it contradicts.
+    /// Counts a contradiction, and makes the contradicted books stale.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, event: &Event, outcome: Outcome) {
@@ -812,7 +812,7 @@ impl Books {
         if let Some(book) = self.stale_book(instrument)
             && book.quoted & CONTRADICTED == 0
         {
-            // The NBBO learns of it with the end of the group, as if the best had moved.
+            // The end of the group passes it to the NBBO, as if the best had moved.
             book.quoted = (book.quoted & !QUOTED) | CONTRADICTED | PENDING;
             self.counters.contradictions += 1;
         }
@@ -941,7 +941,7 @@ impl<'a> BookRef<'a> {
         self.books.is_stale(self.instrument)
     }
 
-    /// Whether an event did not fit the book, so that it differs from the venue's until it is cleared.
+    /// Whether an event contradicted the book: it differs from the venue's until it is cleared.
     pub fn is_contradicted(self) -> bool {
         let book = self.books.books.get(self.instrument.index());
         book.is_some_and(|book| book.quoted & CONTRADICTED != 0)
@@ -955,7 +955,7 @@ pub struct BookUpdate<'a> {
     pub event: &'a Event,
     /// The order as it was before an execution, cancellation, deletion or replacement.
     pub before: Option<Order>,
-    /// Whether the book could follow.
+    /// The outcome.
     pub outcome: Outcome,
     pub(crate) depth: u32,
     pub(crate) best_moved: BestMoved,
@@ -976,7 +976,7 @@ impl BookUpdate<'_> {
         self.depth == 0
     }
 
-    /// Which side's best price that a round lot stands behind may have moved, known at the last event of a group.
+    /// The side whose round-lot best price may have moved; known at the last event of a group.
     #[inline]
     pub const fn best_moved(&self) -> BestMoved {
         self.best_moved
@@ -1017,7 +1017,7 @@ impl BookStage {
         stage
     }
 
-    /// All of it as plain values, feed by feed.
+    /// The whole state as plain values, feed by feed.
     pub fn image(&self) -> Vec<BooksImage> {
         let mut image = Vec::new();
         self.image_into(&mut image);
@@ -1030,8 +1030,8 @@ impl BookStage {
         self.feeds.iter().zip(image).for_each(|(books, image)| books.image_into(image));
     }
 
-    /// The books that an image was taken of, in tables of the feed's size in `least` at least; any feed that is not in it gets tables of the size of
-    /// the feed without a name at its first event.
+    /// Books restored from an image, in tables of at least the feed's size in `least`; a feed that is not in the image gets tables of the
+    /// default feed's size at its first event.
     ///
     /// # Errors
     /// [`UnsoundImage`].
@@ -1069,7 +1069,7 @@ impl BookStage {
         if known != NO_PLACE {
             return usize::from(known);
         }
-        // 254 feeds is ten times the largest plant; one more than that shares the last one's books rather than fail.
+        // 254 feeds are ten times the largest plant; further feeds share the last one's books.
         let place = self.feeds.len().min(usize::from(NO_PLACE) - 1);
         if place == self.feeds.len() {
             self.feeds.push(Books::new(publisher, capacity));

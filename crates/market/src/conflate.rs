@@ -1,11 +1,12 @@
 //! Conflation of quotes: of several quotes of one side that wait, only the last counts.
 //!
-//! When the stage behind lags, old quotes only make it lag more. A quote replaces the whole side of a venue's quote, so
-//! nobody who comes late needs any but the last ([`EventKind::Quote`]). Orders and levels are changes, each of which needs the
-//! one before: they pass untouched, and so does everything else. What concerns a feed as a whole, or the instrument, does not
-//! overtake quotes and is not overtaken by them.
+//! When the stage behind lags, old quotes only make it lag more. A quote replaces the whole side of a venue's quote, so a late
+//! reader needs only the last one ([`EventKind::Quote`]). Orders and levels are changes, each of which needs the one before:
+//! they pass unchanged, and so do all other events. Events about a whole feed or about the instrument keep their place among
+//! its quotes.
 //!
-//! Cost: an event of a feed without waiting quotes costs a compare for each feed that has some; a quote one look into a table.
+//! Cost: an event of a feed without waiting quotes costs a compare for each feed with waiting quotes; a quote costs one lookup
+//! in a table.
 
 use std::collections::HashMap;
 
@@ -19,10 +20,10 @@ type Key = (Publisher, InstrumentId, u8);
 /// Conflates the quotes of batches.
 #[derive(Debug, Default)]
 pub struct QuoteConflation {
-    /// What waits, in the order in which it came; those that a later one replaced are gone.
+    /// The waiting events in the order of their arrival, without replaced ones.
     waiting: Vec<Option<Event>>,
     places: HashMap<Key, usize>,
-    /// The feeds of which something waits.
+    /// The feeds with waiting events.
     feeds: Vec<Publisher>,
     conflated: u64,
 }
@@ -32,7 +33,7 @@ const fn side_of(side: Side) -> u8 {
 }
 
 impl QuoteConflation {
-    /// Quotes that gave way to later ones.
+    /// Quotes replaced by later ones.
     pub const fn conflated(&self) -> u64 {
         self.conflated
     }
@@ -63,7 +64,7 @@ impl QuoteConflation {
         self.flush(&mut put);
     }
 
-    /// Whether an event that is no quote must not overtake what waits.
+    /// Whether an event that is no quote must stay behind the waiting quotes.
     fn concerns_waiting(&self, event: &Event) -> bool {
         self.waiting.iter().flatten().any(|quote| {
             quote.publisher == event.publisher
@@ -101,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_sides_quotes_the_last_stays_and_nothing_else_goes() {
+    fn of_several_quotes_of_a_side_only_the_last_stays() {
         let gap = Event::new(EventKind::Gap, Publisher::IEXG_TOPS, InstrumentId::ALL)
             .with_gap(Gap { first: 1, count: 1 });
         let order = Event::new(EventKind::Add, Publisher::XNAS_ITCH, InstrumentId(1));
@@ -121,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_books_end_as_without(
+        fn conflated_events_give_the_same_final_books(
             steps in prop::collection::vec((0u8..10, 0u32..3, any::<bool>(), 1i64..20, 0u32..5), 0..200),
             cut in 0usize..200,
         ) {

@@ -1,9 +1,10 @@
 //! The normalised event: 64 bytes, one cache line.
 //!
-//! Its fields are DBN's where DBN has them: time in nanoseconds UTC, price in 1e-9, the same letters for action and
-//! side, the same flag bits. It also carries what DBN lacks: the number of the channel (16 bits), the sequence number on it,
-//! the line (A or B) that delivered the message, and gaps. A few kinds use fields for something else. Read and write those
-//! by the constructors and the typed views ([`Event::status`], [`Event::definition`], [`Event::imbalance`], [`Event::gap`]).
+//! Where DBN has a field, the event has it with the same meaning: time in nanoseconds UTC, price in 1e-9, the same letters for
+//! action and side, the same flag bits. It also carries what DBN lacks: the number of the channel (16 bits), the sequence
+//! number on it, the line (A or B) that delivered the message, and gaps. A few kinds use fields for other values. Read and
+//! write those by the constructors and the typed views ([`Event::status`], [`Event::definition`], [`Event::imbalance`],
+//! [`Event::gap`]).
 //!
 //! No byte is free: DBN's flags need six bits, and the line has the other two of that byte ([`FlagsAndLine`]).
 //!
@@ -45,7 +46,7 @@ pub enum EventKind {
     Imbalance = 12,
     /// An auction's imbalance and prices, second half; follows the first. Has no channel and sequence number of its own.
     ImbalancePrices = 13,
-    /// What an instrument is: [`Event::definition`].
+    /// The definition of an instrument: [`Event::definition`].
     Definition = 14,
     /// Messages of the channel are missing: [`Event::gap`].
     Gap = 15,
@@ -197,10 +198,10 @@ impl Flags {
     }
 }
 
-/// DBN's flags in the upper six bits, the [`Line`] in the lower two. Of those DBN reserves one, and keeps one for what a
-/// publisher defines itself; no feed here defines it.
+/// DBN's flags in the upper six bits, the [`Line`] in the lower two. DBN reserves one of those two and leaves the other to the
+/// publisher; no feed here uses it.
 ///
-/// [`Event::flags`] and [`Event::line`] read it, so neither is ever taken for a part of the other.
+/// Read it by [`Event::flags`] and [`Event::line`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct FlagsAndLine(u8);
@@ -327,7 +328,7 @@ impl StatusAction {
     }
 }
 
-/// What an instrument is at a venue. Its symbol came before, in a [`EventKind::SymbolMapping`].
+/// The definition of an instrument at a venue. A [`EventKind::SymbolMapping`] before it has the symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Definition {
     /// Shares in a round lot, 0 when the venue does not say.
@@ -373,7 +374,7 @@ pub struct Imbalance {
     pub lower_collar: Option<Price>,
 }
 
-/// Messages that did not arrive.
+/// A sequence gap.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gap {
@@ -650,7 +651,7 @@ impl Event {
         }
     }
 
-    /// Marks a [`EventKind::Gap`] of an instrument as a contradiction of its book. The end of a gap does not mend it.
+    /// Marks a [`EventKind::Gap`] of an instrument as a contradiction of its book. The end of a gap does not clear it.
     #[must_use]
     pub const fn with_contradiction(mut self) -> Self {
         self.detail = 1;
@@ -782,7 +783,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_comes_back_as_it_went_in() {
+    fn a_status_survives_a_round_trip() {
         for is_trading in [None, Some(false), Some(true)] {
             let status = Status {
                 action: StatusAction::Halt,
@@ -797,7 +798,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_comes_back_as_it_went_in() {
+    fn a_definition_survives_a_round_trip() {
         let definition = Definition {
             round_lot: 1,
             reference_price: Price::from_e9(5),
@@ -810,7 +811,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbol_of_any_length_comes_back_as_it_went_in() {
+    fn a_symbol_of_any_length_survives_a_round_trip() {
         for length in 1..=Symbol::MOST {
             let symbol = Symbol::from_bytes(b"SPX   260117C05000000".get(..length).unwrap()).unwrap();
             let mapping = blank(EventKind::Other).with_symbol(symbol);
@@ -820,7 +821,7 @@ mod tests {
     }
 
     #[test]
-    fn an_imbalance_comes_back_from_its_two_events_and_from_no_others() {
+    fn an_imbalance_is_read_from_its_two_events_and_from_no_others() {
         let imbalance = Imbalance {
             paired: 100,
             imbalance: 20,
@@ -850,7 +851,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_and_sessions_come_back_as_they_went_in() {
+    fn gaps_and_sessions_survive_a_round_trip() {
         let gap = Gap { first: 10, count: 3 };
         assert_eq!(blank(EventKind::Gap).with_gap(gap).gap(), Some(gap));
         for session in [Session::StartOfMessages, Session::StartOfMarketHours, Session::EndOfMessages] {
@@ -859,7 +860,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_is_clamped_to_what_dbn_can_hold_for_any_two_times() {
+    fn the_delay_is_clamped_to_the_range_of_dbn_for_any_two_times() {
         let delay = |from, to| {
             let mut event = blank(EventKind::Add);
             (event.ts_event, event.ts_recv) = (Nanos(from), Nanos(to));

@@ -14,7 +14,7 @@ use std::fmt;
 pub struct InstrumentId(pub u32);
 
 impl InstrumentId {
-    /// No instrument: a place in a table that nothing is known of yet.
+    /// No instrument: an unused place in a table.
     pub const UNKNOWN: Self = Self(u32::MAX - 1);
 
     /// Every instrument of a venue: of a gap, a session event, the clearing of all books.
@@ -72,7 +72,7 @@ impl Symbol {
     /// The most letters of a symbol.
     pub const MOST: usize = 21;
 
-    /// What [`Symbol::parse`] takes, for messages to people.
+    /// The form that [`Symbol::parse`] takes, for error messages.
     pub const FORM: &str = "1 to 21 visible ASCII characters, with spaces only between them";
 
     /// From the bytes of a message, padded or not with spaces or zeros at the end. No two symbols become one.
@@ -96,7 +96,7 @@ impl Symbol {
         Ok(Self(padded))
     }
 
-    /// From what a person wrote, if it has the form [`Symbol::FORM`].
+    /// From typed text, if it has the form [`Symbol::FORM`].
     pub fn parse(text: &str) -> Option<Self> {
         Self::from_bytes(text.as_bytes()).ok().filter(|symbol| symbol.as_str() == text)
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_writes_is_a_symbol_whole_or_not_at_all() {
+    fn a_typed_symbol_is_taken_whole_or_refused() {
         for text in
             ["A", "BRK.B", "A B", "ABCDEFGHIJKLMNOPQRSTU", "SPX   260117C05000000", "BRK.B 260117P00300500"]
         {

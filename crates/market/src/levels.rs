@@ -1,15 +1,13 @@
 //! Price levels: sorted arrays in one table.
 //!
-//! Each side of each book is a [`Ladder`]: a block of cells in a [`LevelStore`], sorted so that the best price is
-//! last. Nearly everything happens near the top, so a search walks from the end, and an insertion there moves few
-//! cells. Blocks have capacities of 4, 8, 16, … cells and lie in one table in huge pages; a block that is outgrown
-//! goes back to the list of its size. Nothing is allocated after start-up unless the table itself must grow, which
-//! is counted.
+//! Each side of each book is a [`Ladder`]: a block of cells in a [`LevelStore`], sorted so that the best price is last. Nearly
+//! everything happens near the top, so a search walks from the end, and an insertion there moves few cells. Blocks have
+//! capacities of 4, 8, 16, … cells and lie in one table in huge pages; a block that is too small goes back to the list of its
+//! size. Nothing is allocated after start-up unless the table itself must grow, which is counted.
 //!
-//! Cost: a cell is 16 bytes, four to a cache line, and blocks start on a line. An operation touches the line of its
-//! level and those above it: two or three lines for what is within 8 levels of the best price, two more for each 8 levels
-//! deeper up to 64, then a binary search over the rest. An insertion or removal `n` levels from the top writes `n` / 4 + 1
-//! lines.
+//! Cost: a cell is 16 bytes, four to a cache line, and blocks start on a line. An operation touches the line of its level and
+//! those above it: two or three lines within 8 levels of the best price, two more for each 8 levels deeper up to 64, then a
+//! binary search over the rest. An insertion or removal `n` levels from the top writes `n` / 4 + 1 lines.
 
 use tapeworks_ring::memory::HugeVec;
 use tapeworks_ring::prefetch;
@@ -18,7 +16,7 @@ use zerocopy::FromZeros;
 use crate::event::Side;
 use crate::price::Price;
 
-/// A price level as the outside sees it.
+/// A price level, for callers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Level {
     /// The price.
@@ -78,7 +76,7 @@ impl Ladder {
     }
 }
 
-/// Why a level could not change. The book and the feed disagree: something was lost, or the table is full.
+/// Why a level could not change: the book and the feed disagree after a loss, or the table is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LevelError {
     /// No level at the price.
@@ -113,8 +111,8 @@ pub struct LevelStore {
     growths: u64,
 }
 
-/// Maps a price to a key that grows towards the better price: the price for bids, its complement for asks (which,
-/// unlike its negation, exists for every number).
+/// Maps a price to a key that grows towards the better price: the price for bids, its complement for asks (unlike the negation,
+/// every number has one).
 #[inline]
 const fn key_of(side: Side, price: Price) -> i64 {
     match side {
@@ -186,11 +184,10 @@ impl LevelStore {
         prefetch::read_back::<LINES, _>(&self.cells, last);
     }
 
-    /// Where `key` is in `ladder`, or where it would be inserted.
+    /// The place of `key` in `ladder`, or its place for insertion.
     ///
-    /// Walks from the best on, eight cells at a time: within eight the place is as good as random to a branch predictor,
-    /// so they are all compared and counted; of fewer than eight, what lies before them in the table is compared too and
-    /// not counted.
+    /// Walks from the best on, eight cells at a time. A branch predictor cannot predict the place among eight, so all eight are
+    /// compared and counted; of fewer than eight, the cells before them in the table are compared too and not counted.
     #[inline]
     fn search(&self, ladder: Ladder, key: i64) -> Result<usize, usize> {
         let start = ladder.start as usize;
@@ -308,7 +305,7 @@ impl LevelStore {
         Ok(())
     }
 
-    /// Puts a level below all that are there, as it was when it was read from another table.
+    /// Appends a level restored from an image below all others.
     pub(crate) fn put_worst(
         &mut self,
         ladder: &mut Ladder,
@@ -335,7 +332,7 @@ impl LevelStore {
         }
         let start = ladder.start as usize;
         let cells = &mut self.cells[start..=start + ladder.len()];
-        // Near the top there is little to move: a loop beats the call that a general copy would be.
+        // Near the top few cells move: a loop is faster than a call of a general copy.
         let mut index = cells.len() - 1;
         while index > position {
             cells[index] = cells[index - 1];
@@ -425,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_told_is_the_number_of_better_levels() {
+    fn the_returned_depth_is_the_number_of_better_levels() {
         let mut store = LevelStore::with_capacity(64);
         let mut asks = Ladder::default();
         assert_eq!(store.add(&mut asks, Side::Ask, price(10), 1), Ok(0));
@@ -440,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_an_error_and_changes_nothing() {
+    fn an_impossible_change_is_an_error_and_changes_nothing() {
         let mut store = LevelStore::with_capacity(64);
         let mut bids = Ladder::default();
         store.add(&mut bids, Side::Bid, price(10), u32::MAX).unwrap();

@@ -1,4 +1,4 @@
-//! How books and NBBO are made.
+//! Options of books and NBBO.
 
 use tapeworks_stage::Through;
 
@@ -6,7 +6,7 @@ use crate::book::{BookStage, Capacity};
 use crate::nbbo::{NbboRules, NbboStage};
 use crate::venue::Publisher;
 
-/// How books and NBBO are made. Two that are made alike and get the same events give the same updates.
+/// Options of books and NBBO. Equal options and equal events give equal updates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BookOptions {
     /// The feeds, in the order in which ties of the NBBO are broken, and the size of each one's tables at the start.

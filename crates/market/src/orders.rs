@@ -1,23 +1,22 @@
 //! From order reference to order: one flat table.
 //!
-//! The orders lie in the table itself, 32 bytes each, two to a bucket, which is a cache line, in huge pages. Venues count
-//! their references up, and most orders that rest are young. So references that follow each other have neighbouring
-//! slots: what is young lies close together, where the caches and the processor's page tables still hold it. A
-//! reference that is as much higher as the table has slots comes around, and each time around is shifted by another number,
-//! so that references in steps of a power of two use all slots in the end.
+//! The orders lie in the table itself, 32 bytes each, two to a bucket, which is a cache line, in huge pages. Venues count their
+//! references up, and most orders that rest are young. So consecutive references have neighbouring slots: young orders lie
+//! close together, where the caches and the processor's page tables still hold them. References wrap around at the number of
+//! slots, and each time around is shifted by another number, so that references in steps of a power of two use all slots in the
+//! end.
 //!
-//! An order whose bucket is full goes into another, by a hash of its reference, and each bucket it passed counts it. So
-//! a search ends at the order's own bucket unless that count says otherwise. A removal frees the slot and is done: nothing
-//! is moved, no neighbour is looked at. The table is at most half full, and no order passes more than [`FARTHEST`]
-//! buckets. References that were not chosen to collide never come near that: a hostile feed can have orders refused, not
-//! make the table spin or grow without end.
+//! An order whose bucket is full goes into another, by a hash of its reference, and each passed bucket counts it. So a search
+//! ends at the order's own bucket unless that count says otherwise. A removal only frees the slot: no order moves. The table is
+//! at most half full, and no order passes more than [`FARTHEST`] buckets. Only references chosen to collide come near that: a
+//! hostile feed can have orders refused, but cannot make the table spin or grow without end.
 //!
 //! Cost: insertion, search and removal touch one cache line, and another for an order that was displaced: where references are
 //! at random, 1.4 in 100 buckets at a quarter full, 8 at half full. [`OrderIndex::prefetch`] fetches the first as soon as
 //! the reference is known.
 //!
-//! The place of an order in its price's queue is its [`Order::priority`]: the number of its arrival. A list per level
-//! would cost two more lines per change; who wants the queue ([`crate::BookRef::queue`]) pays for it instead.
+//! The place of an order in its price's queue is its [`Order::priority`]: the number of its arrival. A list per level would
+//! cost two more lines per change; instead the caller of [`crate::BookRef::queue`] pays for the queue.
 
 use std::hint::select_unpredictable;
 
@@ -65,8 +64,8 @@ pub const FARTHEST: usize = 64;
 /// 2^64 divided by the golden ratio: its products spread consecutive numbers evenly.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A table less full than one slot in so many does not grow to make room for an order: its references were chosen to
-/// collide, and would collide in a larger one.
+/// A table with fewer than one used slot in so many does not grow for an order without room: its references were chosen to
+/// collide, and would collide in a larger table.
 const SPARSE: usize = 8;
 
 /// Instruments have numbers below this: 2^24.
@@ -138,7 +137,7 @@ impl OrderIndex {
         self.length == 0
     }
 
-    /// Orders that it was made for, or has grown for.
+    /// The number of orders that it has room for.
     pub fn capacity(&self) -> usize {
         self.slots.len() / 2
     }
@@ -156,16 +155,16 @@ impl OrderIndex {
     /// The first slot of the bucket that `id` belongs to.
     #[inline]
     fn home(&self, id: u64) -> usize {
-        // The highest bits of the product are the best spread; this makes them the lowest.
+        // The highest bits of the product are spread best; this makes them the lowest.
         let shifted = (id >> self.bits).wrapping_mul(GOLDEN).swap_bytes();
         id.wrapping_add(shifted) as usize & (self.slots.len() - 2)
     }
 
-    /// The buckets that `id` may be in, by their first slots: its own, then such as a hash chooses.
+    /// The buckets that `id` may be in, by their first slots: its own, then those of a hash.
     fn buckets(&self, id: u64) -> impl Iterator<Item = usize> + use<> {
         let (mask, shift) = (self.slots.len() - 2, 64 - self.bits);
         let spread = |factor: u64| (id.wrapping_mul(factor) >> shift) as usize & mask;
-        // An odd number of buckets comes to all of them.
+        // Steps of an odd number of buckets reach all of them.
         let (mut next, step) = (spread(GOLDEN), spread(0xA076_1D64_78BD_642F) | 2);
         let others = std::iter::repeat_with(move || {
             next = (next + step) & mask;
@@ -199,7 +198,7 @@ impl OrderIndex {
     pub fn find(&self, id: u64) -> Option<Place> {
         let home = self.home(id);
         let [first, second] = self.slots.get(home..)?.first_chunk::<2>()?;
-        // Which of the two is as good as random: chosen without a branch.
+        // A predictor cannot predict which of the two: chosen without a branch.
         let (in_first, in_second) = (first.holds(id), second.holds(id));
         if select_unpredictable(in_first, true, in_second) {
             return Some(Place { slot: home + usize::from(in_second), id });
@@ -274,8 +273,8 @@ impl OrderIndex {
         (self.length + 1) * 2 > self.slots.len()
     }
 
-    /// Adds an order whose bucket is full, or was when an order passed it that may have the same reference, or for which
-    /// the table must grow.
+    /// Adds an order if its bucket is full, if an order that passed its bucket may have the same reference, or if the table
+    /// must grow.
     #[cold]
     #[inline(never)]
     fn insert_farther(&mut self, order: &Order) -> Result<(), Refused> {
@@ -363,7 +362,7 @@ impl OrderIndex {
         }
     }
 
-    /// Removes every order of the instruments that `is_one` says. The whole table is looked at.
+    /// Removes every order of the instruments for which `is_one` is true. It reads the whole table.
     pub fn clear_instruments(&mut self, is_one: impl Fn(InstrumentId) -> bool) {
         for index in 0..self.slots.len() {
             let slot = &self.slots[index];
@@ -489,7 +488,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_holds_what_a_map_holds(operations in prop::collection::vec((0u64..64, 0u8..4, 1u32..9), 0..600)) {
+        fn it_holds_the_entries_of_a_map(operations in prop::collection::vec((0u64..64, 0u8..4, 1u32..9), 0..600)) {
             // A tiny table, so that runs of slots wrap around its end and it grows.
             let mut index = OrderIndex::with_capacity(8);
             let mut model = HashMap::new();

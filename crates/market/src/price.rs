@@ -1,4 +1,4 @@
-//! Prices and times: integers with a unit, and absence at no cost.
+//! Prices and times: integers with a unit. An absent price takes no extra space.
 
 use std::fmt;
 use std::num::NonZeroI64;
@@ -8,8 +8,8 @@ pub const UNDEFINED_PRICE: i64 = i64::MAX;
 
 /// A price in units of 1e-9 of the currency.
 ///
-/// `Option<Price>` takes eight bytes: [`UNDEFINED_PRICE`] is not a price, and the bits are stored so that it is the
-/// one pattern left for `None`.
+/// `Option<Price>` takes eight bytes: [`UNDEFINED_PRICE`] is not a price, and the stored bits leave exactly that pattern for
+/// `None`.
 ///
 /// ```
 /// use tapeworks_market::Price;
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absence_costs_nothing_and_is_the_undefined_price() {
+    fn an_absent_price_takes_no_space_and_is_the_undefined_price() {
         assert_eq!(size_of::<Option<Price>>(), 8);
         assert_eq!(price_e9(None), UNDEFINED_PRICE);
         for units in [0, 1, -1, i64::MIN, i64::MAX - 1, 123_456_789] {

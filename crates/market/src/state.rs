@@ -1,13 +1,12 @@
 //! The trading state of an instrument at a venue.
 //!
-//! Books go on changing during a halt (a handler that stops applying comes back with a wrong book); the state only
-//! decides whether the venue counts for the NBBO.
+//! Books go on changing during a halt; the state only decides whether the venue counts for the NBBO.
 
 use crate::event::{Status, StatusAction};
 
 /// The state of an instrument at a venue: eight bits.
 ///
-/// A venue that has said nothing counts as trading: a capture that starts in mid-day has no opening messages.
+/// Without a message about it an instrument counts as trading: a capture that starts in mid-day has no opening messages.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct InstrumentState(u8);
@@ -22,7 +21,7 @@ impl InstrumentState {
         self.0
     }
 
-    /// Of the bits that it had; others mean nothing.
+    /// From its eight bits; unknown bits are ignored.
     pub(crate) const fn from_bits(bits: u8) -> Self {
         Self(bits & (HALTED | VENUE_HALTED | SHORT_SALE_RESTRICTED))
     }

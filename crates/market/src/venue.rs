@@ -21,7 +21,7 @@ pub struct Venue {
     pub name: &'static str,
 }
 
-/// What a feed shows of a venue's book, the most detailed first. Of a venue's feeds the NBBO prefers the most detailed one.
+/// The detail of a feed, the most detailed first. Of a venue's feeds the NBBO prefers the most detailed one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Detail {
     /// Every displayed order.
@@ -41,7 +41,7 @@ pub struct Feed {
     pub dataset: &'static str,
     /// Where it comes from.
     pub venue: Venue,
-    /// What it shows.
+    /// Its detail.
     pub detail: Detail,
 }
 
@@ -82,7 +82,7 @@ impl Publisher {
     /// From here on the numbers are ours, not DBN's.
     pub const FIRST_OWN: u16 = 9_001;
 
-    /// What is known of the feed.
+    /// The feed's row.
     pub fn feed(self) -> Option<&'static Feed> {
         FEEDS.iter().find(|feed| feed.publisher == self)
     }

@@ -76,7 +76,7 @@ struct ModelOrder {
     size: u32,
 }
 
-/// The simplest book there is: a map of orders. Levels are added up when asked for.
+/// The simplest book there is: a map of orders. It adds up levels on request.
 #[derive(Default, Debug)]
 struct Model {
     orders: HashMap<u64, ModelOrder>,
@@ -180,12 +180,12 @@ impl Doubts {
         let orders = &self.model.orders;
         let of = |id: u64| orders.get(&id).map(|order| order.instrument);
         let is_add = throw.kind == EventKind::Add;
-        let told = of(throw.id).filter(|_| !is_add).unwrap_or(throw.instrument);
+        let named = of(throw.id).filter(|_| !is_add).unwrap_or(throw.instrument);
         let taken = of(if is_add { throw.id } else { throw.new_id });
         let outcome = self.model.apply(throw);
         if outcome != Outcome::Applied {
             let also = taken.filter(|_| outcome == Outcome::DuplicateOrder);
-            for instrument in [Some(told), also].into_iter().flatten() {
+            for instrument in [Some(named), also].into_iter().flatten() {
                 self.contradictions += u64::from(self.contradicted.insert(instrument));
             }
         }
@@ -217,15 +217,15 @@ fn levels_of(book: BookRef<'_>, side: Side) -> Vec<Level> {
 
 proptest! {
     #[test]
-    fn books_hold_what_the_model_holds_and_say_truly_how_deep_they_changed(throws in throws(300)) {
+    fn books_equal_the_model_and_return_the_depth_of_each_change(throws in throws(300)) {
         let capacity = Capacity { instruments: 1, orders: 8, levels: 4 };
         let mut stage = BookStage::new(VENUES.map(|venue| (venue, capacity)));
         let mut models: [Model; 3] = Default::default();
         for throw in &throws {
             let instrument = throw.instrument;
             // What an execution, cancellation or replacement changes is the book of the order it refers to.
-            let told = models[throw.venue].orders.get(&throw.id).map_or(instrument, |order| order.instrument);
-            let touched = if throw.kind == EventKind::Add { instrument } else { told };
+            let named = models[throw.venue].orders.get(&throw.id).map_or(instrument, |order| order.instrument);
+            let touched = if throw.kind == EventKind::Add { instrument } else { named };
             let before = [Side::Bid, Side::Ask].map(|side| models[throw.venue].levels(touched, side));
             let expected = models[throw.venue].apply(throw);
             let model = &models[throw.venue];

@@ -1,4 +1,4 @@
-//! Halts, closed venues, gaps, quotes and sessions, told as short stories.
+//! Halts, closed venues, gaps, quotes and sessions, each in a short sequence of events.
 
 use tapeworks_market::event::{Gap, Session, Status, StatusAction};
 use tapeworks_market::nbbo::{MarketState, NbboRules, StaleBooks};
@@ -184,7 +184,7 @@ fn locked_and_crossed_markets_are_flagged_and_shown() {
 }
 
 #[test]
-fn a_gap_flags_what_it_may_have_touched_until_a_clear() {
+fn a_gap_flags_the_books_that_it_may_have_touched_until_a_clear() {
     let mut market = Market::new(NbboRules::default());
     market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
     market.order(BX, ONE, 1, Side::Bid, 1000, 100);
@@ -202,7 +202,7 @@ fn a_gap_flags_what_it_may_have_touched_until_a_clear() {
 }
 
 #[test]
-fn what_is_recovered_is_no_longer_flagged() {
+fn a_recovered_book_is_no_longer_flagged() {
     let mut market = Market::new(NbboRules::default());
     market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
     market.order(NASDAQ, TWO, 2, Side::Bid, 1000, 100);
@@ -239,7 +239,7 @@ fn a_book_that_an_event_contradicts_is_flagged_until_a_clear() {
 }
 
 #[test]
-fn a_contradicted_book_can_be_excluded_and_stays_so_in_an_image() {
+fn a_contradicted_book_can_be_excluded_and_stays_excluded_in_a_checkpoint() {
     let rules = NbboRules { stale_books: StaleBooks::Exclude, ..NbboRules::default() };
     let mut market = Market::new(rules);
     market.order(NASDAQ, ONE, 1, Side::Bid, 1001, 100);
@@ -309,7 +309,7 @@ fn a_stale_book_can_be_excluded_instead() {
 }
 
 #[test]
-fn a_quote_replaces_its_side_and_heals_a_gap() {
+fn a_quote_replaces_its_side_and_clears_staleness() {
     let mut market = Market::new(NbboRules::default());
     let gap = Event::new(EventKind::Gap, Publisher::IEXG_TOPS, InstrumentId::ALL);
     market.send(gap.with_gap(Gap { first: 1, count: 1 }));
@@ -324,7 +324,7 @@ fn a_quote_replaces_its_side_and_heals_a_gap() {
 }
 
 #[test]
-fn an_excluded_book_that_heals_counts_with_both_sides_at_once() {
+fn an_excluded_book_that_is_no_longer_stale_counts_with_both_sides_at_once() {
     let mut market = Market::new(NbboRules { stale_books: StaleBooks::Exclude, ..NbboRules::default() });
     market.send(quote(Side::Bid, 1000, 200, Flags::LAST));
     let gap = Event::new(EventKind::Gap, Publisher::IEXG_TOPS, InstrumentId::ALL);

@@ -13,8 +13,8 @@
 //! | [`server`] | the listener and the thread |
 //! | [`warm`] | keeps the code that sends to a client in the caches |
 //!
-//! A slow client costs its own queue and nothing else: sockets never block. What does not fit is dropped, conflated or ends the
-//! session, as the client has chosen, and is counted.
+//! A slow client costs only its own queue: sockets never block. Records without room are dropped, conflated or end the session,
+//! as the client has chosen, and are counted.
 
 pub mod control;
 pub mod distributor;

@@ -122,7 +122,7 @@ fn a_replay_from_a_checkpoint_is_the_days_to_the_last_byte() {
 }
 
 #[test]
-fn the_journal_keeps_what_its_checkpoints_need_and_tells_from_when_on_there_is_something() {
+fn the_journal_keeps_the_segments_that_its_checkpoints_need_and_reports_its_first_time() {
     let (folder, all) = (tempdir().unwrap(), tempdir().unwrap());
     keep(folder.path(), SMALL, 12);
     keep(all.path(), LARGE, 0);
@@ -207,7 +207,7 @@ fn in_common(one: &[u8], other: &[u8]) -> (usize, usize) {
 }
 
 #[test]
-fn behind_inputs_that_the_journal_lost_its_readers_have_the_numbers_and_books_of_the_plant() {
+fn after_inputs_lost_by_the_journal_readers_have_the_numbers_and_books_of_the_plant() {
     let (folder, other) = (tempdir().unwrap(), tempdir().unwrap());
     let (all, loss, state) = keep_with_loss(folder.path(), MANY, true);
     keep_with_loss(other.path(), MANY, false);

@@ -6,10 +6,10 @@
 //!                                            └────▶ TCP: SoupBinTCP, from any number that is kept
 //! ```
 //!
-//! A message is one record of DBN, byte for byte as a live client gets it, so every message has its own length and kind.
-//! The records are those of the schemas that the configuration names, in the order of their events, and symbol mappings
-//! among them: each when its instrument appears, and all of them periodically for receivers that join late. One session has one
-//! sequence, numbered from 1. What is kept for retransmission is bounded in bytes, oldest out first.
+//! A message is one record of DBN, byte for byte as a live client gets it, so every message has its own length and kind. The
+//! records are those of the schemas that the configuration names, in the order of their events, and symbol mappings among them:
+//! each when its instrument appears, and all of them periodically for receivers that join late. One session has one sequence,
+//! numbered from 1. The messages kept for retransmission are bounded in bytes; the oldest go first.
 //!
 //! | module | what |
 //! | --- | --- |

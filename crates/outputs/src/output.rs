@@ -1,4 +1,4 @@
-//! What an output is to the [reader](crate::reader) of the ring.
+//! The trait by which the [reader](crate::reader) of the ring drives an output.
 //!
 //! An output has its books, records and sockets. The reader calls it from one thread and in this order: [`Output::restore`] and
 //! [`Output::events`] for the past, [`Output::go_live`] once, then events and [`Output::serve`] in turns, [`Output::end`] once when the
@@ -34,7 +34,7 @@ pub(crate) trait Output: Send + 'static {
     /// Called before the next events when more than half of the ring waits for this reader.
     fn fall_behind(&mut self) {}
 
-    /// Waits up to `wait` for a socket or the wake-up, and does what sockets and time require.
+    /// Waits up to `wait` for a socket or the wake-up, serves the sockets and does due tasks.
     fn serve(&mut self, wait: Duration) -> Result<(), Self::Failure>;
 
     /// How long [`Output::serve`] may wait at most when there are no events; 0 when it has work left.
@@ -49,7 +49,7 @@ pub(crate) trait Output: Send + 'static {
     /// The ring has ended: makes the records that waited for more events.
     fn end(&mut self) {}
 
-    /// After the end: how long the next [`Output::serve`] may wait, or `None` when nothing is left to serve.
+    /// After the end: how long the next [`Output::serve`] may wait, or `None` when it has finished.
     fn linger(&self) -> Option<Duration> {
         None
     }

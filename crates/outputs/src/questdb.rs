@@ -5,18 +5,18 @@
 //! journal ─▶ again: replica ──records─▶ queue ─┘
 //! ```
 //!
-//! Each schema has a table, each record a row. The output stands behind the journal in the ring and never waits for the
-//! server: it makes the records that a live client gets and puts them into a queue that is bounded in bytes. The sender
-//! makes rows of them and sends them by requests that the server acknowledges; what it has not acknowledged it is sent
-//! again, with pauses that grow to a bound. What has no room in the queue is counted and, where there is a journal, sent from it
-//! when the server keeps up again; so is the day from its beginning after a restart. A row's time, its event's number and
-//! its place among the event's records are its key: what is sent twice is there once.
+//! Each schema has a table, each record a row. The output stands behind the journal in the ring and never waits for the server:
+//! it makes the records of a live client and puts them into a queue that is bounded in bytes. The sender makes rows of them and
+//! sends them in requests that the server acknowledges; it repeats unacknowledged rows, with pauses that grow to a bound.
+//! Records without room in the queue are counted and, where there is a journal, sent from it when the server keeps up again; so
+//! is the whole day after a restart. A row's time, its event's number and its place among the event's records are its key: a row
+//! that is sent twice is stored once.
 //!
 //! | module | what |
 //! | --- | --- |
 //! | `rows` | the tables, and records as rows |
 //!
-//! Cost: making a record costs what it costs in the clients' server. Sending from the journal needs a second replica, with books.
+//! Cost: a record costs as much as in the clients' server. Sending from the journal needs a second replica, with books.
 
 #[cfg(feature = "questdb")]
 mod database;

@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_served_before_the_first_event_of_the_present_is_known() {
+    fn no_client_is_served_before_the_first_present_event_is_known() {
         let (mut reader, called, _other) = scene(true, true);
         let live_from = Arc::clone(&reader.begin.live_from);
         live_from.store(u64::MAX, Ordering::Release);

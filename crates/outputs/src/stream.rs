@@ -5,9 +5,9 @@
 //!                                                                             └▶ queue ─▶ ...
 //! ```
 //!
-//! The thread never waits for a client. A client whose queue is full gets the last NBBO of each instrument when there is room
-//! again. Trades and gaps meanwhile are dropped, and a record says how many. If the thread itself falls behind the ring, all clients
-//! are treated so, and the plant is not held up.
+//! The thread never waits for a client. A client whose queue is full gets the last NBBO of each instrument when there is room again.
+//! Trades and gaps meanwhile are dropped, and a record says how many. If the thread itself falls behind the ring, it treats all
+//! clients so, and does not delay the plant.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,7 +48,7 @@ pub const QUEUE_RECORDS: usize = 8_192;
 /// Clients at once.
 pub const MOST_CLIENTS: usize = 256;
 
-/// How long the thread sleeps where nothing wakes it.
+/// How long the thread sleeps without a wake-up.
 const IDLE_SLEEP: Duration = Duration::from_micros(100);
 
 /// The longest sleep while there are clients.
@@ -193,7 +193,7 @@ impl Output for Feeding {
         self.builder.fall_behind(&self.hub.counters);
     }
 
-    /// Admits new clients, and gives clients with room again what waits for them.
+    /// Admits new clients, and gives waiting records to clients with room again.
     fn serve(&mut self, wait: Duration) -> Result<(), StreamFailure> {
         if !wait.is_zero() {
             std::thread::park_timeout(wait);
@@ -228,7 +228,7 @@ struct Change {
     ts_recv: u64,
 }
 
-/// A record that is made, and of which instrument; gaps are of none.
+/// A record and its instrument; gaps have none.
 struct Made {
     instrument: Option<InstrumentId>,
     record: Record,
@@ -406,7 +406,7 @@ impl RecordBuilder {
         self.subscribers.iter_mut().for_each(|subscriber| subscriber.fall_behind(counters));
     }
 
-    /// Sends what waits to the clients that have room again, and removes the clients that have left.
+    /// Sends waiting records to the clients that have room again, and removes the clients that have left.
     fn catch_up(&mut self, counters: &StreamCounters) {
         let Self { market, changes, subscribers, .. } = self;
         for subscriber in &mut *subscribers {

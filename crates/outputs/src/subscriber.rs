@@ -1,4 +1,4 @@
-//! A client of the DBN live protocol: what `tapeworks subscribe` and the plant's own measurements use.
+//! A client of the DBN live protocol, for `tapeworks subscribe` and the plant's own measurements.
 //!
 //! It speaks as Databento's public clients do (a challenge, an answer, subscriptions, a start). It blocks, and returns one record
 //! after the other. Source of the protocol: the public client libraries of Databento.
@@ -14,7 +14,7 @@ use tapeworks_packet::stop;
 
 use tapeworks_runtime::keys::{Key, KeyError};
 
-/// What to subscribe to, and where.
+/// The server and the subscriptions.
 #[derive(Clone, Debug)]
 pub struct SubscriberOptions {
     /// The server.
@@ -53,7 +53,7 @@ pub enum SubscribeError {
         /// The system's error.
         source: io::Error,
     },
-    /// A text that is no key.
+    /// An invalid key.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The server refused, or sent something that no live server sends.
@@ -69,13 +69,13 @@ pub enum SubscribeError {
     Decode {
         /// The server.
         address: SocketAddr,
-        /// What is wrong.
+        /// The error.
         source: dbn::Error,
     },
 }
 
 impl SubscribeError {
-    /// Whether nothing came in time; the subscription continues.
+    /// Whether no record came in time; the subscription continues.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         let kind = match self {
@@ -119,7 +119,7 @@ pub struct Subscriber {
     session: String,
 }
 
-/// A connection whose reads wait as long as they may, or until the process gets a request to stop.
+/// A connection whose reads end after their time limit, or when the process gets a request to stop.
 struct Patient {
     stream: TcpStream,
     /// Until the first record; from then on the stream's own time limit counts.

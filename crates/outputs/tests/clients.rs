@@ -205,7 +205,7 @@ fn same_from(time: Nanos, schema: Schema, received: &Received, events: &[Event])
 }
 
 #[test]
-fn every_schema_brings_what_a_file_holds_alone_and_beside_others() {
+fn every_schema_sends_the_records_of_a_file_alone_and_beside_others() {
     let events = events(&scenario(6_000, 12, 3));
     let mut plant = Plant::start();
     let address = plant.server.address();
@@ -266,7 +266,7 @@ fn every_schema_brings_what_a_file_holds_alone_and_beside_others() {
 }
 
 #[test]
-fn a_list_brings_its_symbols_also_those_that_appear_later() {
+fn a_list_adds_its_symbols_and_those_that_appear_later() {
     let events = events(&scenario(5_000, 12, 5));
     let mut plant = Plant::start();
     let address = plant.server.address();
@@ -315,7 +315,7 @@ fn a_list_brings_its_symbols_also_those_that_appear_later() {
 }
 
 #[test]
-fn a_snapshot_and_what_follows_it_are_the_whole() {
+fn a_snapshot_and_the_records_after_it_are_complete() {
     let events = events(&scenario(8_000, 10, 8));
     let mut plant = Plant::start();
     let address = plant.server.address();
@@ -452,7 +452,7 @@ proptest! {
 }
 
 #[test]
-fn a_server_that_starts_amid_the_day_knows_what_was_before() {
+fn a_server_that_starts_in_mid_day_knows_the_events_before() {
     let events = events(&scenario(6_000, 6, 7));
     let (before, rest) = events.split_at(3_000);
     let mut plant = Plant::after(before);
@@ -470,7 +470,7 @@ fn a_server_that_starts_amid_the_day_knows_what_was_before() {
 /// Events from before a restart are not sent as if they happened now, and a client that has seen all of them is not refused for a
 /// start in the future.
 #[test]
-fn who_resumes_while_the_journal_is_replayed_waits_for_the_present() {
+fn a_client_that_resumes_during_a_journal_replay_waits_for_the_present() {
     let events = events(&scenario(6_000, 6, 13));
     let (journal, rest) = events.split_at(4_000);
     for seen in [3_000, 3_999] {
@@ -551,7 +551,7 @@ impl HistoryReader for Failing {
 }
 
 #[test]
-fn a_replay_that_fails_is_told_and_others_go_on() {
+fn a_failed_replay_is_reported_and_others_go_on() {
     let events = events(&scenario(60_000, 6, 11));
     let history = Failing { events: events[..5_000].to_vec(), is_read: false };
     let mut plant = Plant::with(|options| {
@@ -575,7 +575,7 @@ fn a_replay_that_fails_is_told_and_others_go_on() {
 }
 
 #[test]
-fn replays_that_cannot_be_are_refused() {
+fn impossible_replays_are_refused() {
     let mut plant = Plant::with(|options| options.history = None);
     let events = events(&scenario(500, 2, 1));
     plant.publish(&events);
@@ -599,7 +599,7 @@ fn replays_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn one_stalled_client_of_many_delays_nobody() {
+fn one_stalled_client_of_many_delays_no_other() {
     let events = events(&scenario(60_000, 20, 2));
     let mut plant = Plant::with(|options| options.queue_bytes = 1 << 20);
     let address = plant.server.address();
@@ -704,7 +704,7 @@ fn a_slow_client_reads_whole_records_then_why_its_session_ended_even_much_later(
 }
 
 #[test]
-fn a_snapshot_that_is_larger_than_the_queue_makes_nobody_slow() {
+fn a_snapshot_larger_than_the_queue_marks_no_client_slow() {
     let events = events(&scenario(30_000, 20, 2));
     let (most, rest) = events.split_at(events.len() - 300);
     let at = |snapshot_bytes| {
@@ -737,7 +737,7 @@ fn a_snapshot_that_is_larger_than_the_queue_makes_nobody_slow() {
 }
 
 #[test]
-fn who_conflates_has_the_last_quote_of_every_instrument() {
+fn a_conflated_client_has_the_last_quote_of_every_instrument() {
     let events = events(&scenario(40_000, 20, 4));
     let mut plant = Plant::with(|options| options.queue_bytes = 1 << 18);
     let line = "schema=cmbp-1|symbols=ALL_SYMBOLS";
@@ -795,7 +795,7 @@ fn times_of_sending_are_in_every_record_that_asks_for_them() {
 }
 
 #[test]
-fn strangers_are_refused_counted_and_told_of_once_and_others_do_not_notice() {
+fn clients_without_a_key_are_refused_counted_and_reported_once_and_others_do_not_notice() {
     let received = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&received);
     let mut plant = Plant::with(|options| {
@@ -951,7 +951,7 @@ fn time_outs_go_on_when_the_wall_clock_is_set_back() {
 
 /// A thread that sleeps between turns slept though a client took more at once: 25 MB a second at most.
 #[test]
-fn nobody_sleeps_while_a_client_takes_more_than_a_turn_writes() {
+fn no_thread_sleeps_while_a_client_takes_more_than_one_turn_writes() {
     let events = events(&scenario(60_000, 20, 2));
     let (mut distributor, address) = bare(|_| {});
     let (now, long) = (Nanos(1), Duration::from_secs(20));
@@ -979,7 +979,7 @@ fn nobody_sleeps_while_a_client_takes_more_than_a_turn_writes() {
 
 /// Four clients that had requested a replay and did not read kept all others from theirs, for ever.
 #[test]
-fn who_does_not_take_its_replay_makes_room_for_others() {
+fn a_client_that_does_not_read_its_replay_makes_room_for_others() {
     let events = events(&scenario(60_000, 20, 2));
     let mut plant = Plant::with(|options| {
         (options.max_replays, options.replay_stall) = (1, Duration::from_millis(300));
@@ -1006,7 +1006,7 @@ fn who_does_not_take_its_replay_makes_room_for_others() {
 }
 
 #[test]
-fn a_gap_is_told_and_marks_what_follows() {
+fn a_gap_is_sent_and_marks_the_records_behind_it() {
     let mut lossy = scenario(4_000, 4, 3);
     lossy.faults[0].lost_per_million = 10_000;
     let events = events(&lossy);
@@ -1025,7 +1025,7 @@ fn a_gap_is_told_and_marks_what_follows() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn a_port_in_use_is_named() {
     let plant = Plant::start();
     let address = plant.server.address();
     let blank = Event::new(tapeworks_market::EventKind::Other, Default::default(), Default::default());
@@ -1078,7 +1078,7 @@ mod tls {
 
     /// It waited for a greeting, and the connection ended without a word.
     #[test]
-    fn a_client_without_tls_learns_what_it_has_come_to() {
+    fn a_client_without_tls_gets_an_error_that_names_tls() {
         let certificate = Certificate::new("plain");
         let config = certificate.config();
         let plant = Plant::with(|options| {

@@ -228,7 +228,7 @@ fn lossy(to: SocketAddr, every: usize) -> (SocketAddr, std::thread::JoinHandle<u
 }
 
 #[test]
-fn what_is_lost_on_the_way_is_had_again() {
+fn packets_lost_on_the_network_are_recovered() {
     let events = session::events(&session::scenario(4_000, 10, 42));
     // The receiver's port is known before the plant sends to it, and the plant's retransmission before the receiver's requests.
     let line = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
@@ -255,7 +255,7 @@ fn what_is_lost_on_the_way_is_had_again() {
 }
 
 #[test]
-fn who_joins_late_misses_nothing_of_before_unless_it_wants_the_beginning() {
+fn a_late_receiver_reports_no_gap_unless_it_wants_the_beginning() {
     let events = session::events(&session::scenario(6_000, 12, 44));
     let group = group();
     let mut plant = Plant::start(setting(group));
@@ -342,7 +342,7 @@ fn events_of_before_the_session_are_not_sent_and_count_for_the_books() {
 }
 
 #[test]
-fn symbols_are_told_again_for_who_joins_late() {
+fn symbols_are_sent_again_for_late_receivers() {
     let events = session::events(&session::scenario(1_000, 10, 44));
     let line = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
     let mut plant = Plant::start(setting(v4(line)));
@@ -440,12 +440,12 @@ fn soupbintcp_gives_the_same_messages_from_any_number() {
 }
 
 #[test]
-fn who_is_refused_is_counted_and_told_of_once() {
+fn refused_clients_are_counted_and_reported_once() {
     let line = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
     let mut setting = setting(v4(line));
     setting.login = Some(Credentials { user: "me".to_owned(), password: "another".to_owned() });
-    let (tell, received) = channel();
-    let on_refusal: OnRefusal = Arc::new(move |refused| tell.send(refused.clone()).unwrap());
+    let (sender, received) = channel();
+    let on_refusal: OnRefusal = Arc::new(move |refused| sender.send(refused.clone()).unwrap());
     let plant = Plant::reporting(setting, Some(on_refusal));
     plant.go_live(0);
     let address = plant.multicast.soupbintcp().unwrap();
@@ -456,9 +456,9 @@ fn who_is_refused_is_counted_and_told_of_once() {
         stream.read_to_end(&mut answer).unwrap();
         assert_eq!(answer, b"\x00\x02JA");
     }
-    let asker = UdpSocket::bind(loopback()).unwrap();
+    let client = UdpSocket::bind(loopback()).unwrap();
     for _ in 0..3 {
-        asker.send_to(b"no request", plant.multicast.retransmission().unwrap()).unwrap();
+        client.send_to(b"no request", plant.multicast.retransmission().unwrap()).unwrap();
     }
     let began = Instant::now();
     let mut stats = plant.multicast.stats();

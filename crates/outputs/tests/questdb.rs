@@ -451,7 +451,7 @@ fn every_record_is_a_row_with_its_values() {
 }
 
 #[test]
-fn a_server_that_is_away_is_waited_for_and_one_that_comes_back_gets_what_it_missed() {
+fn a_server_that_is_away_is_awaited_and_gets_the_missed_rows_when_it_is_back() {
     let (events, mut server) = (events(), Server::new());
     server.stop();
     let mut plant = Plant::start(setting(&server), None, 0);
@@ -503,7 +503,7 @@ fn rows_that_a_server_refuses_are_counted_and_do_not_hold_up_the_others() {
 }
 
 #[test]
-fn what_has_no_room_is_lost_and_counted_where_there_is_no_journal() {
+fn without_a_journal_rows_without_room_are_lost_and_counted() {
     let (events, mut server) = (events(), Server::new());
     server.stop();
     let mut setting = setting(&server);
@@ -519,7 +519,7 @@ fn what_has_no_room_is_lost_and_counted_where_there_is_no_journal() {
 }
 
 #[test]
-fn what_had_no_room_comes_from_the_journal_when_the_server_is_back() {
+fn rows_without_room_come_from_the_journal_when_the_server_is_back() {
     let (events, mut server) = (events(), Server::new());
     let history = MemoryHistory::default();
     let mut setting = setting(&server);
@@ -577,7 +577,7 @@ fn after_a_restart_the_day_is_whole_and_no_row_is_there_twice() {
 }
 
 #[test]
-fn a_journal_that_cannot_be_read_is_told() {
+fn an_unreadable_journal_is_reported() {
     struct Gone;
     impl History for Gone {
         fn open(&self, _from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
@@ -606,7 +606,7 @@ fn a_journal_that_cannot_be_read_is_told() {
 }
 
 #[test]
-fn who_may_not_write_is_told_so_and_who_may_writes() {
+fn a_user_without_the_right_to_write_gets_an_error_and_one_with_it_writes() {
     let events = events();
     let logins = [
         (QuestDbLogin::User { name: "me".to_owned(), password: "secret".to_owned() }, "Basic bWU6c2VjcmV0"),

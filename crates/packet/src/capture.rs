@@ -27,7 +27,7 @@ pub const MAX_CAPTURED_BYTES: usize = 256 << 10;
 /// The longest pcapng block held in memory: more is accepted only for a block that is skipped anyway.
 pub const MAX_BLOCK_BYTES: usize = 16 << 20;
 
-/// What kind of file the first bytes announce.
+/// The kind of a file, from its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A pcap file, of either byte order and either resolution.
@@ -49,7 +49,7 @@ impl FileKind {
     }
 }
 
-/// Finds what kind of file lies at `path`, looking through gzip and zstd.
+/// Finds the kind of the file at `path`, also inside gzip and zstd.
 ///
 /// # Errors
 /// As [`ByteSource::open`], and [`CaptureError::Decompress`] if not even the first bytes can be decompressed.
@@ -62,8 +62,7 @@ pub fn detect(path: &Path) -> Result<FileKind, CaptureError> {
     }
 }
 
-/// What a packet's first byte belongs to: the LINKTYPE_ value of the capture file
-/// (<https://www.tcpdump.org/linktypes.html>).
+/// The link layer of a packet's first byte: the LINKTYPE_ value of the capture file (<https://www.tcpdump.org/linktypes.html>).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);
 
@@ -103,8 +102,8 @@ impl fmt::Display for LinkType {
     }
 }
 
-/// What a look at the bytes ahead found. The looking is a pure function of the bytes and the file's state, so that
-/// mapped files, streams and tests share it.
+/// The next item of the bytes ahead. A pure function of the bytes and the file's state finds it, so that mapped files, streams
+/// and tests share it.
 enum Step {
     /// A whole packet.
     Packet(Record),
@@ -119,7 +118,7 @@ enum Step {
 struct Record {
     /// First of the packet's bytes.
     start: usize,
-    /// How many of the packet's bytes were captured.
+    /// The number of captured bytes of the packet.
     captured: usize,
     /// First byte after the record.
     end: usize,

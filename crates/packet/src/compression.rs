@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How a file is compressed, found by its first bytes and never by its name.
+/// The compression of a file, recognised by its first bytes and not by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
     /// Not compressed.

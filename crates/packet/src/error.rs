@@ -1,5 +1,4 @@
-//! What can go wrong with a capture file: each error is one line that names the file and, where there is one, the
-//! packet and its offset.
+//! Errors of capture files: each is one line that names the file and, where there is one, the packet and its offset.
 
 use std::{fmt, io};
 
@@ -8,8 +7,8 @@ use crate::stop;
 
 /// Why a capture or framed file cannot be opened, or cannot be read any further.
 ///
-/// Offsets count bytes from the start of the file; in a compressed file, from the start of its decompressed content.
-/// After an error from a reader, that reader has ended: everything before the error has been delivered.
+/// Offsets count bytes from the start of the file; in a compressed file, from the start of its decompressed content. A reader
+/// ends with its first error: it has delivered all packets before the error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -44,7 +43,7 @@ pub enum CaptureError {
         file: Box<str>,
         /// Bytes read before the failure.
         offset: u64,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: io::Error,
     },
     /// A [stop of the process was requested](crate::stop) while it waited for the other end of a pipe.
@@ -62,7 +61,7 @@ pub enum CaptureError {
         compression: Compression,
         /// Decompressed bytes delivered before the failure.
         offset: u64,
-        /// What the decompressor said.
+        /// The decompressor's error.
         cause: io::Error,
     },
     /// The first bytes are neither pcap nor pcapng.
@@ -92,7 +91,7 @@ pub enum CaptureError {
         number: u64,
         /// Where its record (with the record's header) begins.
         offset: u64,
-        /// Bytes that the record needs, as far as can be told.
+        /// Bytes that the record needs, as far as is known.
         need: u64,
         /// Bytes left in the file.
         got: u64,
@@ -127,7 +126,7 @@ pub enum CaptureError {
         /// The greatest length accepted, in bytes.
         limit: u64,
     },
-    /// A pcapng block contradicts itself.
+    /// A pcapng block is inconsistent.
     #[error("{file}: block at offset {offset} (before or at packet {number}), length {length}: {problem}")]
     BadBlock {
         /// The file as the caller named it.

@@ -1,10 +1,10 @@
 //! Files of length-prefixed messages: a big-endian 16-bit length, then the message, and so on to the end. Nasdaq's
 //! raw ITCH files are such ("BinaryFILE").
 //!
-//! [`FramedReader`] hands out [`Batch`]es: windows over many messages, so that a decoder can look ahead in them
-//! (decode all, prefetch all, then apply). The framing is walked once, by the iterator of the batch: a message
-//! costs the latency of one load from the first-level cache and what hangs on it, and its share of the map's page
-//! faults (`walk` in `cargo xtask bench itch`). From a mapped file nothing is copied.
+//! [`FramedReader`] hands out [`Batch`]es: windows over many messages, so that a decoder can look ahead in them (decode all,
+//! prefetch all, then apply). The iterator of the batch walks the framing once: a message costs the latency of one load from
+//! the first-level cache, the operations that depend on it, and its share of the map's page faults (`walk` in `cargo xtask
+//! bench itch`). From a mapped file nothing is copied.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -131,12 +131,12 @@ impl FramedReader {
         self.progress.messages
     }
 
-    /// Frames of length zero passed over so far: a session's end in BinaryFILE.
+    /// Frames of length zero skipped so far: a session's end in BinaryFILE.
     pub fn end_marks(&self) -> u64 {
         self.progress.end_marks
     }
 
-    /// Where the bytes come from: the file's name, its length and how far it has been read.
+    /// The source of the bytes: the file's name, its length and how far it has been read.
     pub fn source(&self) -> &ByteSource {
         &self.source
     }
@@ -152,10 +152,10 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A window over many messages. Iterate it to take them; they stay readable as long as the batch's window is
-/// borrowed, so several can be held at once. What is not taken comes again with the next batch.
+/// A window over many messages. Iterate it to take them; they stay readable as long as the batch's window is borrowed, so
+/// several can be held at once. The next batch begins with the messages that were not taken.
 ///
-/// Frames of length zero mark a session's end and are passed over and counted.
+/// Frames of length zero mark a session's end and are skipped and counted.
 #[derive(Debug)]
 pub struct Batch<'a> {
     window: &'a [u8],

@@ -8,11 +8,11 @@
 //! | [`capture`] | pcap and pcapng: one packet at a time, with its time, number and offset; the writer for both |
 //! | [`framed`] | files of length-prefixed messages (Nasdaq's raw ITCH), in batches that a decoder can look ahead in |
 //! | [`net`] | Ethernet, VLAN, Linux cooked, IPv4, IPv6, UDP and TCP headers; [`net::build`] writes them, [`net::rewrite`] changes them |
-//! | [`pool`] | packet buffers that several stages hold at once, copied only by who changes them |
+//! | [`pool`] | packet buffers that several stages hold at once; a stage copies one only to change it |
 //! | [`live`] | UDP sockets and network interfaces, straight into those buffers and out of them (Linux) |
 //! | [`tcp`] | puts the payload of TCP segments back in order |
 //! | [`new_file`] | makes a file that gets its name when it is whole, one run at a time |
-//! | [`stop`] | ends what waits for a pipe |
+//! | [`stop`] | stops calls that wait for a pipe |
 //!
 //! Nothing here depends on an exchange's protocol. Nothing allocates per packet, apart from out-of-order TCP segments.
 //!

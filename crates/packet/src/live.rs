@@ -7,8 +7,8 @@
 //! | `XdpReceiver` | the frames of a queue of an interface, before the kernel's stack; with the feature `af-xdp` | AF_XDP | the clock's |
 //! | [`Sender`] | UDP payloads to an address, or whole frames out of an interface | `sendmmsg` | |
 //!
-//! None of them starts a thread, none blocks but a [`Sender`] whose socket is full, and after the opening nothing is
-//! allocated but the messages of errors. The kernel counts what it drops; the receivers return its counts.
+//! None of them starts a thread; only a [`Sender`] with a full socket blocks; after the opening only error messages are
+//! allocated. The kernel counts what it drops; the receivers return its counts.
 
 mod interface;
 mod messages;
@@ -31,7 +31,7 @@ use crate::pool::Packet;
 /// The most messages that one call of the kernel takes or gives.
 pub const MAX_BATCH: usize = 64;
 
-/// What became of a packet that came.
+/// The outcome of a received packet.
 #[derive(Debug)]
 pub enum Received {
     /// It is in a buffer.

@@ -3,9 +3,9 @@
 //! [`parse`] reads Ethernet II (with IEEE 802.1Q and 802.1ad tags), Linux cooked captures, BSD loopback and raw IP;
 //! IPv4 (RFC 791) and IPv6 (RFC 8200) with options and extension headers; UDP (RFC 768) and TCP (RFC 9293).
 //!
-//! Cost: a packet of exchange multicast (Ethernet with or without a VLAN tag, IPv4 without options, UDP) is taken by
-//! a straight path over its 42 or 46 bytes of headers, one or two cache lines. Everything else goes through the general path.
-//! Checksums are not verified: network cards do that, and captures made on a sender hold unfinished ones.
+//! Cost: a packet of exchange multicast (Ethernet with or without a VLAN tag, IPv4 without options, UDP) takes a straight path
+//! over its 42 or 46 bytes of headers, one or two cache lines. All other packets take the general path. Checksums are not
+//! verified: network cards do that, and captures made on a sender hold unfinished ones.
 
 pub mod build;
 mod headers;
@@ -26,14 +26,14 @@ pub struct Datagram<'a> {
     pub destination: SocketAddr,
     /// VLAN identifier (12 bits) of the innermost tag, if there is a tag.
     pub vlan: Option<u16>,
-    /// UDP or TCP, with what TCP's header says.
+    /// UDP or TCP, with the fields of TCP's header.
     pub transport: Transport,
     /// The payload, without any Ethernet padding or trailer.
     pub payload: &'a [u8],
     /// Where the payload begins in the packet's bytes.
     pub payload_offset: usize,
-    /// The headers promise more payload than there is: the capture cut the packet, or it is the first fragment of
-    /// a larger datagram. What is there can be used.
+    /// The headers announce more payload than there is: the capture cut the packet, or it is the first fragment of a larger
+    /// datagram. The captured part is usable.
     pub truncated: bool,
 }
 
@@ -46,7 +46,7 @@ pub enum Transport {
     Tcp(TcpHeader),
 }
 
-/// What a TCP header says of its segment.
+/// A segment's facts from its TCP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpHeader {
     /// Sequence number of the first payload byte (of the SYN itself, if that flag is set).
@@ -134,7 +134,7 @@ pub enum HeaderError {
         /// Bytes there are.
         got: usize,
     },
-    /// A header's length field contradicts itself.
+    /// A header's length field is inconsistent.
     #[error("{layer} at byte {offset} states a length of {length}, at least {minimum} is possible")]
     BadLength {
         /// Which header.
@@ -146,7 +146,7 @@ pub enum HeaderError {
         /// The least it can be, in bytes.
         minimum: usize,
     },
-    /// The IP version is not the one that was announced.
+    /// The IP version differs from the link layer's.
     #[error("{layer} at byte {offset} states IP version {version}")]
     BadVersion {
         /// Which header was expected.
@@ -156,13 +156,13 @@ pub enum HeaderError {
         /// The version found.
         version: u8,
     },
-    /// A link layer that is not read here.
+    /// An unsupported link layer.
     #[error("{0} is not supported")]
     UnsupportedLink(LinkType),
     /// A sound packet that is not IP, such as ARP; or an IEEE 802.3 length, for values up to 1500.
     #[error("not IP: EtherType {ethertype:#06x}")]
     NotIp {
-        /// What the link layer says the packet is.
+        /// The packet's type in the link layer.
         ethertype: u16,
     },
     /// A sound IP packet that is neither UDP nor TCP, such as IGMP (2) or ICMP (1).
@@ -174,7 +174,7 @@ pub enum HeaderError {
     /// A fragment of a datagram, not its first: it has no ports.
     #[error("fragment of IP packet {identification} from byte {fragment_offset}")]
     Fragment {
-        /// What all fragments of the packet have in common.
+        /// The identification that all fragments of the packet share.
         identification: u32,
         /// Where in the packet's payload this fragment belongs, in bytes.
         fragment_offset: u32,
@@ -229,7 +229,7 @@ fn parse_ipv4_udp(bytes: &[u8], at: usize, vlan: Option<u16>) -> Option<Datagram
     let usual = head[0] == 0x45
         && head[9] == headers::PROTOCOL_UDP
         && be_u16(6) & headers::IPV4_FRAGMENT_BITS == 0
-        // Both lengths agree; that the payload they state is there, `get` below finds out.
+        // Both lengths agree; `get` below checks that the payload is there.
         && total_length == usize::from(be_u16(24)) + 20;
     if !usual {
         return None;

@@ -1,11 +1,11 @@
-//! New files: the one way in which every command makes one.
+//! New files: every command makes its files with this module.
 //!
-//! A file is `NAME.partial` while it is written and gets its name when the disk has all of it. For as long as it is
-//! written, a lock on it keeps other runs away, so that the bytes under a name are those of one run.
+//! A file is `NAME.partial` while it is written and gets its name when the disk has all of it. A lock on the partial file
+//! refuses other runs, so that a file has the bytes of one run.
 //!
 //! | what is there | what happens |
 //! | --- | --- |
-//! | a file | [`NewFileError::Exists`], unless it is to be replaced; it is kept until the new one is whole |
+//! | a file | [`NewFileError::Exists`] unless overwriting is requested; the old file stays until the new one is complete |
 //! | a folder | [`NewFileError::IsFolder`] |
 //! | a link | the file that it leads to is made or replaced; [`NewFileError::Link`] if it leads into no folder |
 //! | a device or a pipe | written in place, without a partial file; opening a pipe waits for its reader |
@@ -41,7 +41,7 @@ const MAX_LINKS: usize = 40;
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum NewFileError {
-    /// The file is there, and is not to be replaced.
+    /// The file exists and must not be replaced.
     #[error("{}: the file exists", path.display())]
     Exists {
         /// The file.
@@ -74,7 +74,7 @@ pub enum NewFileError {
     Create {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Writing failed: the disk is full, or was taken away.
@@ -86,7 +86,7 @@ pub enum NewFileError {
         source: io::Error,
     },
     /// The file is written, but cannot have its name; its content is in the partial file.
-    #[error("{}: {why}; what was written is in {}", path.display(), partial.display())]
+    #[error("{}: {why}; the written data are in {}", path.display(), partial.display())]
     Name {
         /// The file.
         path: PathBuf,
@@ -97,11 +97,11 @@ pub enum NewFileError {
     },
 }
 
-/// A file in the making. Dropped before [`NewFile::finish`], it leaves nothing behind.
+/// A file that is being written. Dropped before [`NewFile::finish`], it leaves no file.
 #[derive(Debug)]
 pub struct NewFile {
     path: PathBuf,
-    /// What `path` leads to.
+    /// The target of `path`.
     target: PathBuf,
     /// `None`: written in place, as the path is a device, a pipe or standard output.
     partial: Option<PathBuf>,
@@ -115,7 +115,7 @@ pub struct NewFile {
     sync: fn(&File) -> io::Result<()>,
 }
 
-/// What writes into a new file.
+/// The writer of a new file.
 #[derive(Debug)]
 pub struct Handle {
     file: File,
@@ -138,7 +138,7 @@ impl Write for Handle {
 }
 
 impl Handle {
-    /// Standard output. A pipe whose reader does not read is left when a [stop of the process is requested](crate::stop).
+    /// Standard output. A [stop of the process](crate::stop) ends the wait for a pipe whose reader does not read.
     ///
     /// # Errors
     /// What the system says of a standard output that is closed.
@@ -177,8 +177,8 @@ type ReportLeftover = fn(partial: &Path, kept: Option<&Path>);
 
 static REPORT_LEFTOVER: OnceLock<ReportLeftover> = OnceLock::new();
 
-/// Has `report` called with the partial file or folder of a run that died, and the name that it is kept under; `None`
-/// if it is removed. A program sets it once, at its start; without it nothing is reported.
+/// Sets the function that reports a partial file or folder of a dead run, with the name that it is kept under; `None` if it is
+/// removed. A program sets it once, at its start; without it no file is reported.
 pub fn on_leftover(report: ReportLeftover) {
     let _the_first_stays = REPORT_LEFTOVER.set(report);
 }
@@ -189,8 +189,8 @@ fn report_leftover(partial: &Path, kept: Option<&Path>) {
     }
 }
 
-/// Makes the folder `partial`, empty and for this run alone: until what is returned is closed. What a dead run left in
-/// it is removed, so it is for what can be made again.
+/// Makes the empty folder `partial` for this run alone, until the returned file is closed. It removes the contents that a dead
+/// run left, so use it for files that can be made again.
 ///
 /// # Errors
 /// [`NewFileError::Busy`] if another run has it, [`NewFileError::Create`].
@@ -218,7 +218,7 @@ pub fn lock_folder(path: &Path, partial: &Path) -> Result<File, NewFileError> {
             return Ok(folder);
         }
         report_leftover(partial, None);
-        // Another run that comes now has a new folder, and this one goes on with it or is refused.
+        // Another run may have made a new folder now: this one locks it or is refused.
         fs::remove_dir_all(partial).map_err(create)?;
     }
 }
@@ -228,7 +228,7 @@ pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Why a file cannot be made at `path`, by what is there now.
+/// Why a file cannot be made at `path`.
 ///
 /// # Errors
 /// [`NewFileError::Exists`], [`NewFileError::IsFolder`], [`NewFileError::Link`].
@@ -313,7 +313,7 @@ fn is_named(_file: &File, _path: &Path) -> bool {
     true
 }
 
-/// Opens a pipe when somebody reads it, and a device at once.
+/// Opens a pipe when it has a reader, and a device at once.
 fn open_special(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     if fs::metadata(path).is_ok_and(|there| std::os::unix::fs::FileTypeExt::is_fifo(&there.file_type())) {
@@ -345,7 +345,7 @@ fn synced(file: &File) -> io::Result<()> {
 }
 
 impl NewFile {
-    /// Begins the file at `path`; one that exists is replaced only if `overwrite` says so.
+    /// Begins the file at `path`; an existing file is replaced only with `overwrite`.
     ///
     /// # Errors
     /// [`NewFileError`], but for [`NewFileError::Name`].
@@ -429,7 +429,7 @@ impl NewFile {
         &self.path
     }
 
-    /// Where the partial file of a run that died is now, if there was one with something in it.
+    /// The new path of a dead run's partial file, if there was one that was not empty.
     pub fn set_aside(&self) -> Option<&Path> {
         self.set_aside.as_deref()
     }
@@ -439,7 +439,7 @@ impl NewFile {
         self.partial.as_deref()
     }
 
-    /// What writes into the file.
+    /// The writer into the file.
     ///
     /// # Errors
     /// What the system says when it has no descriptor left.
@@ -447,8 +447,8 @@ impl NewFile {
         Ok(Handle { file: self.file.try_clone()?, is_pipe: self.is_pipe })
     }
 
-    /// A file without a name for what is written on the way to this one. It takes room in the same folder, or in the
-    /// system's folder for temporary files where this file has none, and is gone when it is closed.
+    /// A temporary file without a name. It takes room in the same folder, or in the system's folder for temporary files if this
+    /// file has no folder, and is gone when it is closed.
     ///
     /// # Errors
     /// What the system says.
@@ -486,8 +486,8 @@ impl NewFile {
         self.partial.as_deref()
     }
 
-    /// Gives the file its name when the disk has all of it; returns its length in bytes, 0 of what has none. What
-    /// writes into it must have been flushed.
+    /// Gives the file its name when the disk has all of it. Returns its length in bytes, 0 if it has none. Flush its writers
+    /// first.
     ///
     /// # Errors
     /// [`NewFileError::Create`] when the disk does not take it, [`NewFileError::Name`] when it cannot have its name.
@@ -499,7 +499,9 @@ impl NewFile {
         if let Err(error) = rename(&partial, &self.target, self.overwrite) {
             self.is_kept = true;
             let why = match error.kind() {
-                io::ErrorKind::AlreadyExists => "came into being meanwhile and is kept".to_owned(),
+                io::ErrorKind::AlreadyExists => {
+                    "was made by another program meanwhile and is kept".to_owned()
+                }
                 _ => format!("cannot have its name: {error}"),
             };
             return Err(NewFileError::Name { path: self.path.clone(), partial, why });
@@ -510,7 +512,7 @@ impl NewFile {
     }
 }
 
-/// Renames what a dead run left to the first free name, which it returns.
+/// Renames a dead run's file to the first free name and returns that.
 fn set_aside(partial: &Path) -> io::Result<PathBuf> {
     let mut number = 1u64;
     loop {

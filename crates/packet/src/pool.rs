@@ -1,14 +1,14 @@
 //! Packet buffers that many hold at once: a fixed pool of slots, and handles that count.
 //!
-//! A [`Pool`] has one owner, the reader that fills it or the rewriter that copies into it. What it gives out is a
-//! [`Packet`]: a handle of eight bytes to a slot with the packet's bytes, its time and its [`Layout`]. Cloning a handle is
-//! how a packet goes to several consumers; bytes are copied only when somebody who is not the only holder wants to change
-//! them ([`Packet::make_unique`]), into a slot of that somebody's own pool.
+//! A [`Pool`] has one owner, the reader that fills it or the rewriter that copies into it. It gives out a [`Packet`]: a handle
+//! of eight bytes to a slot with the packet's bytes, its time and its [`Layout`]. A packet goes to several consumers by cloned
+//! handles. A holder that wants to change a shared packet first copies the bytes into a slot of its own pool
+//! ([`Packet::make_unique`]).
 //!
 //! There is no list of free slots. A slot is free when it has no holder, and the owner looks for one in passes over the slots from the
-//! first on: packets are released roughly in the order in which they came, so the next slot is nearly always free. That is why a
-//! release on another core costs no more than its own count, and why nothing but the slot's own line is shared between cores.
-//! A pass ends early, after about four times as many slots as are held: what a quiet pool uses again and again stays in the caches.
+//! first on: packets are released roughly in the order of their arrival, so the next slot is nearly always free. So a release on
+//! another core costs only the decrement of its count, and cores share only the slot's own line. A pass ends early, after about four
+//! times as many slots as are held: the slots of a quiet pool stay in the caches.
 //!
 //! | operation | cost |
 //! | --- | --- |
@@ -16,11 +16,11 @@
 //! | fill it | one copy of the packet's bytes |
 //! | clone, drop | one atomic addition on the slot's first line |
 //! | change in place | one load of the count |
-//! | change what others hold too | one slot taken, one copy |
+//! | change a shared packet | one slot taken, one copy |
 //!
-//! The counts are those of `Arc`: release on the way down, acquire before a slot is taken again or changed. loom cannot
-//! follow them here, as it tracks cells of its own and not what lies behind a pointer into one block; tests with threads
-//! that check every byte stand in for it.
+//! The counts are those of `Arc`: release on the way down, acquire before a slot is taken again or changed. loom cannot check
+//! them, since it tracks its own cells and not memory behind a pointer into one block; instead, tests with threads check every
+//! byte.
 //!
 //! Memory is taken once, in [`Pool::new`]: [`HEADER_BYTES`] and the slot's room for each packet. It is released when the
 //! pool and all its handles are gone, in whatever order and on whatever thread.
@@ -54,7 +54,7 @@ const ORPHANED: u32 = 1 << 31;
 /// one each before the count runs over.
 const MAX_HOLDERS: u32 = 1 << 30;
 
-/// What is known of a packet besides its bytes.
+/// The facts of a packet besides its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description {
     /// When it was received, in nanoseconds since 1970-01-01 00:00 UTC.
@@ -63,7 +63,7 @@ pub struct Description {
     pub entered_ns: u64,
     /// Bytes that the packet had on the line; more than there are if it was cut.
     pub original_length: u32,
-    /// What the first byte belongs to.
+    /// The link layer of the first byte.
     pub link_type: LinkType,
 }
 
@@ -72,7 +72,7 @@ pub struct Description {
 struct Slot {
     /// How many handles there are, and [`ORPHANED`].
     holders: AtomicU32,
-    /// What the holders share, and the only holder may change.
+    /// Shared by the holders; a sole holder may change it.
     content: UnsafeCell<Content>,
     block: *const Block,
 }
@@ -166,7 +166,7 @@ pub enum PoolError {
 pub struct Pool {
     block: NonNull<Block>,
     room: usize,
-    /// The slot to look at first.
+    /// The slot to check first.
     next: usize,
     /// The slot before which the pass ends.
     end: usize,
@@ -310,7 +310,7 @@ impl Pool {
         self.find_free().is_ok()
     }
 
-    /// Slots that somebody holds: looks at each, so it is for tests and reports.
+    /// Slots in use. It checks each slot, so it is for tests and reports.
     pub fn in_use(&self) -> usize {
         let block = self.block();
         let is_held = |index: &usize| {
@@ -418,7 +418,7 @@ impl Packet {
         }
     }
 
-    /// What is known of it.
+    /// Its facts.
     #[inline]
     pub fn description(&self) -> &Description {
         &self.content().description
@@ -433,7 +433,7 @@ impl Packet {
     /// Whether this is the only handle: only then may the packet be changed.
     #[inline]
     pub fn is_unique(&self) -> bool {
-        // Acquire: what other holders read before they let go has happened before what is written now.
+        // Acquire: the reads of released holders happen before the writes here.
         self.holders().load(Ordering::Acquire) & !ORPHANED == 1
     }
 
@@ -542,7 +542,7 @@ impl Clone for Packet {
 impl Drop for Packet {
     #[inline]
     fn drop(&mut self) {
-        // Release: what was read or written through this handle happens before the slot is taken again.
+        // Release: reads and writes through this handle happen before the slot is taken again.
         if self.holders().fetch_sub(1, Ordering::Release) == ORPHANED | 1 {
             fence(Ordering::Acquire);
             // SAFETY: the pool has gone and this was the slot's last handle, so the slot is settled here and only here;
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_alone_copies_before_a_change_and_who_is_alone_does_not() {
+    fn a_shared_buffer_is_copied_before_a_change_and_a_sole_one_is_not() {
         let mut pool = Pool::new(4, 100);
         let mut copies = Pool::new(4, 100);
         let mut packet = pool.packet(&[1; 60], description(60)).unwrap();

@@ -1,21 +1,21 @@
-//! Where bytes come from: a plain file mapped into memory, or a compressed file, pipe or standard input read through
-//! a buffer. Both look the same to a reader: a window of bytes that can be refilled and consumed.
+//! Sources of bytes: a plain file mapped into memory, or a compressed file, pipe or standard input read through a buffer. Both
+//! look the same to a reader: a window of bytes that can be refilled and consumed.
 //!
-//! Cost: on a mapped file [`ByteSource::fill`] is one comparison and [`ByteSource::take`] one addition; nothing is
-//! copied, and a system call reads the file's length once for every 2 MiB. On a stream, bytes are decompressed
-//! once into a buffer of [`STREAM_BUFFER_BYTES`], and what a refill finds unconsumed (less than the caller requested)
-//! is moved to its front. Memory does not grow with the file.
+//! Cost: on a mapped file [`ByteSource::fill`] is one comparison and [`ByteSource::take`] one addition; nothing is copied, and
+//! a system call reads the file's length once for every 2 MiB. On a stream, bytes are decompressed once into a buffer of
+//! [`STREAM_BUFFER_BYTES`], and a refill moves the unconsumed bytes (fewer than the caller requested) to its front. Memory does
+//! not grow with the file.
 //!
 //! # A file that changes while it is read
 //!
-//! Other processes may write a mapped file. If one truncates it, touching a page past its new end
-//! raises SIGBUS, which ends this process. The length is looked at again for every 2 MiB, so that happens only if the
-//! truncation falls within the 2 MiB being read; one further on is an error like any other. If another process
-//! overwrites the file, the bytes change under the reader, which then reports the nonsense as it would any damaged
-//! file. Neither can be prevented from this side. A file that grows is read up to the length it had at the opening.
+//! Other processes may write a mapped file. If one truncates it, touching a page past its new end raises SIGBUS, which ends
+//! this process. The length is read again for every 2 MiB, so that happens only if the truncation falls within the current 2
+//! MiB; a truncation further on is an ordinary error. If another process overwrites the file, the reader sees the changed bytes
+//! and reports them like any damage. A reader cannot prevent either. A file that grows is read up to the length it had at the
+//! opening.
 //!
-//! Open a file that is still being written, or that lies on storage not to be trusted, with
-//! [`ByteSource::open_unmapped`]: it is read with `read(2)`, and a truncation is then an early end.
+//! Open a file that another process still writes, or one on unreliable storage, with [`ByteSource::open_unmapped`]: it uses
+//! `read(2)`, and a truncation is an early end.
 
 use std::fmt;
 #[cfg(unix)]
@@ -44,7 +44,7 @@ pub const STREAM_BUFFER_BYTES: usize = 1 << 20;
 /// Size in bytes of each read from a compressed file.
 const COMPRESSED_READ_BYTES: usize = 128 << 10;
 
-/// How much of a mapped file is shown at a time: after so many bytes its length is looked at again.
+/// The step of a mapped file: after so many bytes its length is read again.
 const MAPPED_STEP_BYTES: usize = 2 << 20;
 
 /// A file's (decompressed) bytes, seen through a window that moves forward.
@@ -80,7 +80,7 @@ enum Backing {
 impl ByteSource {
     /// Opens `path` for reading from front to back; `-` is standard input.
     ///
-    /// Plain files are mapped, everything else is streamed: gzip, zstd, pipes, standard input.
+    /// Plain files are mapped; gzip, zstd, pipes and standard input are streamed.
     ///
     /// # Errors
     /// [`CaptureError::Missing`], [`CaptureError::Directory`], [`CaptureError::Permission`], [`CaptureError::Empty`],
@@ -160,8 +160,8 @@ impl ByteSource {
         }
     }
 
-    /// Streams from `reader`, decompressing what is gzip or zstd; `name` stands for the file's name in errors and
-    /// `total_len` is the number of bytes that `reader` will give, if known.
+    /// Streams from `reader`, decompressing gzip and zstd; `name` stands for the file's name in errors and `total_len` is the
+    /// number of bytes that `reader` will give, if known.
     ///
     /// # Errors
     /// [`CaptureError::Empty`] if there is not one byte, [`CaptureError::Io`] if the first read fails.
@@ -234,7 +234,7 @@ impl ByteSource {
     /// Goes back to the beginning; `false` of a stream, which cannot.
     pub fn rewind(&mut self) -> bool {
         match &mut self.backing {
-            // Its length is looked at once more.
+            // Its length is read once more.
             Backing::Mapped(mapped) => mapped.present = 0,
             Backing::Memory(_) => {}
             Backing::Streamed(_) => return false,
@@ -366,7 +366,7 @@ impl ByteSource {
     }
 }
 
-/// Opens a file. A pipe is opened at once, whether somebody writes it or not: [`Pipe`] waits.
+/// Opens a file. A pipe is opened at once, even without a writer: [`Pipe`] waits.
 fn open_file(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     if fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
@@ -391,7 +391,7 @@ pub fn open_plain(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     Ok(Box::new(file))
 }
 
-/// Standard input; of a pipe or a terminal, one whose reading can be stopped.
+/// Standard input. Reads of a pipe or a terminal can be stopped.
 fn stdin() -> io::Result<Box<dyn Read + Send>> {
     #[cfg(unix)]
     {
@@ -433,7 +433,7 @@ impl fmt::Debug for ByteSource {
     }
 }
 
-/// A mapped file, of which the window shows what was found to be there.
+/// A mapped file; the window is the part whose existence was checked.
 struct Mapped {
     map: Mmap,
     file: File,
@@ -444,8 +444,8 @@ struct Mapped {
 impl Mapped {
     /// Moves the window's end to `end` and then some, or to the file's end, if the file still has those bytes.
     ///
-    /// Reading the length costs a system call for every [`MAPPED_STEP_BYTES`]. Having the pages brought in by that
-    /// call too (`MADV_POPULATE_READ`) was slower than faulting them in, by a seventh.
+    /// Reading the length costs a system call for every [`MAPPED_STEP_BYTES`]. Populating the pages by that call
+    /// (`MADV_POPULATE_READ`) was slower than page faults by a seventh.
     fn extend(&mut self, end: usize) -> io::Result<()> {
         let end = end.max(self.present.saturating_add(MAPPED_STEP_BYTES)).min(self.map.len());
         if end > self.present {

@@ -1,8 +1,8 @@
 //! The process's request to stop.
 //!
-//! A pipe whose other end does nothing blocks for ever, and a signal does not end the call. What may block so waits here
-//! instead: it looks at one flag of the process ten times a second. A program that never calls [`request`] is never
-//! stopped. Cost: one relaxed load for [`is_requested`], one `poll` for each wait.
+//! A pipe whose other end does nothing blocks for ever, and a signal does not end the call. Calls that may block wait here
+//! instead: they check one flag of the process ten times a second. A program that never calls [`request`] is never stopped.
+//! Cost: one relaxed load for [`is_requested`], one `poll` for each wait.
 
 use std::io;
 #[cfg(unix)]
@@ -15,7 +15,7 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The longest time between two looks at the flag.
 pub const LOOK: Duration = Duration::from_millis(100);
 
-/// Requests a stop of everything that waits. A signal handler may call it. Returns whether a stop was requested before.
+/// Requests a stop of all waiting calls. A signal handler may call it. Returns whether a stop was requested before.
 pub fn request() -> bool {
     REQUESTED.swap(true, Ordering::Relaxed)
 }
@@ -26,7 +26,7 @@ pub fn is_requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }
 
-/// What a stopped call answers.
+/// The error of a stopped call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("stopped")]
 pub struct Stopped;
@@ -54,7 +54,7 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// What a descriptor is waited for.
+/// The direction that a descriptor waits for.
 #[cfg(unix)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum For {

@@ -1,9 +1,9 @@
-//! Puts the payload of TCP segments back in order: each direction of each connection becomes a stream of bytes, with
-//! what was sent twice removed and what the capture missed reported.
+//! Puts the payload of TCP segments back in order: each direction of each connection becomes a stream of bytes, without
+//! duplicates; bytes that the capture missed are reported.
 //!
-//! A [`Reassembler`] is given every TCP [`Datagram`] of a capture and calls back with [`StreamEvent`]s. It keeps
-//! segments that arrived early, up to [`Limits`]; beyond that it gives the missing bytes up as a hole. It is an
-//! observer: it trusts neither end, acknowledges nothing, and verifies no checksum.
+//! A [`Reassembler`] takes every TCP [`Datagram`] of a capture and calls back with [`StreamEvent`]s. It keeps early segments,
+//! up to [`Limits`]; beyond that it gives the missing bytes up and reports a gap. It is an observer: it trusts neither end,
+//! acknowledges nothing, and verifies no checksum.
 //!
 //! Cost: a segment in order is one hash lookup and handed on as it lies in the packet. A segment out of order is
 //! copied (one allocation), a new connection is one allocation.
@@ -21,13 +21,13 @@ const MAX_REWIND_BYTES: u32 = 64 << 20;
 /// One direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Flow {
-    /// Who sends the bytes.
+    /// The sender of the bytes.
     pub source: SocketAddr,
-    /// Who receives them.
+    /// Their receiver.
     pub destination: SocketAddr,
 }
 
-/// What a [`Reassembler`] reports. Offsets count a flow's bytes from its opening, holes included.
+/// An event of a [`Reassembler`]. Offsets count a flow's bytes from its opening, gaps included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEvent<'a> {
     /// A flow begins at offset 0.
@@ -46,7 +46,7 @@ pub enum StreamEvent<'a> {
         /// The bytes; never empty.
         bytes: &'a [u8],
     },
-    /// Bytes of a flow that were never seen; what follows continues behind them.
+    /// Bytes of a flow that are missing from the capture; the next event continues behind them.
     Hole {
         /// The flow.
         flow: Flow,
@@ -81,7 +81,7 @@ impl Default for Limits {
     }
 }
 
-/// What a [`Reassembler`] has done.
+/// Counters of a [`Reassembler`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// TCP segments seen.
@@ -138,12 +138,12 @@ impl Reassembler {
         Self { flows: HashMap::new(), limits, counters: Counters::default() }
     }
 
-    /// What has been done so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Takes one datagram, in the order of capture, and reports what is complete now. UDP is passed over.
+    /// Takes one datagram, in the order of capture, and reports what is complete now. UDP is ignored.
     pub fn push(&mut self, datagram: &Datagram<'_>, mut report: impl FnMut(StreamEvent<'_>)) {
         let Transport::Tcp(header) = datagram.transport else { return };
         self.counters.segments += 1;
@@ -173,8 +173,8 @@ impl Reassembler {
         stream.accept(header, datagram.payload, datagram.truncated, &self.limits, &mut session);
     }
 
-    /// Ends all flows, in the order of their last segment: what waits behind a hole is delivered with the hole. Call
-    /// it at the end of the capture.
+    /// Ends all flows, in the order of their last segment: it reports each gap and delivers the segments behind it. Call it at
+    /// the end of the capture.
     pub fn finish(&mut self, mut report: impl FnMut(StreamEvent<'_>)) {
         let mut flows: Vec<_> = self.flows.drain().collect();
         flows.sort_by_key(|(_, stream)| stream.last_segment);
@@ -195,7 +195,7 @@ impl Reassembler {
     }
 }
 
-/// Where a flow's events and counts go.
+/// The receivers of a flow's events and counts.
 struct Session<'a> {
     flow: Flow,
     counters: &'a mut Counters,
@@ -221,7 +221,7 @@ impl Stream {
     /// Whether a segment with this header belongs to a new connection between the same ports.
     fn begins_anew(&self, header: TcpHeader) -> bool {
         if header.flags.contains(TcpFlags::SYN) {
-            // A SYN may also arrive after the first data (the capture swapped them): then it fits what is expected.
+            // A SYN may also arrive after the first data (the capture swapped them): then it fits the expected number.
             let fits_midway = self.syn_sequence.is_none()
                 && self.next_sequence.wrapping_sub(header.sequence.wrapping_add(1)) <= MAX_REWIND_BYTES;
             return self.syn_sequence != Some(header.sequence) && !fits_midway;
@@ -243,7 +243,7 @@ impl Stream {
             return;
         }
         let sequence = header.sequence.wrapping_add(u32::from(header.flags.contains(TcpFlags::SYN)));
-        // Sequence numbers wrap; what is less than half the circle ahead is ahead (RFC 9293, section 3.4).
+        // Sequence numbers wrap; a number less than half the circle ahead is ahead (RFC 9293, section 3.4).
         let ahead = i64::from(sequence.wrapping_sub(self.next_sequence).cast_signed());
         let behind = usize::try_from(-ahead).unwrap_or(0);
         if behind > 0 {
@@ -281,7 +281,7 @@ impl Stream {
         (session.report)(StreamEvent::Bytes { flow: session.flow, offset, bytes });
     }
 
-    /// Hands on the early segments whose turn has come.
+    /// Hands on the early segments that are next now.
     fn deliver_early(&mut self, session: &mut Session<'_>) {
         while let Some(entry) = self.early.first_entry()
             && *entry.key() <= self.delivered
@@ -332,7 +332,7 @@ impl Stream {
         self.deliver_early(session);
     }
 
-    /// Delivers what is left, holes and all, and reports the end, once.
+    /// Delivers the remaining segments with their gaps and reports the end, once.
     fn close(&mut self, session: &mut Session<'_>) {
         if self.closed {
             return;

@@ -138,7 +138,7 @@ fn sections_interfaces_and_every_kind_of_packet_block_are_read() {
         section(false),
         interface(false, 1, 0, &[]),            // microseconds
         interface(false, 101, 0, &nanoseconds), // after an option of another kind
-        block(false, 5, &[0; 20]),              // interface statistics: passed over
+        block(false, 5, &[0; 20]),              // interface statistics: skipped
         enhanced(false, 1, 7, b"nano"),
         enhanced(false, 0, 8, b"micro"),
         block(false, 0x0bad, b"unheard of"),
@@ -434,7 +434,7 @@ fn readers_can_be_handed_to_another_thread() {
 }
 
 #[test]
-fn the_writer_refuses_what_the_format_cannot_tell() {
+fn the_writer_refuses_values_that_the_format_cannot_hold() {
     let mut writer = Writer::new(Vec::new(), WriterOptions::default()).expect("memory takes it");
     assert!(writer.write_packet(u64::MAX, b"late").is_err());
     assert!(writer.write_packet(0, &vec![0; MAX_CAPTURED_BYTES + 1]).is_err());
@@ -456,7 +456,7 @@ fn options() -> impl Strategy<Value = WriterOptions> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_again(
+    fn packets_read_equal_packets_written(
         options in options(),
         packets in proptest::collection::vec(
             (0..u64::from(u32::MAX) * 1_000_000_000, proptest::collection::vec(any::<u8>(), 0..300)), 0..20),
@@ -481,7 +481,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_files_never_panic_and_streams_see_what_memory_sees(
+    fn damaged_files_never_panic_and_streams_give_the_packets_of_memory(
         options in options(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
         piece in 1_usize..100,

@@ -117,7 +117,7 @@ fn a_cut_file_gives_its_whole_messages_and_then_the_place() {
 }
 
 #[test]
-fn damaged_compression_is_told_after_the_messages_before_it() {
+fn damaged_compression_is_reported_behind_the_messages_before_it() {
     let messages: Vec<Vec<u8>> =
         (0..200_000_u32).map(|index| index.wrapping_mul(2_654_435_761).to_le_bytes().to_vec()).collect();
     let compressed = gzip(&file_of(&messages));
@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_framed_is_read_again(
+    fn framed_messages_are_read_back(
         messages in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..1_500), 0..100),
     ) {
         let file = file_of(&messages);

@@ -98,7 +98,7 @@ fn the_container_makes_no_difference() {
 }
 
 #[test]
-fn the_kind_of_file_is_told_through_compression() {
+fn the_kind_of_file_is_recognised_through_compression() {
     for (file, kind) in [
         ("nasdaq-itch50/Multiple.Packets.pcap", FileKind::Pcap),
         ("iex-deep/Heartbeat.pcap", FileKind::Pcap),

@@ -41,7 +41,7 @@ impl BooksStage {
         Self { market, watch, conflated: 0, warm: is_warm.then(Warmer::default) }
     }
 
-    /// Runs rarely used code on private data while there is nothing to do, so that it is in the caches when it is needed.
+    /// Runs rarely used code on private data while idle, so that it is in the caches when it is needed.
     pub(super) fn warm_up(&mut self) {
         if let Some(warmer) = &mut self.warm {
             warmer.turn();
@@ -53,16 +53,16 @@ impl BooksStage {
         self.watch.fill(self.market.books(), self.market.nbbo(), self.market.instruments(), now());
     }
 
-    /// Makes the file of the shared memory again if somebody has removed it.
+    /// Makes the file of the shared memory again if it was removed.
     pub(super) fn look_after_file(&mut self) {
         if let Some(shared) = self.market.publisher_mut() {
             shared.look_after_file();
         }
     }
 
-    pub(super) fn tell(&self, status: &mut Status) {
+    pub(super) fn report(&self, status: &mut Status) {
         if let Some(shared) = self.market.publisher() {
-            shared.tell(status);
+            shared.report(status);
         }
         status.nbbo = *self.market.nbbo().counts();
         (status.orders, status.book_bytes, status.rejected) = (0, 0, 0);
@@ -87,7 +87,7 @@ impl BooksStage {
 /// Events behind at which the market's own thread lags.
 const LAGGING: usize = 8 * BATCH;
 
-/// The stage behind the ring: it applies batches, and hands over its books between two events when they are wanted.
+/// The stage behind the ring: it applies batches, and hands over its books between two events on request.
 pub(super) struct Piped {
     stage: BooksStage,
     /// The number of the first event in `batch`.
@@ -128,7 +128,7 @@ impl Piped {
         self.batch.clear();
     }
 
-    /// Hands over the books if they are wanted as they are after the events so far.
+    /// Hands over the books if a request names the next event.
     #[inline]
     fn hand_over(&mut self, is_lagging: bool) {
         let next = self.next + self.batch.len() as u64;
@@ -139,10 +139,10 @@ impl Piped {
         }
     }
 
-    fn tell(&mut self, status: &Mutex<Status>) {
+    fn report(&mut self, status: &Mutex<Status>) {
         self.stage.conflated = self.conflation.conflated();
         self.stage.look_after_file();
-        self.stage.tell(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
+        self.stage.report(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -159,7 +159,7 @@ pub(super) fn run(
         let _not_pinned = cpu::pin(core);
     }
     wake_up.is_for_this_thread();
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     let mut idle = Idle::new(wait);
     loop {
         // Behind by more than this the stage lags: old quotes would only make it lag more.
@@ -184,13 +184,13 @@ pub(super) fn run(
             Err(PollError::Closed) => break,
             Err(PollError::Failed(failed)) => return Err(PlantFailure::Ring(PublishError::Failed(failed))),
         }
-        if told.elapsed() > Duration::from_millis(200) {
-            told = Instant::now();
+        if reported.elapsed() > Duration::from_millis(200) {
+            reported = Instant::now();
             piped.stage.show();
-            piped.tell(status);
+            piped.report(status);
         }
     }
-    piped.tell(status);
+    piped.report(status);
     Ok(())
 }
 
@@ -225,7 +225,7 @@ mod tests {
         #[test]
         fn books_are_handed_over_as_they_are_before_the_event_that_was_named(
             at in any::<prop::sample::Index>(),
-            // What the ring has at each look, and whether the stage lags.
+            // The number of events in the ring at each look, and whether the stage lags.
             polls in prop::collection::vec((1usize..3_000, any::<bool>()), 1..20),
             first in 0u64..1_000,
             // Where the earlier image was taken, into whose memory the copy goes.
@@ -240,7 +240,7 @@ mod tests {
             let (to, books) = std::sync::mpsc::channel();
             let part = BooksPart::new(Arc::clone(&coordinator), to, Arc::default());
             let mut piped = Piped::new(stage(), first, Some(part));
-            coordinator.ask_for_books(first + at as u64);
+            coordinator.request_books(first + at as u64);
             let (mut rest, mut looks) = (&events[..], polls.iter().cycle());
             while !rest.is_empty() {
                 let (available, is_lagging) = *looks.next().unwrap();
@@ -257,7 +257,7 @@ mod tests {
             prop_assert_eq!(number, first + at as u64);
             let (expected, image) = (straight.market.image().sorted(), image.sorted());
             prop_assert!(image == expected);
-            // It goes on as if there had been no request.
+            // It continues as without a request.
             straight.market.apply(&events[at..]);
             prop_assert!(piped.stage.market.image().sorted() == straight.market.image().sorted());
             prop_assert!(books.try_recv().is_err(), "once");

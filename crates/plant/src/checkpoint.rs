@@ -1,13 +1,13 @@
-//! Checkpoints of a running plant: who copies what when, and who writes it.
+//! Checkpoints of a running plant: the threads that copy the state and write it.
 //!
 //! Engine and books are copied at the same event. Where one thread has both, it copies both. In the topology "pipeline" ingest
 //! copies the engine between two inputs and names the number of the next event; the books' own thread copies the books when
-//! that event is the next it would apply. The copies say nothing of the topology: either goes on from what the other wrote.
-//! Only one checkpoint is under way at a time.
+//! that event is its next. The copies do not depend on the topology: either can start from the other's. Only one checkpoint is
+//! in progress at a time.
 //!
-//! Cost: ingest, and in the topology "pipeline" the books' thread, pauses while its part is copied (some ms for 100,000 orders and
-//! 10,000 symbols, which [`pause_ns`](crate::CheckpointStatus::pause_ns) shows). The journal's thread says after which record that was and
-//! syncs the journal; a thread of its own encodes, writes and syncs the file.
+//! Cost: ingest, and in the topology "pipeline" the books' thread, pauses while its part is copied (some ms for 100,000 orders and 10,000
+//! symbols, which [`pause_ns`](crate::CheckpointStatus::pause_ns) shows). The journal's thread adds the number of the record and syncs the
+//! journal; the checkpoint writer encodes, writes and syncs the file.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use crate::status::Status;
 /// No event: no checkpoint wants the books.
 const NEVER: u64 = u64::MAX;
 
-/// What the threads that take part in a checkpoint agree on.
+/// The shared state of the threads that take part in a checkpoint.
 #[derive(Debug)]
 pub(super) struct Coordinator {
     is_under_way: AtomicBool,
@@ -55,7 +55,7 @@ impl Default for Coordinator {
     }
 }
 
-/// A checkpoint is under way as long as this is held, wherever it is; the next is begun after it.
+/// A checkpoint is in progress while a thread holds this; the next begins after it.
 #[derive(Debug)]
 pub(super) struct UnderWay(Arc<Coordinator>);
 
@@ -81,7 +81,7 @@ impl Coordinator {
         self.needed_from.load(Ordering::Acquire)
     }
 
-    /// The journal has lost inputs so many times more, and goes on.
+    /// The journal has lost inputs so many more times, and continues.
     pub(super) fn add_losses(&self, losses: u64) {
         self.losses.fetch_add(losses, Ordering::AcqRel);
     }
@@ -102,9 +102,9 @@ impl Coordinator {
         *self.earlier.lock().unwrap_or_else(PoisonError::into_inner) = image;
     }
 
-    /// Requests the books as they are before the event `next`. To be called before that event is published: who has read the
-    /// event from the ring has then seen this too.
-    pub(super) fn ask_for_books(&self, next: u64) {
+    /// Requests the books as they are before the event `next`. Call it before that event is published: a thread that reads the
+    /// event from the ring then sees this too.
+    pub(super) fn request_books(&self, next: u64) {
         self.books_at.store(next, Ordering::Release);
     }
 
@@ -167,7 +167,7 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Copies the engine, to go with these books, or with those that another thread hands over.
+    /// Copies the engine, for these books, or for those that another thread hands over.
     pub(super) fn new(
         engine: &Engine,
         market: Option<MarketImage>,
@@ -179,13 +179,13 @@ impl Taken {
     }
 }
 
-/// What was taken, and the number of the journal's next record then.
+/// The copy, and the number of the journal's next record at that time.
 pub(super) type Job = (u64, Box<Taken>);
 
 /// The thread that writes checkpoints. It ends when no thread is left that takes any.
 pub(super) struct CheckpointWriter {
     pub(super) folder: PathBuf,
-    /// Whether checkpoints are taken from time to time, so that the journal need not keep what comes before the newest; otherwise
+    /// Whether checkpoints are taken at intervals, so that the journal need not keep the records before the newest; otherwise
     /// they are taken only behind inputs that the journal lost.
     pub(super) is_regular: bool,
     pub(super) jobs: Receiver<Job>,
@@ -203,7 +203,7 @@ impl CheckpointWriter {
         let mut bytes = Vec::new();
         while let Ok((record, taken)) = self.jobs.recv() {
             let written = self.write(record, *taken, &mut bytes);
-            tell(&self.status, written);
+            report(&self.status, written);
         }
     }
 
@@ -219,7 +219,7 @@ impl CheckpointWriter {
         self.coordinator.give_back(market);
         *bytes = encoded.map_err(|error| error.to_string())?;
         let bytes = folder::write(&self.folder, record, bytes).map_err(|error| error.to_string())?;
-        // What is on the disk is good whether or not older ones could be removed.
+        // The checkpoint on the disk is good even if older ones could not be removed.
         self.coordinator.bridged.fetch_max(losses, Ordering::AcqRel);
         let needed_from = folder::prune(&self.folder)?;
         if self.is_regular {
@@ -236,7 +236,7 @@ impl CheckpointWriter {
 }
 
 /// Records how a checkpoint ended.
-pub(super) fn tell(status: &Mutex<Status>, written: Result<u64, String>) {
+pub(super) fn report(status: &Mutex<Status>, written: Result<u64, String>) {
     let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
     match written {
         Ok(bytes) => {

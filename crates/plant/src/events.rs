@@ -6,7 +6,7 @@ use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
 use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_runtime::waiting::{Waiting, WakeUp};
 
-/// Who reads the events, by the ring's waiting.
+/// The readers of the events, by the ring's waiting.
 pub type EventConsumer = Consumer<Event, Waiting, Single>;
 
 /// A reader's end of the ring.
@@ -14,11 +14,11 @@ pub type EventConsumer = Consumer<Event, Waiting, Single>;
 pub struct Reader {
     /// Its events.
     pub consumer: EventConsumer,
-    /// What wakes it when there are events; only with the waiting `park`.
+    /// Its wake-up; only with the waiting `park`.
     pub wake_up: Option<Arc<WakeUp>>,
 }
 
-/// The ends of the ring for those who read it, by their names.
+/// The readers' ends of the ring, by their names.
 #[derive(Debug)]
 pub struct Readers(pub(crate) Vec<(String, Reader)>);
 
@@ -30,7 +30,7 @@ impl Readers {
     }
 }
 
-/// What a slot of the ring holds before its first event.
+/// The contents of a slot of the ring before its first event.
 pub(crate) fn empty_event() -> Event {
     Event::new(EventKind::Other, Publisher(0), InstrumentId::UNKNOWN)
 }

@@ -1,11 +1,10 @@
 //! The thread that lines come in on.
 //!
-//! A turn: what every line has (one `recvmmsg` each), in the order of the kernel's receive times; each datagram into the
-//! journal's queue, through the engine, and its events into the ring; where the books are on this thread, they get the events of
-//! some datagrams at once. Then what is due: timers, requests to servers, answers of
-//! the snapshot threads.
+//! In a turn it reads every line (one `recvmmsg` each), in the order of the kernel's receive times. Each datagram goes into the
+//! journal's queue and through the engine, and its events into the ring; books on this thread get the events of some datagrams
+//! at once. Then it handles due timers, requests to servers, and answers of the snapshot threads.
 //!
-//! Cost: the kernel's calls, shared by what they bring; per datagram the engine, a place in the journal's queue and one
+//! Cost: the system calls, shared by their datagrams; per datagram the engine, a place in the journal's queue and one
 //! publication in the ring; per turn one read of the clock.
 
 use std::path::Path;
@@ -27,8 +26,8 @@ use crate::checkpoint::{Coordinator, Taken, nanos};
 use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Topology};
 use crate::queued::{Owned, Queued};
-use crate::receive::{Arrived, Asker, LineReceiver, Receivers};
-use crate::snapshots::{Asks, Wanted};
+use crate::receive::{Arrived, LineReceiver, Receivers, RecoveryServer};
+use crate::snapshots::{Requests, Wanted};
 use crate::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
 use crate::warm::Warmer;
 use tapeworks_engine::Contradicted;
@@ -37,16 +36,16 @@ use tapeworks_engine::JournalReplayed;
 use tapeworks_runtime::now;
 use tapeworks_runtime::waiting::{QUIET, Waiting, WakeUp};
 
-/// Events of a turn that the books get at once: twice what they look ahead.
+/// Events of a turn that the books get at once: twice their look-ahead.
 const TOGETHER: usize = 32;
 
 /// How often the status is published.
-const TELL: Duration = Duration::from_millis(200);
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a thread that may sleep looks for packets in vain before it does.
+/// How long a thread looks for packets before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// How long after a checkpoint that could not be written, though one is needed, the next is begun.
+/// How long after a failed checkpoint the next begins if one is needed.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// Chunks of snapshots that may wait for ingest.
@@ -114,11 +113,11 @@ impl Delays {
     }
 }
 
-/// Receives, and publishes what the engine makes of it.
+/// Receives inputs, and publishes the engine's events.
 pub(super) struct Ingest {
     receivers: Receivers,
-    /// Where each channel's requests go, and the line whose socket sends them.
-    servers: Vec<Asker>,
+    /// The server of each channel's requests, and the line whose socket sends them.
+    servers: Vec<RecoveryServer>,
     arrived: Vec<Arrived>,
     events: Vec<Event>,
     /// Events in the ring that the books of this thread do not have yet.
@@ -130,7 +129,7 @@ pub(super) struct Ingest {
     /// It wakes the journal's thread.
     journal_wake_up: Option<Arc<WakeUp>>,
     market: Option<BooksStage>,
-    /// What the books say, wherever they are.
+    /// The reports of the books, on this thread or another.
     contradicted: Arc<Contradicted>,
     wanted: Sender<Wanted>,
     answers: Receiver<Owned>,
@@ -158,7 +157,7 @@ impl Ingest {
         (market, contradicted): (Option<BooksStage>, Arc<Contradicted>),
         coordinator: Arc<Coordinator>,
         status: Arc<Mutex<Status>>,
-    ) -> Result<(Self, Asks), PlantError> {
+    ) -> Result<(Self, Requests), PlantError> {
         let (receivers, servers) = Receivers::open(options)?;
         let (wanted, wanted_out) = channel();
         let (answers_in, answers) = sync_channel(ANSWERS);
@@ -194,7 +193,7 @@ impl Ingest {
             losses_seen: 0,
             coordinator,
         };
-        Ok((ingest, Asks { wanted: wanted_out, answers: answers_in }))
+        Ok((ingest, Requests { wanted: wanted_out, answers: answers_in }))
     }
 
     /// Brings the engine to where the journal ends. The events go into the ring and the books as if they came now.
@@ -214,12 +213,12 @@ impl Ingest {
             Ok(())
         })?;
         if replayed.lost > 0 || replayed.damaged > 0 {
-            // Readers of the journal come over what it lost by the state that is taken next.
+            // Readers of the journal skip lost inputs by the next checkpoint.
             self.coordinator.add_losses(1);
         }
         // A dead consumer is reported at the first live event.
         let _reported_later = gone;
-        self.tell(engine);
+        self.report_status(engine);
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.at_start = status.channels.clone();
         drop(status);
@@ -229,20 +228,20 @@ impl Ingest {
 
     /// Runs until it is stopped.
     pub(super) fn run(mut self, mut engine: Engine, stop: &AtomicBool) -> Result<(), PlantFailure> {
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         let mut quiet_since = Instant::now();
         loop {
             let taken = self.turn(&mut engine)?;
             if taken > 0 {
                 quiet_since = Instant::now();
-                if told.elapsed() < TELL {
+                if reported.elapsed() < REPORT_INTERVAL {
                     continue;
                 }
             }
-            if told.elapsed() >= TELL {
-                told = Instant::now();
-                self.tell(&engine);
-                self.ask_for_contradicted(&mut engine)?;
+            if reported.elapsed() >= REPORT_INTERVAL {
+                reported = Instant::now();
+                self.report_status(&engine);
+                self.request_contradicted(&mut engine)?;
                 self.keep_state(&engine);
                 if stop.load(Ordering::Acquire) {
                     return Ok(());
@@ -256,15 +255,15 @@ impl Ingest {
                 }
                 self.rest(&engine, quiet_since);
                 if stop.load(Ordering::Acquire) {
-                    self.tell(&engine);
+                    self.report_status(&engine);
                     return Ok(());
                 }
             }
         }
     }
 
-    /// Hands the state to the journal's thread, when it is time for that and none is under way: when the journal has lost inputs and
-    /// goes on, readers of it need the state behind them.
+    /// Hands the state to the journal's thread, when a checkpoint is due and none is in progress: after inputs that the journal
+    /// lost, its readers need the state behind them.
     #[cold]
     fn keep_state(&mut self, engine: &Engine) {
         let is_due = self.checkpoint_every.is_some_and(|every| self.checkpoint_taken.elapsed() >= every);
@@ -277,7 +276,7 @@ impl Ingest {
         self.losses_seen = losses;
         self.checkpoint_taken = began;
         if journal.free_slots() == 0 {
-            // A queue that is full has better to do; the next is due soon enough.
+            // A full queue comes first; the next checkpoint is due soon.
             self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints.skipped += 1;
             return;
         }
@@ -287,10 +286,10 @@ impl Ingest {
         let taken = Taken::new(engine, market, under_way);
         let pause = nanos(began);
         let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
-        self.journal_wake_up.iter().for_each(|wake_up| wake_up.tell());
+        self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
         if !has_books && pushed == Ok(true) {
             // Every event so far is published, and none of those to come.
-            self.coordinator.ask_for_books(engine.counters().events);
+            self.coordinator.request_books(engine.counters().events);
         }
         let snapshots = &mut self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
         match pushed {
@@ -307,7 +306,7 @@ impl Ingest {
         }
     }
 
-    /// Nothing was there: waits as the configuration says.
+    /// There were no packets: waits as the configuration says.
     fn rest(&mut self, engine: &Engine, quiet_since: Instant) {
         match self.wait {
             Wait::BusySpin => std::hint::spin_loop(),
@@ -336,8 +335,8 @@ impl Ingest {
     fn turn(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
         self.receivers.receive(&mut self.arrived)?;
         let mut taken = self.arrived.len();
-        // While packets come the time is that of the first that is here: others may have waited in a socket as long, and a channel of
-        // which one waits is not silent.
+        // While packets come, the time is that of the first one here: other packets may have waited in a socket as long, and a
+        // channel with a waiting packet is not silent.
         let time = self.arrived.iter().map(|arrived| arrived.received).min();
         if let Some(time) = time.filter(|time| engine.feed().deadline().is_some_and(|due| due <= *time)) {
             self.input(engine, Owned::Tick { now: time })?;
@@ -370,13 +369,13 @@ impl Ingest {
         }
         if taken > 0 {
             // Inputs without events wake no consumer of the ring.
-            self.journal_wake_up.iter().for_each(|wake_up| wake_up.tell());
+            self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
         }
         Ok(taken)
     }
 
     /// Requests snapshots of the channels whose messages contradict the books.
-    fn ask_for_contradicted(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
+    fn request_contradicted(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
         if self.contradicted.is_empty() {
             return Ok(());
         }
@@ -406,7 +405,7 @@ impl Ingest {
             if let Err(full) = journal.try_push(Queued::Input(owned)) {
                 self.stalls += 1;
                 // Its thread may sleep: it is woken by events, or at the end of the turn.
-                self.journal_wake_up.iter().for_each(|wake_up| wake_up.tell());
+                self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
                 // Closed means that the journal's thread has failed, which reports why.
                 if journal.push(full.into_inner()).is_err() {
                     self.journal = None;
@@ -427,7 +426,7 @@ impl Ingest {
         published
     }
 
-    /// Applies what is published to the books, where ingest has them, and records the delays.
+    /// Applies published events to the books, where ingest has them, and records the delays.
     ///
     /// The books look ahead among the events that they get at once. So datagrams that came together are applied together, and
     /// the memory of one is on its way while the books work on those before it.
@@ -481,7 +480,7 @@ impl Ingest {
                 }
             }
             Request::Snapshot { channel, session, attempt } => {
-                // Without the thread no answer comes, and the attempt is over after its time.
+                // Without the thread no answer comes, and the attempt times out.
                 let _nobody = self.wanted.send(Wanted { channel, session, attempt });
             }
         }
@@ -489,7 +488,7 @@ impl Ingest {
 
     /// Publishes the status.
     #[cold]
-    fn tell(&mut self, engine: &Engine) {
+    fn report_status(&mut self, engine: &Engine) {
         let now = now();
         if self.delays.since.elapsed() >= Duration::from_secs(1) {
             self.delays.end_of_second(now);
@@ -523,7 +522,7 @@ impl Ingest {
         status.delay = self.delays.of_all();
         status.delay_buckets = self.delays.buckets;
         if let Some(market) = &mut self.market {
-            market.tell(&mut status);
+            market.report(&mut status);
             drop(status);
             market.show();
             market.look_after_file();
@@ -531,7 +530,7 @@ impl Ingest {
     }
 }
 
-/// Whether an event stands for a message of a venue.
+/// Whether an event has a message of a venue.
 const fn is_message(event: &Event) -> bool {
     !matches!(
         event.kind,

@@ -1,4 +1,4 @@
-//! The plant's journal: every input, before anybody has seen what came of it.
+//! The plant's journal: every input, written before a client gets its events.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -20,18 +20,18 @@ use crate::events::EventConsumer;
 use crate::queued::Queued;
 use crate::status::{JournalStatus, Status};
 
-/// When what was written survives a machine crash. It always survives a crash of the process.
+/// When written records survive a machine crash. They always survive a crash of the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SyncPolicy {
     /// When the system thinks fit.
     Never,
     /// Once in so long.
     Every(Duration),
-    /// Before anybody sees what came of it.
+    /// Before a client gets the events.
     Always,
 }
 
-/// What a disk that fails or is full means.
+/// The policy for a disk that fails or is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WhenFailing {
     /// The plant goes on and counts what was not journaled.
@@ -50,11 +50,11 @@ pub struct JournalSetting {
     pub options: JournalOptions,
     /// When it is synced.
     pub sync: SyncPolicy,
-    /// What a failing disk means.
+    /// The policy for a failing disk.
     pub when_failing: WhenFailing,
     /// Inputs that may wait to be written.
     pub queue: usize,
-    /// How often the state is written, so that a start need not replay the whole day; never unless given.
+    /// The interval of checkpoints, so that a start need not replay the whole day; none without it.
     pub checkpoint_every: Option<Duration>,
 }
 
@@ -72,8 +72,8 @@ impl JournalSetting {
     }
 }
 
-/// The thread that keeps the journal. It stands in the ring before the clients' servers, and lets an event pass when the input
-/// that it came of is written.
+/// The thread that keeps the journal. It stands in the ring before the clients' servers, and lets an event pass when its input
+/// is written.
 pub(super) struct JournalThread {
     writer: JournalWriter,
     sync: SyncPolicy,
@@ -83,7 +83,7 @@ pub(super) struct JournalThread {
     disk: IoHandle,
     coordinator: Arc<Coordinator>,
     status: Arc<Mutex<Status>>,
-    told: Instant,
+    reported: Instant,
     synced: Instant,
     opened: Opened,
     is_failing: bool,
@@ -92,10 +92,10 @@ pub(super) struct JournalThread {
     wake_up: Arc<WakeUp>,
 }
 
-/// Something that waits for the disk, so that the journal's thread need not.
+/// Work that waits for the disk instead of the journal's thread.
 enum DiskTask {
     Io(IoTask),
-    /// A state, and what is to be done before it is written: the disk has the records that it stands for.
+    /// A state, and the sync before it is written: the disk must have the records that it includes.
     State(Option<IoTask>, checkpoint::Job),
 }
 
@@ -111,7 +111,7 @@ pub(super) struct IoThread {
 pub(super) struct IoHandle {
     tasks: Sender<DiskTask>,
     finished: Receiver<Finished>,
-    /// IoTasks of which it is not known yet what came of them.
+    /// I/O tasks without a result yet.
     under_way: usize,
 }
 
@@ -124,14 +124,14 @@ impl IoHandle {
         }
     }
 
-    /// What has come of one, if it is known.
+    /// The result of a finished task, if there is one.
     fn finished(&mut self) -> Option<Finished> {
         let finished = self.finished.try_recv().ok()?;
         self.under_way -= 1;
         Some(finished)
     }
 
-    /// What comes of one that is under way, however long it takes.
+    /// Waits for the result of a running task.
     fn wait(&mut self) -> Option<Finished> {
         if self.under_way == 0 {
             return None;
@@ -143,7 +143,7 @@ impl IoHandle {
 }
 
 impl IoThread {
-    /// The thread's work, and the way to it. States go on to `states` when the disk has the records that they stand for.
+    /// The thread's work, and the channel to it. States go to `states` when the disk has the records that they include.
     pub(super) fn new(states: Sender<checkpoint::Job>, status: Arc<Mutex<Status>>) -> (Self, IoHandle) {
         let ((tasks, tasks_out), (finished_in, finished)) = (channel(), channel());
         let waiter = Self { tasks: tasks_out, finished: finished_in, states, status };
@@ -159,21 +159,21 @@ impl IoThread {
             let finished = io_task.map(IoTask::run);
             let error = finished.as_ref().and_then(Finished::error).map(ToString::to_string);
             match (state, error) {
-                (Some(_), Some(error)) => checkpoint::tell(&self.status, Err(error)),
-                // Who writes them lives as long as this end of the way to it.
+                (Some(_), Some(error)) => checkpoint::report(&self.status, Err(error)),
+                // The checkpoint writer lives as long as this end of the channel.
                 (Some(state), None) => drop(self.states.send(state)),
                 (None, _) => {}
             }
-            // When it is gone it needs to know nothing.
+            // A journal thread that has ended needs no result.
             finished.into_iter().for_each(|finished| drop(self.finished.send(finished)));
         }
     }
 }
 
 /// How often the status is published.
-const TELL: Duration = Duration::from_millis(200);
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Inputs written before the ring is looked at again.
+/// Inputs written before the thread reads the ring's position again.
 const MOST_AT_ONCE: usize = 4_096;
 
 impl JournalThread {
@@ -197,7 +197,7 @@ impl JournalThread {
             disk,
             coordinator,
             status,
-            told: Instant::now(),
+            reported: Instant::now(),
             synced: Instant::now(),
             opened: journal.opened,
             is_failing: false,
@@ -210,8 +210,7 @@ impl JournalThread {
     pub(super) fn run(mut self) -> Result<(), PlantFailure> {
         self.wake_up.is_for_this_thread();
         loop {
-            // An input is queued before its events are published: those that are published now came of inputs that are
-            // queued now.
+            // An input is queued before its events are published: the inputs of all events published now are in the queue.
             let published = self.events.lag();
             let mut failure = None;
             let mut left = self.inputs.len();
@@ -219,7 +218,7 @@ impl JournalThread {
             let mut state = None;
             let Self { inputs, writer, coordinator, .. } = &mut self;
             writer.need_from(coordinator.needed_from());
-            let (losses, in_doubt) = (writer.losses(), writer.in_doubt());
+            let (losses, unconfirmed) = (writer.losses(), writer.unconfirmed());
             while left > 0 {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
                     let owned = match queued {
@@ -240,7 +239,7 @@ impl JournalThread {
                 left = left.saturating_sub(taken);
             }
             if self.writer.losses() > losses {
-                // The state that is taken from now on lies behind the record that counts them.
+                // A state taken from now on lies behind the record that counts them.
                 self.coordinator.add_losses(self.writer.losses() - losses);
             }
             if let Err(error) = self.write() {
@@ -263,7 +262,7 @@ impl JournalThread {
                 }
             }
             if let Some(error) = self.writer.take_trouble() {
-                if self.writer.in_doubt() > in_doubt {
+                if self.writer.unconfirmed() > unconfirmed {
                     failure.get_or_insert(error);
                 } else {
                     // It costs room, and no record.
@@ -273,8 +272,8 @@ impl JournalThread {
             if let Some(error) = failure {
                 if self.when_failing == WhenFailing::Stop {
                     self.error = Some(error.to_string());
-                    self.tell();
-                    // No output sees what is not in the journal.
+                    self.report_status();
+                    // No output sees an event whose input is not in the journal.
                     self.events.fail();
                     return Err(error.into());
                 }
@@ -284,40 +283,40 @@ impl JournalThread {
                 self.hand_on(state);
             }
             let passed = self.events.pass_over(published);
-            if self.told.elapsed() >= TELL {
-                self.tell();
+            if self.reported.elapsed() >= REPORT_INTERVAL {
+                self.report_status();
             }
             if passed == 0 && self.inputs.is_empty() && self.wait() {
                 break;
             }
         }
         let written = self.end();
-        self.tell();
+        self.report_status();
         match written {
             Err(error) if self.when_failing == WhenFailing::Stop => Err(error.into()),
             _ => Ok(()),
         }
     }
 
-    /// Everything is written: waits until the disk has it.
+    /// All records are written: waits until the disk has them.
     fn end(&mut self) -> Result<(), JournalError> {
-        let mut written = self.writer.tell_lost(now().0);
+        let mut written = self.writer.record_loss(now().0);
         while let Some(finished) = self.disk.wait() {
             written = written.and(self.writer.finish(finished));
         }
         written.and(self.writer.sync())
     }
 
-    /// Hands a state on to who writes it, behind the records that it stands for.
+    /// Hands a state to the checkpoint writer, behind the records that it includes.
     fn hand_on(&mut self, state: checkpoint::Job) {
         match self.writer.begin_sync() {
             Ok(io_task) => self.disk.send(DiskTask::State(io_task, state)),
-            Err(error) => checkpoint::tell(&self.status, Err(error.to_string())),
+            Err(error) => checkpoint::report(&self.status, Err(error.to_string())),
         }
     }
 
-    /// Writes what was appended, and has it synced when that is due: before anybody sees what came of it where that is the policy, else
-    /// while it goes on.
+    /// Writes the appended records, and syncs them when that is due: before a client gets their events if that is the policy, else in
+    /// the background.
     fn write(&mut self) -> Result<(), JournalError> {
         match self.sync {
             SyncPolicy::Always => self.writer.sync(),
@@ -332,16 +331,16 @@ impl JournalThread {
         }
     }
 
-    /// Waits until there is something to do. `true` when nothing will come any more.
+    /// Waits until there is work. `true` when no more will come.
     fn wait(&mut self) -> bool {
         if self.inputs.is_closed() && self.inputs.is_empty() {
             // Ingest is gone; so is its end of the ring, or will be in a moment.
             return matches!(self.events.poll(|_, _, _| {}), Err(PollError::Closed | PollError::Failed(_)));
         }
-        // Also there for what is only queued: an input without events.
+        // Also for inputs without events.
         let mut idle = Idle::new(self.idle);
         while self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
-            if self.told.elapsed() >= TELL {
+            if self.reported.elapsed() >= REPORT_INTERVAL {
                 break;
             }
             if self.idle != Wait::Park {
@@ -350,20 +349,20 @@ impl JournalThread {
             }
             self.wake_up.arm();
             if self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
-                std::thread::park_timeout(TELL);
+                std::thread::park_timeout(REPORT_INTERVAL);
             }
             self.wake_up.disarm();
         }
         false
     }
 
-    fn tell(&mut self) {
-        self.told = Instant::now();
+    fn report_status(&mut self) {
+        self.reported = Instant::now();
         let status = JournalStatus {
             next: self.writer.next_number(),
             written_bytes: self.writer.written_bytes(),
             lost: self.writer.lost(),
-            in_doubt: self.writer.in_doubt(),
+            unconfirmed: self.writer.unconfirmed(),
             failed_removals: self.writer.failed_removals(),
             removed_segments: self.writer.removed_segments(),
             damaged: self.opened.damaged,

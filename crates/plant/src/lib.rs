@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 //!
-//! The live plant: lines in, events out to the outputs, nothing lost.
+//! The live plant: lines in, events out to the outputs.
 //!
 //! ```text
 //! lines, answers ─▶ ingest ──events──▶ ring ─▶ journal ─▶ clients' servers
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! One thread, *ingest*, receives, arbitrates, translates ([`tapeworks_feed::live::LiveFeed`]) and publishes events. Every
-//! input goes to the journal first, and the clients' servers stand behind the journal in the ring: what a client has seen is
-//! in the journal, whenever the process dies. Start-up replays the journal through the same stages, so the plant is where it
-//! was, and the venues' servers bring what passed meanwhile.
+//! input goes to the journal first, and the clients' servers stand behind the journal in the ring: so the journal has every
+//! event that a client has seen, even if the process dies. Start-up replays the journal through the same stages, so the plant
+//! continues from there, and requests the messages in between from the venues' servers.
 //!
 //! Events are numbered from 0 in the order in which they are published. A replay of the journal gives the same events with
 //! the same numbers ([`tapeworks_engine::JournalHistory`]).

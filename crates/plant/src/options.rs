@@ -1,4 +1,4 @@
-//! What a plant is to do.
+//! The options of a plant.
 
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,9 +20,9 @@ pub const ORDERS: usize = 1 << 16;
 /// A channel of a venue: its lines and servers.
 #[derive(Clone, Debug)]
 pub struct VenueOptions {
-    /// What people call it.
+    /// Its name for people.
     pub name: String,
-    /// What is spoken.
+    /// Its protocol.
     pub application: Application,
     /// The feed.
     pub publisher: Publisher,
@@ -34,7 +34,7 @@ pub struct VenueOptions {
     pub snapshot: Option<SocketAddr>,
     /// The login for the snapshot server: user name (at most 6 letters) and password (at most 10).
     pub login: (String, String),
-    /// How the lines are followed. Whether missing messages are requested follows from `retransmission`.
+    /// How the lines are followed. Missing messages are requested if there is a `retransmission` server.
     pub arbiter: ArbiterOptions,
     /// How snapshots are requested, if there is a server.
     pub snapshots: SnapshotOptions,
@@ -80,7 +80,7 @@ impl Source {
         }
     }
 
-    /// Whether what it receives reaches no socket.
+    /// Whether its frames reach no socket.
     pub(crate) const fn is_ahead_of_the_kernel(&self) -> bool {
         !matches!(self, Self::Sockets | Self::Packet { .. })
     }
@@ -99,7 +99,7 @@ pub struct ReceiveOptions {
     pub busy_poll_us: u32,
     /// The longest datagram, in bytes.
     pub datagram_bytes: usize,
-    /// Packet buffers: what waits for the journal has one each.
+    /// Packet buffers: each input that waits for the journal has one.
     pub buffers: usize,
 }
 
@@ -116,7 +116,7 @@ impl Default for ReceiveOptions {
     }
 }
 
-/// What a plant is to do.
+/// The options of a plant.
 #[derive(Clone, Debug)]
 pub struct PlantOptions {
     /// The channels.
@@ -162,7 +162,7 @@ impl Default for PlantOptions {
 }
 
 impl PlantOptions {
-    /// How the books of a consumer that makes records of the events are to be: as the plant's own.
+    /// The options of the books of a consumer that makes records: the plant's own.
     pub fn books(&self) -> BookOptions {
         let mut feeds: Vec<(Publisher, Capacity)> = Vec::new();
         for VenueOptions { publisher, .. } in &self.venues {
@@ -180,7 +180,7 @@ impl PlantOptions {
         Capacity::for_orders(orders.max(ORDERS))
     }
 
-    /// What the plant's engine is made of. An engine with these options makes the same of the plant's journal.
+    /// The options of the plant's engine. An engine with these options makes the same events from the plant's journal.
     pub fn engine(&self) -> EngineOptions {
         let channels = self
             .venues

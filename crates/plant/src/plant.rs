@@ -1,4 +1,4 @@
-//! A running plant: its threads, and what joins them.
+//! A running plant: its threads, and the queues between them.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,15 +60,15 @@ impl Threads {
     }
 }
 
-/// A consumer and what wakes it.
+/// A consumer and its wake-up.
 type Woken = (EventConsumer, Arc<WakeUp>);
 
-/// The ring: its producer, and its consumers by what they are for.
+/// The ring: its producer, and its consumers by purpose.
 struct Ring {
     producer: Producer<Event, Waiting>,
     journal: Option<Woken>,
     market: Option<Woken>,
-    /// Somebody must read, or the ring would be closed from the start.
+    /// A ring without consumers would be closed from the start.
     nobody: Option<EventConsumer>,
     readers: Readers,
 }
@@ -145,13 +145,13 @@ impl Beginning {
 /// The journal as ingest sees it.
 struct Journaled {
     queue: (spsc::Producer<Queued, Waiting>, Arc<WakeUp>),
-    /// Its folder, what it held, and the record to replay it from.
+    /// Its folder, its contents, and the record to replay it from.
     replay: (PathBuf, Opened, Option<u64>),
     /// For the books' own thread, where there is one.
     books_part: BooksPart,
 }
 
-/// Starts the threads of the journal and of checkpoints, behind what the journal holds.
+/// Starts the threads of the journal and of checkpoints, behind the journal's last record.
 fn start_journal(
     setting: &JournalSetting,
     opened: OpenJournal,
@@ -230,8 +230,8 @@ fn snapshot_servers(options: &PlantOptions) -> Vec<snapshots::Server> {
 }
 
 impl Plant {
-    /// Starts a plant, and gives a consumer of its events for each name of `readers`. The lines are listened to when this
-    /// returns; the journal is being replayed ([`Plant::replayed`] waits for it), and consumers see its events as any other.
+    /// Starts a plant, and gives a consumer of its events for each name of `readers`. When this returns the plant listens to
+    /// the lines, and replays the journal ([`Plant::replayed`] waits for it); consumers see the replayed events like any other.
     ///
     /// A reader that stops reading stops the plant once the ring is full.
     ///
@@ -290,7 +290,7 @@ impl Plant {
         if let Some(consumer) = nobody {
             threads.spawn("nobody", move || read_for_nobody(consumer))?;
         }
-        let (mut ingest, asks) = Ingest::open(
+        let (mut ingest, requests) = Ingest::open(
             &options,
             producer,
             queue,
@@ -324,15 +324,15 @@ impl Plant {
         })?;
         let (servers, stop_of_snapshots) = (snapshot_servers(&options), Arc::clone(&stop));
         threads.spawn("snapshots", move || {
-            snapshots::run(&servers, &asks, &stop_of_snapshots);
+            snapshots::run(&servers, &requests, &stop_of_snapshots);
             Ok(())
         })?;
         let plant = Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None };
         Ok((plant, readers))
     }
 
-    /// Waits until the journal is replayed: from then on what the lines bring is published. The consumers must be read
-    /// meanwhile.
+    /// Waits until the journal is replayed: from then on the plant publishes the events of the lines. The consumers must be
+    /// read meanwhile.
     ///
     /// # Errors
     /// A journal that cannot be read, a core that ingest cannot be pinned to. The plant does nothing then.
@@ -348,7 +348,7 @@ impl Plant {
         }
     }
 
-    /// What it is doing, as of some tenths of a second ago.
+    /// Its status, as of some tenths of a second ago.
     pub fn status(&self) -> Status {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -368,8 +368,8 @@ impl Plant {
         self.first_time
     }
 
-    /// The number of the first event that is not of the journal's replay; [`u64::MAX`] until the journal is replayed. It is
-    /// told before that event is published.
+    /// The number of the first event that is not of the journal's replay; [`u64::MAX`] until the journal is replayed. The plant
+    /// stores it before it publishes that event.
     pub fn live_from(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.live_from)
     }
@@ -379,7 +379,7 @@ impl Plant {
         self.threads.0.iter().any(|(_, thread)| thread.is_finished())
     }
 
-    /// Stops it, and waits: what was received is published and in the journal then.
+    /// Stops it, and waits until all received inputs are published and in the journal.
     ///
     /// # Errors
     /// A thread that had failed, and why.
@@ -393,7 +393,7 @@ impl Plant {
         // Ingest ends first: it closes the ring, behind which the others end.
         for (name, thread) in self.threads.0.drain(..).rev() {
             let ended = thread.join().unwrap_or(Err(PlantFailure::Panicked(name)));
-            // A ring that stands still is what another failure has done.
+            // Another failure has stopped the ring.
             if first.is_ok() || matches!(first, Err(PlantFailure::Ring(_))) && ended.is_err() {
                 first = ended;
             }

@@ -1,4 +1,4 @@
-//! What ingest sends to the journal's thread.
+//! The inputs that ingest sends to the journal's thread.
 
 use tapeworks_feed::live::Input;
 use tapeworks_market::{Line, Nanos};
@@ -43,7 +43,7 @@ pub(super) enum Owned {
     },
 }
 
-/// What goes to the journal's thread, in order.
+/// An item of the journal's queue, in order.
 #[derive(Debug)]
 pub(super) enum Queued {
     /// An input.

@@ -28,13 +28,13 @@ use crate::status::InterfaceStatus;
 /// Datagrams without headers have no link type; this is one for private use.
 const BARE: LinkType = LinkType(147);
 
-/// Up to so many sockets are each read in turn; above, the kernel says which have something.
-const MOST_ASKED_EACH: usize = 4;
+/// Up to so many sockets are each read in turn; above, the kernel reports which have datagrams.
+const MOST_READ_IN_TURN: usize = 4;
 
 /// Sockets that one call reports.
-const MOST_TOLD: usize = 64;
+const MOST_EVENTS: usize = 64;
 
-/// A socket of a channel, or what its frames are counted by.
+/// A socket of a channel, or the counters of its frames.
 pub(super) struct LineReceiver {
     pub(super) receiver: UdpReceiver,
     pub(super) address: SocketAddr,
@@ -51,7 +51,7 @@ pub(super) struct LineReceiver {
 impl LineReceiver {
     /// Datagrams that the kernel dropped because they were not taken in time.
     pub(super) fn kernel_drops(&mut self) -> u64 {
-        if self.by_frames { 0 } else { self.receiver.ask_for_drops() }
+        if self.by_frames { 0 } else { self.receiver.query_drops() }
     }
 }
 
@@ -65,8 +65,8 @@ pub(super) struct Arrived {
     pub(super) payload: (u32, u32),
 }
 
-/// Of a channel: the place of the socket that asks its retransmission server, and where that is.
-pub(super) type Asker = Option<(usize, SocketAddr)>;
+/// Of a channel: the place of the socket that sends requests to its retransmission server, and the server's address.
+pub(super) type RecoveryServer = Option<(usize, SocketAddr)>;
 
 /// A ring of frames.
 enum Frames {
@@ -75,29 +75,29 @@ enum Frames {
     Xdp(tapeworks_packet::live::XdpReceiver),
 }
 
-/// Everything that a plant receives by.
+/// All sockets and rings of a plant.
 pub(super) struct Receivers {
     pub(super) lines: Vec<LineReceiver>,
     pool: Pool,
     poll: Poll,
-    told: Events,
-    /// Of each line, whether it may have something: the kernel reports it once, and then it is read until it has nothing.
+    events: Events,
+    /// Whether each line may have datagrams: the kernel reports it once, and then the line is read until it is empty.
     ready: Vec<bool>,
-    /// The wait has just asked the kernel.
-    is_told: bool,
+    /// The wait has just polled the sockets.
+    has_waited: bool,
     frames: Option<Frames>,
     by_address: HashMap<SocketAddr, usize>,
     frame_buffer: Vec<Packet>,
     /// Sockets that keep the groups joined where frames bring their datagrams.
     _joined: Vec<UdpSocket>,
-    /// Where AF_XDP takes answers too: the sockets that ask, by server and port of their own.
+    /// Where AF_XDP takes answers too: the sockets that send requests, by server and own port.
     by_answer: HashMap<(SocketAddr, u16), usize>,
     interface: Option<InterfaceStatus>,
 }
 
 impl Receivers {
-    /// Opens the lines, and for each retransmission server a socket. With them, which socket asks which server.
-    pub(super) fn open(options: &PlantOptions) -> Result<(Self, Vec<Asker>), PlantError> {
+    /// Opens the lines, and for each retransmission server a socket. Returns also which socket sends requests to which server.
+    pub(super) fn open(options: &PlantOptions) -> Result<(Self, Vec<RecoveryServer>), PlantError> {
         let by_frames = options.receive.source != Source::Sockets;
         let mut lines = Vec::new();
         let mut servers = Vec::new();
@@ -153,11 +153,11 @@ impl Receivers {
         }
         let receivers = Self {
             ready: vec![true; lines.len()],
-            is_told: false,
+            has_waited: false,
             lines,
             pool: Pool::new(options.receive.buffers.max(2 * MAX_BATCH), options.receive.datagram_bytes),
             poll,
-            told: Events::with_capacity(MOST_TOLD),
+            events: Events::with_capacity(MOST_EVENTS),
             frames,
             by_address,
             frame_buffer: Vec::with_capacity(MAX_BATCH),
@@ -182,15 +182,15 @@ impl Receivers {
             Some(Frames::Xdp(receiver)) => receiver.is_ready(),
         };
         let longest = if is_ready { longest.min(Duration::from_micros(50)) } else { longest };
-        self.ask(longest);
-        self.is_told = true;
+        self.poll_sockets(longest);
+        self.has_waited = true;
     }
 
-    /// Asks the kernel which sockets have something new. All, when it does not say.
-    fn ask(&mut self, longest: Duration) {
-        match self.poll.poll(&mut self.told, Some(longest)) {
+    /// Polls which sockets have new datagrams. All may have some if the poll fails.
+    fn poll_sockets(&mut self, longest: Duration) {
+        match self.poll.poll(&mut self.events, Some(longest)) {
             Ok(()) => {
-                for event in &self.told {
+                for event in &self.events {
                     if let Some(ready) = self.ready.get_mut(event.token().0) {
                         *ready = true;
                     }
@@ -200,17 +200,17 @@ impl Receivers {
         }
     }
 
-    /// Takes what has come, in the order of the receive times.
+    /// Takes the received datagrams, in the order of the receive times.
     pub(super) fn receive(&mut self, arrived: &mut Vec<Arrived>) -> Result<(), PlantFailure> {
         let mut sources = 0;
         if self.frames.is_some() {
             sources += usize::from(self.receive_frames(arrived)?);
         }
-        let is_told = std::mem::take(&mut self.is_told);
-        if self.lines.len() <= MOST_ASKED_EACH {
+        let has_waited = std::mem::take(&mut self.has_waited);
+        if self.lines.len() <= MOST_READ_IN_TURN {
             self.ready.fill(true);
-        } else if !is_told {
-            self.ask(Duration::ZERO);
+        } else if !has_waited {
+            self.poll_sockets(Duration::ZERO);
         }
         for (from, ready) in self.lines.iter_mut().zip(&mut self.ready) {
             if !*ready || from.by_frames {
@@ -258,7 +258,7 @@ impl Receivers {
             Frames::Xdp(receiver) => receiver.drops(),
         };
         let interface = self.interface.as_mut()?;
-        // What cannot be read now stays as it was; the reader of an interface reports that it is gone.
+        // A counter that cannot be read now keeps its value; the reader of an interface reports that it is gone.
         interface.kernel_drops = drops.unwrap_or(interface.kernel_drops);
         Some(interface)
     }
@@ -310,7 +310,7 @@ impl Receivers {
     }
 }
 
-/// Sorts by receive time what is nearly in order.
+/// Sorts datagrams by receive time; they are nearly in order.
 fn insertion_sort(arrived: &mut [Arrived]) {
     for at in 1..arrived.len() {
         let mut place = at;

@@ -1,9 +1,9 @@
 //! The daily roll: days that are over become files, while the plant runs.
 //!
-//! A journal is one sequence, however many days the plant runs. When a day in New York is over, a thread makes files of what was
-//! received on it; at the start, of every day before of which the journal, or one that was moved away, has records and there are
-//! no files yet, the earliest day first. A day's folder gets its name when the disk has all of it, so one that was interrupted is
-//! made anew at the next start; so is one that could not be made.
+//! A journal is one sequence, however many days the plant runs. When a day in New York is over, a thread makes files of the
+//! inputs received on it. At the start it also makes the files of earlier days that the journal, or one that was moved away, has
+//! records of and that have no files yet, the earliest day first. A day's folder gets its name when the disk has all of it, so
+//! the next start makes an interrupted or failed day again.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -27,21 +27,21 @@ use tapeworks_runtime::now;
 /// How long after midnight a day is taken to be over, in ns.
 const GRACE: u64 = 60 * Nanos::SECOND;
 
-/// How often it is looked whether a day is over.
+/// How often the thread checks whether a day is over.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What the daily roll makes.
+/// The options of the daily roll.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RollSetting {
     /// Where the days' folders go.
     pub folder: PathBuf,
-    /// What is written.
+    /// The schemas.
     pub schemas: Vec<Schema>,
     /// The ending of the files, which sets their format.
     pub ending: String,
 }
 
-/// The running roll. Dropping it ends it: what is half made is removed.
+/// The running roll. Dropping it ends it and removes unfinished files.
 #[derive(Debug)]
 pub struct Roll {
     stop: Arc<AtomicBool>,
@@ -82,13 +82,13 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
     // Where the kernel does not know of it, it is only not as good.
     let _as_well_as_can_be = tapeworks_ring::cpu::step_back();
     let Some(journal) = &plant.journal else { return };
-    let tell = |change: &dyn Fn(&mut RollStatus)| {
+    let update = |change: &dyn Fn(&mut RollStatus)| {
         change(&mut status.lock().unwrap_or_else(PoisonError::into_inner).roll);
     };
-    tell(&|roll| roll.is_on = true);
+    update(&|roll| roll.is_on = true);
     let (mut looked, mut tried) = (None, HashSet::new());
     while !stop.load(Ordering::Acquire) {
-        // What was received a moment before midnight may not be in the journal yet.
+        // An input received a moment before midnight may not be in the journal yet.
         let today = clock::date_at(Nanos(now().0.saturating_sub(GRACE)));
         if let Some(day) = today
             && looked != today
@@ -96,7 +96,7 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
             looked = today;
             let (due, unreadable) = days_before(day, &journal.folder);
             for (date, error) in unreadable {
-                tell(&|roll| {
+                update(&|roll| {
                     roll.done.push(RolledDay { date, outcome: Err(error.clone()), from: None });
                 });
             }
@@ -107,7 +107,7 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
                 if !tried.insert(name.clone()) || setting.folder.join(name).exists() {
                     continue;
                 }
-                if !roll_day(date, &folder, (setting, plant), stop, &tell) {
+                if !roll_day(date, &folder, (setting, plant), stop, &update) {
                     return;
                 }
             }
@@ -122,7 +122,7 @@ fn roll_day(
     journal: &Path,
     (setting, plant): (&RollSetting, &PlantOptions),
     stop: &AtomicBool,
-    tell: &impl Fn(&dyn Fn(&mut RollStatus)),
+    update: &impl Fn(&dyn Fn(&mut RollStatus)),
 ) -> bool {
     let options = ExportOptions {
         folder: setting.folder.clone(),
@@ -131,9 +131,9 @@ fn roll_day(
         overwrite: false,
         date: Some(date),
     };
-    tell(&|roll| roll.running = Some((date, 0)));
+    update(&|roll| roll.running = Some((date, 0)));
     let exported = export(&plant.engine(), journal, &options, |inputs| {
-        tell(&|roll| roll.running = Some((date, inputs)));
+        update(&|roll| roll.running = Some((date, inputs)));
         !stop.load(Ordering::Acquire)
     });
     let (outcome, from) = match exported {
@@ -144,7 +144,7 @@ fn roll_day(
         Err(ExportError::Stopped) => return false,
         Err(error) => (Err(error.to_string()), None),
     };
-    tell(&|roll| {
+    update(&|roll| {
         roll.running = None;
         roll.done.push(RolledDay { date, outcome: outcome.clone(), from });
     });

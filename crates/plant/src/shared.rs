@@ -11,18 +11,18 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::error::PlantError;
 use crate::status::Status;
 
-/// What the words of the shared memory mean: version 4 of [`Published`], whose channel has 16 bits.
+/// The layout of the shared memory: version 4 of [`Published`], whose channel has 16 bits.
 pub const SHARED_MEANING: u64 = 0x5441_5045_0000_0004;
 
-/// Items that the shared memory holds: who is further behind has lost some.
+/// Items that the shared memory holds: a reader further behind has lost some.
 const SHARED_ITEMS: usize = 1 << 18;
 
-/// What the shared memory holds of an event: the event, completed by its book, and the NBBO of its instrument after it.
-/// 128 bytes. Prices are in 1e-9 of the currency, [`i64::MAX`] where there is none; times are ns since the epoch, UTC.
+/// An item of the shared memory: an event, completed by its book, and the NBBO of its instrument after it. 128 bytes. Prices
+/// are in 1e-9 of the currency, [`i64::MAX`] where there is none; times are ns since the epoch, UTC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Published {
-    /// When the venue says it happened.
+    /// The venue's time.
     pub ts_event: u64,
     /// When its packet was received.
     pub ts_recv: u64,
@@ -108,7 +108,7 @@ impl Published {
         }
     }
 
-    /// The instrument's symbol, if it has one: every item has it, so that a reader who comes late needs no other.
+    /// The instrument's symbol, if it has one: every item has it, so that a late reader needs no earlier item.
     pub fn symbol(&self) -> Option<Symbol> {
         Symbol::from_bytes(&self.symbol).ok()
     }
@@ -128,9 +128,9 @@ pub(super) struct SharedMemory {
     path: PathBuf,
     /// The file system and the number of the file in it.
     identity: Option<(u64, u64)>,
-    /// Times that it was made again because somebody had removed it.
+    /// Times that it was made again after it was removed.
     made_again: u64,
-    /// Somebody put another file in its place, or it cannot be made again.
+    /// Another file is in its place, or it cannot be made again.
     trouble: Option<String>,
 }
 
@@ -168,7 +168,7 @@ impl SharedMemory {
         }
     }
 
-    pub(super) fn tell(&self, status: &mut Status) {
+    pub(super) fn report(&self, status: &mut Status) {
         status.shared = self.count;
         (status.shared_made_again, status.shared_trouble) = (self.made_again, self.trouble.clone());
     }
@@ -191,23 +191,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_somebody_removes_is_made_again_and_one_that_is_replaced_is_told() {
+    fn a_removed_file_is_made_again_and_a_replaced_one_is_reported() {
         let path = std::env::temp_dir().join(format!("tapeworks-removed-{}", std::process::id()));
         let _not_there = std::fs::remove_file(&path);
         let mut shared = SharedMemory::create(&path).unwrap();
-        let told = |shared: &mut SharedMemory| {
+        let state = |shared: &mut SharedMemory| {
             shared.look_after_file();
             let mut status = Status::default();
-            shared.tell(&mut status);
+            shared.report(&mut status);
             (status.shared_made_again, status.shared_trouble)
         };
-        assert_eq!(told(&mut shared), (0, None));
+        assert_eq!(state(&mut shared), (0, None));
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(told(&mut shared), (1, None));
+        assert_eq!(state(&mut shared), (1, None));
         assert!(path.exists());
         std::fs::rename(&path, path.with_extension("moved")).unwrap();
         std::fs::write(&path, b"another's").unwrap();
-        let (made_again, trouble) = told(&mut shared);
+        let (made_again, trouble) = state(&mut shared);
         assert!(made_again == 1 && trouble.unwrap().starts_with("another file is in the place of"));
         assert_eq!(std::fs::read(&path).unwrap(), b"another's");
         for path in [path.with_extension("moved"), path] {
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_is_two_cache_lines_without_holes() {
+    fn a_published_item_is_two_cache_lines_without_padding() {
         assert_eq!(size_of::<Published>(), 128);
         let event = Event::new(EventKind::Other, tapeworks_market::Publisher(1), InstrumentId(2));
         let symbol = Symbol::parse("TWAA");

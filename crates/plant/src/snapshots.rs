@@ -1,8 +1,8 @@
 //! The clients of the venues' snapshot servers: GLIMPSE over SoupBinTCP.
 //!
-//! Each snapshot is fetched by a thread of its own, which hands what it gets to ingest as it comes. Nothing here knows what
-//! the messages say but for the last, which says where the live sequence continues. A fetch ends when its attempt is over,
-//! whatever the server does: at its time, or when the channel asks anew.
+//! A thread fetches each snapshot and passes its messages to ingest as they come. Nothing here reads the messages but the last, which
+//! says where the live sequence continues. A fetch ends with its attempt, whether or not the server answers: after a time limit, or
+//! when the channel requests a newer snapshot.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,11 +21,11 @@ use tapeworks_runtime::now;
 pub(super) struct Server {
     pub(super) address: Option<SocketAddr>,
     pub(super) login: (String, String),
-    /// How long an attempt may take: then ingest waits for it no more.
+    /// The time limit of an attempt.
     pub(super) timeout: Duration,
 }
 
-/// A snapshot that is wanted.
+/// A request for a snapshot.
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) channel: u16,
@@ -33,9 +33,9 @@ pub(super) struct Wanted {
     pub(super) attempt: u32,
 }
 
-/// What ingest and this thread say to each other.
+/// The requests of ingest and the answers to it.
 #[derive(Debug)]
-pub(super) struct Asks {
+pub(super) struct Requests {
     pub(super) wanted: Receiver<Wanted>,
     pub(super) answers: SyncSender<Owned>,
 }
@@ -49,15 +49,15 @@ const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How often a waiting thread checks whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a thread with an answer rests when ingest has no room for it.
+/// How long a thread with an answer sleeps when ingest has no room for it.
 const REST: Duration = Duration::from_millis(1);
 
-/// Serves the wishes of ingest until it is gone or all stops.
-pub(super) fn run(servers: &[Server], asks: &Asks, stop: &AtomicBool) {
+/// Serves the requests of ingest until it is gone or the plant stops.
+pub(super) fn run(servers: &[Server], requests: &Requests, stop: &AtomicBool) {
     let newest: Vec<AtomicU32> = servers.iter().map(|_| AtomicU32::new(0)).collect();
     std::thread::scope(|scope| {
         loop {
-            match asks.wanted.recv_timeout(LOOK) {
+            match requests.wanted.recv_timeout(LOOK) {
                 Ok(wanted) => {
                     let channel = usize::from(wanted.channel);
                     let (Some(server), Some(newest)) = (servers.get(channel), newest.get(channel)) else {
@@ -65,12 +65,12 @@ pub(super) fn run(servers: &[Server], asks: &Asks, stop: &AtomicBool) {
                     };
                     newest.store(wanted.attempt, Ordering::Release);
                     let until = Instant::now() + server.timeout;
-                    let attempt = Attempt { wanted, until, newest, answers: asks.answers.clone(), stop };
+                    let attempt = Attempt { wanted, until, newest, answers: requests.answers.clone(), stop };
                     scope.spawn(move || {
                         if attempt.fetch(server).is_err() {
                             let (channel, number) = (attempt.wanted.channel, attempt.wanted.attempt);
                             let failed = Owned::SnapshotFailed { channel, attempt: number, received: now() };
-                            // Ingest that is gone, or has given the attempt up itself, needs no answer.
+                            // If ingest has ended or given the attempt up, it needs no answer.
                             let _unheard = attempt.send(failed);
                         }
                     });
@@ -97,7 +97,7 @@ struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    /// What is left of its time.
+    /// The rest of its time.
     ///
     /// # Errors
     /// When no request waits for it any more.
@@ -106,7 +106,7 @@ impl Attempt<'_> {
             return Err(refused("the plant stops"));
         }
         if self.newest.load(Ordering::Acquire) != self.wanted.attempt {
-            return Err(refused("the channel has asked anew"));
+            return Err(refused("the channel has requested a newer snapshot"));
         }
         let left = self.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -115,7 +115,7 @@ impl Attempt<'_> {
         Ok(left)
     }
 
-    /// Hands something to ingest, which takes it while it waits for this attempt.
+    /// Hands an answer to ingest while that waits for this attempt.
     fn send(&self, answer: Owned) -> io::Result<()> {
         let mut answer = answer;
         loop {
@@ -231,31 +231,31 @@ mod tests {
 
     /// A server that accepts and never finishes kept a thread and a connection for each attempt.
     #[test]
-    fn a_fetch_ends_with_its_attempt_whatever_the_server_does() {
+    fn a_fetch_ends_with_its_attempt_whether_or_not_the_server_answers() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (address, timeout) = (listener.local_addr().ok(), Duration::from_millis(300));
         let server = Server { address, login: Default::default(), timeout };
         let (accept, accepted) = channel();
         let venue = std::thread::spawn(move || never_done(&listener, 3, &accept));
         let (wants, wanted) = channel();
-        let (answers, told) = sync_channel(4);
+        let (answers, received) = sync_channel(4);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let all = std::thread::spawn(move || run(&[server], &Asks { wanted, answers }, &stopped));
+        let all = std::thread::spawn(move || run(&[server], &Requests { wanted, answers }, &stopped));
         let session = SessionId::MoldUdp64(*b"2511140000");
-        let ask = |attempt| {
+        let request = |attempt| {
             wants.send(Wanted { channel: 0, session, attempt }).unwrap();
             accepted.recv_timeout(Duration::from_secs(10)).unwrap();
         };
-        let failed = |attempt| match told.recv_timeout(Duration::from_secs(10)).unwrap() {
+        let failed = |attempt| match received.recv_timeout(Duration::from_secs(10)).unwrap() {
             Owned::SnapshotFailed { channel: 0, attempt: number, .. } => assert_eq!(number, attempt),
             other => panic!("{other:?}"),
         };
-        ask(1);
+        request(1);
         failed(1);
-        ask(2);
+        request(2);
         // The one before ends when the next is requested.
-        ask(3);
+        request(3);
         failed(2);
         failed(3);
         // Every connection is closed: its venue's side has noticed.
@@ -267,8 +267,8 @@ mod tests {
 
     /// Ingest that has given an attempt up takes no more answers of it.
     #[test]
-    fn a_fetch_whose_answers_nobody_takes_ends_too() {
-        let (answers, _told) = sync_channel(0);
+    fn a_fetch_ends_even_if_its_answers_are_not_taken() {
+        let (answers, _received) = sync_channel(0);
         let (newest, stop) = (AtomicU32::new(7), AtomicBool::new(false));
         let session = SessionId::MoldUdp64(*b"2511140000");
         let wanted = Wanted { channel: 0, session, attempt: 7 };

@@ -1,4 +1,4 @@
-//! What a plant publishes of itself, some times a second.
+//! A plant's status, published some times a second.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct LineStatus {
     pub line: Line,
     /// Where it is listened to.
     pub address: SocketAddr,
-    /// What it brought.
+    /// Its counters.
     pub counters: LineCounters,
     /// Whether it is silent.
     pub is_silent: bool,
@@ -25,7 +25,7 @@ pub struct LineStatus {
     pub kernel_drops: u64,
     /// Datagrams longer than a buffer.
     pub too_long: u64,
-    /// Bytes of the kernel's buffer, as it says them: twice what it granted, as its own overhead counts.
+    /// The size of the kernel's buffer in bytes, with the kernel's overhead: twice the granted size.
     pub buffer_bytes: usize,
     /// Bytes of it that were requested; 0 where none were.
     pub wanted_bytes: usize,
@@ -42,7 +42,7 @@ pub struct ChannelStatus {
     pub session: String,
     /// The number of the next message.
     pub next: Option<u64>,
-    /// What it went through.
+    /// Its counters.
     pub counters: ArbiterCounters,
     /// The last long recovery.
     pub last_recovery: Option<RecoveryReport>,
@@ -54,7 +54,7 @@ pub struct ChannelStatus {
     pub is_recovering: bool,
     /// Since when, of messages that are requested.
     pub recovering_since: Option<Nanos>,
-    /// It waits for a snapshot to begin from.
+    /// It waits for a first snapshot.
     pub is_joining: bool,
     /// No packet came for too long.
     pub is_silent: bool,
@@ -163,7 +163,7 @@ pub struct CheckpointStatus {
     pub error: Option<String>,
 }
 
-/// What the journal is doing.
+/// The status of the journal.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct JournalStatus {
     /// The number of the next record.
@@ -172,8 +172,8 @@ pub struct JournalStatus {
     pub written_bytes: u64,
     /// Inputs that could not be written.
     pub lost: u64,
-    /// Records that were written and that the disk failed to sync: if the machine dies, they may be missing.
-    pub in_doubt: u64,
+    /// Records that were written and that the disk failed to sync: after a machine crash they may be missing.
+    pub unconfirmed: u64,
     /// Segments that are too many and could not be removed.
     pub failed_removals: u64,
     /// Segments removed because there were too many.
@@ -182,9 +182,9 @@ pub struct JournalStatus {
     pub damaged: u64,
     /// Bytes of a torn record that were cut off at the start, and kept in a file.
     pub torn_bytes: u64,
-    /// What was to be written last could not be.
+    /// The last write failed.
     pub is_failing: bool,
-    /// What went wrong last.
+    /// The last error.
     pub error: Option<String>,
 }
 
@@ -195,22 +195,22 @@ pub struct RolledDay {
     pub date: Date,
     /// Files and the records in them, or why there are none.
     pub outcome: Result<(u64, u64), String>,
-    /// From when on the files tell; `None` from the day's beginning.
+    /// The files have records from this time on; `None` from the day's beginning.
     pub from: Option<Nanos>,
 }
 
-/// What the roll is doing.
+/// The status of the roll.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RollStatus {
     /// Whether there is one.
     pub is_on: bool,
-    /// The day whose files are being made, and the inputs of its journal that were read so far.
+    /// The day in progress, and the inputs of its journal read so far.
     pub running: Option<(Date, u64)>,
     /// The days that were done since the start.
     pub done: Vec<RolledDay>,
 }
 
-/// What a plant is doing.
+/// The status of a plant.
 #[derive(Clone, Default, Debug)]
 pub struct Status {
     /// When this was published.
@@ -219,7 +219,7 @@ pub struct Status {
     pub started: Nanos,
     /// The channels.
     pub channels: Vec<ChannelStatus>,
-    /// The channels when the journal had been replayed: what their counters say is not news.
+    /// The channels after the replay of the journal: their counters up to there are not news.
     pub at_start: Vec<ChannelStatus>,
     /// Messages published.
     pub messages: u64,
@@ -227,7 +227,7 @@ pub struct Status {
     pub events: u64,
     /// Symbols known.
     pub symbols: usize,
-    /// What did not fit: messages and packets that cannot be read.
+    /// Messages and packets that cannot be read.
     pub problems: u64,
     /// The interface, where frames are received instead of datagrams.
     pub interface: Option<InterfaceStatus>,
@@ -247,13 +247,13 @@ pub struct Status {
     pub delay_buckets: DelayBuckets,
     /// The journal, if there is one.
     pub journal: Option<JournalStatus>,
-    /// What the NBBO went through.
+    /// The counters of the NBBO.
     pub nbbo: NbboCounts,
     /// Orders that rest in the books of all feeds.
     pub orders: usize,
-    /// Bytes that the books' tables hold; they double when they are full, and give nothing back.
+    /// Bytes of the books' tables; these double when they are full, and never shrink.
     pub book_bytes: usize,
-    /// Changes that the books refused: orders that are not known, and such.
+    /// Changes that the books refused, such as those of unknown orders.
     pub rejected: u64,
     /// Books that the venues' messages contradict: they are stale until a snapshot or a new session.
     pub contradicted_books: usize,
@@ -261,7 +261,7 @@ pub struct Status {
     pub conflated: u64,
     /// Items published to the shared memory.
     pub shared: u64,
-    /// Times that the file of the shared memory was made again because somebody had removed it.
+    /// Times that the file of the shared memory was made again after it was removed.
     pub shared_made_again: u64,
     /// Why readers that come now do not find the shared memory.
     pub shared_trouble: Option<String>,

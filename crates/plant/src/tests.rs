@@ -1,4 +1,4 @@
-//! What the tests of the live plant share.
+//! Helpers of the live plant's tests.
 
 use tapeworks_engine::EngineOptions;
 

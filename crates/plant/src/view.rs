@@ -1,7 +1,7 @@
-//! What people look at: the NBBO of the symbols, and the books of those that somebody looks at.
+//! Data for viewers: the NBBO of the symbols, and the books of watched symbols.
 //!
-//! The thread that has the books fills a [`View`] some times a second with what the [`Watch`] requests; nothing is done for
-//! what no viewer looks at.
+//! The thread that has the books fills a [`View`] some times a second as the [`Watch`] requests. Unwatched symbols cost
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,14 +45,14 @@ pub struct SymbolView {
     pub venues: Vec<VenueBook>,
 }
 
-/// What there is to see.
+/// The data for viewers.
 #[derive(Clone, Default, Debug)]
 pub struct View {
     /// When it was made.
     pub time: Nanos,
-    /// The NBBO of every symbol that has one, if somebody looks at the list.
+    /// The NBBO of every symbol that has one, if a viewer watches the list.
     pub nbbos: Vec<(Symbol, Nbbo)>,
-    /// The symbols that somebody looks at.
+    /// The books of the watched symbols.
     pub symbols: BTreeMap<Symbol, SymbolView>,
     /// The feeds, by the bits of [`tapeworks_market::nbbo::BestSide::venues`].
     pub venues: Vec<Publisher>,
@@ -65,14 +65,14 @@ struct Wanted {
     view: Arc<View>,
 }
 
-/// A viewer sets here what it looks at, and reads here what there is to see. Clones are the same watch.
+/// A viewer sets here what it watches, and reads the data. Clones are the same watch.
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
     wanted: Arc<Mutex<Wanted>>,
 }
 
 impl Watch {
-    /// Somebody looks at a symbol's books: they are shown for some seconds. `false` when too many are watched.
+    /// Watches a symbol's books for some seconds. `false` when too many are watched.
     pub fn look_at(&self, symbol: Symbol) -> bool {
         let mut wanted = self.lock();
         if wanted.symbols.len() >= MOST_WATCHED && !wanted.symbols.contains_key(&symbol) {
@@ -82,12 +82,12 @@ impl Watch {
         true
     }
 
-    /// Somebody looks at the list of all symbols.
+    /// Watches the list of all symbols.
     pub fn look_at_list(&self) {
         self.lock().list = Some(Instant::now());
     }
 
-    /// What there is to see.
+    /// The data for viewers.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.lock().view)
     }
@@ -100,8 +100,8 @@ impl Watch {
     pub(crate) fn fill(&self, books: &BookStage, nbbo: &NbboStage, instruments: &Instruments, now: Nanos) {
         let (symbols, list) = {
             let mut wanted = self.lock();
-            wanted.symbols.retain(|_, asked| asked.elapsed() < FORGET);
-            wanted.list = wanted.list.filter(|asked| asked.elapsed() < FORGET);
+            wanted.symbols.retain(|_, since| since.elapsed() < FORGET);
+            wanted.list = wanted.list.filter(|since| since.elapsed() < FORGET);
             (wanted.symbols.keys().copied().collect::<Vec<_>>(), wanted.list.is_some())
         };
         let mut view = View { time: now, venues: nbbo.venues().to_vec(), ..View::default() };

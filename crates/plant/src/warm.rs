@@ -1,11 +1,11 @@
 //! Keeping rarely taken paths warm.
 //!
-//! A gap is handled by code that did not run for minutes: its instructions, its tables of branches and its pages come from far away
-//! just when they are in the way of everything else. A [`Warmer`] has a small feed, books and NBBO that are private, and lets
-//! sequence gaps and late packets happen to them while nothing else is to be done. It shares code with the live ones and no data.
+//! The code that handles a gap did not run for minutes: its instructions, branch predictions and pages are not in the caches just
+//! when the plant is busy. A [`Warmer`] has a small private feed, books and NBBO, and gives them sequence gaps and late packets
+//! while the plant is idle. It shares code with the live ones and no data.
 //!
 //! Cost: some 2 us for each turn, at most once in 500 us; a few hundred kilobytes of memory. `cargo xtask bench plant --part warm`
-//! measures what it brings.
+//! measures its effect.
 
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::ArbiterOptions;
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_turn_has_a_hole_that_is_filled_and_a_gap() {
+    fn each_round_has_a_filled_gap_and_an_unfilled_one() {
         let mut warmer = Warmer::default();
         for turn in 1..=100 {
             warmer.go();

@@ -140,7 +140,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The venues' end, and the plant's when it has everything: as long as it asks again, the venues answer.
+/// Ends the venues, and the plant when it has every message: as long as it sends requests, the venues answer.
 fn finish(venues: Venues, plant: Plant) -> (Report, Status) {
     wait_until("the venues end", || venues.is_finished());
     let report = venues.report();
@@ -290,7 +290,7 @@ fn lossy(topology: Topology, name: &str) {
 }
 
 #[test]
-fn by_frames_of_an_interface_it_is_the_same() {
+fn frames_of_an_interface_give_the_same_result() {
     let venues = vec![venue("Nasdaq", VenueKind::Nasdaq), venue("IEX", VenueKind::IexDeep)];
     let mut options = options(&venues);
     options.receive.source = Source::Packet { device: "lo".to_owned() };
@@ -343,7 +343,7 @@ fn levels(events: &[Event]) -> BTreeMap<(u16, String), Vec<Level>> {
 }
 
 #[test]
-fn restarts_resets_and_silences_leave_the_books_as_they_would_be_without() {
+fn books_after_restarts_resets_and_silences_equal_those_without() {
     let run_of = |with: bool| {
         let mut venues = five_venues();
         for venue in &mut venues {
@@ -398,7 +398,7 @@ fn as_a_pipeline_nothing_is_lost_and_every_fault_is_counted() {
 }
 
 #[test]
-fn who_comes_late_begins_with_a_snapshot_and_after_a_restart_goes_on_where_it_was() {
+fn a_late_plant_begins_with_a_snapshot_and_after_a_restart_continues() {
     let venues = five_venues();
     let mut options = options(&venues);
     let mut config = Config::new(venues);
@@ -574,12 +574,12 @@ fn contradicted(topology: Topology, name: &str) {
 }
 
 #[test]
-fn what_contradicts_the_books_fetches_a_snapshot() {
+fn a_contradiction_to_the_books_fetches_a_snapshot() {
     contradicted(Topology::Inline, "contradicted-inline");
 }
 
 #[test]
-fn what_contradicts_the_books_of_a_pipeline_fetches_a_snapshot() {
+fn a_contradiction_to_the_books_of_a_pipeline_fetches_a_snapshot() {
     contradicted(Topology::Pipeline, "contradicted-pipeline");
 }
 
@@ -611,7 +611,7 @@ fn twenty_five_feeds_at_once() {
 }
 
 #[test]
-fn a_disk_that_takes_nothing_costs_the_journal_and_not_the_clients() {
+fn a_failed_disk_stops_the_journal_and_not_the_clients() {
     let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
     let mut options = options(&venues);
     let mut config = Config::new(venues);

@@ -1,8 +1,8 @@
 //! Values and arrays that begin on a cache line of their own.
 //!
-//! Two values in one line that two cores write are one value to the caches: each write takes the line from the other
-//! core, some 50 ns and more a time. [`CacheAligned`] gives a value its line. Lines are 64 bytes; the alignment is 128,
-//! since the processors that fetch lines in pairs share a pair as they share a line.
+//! Two values in one line that two cores write are one value to the caches: each write takes the line from the other core, some
+//! 50 ns and more a time. [`CacheAligned`] gives a value its line. Lines are 64 bytes; the alignment is 128, since some
+//! processors fetch and share lines in pairs.
 //!
 //! Cost: up to 127 bytes of padding a value; nothing at run time.
 

@@ -1,7 +1,7 @@
 //! One writer, any number of readers in other processes, over a file in shared memory.
 //!
-//! The writer never waits and never looks at the readers: a slow one is overrun, notices, learns how much it lost and goes
-//! on. Readers come and go without a word to anyone; they map the file read-only and cannot harm it.
+//! The writer never waits and never looks at the readers: a slow reader is overrun, gets the number of lost items and
+//! continues. Readers attach and leave freely; they map the file read-only and cannot harm it.
 //!
 //! ```
 //! use tapeworks_ring::broadcast::{Read, Reader, Start, Writer};
@@ -25,24 +25,24 @@
 //! # How
 //! Each slot has the sequence of its item before the item's words: odd while they are written, even when they are whole. A
 //! reader takes the sequence, the words and the sequence again; if it is the same and the one expected, the words belong
-//! together. Words are atomic, so that reading what is overwritten is a wrong value to be thrown away and not undefined
+//! together. Words are atomic: reading an overwritten slot gives a wrong value, which is dropped, and is not undefined
 //! behaviour.
 //!
 //! Cost: the writer stores the item's words and three more, no call, no atomic read-modify-write. A reader copies the
 //! item's words; the lines come from the writer's core, or from the last level of the cache when the reader is behind.
 //!
 //! # The file
-//! A page of header, then the slots. The writer holds a write lock on its first byte (`F_OFD_SETLK`) as long as it lives, however
-//! it dies: so others distinguish a file in use from one left behind. They only test for the lock and take none, and only a process that
-//! may write the file can hold one, so a reader keeps no writer from starting. A new writer makes a new file in its place; readers of the old
-//! one see [`Reader::is_writer_alive`] turn false and attach anew. Truncating the file while it is mapped kills its readers
-//! with a bus error, as with every mapped file: nothing but the writer should write to it.
+//! A page of header, then the slots. The writer holds a write lock on its first byte (`F_OFD_SETLK`), which ends with its process: so others
+//! distinguish a file in use from one left behind. Readers only test for the lock and take none, and only a process that may write the file
+//! can hold one, so a reader cannot prevent a writer from starting. A new writer makes a new file in its place; readers of the old one see
+//! [`Reader::is_writer_alive`] turn false and attach anew. Truncating the file while it is mapped kills its readers with a bus error, as
+//! with every mapped file: only the writer should write to it.
 
 #[cfg(not(loom))]
 pub use self::file::{AttachError, CreateError, Reader, Start, Writer};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// What a reader finds.
+/// The result of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Read<T> {
     /// The next item.
@@ -67,14 +67,14 @@ fn write_slot(sequence: &AtomicU64, words: &[AtomicU64], item: impl Iterator<Ite
     sequence.store(number.wrapping_mul(2).wrapping_add(2), Ordering::Release);
 }
 
-/// What a slot holds, seen from a reader that waits for the item numbered `number`.
+/// The state of a slot for a reader that waits for the item numbered `number`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
-    /// That item; it is copied.
+    /// That item; it was copied.
     Item,
-    /// An older one, or that one half written.
+    /// An older item, or that one half written.
     NotYet,
-    /// A newer one.
+    /// A newer item.
     Overrun,
 }
 
@@ -159,7 +159,7 @@ mod file {
         Io {
             /// The file.
             path: PathBuf,
-            /// Its word for it.
+            /// The error.
             error: io::Error,
         },
     }
@@ -172,7 +172,7 @@ mod file {
         Io {
             /// The file.
             path: PathBuf,
-            /// The file system's word for it.
+            /// The error.
             error: io::Error,
         },
         /// The file is no broadcast, or of another version.
@@ -201,7 +201,7 @@ mod file {
             /// Bytes of the items requested.
             expected: u64,
         },
-        /// The items mean something else.
+        /// The items have another meaning.
         #[error("{}: its items are of meaning {found}, not {expected}", path.display())]
         Meaning {
             /// The file.
@@ -267,7 +267,7 @@ mod file {
 
     /// The byte that a writer holds as long as it lives.
     const ALIVE: libc::off_t = 0;
-    /// The byte that one holds who takes the place of a file left behind.
+    /// The byte that a new writer holds while it replaces a file left behind.
     const SUCCESSION: libc::off_t = 1;
 
     /// A write lock on one byte of a file, as the kernel takes it.
@@ -281,12 +281,13 @@ mod file {
         }
     }
 
-    /// Locks a byte of a file that is open for writing; `false` if somebody else has it. The lock goes with the last descriptor.
+    /// Locks a byte of a file that is open for writing; `false` if another process has it. The lock ends with the last
+    /// descriptor.
     fn try_lock(file: &File, byte: libc::off_t) -> io::Result<bool> {
         let lock = lock_of(byte);
         // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
-        let told = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-        if told == 0 {
+        let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+        if result == 0 {
             return Ok(true);
         }
         let error = io::Error::last_os_error();
@@ -296,15 +297,15 @@ mod file {
         }
     }
 
-    /// Whether somebody has a write lock on a byte of a file. Read locks, which any reader can take, do not count.
+    /// Whether a process has a write lock on a byte of a file. Read locks, which any reader can take, do not count.
     fn is_write_locked(file: &File, byte: libc::off_t) -> bool {
         let mut lock = libc::flock { l_type: libc::F_RDLCK as libc::c_short, ..lock_of(byte) };
         // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
-        let told = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-        told == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+        let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+        result == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
     }
 
-    /// Opens a regular file; a pipe without its other end is not waited for.
+    /// Opens a regular file; it does not wait for the other end of a pipe.
     fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
         let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
         if file.metadata()?.is_file() {
@@ -313,9 +314,9 @@ mod file {
         Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
     }
 
-    /// Moves `new` to `path`, unless a writer that lives has that. Returns whether it did. Of several at once, one does: a
-    /// file that is not there yet is made by a link, which fails if there is one; a file left behind is replaced by who
-    /// has locked its succession.
+    /// Moves `new` to `path`, unless a living writer has that file. Returns whether it did. Of several writers at once, one
+    /// does: a new file is made by a link, which fails if there is one; a file left behind is replaced by the writer that has
+    /// locked its second byte.
     fn take_place(new: &Path, path: &Path) -> io::Result<bool> {
         loop {
             let old = match open_regular(OpenOptions::new().write(true), path) {
@@ -358,11 +359,11 @@ mod file {
     }
 
     impl<T: FromBytes + IntoBytes + Immutable + Copy> Writer<T> {
-        /// Makes the file for `capacity` items (rounded up to a power of two) in the place of what is there. `meaning` is
-        /// any number that says what the words of an item are: readers must give the same.
+        /// Makes the file for `capacity` items (rounded up to a power of two), replacing an old one. `meaning` is any number
+        /// that identifies the layout of an item: readers must give the same.
         ///
         /// # Errors
-        /// When the file cannot be made, or a writer that lives has it.
+        /// When the file cannot be made, or a living writer has it.
         pub fn create(path: &Path, capacity: usize, meaning: u64) -> Result<Self, CreateError> {
             let item_bytes = size_of::<T>();
             if item_bytes == 0 || !item_bytes.is_multiple_of(8) {
@@ -376,7 +377,7 @@ mod file {
             let words = words.filter(|words| *words <= isize::MAX as usize / 8).ok_or_else(too_large)?;
             let failed = |error| CreateError::Io { path: path.to_owned(), error };
 
-            // Made elsewhere and moved into its place when it is whole: no reader ever sees half a header.
+            // Made under another name and moved into its place when it is complete: no reader ever sees half a header.
             let (new, file) = beside(path).map_err(failed)?;
             let made = Self::fill(&file, words, capacity, meaning)
                 .and_then(|map| Ok(take_place(&new, path)?.then_some(map)));
@@ -388,15 +389,15 @@ mod file {
         }
 
         fn fill(file: &File, words: usize, capacity: usize, meaning: u64) -> io::Result<Words> {
-            // As long as the writer lives: that it is locked says that somebody writes.
+            // The lock says that the writer lives.
             if !try_lock(file, ALIVE)? {
-                return Err(io::Error::other("a new file is locked by somebody else"));
+                return Err(io::Error::other("a new file is locked by another process"));
             }
             // The space is taken now: a full file system is an error here and not a bus error later.
             // SAFETY: the descriptor is open; the call touches no memory.
-            let told = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, words as libc::off_t * 8) };
-            if told != 0 {
-                return Err(io::Error::from_raw_os_error(told));
+            let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, words as libc::off_t * 8) };
+            if error != 0 {
+                return Err(io::Error::from_raw_os_error(error));
             }
             let words = Words { map: MmapOptions::new().len(words * 8).map_raw(file)?, words };
             let started =
@@ -465,7 +466,7 @@ mod file {
     }
 
     impl<T: FromBytes + IntoBytes + Immutable + Copy> Reader<T> {
-        /// Attaches to a file that a writer holds. `meaning` must be what the writer told.
+        /// Attaches to a file that a writer holds. `meaning` must be the writer's.
         ///
         /// # Errors
         /// When the file is no broadcast, is cut, holds other items, or has no living writer.
@@ -499,13 +500,13 @@ mod file {
             if found != meaning {
                 return Err(AttachError::Meaning { path: at(), found, expected: meaning });
             }
-            let (capacity, told) = (header(CAPACITY), header(FILE_BYTES));
+            let (capacity, expected) = (header(CAPACITY), header(FILE_BYTES));
             let needed = usize::try_from(capacity).ok().filter(|capacity| capacity.is_power_of_two());
             let needed = needed.and_then(|capacity| {
                 capacity.checked_mul(stride::<T>())?.checked_add(HEADER)?.checked_mul(8)
             });
-            if bytes < told || needed.is_none_or(|needed| needed as u64 != told) {
-                return Err(AttachError::Damaged { path: at(), bytes, expected: told });
+            if bytes < expected || needed.is_none_or(|needed| needed as u64 != expected) {
+                return Err(AttachError::Damaged { path: at(), bytes, expected });
             }
             let writer = header(WRITER);
             let mut reader = Self { words, next: 0, mask: capacity - 1, lost: 0, file, items: PhantomData };
@@ -525,7 +526,7 @@ mod file {
             self.words.word(CURSOR).load(Ordering::Acquire).min(MAX_NUMBER)
         }
 
-        /// The oldest item that is a quarter of the ring away from being overwritten.
+        /// The oldest item that is still a quarter of the ring away from being overwritten.
         fn oldest_safe(&self) -> u64 {
             let capacity = self.mask + 1;
             self.cursor().saturating_sub(capacity - capacity / 4)
@@ -537,7 +538,7 @@ mod file {
             let slot = HEADER + (self.next & self.mask) as usize * stride::<T>();
             let [sequence, words @ ..] = self.words.get(slot, stride::<T>()) else { return Read::Empty };
             let mut item = T::new_zeroed();
-            // Any bytes are a `T`: what is read half overwritten is a value like another, and thrown away.
+            // Any bytes are a `T`: a half overwritten value is valid and dropped.
             match read_slot(sequence, words, item.as_mut_bytes(), self.next) {
                 Found::Item => {
                     self.next += 1;
@@ -550,7 +551,7 @@ mod file {
 
         #[cold]
         fn overrun(&mut self) -> Read<T> {
-            // One at least is gone, even where the writer's cursor does not show it yet.
+            // At least one item is lost, even if the writer's cursor does not show it yet.
             let resume = self.oldest_safe().max(self.next + 1);
             let lost = resume - self.next;
             self.next = resume;
@@ -567,7 +568,7 @@ mod file {
             }
         }
 
-        /// Whether the writer lives. A call of the kernel: ask when nothing has come for a while.
+        /// Whether the writer lives. It is a system call: use it when nothing has come for a while.
         pub fn is_writer_alive(&self) -> bool {
             is_write_locked(&self.file, ALIVE)
         }

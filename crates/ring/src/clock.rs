@@ -1,9 +1,9 @@
 //! The processor's own clock.
 //!
-//! Reading the kernel's clock costs some 20 ns, twice around what may take 5. The time-stamp counter is read in
-//! about as many cycles as a cache miss in the second level, and on every processor of the last fifteen years it ticks at one
-//! rate on all cores and in all states (`constant_tsc`, `nonstop_tsc`). [`TscClock`] finds that rate against the kernel's
-//! monotonic clock once; [`TscClock::read_cost_ns`] gives the cost of a reading here.
+//! Reading the kernel's clock costs some 20 ns, twice around code that may take 5. The time-stamp counter is read in about as
+//! many cycles as a cache miss in the second level, and on every processor since about 2010 it ticks at one rate on all cores
+//! and in all states (`constant_tsc`, `nonstop_tsc`). [`TscClock`] finds that rate against the kernel's monotonic clock once;
+//! [`TscClock::read_cost_ns`] gives the cost of a reading here.
 //!
 //! Where there is no such counter (another processor, or a kernel that does not trust it), ticks are the kernel's
 //! nanoseconds and everything works the same, slower.

@@ -1,8 +1,8 @@
-//! Where a thread runs, and how urgently.
+//! The core and the priority of a thread.
 //!
-//! A thread that spins needs a core of its own: [`pin`] keeps it there, [`set_realtime`] lets nothing but the kernel's own
-//! work interrupt it, [`lock_memory`] keeps its pages from being taken, [`step_back`] leaves the core to others. All are settings of the process that a
-//! service manager or a container may refuse; each returns what was refused and why, and the program works without.
+//! A thread that spins needs a core of its own: [`pin`] keeps it there, [`set_realtime`] lets nothing but the kernel's own work interrupt
+//! it, [`lock_memory`] keeps its pages from being taken, [`step_back`] leaves the core to others. A service manager or a container may
+//! refuse each of them; the error names the refused call and the reason, and the program works without.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub enum CpuError {
     Refused {
         /// The request.
         what: &'static str,
-        /// The kernel's word for it.
+        /// The kernel's error.
         error: io::Error,
     },
     /// This operating system has no such call.
@@ -61,8 +61,8 @@ mod linux {
         // SAFETY: all zeros is the empty set.
         let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
         // SAFETY: the set has the size that is passed; 0 is the calling thread.
-        let told = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
-        if told == 0 { Ok(set) } else { Err(refused("asking for the cores of this thread")) }
+        let result = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+        if result == 0 { Ok(set) } else { Err(refused("asking for the cores of this thread")) }
     }
 
     pub(super) fn allowed_cores() -> Result<Vec<usize>, CpuError> {
@@ -73,7 +73,7 @@ mod linux {
 
     pub(super) fn pin(core: usize) -> Result<(), CpuError> {
         let none = |core| {
-            // The process's first thread has the widest mask: what was a child of a pinned thread may have been narrowed.
+            // The process's first thread has the widest mask: a child of a pinned thread may have a narrower one.
             CpuError::NoCore { core, allowed: allowed_cores().unwrap_or_default() }
         };
         if core >= libc::CPU_SETSIZE as usize {
@@ -86,15 +86,15 @@ mod linux {
             set
         };
         // SAFETY: the set has the size that is passed; 0 is the calling thread.
-        let told = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
-        if told != 0 {
+        let result = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
+        if result != 0 {
             let error = io::Error::last_os_error();
             return Err(match error.raw_os_error() {
                 Some(libc::EINVAL) => none(core),
                 _ => CpuError::Refused { what: "pinning a thread", error },
             });
         }
-        // Some containers take the call and do something else.
+        // Some containers accept the call and place the thread elsewhere.
         if allowed_cores()? == [core] { Ok(()) } else { Err(none(core)) }
     }
 
@@ -103,20 +103,20 @@ mod linux {
         let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
         parameter.sched_priority = i32::from(priority);
         // SAFETY: the parameter is valid for the call; 0 is the calling thread.
-        let told = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
-        if told == 0 { Ok(()) } else { Err(refused("requesting real-time priority")) }
+        let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
+        if result == 0 { Ok(()) } else { Err(refused("requesting real-time priority")) }
     }
 
     pub(super) fn step_back() -> Result<(), CpuError> {
         // SAFETY: the call touches no memory of the program; 0 is the calling thread.
-        let told = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BACKGROUND) };
-        if told == 0 { Ok(()) } else { Err(refused("stepping back")) }
+        let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, BACKGROUND) };
+        if result == 0 { Ok(()) } else { Err(refused("stepping back")) }
     }
 
     pub(super) fn lock_memory() -> Result<(), CpuError> {
         // SAFETY: the call touches no memory of the program.
-        let told = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
-        if told == 0 { Ok(()) } else { Err(refused("locking memory")) }
+        let result = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) };
+        if result == 0 { Ok(()) } else { Err(refused("locking memory")) }
     }
 }
 
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_not_there_is_an_error_that_tells_the_others() {
+    fn a_missing_core_is_an_error_that_lists_the_others() {
         for core in [libc::CPU_SETSIZE as usize - 1, usize::MAX] {
             let error = std::thread::spawn(move || pin(core)).join().unwrap().unwrap_err();
             assert!(error.to_string().starts_with(&format!("core {core} is not among")), "{error}");
@@ -214,12 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn who_steps_back_does_so_alone() {
+    fn step_back_lowers_the_priority_of_this_thread_only() {
         // SAFETY: the call touches no memory of the program; 0 is the calling thread.
         let nice = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         let before = nice();
-        let told = std::thread::spawn(move || step_back().map(|()| nice())).join().unwrap();
-        assert_eq!(told.unwrap(), BACKGROUND.max(before));
+        let niceness = std::thread::spawn(move || step_back().map(|()| nice())).join().unwrap();
+        assert_eq!(niceness.unwrap(), BACKGROUND.max(before));
         assert_eq!(nice(), before);
     }
 

@@ -1,8 +1,8 @@
 //! A ring that several consumers read in place: multicast, pipelines, diamonds, one producer or many.
 //!
-//! The events live in the ring from the start and are written and read in place; nothing is moved or allocated. Every
-//! consumer sees every event, at its own speed, in the order of their publication, and no event before the consumers
-//! that it follows are done with it. A producer waits when the slowest consumer is a whole ring behind.
+//! The events live in the ring from the start and are written and read in place; nothing is moved or allocated. Every consumer
+//! sees every event, at its own speed, in the order of publication, after the consumers that it follows are done with it. A
+//! producer waits when the slowest consumer is a whole ring behind.
 //!
 //! ```
 //! use tapeworks_ring::disruptor::Builder;
@@ -36,11 +36,11 @@
 //! ```
 //!
 //! # Words
-//! *Sequence*: the number of an event, from 0. *Cursor*: how many are published. *Gating*: a producer may not be more than
-//! the capacity ahead of any consumer. *Batch*: what a consumer's look at the ring found, at most the capacity. It is handed
-//! out in parts of up to an eighth of the ring, each of which is done before the next, so that a long batch does not hold up
-//! producers and followers. *End of batch*: the last event of the batch, where the consumer should flush what it has gathered.
-//! What was published meanwhile is the next batch.
+//! *Sequence*: the number of an event, from 0. *Cursor*: how many are published. *Gating*: a producer may not be more than the
+//! capacity ahead of any consumer. *Batch*: the events that one look at the ring found, at most the capacity. It is handed out
+//! in parts of up to an eighth of the ring, each of which is done before the next, so that a long batch does not hold up
+//! producers and followers. *End of batch*: the last event of the batch, where the consumer should flush its output. Events
+//! published meanwhile are the next batch.
 //!
 //! # Cost
 //! One producer: one release store an event or batch, a look at the consumers' sequences once a ring. Many producers: an
@@ -49,9 +49,9 @@
 //! sequence once a batch.
 //!
 //! # When a consumer panics
-//! It stops, and the ring has failed: a producer that runs into it gets [`Failed`], which names the consumer, and so do the
-//! consumers that find nothing more to read. None waits for ever. The same holds when its thread panics between two polls. A
-//! consumer that is dropped otherwise is no longer waited for; those that followed it follow those before it.
+//! It stops, and the ring has failed: a producer that needs its room gets [`Failed`], which names the consumer, and so do the
+//! consumers that find no more events. None waits for ever. The same holds when its thread panics between two polls. When a
+//! consumer is dropped otherwise, the others go on without it; its followers follow the consumers before it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -106,7 +106,7 @@ impl std::error::Error for PublishError {}
 pub enum PollError {
     /// All is read, and every producer is gone.
     Closed,
-    /// Nothing more can come here: somebody panicked.
+    /// No more events can come here: a consumer or producer panicked.
     Failed(Failed),
 }
 
@@ -137,11 +137,11 @@ mod sealed {
 
 /// How producers publish: [`Single`] or [`Multi`].
 pub trait Publication: sealed::Sealed + Send + Sync {
-    /// How many events a look has to find for each pause before the next one.
+    /// A consumer pauses once for so many events that the last look found.
     #[doc(hidden)]
     const EVENTS_PER_PAUSE: usize;
 
-    /// Up to where events are published without a hole, of those claimed in `from..claimed`.
+    /// The end of the events published without a gap, of those claimed in `from..claimed`.
     #[doc(hidden)]
     fn published(&self, from: usize, claimed: usize) -> usize;
 }
@@ -192,7 +192,7 @@ impl Multi {
 impl sealed::Sealed for Multi {}
 
 impl Publication for Multi {
-    /// A claim waits for the line that a look takes away, so looks have to be rarer than where the producer only stores.
+    /// A claim waits for the line that a look takes away, so looks must be rarer than with one producer, which only stores.
     const EVENTS_PER_PAUSE: usize = 1;
 
     #[inline]
@@ -205,7 +205,7 @@ impl Publication for Multi {
     }
 }
 
-/// What a consumer is, in the graph.
+/// A consumer's place in the graph.
 #[derive(Debug)]
 struct Node {
     name: String,
@@ -301,7 +301,8 @@ impl<T, W: WaitStrategy, P: Publication> Shared<T, W, P> {
 
     #[cold]
     fn readable_without_the_gone(&self, place: usize, done: usize) -> usize {
-        // First who is before, then the cursor: one that goes meanwhile was done with no more than was published.
+        // First the consumers before it, then the cursor: a consumer that leaves meanwhile was done with no more than was
+        // published.
         let ancestors = self.nodes.get(place).map_or(&[][..], |node| &node.ancestors);
         let before = ancestors
             .iter()
@@ -313,7 +314,7 @@ impl<T, W: WaitStrategy, P: Publication> Shared<T, W, P> {
     }
 }
 
-/// Declares a ring: its events, its consumers and who follows whom.
+/// Declares a ring: its events, its consumers and their order.
 pub struct Builder<T, W> {
     /// Distinguishes this ring's consumers from those of others.
     ring: u64,
@@ -468,8 +469,8 @@ pub struct Producer<T: Send + Sync, W: WaitStrategy> {
 }
 
 impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
-    /// Publishes one event, which `write` brings up to date in its slot; what was there before is of a ring ago. Waits while
-    /// the ring is full. Returns the event's sequence. If `write` panics, nothing is published.
+    /// Publishes one event. `write` updates the old event in its slot. Waits while the ring is full. Returns the event's
+    /// sequence. If `write` panics, nothing is published.
     ///
     /// # Errors
     /// [`PublishError::Closed`] and [`PublishError::Failed`].
@@ -692,7 +693,7 @@ impl<T: Send + Sync, W: WaitStrategy> MultiProducer<T, W> {
         self.shared.for_events.notify_of(News::Published);
     }
 
-    /// Whether all below `end` have room.
+    /// Whether all events below `end` have room.
     #[inline]
     fn look_for(&mut self, end: usize) -> Result<(), PublishError> {
         if end <= self.slowest + self.shared.slots.len() {
@@ -767,11 +768,11 @@ pub struct Consumer<T: Send + Sync, W: WaitStrategy, P: Publication> {
 }
 
 impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
-    /// Hands what is there to `handle`: event, sequence, and whether it is the last of the batch. At most an eighth of the
-    /// ring at a time: the next call goes on with the same batch. Returns how many, 0 when there is nothing now.
+    /// Passes the readable events to `handle`: event, sequence, and whether it is the last of the batch. At most an eighth of
+    /// the ring at a time: the next call continues the same batch. Returns their number, 0 when there is none now.
     ///
     /// # Errors
-    /// When there will be nothing any more.
+    /// When no more events will come.
     #[inline]
     pub fn poll(&mut self, mut handle: impl FnMut(&T, usize, bool)) -> Result<usize, PollError> {
         self.pass(|slot, sequence, is_last| {
@@ -828,19 +829,19 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
             self.shared.fail(self.place + FIRST_CONSUMER);
             resume_unwind(panicked);
         }
-        self.tell_done();
+        self.notify_done();
         Ok(end - first)
     }
 
-    /// Gives up in a way that holds for all: the ring stands still, and everybody at it learns who failed. What this consumer
-    /// has not done is not taken for done.
+    /// Marks the ring as failed by this consumer: it stops, and all producers and consumers get an error that names it. The
+    /// events that this consumer has not done do not count as done.
     pub fn fail(mut self) {
         self.has_failed = true;
         self.shared.fail(self.place + FIRST_CONSUMER);
     }
 
-    /// Is done with the next `count` events without reading them, or with as many as there are. Returns how many. For a
-    /// consumer that only holds others back until something else has happened.
+    /// Marks the next `count` events, or as many as there are, as done without reading them. Returns how many. It is for a
+    /// consumer that only holds others back.
     pub fn pass_over(&mut self, count: usize) -> usize {
         if self.readable - self.done < count {
             self.look();
@@ -849,13 +850,13 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         if count > 0 {
             self.done += count;
             self.done_slot().store(self.done, Ordering::Release);
-            self.tell_done();
+            self.notify_done();
         }
         count
     }
 
     #[inline(always)]
-    fn tell_done(&self) {
+    fn notify_done(&self) {
         self.shared.for_room.notify_of(News::Room);
         self.shared.for_events.notify_of(News::Done(self.place));
     }
@@ -866,7 +867,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         &self.shared.done[self.place]
     }
 
-    /// Looks how far there is something to read; after a rest when the last look found much.
+    /// Looks up to where there are events to read; it pauses first when the last look found many.
     #[inline(never)]
     fn look(&mut self) {
         rest_after(self.found, P::EVENTS_PER_PAUSE);
@@ -924,7 +925,7 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         }
     }
 
-    /// Waits until there is something to read or to be told.
+    /// Waits until there is an event to read, the end or a failure.
     #[inline(never)]
     pub fn wait(&mut self) {
         let Self { shared, place, done, readable, .. } = self;
@@ -955,8 +956,8 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
 
 impl<T: Send + Sync, W: WaitStrategy, P: Publication> Drop for Consumer<T, W, P> {
     fn drop(&mut self) {
-        // One that failed keeps its place: what it did not do must not be taken for done. So does one whose thread panics
-        // elsewhere, with events in its hands that it has not finished.
+        // A failed consumer keeps its place: its unfinished events must not count as done. So does one whose thread panics
+        // elsewhere before it has finished its events.
         if !self.has_failed {
             if std::thread::panicking() {
                 self.shared.fail(self.place + FIRST_CONSUMER);

@@ -9,7 +9,7 @@
 //! | [`pool`] | slots of one size, by number |
 //! | [`cpu`] | pinning, real-time priority, locked memory |
 //! | [`clock`] | the processor's time-stamp counter in nanoseconds |
-//! | [`align`] | cache lines of their own for values that two cores write |
+//! | [`align`] | separate cache lines for values that two cores write |
 //! | [`memory`] | large zeroed tables in huge pages |
 //! | [`prefetch`] | loads a cache line before it is needed |
 //! | [`counting`] | an allocator that proves in a test that a path allocates nothing |

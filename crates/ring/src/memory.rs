@@ -57,7 +57,7 @@ pub struct Region {
     start: NonNull<u8>,
     /// Bytes to use.
     bytes: usize,
-    /// What was mapped, from `mapped_start` on: it may begin before `start`, which is aligned to a huge page.
+    /// The mapping from `mapped_start` on: it may begin before `start`, which is aligned to a huge page.
     mapped_start: NonNull<u8>,
     mapped_bytes: usize,
     is_hugetlb: bool,
@@ -180,7 +180,7 @@ mod kernel {
         NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
-    /// A refusal (an old kernel, a container) leaves ordinary pages, which is fine.
+    /// A refusal (an old kernel, a container) leaves ordinary pages.
     pub(super) fn advise_huge(start: NonNull<u8>, bytes: usize) {
         #[cfg(target_os = "linux")]
         // SAFETY: the range is mapped, begins on a page and is the caller's; the advice does not change its contents.
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_tells_its_pages_and_is_ordinary_when_asked() {
+    fn a_region_reports_its_page_size_and_can_be_ordinary_memory() {
         let bytes = 5 * HUGE_PAGE_BYTES + 3;
         let mut region = Region::map(bytes, RegionOptions::default()).unwrap();
         assert_eq!((region.len(), region.as_ptr() as usize % HUGE_PAGE_BYTES), (bytes, 0));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_region_says_so_or_tells_why_not() {
+    fn a_locked_region_reports_the_lock_or_the_reason_against_it() {
         match Region::map(1 << 16, RegionOptions { ordinary_pages: true, lock: true }) {
             Ok(region) => assert!(region.is_locked()),
             Err(error) => assert!(error.raw_os_error().is_some(), "{error}"),

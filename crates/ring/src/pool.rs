@@ -4,12 +4,12 @@
 //! (lists, trees, order queues) stay small, survive a move of the pool, and their nodes lie close together. Values taken
 //! one after the other from a fresh pool lie one after the other.
 //!
-//! A handle whose value was removed names an empty slot until the slot is used again, then the new value: as with any index,
-//! who keeps a handle must know whether it still holds.
+//! A handle of a removed value names an empty slot, or the slot's next value: as with any index, the caller must know whether
+//! its handle is still valid.
 //!
-//! Cost: an insertion or removal touches the slot and the pool's own line, no lock, no call. [`Pool::with_capacity`]
-//! reserves ahead and touches every page, so that nothing is requested of the kernel later; without it the pool grows by doubling,
-//! which moves all slots and is counted ([`Pool::growths`]).
+//! Cost: an insertion or removal touches the slot and the pool's own line, no lock, no call. [`Pool::with_capacity`] reserves
+//! ahead and touches every page, so that no later call of the kernel is needed; without it the pool grows by doubling, which moves
+//! all slots and is counted ([`Pool::growths`]).
 
 /// The number of a slot in a [`Pool`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

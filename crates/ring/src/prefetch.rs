@@ -1,7 +1,7 @@
 //! Loads cache lines before they are needed.
 //!
-//! A prefetch takes a few cycles to issue and brings the line while other work goes on; it never faults and never
-//! changes what a program computes. On targets without a stable prefetch instruction these functions do nothing.
+//! A prefetch takes a few cycles to issue and brings the line while other work goes on; it never faults and never changes the
+//! result of a program. On targets without a stable prefetch instruction these functions do nothing.
 
 /// Prefetches the cache line that holds `slice[index]`, to be read soon. Out of range: nothing happens.
 #[inline(always)]

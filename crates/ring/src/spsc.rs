@@ -22,11 +22,10 @@
 //! ```
 //!
 //! # How
-//! A power of two of slots and two counters, `tail` (written) and `head` (read), each with a cache line of its own and
-//! written by one side alone. Each side keeps the other's counter as it saw it last and looks again only when that says
-//! full, or empty: most operations touch no line that the other core writes, but for the items' own. What is left is the
-//! way of the items' lines from core to core, some 50 ns each; both sides prefetch the next lines while they work on
-//! the current one.
+//! A power of two of slots and two counters, `tail` (written) and `head` (read), each with a cache line of its own and written
+//! by one side alone. Each side keeps the last seen value of the other's counter and looks again only when that says full, or
+//! empty: most operations touch no line that the other core writes, except the items'. The remaining cost is the transfer of
+//! the items' lines from core to core, some 50 ns each; both sides prefetch the next lines while they work on the current one.
 //!
 //! | operation | cache lines of the other core | atomics |
 //! | --- | --- | --- |
@@ -36,8 +35,7 @@
 //!
 //! # Closing
 //! Dropping an end closes the queue. The consumer still gets what was pushed before; then [`PopError::Closed`]. The producer
-//! learns of it when it looks at the consumer: when the ring seems full, and by [`Producer::is_closed`]; what it pushed
-//! before it looked is dropped with the ring.
+//! sees it when the ring seems full, and by [`Producer::is_closed`]; items pushed before that are dropped with the ring.
 
 use std::mem::MaybeUninit;
 
@@ -237,7 +235,7 @@ const fn items_per_line<T>() -> usize {
     if items == 0 { 1 } else { 1 << items.ilog2() }
 }
 
-/// The places of `count` slots from `place` on, in order: up to the last slot, then from the first.
+/// The slots of `count` items from `place` on, in order: up to the last slot, then from the first.
 #[inline(always)]
 fn pieces(place: usize, count: usize, mask: usize) -> [std::ops::Range<usize>; 2] {
     let first = count.min(mask + 1 - place);
@@ -382,7 +380,7 @@ impl<T: Send, W: WaitStrategy> Producer<T, W> {
                 }
             }
         }
-        // What is known to be free first: the consumer's counter is looked at when that is used up.
+        // Fills the known free slots first, then looks at the consumer's counter.
         let known = self.limit.wrapping_sub(self.tail);
         let room = if known < items.size_hint().0.max(1) { self.look() } else { known };
         let mut batch = Publish { producer: self, written: 0 };

@@ -1,6 +1,6 @@
 //! Atomics and cells: the processor's, or loom's when the models are checked (`--cfg loom`).
 //!
-//! The queues are written against this module alone, so that what loom explores is the code that ships.
+//! The queues use only this module, so that loom explores the code that ships.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -13,7 +13,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
-/// A cell that several threads may reach, whose users see to it that no two do at once.
+/// A cell that several threads may reach; its users make sure that no two do at once.
 #[cfg(loom)]
 #[derive(Debug)]
 pub(crate) struct SharedCell<T>(loom::cell::UnsafeCell<T>);
@@ -35,7 +35,7 @@ impl<T> SharedCell<T> {
     }
 }
 
-/// A cell that several threads may reach, whose users see to it that no two do at once.
+/// A cell that several threads may reach; its users make sure that no two do at once.
 #[cfg(not(loom))]
 #[derive(Debug)]
 #[repr(transparent)]

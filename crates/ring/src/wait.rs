@@ -7,16 +7,15 @@
 //! | [`Backoff`] | 0 to 100 us, see below | little | many quiet queues |
 //! | [`Park`] | a wake-up by the kernel, some 5 to 50 us | nothing | what is rare |
 //!
-//! A queue takes its strategy as a type parameter: the loop is compiled for it, and what a strategy does not need (waking
-//! the sleeper) is compiled away. Strategies that poll need no notification from the other end; only
-//! [`Park`] does, which costs every publication a fence.
+//! A queue takes its strategy as a type parameter: the loop is compiled for it, and code that a strategy does not need (waking
+//! the sleeper) is compiled away. Strategies that poll need no notification from the other end; only [`Park`] does, which costs
+//! every publication a fence.
 //!
 //! # The steps of a back-off
-//! A back-off that doubles its sleep at each look reaches 200 ms within 18 looks, and the first message after a quiet
-//! second waits for as long. [`Backoff`] spins, then yields, then sleeps from 1 us on and grows by an eighth a look up to
-//! a bound of 100 us: what is waited for is late by about an eighth of the time it was awaited, and never by more
-//! than the bound and what the kernel adds to a sleep (50 us by default: `PR_SET_TIMERSLACK`). `cargo xtask bench
-//! ring` prints the curve for several growths.
+//! A back-off that doubles its sleep at each look reaches 200 ms within 18 looks, and the first message after a quiet second
+//! waits for as long. [`Backoff`] spins, then yields, then sleeps from 1 us on and grows by an eighth a look up to a bound of
+//! 100 us: an event is noticed late by about an eighth of the waiting time, and never by more than the bound and the kernel's
+//! extra sleep (50 us by default: `PR_SET_TIMERSLACK`). `cargo xtask bench ring` prints the curve for several growths.
 
 use std::time::Duration;
 
@@ -81,12 +80,12 @@ pub enum News {
     Room,
 }
 
-/// How many items a look has to find for each pause of [`rest_after`], where publishing is one store.
+/// A consumer pauses once in [`rest_after`] for so many items, where publishing is one store.
 pub(crate) const ITEMS_PER_PAUSE: usize = 4;
 
-/// A rest before a consumer looks at its producer again: a pause for every `per_pause` items that the last look found, and
-/// 64 pauses at most. Who found many found the producer at work, and each look takes its counter's line away from it, which
-/// costs the more the further the cores are apart; who found few hardly rests.
+/// A rest before a consumer looks at its producer again: a pause for every `per_pause` items that the last look found, and 64
+/// pauses at most. A look that found many found the producer at work, and each look takes the counter's line away from it,
+/// which costs more the further the cores are apart. After a look that found few it hardly rests.
 #[inline(always)]
 pub(crate) fn rest_after(found: usize, per_pause: usize) {
     for _ in 0..(found / per_pause).min(64) {
@@ -94,7 +93,7 @@ pub(crate) fn rest_after(found: usize, per_pause: usize) {
     }
 }
 
-/// Looks up to `looks` times, with `between` after each look in vain. Returns whether one was not.
+/// Looks up to `looks` times, and calls `between` after each failed look. Returns whether one succeeded.
 #[inline(always)]
 fn became_ready(looks: u32, is_ready: &mut impl FnMut() -> bool, between: impl Fn()) -> bool {
     for _ in 0..looks {
@@ -119,7 +118,7 @@ impl WaitStrategy for BusySpin {
     }
 }
 
-/// Looks again at once for a while, then after every other thread that can run on the core.
+/// Looks again at once for a while, then yields the core to other threads between looks.
 #[derive(Clone, Copy, Debug)]
 pub struct Yielding {
     /// Looks before the first yield.
@@ -181,8 +180,7 @@ impl Backoff {
         })
     }
 
-    /// The longest that something is noticed late which was awaited for `waited`, without what the kernel adds: the
-    /// sleep that was under way.
+    /// The most that an event is noticed late after a wait of `waited`, without the kernel's extra sleep: the current sleep.
     pub fn lateness(&self, waited: Duration) -> Duration {
         let mut slept = Duration::ZERO;
         for sleep in self.sleeps() {
@@ -265,7 +263,7 @@ impl WaitStrategy for Park {
 
     #[inline]
     fn notify(&self) {
-        // Between the publication and the count: without it both sides could read what was before the other's write.
+        // Between the publication and the count: without it both sides could read the value from before the other's write.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) != 0 {
             self.turns.fetch_add(1, Ordering::SeqCst);

@@ -48,7 +48,7 @@ fn a_reader_gets_every_item_in_order_and_then_the_end() {
 }
 
 #[test]
-fn a_slow_reader_learns_how_much_it_lost_and_goes_on() {
+fn a_slow_reader_gets_the_number_of_lost_items_and_continues() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(&items_in(&folder), 16, MEANING).unwrap();
     let mut reader = Reader::attach(&items_in(&folder), MEANING, Start::Oldest).unwrap();
@@ -64,7 +64,7 @@ fn a_slow_reader_learns_how_much_it_lost_and_goes_on() {
 }
 
 #[test]
-fn what_is_read_and_what_is_lost_add_up_under_fire() {
+fn events_read_and_events_lost_add_up_under_load() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(&items_in(&folder), 64, MEANING).unwrap();
     let items = 300_000;
@@ -103,7 +103,7 @@ fn what_is_read_and_what_is_lost_add_up_under_fire() {
 }
 
 #[test]
-fn another_process_reads_what_this_one_writes() {
+fn another_process_reads_the_events_of_this_one() {
     let _alone = FORKING.lock().unwrap();
     // This test's own program, started again as the reader.
     if let Ok(path) = std::env::var("TAPEWORKS_BROADCAST_FILE") {
@@ -126,7 +126,7 @@ fn another_process_reads_what_this_one_writes() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = Writer::create(&items_in(&folder), 2048, MEANING).unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["another_process_reads_what_this_one_writes", "--exact"])
+        .args(["another_process_reads_the_events_of_this_one", "--exact"])
         .env("TAPEWORKS_BROADCAST_FILE", items_in(&folder))
         .spawn();
     let mut child = child.unwrap();
@@ -149,7 +149,7 @@ fn another_process_reads_what_this_one_writes() {
 }
 
 #[test]
-fn a_file_that_is_not_right_is_refused_with_the_reason() {
+fn an_invalid_file_is_refused_with_the_reason() {
     let _alone = FORKING.lock().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = items_in(&folder);
@@ -189,7 +189,7 @@ fn a_file_that_is_not_right_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_new_writer_takes_the_place_of_one_that_is_gone() {
+fn a_new_writer_replaces_a_dead_one() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = Writer::create(&items_in(&folder), 16, MEANING).unwrap();
     first.publish(&item(1));
@@ -205,7 +205,7 @@ fn a_new_writer_takes_the_place_of_one_that_is_gone() {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused() {
+fn an_impossible_ring_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(
         Writer::<[u8; 9]>::create(&items_in(&folder), 1, 0),
@@ -233,7 +233,7 @@ fn large_items_and_items_of_bytes_pass_whole() {
 }
 
 #[test]
-fn of_writers_that_begin_at_once_one_has_the_file() {
+fn of_concurrent_writers_one_makes_the_file() {
     let _alone = FORKING.lock().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = items_in(&folder);
@@ -284,7 +284,7 @@ fn a_reader_that_locks_the_file_or_its_folder_keeps_no_writer_from_starting() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused_without_waiting() {
+fn a_path_that_is_no_regular_file_is_refused_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pipe");
     {
@@ -304,7 +304,7 @@ fn what_is_no_regular_file_is_refused_without_waiting() {
 }
 
 #[test]
-fn counters_that_somebody_has_scribbled_over_are_no_panic() {
+fn damaged_counters_cause_no_panic() {
     use std::os::unix::fs::FileExt;
 
     let folder = tempfile::tempdir().unwrap();

@@ -68,7 +68,7 @@ fn every_consumer_reads_every_event_by_every_way_to_wait() {
 }
 
 #[test]
-fn a_pipeline_of_mutators_hands_its_changes_on() {
+fn a_pipeline_of_mutators_passes_its_changes_on() {
     let mut graph = builder::<Yielding>(128);
     let first = graph.mutator("adds one", &[]);
     let second = graph.mutator("doubles", &[first]);
@@ -169,7 +169,7 @@ fn the_events_of_many_producers_all_arrive_in_the_order_of_each() {
 }
 
 #[test]
-fn a_full_ring_refuses_and_tells_how_full_it_is() {
+fn a_full_ring_refuses_and_reports_its_fill() {
     let mut graph = builder::<Yielding>(4);
     let id = graph.consumer("slow", &[]);
     let (mut producer, mut ends) = graph.single_producer();
@@ -231,8 +231,8 @@ fn a_consumer_that_panics_stops_the_ring_and_is_named() {
         assert_eq!(error, PublishError::Failed(failed.clone()));
         assert!(published <= 5 + 8);
         assert!(weak.join().is_err());
-        let (told, seen) = behind.join().unwrap();
-        assert_eq!(told, Err(failed.clone()));
+        let (result, seen) = behind.join().unwrap();
+        assert_eq!(result, Err(failed.clone()));
         assert!(seen <= 5, "no consumer sees what the one before did not finish");
         assert_eq!(beside.join().unwrap(), Err(failed.clone()));
     });
@@ -263,8 +263,8 @@ fn a_producer_that_panics_shows_nothing_half_written() {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| producer.publish(|_| panic!("no"))));
     assert!(panicked.is_err());
     let mut seen = Vec::new();
-    let told = consumer.run(|event, _, _| seen.push(event.get()));
-    assert_eq!((seen, told), (vec![1], Err(Failed { name: "a producer".into() })));
+    let result = consumer.run(|event, _, _| seen.push(event.get()));
+    assert_eq!((seen, result), (vec![1], Err(Failed { name: "a producer".into() })));
 }
 
 #[test]
@@ -435,7 +435,7 @@ fn more_slots_than_can_be_numbered_are_refused() {
 }
 
 #[test]
-fn who_only_holds_others_back_lets_as_many_pass_as_it_says() {
+fn a_consumer_that_passes_events_over_releases_exactly_those() {
     let mut graph = builder::<Yielding>(64);
     let gate = graph.consumer("gate", &[]);
     let reader = graph.consumer("reader", &[gate]);
@@ -455,7 +455,7 @@ fn who_only_holds_others_back_lets_as_many_pass_as_it_says() {
     assert_eq!(gate.pass_over(100), 7, "there are no more");
     assert_eq!(read(&mut reader), [3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(gate.pass_over(1), 0);
-    // Who gives up stops all, and what it held back stays back.
+    // A failed consumer stops the consumers behind it: they never see the events that it held back.
     producer.publish(|event| event.set(10)).unwrap();
     gate.fail();
     let failed = Failed { name: "gate".to_owned() };

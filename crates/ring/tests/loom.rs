@@ -74,7 +74,7 @@ fn batches_of_an_spsc_ring_pass_every_item_once() {
 }
 
 #[test]
-fn what_is_left_in_a_closed_spsc_ring_is_dropped_once() {
+fn items_left_in_a_closed_spsc_ring_are_dropped_once() {
     explore(|| {
         let (mut producer, mut consumer) = spsc::ring::<Box<u32>>(2);
         let receiver = thread::spawn(move || consumer.try_pop().ok());
@@ -97,7 +97,7 @@ fn one_behind_the_other<W: WaitStrategy + Default + 'static>() -> (Producer<u32,
 }
 
 #[test]
-fn a_consumer_of_a_disruptor_sees_what_the_one_before_it_changed() {
+fn a_consumer_sees_the_changes_of_the_consumer_before_it() {
     explore(|| {
         let (mut producer, mut first, mut second) = one_behind_the_other::<Park>();
         let changes = thread::spawn(move || first.run_mut(|event, _, _| *event += 10).unwrap());
@@ -180,7 +180,7 @@ fn a_parked_consumer_of_a_disruptor_is_woken() {
 }
 
 #[test]
-fn whoever_followed_a_consumer_that_left_goes_on_with_what_it_changed() {
+fn consumers_behind_one_that_left_continue_with_its_changes() {
     explore(|| {
         let (mut producer, mut first, mut second) = one_behind_the_other::<BusySpin>();
         producer.publish(|event| *event = 1).unwrap();
@@ -198,7 +198,7 @@ fn whoever_followed_a_consumer_that_left_goes_on_with_what_it_changed() {
 }
 
 #[test]
-fn whoever_follows_a_consumer_that_panicked_is_told_and_reads_nothing_of_it() {
+fn consumers_behind_one_that_panicked_get_an_error_and_read_none_of_its_events() {
     explore(|| {
         let (mut producer, mut first, mut second) = one_behind_the_other::<BusySpin>();
         producer.publish(|event| *event = 1).unwrap();

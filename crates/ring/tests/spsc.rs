@@ -119,7 +119,7 @@ impl Drop for Alive {
 }
 
 #[test]
-fn what_was_not_popped_is_dropped_once() {
+fn items_that_were_not_popped_are_dropped_once() {
     let count = Arc::new(AtomicUsize::new(0));
     for popped in 0..7 {
         let (mut producer, mut consumer) = spsc::ring(4);
@@ -157,7 +157,7 @@ fn a_consumer_that_panics_inside_a_batch_loses_the_item_at_hand_alone() {
 }
 
 #[test]
-fn a_producer_that_panics_inside_a_batch_publishes_what_it_made() {
+fn a_producer_that_panics_inside_a_batch_publishes_the_items_before_the_panic() {
     let (mut producer, mut consumer) = spsc::ring::<u32>(8);
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         producer.push_batch(&mut (0..8).inspect(|number| assert!(*number < 3, "the fourth is one too many")))
@@ -171,7 +171,7 @@ fn a_producer_that_panics_inside_a_batch_publishes_what_it_made() {
 }
 
 #[test]
-fn an_exact_ring_holds_no_more_than_asked() {
+fn an_exact_ring_holds_no_more_than_its_capacity() {
     let (mut producer, mut consumer) = spsc::exact::<u8, BusySpin>(5);
     assert_eq!(producer.push_slice(&[0; 9]), 5);
     assert_eq!((producer.capacity(), producer.free_slots(), consumer.len()), (5, 0, 5));
@@ -180,7 +180,7 @@ fn an_exact_ring_holds_no_more_than_asked() {
 }
 
 #[test]
-fn closing_is_told_to_the_other_side() {
+fn the_other_side_sees_a_close() {
     let (mut producer, consumer) = spsc::ring(2);
     assert!(!producer.is_closed());
     drop(consumer);

@@ -13,9 +13,9 @@ use toml::de::{DeTable, DeValue};
 pub struct ConfigError {
     /// The file as the user named it.
     pub file: String,
-    /// The line, and the column in characters, both from 1; `None` for what is wrong with the file as a whole.
+    /// The line, and the column in characters, both from 1; `None` for an error of the whole file.
     pub place: Option<(usize, usize)>,
-    /// What is wrong, and what would be right.
+    /// The error and the expected value.
     pub problem: String,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// The errors so far, and what is needed to place them.
+/// The errors so far, and the text that gives their places.
 pub struct Reading<'t> {
     file: &'t str,
     text: &'t str,
@@ -56,7 +56,7 @@ impl<'t> Reading<'t> {
         self.errors.push(ConfigError { file: self.file.to_owned(), place: None, problem });
     }
 
-    /// Reports that `what` is not known, with the known ones and the one that may have been meant.
+    /// Reports that `what` is unknown, with the known names and the most similar one.
     pub fn unknown(&mut self, span: Range<usize>, what: &str, name: &str, known: &[impl AsRef<str>]) {
         let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
         let nearest = known.iter().map(|candidate| (distance(name, candidate), candidate)).min();
@@ -70,7 +70,7 @@ impl<'t> Reading<'t> {
         self.wrong(span, format!("{what} is not known; {hint}"));
     }
 
-    /// Whether nothing is wrong so far.
+    /// Whether there is no error so far.
     pub fn is_clean(&self) -> bool {
         self.errors.is_empty()
     }
@@ -142,15 +142,15 @@ pub struct Section<'a> {
     /// Where it is in the text.
     pub span: Range<usize>,
     /// Keys that were requested.
-    asked: Vec<&'static str>,
-    /// Where keys are that have other names now, which was said.
+    read: Vec<&'static str>,
+    /// The places of renamed keys, which are reported already.
     outdated: Vec<Range<usize>>,
 }
 
 impl<'a> Section<'a> {
     /// The table `what`, which stands at `span`.
     pub fn new(what: &'static str, table: &'a DeTable<'_>, span: Range<usize>) -> Self {
-        Self { what, table, span, asked: Vec::new(), outdated: Vec::new() }
+        Self { what, table, span, read: Vec::new(), outdated: Vec::new() }
     }
 
     /// Whether the key is there.
@@ -163,7 +163,7 @@ impl<'a> Section<'a> {
     }
 
     fn get(&mut self, key: &'static str) -> Option<&'a Spanned<DeValue<'a>>> {
-        self.asked.push(key);
+        self.read.push(key);
         self.find(key)
     }
 
@@ -179,7 +179,7 @@ impl<'a> Section<'a> {
         reading.wrong(self.span.clone(), format!("{} lacks the key '{key}'", self.what));
     }
 
-    /// Says what is wrong with a key's value, or with the table if the key is missing.
+    /// Reports an error of a key's value, or of the table if the key is missing.
     pub fn wrong_at(&self, reading: &mut Reading<'_>, key: &str, problem: &str) {
         let span = self.find(key).map_or_else(|| self.span.clone(), Spanned::span);
         reading.wrong(span, problem.to_owned());
@@ -307,7 +307,7 @@ impl<'a> Section<'a> {
     }
 
     /// A time with its unit within `range`, such as `"250ms"` or `"1.5s"`. A key that ends in a unit (`silence_s = 5`) is refused with
-    /// what to write instead.
+    /// the new spelling.
     pub fn time(
         &mut self,
         reading: &mut Reading<'_>,
@@ -337,7 +337,7 @@ impl<'a> Section<'a> {
         None
     }
 
-    /// Whether a [`Section::time`] is there, or its old spelling, which that refuses.
+    /// Whether a [`Section::time`] is there, or its refused old spelling.
     pub fn has_time(&self, key: &str) -> bool {
         self.has(key) || TIME_UNITS.iter().any(|(unit, _)| self.has(&format!("{key}_{unit}")))
     }
@@ -446,12 +446,12 @@ impl<'a> Section<'a> {
     /// Reports every key that was not requested.
     pub fn refuse_the_rest(&self, reading: &mut Reading<'_>) {
         for (name, _) in self.table {
-            if !self.asked.contains(&name.get_ref().as_ref()) && !self.outdated.contains(&name.span()) {
+            if !self.read.contains(&name.get_ref().as_ref()) && !self.outdated.contains(&name.span()) {
                 reading.unknown(
                     name.span(),
                     &format!("the key '{}'", name.get_ref()),
                     name.get_ref(),
-                    &self.asked,
+                    &self.read,
                 );
             }
         }

@@ -23,7 +23,7 @@ impl Counter {
     }
 }
 
-/// Declares a struct of counters: names, and what each counts.
+/// Declares a struct of counters with their names and help texts.
 #[macro_export]
 macro_rules! counters {
     ($counters:ident: $($(#[doc = $what:literal])* $name:ident,)*) => {

@@ -1,4 +1,4 @@
-//! Who may connect: keys, and the datasets that each may see.
+//! The keys of clients, and the datasets that each may read.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub const KEY_LENGTH: usize = 32;
 /// How a key begins.
 const KEY_PREFIX: &str = "db-";
 
-/// How many of a key's last characters a client sends, so that its key is found.
+/// So many of a key's last characters name it in a login.
 pub const BUCKET_LENGTH: usize = 5;
 
 /// Why something is no key.
@@ -43,7 +43,7 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Connections at once of a key of which nothing is said.
+    /// The default limit of connections of a key.
     pub const MAX_CONNECTIONS: usize = 10;
 
     /// A key that may see every dataset, with [`Key::MAX_CONNECTIONS`].
@@ -69,7 +69,7 @@ impl Key {
         self.secret.get(KEY_LENGTH - BUCKET_LENGTH..).unwrap_or_default()
     }
 
-    /// What a client with this key answers to `challenge`: SHA-256 of challenge, `|` and key.
+    /// The answer of a client with this key to `challenge`: SHA-256 of challenge, `|` and key.
     pub fn answer(&self, challenge: &str) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(challenge);
@@ -138,13 +138,13 @@ mod tests {
         assert_eq!(keys.find("challenge", &answer, "00000"), Some(1));
         assert_eq!(keys.find("challenge", &answer, "00001"), None);
         assert_eq!(keys.find("another", &answer, "00000"), None);
-        // What the clients compute: sha256("challenge|db-TapeworksDemoKey0000000000000").
+        // The clients compute sha256("challenge|db-TapeworksDemoKey0000000000000").
         let answer = hex::encode(keys.get(0).unwrap().answer("challenge"));
         assert_eq!(answer, "76e0d53bba50d17f7d7d6bac48d5d837eddcf0725f8196941b10f0c6c2375afd");
     }
 
     #[test]
-    fn what_clients_would_refuse_is_no_key_and_the_secret_is_not_shown() {
+    fn a_key_that_clients_would_refuse_is_an_error_and_the_secret_is_not_shown() {
         for bad in ["", "db-", "xx-TapeworksDemoKey0000000000000", "db-TapeworksDemoKey000000000000|"] {
             assert_eq!(Key::new("bad", bad), Err(KeyError { length: bad.len() }));
         }

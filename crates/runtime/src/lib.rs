@@ -1,5 +1,5 @@
-//! What every process with threads needs once: [workers](worker), [waiting and wake-ups](waiting), [configuration](config) with line and
-//! column, [keys], TLS, a [pump] between sockets and sessions, and [who was turned away](refusals).
+//! Parts of every process with threads: [workers](worker), [waiting and wake-ups](waiting), [configuration](config) with line and
+//! column, [keys], TLS, a [pump] between sockets and sessions, and [reports of refused clients](refusals).
 
 pub mod config;
 pub mod counters;

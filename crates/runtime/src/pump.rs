@@ -1,8 +1,8 @@
 //! Moves bytes between a TCP connection that never blocks and a session that has no socket.
 //!
 //! The sockets of a thread are watched by one `mio::Poll`, which reports readiness once; a [`Pump`] remembers it until the socket has no
-//! more. What a turn moves is bounded, so that one client does not hold up the others. Cost: one read and as many writes as the
-//! session has output for, and no call of the kernel for a socket that is not ready.
+//! more. Each turn moves a bounded number of bytes, so that one client does not delay the others. Cost: one read and as many writes as
+//! the session has output for, and no system call for a socket that is not ready.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
@@ -27,7 +27,7 @@ pub trait ByteSession {
     /// Makes the next output, where a session makes it as it is sent.
     fn fill(&mut self, _now_ns: u64) {}
 
-    /// What is to be sent next; empty: nothing now.
+    /// The bytes to send next; empty: none now.
     fn output(&self) -> &[u8];
 
     /// So many bytes of the output were sent.
@@ -36,18 +36,18 @@ pub trait ByteSession {
     /// The connection is gone.
     fn closed(&mut self);
 
-    /// Whether nothing is to be read or sent any more.
+    /// Whether all reading and sending is finished.
     fn is_over(&self) -> bool;
 }
 
-/// A connection, and what its socket is ready for.
+/// A connection, and the readiness of its socket.
 #[derive(Debug)]
 pub struct Pump {
     stream: TcpStream,
     is_readable: bool,
     is_writable: bool,
-    /// Everything was sent and the sending side is shut: until then the other side may close too. A connection that is closed with
-    /// bytes unread would take away what the other side has not read.
+    /// All bytes were sent and the sending side is shut; the time until which the other side may close too. Closing a connection
+    /// with unread bytes would discard bytes that the other side has not read.
     closing_until_ns: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ impl Pump {
         self.is_writable |= event.is_writable();
     }
 
-    /// Reads what the other side sent, and sends what it is to get.
+    /// Reads from the socket into the session, and writes the session's output.
     pub fn turn(&mut self, session: &mut impl ByteSession, buffer: &mut [u8], now_ns: u64) {
         if self.is_readable && !session.is_over() {
             match self.stream.read(buffer) {
@@ -106,7 +106,7 @@ impl Pump {
         self.closing_until_ns.is_none() && (self.is_readable || self.is_writable && !output.is_empty())
     }
 
-    /// Everything was sent: shuts the sending side, and lets the other side close. `false` when that is not possible.
+    /// Shuts the sending side after all bytes were sent, and lets the other side close. `false` when that is not possible.
     pub fn finish(&mut self, now_ns: u64) -> bool {
         let is_shut = self.stream.shutdown(Shutdown::Write).is_ok();
         self.closing_until_ns = is_shut.then(|| now_ns.saturating_add(CLOSING_NS));
@@ -118,7 +118,7 @@ impl Pump {
         self.closing_until_ns.is_some()
     }
 
-    /// After [`Pump::finish`]: drops what still comes. `false` when the connection can be closed: the other side has closed, sends
+    /// After [`Pump::finish`]: drops further bytes. `false` when the connection can be closed: the other side has closed, sends
     /// too much, or has had its time.
     pub fn drain(&mut self, buffer: &mut [u8], now_ns: u64) -> bool {
         if self.closing_until_ns.is_none_or(|until_ns| now_ns >= until_ns) {

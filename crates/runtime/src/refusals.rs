@@ -8,10 +8,10 @@ use std::sync::Arc;
 use tapeworks_market::Nanos;
 
 /// How often one address is reported.
-const TELL_NS: u64 = 60 * Nanos::SECOND;
+const REPORT_INTERVAL_NS: u64 = 60 * Nanos::SECOND;
 
 /// Addresses remembered for that; beyond it all are forgotten.
-const TOLD_ADDRESSES: usize = 10_000;
+const MOST_ADDRESSES: usize = 10_000;
 
 /// A client that a server refused, or whose session it ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,7 +23,7 @@ pub struct Refused {
     /// Why.
     pub reason: String,
     /// Refusals of the same address since the last that was reported.
-    pub untold: u64,
+    pub unreported: u64,
 }
 
 /// Called for refusals: by each server at most once a minute for each address.
@@ -32,39 +32,39 @@ pub type OnRefusal = Arc<dyn Fn(&Refused) + Send + Sync>;
 /// The refusals of one server.
 pub struct Refusals {
     what: &'static str,
-    tell: Option<OnRefusal>,
+    on_refusal: Option<OnRefusal>,
     /// When an address was last reported, and its refusals since.
-    told: HashMap<IpAddr, (u64, u64)>,
+    addresses: HashMap<IpAddr, (u64, u64)>,
 }
 
 impl std::fmt::Debug for Refusals {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Refusals({}, {} addresses)", self.what, self.told.len())
+        write!(f, "Refusals({}, {} addresses)", self.what, self.addresses.len())
     }
 }
 
 impl Refusals {
-    /// Of a server of `what`; it reports refusals to `tell`.
-    pub fn new(what: &'static str, tell: Option<OnRefusal>) -> Self {
-        Self { what, tell, told: HashMap::new() }
+    /// Of a server of `what`; it reports refusals to `on_refusal`.
+    pub fn new(what: &'static str, on_refusal: Option<OnRefusal>) -> Self {
+        Self { what, on_refusal, addresses: HashMap::new() }
     }
 
-    /// Somebody is refused, at `now_ns` of a clock that cannot be set.
+    /// Reports a refused client, at `now_ns` of a monotonic clock.
     pub fn refused(&mut self, address: SocketAddr, reason: &dyn Display, now_ns: u64) {
-        let Some(tell) = &self.tell else { return };
-        if self.told.len() >= TOLD_ADDRESSES {
-            self.told.clear();
+        let Some(on_refusal) = &self.on_refusal else { return };
+        if self.addresses.len() >= MOST_ADDRESSES {
+            self.addresses.clear();
         }
-        let mut untold = 0;
-        if let Some((told_ns, since)) = self.told.get_mut(&address.ip()) {
-            if now_ns.saturating_sub(*told_ns) < TELL_NS {
+        let mut unreported = 0;
+        if let Some((reported_ns, since)) = self.addresses.get_mut(&address.ip()) {
+            if now_ns.saturating_sub(*reported_ns) < REPORT_INTERVAL_NS {
                 *since += 1;
                 return;
             }
-            untold = *since;
+            unreported = *since;
         }
-        self.told.insert(address.ip(), (now_ns, 0));
-        tell(&Refused { what: self.what, address, reason: reason.to_string(), untold });
+        self.addresses.insert(address.ip(), (now_ns, 0));
+        on_refusal(&Refused { what: self.what, address, reason: reason.to_string(), unreported });
     }
 }
 
@@ -75,28 +75,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_told_of_once_a_minute_with_how_often_it_came() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&told);
-        let tell: OnRefusal = Arc::new(move |refused| log.lock().unwrap().push(refused.clone()));
-        let mut refusals = Refusals::new("client", Some(tell));
+    fn an_address_is_reported_once_a_minute_with_its_number_of_refusals() {
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&reported);
+        let on_refusal: OnRefusal = Arc::new(move |refused| log.lock().unwrap().push(refused.clone()));
+        let mut refusals = Refusals::new("client", Some(on_refusal));
         let of = |last, port| SocketAddr::from(([10, 0, 0, last], port));
         // From the first moment of the clock on, and from another port each time.
         for second in 0..=60 {
             refusals.refused(of(1, 1_000 + second), &"wrong key", u64::from(second) * Nanos::SECOND);
         }
         refusals.refused(of(2, 1), &"too long", 0);
-        let told = told.lock().unwrap();
-        let of = |one: &Refused| (one.address.to_string(), one.reason.clone(), one.untold);
-        let told: Vec<_> = told.iter().map(of).collect();
+        let reported = reported.lock().unwrap();
+        let of = |one: &Refused| (one.address.to_string(), one.reason.clone(), one.unreported);
+        let reported: Vec<_> = reported.iter().map(of).collect();
         let expected = [
             ("10.0.0.1:1000", "wrong key", 0),
             ("10.0.0.1:1060", "wrong key", 59),
             ("10.0.0.2:1", "too long", 0),
         ];
         assert_eq!(
-            told,
-            expected.map(|(address, reason, untold)| (address.to_owned(), reason.to_owned(), untold))
+            reported,
+            expected.map(|(address, reason, unreported)| (address.to_owned(), reason.to_owned(), unreported))
         );
     }
 }

@@ -12,7 +12,7 @@ impl Rhythm {
     /// How often at most.
     pub const EVERY: Duration = Duration::from_micros(500);
 
-    /// Whether it is a while since it was; then it begins anew.
+    /// Whether the interval is over; then the next one begins.
     pub fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let is_due = self.last.is_none_or(|last| now.duration_since(last) >= Self::EVERY);

@@ -16,9 +16,9 @@ pub enum TlsError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// Its expected contents.
         what: &'static str,
-        /// What is wrong.
+        /// The error.
         source: rustls::pki_types::pem::Error,
     },
     /// A file holds no certificate.
@@ -27,19 +27,19 @@ pub enum TlsError {
         /// The file.
         path: PathBuf,
     },
-    /// Certificate and key do not go together, or are of a kind that is not supported.
+    /// Certificate and key do not match, or are of an unsupported kind.
     #[error("{} and {} cannot be used together: {source}", certificates.display(), key.display())]
     Unusable {
         /// The file of the certificates.
         certificates: PathBuf,
         /// The file of the key.
         key: PathBuf,
-        /// What is wrong.
+        /// The error.
         source: rustls::Error,
     },
 }
 
-/// What a server needs to speak TLS 1.2 and 1.3: PEM files of its certificate chain, its own first, and of its private key.
+/// The files of a server for TLS 1.2 and 1.3: PEM files of its certificate chain, its own first, and of its private key.
 ///
 /// # Errors
 /// [`TlsError`].

@@ -19,13 +19,13 @@ pub enum Waiting {
     Backoff(Backoff),
     /// Sleeps until it is woken.
     Park(Park),
-    /// As `Park`, for those who wait for more than one thing: see [`WakeUp`]. With each the news that it rings for.
+    /// As `Park`, for threads that wait for more than one thing: see [`WakeUp`]. Each comes with the news that wakes it.
     WakeUps(Arc<[(News, Arc<WakeUp>)]>),
 }
 
 impl Waiting {
-    /// The strategy of this name; who parks is woken by these wake-ups, each for the news beside it.
-    /// `notify` without news wakes all of them.
+    /// The strategy of this name; parked threads are woken by these wake-ups, each for the news beside it. `notify` without
+    /// news wakes all of them.
     pub fn with_wake_ups(wait: Wait, wake_ups: &[(News, Arc<WakeUp>)]) -> Self {
         if wait == Wait::Park { Self::WakeUps(wake_ups.into()) } else { Self::new(wait) }
     }
@@ -49,7 +49,7 @@ impl WaitStrategy for Waiting {
             Self::Yielding(strategy) => strategy.wait_until(is_ready),
             Self::Backoff(strategy) => strategy.wait_until(is_ready),
             Self::Park(strategy) => strategy.wait_until(is_ready),
-            // A thread that waits here, and not by its wake-up, waits for room, which is rare.
+            // A thread that waits here without a wake-up waits for room, which is rare.
             Self::WakeUps(_) => Backoff::default().wait_until(is_ready),
         }
     }
@@ -62,7 +62,7 @@ impl WaitStrategy for Waiting {
                 // Either the sleeper sees what was written, or this thread sees `is_asleep`: both fence between write
                 // and read.
                 fence(Ordering::SeqCst);
-                wake_ups.iter().for_each(|(_, wake_up)| wake_up.ring());
+                wake_ups.iter().for_each(|(_, wake_up)| wake_up.wake_if_asleep());
             }
             _ => {}
         }
@@ -76,7 +76,10 @@ impl WaitStrategy for Waiting {
             return;
         }
         fence(Ordering::SeqCst);
-        wake_ups.iter().filter(|(wanted, _)| *wanted == news).for_each(|(_, wake_up)| wake_up.ring());
+        wake_ups
+            .iter()
+            .filter(|(wanted, _)| *wanted == news)
+            .for_each(|(_, wake_up)| wake_up.wake_if_asleep());
     }
 }
 
@@ -119,24 +122,24 @@ impl WakeUp {
         self.is_asleep.store(false, Ordering::Relaxed);
     }
 
-    /// Wakes the thread if it sleeps, after something was written that it is to see.
+    /// Wakes the thread if it sleeps, after a write that it must see.
     #[inline]
-    pub fn tell(&self) {
+    pub fn wake(&self) {
         // Either the sleeper sees what was written, or this thread sees `is_asleep`: both fence between write and read.
         fence(Ordering::SeqCst);
-        self.ring();
+        self.wake_if_asleep();
     }
 
     /// Wakes the thread if it sleeps.
     #[inline]
-    fn ring(&self) {
+    fn wake_if_asleep(&self) {
         if self.is_asleep.load(Ordering::Relaxed) {
-            self.wake();
+            self.wake_sleeper();
         }
     }
 
     #[cold]
-    fn wake(&self) {
+    fn wake_sleeper(&self) {
         if self.is_asleep.swap(false, Ordering::AcqRel) {
             match self.sleeper.get() {
                 Some(Sleeper::Thread(thread)) => thread.unpark(),
@@ -151,7 +154,7 @@ impl WakeUp {
 /// How long a thread without a client sleeps: it keeps up with the events, and takes no more of the processor.
 pub const UNWATCHED: Duration = Duration::from_millis(5);
 
-/// The longest sleep of a thread without a client, while nothing comes: its wake-up or its sockets wake it.
+/// The longest sleep of a thread without a client in silence: its wake-up or its sockets wake it.
 pub const QUIET: Duration = Duration::from_millis(50);
 
 /// Whether a thread without a client may sleep so long: the ring, which has `lag` of its `capacity` events for it, is nearly empty.
@@ -159,7 +162,7 @@ pub const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
     lag < capacity / 16 && lag < 1_024
 }
 
-/// Rests of a thread that waits for several things at once, none of which wakes it.
+/// Pauses of a thread that waits for several things at once, none of which wakes it.
 #[derive(Debug)]
 pub struct Idle {
     wait: Wait,
@@ -193,7 +196,7 @@ impl Idle {
                 if self.looks < LOOKS {
                     std::hint::spin_loop();
                 } else {
-                    // Longer and longer, as it is waited for longer.
+                    // Sleeps become longer the longer it waits.
                     std::thread::sleep(
                         IDLE_SLEEP.min(Duration::from_nanos(u64::from(self.looks - LOOKS) * 500 + 1_000)),
                     );
@@ -208,14 +211,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bell_rings_for_its_news_and_for_what_concerns_all() {
+    fn a_wake_up_wakes_for_its_news_and_for_a_notice_to_all() {
         let [journal, reader] = [(); 2].map(|()| Arc::new(WakeUp::default()));
         let wake_ups = [(News::Published, Arc::clone(&journal)), (News::Done(0), Arc::clone(&reader))];
         let waiting = Waiting::with_wake_ups(Wait::Park, &wake_ups);
-        let woken_by = |tell: &dyn Fn(&Waiting)| {
+        let woken_by = |notify: &dyn Fn(&Waiting)| {
             journal.arm();
             reader.arm();
-            tell(&waiting);
+            notify(&waiting);
             [&journal, &reader].map(|wake_up| !wake_up.is_asleep.load(Ordering::Relaxed))
         };
         assert_eq!(woken_by(&|waiting| waiting.notify_of(News::Published)), [true, false]);

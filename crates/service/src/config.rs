@@ -50,7 +50,7 @@ pub struct ClientsSetting {
     pub queue_bytes: usize,
     /// Connections at once.
     pub max_connections: usize,
-    /// How long the thread sleeps when there is nothing to do.
+    /// How long the thread sleeps when idle.
     pub idle_sleep: Duration,
     /// PEM files of the certificate chain and of its private key: clients then speak TLS.
     pub tls: Option<(PathBuf, PathBuf)>,
@@ -61,7 +61,7 @@ pub struct ClientsSetting {
 pub struct WebSetting {
     /// Where it listens.
     pub address: SocketAddr,
-    /// What who looks must know; needed unless it listens on this machine alone.
+    /// The token that viewers must show; required unless the page listens on this machine alone.
     pub token: Option<String>,
     /// Whether there is market data for programs: see `tapeworks_plant::web::stream`.
     pub stream: bool,
@@ -80,7 +80,7 @@ pub struct Config {
     pub multicast: Option<MulticastSetting>,
     /// The daily roll, if there is to be one.
     pub roll: Option<RollSetting>,
-    /// What goes into QuestDB, if something does.
+    /// The QuestDB output, if there is one.
     pub questdb: Option<QuestDbSetting>,
 }
 
@@ -133,7 +133,7 @@ fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static s
 struct Taken(Vec<(&'static str, SocketAddr, String)>);
 
 impl Taken {
-    /// Takes `address` for `what`; says who has it already.
+    /// Takes `address` for `what`; reports its earlier user.
     fn take(&mut self, transport: &'static str, address: SocketAddr, what: &str) -> Option<String> {
         let clashes = |other: &SocketAddr| {
             let is_one = address.ip() == other.ip()
@@ -147,7 +147,7 @@ impl Taken {
         whose
     }
 
-    /// The same, and a fault where somebody has it.
+    /// The same, and a fault if the address is in use.
     fn check(
         &mut self,
         reading: &mut Reading<'_>,
@@ -397,7 +397,7 @@ fn read_venue(
         again.requests_in_flight = in_flight.map_or(again.requests_in_flight, |(count, _)| count as u16);
         section.refuse_the_rest(reading);
     }
-    // Without a server nothing is waited for.
+    // Without a server no request is sent.
     arbiter.retransmission = retransmission.map(|_| again);
     let mut snapshots = SnapshotOptions::default();
     let mut login = (String::new(), String::new());
@@ -630,7 +630,7 @@ fn read_roll(
 /// `questdb.example.net:9000`.
 fn host_and_port(text: &str) -> Option<(String, u16)> {
     let (host, port) = text.rsplit_once(':')?;
-    // Of an IPv6 address the brackets are kept, as in a URL.
+    // An IPv6 address keeps its brackets, as in a URL.
     let is_address = text.parse::<SocketAddr>().is_ok();
     let is_name = !host.is_empty()
         && host.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'));
@@ -850,7 +850,7 @@ mod tests {
 
     #[test]
     #[cfg(feature = "questdb")]
-    fn what_goes_into_questdb_is_read() {
+    fn the_settings_of_questdb_are_read() {
         let questdb = Config::parse("p.toml", &(WHOLE.to_owned() + QUESTDB)).unwrap().questdb.unwrap();
         let login = QuestDbLogin::User { name: "me".to_owned(), password: "secret".to_owned() };
         let expected = QuestDbSetting {
@@ -870,7 +870,7 @@ mod tests {
         assert_eq!(least, QuestDbSetting { login: token, ..QuestDbSetting::new("[::1]", 9_000) });
         let wrong = "[questdb]\naddress = \"http://a:9000\"\ntable_prefix = \"a'b\"\nflush_every = \"0s\"\n\
             token = \"t\"\nlogin = { user = \"me\" }\nqueue = 1\n";
-        let told = problems(&(WHOLE.to_owned() + wrong));
+        let found = problems(&(WHOLE.to_owned() + wrong));
         let expect = [
             "'address'",
             "'table_prefix'",
@@ -879,21 +879,24 @@ mod tests {
             "lacks the key 'password'",
             "the key 'queue'",
         ];
-        assert_eq!(told.len(), expect.len(), "{told:?}");
-        assert!(expect.iter().all(|expected| told.iter().any(|told| told.contains(expected))), "{told:?}");
-        let told = problems(&(WHOLE.to_owned() + "[questdb]\n"));
-        assert!(told.len() == 1 && told[0].contains("lacks the key 'address'"), "{told:?}");
+        assert_eq!(found.len(), expect.len(), "{found:?}");
+        assert!(
+            expect.iter().all(|expected| found.iter().any(|found| found.contains(expected))),
+            "{found:?}"
+        );
+        let found = problems(&(WHOLE.to_owned() + "[questdb]\n"));
+        assert!(found.len() == 1 && found[0].contains("lacks the key 'address'"), "{found:?}");
     }
 
     #[test]
     #[cfg(not(feature = "questdb"))]
-    fn what_goes_into_questdb_needs_the_feature() {
-        let told = problems(&(WHOLE.to_owned() + QUESTDB));
-        assert!(told.len() == 1 && told[0].contains("without the feature 'questdb'"), "{told:?}");
+    fn the_settings_of_questdb_need_the_feature() {
+        let found = problems(&(WHOLE.to_owned() + QUESTDB));
+        assert!(found.len() == 1 && found[0].contains("without the feature 'questdb'"), "{found:?}");
     }
 
     #[test]
-    fn times_have_a_unit_and_old_spellings_are_told_the_new_one() {
+    fn times_have_a_unit_and_the_error_of_an_old_spelling_names_the_new_one() {
         let faults_of = |lines: &str| -> Vec<String> {
             let text = WHOLE.replace("reorder_window = \"250us\"", lines);
             Config::parse("p.toml", &text).unwrap_err().iter().map(|fault| fault.problem.clone()).collect()
@@ -950,7 +953,7 @@ mod tests {
     #[test]
     fn each_error_is_reported_with_its_line_and_column() {
         let text = "wait = \"spin\"\n[[venue]]\nname = \"a\"\nprotocol = \"itsch\"\nlines = [\"239.1.1.1\"]\nretransmision = 1\n[web]\nlisten = \"0.0.0.0:80\"\n";
-        let told = problems(text);
+        let found = problems(text);
         let expect = [
             "p.toml:1:8: 'spin' for 'wait'",
             "p.toml:2:1: venue lacks the key 'publisher'",
@@ -959,13 +962,13 @@ mod tests {
             "p.toml:6:1: the key 'retransmision'",
             "p.toml:8:10: an address beyond this machine",
         ];
-        for (told, expected) in told.iter().zip(expect) {
-            assert!(told.starts_with(expected), "{told}\n{expected}");
+        for (found, expected) in found.iter().zip(expect) {
+            assert!(found.starts_with(expected), "{found}\n{expected}");
         }
-        assert_eq!(told.len(), expect.len(), "{told:?}");
+        assert_eq!(found.len(), expect.len(), "{found:?}");
         assert_eq!(problems("").len(), 1);
         let nothing = problems(&WHOLE.replace("group = \"239.192.100.1:34000\"", "schemas_ = 1"));
-        assert!(nothing.iter().any(|told| told.contains("multicast lacks the key 'group'")), "{nothing:?}");
+        assert!(nothing.iter().any(|found| found.contains("multicast lacks the key 'group'")), "{nothing:?}");
         let every = WHOLE.replace("sync = \"250ms\"", "checkpoint_every = \"60s\"");
         let journal = Config::parse("p.toml", &every).unwrap().plant.journal.unwrap();
         assert_eq!(journal.checkpoint_every, Some(Duration::from_secs(60)));
@@ -973,7 +976,7 @@ mod tests {
         assert!(wrong.len() == 1 && wrong[0].contains("the roll needs one of its own"), "{wrong:?}");
         let wrong = problems(&WHOLE.replace("format = \"parquet\"", "format = \"xlsx\""));
         assert!(wrong.len() == 1 && wrong[0].contains("'format'"), "{wrong:?}");
-        // What would fail at the start, or be wrong for ever.
+        // Settings that would fail at the start, or always be wrong.
         let venue = |name: &str, line: &str| {
             format!("[[venue]]\nname = \"{name}\"\nprotocol = \"deep\"\nlines = [\"{line}\"]\n")
         };
@@ -997,14 +1000,14 @@ mod tests {
                 "p.toml:7:9: 'token' is too short",
             ),
         ] {
-            let told = problems(&text);
-            assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}\n{expected}");
+            let found = problems(&text);
+            assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}\n{expected}");
         }
         for sound in ["127.0.0.1:5000", "0.0.0.0:5000", "[ff02::1]:5000"] {
             assert!(Config::parse("p.toml", &venue("a", sound)).is_ok(), "{sound}");
         }
         let short = WHOLE.replace("db-TapeworksDemoKey0000000000000", "db-short");
         assert!(problems(&short)[0].contains("a key has 32"), "{:?}", problems(&short));
-        assert!(!problems(&short)[0].contains("db-short"), "secrets are not told");
+        assert!(!problems(&short)[0].contains("db-short"), "secrets are not shown");
     }
 }

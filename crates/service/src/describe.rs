@@ -1,4 +1,4 @@
-//! What a plant is doing, as JSON: for the summary, for the page, for programs.
+//! The status of a plant as JSON: for the summary, for the page, for programs.
 
 use serde_json::{Value, json};
 use tapeworks_feed::arbitration::{GapReason, RecoveryReport};
@@ -15,7 +15,7 @@ use tapeworks_plant::CheckpointStatus;
 use tapeworks_plant::RollStatus;
 use tapeworks_plant::{ChannelStatus, LineStatus};
 
-/// What a line is called.
+/// The name of a line.
 pub(crate) const fn line_name(line: Line) -> &'static str {
     match line {
         Line::A => "A",
@@ -25,12 +25,12 @@ pub(crate) const fn line_name(line: Line) -> &'static str {
     }
 }
 
-/// What a feed is called in lists.
+/// The name of a feed in lists.
 pub(crate) fn feed_name(publisher: Publisher) -> String {
     publisher.feed().map_or_else(|| publisher.0.to_string(), |feed| feed.dataset.to_owned())
 }
 
-/// In what state a channel is, the worst first.
+/// The state of a channel, the worst first.
 pub(crate) const fn channel_state(channel: &ChannelStatus) -> &'static str {
     if channel.is_joining {
         "joining"
@@ -275,7 +275,7 @@ fn roll(status: &RollStatus) -> Value {
     })
 }
 
-/// Everything but the books and the curve. Times in ns.
+/// The whole status without the books and the curve. Times in ns.
 pub fn status(report: &Report) -> Value {
     let Report { plant: status, clients: served, multicast: sent, questdb: rows } = report;
     let [p50, p90, p99, p999, max] = status.delay;
@@ -317,7 +317,7 @@ pub fn status(report: &Report) -> Value {
             "records": journal.next,
             "written_bytes": journal.written_bytes,
             "lost": journal.lost,
-            "in_doubt": journal.in_doubt,
+            "unconfirmed": journal.unconfirmed,
             "failed_removals": journal.failed_removals,
             "removed_segments": journal.removed_segments,
             "damaged": journal.damaged,

@@ -1,4 +1,5 @@
-//! Runs a packet flow: opens what the configuration names, starts a thread for each worker, and reports.
+//! Runs a packet flow: opens the files, sockets and interfaces of the configuration, starts a thread for each worker, and
+//! reports.
 //!
 //! [`tapeworks_flow`] processes the packets; this module has the files, the threads and the report at the end.
 
@@ -22,7 +23,7 @@ pub struct Report {
     pub counts: Snapshot,
     /// For each writer, by its index: the time in ns from entering the process to being written.
     pub latencies_ns: Vec<(usize, Histogram<u64>)>,
-    /// What went wrong, in the order in which it did.
+    /// The errors, in the order in which they happened.
     pub failures: Vec<Failure>,
     /// How long it took, from the start of the threads to the end of the last.
     pub elapsed: Duration,
@@ -45,7 +46,7 @@ pub enum FlowError {
     Thread {
         /// The thread's first stage.
         stage: String,
-        /// What it said.
+        /// Its message.
         cause: std::io::Error,
     },
     /// A thread ended by a panic: a defect of a stage.
@@ -81,11 +82,11 @@ pub fn run(
         }
     }
     let mut is_interrupted = false;
-    let mut told = began;
+    let mut reported = began;
     while threads.iter().any(|(_, thread)| !thread.is_finished()) {
         std::thread::sleep(LOOK);
-        if told.elapsed() >= TICK {
-            told = Instant::now();
+        if reported.elapsed() >= TICK {
+            reported = Instant::now();
             if watch(&control.snapshot(), began.elapsed()).is_break() && !is_interrupted {
                 is_interrupted = true;
                 control.stop();

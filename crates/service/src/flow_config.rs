@@ -1,9 +1,9 @@
 //! The configuration of a packet flow: a TOML file becomes a graph and the description of its stages.
 //!
-//! Errors have file, line and column and say what would be right. They are found in three steps. Each step reports all errors of its kind,
-//! and runs only if the step before found none: syntax errors of TOML; unknown keys, values of the wrong type or out of
-//! range, names that do not exist; and faults of the graph ([`Graph::faults`](tapeworks_flow::graph::Graph::faults)). Parsing happens once, at
-//! start-up, so its cost does not matter.
+//! Errors have file, line and column and name the expected value. They are found in three steps. Each step reports all errors of its kind,
+//! and runs only if the step before found none: syntax errors of TOML; unknown keys, values of the wrong type or out of range, names that do
+//! not exist; and faults of the graph ([`Graph::faults`](tapeworks_flow::graph::Graph::faults)). Parsing happens once, at start-up, so its
+//! cost does not matter.
 
 mod network;
 
@@ -67,7 +67,7 @@ const RING_KEYS: [&str; 3] = ["capacity", "wait", "when_full"];
 const INLINE_HAS_NONE: &str =
     "an inline edge has no capacity, wait or when_full: it is a call; kind = \"spsc\" makes it a ring";
 
-/// What edges are unless they say otherwise.
+/// The defaults of edges.
 #[derive(Clone)]
 struct EdgeDefaults {
     kind: EdgeKind,
@@ -140,7 +140,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         let is_graph_sound = flow.graph.faults().is_empty();
         for fault in flow.faults() {
             match fault.place {
-                // What is wrong with a sound graph is the memory of its rings; where the file says no capacity, the packets are
+                // A sound graph can still need too much memory for its rings; where the file gives no capacity, the packets are
                 // too long.
                 Place::Edge(edge) if is_graph_sound => {
                     match places.capacities[edge].clone().or(packet_bytes_span.clone()) {
@@ -312,7 +312,7 @@ fn read_filter(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, Str
     if matched.is_none() && text.is_none() && !stage.has("match") && !stage.has("expression") {
         reading.wrong(
             stage.span.clone(),
-            "a filter has match = { ... } or expression = \"...\", which says what passes".to_owned(),
+            "a filter has match = { ... } or expression = \"...\", which says which packets pass".to_owned(),
         );
     }
     parts.extend(text.and_then(|(text, span)| read_expression(reading, &text, span)));
@@ -506,7 +506,7 @@ fn read_edge(
     let to = edge.names(reading, "to");
     let mut keys = read_edge_keys(reading, &mut edge, defaults);
     if keys.kind == EdgeKind::Inline {
-        // Of a kind that is not known it is not known whether it has them.
+        // An unknown kind may have them or not.
         let is_said = edge.source(reading, "kind").trim_matches(['"', '\'']) == EdgeKind::Inline.name();
         for key in RING_KEYS.into_iter().filter(|_| is_said || !edge.has("kind")) {
             if edge.has(key) {

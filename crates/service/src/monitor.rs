@@ -29,9 +29,9 @@ pub enum Severity {
 pub struct Notice {
     /// How severe it is.
     pub severity: Severity,
-    /// The venue, or the client's address, or nothing.
+    /// The venue, or the client's address, or empty.
     pub subject: String,
-    /// What happened.
+    /// The event.
     pub text: String,
 }
 
@@ -58,7 +58,7 @@ struct Failing {
 }
 
 impl Monitor {
-    /// What happened since the last look; at the first, since the journal was replayed.
+    /// The notices since the last look; at the first look, since the journal was replayed.
     pub fn look(&mut self, report: &Report) -> Vec<Notice> {
         let Report { plant: status, clients, questdb, .. } = report;
         let mut notices = Vec::new();
@@ -71,9 +71,10 @@ impl Monitor {
             let was = if is_first { status.at_start.get(at).map(as_begun) } else { None };
             compare(was.as_ref().or(before.channels.get(at)), channel, &mut say);
         }
-        let in_doubt = |status: &Status| status.journal.as_ref().map_or(0, |journal| journal.in_doubt);
-        if in_doubt(status) > in_doubt(&before) {
-            let text = format!("the disk failed to sync {} records", in_doubt(status) - in_doubt(&before));
+        let unconfirmed = |status: &Status| status.journal.as_ref().map_or(0, |journal| journal.unconfirmed);
+        if unconfirmed(status) > unconfirmed(&before) {
+            let text =
+                format!("the disk failed to sync {} records", unconfirmed(status) - unconfirmed(&before));
             notices.push(Notice { severity: Severity::Error, subject: "journal".to_owned(), text });
         }
         if let Some(now) = &status.journal {
@@ -93,13 +94,13 @@ impl Monitor {
         };
         if status.shared_made_again > before.shared_made_again {
             say_of_memory(
-                "its file was removed, and is made again: who had it open opens it anew".to_owned(),
+                "its file was removed and made again: readers that had it open must open it again".to_owned(),
             );
         }
         if let (Some(trouble), true) =
             (&status.shared_trouble, status.shared_trouble != before.shared_trouble)
         {
-            say_of_memory(format!("readers that come now do not find it: {trouble}"));
+            say_of_memory(format!("new readers do not find it: {trouble}"));
         }
         if status.stalls > before.stalls {
             let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
@@ -122,7 +123,7 @@ impl Monitor {
                     match day.from {
                         None => (Severity::Info, rolled),
                         Some(from) => {
-                            let mut text = format!("{rolled}; what was before is not kept: they begin at ");
+                            let mut text = format!("{rolled}; earlier records were removed: they begin at ");
                             iso_time(&mut text, from);
                             (Severity::Warning, text)
                         }
@@ -163,7 +164,7 @@ impl Monitor {
             say(Severity::Warning, text);
         }
         if now.damaged > was.damaged {
-            let text = format!("{} records are damaged: what they changed is lost", now.damaged);
+            let text = format!("{} records are damaged: their changes are lost", now.damaged);
             say(Severity::Error, text);
         }
         let why = now.error.as_deref().unwrap_or("the disk fails");
@@ -220,18 +221,18 @@ impl Monitor {
     }
 }
 
-/// A channel as the journal left it: its counters are known, no packet of its lines has come yet.
+/// A channel after the replay of the journal: its counters are known, and no packet of its lines has come yet.
 fn as_begun(at_start: &ChannelStatus) -> ChannelStatus {
     let mut was = at_start.clone();
     (was.session, was.is_silent, was.is_joining) = (String::new(), false, false);
-    // What the kernel granted their sockets is news.
+    // The buffer sizes that the kernel granted are news.
     was.lines
         .iter_mut()
         .for_each(|line| (line.is_silent, line.kernel_drops, line.buffer_bytes) = (false, 0, 0));
     was
 }
 
-/// What a long recovery brought, and how many others ended since the last look.
+/// The result of a long recovery, and the number of others that ended since the last look.
 fn recovery_text(report: &RecoveryReport, others: u64) -> String {
     let RecoveryReport { first, end, recovered, requests, is_complete, .. } = *report;
     let took = report.duration_ns() as f64 / 1e9;
@@ -331,7 +332,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
     }
 }
 
-/// What changed at the output to QuestDB. While rows find no room in several reports in a row, only the first is noticed.
+/// The changes of the QuestDB output. While rows find no room in several reports in a row, only the first is noticed.
 fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut(Severity, String)) {
     let why = now.error.as_deref().unwrap_or("it does not say why");
     let is_away = !now.is_connected && now.failures > 0;
@@ -351,7 +352,7 @@ fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut
         say(Severity::Error, format!("rows cannot be sent from the journal: {why}"));
     }
     if now.sent_again > was.sent_again {
-        say(Severity::Info, "what was to be sent from the journal is sent".to_owned());
+        say(Severity::Info, "the rows from the journal are sent".to_owned());
     }
 }
 
@@ -384,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_before_a_restart_is_not_told_again() {
+    fn notices_from_before_a_restart_are_not_repeated() {
         let plant = Status { channels: vec![channel()], ..Status::default() };
         let mut report = Report { plant, ..Report::default() };
         report.plant.channels[0].counters.gaps = 3;
@@ -394,13 +395,13 @@ mod tests {
         // Before the first look something happens.
         report.plant.channels[0].counters.missing = 31;
         report.plant.channels[0].counters.gaps = 4;
-        let told = Monitor::default().look(&report);
-        let told: Vec<&str> = told.iter().map(|notice| notice.text.as_str()).collect();
-        assert_eq!(told, ["session S1 begins", "messages missing for good: 1"]);
+        let notices = Monitor::default().look(&report);
+        let notices: Vec<&str> = notices.iter().map(|notice| notice.text.as_str()).collect();
+        assert_eq!(notices, ["session S1 begins", "messages missing for good: 1"]);
     }
 
     #[test]
-    fn each_change_is_told_once() {
+    fn each_change_is_reported_once() {
         let mut monitor = Monitor::default();
         let plant = Status { channels: vec![channel()], ..Status::default() };
         let mut report = Report { plant, ..Report::default() };
@@ -411,9 +412,9 @@ mod tests {
         report.plant.channels[0].counters.missing = 12;
         report.plant.channels[0].is_silent = true;
         report.plant.stalls = 2;
-        let told = texts(monitor.look(&report));
+        let notices = texts(monitor.look(&report));
         let expected = ["messages missing for good: 12", "no packets", "ingest waited 2 times for room"];
-        assert_eq!(told, expected);
+        assert_eq!(notices, expected);
         assert_eq!(monitor.look(&report), []);
         report.plant.channels[0].is_silent = false;
         assert_eq!(texts(monitor.look(&report)), ["packets again"]);
@@ -462,12 +463,12 @@ mod tests {
             error: Some("the disk is full".to_owned()),
             ..Default::default()
         };
-        let mut told = Vec::new();
+        let mut notices = Vec::new();
         // A look each 200 ms for two minutes and a half, then the disk has room again.
         for look in 0..900u64 {
             report.plant.time = Nanos(1_763_130_600_000_000_000 + look * 200_000_000);
             report.plant.journal = Some(failing(4 + look.min(750), look < 750));
-            told.extend(texts(monitor.look(&report)));
+            notices.extend(texts(monitor.look(&report)));
         }
         let expected = [
             "it cannot be written and loses inputs: the disk is full",
@@ -475,7 +476,7 @@ mod tests {
             "it still cannot be written, 604 inputs are lost: the disk is full",
             "it is written again, 754 inputs were lost",
         ];
-        assert_eq!(told, expected);
+        assert_eq!(notices, expected);
         let questdb = QuestDbStatus { failures: 1, error: Some("refused".to_owned()), ..Default::default() };
         report.questdb = Some(questdb.clone());
         assert_eq!(texts(monitor.look(&report)), ["the server takes no rows: refused"]);
@@ -486,11 +487,8 @@ mod tests {
         let is_back =
             QuestDbStatus { is_connected: true, overflowed: 12, refused: 3, sent_again: 1, ..questdb };
         report.questdb = Some(is_back);
-        let back = [
-            "the server takes rows",
-            "rows refused: 3: refused",
-            "what was to be sent from the journal is sent",
-        ];
+        let back =
+            ["the server takes rows", "rows refused: 3: refused", "the rows from the journal are sent"];
         assert_eq!(texts(monitor.look(&report)), back);
         let days = [
             (Ok((2, 30)), None),
@@ -503,7 +501,7 @@ mod tests {
         let expected = [
             "the journal of 2025-11-14 is rolled: 2 files, 30 records",
             "the journal of 2025-11-14 could not be rolled: the disk is full",
-            "the journal of 2025-11-14 is rolled: 2 files, 9 records; what was before is not kept: they begin at \
+            "the journal of 2025-11-14 is rolled: 2 files, 9 records; earlier records were removed: they begin at \
              2025-11-14T14:30:00.000000000Z",
         ];
         assert_eq!(texts(monitor.look(&report)), expected);

@@ -9,7 +9,7 @@ use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::Status;
 use tapeworks_plant::view::Watch;
 
-/// What a plant and its outputs were doing at one moment.
+/// The status of a plant and its outputs at one moment.
 #[derive(Clone, Default, Debug)]
 pub struct Report {
     /// The plant.
@@ -22,7 +22,7 @@ pub struct Report {
     pub questdb: Option<QuestDbStatus>,
 }
 
-/// What other threads may look at while a service runs.
+/// The state of a running service that other threads may read.
 #[derive(Clone, Debug)]
 pub struct Handles {
     /// The plant's status.

@@ -127,7 +127,7 @@ impl Service {
         readers.extend(config.multicast.is_some().then_some("multicast"));
         readers.extend(config.questdb.is_some().then_some("questdb"));
         readers.extend(has_stream.then_some("stream"));
-        // The ports are taken before the plant starts, so that a busy one costs nothing.
+        // The ports are bound before the plant starts, so that a busy port is an early error.
         #[cfg(feature = "web")]
         let web = config.web.as_ref().map(crate::web::bind).transpose()?;
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
@@ -215,7 +215,7 @@ impl Service {
             #[cfg(feature = "web")]
             stream: streaming.as_ref().map(|streaming| Arc::clone(streaming.hub())),
         };
-        // The page is there while the journal is replayed.
+        // The page is served during the journal's replay.
         #[cfg(feature = "web")]
         let web = web
             .map(|listening| crate::web::start(listening, handles.clone(), on_refusal.clone()))
@@ -256,22 +256,22 @@ impl Service {
         None
     }
 
-    /// What was found in the journal at the start.
+    /// The contents of the journal at the start.
     pub const fn replayed(&self) -> &JournalReplayed {
         &self.replayed
     }
 
-    /// What the plant is doing.
+    /// The status of the plant.
     pub fn status(&self) -> Status {
         self.plant.status()
     }
 
-    /// What the clients' server is doing.
+    /// The status of the clients' server.
     pub fn clients(&self) -> Option<Stats> {
         self.clients.as_ref().map(Server::stats)
     }
 
-    /// What the multicast is doing.
+    /// The status of the multicast.
     pub fn multicast(&self) -> Option<MulticastStats> {
         self.multicast.as_ref().map(Multicast::stats)
     }
@@ -294,7 +294,7 @@ impl Service {
         self.handles.clone()
     }
 
-    /// What the plant and its outputs are doing.
+    /// The status of the plant and its outputs.
     pub fn report(&self) -> Report {
         self.handles.report()
     }
@@ -314,7 +314,7 @@ impl Service {
             || self.multicast.as_ref().is_some_and(Multicast::is_finished)
     }
 
-    /// Stops all, the lines first: what was received is published, journaled and, for clients that read, sent.
+    /// Stops all, the lines first: received inputs are published, journaled and, for clients that read, sent.
     ///
     /// # Errors
     /// What had failed.
@@ -336,8 +336,8 @@ impl Service {
     }
 }
 
-/// Reads the configuration at `path`, with folders and files in it taken from where the file lies, and looks at the files of
-/// TLS: a certificate that cannot be used is a fault of the configuration.
+/// Reads the configuration at `path`, with paths relative to the file's folder, and checks the files of TLS: an unusable
+/// certificate is a fault of the configuration.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -8,17 +8,17 @@
 //! | path | what |
 //! | --- | --- |
 //! | `/` | the page; its files are in the program |
-//! | `/live` | a WebSocket that brings the page what it shows, as JSON |
+//! | `/live` | a WebSocket with the page's data as JSON |
 //! | `/stream` | a WebSocket for programs: NBBO, trades and gaps, as JSON or Protobuf; where it is configured |
 //! | `/metrics` | Prometheus' text format, version 0.0.4 |
-//! | `/status.json` | the same for programs: everything, at once |
+//! | `/status.json` | the same for programs, complete in one answer |
 //! | `/health` | 200 while the process is alive; needs no token |
 //! | `/ready` | 200 when every condition of readiness is met, else 503; each condition with the reasons why it is not |
 //! | `/login`, `/logout` | a form for the token, where there is one, and the end of a login |
 //!
-//! The server has a thread of its own, and an async runtime in it. It reads the report of plant and outputs five times a
-//! second, and holds no lock for longer than a copy takes. A slow page gets fewer updates, and a page that takes none is
-//! dropped; neither costs the market's threads anything.
+//! The server runs an async runtime on its own thread. It reads the report of plant and outputs five times a second, and holds
+//! no lock for longer than a copy takes. A slow page gets fewer updates, and a page that reads none is dropped; neither affects
+//! the market's threads.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -61,20 +61,20 @@ const MOST_CONNECTIONS: usize = 128;
 /// Of them, from one address.
 const MOST_OF_ADDRESS: usize = 32;
 
-/// Further connections, for [`RESERVED`] alone: who probes and scrapes is answered however many others hold connections.
+/// Further connections, for [`RESERVED`] alone: probes and scrapes are answered even if others hold all connections.
 const RESERVE: usize = 64;
 
-/// What is answered on the reserve.
+/// The paths that are answered on the reserve.
 const RESERVED: [&str; 3] = ["/health", "/ready", "/metrics"];
 
-/// How long a connection of the reserve may take to say what it wants, and to take the answer.
+/// The time limit of a connection of the reserve for its request and for reading the answer.
 const RESERVE_HEADER_TIME: Duration = Duration::from_millis(250);
 const RESERVE_TIME: Duration = Duration::from_secs(5);
 
 /// Pages that look at once.
 const MOST_VIEWERS: usize = 64;
 
-/// How long a connection may take to say what it wants.
+/// The time limit of a connection for its request.
 const HEADER_TIME: Duration = Duration::from_secs(3);
 
 /// How long a connection that speaks HTTP may live.
@@ -96,7 +96,7 @@ pub enum WebError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// There is no thread, or no runtime in it.
@@ -104,7 +104,7 @@ pub enum WebError {
     Thread(std::io::Error),
 }
 
-/// An address that is taken, for a page that is started later.
+/// A bound address, for a page that is started later.
 #[derive(Debug)]
 pub struct Listening {
     listener: TcpListener,
@@ -194,7 +194,7 @@ impl Drop for Web {
     }
 }
 
-/// What all requests share.
+/// The state that all requests share.
 #[derive(Debug)]
 struct App {
     access: Access,
@@ -208,7 +208,7 @@ struct App {
     ticks: watch::Sender<Arc<Tick>>,
 }
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Peer(SocketAddr);
 
@@ -303,7 +303,7 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
                 if reserve.len() >= RESERVE
                     && let Some(oldest) = reserve.pop_front()
                 {
-                    // It has said nothing, or takes its answer slowly; who comes now may have something to ask.
+                    // It sent no request, or reads its answer slowly; the new connection may have a request.
                     oldest.abort();
                     app.counters.connections_evicted.add();
                 }
@@ -325,7 +325,7 @@ async fn serve(listener: tokio::net::TcpListener, app: Arc<App>) {
     }
 }
 
-/// What is answered on the reserve; all else is refused.
+/// Answers the paths of the reserve; refuses all others.
 fn reserved(app: &Arc<App>) -> Router {
     let full = || async {
         let about = [(header::RETRY_AFTER, "1"), (header::CONNECTION, "close")];
@@ -371,8 +371,8 @@ async fn health() -> &'static str {
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    let (is_ready, told) = describe::Look::new(&app).readiness();
-    json(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &told)
+    let (is_ready, body) = describe::Look::new(&app).readiness();
+    json(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &body)
 }
 
 fn json(code: StatusCode, value: &serde_json::Value) -> Response {

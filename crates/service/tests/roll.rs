@@ -148,7 +148,7 @@ fn a_day_that_is_over_is_rolled_while_the_journal_goes_on() {
     let [day] = &status.done[..] else { panic!("{status:?}") };
     let path = out.path().join(format!("{}/XNAS.ITCH/mbo.dbn", day.date));
     let all = whole(&events, &out.path().join("mbo.dbn"));
-    let told = records(&path);
-    assert!(told.len() > 100 && told.len() < all.len() && told == all[..told.len()]);
+    let rolled = records(&path);
+    assert!(rolled.len() > 100 && rolled.len() < all.len() && rolled == all[..rolled.len()]);
     assert!(!out.path().join(clock::date_at(began).unwrap().to_string()).exists(), "today goes on");
 }

@@ -261,7 +261,7 @@ fn both_encodings_bring_the_present_state_then_every_change_and_trade() {
 }
 
 #[test]
-fn who_reads_nothing_is_conflated_and_delays_nobody() {
+fn a_client_that_does_not_read_is_conflated_and_delays_no_other() {
     let events = session::events(&session::scenario(150_000, 25, 3));
     let begin = 5_000;
     let (before, after) = expected(&events, begin);
@@ -328,7 +328,7 @@ fn who_reads_nothing_is_conflated_and_delays_nobody() {
 }
 
 #[test]
-fn wrong_parameters_are_answered_in_one_line_and_strangers_are_refused() {
+fn wrong_parameters_get_a_one_line_error_and_clients_without_a_key_are_refused() {
     let served = Served::new(0);
     for path in ["/stream?encoding=xml", "/stream?schema=mbo", "/stream?symbols=", "/stream?nothing=1"] {
         let (code, body) = get(served.web.address(), path);
@@ -368,7 +368,7 @@ fn wrong_parameters_are_answered_in_one_line_and_strangers_are_refused() {
 }
 
 #[test]
-fn clients_that_say_something_are_dropped_and_counted() {
+fn clients_that_send_bytes_are_dropped_and_counted() {
     use futures_util::SinkExt;
     let served = Served::new(0);
     block_on(async {

@@ -125,7 +125,7 @@ fn multicast() -> MulticastStats {
 struct Shown {
     web: Web,
     handles: Handles,
-    /// Reasons of refusals that were told.
+    /// Reasons of reported refusals.
     refused: Arc<Mutex<Vec<String>>>,
 }
 
@@ -147,8 +147,8 @@ impl Shown {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let setting = WebSetting { address, token: token.map(str::to_owned), stream: false };
         let refused = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&refused);
-        let on_refusal: OnRefusal = Arc::new(move |one| told.lock().unwrap().push(one.reason.clone()));
+        let reasons = Arc::clone(&refused);
+        let on_refusal: OnRefusal = Arc::new(move |one| reasons.lock().unwrap().push(one.reason.clone()));
         let web = web::start(web::bind(&setting).unwrap(), handles.clone(), Some(on_refusal)).unwrap();
         Self { web, handles, refused }
     }
@@ -162,10 +162,10 @@ impl Shown {
     }
 
     fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, &[], "")
+        self.request("GET", path, &[], "")
     }
 
-    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut text =
             format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
         if !headers.iter().any(|(name, _)| *name == "Host") {
@@ -243,7 +243,7 @@ fn the_page_and_all_its_parts_are_served_with_a_strict_policy() {
         }
         let policy = &part.headers["content-security-policy"];
         assert!(policy.contains("default-src 'none'; script-src 'self'; style-src 'self';"), "{policy}");
-        let known = shown.ask("GET", &path, &[("If-None-Match", &part.headers["etag"])], "");
+        let known = shown.request("GET", &path, &[("If-None-Match", &part.headers["etag"])], "");
         assert_eq!((known.code, known.body.as_str()), (304, ""));
         seen.insert(path);
     }
@@ -252,7 +252,7 @@ fn the_page_and_all_its_parts_are_served_with_a_strict_policy() {
     for path in ["/nothing", "/../Cargo.toml", "/%2e%2e/Cargo.toml", "/login.html", "//etc/passwd"] {
         assert_eq!(shown.get(path).code, 404, "{path}");
     }
-    assert_eq!(shown.ask("POST", "/", &[], "").code, 405);
+    assert_eq!(shown.request("POST", "/", &[], "").code, 405);
 }
 
 #[test]
@@ -260,14 +260,17 @@ fn without_a_token_only_names_of_this_machine_are_answered() {
     let shown = Shown::new();
     let port = shown.address().port();
     for name in ["localhost", "127.0.0.1", "[::1]"] {
-        assert_eq!(shown.ask("GET", "/status.json", &[("Host", &format!("{name}:{port}"))], "").code, 200);
+        assert_eq!(
+            shown.request("GET", "/status.json", &[("Host", &format!("{name}:{port}"))], "").code,
+            200
+        );
     }
     for host in [format!("evil.example:{port}"), "localhost".to_owned(), format!("localhost:{}", port ^ 1)] {
-        let refused = shown.ask("GET", "/status.json", &[("Host", &host)], "");
+        let refused = shown.request("GET", "/status.json", &[("Host", &host)], "");
         assert_eq!(refused.code, 421, "{host}");
         assert!(refused.body.contains("Host"), "{}", refused.body);
     }
-    let foreign = shown.ask("GET", "/status.json", &[("Origin", "http://evil.example")], "");
+    let foreign = shown.request("GET", "/status.json", &[("Origin", "http://evil.example")], "");
     assert_eq!(foreign.code, 403);
     let status = shown.get("/status.json").json();
     assert_eq!(
@@ -281,7 +284,7 @@ fn without_a_token_only_names_of_this_machine_are_answered() {
 }
 
 #[test]
-fn where_there_is_a_token_it_opens_everything_and_nothing_opens_without() {
+fn a_configured_token_opens_every_page_and_nothing_opens_without_it() {
     let shown = Shown::with_token(Some(TOKEN));
     for path in ["/metrics", "/status.json", "/ready", "/live", "/page.js", "/nothing"] {
         let refused = shown.get(path);
@@ -295,14 +298,14 @@ fn where_there_is_a_token_it_opens_everything_and_nothing_opens_without() {
         (200, 200, 200)
     );
     let bearer =
-        |token: &str| shown.ask("GET", "/metrics", &[("Authorization", &format!("Bearer {token}"))], "");
+        |token: &str| shown.request("GET", "/metrics", &[("Authorization", &format!("Bearer {token}"))], "");
     assert_eq!((bearer(TOKEN).code, bearer("wrong").code, bearer("").code), (200, 401, 401));
 
     let form = [("Content-Type", "application/x-www-form-urlencoded")];
-    let wrong = shown.ask("POST", "/login", &form, "token=wrong");
+    let wrong = shown.request("POST", "/login", &form, "token=wrong");
     assert_eq!(wrong.code, 401);
     assert!(wrong.body.contains("not the token") && !wrong.headers.contains_key("set-cookie"));
-    let right = shown.ask("POST", "/login", &form, &format!("token={}", TOKEN.replace(' ', "+")));
+    let right = shown.request("POST", "/login", &form, &format!("token={}", TOKEN.replace(' ', "+")));
     assert_eq!((right.code, right.headers["location"].as_str()), (303, "/"));
     let cookie = &right.headers["set-cookie"];
     assert!(
@@ -310,9 +313,9 @@ fn where_there_is_a_token_it_opens_everything_and_nothing_opens_without() {
         "{cookie}"
     );
     let cookie = cookie.split(';').next().unwrap();
-    assert_eq!(shown.ask("GET", "/", &[("Cookie", cookie)], "").code, 200);
-    assert_eq!(shown.ask("GET", "/", &[("Cookie", &format!("{cookie}0"))], "").code, 303);
-    assert_eq!(shown.ask("POST", "/login", &form, &"x".repeat(10_000)).code, 413);
+    assert_eq!(shown.request("GET", "/", &[("Cookie", cookie)], "").code, 200);
+    assert_eq!(shown.request("GET", "/", &[("Cookie", &format!("{cookie}0"))], "").code, 303);
+    assert_eq!(shown.request("POST", "/login", &form, &"x".repeat(10_000)).code, 413);
 }
 
 /// The samples of a text in Prometheus' format: each family has a type, a help, and at least a name that fits.
@@ -356,7 +359,7 @@ fn parse(text: &str) -> BTreeMap<String, Vec<(String, f64)>> {
 }
 
 #[test]
-fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
+fn metrics_have_names_units_and_help_and_equal_the_status() {
     let shown = Shown::new();
     let answer = shown.get("/metrics");
     assert_eq!(answer.headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
@@ -379,7 +382,7 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
     assert!((sum - 835e-6).abs() < 1e-9, "{sum}");
     assert_eq!(of("tapeworks_questdb_rows_total", ""), 77.0);
     // Each counter of the multicast is there, once, as it stands in `status.json`.
-    let told = shown.get("/status.json").json()["multicast"].clone();
+    let status = shown.get("/status.json").json()["multicast"].clone();
     let families = [
         ("messages_total", "messages", 500),
         ("packets_total", "packets", 40),
@@ -402,21 +405,21 @@ fn metrics_have_names_units_and_help_and_say_what_the_status_says() {
     ];
     for (family, key, value) in families {
         assert_eq!(of(&format!("tapeworks_multicast_{family}"), ""), value as f64, "{family}");
-        assert_eq!(told[key], value, "{key}");
+        assert_eq!(status[key], value, "{key}");
     }
     assert_eq!(of("tapeworks_multicast_kept_messages", ""), 100.0);
-    assert_eq!((&told["session"], &told["error"]), (&json!("2511140001"), &json!("no route")));
+    assert_eq!((&status["session"], &status["error"]), (&json!("2511140001"), &json!("no route")));
     shown.change(|status| status.channels[0].is_joining = true);
     let samples = parse(&shown.get("/metrics").body);
     assert_eq!(samples["tapeworks_ready"][0].1, 0.0);
 }
 
 #[test]
-fn what_is_not_configured_is_told_as_such() {
+fn parts_that_are_not_configured_are_shown_as_null() {
     let shown = Shown::with(None, None);
-    let told = || shown.get("/status.json").json();
-    assert_eq!(told()["checkpoints"]["every_ns"], Value::Null);
-    assert_eq!(told()["roll"], json!({ "is_on": false, "running": null, "done": [] }));
+    let status = || shown.get("/status.json").json();
+    assert_eq!(status()["checkpoints"]["every_ns"], Value::Null);
+    assert_eq!(status()["roll"], json!({ "is_on": false, "running": null, "done": [] }));
     let days =
         [(Ok((2, 30)), None), (Ok((1, 9)), Some(Nanos(7))), (Err("the disk is full".to_owned()), None)];
     shown.change(|status| {
@@ -425,15 +428,15 @@ fn what_is_not_configured_is_told_as_such() {
         let date = "2025-11-14".parse().unwrap();
         status.roll.done.extend(days.map(|(outcome, from)| RolledDay { date, outcome, from }));
     });
-    assert_eq!(told()["checkpoints"]["every_ns"], 60_000_000_000_u64);
-    assert_eq!(told()["questdb"], Value::Null);
+    assert_eq!(status()["checkpoints"]["every_ns"], 60_000_000_000_u64);
+    assert_eq!(status()["questdb"], Value::Null);
     let day = |files: u64, records: u64, from: Value, error: Value| json!({ "date": "2025-11-14", "files": files, "records": records, "from_ns": from, "error": error });
     let expected = [
         day(2, 30, Value::Null, Value::Null),
         day(1, 9, json!(7), Value::Null),
         day(0, 0, Value::Null, json!("the disk is full")),
     ];
-    assert_eq!(told()["roll"]["done"], json!(expected));
+    assert_eq!(status()["roll"]["done"], json!(expected));
     let samples = parse(&shown.get("/metrics").body);
     assert!(!samples.keys().any(|name| name.starts_with("tapeworks_questdb")));
     let one = |name: &str| samples[name][0].1;
@@ -540,7 +543,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn the_page_s_socket_tells_what_is_new_and_refuses_strangers() {
+fn the_socket_of_the_page_sends_changes_and_refuses_foreign_origins() {
     let shown = Shown::new();
     let address = shown.address();
     block_on(async {
@@ -589,7 +592,7 @@ fn the_page_s_socket_tells_what_is_new_and_refuses_strangers() {
 }
 
 #[test]
-fn there_are_at_most_so_many_connections_and_the_others_are_counted() {
+fn connections_beyond_the_limit_are_refused_and_counted() {
     let shown = Shown::new();
     let idle: Vec<_> = (0..200).map(|_| TcpStream::connect(shown.address()).unwrap()).collect();
     let mut ended = 0;
@@ -618,7 +621,7 @@ fn there_are_at_most_so_many_connections_and_the_others_are_counted() {
 
 /// 140 connections that said nothing kept 24 of 30 probes from an answer.
 #[test]
-fn who_probes_and_scrapes_is_answered_while_others_hold_connections() {
+fn probes_and_scrapes_are_answered_while_others_hold_connections() {
     let shown = Shown::with_token(Some("a token of some length"));
     let address = shown.address();
     let is_over = Arc::new(AtomicBool::new(false));
@@ -655,7 +658,7 @@ fn who_probes_and_scrapes_is_answered_while_others_hold_connections() {
 }
 
 #[test]
-fn a_refused_upgrade_gives_its_place_back() {
+fn a_refused_upgrade_frees_its_slot() {
     let shown = Shown::new();
     let address = shown.address();
     let upgrade = format!(
@@ -719,14 +722,14 @@ fn tungstenite_client(
 }
 
 #[test]
-fn a_busy_port_is_told_by_name_before_anything_starts() {
+fn a_busy_port_is_named_before_anything_starts() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let told = match web::bind(&WebSetting { address, token: None, stream: false }) {
+    let error = match web::bind(&WebSetting { address, token: None, stream: false }) {
         Err(error @ WebError::Bind { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
-    assert!(told.starts_with(&format!("cannot listen on {address} for the web page: ")), "{told}");
+    assert!(error.starts_with(&format!("cannot listen on {address} for the web page: ")), "{error}");
     let config =
         Config { web: Some(WebSetting { address, token: None, stream: false }), ..Config::default() };
     assert!(matches!(Service::start(&config, None), Err(ServiceError::Web(_))));
@@ -785,8 +788,8 @@ fn a_plant_with_a_venue_shows_its_books() {
                 && let Some(row) = rows.iter().find(|row| row["state"] == "normal")
             {
                 chosen = row["symbol"].as_str().unwrap().to_owned();
-                let asked = json!({ "symbol": chosen, "search": chosen.to_lowercase(), "most": 10 });
-                socket.send(Message::text(asked.to_string())).await.unwrap();
+                let request = json!({ "symbol": chosen, "search": chosen.to_lowercase(), "most": 10 });
+                socket.send(Message::text(request.to_string())).await.unwrap();
             }
             if next["book"]["books"].as_array().is_some_and(|books| !books.is_empty()) {
                 assert_eq!(next["list"]["rows"][0]["symbol"], chosen.as_str());

@@ -1,8 +1,8 @@
 //! Snapshots in the style of GLIMPSE: a client that joins in mid-day gets a venue's state over SoupBinTCP.
 //!
-//! A client logs in; the answer is the session that runs, then sequenced data: the messages of an [`Image`] in the venue's own
-//! protocol and [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), whose number is that of the first live message that
-//! the image does not include. Then the SoupBinTCP session ends. IEX's venues do the same with their messages.
+//! A client logs in; the answer names the running session. Sequenced data follow: the messages of an [`Image`] in the venue's
+//! own protocol and [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), with the number of the first live message that the
+//! image does not include. Then the SoupBinTCP session ends. IEX's venues do the same with their messages.
 //!
 //! [`SnapshotServer`] is one client's connection without a socket: bytes in, bytes out, the time passed in.
 //!
@@ -20,7 +20,7 @@ use crate::login::{
 };
 use crate::transport::SessionId;
 
-/// What a client may send in all, in bytes. A client that sends more is closed.
+/// The most bytes that a client may send in all. A client that sends more is closed.
 const MOST_RECEIVED_BYTES: usize = 64 << 10;
 
 /// A snapshot of a venue as SoupBinTCP packets, ready to be sent.
@@ -81,7 +81,7 @@ pub fn login(user: &str, password: &str, session: &SessionId) -> Vec<u8> {
         username: padded(user),
         password: padded(password),
         requested_session: session.login_name(),
-        // One has 20 digits or fewer.
+        // A number has 20 digits or fewer.
         requested_sequence_number: AsciiNumber::new(1).unwrap_or(AsciiNumber([b' '; 20])),
     };
     fields.encode().to_vec()
@@ -111,9 +111,9 @@ pub enum SnapshotEnd {
     Rejected,
     /// The client logged out or went.
     Left,
-    /// The client sent what is no packet of a client, or too much.
+    /// The client sent an invalid packet, or too many bytes.
     Malformed,
-    /// The client did not log in, or did not take what was sent, for too long.
+    /// The client did not log in, or did not read, for too long.
     TimedOut,
 }
 
@@ -130,28 +130,28 @@ enum State {
     Over(SnapshotEnd),
 }
 
-/// One client of a snapshot server. The caller moves the bytes: what comes in goes to [`SnapshotServer::receive`], what
-/// [`SnapshotServer::output`] has goes out, and how much of it went to [`SnapshotServer::sent`]. When
-/// [`SnapshotServer::wants_image`], the caller gives one, whenever it has it.
+/// One client of a snapshot server. The caller moves the bytes: it passes received bytes to [`SnapshotServer::receive`], sends
+/// those of [`SnapshotServer::output`], and reports the number sent by [`SnapshotServer::sent`]. When
+/// [`SnapshotServer::wants_image`], the caller gives an image as soon as it has one.
 #[derive(Debug, Clone)]
 pub struct SnapshotServer {
     state: State,
     credentials: Option<Credentials>,
     packets: PacketReader,
     received_bytes: usize,
-    /// What goes before the image.
+    /// The bytes before the image.
     head: Vec<u8>,
-    /// Bytes of head and image that went.
+    /// Bytes of head and image sent so far.
     sent: usize,
     image_messages: u64,
-    /// When something was received or sent last.
+    /// When bytes were last received or sent.
     moved_ns: u64,
-    /// When the last packet was put out.
-    told_ns: u64,
+    /// When the last packet went out.
+    heartbeat_ns: u64,
 }
 
 impl SnapshotServer {
-    /// A connection that begins at `now_ns`, a time of the caller's. Without credentials everybody may log in.
+    /// A connection that begins at `now_ns`, a time of the caller's clock. Without credentials any client may log in.
     #[must_use]
     pub fn new(credentials: Option<Credentials>, now_ns: u64) -> Self {
         Self {
@@ -163,7 +163,7 @@ impl SnapshotServer {
             sent: 0,
             image_messages: 0,
             moved_ns: now_ns,
-            told_ns: now_ns,
+            heartbeat_ns: now_ns,
         }
     }
 
@@ -210,7 +210,7 @@ impl SnapshotServer {
         }
     }
 
-    /// The client is logged in and waits.
+    /// The client is logged in and waits for an image.
     #[must_use]
     pub fn wants_image(&self) -> bool {
         matches!(self.state, State::Waiting(_))
@@ -229,7 +229,7 @@ impl SnapshotServer {
         self.state = State::Sending(image);
     }
 
-    /// What is to be sent next; empty: nothing now.
+    /// The bytes to send next; empty: none now.
     #[must_use]
     pub fn output(&self) -> &[u8] {
         if self.over().is_some() {
@@ -252,7 +252,7 @@ impl SnapshotServer {
             return;
         }
         self.sent += bytes;
-        (self.moved_ns, self.told_ns) = (now_ns, now_ns);
+        (self.moved_ns, self.heartbeat_ns) = (now_ns, now_ns);
         if self.output().is_empty() {
             match self.state {
                 State::Sending(_) => self.end(SnapshotEnd::Served),
@@ -281,8 +281,8 @@ impl SnapshotServer {
             State::Sending(_) | State::Rejecting | State::Waiting(_) if idle_ns >= STALL_TIMEOUT_NS => {
                 self.end(SnapshotEnd::TimedOut);
             }
-            State::Waiting(_) if now_ns.saturating_sub(self.told_ns) >= HEARTBEAT_NS => {
-                self.told_ns = now_ns;
+            State::Waiting(_) if now_ns.saturating_sub(self.heartbeat_ns) >= HEARTBEAT_NS => {
+                self.heartbeat_ns = now_ns;
                 self.head.extend_from_slice(&[0, 1, ServerHeartbeat::TAG]);
             }
             _ => {}
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_does_not_run_and_a_stranger_are_rejected() {
+    fn a_wrong_session_and_a_wrong_login_are_rejected() {
         let mut server = SnapshotServer::new(None, 0);
         server.receive(&login(b"anyone", b"AA00000006"), 1);
         server.give(image(), 2);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_nothing_for_too_long_is_sent_away() {
+    fn an_idle_client_is_logged_out() {
         let mut server = SnapshotServer::new(None, 0);
         server.tick(LOGIN_TIMEOUT_NS - 1);
         assert_eq!(server.over(), None);
@@ -404,7 +404,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_bytes_never_get_an_image_without_a_login(
+        fn hostile_bytes_without_a_login_get_no_snapshot(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
         ) {
             let mut server = SnapshotServer::new(None, 0);

@@ -1,4 +1,4 @@
-//! What every SoupBinTCP server needs before it sends data: the client's packets out of its bytes, its login, and the answers.
+//! The login of a SoupBinTCP server's client: splits its bytes into packets, checks the login, and makes the answers.
 
 use subtle::ConstantTimeEq;
 use tapeworks_wire::nasdaq::soupbintcp::{
@@ -12,7 +12,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// How long a client may take to log in, in nanoseconds.
 pub(crate) const LOGIN_TIMEOUT_NS: u64 = 10 * SECOND_NS;
 
-/// How long a client may take nothing of what is sent, in nanoseconds: SoupBinTCP's own limit.
+/// How long a client may read nothing, in nanoseconds: SoupBinTCP's own limit.
 pub(crate) const STALL_TIMEOUT_NS: u64 = 15 * SECOND_NS;
 
 /// After so long without another packet a heartbeat goes, in nanoseconds.
@@ -31,8 +31,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Whether a login names this user with this password, blanks around them aside. The time it takes does not depend on how much
-    /// of them is right.
+    /// Whether a login names this user with this password, ignoring blanks around them. It compares in constant time.
     #[must_use]
     pub fn admit(&self, user: &[u8], password: &[u8]) -> bool {
         let is_same = |one: &[u8], other: &str| one.trim_ascii().ct_eq(other.as_bytes().trim_ascii());
@@ -40,12 +39,12 @@ impl Credentials {
     }
 }
 
-/// Whether a login has the wanted credentials. Without credentials everybody may log in.
+/// Whether a login has the required credentials. Without credentials any client may log in.
 pub(crate) fn is_known(wanted: Option<&Credentials>, login: &LoginRequest<'_>) -> bool {
     wanted.is_none_or(|wanted| wanted.admit(&login.username().0, &login.password().0))
 }
 
-/// Whether a client that requests a session gets the one that runs: by its name, or by blanks.
+/// Whether a client requested the running session: by its name, or by blanks.
 pub(crate) fn is_session(requested: &[u8; 10], running: &[u8; 10]) -> bool {
     let is_blank = requested.iter().all(|byte| matches!(byte, b' ' | 0));
     is_blank || requested.trim_ascii() == running.trim_ascii()
@@ -67,11 +66,11 @@ pub(crate) fn rejected(reason: RejectReasonCode) -> [u8; LoginRejected::LENGTH] 
     LoginRejectedFields { packet_length: 2, reject_reason_code: reason }.encode()
 }
 
-/// A client sent a packet that is longer than any of a client.
+/// A client sent a packet longer than a client's longest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TooLong;
 
-/// The packets of one client. Keeps the start of a packet whose end is still to come, at most [`LONGEST_PACKET_BYTES`].
+/// The packets of one client. Keeps the start of an incomplete packet, at most [`LONGEST_PACKET_BYTES`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PacketReader {
     start: Vec<u8>,

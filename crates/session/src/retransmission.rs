@@ -1,11 +1,11 @@
-//! Retransmission: what a venue has sent is kept for a while, and requests for it are answered.
+//! Retransmission: keeps a venue's sent messages for a while, and answers requests for them.
 //!
 //! A request names a session, the number of its first message and a count; its bytes are those of the
 //! [transport](crate::transport::Transport::request). The answer is a packet with as many of the messages as fit; a client
 //! that wants more sends another request (*MoldUDP64 Protocol Specification* 1.00, "Request Packet").
 //!
-//! Cost of keeping: one copy of a packet's messages. Cost of an answer: a binary search, a walk of one packet's blocks, and
-//! one copy. Memory: as given, once, and 32 bytes for each packet kept.
+//! Cost of keeping: one copy of a packet's messages. Cost of an answer: a binary search, a walk of one packet's blocks, and one
+//! copy. Memory: the given size, allocated once, and 32 bytes for each packet kept.
 
 use std::collections::VecDeque;
 
@@ -36,7 +36,7 @@ pub enum Refusal {
     /// Too short, too long, or for another protocol.
     #[error("not a request of this venue's protocol")]
     Malformed,
-    /// Neither the session that runs nor the one before it.
+    /// Neither the running session nor the one before it.
     #[error("the session is not known")]
     UnknownSession,
     /// None of the requested messages was sent yet, or none is requested.
@@ -64,12 +64,12 @@ struct KeptSession {
     packets: VecDeque<Kept>,
 }
 
-/// What a venue has sent in its current and its previous session, as far as there is room.
+/// A venue's messages of its current and its previous session, as many as there is room for.
 #[derive(Debug)]
 pub struct Store {
     transport: TransportKind,
     bytes: Vec<u8>,
-    /// Where the next packet's messages go.
+    /// The place of the next packet's messages.
     end: usize,
     /// Oldest first; at most two.
     sessions: VecDeque<KeptSession>,
@@ -91,15 +91,15 @@ impl Store {
         self.sessions.push_back(KeptSession { session, next: 1, packets: VecDeque::new() });
     }
 
-    /// Keeps the messages of a packet of the session that runs, and forgets the oldest if there is no room. Without a session, or longer
-    /// than any packet, they are not kept.
+    /// Keeps the messages of a packet of the running session, and forgets the oldest if there is no room. It keeps nothing without a
+    /// session, or if the packet is too long.
     pub fn keep(&mut self, made: &Made<'_>) {
         let length = made.blocks.len();
         if self.sessions.is_empty() || length > self.bytes.len() {
             return;
         }
         if self.end + length > self.bytes.len() {
-            // The rest of the room stays empty: what lies there is the oldest.
+            // The rest of the room stays empty: the oldest packets are there.
             self.forget(self.end, self.bytes.len());
             self.end = 0;
         }
@@ -116,8 +116,7 @@ impl Store {
         }
     }
 
-    /// The numbers of the messages of the session that runs which are kept: the first, and the one after the last. Empty
-    /// without a session.
+    /// The numbers of the kept messages of the running session: the first, and the one after the last. Empty without a session.
     #[must_use]
     pub fn kept(&self) -> std::ops::Range<u64> {
         self.sessions.back().map_or(0..0, |session| {
@@ -200,7 +199,7 @@ impl Store {
     }
 }
 
-/// What [`copy`] took.
+/// The result of [`copy`].
 struct Taken {
     messages: u16,
     /// Where in the blocks it began, in bytes.
@@ -329,27 +328,27 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_answered_is_refused_with_the_reason() {
+    fn a_request_that_cannot_be_answered_is_refused_with_the_reason() {
         let mut store = Store::new(MOLD, 3_000);
         let mut answer = Vec::new();
-        let mut ask = |store: &Store, request: &[u8]| store.answer(request, 0, &mut answer);
-        assert_eq!(ask(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::UnknownSession));
+        let mut answer_to = |store: &Store, request: &[u8]| store.answer(request, 0, &mut answer);
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::UnknownSession));
         store.begin_session(session(MOLD, 1));
-        assert_eq!(ask(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::NotSent));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::NotSent));
         fill(&mut store, MOLD, 100, 10);
-        assert_eq!(ask(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::NotKept));
-        assert_eq!(ask(&store, &request(MOLD, 1, 0, 1)), Err(Refusal::NotKept));
-        assert_eq!(ask(&store, &request(MOLD, 1, 1_000, 5)), Ok(1));
-        assert_eq!(ask(&store, &request(MOLD, 1, 1_001, 5)), Err(Refusal::NotSent));
-        assert_eq!(ask(&store, &request(MOLD, 1, 1_000, 0)), Err(Refusal::NotSent));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1, 1)), Err(Refusal::NotKept));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 0, 1)), Err(Refusal::NotKept));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1_000, 5)), Ok(1));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1_001, 5)), Err(Refusal::NotSent));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1_000, 0)), Err(Refusal::NotSent));
         for bad in [&b"short"[..], &[0; 21], &request(IEX, 1, 1, 1)] {
-            assert_eq!(ask(&store, bad), Err(Refusal::Malformed));
+            assert_eq!(answer_to(&store, bad), Err(Refusal::Malformed));
         }
         store.begin_session(session(MOLD, 2));
         fill(&mut store, MOLD, 1, 1);
-        assert_eq!(ask(&store, &request(MOLD, 1, 1_000, 5)), Ok(1), "the session before");
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1_000, 5)), Ok(1), "the session before");
         store.begin_session(session(MOLD, 3));
-        assert_eq!(ask(&store, &request(MOLD, 1, 1_000, 5)), Err(Refusal::UnknownSession));
+        assert_eq!(answer_to(&store, &request(MOLD, 1, 1_000, 5)), Err(Refusal::UnknownSession));
     }
 
     proptest! {

@@ -13,16 +13,16 @@ use crate::transport::{Content, MAX_PAYLOAD_BYTES, SessionId, TransportKind};
 const HEADER_BYTES: usize = 20;
 const LENGTH_BYTES: usize = 2;
 
-/// The longest message, in bytes: what has room in a packet alone.
+/// The longest message, in bytes: it fills a packet alone.
 pub const MAX_MESSAGE_BYTES: usize = MAX_PAYLOAD_BYTES - HEADER_BYTES - LENGTH_BYTES;
 
-/// A session: its messages so far, those of the open packet, and what is kept of them.
+/// A session: its number of messages, the open packet, and the kept packets.
 #[derive(Debug)]
 pub struct Sequence {
     name: [u8; 10],
     stream: Stream,
     store: Store,
-    /// Packets that are to be sent, one after the other.
+    /// Packets to send, one after the other.
     ready: Vec<u8>,
     ends: Vec<usize>,
     is_over: bool,
@@ -113,7 +113,7 @@ impl Sequence {
         self.ends.push(self.ready.len());
     }
 
-    /// The packets that are to be sent, in order.
+    /// The packets to send, in order.
     pub fn ready(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| self.ready.get(start..*end).unwrap_or_default())
@@ -133,8 +133,8 @@ impl Sequence {
         self.store.answer(request, 0, answer)
     }
 
-    /// Hands the messages from number `from` on to `each`, as many as one packet holds. Says how many there were: none
-    /// when all were handed on. `scratch` is the packet.
+    /// Passes the messages from number `from` on to `each`, as many as one packet holds. Returns their number: 0 when all were
+    /// passed on. `scratch` is the packet.
     ///
     /// # Errors
     /// [`Refusal::NotKept`].
@@ -188,17 +188,17 @@ mod tests {
                 }
             }
             sequence.end();
-            let mut told: Vec<Vec<u8>> = Vec::new();
+            let mut sent: Vec<Vec<u8>> = Vec::new();
             let mut ends = 0;
             for packet in sequence.ready() {
                 prop_assert!(packet.len() <= MAX_PAYLOAD_BYTES);
                 let packet = DownstreamPacket::decode(packet).unwrap();
-                prop_assert_eq!(packet.sequence_number(), told.len() as u64 + 1);
-                told.extend(packet.blocks().map(|block| block.unwrap().to_vec()));
+                prop_assert_eq!(packet.sequence_number(), sent.len() as u64 + 1);
+                sent.extend(packet.blocks().map(|block| block.unwrap().to_vec()));
                 ends += usize::from(packet.is_end_of_session());
             }
             prop_assert_eq!(ends, 1);
-            prop_assert_eq!(&told, &expected);
+            prop_assert_eq!(&sent, &expected);
             prop_assert_eq!(sequence.kept(), 1..expected.len() as u64 + 1);
             // What is kept is the same.
             let (mut from, mut scratch, mut kept) = (1, Vec::new(), Vec::new());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_counted_and_what_is_too_old_is_refused() {
+    fn a_message_too_long_is_counted_and_a_request_too_old_is_refused() {
         let mut sequence = Sequence::new(*b"2511140000", 4_000);
         sequence.put(&[0; MAX_MESSAGE_BYTES + 1]);
         assert_eq!(sequence.too_long(), 1);

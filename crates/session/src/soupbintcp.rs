@@ -1,10 +1,9 @@
 //! SoupBinTCP, which carries messages over TCP: one client's connection without a socket, bytes in and bytes out,
 //! the time passed in.
 //!
-//! A client logs in with the session (blank: the one that runs) and the number of the first message that it wants (0: the
-//! next new one), and gets every message from there on. Its own copy is a few packets: what it has not taken yet stays in
-//! the [`Sequence`], where it is kept for retransmissions too. A client that falls so far behind that its next message is
-//! not kept any more is too slow, and is sent away.
+//! A client logs in with the session (blank: the running one) and the number of its first message (0: the next new one), and
+//! gets every message from there on. A few packets are copied for each client; the other messages stay in the [`Sequence`],
+//! which keeps them for retransmissions too. A client whose next message is not kept any more is too slow, and is disconnected.
 
 use tapeworks_wire::nasdaq::soupbintcp::{
     EndOfSession, LoginRequest, Message, RejectReasonCode, SequencedData, ServerHeartbeat,
@@ -17,7 +16,7 @@ use crate::login::{
 use crate::retransmission::Refusal;
 use crate::sequence::Sequence;
 
-/// Bytes that are copied for one client at a time, or a packet more.
+/// Bytes copied for one client at a time; a packet may exceed them.
 const OUTPUT_BYTES: usize = 32 << 10;
 
 /// How a connection ended.
@@ -29,11 +28,11 @@ pub enum SoupEnd {
     Rejected,
     /// The client logged out or went.
     Left,
-    /// The client sent what is no packet of a client.
+    /// The client sent an invalid packet.
     Malformed,
     /// The client did not log in in time.
     NoLogin,
-    /// The client said nothing, or took nothing, for too long.
+    /// The client sent nothing, or read nothing, for too long.
     TimedOut,
     /// The client's next message is not kept any more.
     TooSlow,
@@ -44,7 +43,7 @@ impl SoupEnd {
     pub const fn refusal(self) -> Option<&'static str> {
         match self {
             Self::Rejected => Some("the login was rejected: not this user, password or session"),
-            Self::Malformed => Some("it sent what is no packet of a client"),
+            Self::Malformed => Some("it sent an invalid packet"),
             Self::NoLogin => Some("no login in time"),
             Self::Served | Self::Left | Self::TimedOut | Self::TooSlow => None,
         }
@@ -57,13 +56,13 @@ enum State {
     Fresh,
     /// Logged in; the number of the next message that it gets.
     Sending(u64),
-    /// All that is left is to be sent, then it is over.
+    /// The remaining bytes are sent, then the connection ends.
     Closing(SoupEnd),
     Over(SoupEnd),
 }
 
-/// One client. The caller moves the bytes: what comes in goes to [`SoupClient::receive`], what [`SoupClient::output`] has
-/// goes out, and how much of it went to [`SoupClient::sent`].
+/// One client. The caller moves the bytes: it passes received bytes to [`SoupClient::receive`], sends those of
+/// [`SoupClient::output`], and reports the number sent by [`SoupClient::sent`].
 #[derive(Debug)]
 pub struct SoupClient {
     state: State,
@@ -75,16 +74,16 @@ pub struct SoupClient {
     messages: u64,
     /// When it connected.
     since_ns: u64,
-    /// When something was received last.
+    /// When bytes were last received.
     heard_ns: u64,
-    /// When something went out last, or there was nothing to send.
+    /// When bytes last went out, or there were none to send.
     moved_ns: u64,
-    /// When the last packet was put out.
-    told_ns: u64,
+    /// When the last packet went out.
+    sent_ns: u64,
 }
 
 impl SoupClient {
-    /// A connection that was just made. Without credentials everybody may log in.
+    /// A new connection. Without credentials any client may log in.
     pub const fn new(credentials: Option<Credentials>, now_ns: u64) -> Self {
         Self {
             state: State::Fresh,
@@ -97,7 +96,7 @@ impl SoupClient {
             since_ns: now_ns,
             heard_ns: now_ns,
             moved_ns: now_ns,
-            told_ns: now_ns,
+            sent_ns: now_ns,
         }
     }
 
@@ -135,8 +134,7 @@ impl SoupClient {
                     return self.end(SoupEnd::Malformed);
                 };
                 let kept = sequence.kept();
-                // What is not kept any more cannot be had, and what is not there yet is waited for: the answer says where
-                // it begins.
+                // The first number is moved into the kept range, or to the next new message: the answer names it.
                 let first = if wanted == 0 { kept.end } else { wanted.clamp(kept.start, kept.end) };
                 self.put(&accepted(sequence.session(), first), now_ns);
                 self.state = State::Sending(first);
@@ -152,7 +150,7 @@ impl SoupClient {
             self.moved_ns = now_ns;
         }
         self.output.extend_from_slice(bytes);
-        self.told_ns = now_ns;
+        self.sent_ns = now_ns;
     }
 
     fn end(&mut self, end: SoupEnd) {
@@ -161,7 +159,7 @@ impl SoupClient {
         }
     }
 
-    /// Copies what the client gets next, while it has taken what it got before. Says whether something was copied.
+    /// Copies the client's next messages once it has read the previous ones. Returns whether it copied any.
     pub fn fill(&mut self, sequence: &Sequence, now_ns: u64) -> bool {
         let before = self.output.len();
         while let State::Sending(next) = self.state {
@@ -173,14 +171,14 @@ impl SoupClient {
             if output.len() == self.sent {
                 self.moved_ns = now_ns;
             }
-            let told = sequence.messages(next, &mut scratch, |message| {
+            let sent = sequence.messages(next, &mut scratch, |message| {
                 // No message is longer than a packet.
                 output.extend_from_slice(&(1 + message.len() as u16).to_be_bytes());
                 output.push(SequencedData::TAG);
                 output.extend_from_slice(message);
             });
             self.scratch = scratch;
-            match told {
+            match sent {
                 Ok(0) if sequence.is_over() => {
                     self.put(&[0, 1, EndOfSession::TAG], now_ns);
                     self.state = State::Closing(SoupEnd::Served);
@@ -188,7 +186,7 @@ impl SoupClient {
                 Ok(0) => break,
                 Ok(count) => {
                     self.messages += u64::from(count);
-                    self.told_ns = now_ns;
+                    self.sent_ns = now_ns;
                     self.state = State::Sending(next + u64::from(count));
                 }
                 Err(Refusal::NotKept) => self.end(SoupEnd::TooSlow),
@@ -198,7 +196,7 @@ impl SoupClient {
         self.output.len() > before
     }
 
-    /// What is to be sent next; empty: nothing now.
+    /// The bytes to send next; empty: none now.
     pub fn output(&self) -> &[u8] {
         self.output.get(self.sent..).unwrap_or_default()
     }
@@ -219,7 +217,7 @@ impl SoupClient {
         }
     }
 
-    /// Messages that were copied for it.
+    /// Messages copied for it.
     pub const fn messages(&self) -> u64 {
         self.messages
     }
@@ -239,11 +237,11 @@ impl SoupClient {
         let since = |then: u64| now_ns.saturating_sub(then);
         let is_stalled = !self.output().is_empty() && since(self.moved_ns) >= STALL_TIMEOUT_NS;
         match self.state {
-            // Whatever it says meanwhile: heartbeats of a stranger would keep a place for ever.
+            // Even if it sends packets: heartbeats of a client that never logs in would keep the connection open for ever.
             State::Fresh if since(self.since_ns) >= LOGIN_TIMEOUT_NS => self.end(SoupEnd::NoLogin),
             State::Sending(_) | State::Closing(_) if is_stalled => self.end(SoupEnd::TimedOut),
             State::Sending(_) if since(self.heard_ns) >= STALL_TIMEOUT_NS => self.end(SoupEnd::TimedOut),
-            State::Sending(_) if since(self.told_ns) >= HEARTBEAT_NS => {
+            State::Sending(_) if since(self.sent_ns) >= HEARTBEAT_NS => {
                 self.put(&[0, 1, ServerHeartbeat::TAG], now_ns);
             }
             _ => {}
@@ -344,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_and_other_sessions_are_rejected() {
+    fn wrong_logins_and_other_sessions_are_rejected() {
         let sequence = sequence(1);
         let wanted = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
         let answer = |credentials: Option<Credentials>, login: &[u8]| {
@@ -361,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn who_falls_behind_what_is_kept_is_too_slow() {
+    fn a_client_behind_the_kept_messages_is_too_slow() {
         let mut sequence = Sequence::new(*b"2511140000", 100_000);
         let mut client = SoupClient::new(None, 0);
         client.receive(&login(b"anyone", b"          ", 0), &sequence, 1);
@@ -370,7 +368,7 @@ mod tests {
             if number % 100 == 0 {
                 sequence.flush();
                 sequence.clear_ready();
-                // It takes nothing, so no more is copied than fits.
+                // It reads nothing, so no more is copied than fits.
                 client.fill(&sequence, 2);
                 assert!(client.output().len() < OUTPUT_BYTES + 3_000);
             }
@@ -388,7 +386,7 @@ mod tests {
         let mut client = SoupClient::new(None, 0);
         client.tick(LOGIN_TIMEOUT_NS - 1);
         assert_eq!(client.over(), None);
-        // What a stranger says is no login, and gives it no time.
+        // Packets before the login do not extend the time limit.
         client.receive(b"\x00\x01R", &sequence, LOGIN_TIMEOUT_NS - 1);
         client.tick(LOGIN_TIMEOUT_NS);
         assert_eq!(client.over(), Some(SoupEnd::NoLogin));
@@ -407,7 +405,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hostile_bytes_never_get_a_message_without_a_login(
+        fn hostile_bytes_without_a_login_get_no_message(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
         ) {
             let sequence = sequence(10);

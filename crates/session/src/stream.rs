@@ -18,7 +18,7 @@ pub struct Stream {
     /// The payload of the packet that was closed last.
     closed: usize,
     messages: u16,
-    /// Of the open packet's first message.
+    /// The number of the open packet's first message.
     next_sequence: u64,
     stream_offset: u64,
 }
@@ -82,7 +82,8 @@ impl Stream {
         self.filled + prefix + message.len() <= self.frame.len()
     }
 
-    /// Puts a message into the open packet, which has room for it ([`Stream::has_room`]); one that has none is left out.
+    /// Puts a message into the open packet. The caller has checked that it has room ([`Stream::has_room`]); a message without
+    /// room is left out.
     pub fn put(&mut self, message: &[u8]) {
         if !self.has_room(message) {
             return;

@@ -1,4 +1,4 @@
-//! The table of transports: which type a [`TransportKind`] names, and what callers need of one by its kind.
+//! The table of transports: the type of each [`TransportKind`], and the functions of a transport by its kind.
 
 use tapeworks_wire::DecodeError;
 

@@ -3,10 +3,9 @@
 //! A [`Transport`] is one file of this crate. [`TransportKind`] names it where the choice is made at run time, and
 //! [`for_transport!`](crate::for_transport) turns the name into the type: one `match`, behind which all is static.
 //!
-//! What the trait leaves room for: lengths of one or two bytes in either order, which may be part of the message (Cboe's
-//! PITCH, NYSE's Pillar: [`LengthPrefix`]); transports without a session (Cboe's sequenced unit header: the variant of
-//! [`SessionId`] holds the unit and nothing else); headers that differ by what the packet carries (MEMX: [`Packet`] says
-//! how long this one is).
+//! The trait has room for lengths of one or two bytes in either order, which may be part of the message (Cboe's PITCH, NYSE's
+//! Pillar: [`LengthPrefix`]); transports without a session (Cboe's sequenced unit header: the variant of [`SessionId`] holds
+//! the unit and nothing else); headers of several lengths (MEMX: [`Packet`] has the length of this one).
 //!
 //! A request is bytes. The caller sends them: by UDP for the transports here.
 //!
@@ -21,7 +20,7 @@ use tapeworks_wire::{Ascii, DecodeError};
 /// The longest UDP payload that is sent, in bytes.
 pub const MAX_PAYLOAD_BYTES: usize = 1_400;
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Content {
     /// It carries messages.
@@ -135,7 +134,7 @@ pub fn digits(mut number: u32) -> Ascii<10> {
     Ascii(text)
 }
 
-/// What a transport's header says.
+/// The fields of a transport's header.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
@@ -152,7 +151,7 @@ pub struct Header {
 /// A datagram: its header read, its messages still to be walked.
 #[derive(Clone, Debug)]
 pub struct Packet<'a, Prefix> {
-    /// What the header says.
+    /// The fields of the header.
     pub header: Header,
     /// Bytes of the header.
     pub header_bytes: usize,
@@ -172,7 +171,7 @@ pub struct Request {
     pub count: u16,
 }
 
-/// A header that is to be written.
+/// A header to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing {
     /// The session.
@@ -181,7 +180,7 @@ pub struct Outgoing {
     pub sequence: u64,
     /// Messages in the packet.
     pub messages: u16,
-    /// What the packet is for.
+    /// The purpose of the packet.
     pub content: Content,
     /// Bytes of messages sent in this session before this packet, with their lengths.
     pub stream_offset: u64,

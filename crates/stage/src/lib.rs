@@ -1,8 +1,8 @@
 //! Stages and the edges that join them.
 //!
-//! A [`Stage`] is a struct with one method: it takes a batch of inputs and hands each output to a [`Sink`]. The
-//! batch is what the packet, the burst or the file gave; a stage may look ahead inside it (decode all, prefetch all,
-//! then apply), but it never waits to fill one.
+//! A [`Stage`] is a struct with one method: it takes a batch of inputs and hands each output to a [`Sink`]. The batch is the
+//! contents of a packet, a burst or a part of a file; a stage may look ahead inside it (decode all, prefetch all, then apply),
+//! but it never waits to fill one.
 //!
 //! An edge is a sink on one side and a source on the other. [`Chain`] joins two stages with the cheapest edge there
 //! is: a small buffer that stays in the first-level cache, flushed at the end of each batch. A whole plant composed
@@ -11,7 +11,7 @@
 //! ```
 //! use tapeworks_stage::{Chain, Sink, Stage};
 //!
-//! /// Keeps what is even.
+//! /// Keeps even numbers.
 //! struct Even;
 //! impl<S: Sink<u32>> Stage<u32, S> for Even {
 //!     fn process(&mut self, batch: &[u32], sink: &mut S) {
@@ -38,14 +38,14 @@
 //!
 //! Cost of the inline edge: one copy of the item into the buffer and one read from it, both in the first-level cache.
 
-/// Where a stage puts its outputs.
+/// The receiver of a stage's outputs.
 ///
 /// Every `FnMut(T)` is a sink, so a closure ends a chain.
 pub trait Sink<T> {
     /// Takes one item. Called in order.
     fn put(&mut self, item: T);
 
-    /// The producer has handed over all that its batch gave: whatever is buffered goes on now.
+    /// The producer has handed over its whole batch: buffered items are passed on now.
     #[inline]
     fn end_of_batch(&mut self) {}
 
@@ -70,14 +70,14 @@ pub trait Stage<In, S> {
     /// Processes a batch in order. Does not call [`Sink::end_of_batch`]: the caller does.
     fn process(&mut self, batch: &[In], sink: &mut S);
 
-    /// An input about what is numbered `index` will come soon: see [`Sink::expect`].
+    /// An input about the item `index` will come soon: see [`Sink::expect`].
     #[inline]
     fn expect(&mut self, _index: usize) {}
 }
 
 /// Two stages joined inline: the outputs of the first are the inputs of the second, on the same core.
 ///
-/// `T` is what flows between them. The buffer is allocated once, in [`Chain::new`].
+/// `T` is the type between them. The buffer is allocated once, in [`Chain::new`].
 #[derive(Debug)]
 pub struct Chain<A, B, T> {
     /// The stage that takes the chain's input.
@@ -107,8 +107,8 @@ where
     }
 }
 
-/// The inline edge: collects what the first stage puts and hands it to the second as one batch, when its buffer is
-/// full and at the end of the input batch.
+/// The inline edge: collects the outputs of the first stage and hands them to the second as one batch, when its buffer is full
+/// and at the end of the input batch.
 #[derive(Debug)]
 pub struct Inline<'e, B, T, S> {
     stage: &'e mut B,

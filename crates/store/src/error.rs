@@ -71,7 +71,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// A record cannot be written in this format.
-    #[error("{}: cannot encode what follows {records} records: {reason}", path.display())]
+    #[error("{}: cannot encode the records after the first {records}: {reason}", path.display())]
     Encode {
         /// The file.
         path: PathBuf,

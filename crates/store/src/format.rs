@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ending_tells_the_format() {
+    fn the_file_ending_selects_the_format() {
         for (ending, format) in Format::ENDINGS {
             assert_eq!(Format::from_path(Path::new(&format!("/a.b/day{ending}"))).unwrap(), format);
         }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_ending_is_told_with_those_there_are() {
+    fn the_error_of_an_unknown_ending_lists_the_known_ones() {
         for path in ["day.txt", "day", ".dbn", "", "day.zst", "/dev/full"] {
             let message = Format::from_path(Path::new(path)).unwrap_err().to_string();
             assert!(message.contains(".dbn.zst") && message.contains(".jsonl"), "{message}");

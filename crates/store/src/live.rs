@@ -463,24 +463,24 @@ pub fn error(time: Nanos, code: ErrorCode, text: &str, bytes: &mut Vec<u8>) {
     append(&dbn::ErrorMsg::new(time.0, Some(code), fitting(text), true), bytes);
 }
 
-/// Appends the message that names an instrument: `asked` is how the client named it, by symbol or by number.
+/// Appends the message that names an instrument: `requested` is how the client named it, by symbol or by number.
 pub fn symbol_mapping(
     time: Nanos,
     instrument: InstrumentId,
     symbol: Symbol,
-    is_asked_by_number: bool,
+    is_by_number: bool,
     bytes: &mut Vec<u8>,
 ) {
     let number = instrument_number(instrument);
-    let (stype_in, asked) = if is_asked_by_number {
+    let (stype_in, requested) = if is_by_number {
         (SType::InstrumentId, number.to_string())
     } else {
         (SType::RawSymbol, symbol.as_str().to_owned())
     };
-    let (stype_out, told) = (SType::RawSymbol, symbol.as_str());
+    let (stype_out, name) = (SType::RawSymbol, symbol.as_str());
     let undefined = dbn::UNDEF_TIMESTAMP;
     let record =
-        SymbolMappingMsg::new(number, time.0, stype_in, &asked, stype_out, told, undefined, undefined);
+        SymbolMappingMsg::new(number, time.0, stype_in, &requested, stype_out, name, undefined, undefined);
     // A symbol has at most 21 characters, of the 70 there is room for.
     if let Ok(record) = record {
         append(&record, bytes);
@@ -538,11 +538,11 @@ mod tests {
                 builder.put(*next, &update, instruments, &mut batch);
             });
             *next += 1;
-            told(&batch)
+            times_and_flags(&batch)
         }
     }
 
-    fn told(batch: &Batch) -> Vec<(u64, u8)> {
+    fn times_and_flags(batch: &Batch) -> Vec<(u64, u8)> {
         let flags = std::mem::offset_of!(Mbp1Msg, flags);
         batch.items().iter().map(|item| (item.event, batch.record(item)[flags])).collect()
     }
@@ -584,11 +584,11 @@ mod tests {
         assert_eq!(line.put(level(HELD_NS + 5, 14, MORE)), []);
         let mut batch = Batch::default();
         line.builder.release(&mut batch);
-        assert_eq!((told(&batch).len(), line.builder.held()), (1, None));
+        assert_eq!((times_and_flags(&batch).len(), line.builder.held()), (1, None));
     }
 
     #[test]
-    fn messages_are_what_the_decoder_reads_and_long_texts_are_cut() {
+    fn messages_are_readable_by_the_decoder_and_long_texts_are_cut() {
         let long = "ü".repeat(400);
         let mut bytes = Vec::new();
         head("TAPEWORKS.DEMO", Nanos(5), false, &mut bytes).unwrap();

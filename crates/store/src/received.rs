@@ -163,7 +163,7 @@ impl RecordWriter {
         })
     }
 
-    /// Takes a record; one of another schema, or in most formats of no market, is passed over.
+    /// Takes a record. It skips a record of another schema, and in most formats one without a market.
     ///
     /// # Errors
     /// [`StoreError::Write`] or [`StoreError::Encode`] when it, or the batch that it filled, cannot be written;

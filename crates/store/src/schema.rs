@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_schema_is_told_with_those_there_are() {
+    fn the_error_of_an_unknown_schema_lists_the_known_ones() {
         let message = "mbp-2".parse::<Schema>().unwrap_err().to_string();
         assert!(message.contains("mbp-2") && message.contains("mbp-10"), "{message}");
     }

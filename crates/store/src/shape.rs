@@ -104,7 +104,7 @@ pub struct Trade {
 /// The trade that `update` is.
 ///
 /// # Errors
-/// Why it is none, or none to be told.
+/// Why it is no trade, or one that gives no record.
 #[inline]
 pub fn trade_of(update: &BookUpdate<'_>) -> Result<Trade, Skip> {
     let event = update.event;

@@ -95,8 +95,8 @@ impl Writer {
         self.table.watch(update);
     }
 
-    /// Goes on from a state, as if the writer had taken note of every update before it. To be called before any other update
-    /// is taken or noted, or where updates are missing that are not to be had.
+    /// Goes on from a state, as if the writer had taken note of every update before it. To be called before any other update is
+    /// taken or noted, or behind updates that are missing for good.
     pub fn restore(&mut self, state: &State<'_>, carried: &Carried) {
         self.table.restore(state, carried);
     }
@@ -356,7 +356,7 @@ mod tests {
             for (ending, _) in Format::ENDINGS {
                 let path = directory.path().join(format!("orders{ending}"));
                 let what = format!("room for {room}, {ending}");
-                let told = [None, Some(Box::new(AtOnce) as Box<dyn Encoders>)].map(|encoders| {
+                let found = [None, Some(Box::new(AtOnce) as Box<dyn Encoders>)].map(|encoders| {
                     let writer =
                         Writer::create_with(&path, Schema::Mbo, &Options::default(), opener, encoders);
                     let result =
@@ -370,15 +370,15 @@ mod tests {
                         });
                     let Err(error) = result else { panic!("{what}: {result:?}") };
                     match &error {
-                        StoreError::Write { path: told, source, .. } => {
-                            assert_eq!((told, source.kind()), (&path, io::ErrorKind::StorageFull), "{what}");
+                        StoreError::Write { path: found, source, .. } => {
+                            assert_eq!((found, source.kind()), (&path, io::ErrorKind::StorageFull), "{what}");
                         }
                         other => panic!("{what}: {other:?}"),
                     }
                     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "{what}");
                     error.to_string()
                 });
-                assert_eq!(told[0], told[1], "{what}: whichever thread encodes");
+                assert_eq!(found[0], found[1], "{what}: whichever thread encodes");
             }
         }
     }

@@ -44,13 +44,13 @@ fn e9(text: &str) -> i64 {
 }
 
 /// Sequence, action, side, price, size, order, flags.
-fn told(record: &MboMsg) -> (u32, char, char, i64, u32, u64, u8) {
+fn fields(record: &MboMsg) -> (u32, char, char, i64, u32, u64, u8) {
     let (action, side) = (record.action as u8 as char, record.side as u8 as char);
     (record.sequence, action, side, record.price, record.size, record.order_id, record.flags.raw())
 }
 
 #[test]
-fn mbo_tells_every_order_and_trade_and_only_the_last_record_of_an_event_says_so() {
+fn mbo_has_every_order_and_trade_and_only_the_last_record_of_an_event_is_marked() {
     let (records, metadata, summary) = round_trip::<MboMsg>(Schema::Mbo);
     let expected = [
         (4, 'A', 'B', e9("10.00"), 300, 1, LAST),
@@ -74,7 +74,7 @@ fn mbo_tells_every_order_and_trade_and_only_the_last_record_of_an_event_says_so(
         (27, 'R', 'N', UNDEF_PRICE, 0, 0, LAST),
         (27, 'R', 'N', UNDEF_PRICE, 0, 0, LAST),
     ];
-    assert_eq!(records.iter().map(told).collect::<Vec<_>>(), expected);
+    assert_eq!(records.iter().map(fields).collect::<Vec<_>>(), expected);
 
     let first = &records[0];
     assert_eq!((first.hd.publisher_id, first.hd.instrument_id), (2, 1));
@@ -91,7 +91,7 @@ fn mbo_tells_every_order_and_trade_and_only_the_last_record_of_an_event_says_so(
 }
 
 #[test]
-fn the_head_tells_the_time_range_and_the_symbols_that_occur() {
+fn the_header_has_the_time_range_and_the_symbols_that_occur() {
     let (records, metadata, _) = round_trip::<MboMsg>(Schema::Mbo);
     assert_eq!(metadata.start, START + 4_004_000);
     assert_eq!(metadata.end.unwrap().get(), START + 62 * SECOND + 1);
@@ -122,9 +122,9 @@ fn pair(bid: (&str, u32, u32), ask: (&str, u32, u32)) -> BidAskPair {
 const NOTHING: (&str, u32, u32) = ("", 0, 0);
 
 #[test]
-fn mbp_1_tells_a_trade_with_the_quote_it_met_and_a_change_with_the_quote_it_left() {
+fn mbp_1_has_a_trade_with_the_quote_before_it_and_a_change_with_the_quote_after_it() {
     let (records, _, summary) = round_trip::<Mbp1Msg>(Schema::Mbp1);
-    let told: Vec<_> = records
+    let found: Vec<_> = records
         .iter()
         .map(|record| {
             let (action, side) = (record.action as u8 as char, record.side as u8 as char);
@@ -162,16 +162,16 @@ fn mbp_1_tells_a_trade_with_the_quote_it_met_and_a_change_with_the_quote_it_left
         (27, 'R', 'N', UNDEF_PRICE, 0, LAST, pair(NOTHING, NOTHING)),
         (27, 'R', 'N', UNDEF_PRICE, 0, LAST, pair(NOTHING, NOTHING)),
     ];
-    for (told, expected) in told.iter().zip(&expected) {
-        assert_eq!(told, expected);
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found, expected);
     }
-    assert_eq!(told.len(), expected.len());
+    assert_eq!(found.len(), expected.len());
     assert_eq!(summary.skipped(Skip::NotPrintable), 1);
     assert_eq!(summary.skipped(Skip::NothingShownChanged), 3, "two orders and a level below the top");
 }
 
 #[test]
-fn mbp_10_tells_every_level_down_to_the_tenth() {
+fn mbp_10_has_every_level_down_to_the_tenth() {
     let mut events: Vec<Event> =
         (0..12).map(|n| add(n + 1, n + 1, Side::Bid, &format!("{}", 20 - n), 100 + n as u32)).collect();
     events.push(of_order(13, EventKind::Execute, 1, 100));
@@ -194,7 +194,7 @@ fn mbp_10_tells_every_level_down_to_the_tenth() {
 #[test]
 fn trades_are_those_that_count_in_volume() {
     let (records, _, _) = round_trip::<TradeMsg>(Schema::Trades);
-    let told: Vec<_> = records
+    let found: Vec<_> = records
         .iter()
         .map(|record| {
             (record.sequence, record.side as u8 as char, record.price, record.size, record.flags.raw())
@@ -206,13 +206,13 @@ fn trades_are_those_that_count_in_volume() {
         (12, 'N', e9("10.01"), 30, LAST | BAD),
         (26, 'A', e9("10.02"), 40, LAST),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
 }
 
 #[test]
-fn bbo_tells_each_interval_with_a_change_once_and_carries_the_last_trade_forward() {
+fn bbo_has_each_interval_with_a_change_once_and_carries_the_last_trade_forward() {
     let (records, _, _) = round_trip::<BboMsg>(Schema::Bbo1S);
-    let told: Vec<_> = records
+    let found: Vec<_> = records
         .iter()
         .map(|record| {
             let hd = &record.hd;
@@ -234,7 +234,7 @@ fn bbo_tells_each_interval_with_a_change_once_and_carries_the_last_trade_forward
         ),
         ((2, 1, minute + SECOND), hidden, pair(NOTHING, NOTHING)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
     assert!(records.iter().all(|record| record.hd.rtype == 0xC3));
 
     let (records, _, _) = round_trip::<BboMsg>(Schema::Bbo1M);
@@ -244,9 +244,9 @@ fn bbo_tells_each_interval_with_a_change_once_and_carries_the_last_trade_forward
 }
 
 #[test]
-fn cmbp_1_tells_every_change_of_the_nbbo_with_the_venue_of_each_side() {
+fn cmbp_1_has_every_change_of_the_nbbo_with_the_venue_of_each_side() {
     let (records, _, _) = round_trip::<Cmbp1Msg>(Schema::Cmbp1);
-    let told: Vec<_> = records
+    let found: Vec<_> = records
         .iter()
         .filter(|record| record.hd.instrument_id == 1)
         .map(|record| {
@@ -276,11 +276,11 @@ fn cmbp_1_tells_every_change_of_the_nbbo_with_the_venue_of_each_side() {
         (25, 'M', TOB | LAST, (e9("10.01"), 100, 38), iex_ask),
         (26, 'T', LAST, (e9("10.01"), 100, 38), iex_ask),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
 }
 
 #[test]
-fn tbbo_tells_the_trades_of_mbp_1_and_nothing_else() {
+fn tbbo_has_the_trades_of_mbp_1_and_nothing_else() {
     let (trades, _, summary) = round_trip::<Mbp1Msg>(Schema::Tbbo);
     let (all, _, _) = round_trip::<Mbp1Msg>(Schema::Mbp1);
     let expected: Vec<_> = all
@@ -294,11 +294,11 @@ fn tbbo_tells_the_trades_of_mbp_1_and_nothing_else() {
 }
 
 #[test]
-fn cbbo_tells_the_nbbo_at_the_end_of_each_interval_with_a_change_and_carries_the_last_trade_forward() {
+fn cbbo_has_the_nbbo_at_the_end_of_each_interval_with_a_change_and_carries_the_last_trade_forward() {
     for (schema, seconds, rtype) in [(Schema::Cbbo1S, 1, 0xC0), (Schema::Cbbo1M, 60, 0xC1)] {
         let (records, _, _) = round_trip::<CbboMsg>(schema);
         let (changes, _, _) = round_trip::<Cmbp1Msg>(Schema::Cmbp1);
-        // By end of the interval and instrument: the NBBO last told; by instrument: the last trade.
+        // By end of the interval and instrument: the NBBO of its last record; by instrument: the last trade.
         let mut expected = std::collections::BTreeMap::new();
         let mut last_trades = std::collections::BTreeMap::new();
         for change in changes {
@@ -312,7 +312,7 @@ fn cbbo_tells_the_nbbo_at_the_end_of_each_interval_with_a_change_and_carries_the
             let trade = trade.unwrap_or((UNDEF_TIMESTAMP, UNDEF_PRICE, 0, b'N' as std::ffi::c_char));
             expected.insert((end, number), (change.hd.publisher_id, change.levels, trade));
         }
-        let told: Vec<_> = records
+        let found: Vec<_> = records
             .into_iter()
             .map(|record| {
                 assert_eq!((record.hd.rtype, record.flags.raw() & LAST), (rtype, LAST));
@@ -320,12 +320,12 @@ fn cbbo_tells_the_nbbo_at_the_end_of_each_interval_with_a_change_and_carries_the
                 ((record.ts_recv, record.hd.instrument_id), (record.hd.publisher_id, record.levels, trade))
             })
             .collect();
-        assert_eq!(told, expected.into_iter().collect::<Vec<_>>(), "{schema}");
+        assert_eq!(found, expected.into_iter().collect::<Vec<_>>(), "{schema}");
     }
 }
 
 #[test]
-fn a_gap_marks_what_comes_after_it() {
+fn a_gap_marks_the_records_after_it() {
     let events = [
         add(1, 1, Side::Bid, "10", 100),
         event(2, EventKind::Gap, XNAS, tapeworks_market::InstrumentId::ALL),
@@ -339,7 +339,7 @@ fn a_gap_marks_what_comes_after_it() {
 }
 
 #[test]
-fn status_imbalance_and_definition_say_what_the_venue_said() {
+fn status_imbalance_and_definition_have_the_values_of_the_venue() {
     let (records, _, _) = round_trip::<StatusMsg>(Schema::Status);
     let [status] = &records[..] else { panic!("{records:?}") };
     assert_eq!((status.action, status.reason, status.trading_event), (7, 0, 0));
@@ -425,7 +425,7 @@ fn longer_bars_are_those_of_seconds_together() {
 #[test]
 fn bars_hold_the_printable_trades_of_a_second() {
     let (records, _, _) = round_trip::<OhlcvMsg>(Schema::Ohlcv1S);
-    let told: Vec<_> = records
+    let found: Vec<_> = records
         .iter()
         .map(|bar| {
             (bar.hd.publisher_id, bar.hd.ts_event, [bar.open, bar.high, bar.low, bar.close], bar.volume)
@@ -435,7 +435,7 @@ fn bars_hold_the_printable_trades_of_a_second() {
         (2, START, ["10.00", "10.01", "10.00", "10.01"].map(e9), 180),
         (38, START + 61 * SECOND, ["10.02"; 4].map(e9), 40),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
     assert!(records.iter().all(|record| record.raw_rtype() == 0x20));
 }
 

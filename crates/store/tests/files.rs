@@ -67,7 +67,7 @@ fn batches_follow_one_another() {
 }
 
 #[test]
-fn csv_tells_numbers_or_is_pretty() {
+fn csv_has_raw_numbers_or_readable_ones() {
     let directory = directory("files-csv");
     let events = session();
     let text = |name: &str, pretty| {
@@ -125,7 +125,7 @@ fn json_is_an_object_per_line() {
 }
 
 #[test]
-fn a_file_that_exists_is_replaced_only_when_asked() {
+fn an_existing_file_is_replaced_only_on_request() {
     let directory = directory("files-exists");
     let path = directory.join("a.csv");
     std::fs::write(&path, "precious").unwrap();
@@ -169,7 +169,7 @@ fn a_file_that_appears_meanwhile_is_not_replaced() {
 }
 
 #[test]
-fn what_is_no_place_for_a_file_is_told() {
+fn a_path_that_cannot_hold_a_file_is_an_error() {
     let directory = directory("files-nowhere");
     let create = |path: &Path| Writer::create(path, Schema::Mbo, &Options::default()).unwrap_err();
     assert!(matches!(create(&directory.join("a.txt")), StoreError::UnknownEnding { .. }));

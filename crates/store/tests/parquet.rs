@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn whatever_the_numbers_the_columns_hold_what_the_records_hold(
+    fn the_columns_hold_the_numbers_of_the_records(
         events in additions(300),
         compression in prop_oneof![Just(Compression::None), Just(Compression::Snappy), Just(Compression::Zstd)],
     ) {
@@ -198,7 +198,7 @@ fn levels_lie_in_columns_of_their_own() {
 }
 
 #[test]
-fn what_a_record_leaves_open_is_null() {
+fn undefined_fields_of_a_record_are_null() {
     let directory = directory("parquet-open");
     let path = directory.join("imbalance.parquet");
     write(&path, Schema::Imbalance, &Options::default(), &session());
@@ -235,7 +235,7 @@ fn received(from: &Path, to: &Path, schema: Schema) -> u64 {
         tapeworks_store::RecordWriter::create(to, Some(schema), &metadata, &Options::default()).unwrap();
     for mapping in &metadata.mappings {
         let number = mapping.intervals[0].symbol.parse().unwrap();
-        let told = dbn::SymbolMappingMsg::new(
+        let mapping = dbn::SymbolMappingMsg::new(
             number,
             0,
             dbn::SType::RawSymbol,
@@ -245,7 +245,7 @@ fn received(from: &Path, to: &Path, schema: Schema) -> u64 {
             0,
             0,
         );
-        writer.put(dbn::RecordRef::from(&told.unwrap())).unwrap();
+        writer.put(dbn::RecordRef::from(&mapping.unwrap())).unwrap();
     }
     while let Some(record) = decoder.decode_record_ref().unwrap() {
         writer.put(record).unwrap();

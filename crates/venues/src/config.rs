@@ -1,5 +1,4 @@
-//! The configuration of simulated venues: a TOML file. Errors have file, line and column and say what would
-//! be right.
+//! The configuration of simulated venues: a TOML file. Errors have file, line and column and name the expected value.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -20,7 +19,7 @@ use tapeworks_runtime::config::{Reading, Section, read_file, read_text};
 const MILLION: usize = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How the pacing thread waits for what is due next.
+/// How the pacing thread waits for the next message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Wait {
     /// It spins: latest by a microsecond, and a core is gone.
@@ -93,7 +92,7 @@ pub struct Config {
     pub linger_ns: u64,
     /// Bytes of messages that each venue keeps for retransmission.
     pub store_bytes: usize,
-    /// Who may have a snapshot; `None`: everybody.
+    /// The credentials for snapshots; `None`: any client gets them.
     pub credentials: Option<Credentials>,
     /// Where the report is written at the end.
     pub injected: Option<PathBuf>,
@@ -108,7 +107,7 @@ fn name_of<T: Copy + PartialEq>(all: &[(T, &'static str)], wanted: T) -> &'stati
 }
 
 impl Config {
-    /// What the file may leave out: seed 1, 300 symbols, 100,000 messages a second, heartbeats each second, loopback.
+    /// The defaults: seed 1, 300 symbols, 100,000 messages a second, heartbeats each second, loopback.
     #[must_use]
     pub fn new(venues: Vec<Venue>) -> Self {
         Self {
@@ -262,11 +261,11 @@ fn read_burst(reading: &mut Reading<'_>, mut burst: Section<'_>) -> Option<LiveB
     Some(LiveBurst { at_ns: at_ns?, length_ns: length_ns?, messages_per_second: rate?.0 as u64 })
 }
 
-/// What only one venue can have.
+/// Addresses that only one venue can have.
 #[derive(Default)]
 struct Taken {
     names: Vec<String>,
-    /// Line or server address, and whose it is.
+    /// A line or server address, and its venue.
     addresses: HashMap<(&'static str, SocketAddr), String>,
 }
 
@@ -470,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn an_error_names_its_place_in_the_file() {
         assert_eq!(problems(""), ["v.toml: there are no venues; each is a [[venue]] with name and kind"]);
         let venue = "[[venue]]\nname = \"a\"\nkind = \"psx\"\n";
         for (text, expected) in [

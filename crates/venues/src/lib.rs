@@ -1,11 +1,11 @@
 //! Simulated venues, live: multicast lines at a stated rate, retransmission and snapshots.
 //!
-//! What they say is [`tapeworks_exchange`]'s; here are the sockets, two threads and the configuration. One thread makes the
-//! messages and sends them when they are due, the other serves who asks. They share a store of sent messages for each
-//! venue, locked once a packet.
+//! [`tapeworks_exchange`] makes their messages; this crate has the sockets, two threads and the configuration. One thread makes
+//! the messages and sends them when they are due, the other serves clients. They share a store of sent messages for each venue,
+//! locked once a packet.
 //!
-//! Times are those of the clock at the start plus what has passed since by the monotonic clock. A message's own time is when
-//! it was due, so a receiver measures from the time that was meant.
+//! A time is the wall clock's at the start plus the monotonic time since. A message's own time is its due time, so a receiver
+//! measures from the intended time.
 //!
 //! ```no_run
 //! use tapeworks_venues::{Config, Venue, Venues};
@@ -52,9 +52,9 @@ use crate::servers::{ImageReply, ImageRequest, Listening, Servers};
 pub use self::config::{Config, Venue, Wait};
 pub use crate::report::{Report, RetransmissionReport, SnapshotReport, VenueReport};
 
-/// What is due later than this is slept for.
+/// The thread sleeps if the next message is due later than this.
 const SLEEP_FROM: Duration = Duration::from_micros(200);
-/// How much a sleep may last longer than requested.
+/// A sleep may last so much longer than requested.
 const OVERSLEEP: Duration = Duration::from_micros(100);
 /// How long [`Wait::Park`] sleeps at least.
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
@@ -77,7 +77,7 @@ pub enum VenuesError {
         venue: String,
         /// Where the line goes.
         address: SocketAddrV4,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: std::io::Error,
     },
     /// A server cannot listen.
@@ -85,15 +85,15 @@ pub enum VenuesError {
     Listen {
         /// The venue's name.
         venue: String,
-        /// What for.
+        /// The purpose.
         what: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: std::io::Error,
     },
     /// The clock is before 1970 or beyond the protocols' times.
-    #[error("the clock's time is beyond what the protocols can hold")]
+    #[error("the clock's time is outside the range of the protocols")]
     Clock,
     /// The operating system gives no thread, or no way to wait for sockets.
     #[error("cannot start the venues: {0}")]
@@ -112,7 +112,7 @@ pub enum VenuesError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         cause: std::io::Error,
     },
 }
@@ -130,7 +130,7 @@ pub struct Addresses {
     pub snapshot: Option<SocketAddr>,
 }
 
-/// What the threads share with the handle.
+/// The state that the threads share with the handle.
 #[derive(Debug)]
 struct Shared {
     /// The market ends now.
@@ -184,9 +184,9 @@ impl Venues {
             wires.push(lines?);
         }
         let counters: Vec<_> = listening.iter().map(|venue| Arc::clone(&venue.counters)).collect();
-        let (ask, asked) = mpsc::channel();
+        let (request, requests) = mpsc::channel();
         let (reply, replies) = mpsc::channel();
-        let servers = Servers::new(listening, config.credentials.clone(), config.seed, ask, replies)
+        let servers = Servers::new(listening, config.credentials.clone(), config.seed, request, replies)
             .map_err(VenuesError::Thread)?;
         let waker = servers.waker();
 
@@ -236,13 +236,13 @@ impl Venues {
             wires,
             wait: config.wait,
             start,
-            asked,
+            requests,
             reply,
             waker,
             shared,
             last_message_ns: 0,
             next_image: start,
-            told: start,
+            published: start,
         };
         let pacing = std::thread::Builder::new().name("venues".to_owned());
         venues.pacing = Some(pacing.spawn(move || market.run()).map_err(VenuesError::Thread)?);
@@ -261,7 +261,7 @@ impl Venues {
         self.shared.is_finished.load(Ordering::Acquire)
     }
 
-    /// What was done so far; the lines' part is some hundredths of a second old.
+    /// The counters so far; those of the lines are some hundredths of a second old.
     #[must_use]
     pub fn report(&self) -> Report {
         let progress = self.shared.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -322,7 +322,7 @@ impl Drop for Venues {
     }
 }
 
-/// What a venue has sent, as both threads see it.
+/// A venue's sent messages, shared by both threads.
 type SharedStore = Arc<Mutex<Store>>;
 
 /// Opens a venue's servers.
@@ -450,7 +450,7 @@ struct Market {
     wires: Wires,
     wait: Wait,
     start: Instant,
-    asked: Receiver<ImageRequest>,
+    requests: Receiver<ImageRequest>,
     reply: Sender<ImageReply>,
     waker: Arc<Waker>,
     shared: Arc<Shared>,
@@ -458,7 +458,7 @@ struct Market {
     /// No image is made before.
     next_image: Instant,
     /// When the report was renewed last.
-    told: Instant,
+    published: Instant,
 }
 
 impl Market {
@@ -473,7 +473,7 @@ impl Market {
             self.serve_images(&mut waiting);
             let Some(due_ns) = self.live.next_due_ns() else {
                 if !self.shared.is_finished.load(Ordering::Relaxed) {
-                    self.tell();
+                    self.publish_progress();
                     self.shared.is_finished.store(true, Ordering::Release);
                 }
                 waiting.extend(self.wait_for_request(LONGEST_WAIT, &waiting));
@@ -490,25 +490,25 @@ impl Market {
                 messages = self.live.messages();
                 self.last_message_ns = now_ns;
             }
-            if self.told.elapsed() >= REPORT_INTERVAL {
-                self.tell();
+            if self.published.elapsed() >= REPORT_INTERVAL {
+                self.publish_progress();
             }
         }
         let now_ns = self.now_ns();
         self.live.finish(now_ns, &mut self.wires);
         self.wires.send();
-        self.tell();
+        self.publish_progress();
         self.shared.is_finished.store(true, Ordering::Release);
     }
 
-    /// Nothing is due for so long. Returns a request for an image that came meanwhile.
+    /// Waits for so long, since no message is due. Returns a request for an image that came meanwhile.
     fn rest(&self, nanoseconds: u64, waiting: &[ImageRequest]) -> Option<ImageRequest> {
         let left = Duration::from_nanos(nanoseconds);
         match self.wait {
             Wait::Park | Wait::Rest | Wait::Sleep if left > SHORT_SLEEP => {
                 return self.wait_for_request((left - OVERSLEEP).min(LONGEST_WAIT), waiting);
             }
-            // What falls due meanwhile goes together.
+            // Messages that fall due meanwhile are sent together.
             Wait::Park => std::thread::sleep(SHORT_SLEEP),
             Wait::Rest => std::thread::sleep(left.max(SLEEP_FROM)),
             Wait::Sleep if left > SLEEP_FROM => std::thread::sleep(left - OVERSLEEP),
@@ -520,7 +520,7 @@ impl Market {
     /// Waits for a request for an image; not for long while other requests wait.
     fn wait_for_request(&self, longest: Duration, waiting: &[ImageRequest]) -> Option<ImageRequest> {
         let longest = if waiting.is_empty() { longest } else { longest.min(SHORT_SLEEP) };
-        match self.asked.recv_timeout(longest) {
+        match self.requests.recv_timeout(longest) {
             Ok(request) => Some(request),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
@@ -533,7 +533,7 @@ impl Market {
     /// Answers all requests for an image of one venue at once with one image. Images take at most a fifth of
     /// the thread's time, however many are requested.
     fn serve_images(&mut self, waiting: &mut Vec<ImageRequest>) {
-        waiting.extend(self.asked.try_iter());
+        waiting.extend(self.requests.try_iter());
         let Some(first) = waiting.first() else { return };
         let began = Instant::now();
         if began < self.next_image {
@@ -557,8 +557,8 @@ impl Market {
         let _ = self.waker.wake();
     }
 
-    fn tell(&mut self) {
-        self.told = Instant::now();
+    fn publish_progress(&mut self) {
+        self.published = Instant::now();
         let progress = Progress {
             live: self.live.report(),
             elapsed_ns: self.last_message_ns,

@@ -1,4 +1,4 @@
-//! What venues did, counted: for people, and for tests that compare one by one what was injected with what was found.
+//! Counters of the venues: for people, and for tests that compare injected faults with found ones.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,11 +20,11 @@ pub struct RetransmissionReport {
     pub lost: u64,
     /// Requests that were none.
     pub malformed: u64,
-    /// Requests for a session that is not known.
+    /// Requests for an unknown session.
     pub unknown_session: u64,
-    /// Requests for what was not sent yet.
+    /// Requests for messages that were not sent yet.
     pub not_sent: u64,
-    /// Requests for what is not kept any more.
+    /// Requests for messages that are not kept any more.
     pub not_kept: u64,
     /// Answers that the kernel did not take.
     pub refused_by_kernel: u64,
@@ -43,7 +43,7 @@ pub struct SnapshotReport {
     pub rejected: u64,
     /// Clients that went or failed before they had all.
     pub left: u64,
-    /// Clients that sent what is no packet of a client.
+    /// Clients that sent an invalid packet.
     pub malformed: u64,
     /// Clients that were too slow.
     pub timed_out: u64,
@@ -51,7 +51,7 @@ pub struct SnapshotReport {
     pub refused: u64,
 }
 
-/// What one venue did.
+/// Counters of one venue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VenueReport {
     /// Its name.
@@ -66,7 +66,7 @@ pub struct VenueReport {
     pub snapshot: SnapshotReport,
 }
 
-/// What venues did.
+/// Counters of the venues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// The start, in nanoseconds since 1970-01-01 00:00 UTC.
@@ -88,7 +88,7 @@ impl Report {
         self.messages as f64 / (self.elapsed_ns.max(1) as f64 / 1e9)
     }
 
-    /// As JSON: what the file `injected` holds.
+    /// As JSON: the contents of the file `injected`.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
@@ -105,7 +105,7 @@ impl Report {
 impl VenueReport {
     fn to_json(&self) -> Value {
         let lines = self.live.lines.iter().zip(&self.refused_by_kernel).zip(["A", "B"]);
-        let (asked, served) = (&self.retransmission, &self.snapshot);
+        let (answered, served) = (&self.retransmission, &self.snapshot);
         json!({
             "name": self.name,
             "kind": self.live.kind.name(),
@@ -133,15 +133,15 @@ impl VenueReport {
                 "refused_by_kernel": refused,
             })).collect::<Vec<_>>(),
             "retransmission": {
-                "requests": asked.requests,
-                "answers": asked.answers,
-                "messages": asked.messages,
-                "lost": asked.lost,
-                "malformed": asked.malformed,
-                "unknown_session": asked.unknown_session,
-                "not_sent": asked.not_sent,
-                "not_kept": asked.not_kept,
-                "refused_by_kernel": asked.refused_by_kernel,
+                "requests": answered.requests,
+                "answers": answered.answers,
+                "messages": answered.messages,
+                "lost": answered.lost,
+                "malformed": answered.malformed,
+                "unknown_session": answered.unknown_session,
+                "not_sent": answered.not_sent,
+                "not_kept": answered.not_kept,
+                "refused_by_kernel": answered.refused_by_kernel,
             },
             "snapshot": {
                 "connections": served.connections,

@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(100);
 
 const WAKER: Token = Token(0);
 
-/// A connection asks the thread that has the market for an image.
+/// A request of a connection for an image, to the thread that has the market.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ImageRequest {
     pub(crate) connection: usize,
@@ -143,7 +143,7 @@ impl Servers {
         Ok(servers)
     }
 
-    /// What wakes the thread: after an image was sent to it, and when it is to stop.
+    /// Wakes the thread: after an image was sent to it, and to stop it.
     pub(crate) fn waker(&self) -> Arc<Waker> {
         Arc::clone(&self.waker)
     }
@@ -220,7 +220,7 @@ impl Servers {
             return;
         };
         for _ in 0..MOST_IN_TURN {
-            let (length, asker) = match socket.recv_from(&mut self.buffer) {
+            let (length, client) = match socket.recv_from(&mut self.buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // The error of an earlier answer, such as a closed port.
@@ -236,7 +236,7 @@ impl Servers {
             match answered {
                 Err(refusal) => counters.refuse(refusal),
                 Ok(_) if self.random.chance(*lost_per_million) => add(&counters.lost, 1),
-                Ok(messages) => match socket.send_to(&self.answer, asker) {
+                Ok(messages) => match socket.send_to(&self.answer, client) {
                     Ok(_) => {
                         add(&counters.answers, 1);
                         add(&counters.answered_messages, u64::from(messages));
@@ -294,7 +294,7 @@ impl Servers {
         true
     }
 
-    /// Reads what a client sent, and sends what it is to get.
+    /// Reads from a client's socket into its session, and writes the session's output.
     fn move_bytes(&mut self, number: usize) {
         let now_ns = self.now_ns();
         let Some(client) = self.connections.get_mut(&number) else { return };

@@ -103,7 +103,7 @@ fn loopback() -> Option<SocketAddr> {
 }
 
 /// Requests messages again until all of them are there or nothing more comes.
-fn ask(
+fn request_again(
     kind: VenueKind,
     session: SessionId,
     server: SocketAddr,
@@ -127,7 +127,7 @@ fn ask(
 }
 
 #[test]
-fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
+fn lines_carry_the_reported_messages_and_retransmission_fills_every_gap() {
     let faults = |lost| LineFaults {
         lost_per_million: lost,
         duplicated_per_million: 10_000,
@@ -175,7 +175,7 @@ fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
         let server = addresses[index].retransmission.unwrap();
         let session = live.sessions[0].session;
         // And some that were seen, to hold the bytes against each other.
-        let again = ask(kind, session, server, missing.chain([1, 500, live.messages]));
+        let again = request_again(kind, session, server, missing.chain([1, 500, live.messages]));
         seen.push(of_venue);
         filled.push(again);
     }
@@ -185,10 +185,10 @@ fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
         assert_eq!(report.venues[index].refused_by_kernel, [0, 0]);
         let mut lost_by_kernel = 0;
         for (number, line) in lines[2 * index..2 * index + 2].iter_mut().enumerate() {
-            let told = &live.lines[number];
-            let dropped = line.receiver.ask_for_drops();
+            let line_report = &live.lines[number];
+            let dropped = line.receiver.query_drops();
             lost_by_kernel += dropped;
-            let sent = told.packets + told.heartbeats + told.ends_of_session;
+            let sent = line_report.packets + line_report.heartbeats + line_report.ends_of_session;
             assert_eq!(line.packets.len() as u64 + dropped, sent, "{} line {number}", kind.name());
             let mut distinct = BTreeSet::new();
             let (mut all, mut highest, mut overtaken) = (0, 0, 0);
@@ -200,11 +200,11 @@ fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
                 distinct.extend((first..).take(messages.len()));
             }
             if dropped == 0 {
-                assert_eq!(live.messages - distinct.len() as u64, told.injected.dropped_messages);
-                assert_eq!(all - distinct.len() as u64, told.injected.duplicated_messages);
-                assert!(overtaken >= told.injected.reordered_packets && overtaken > 0);
+                assert_eq!(live.messages - distinct.len() as u64, line_report.injected.dropped_messages);
+                assert_eq!(all - distinct.len() as u64, line_report.injected.duplicated_messages);
+                assert!(overtaken >= line_report.injected.reordered_packets && overtaken > 0);
             }
-            assert!(told.injected.dropped_packets > 0 && told.injected.duplicated_packets > 0);
+            assert!(line_report.injected.dropped_packets > 0 && line_report.injected.duplicated_packets > 0);
         }
         let missing = live.messages - seen[index].len() as u64;
         if lost_by_kernel == 0 {
@@ -216,8 +216,8 @@ fn lines_carry_what_the_report_says_and_retransmission_fills_every_gap() {
         let mut all: BTreeSet<u64> = seen[index].keys().copied().collect();
         all.extend(filled[index].keys());
         assert!(all.into_iter().eq(1..=live.messages), "every gap is filled");
-        let asked = &report.venues[index].retransmission;
-        assert!(asked.requests > 0 && asked.requests == asked.answers);
+        let answered = &report.venues[index].retransmission;
+        assert!(answered.requests > 0 && answered.requests == answered.answers);
     }
     let written: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&injected).unwrap()).unwrap();
@@ -319,7 +319,7 @@ fn packet_of(session: SessionId, number: u64, message: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn who_joins_in_mid_run_by_a_snapshot_has_the_books_of_who_saw_everything() {
+fn a_receiver_that_joins_by_a_snapshot_has_the_books_of_one_that_saw_everything() {
     let kinds = [VenueKind::Bx, VenueKind::IexDeep, VenueKind::Memx];
     let mut lines: Vec<Line> =
         [[239, 192, 78, 1], [239, 192, 78, 2], [239, 192, 78, 3]].map(Line::join).into();
@@ -341,7 +341,7 @@ fn who_joins_in_mid_run_by_a_snapshot_has_the_books_of_who_saw_everything() {
     });
     for (index, kind) in kinds.into_iter().enumerate() {
         let line = &mut lines[index];
-        let (address, drops) = (line.address(), line.receiver.ask_for_drops());
+        let (address, drops) = (line.address(), line.receiver.query_drops());
         assert_eq!(drops, 0, "the kernel dropped packets of this test's receiver");
         let publisher = kind.is_in_files().then_some(Publisher::XBOS_ITCH);
         let (mut whole, mut joined) = (Books::new(publisher), Books::new(publisher));
@@ -390,7 +390,7 @@ impl Outlet for LineA {
 }
 
 #[test]
-fn a_restart_leaves_the_books_as_they_would_be_without_it() {
+fn books_after_a_restart_equal_those_without_it() {
     let start = 1_763_130_600_000_000_000;
     for kind in [VenueKind::Psx, VenueKind::IexDeep, VenueKind::IexTops, VenueKind::Memx] {
         let books = |restart_after: Vec<u64>| {
@@ -472,7 +472,7 @@ fn hostile_clients_harm_nobody_and_are_counted() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_named() {
+fn a_port_in_use_is_named() {
     let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let mut venue = Venue::new("Nasdaq", VenueKind::Nasdaq, VenueKind::Nasdaq.groups().to_vec());
     venue.snapshot = Some(taken.local_addr().unwrap());
@@ -499,6 +499,6 @@ fn twenty_five_venues_run_in_one_process() {
     assert_eq!(report.venues.iter().map(|venue| venue.live.messages).sum::<u64>(), report.messages);
     for (venue, line) in report.venues.iter().zip(&mut lines) {
         let seen: u64 = line.packets.iter().map(|packet| read(venue.live.kind, packet).1.len() as u64).sum();
-        assert!(seen > 0 && (seen == venue.live.messages || line.receiver.ask_for_drops() > 0));
+        assert!(seen > 0 && (seen == venue.live.messages || line.receiver.query_drops() > 0));
     }
 }

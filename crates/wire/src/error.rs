@@ -1,4 +1,4 @@
-//! What can be wrong with bytes, and with values that should become bytes.
+//! Errors of decoding bytes and of encoding values.
 //!
 //! Both errors are small, `Copy` and allocate nothing: a feed counts them by the million if it must. They are made
 //! out of line so that the path of a good message stays short.
@@ -133,7 +133,7 @@ pub enum EncodeError {
         /// Bytes in the target.
         got: usize,
     },
-    /// The value is wider than the field on the wire (48 bits, for example), or is the one that stands for none.
+    /// The value is wider than the field on the wire (48 bits, for example), or is the sentinel for "no value".
     OutOfRange {
         /// Name of the field.
         field: &'static str,
@@ -147,7 +147,7 @@ pub enum EncodeError {
     CountMismatch {
         /// Name of the count field.
         field: &'static str,
-        /// What the count field says.
+        /// The count of the header.
         declared: u64,
         /// Entries there.
         entries: usize,

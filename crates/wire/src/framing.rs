@@ -45,7 +45,7 @@ impl fmt::Display for FramingError {
 
 impl core::error::Error for FramingError {}
 
-/// The lengths before blocks: how wide they are, in which order, and what they count.
+/// The lengths before blocks: their width, their byte order, and whether they count themselves.
 pub trait LengthPrefix: Copy {
     /// Bytes of the length.
     const BYTES: usize;
@@ -129,7 +129,7 @@ impl<Prefix: LengthPrefix> LengthPrefix for CountsItself<Prefix> {
     const BYTES: usize = Prefix::BYTES;
     const IS_PART: bool = true;
 
-    /// A length that is too small to count itself is none: the walk ends there.
+    /// A length too small to count itself is invalid: the walk ends there.
     #[inline(always)]
     fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
         let (length, _) = Prefix::split(bytes)?;
@@ -145,7 +145,7 @@ impl<Prefix: LengthPrefix> LengthPrefix for CountsItself<Prefix> {
 /// Walks blocks behind lengths. After a cut block it ends.
 #[derive(Clone, Debug)]
 pub struct Blocks<'a, Prefix> {
-    /// What is not walked yet.
+    /// The bytes not walked yet.
     rest: &'a [u8],
     /// Bytes that there were.
     total: usize,
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_kept_to() {
+    fn the_count_of_blocks_is_enforced() {
         let bytes = [0, 1, b'a', 0, 1, b'b'];
         let mut one = Blocks::counted(&bytes, 1, BigEndian);
         assert_eq!(one.by_ref().count(), 1);

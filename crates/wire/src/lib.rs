@@ -8,9 +8,9 @@
 //! protocols: see [`schema`].
 //!
 //! # Cost
-//! `Message::decode` reads the tag and the length and answers a reference: no copy, no allocation, no panic.
-//! An accessor is one load (and one byte swap) at a constant offset of an array whose length is in its type, so
-//! there is no bounds check. A message costs the cache lines it lies on, nothing else.
+//! `Message::decode` reads the tag and the length and returns a reference: no copy, no allocation, no panic. An accessor is one
+//! load (and one byte swap) at a constant offset of an array whose length is in its type, so there is no bounds check. A
+//! message costs only the cache lines it lies on.
 //!
 //! # The declaration
 //! ```

@@ -10,7 +10,7 @@ pub struct Protocol {
     pub schema: &'static Schema,
     /// Other names that people use.
     pub aliases: &'static [&'static str],
-    /// What it does for others, or what carries it.
+    /// Whether it carries others, or which transports carry it.
     pub role: Role,
 }
 
@@ -34,7 +34,7 @@ pub enum Transport {
         special_count: Option<(u64, &'static str)>,
         /// Name of the header's field that holds the length of the payload, if it has one.
         payload_length: Option<&'static str>,
-        /// Name of the header of a packet without messages, where that is another one.
+        /// Name of the header of a packet without messages, where it differs.
         without_messages: Option<&'static str>,
     },
     /// In packets on a TCP stream, each behind a two-byte length.

@@ -71,7 +71,7 @@ pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
     bytes.get(..end).unwrap_or_default()
 }
 
-/// Writes bytes as text; what is not printable ASCII becomes `\xNN`.
+/// Writes bytes as text; a byte that is not printable ASCII becomes `\xNN`.
 pub(crate) fn write_text(out: &mut dyn fmt::Write, bytes: &[u8]) -> fmt::Result {
     for byte in bytes {
         match byte {
@@ -131,7 +131,7 @@ impl<const N: usize> AsciiNumber<N> {
     }
 }
 
-/// The number that padded digits stand for.
+/// The number in padded digits.
 pub(crate) fn number_in(bytes: &[u8]) -> Option<u64> {
     let text = trim(bytes);
     let start = text.iter().position(|byte| *byte != b' ')?;
@@ -300,7 +300,7 @@ time! {
     NanosecondsSinceMidnight(u64) nanoseconds
 }
 time! {
-    /// Nanoseconds since 1970-01-01 00:00 UTC. Fields that the document calls signed are kept bit by bit.
+    /// Nanoseconds since 1970-01-01 00:00 UTC. Fields that the document calls signed keep their bits.
     NanosecondsSinceEpoch(u64) nanoseconds
 }
 time! {

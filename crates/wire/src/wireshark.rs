@@ -5,7 +5,7 @@ use core::fmt::{self, Write as _};
 use crate::registry::{Protocol, Role, Transport, protocols};
 use crate::schema::{Endian, EnumSchema, Field, FlagsSchema, Kind, LengthRule, Schema, Structure};
 
-/// What is the same for every protocol.
+/// The part that all protocols share.
 const RUNTIME: &str = include_str!("dissector.lua");
 
 /// `nasdaq-totalview-itch-5.0` -> `nasdaq_totalview_itch_5_0`
@@ -196,9 +196,9 @@ fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Tra
     }
 }
 
-/// What the script needs: the requested protocols, the transports that carry them, and what requested transports carry.
-fn closure(asked: &[&'static Protocol]) -> (Vec<&'static Protocol>, Vec<&'static Protocol>) {
-    let wanted = |schema: &Schema| asked.iter().any(|protocol| protocol.schema.name == schema.name);
+/// The protocols of the script: the requested ones, their transports, and the applications of requested transports.
+fn closure(chosen: &[&'static Protocol]) -> (Vec<&'static Protocol>, Vec<&'static Protocol>) {
+    let wanted = |schema: &Schema| chosen.iter().any(|protocol| protocol.schema.name == schema.name);
     let carriers = |protocol: &Protocol| match protocol.role {
         Role::Application(carriers) => carriers,
         Role::Transport(_) => &[],
@@ -225,8 +225,8 @@ fn closure(asked: &[&'static Protocol]) -> (Vec<&'static Protocol>, Vec<&'static
     (applications, transports)
 }
 
-fn script(out: &mut String, asked: &[&'static Protocol]) -> fmt::Result {
-    let (applications, transports) = closure(asked);
+fn script(out: &mut String, chosen: &[&'static Protocol]) -> fmt::Result {
+    let (applications, transports) = closure(chosen);
     writeln!(out, "-- Wireshark dissector generated from the declarations of:")?;
     for protocol in applications.iter().chain(&transports) {
         writeln!(out, "--   {} ({})", protocol.schema.title, protocol.schema.name)?;
@@ -264,10 +264,10 @@ fn script(out: &mut String, asked: &[&'static Protocol]) -> fmt::Result {
     Ok(())
 }
 
-/// A dissector for these protocols: of an application with the transports that carry it, of a transport with all that
-/// it carries. Field names are `nasdaq_totalview_itch_5_0.add_order.shares`; a price is there as a number
-/// (`.price`) and as the integer on the wire (`.price_raw`). The protocols register themselves under
-/// `tapeworks_..`, on UDP and TCP, wherever a packet can be walked to its exact end.
+/// A dissector for these protocols: of an application with its transports, of a transport with its applications. Field names
+/// are `nasdaq_totalview_itch_5_0.add_order.shares`; a price is there as a number (`.price`) and as the integer on the wire
+/// (`.price_raw`). The protocols register themselves under `tapeworks_..`, on UDP and TCP, wherever a packet can be walked to
+/// its exact end.
 #[must_use]
 pub fn wireshark(protocols: &[&'static Protocol]) -> String {
     let mut out = String::new();

@@ -245,7 +245,7 @@ macro_rules! often_at_the_ends {
 proptest! {
     /// Whatever fields are given: they are refused, or come back as they were.
     #[test]
-    fn what_encodes_decodes_to_the_same_fields(
+    fn an_encoded_message_decodes_to_the_same_fields(
         shares in prop::option::of(often_at_the_ends!(u32)),
         bid in prop::option::of(often_at_the_ends!(u32)),
         ask in prop::option::of(often_at_the_ends!(i64)),
@@ -415,7 +415,7 @@ proptest! {
 }
 
 #[test]
-fn the_rest_takes_what_is_left() {
+fn the_rest_takes_the_remaining_bytes() {
     let Ok(Message::Text(view)) = Message::decode(b"\0\0\x06\x01hello") else { panic!("not text") };
     assert_eq!(view.text(), b"hello");
     assert_eq!(view.as_bytes(), b"\0\0\x06\x01hello");

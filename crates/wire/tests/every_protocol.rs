@@ -38,7 +38,7 @@ round_trip!(tops16_encodes_what_it_decodes, iex::tops16);
 round_trip!(deep10_encodes_what_it_decodes, iex::deep10);
 
 #[test]
-fn headers_encode_what_they_decode() {
+fn headers_encode_to_the_bytes_they_decode() {
     let mut random = SplitMix64::new(0x7a9e);
     for _ in 0..500 {
         let (mut bytes, mut again) = (Vec::new(), [0; 1024]);

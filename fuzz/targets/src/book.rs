@@ -120,7 +120,7 @@ fn check_book(book: BookRef<'_>) {
     }
 }
 
-/// The price down to which a round lot stands, as the rule says it: no venue here tells another lot than the usual.
+/// The price down to which a round lot stands, as the rule says it: no venue here publishes another lot than the usual.
 fn round_lot_best(book: BookRef<'_>, side: Side) -> Option<Price> {
     let mut shares = 0u64;
     book.levels(side).find_map(|level| {

@@ -45,7 +45,7 @@ fn packets(file: Vec<u8>) -> Option<Vec<Owned>> {
     Some(packets)
 }
 
-/// A capture file: what is read of it, written in either format, reads the same again.
+/// A capture file: its packets, written in either format, read the same again.
 pub fn capture(bytes: &[u8]) {
     let Some(mut packets) = packets(bytes.to_vec()) else { return };
     let Some(link_type) = packets.first().map(|packet| packet.link_type) else { return };
@@ -56,7 +56,7 @@ pub fn capture(bytes: &[u8]) {
         let mut writer = Writer::new(Vec::new(), options).expect("a Vec takes everything");
         let mut written = Vec::new();
         for packet in &packets {
-            // What a format cannot say (a time beyond 2106 in pcap) is an error, not another packet.
+            // A value outside a format's range (a time beyond 2106 in pcap) is an error, not another packet.
             if writer.write_cut_packet(packet.timestamp_ns, &packet.bytes, packet.original_length).is_ok() {
                 written.push(packet.clone());
             }
@@ -66,7 +66,7 @@ pub fn capture(bytes: &[u8]) {
     }
 }
 
-/// A file of length-prefixed messages: what is read of it, written, is how the file begins.
+/// A file of length-prefixed messages: its messages, written again, are the beginning of the file.
 pub fn framed(bytes: &[u8]) {
     let source = ByteSource::from_bytes("framed", bytes.to_vec());
     let is_plain = source.compression() == tapeworks_packet::source::Compression::None;

@@ -1,4 +1,4 @@
-//! What live clients say.
+//! The lines of live clients.
 
 use tapeworks_market::{Nanos, Symbol};
 use tapeworks_outputs::clients::control::{Authenticator, Limits, Refusal, Request, Session, Wanted};
@@ -44,8 +44,8 @@ fn run(parts: &[&[u8]], is_admitted: bool) -> (Vec<Request>, Result<(), Refusal>
     (requests, result)
 }
 
-/// Lines of a client, before it is admitted or after: cut anywhere they mean the same; without a key nothing is asked for;
-/// what is asked for keeps the limits; a refusal is one line.
+/// Lines of a client, before it is admitted or after: cut anywhere they mean the same; without a key there is no request;
+/// requests keep the limits; a refusal is one line.
 pub fn control(bytes: &[u8]) {
     let Some((first, lines)) = bytes.split_first() else { return };
     let is_admitted = first & 1 == 0;
@@ -75,7 +75,7 @@ pub fn control(bytes: &[u8]) {
     }
 }
 
-/// The query of a client of the stream: it is refused in one line, or asks for what may be asked for.
+/// The query of a client of the stream: it is refused in one line, or is a permitted request.
 pub fn stream_request(bytes: &[u8]) {
     let query = String::from_utf8_lossy(bytes);
     let Ok(address) = format!("/stream?{query}").parse() else { return };

@@ -38,7 +38,7 @@ fn market() -> Market {
 /// Takes any update.
 fn ignore(_update: NbboUpdate<'_>) {}
 
-/// What holds after any input.
+/// Checks that hold after any input.
 fn check(feed: &Feed, market: &Market) {
     let applied: u64 = market.stages.first.feeds().iter().map(|books| books.counters().events).sum();
     assert_eq!(applied, market.events, "every event reached a book once");

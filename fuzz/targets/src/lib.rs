@@ -1,8 +1,8 @@
-//! What must hold for any bytes: the bodies of the fuzz targets.
+//! The bodies of the fuzz targets: checks that hold for any bytes.
 //!
-//! A target is a function of bytes that panics when something that must hold does not. `cargo fuzz run NAME` drives
-//! it with libFuzzer (see `fuzz/README.md`); the test of this crate runs every target over the seeds of `fuzz/seeds`
-//! and over seeded mutations of them, with nothing but the toolchain. [`TARGETS`] lists them all.
+//! A target is a function of bytes that panics when a check fails. `cargo fuzz run NAME` drives it with libFuzzer (see
+//! `fuzz/README.md`); the test of this crate runs every target over the seeds of `fuzz/seeds` and over seeded mutations of
+//! them, with nothing but the toolchain. [`TARGETS`] lists them all.
 //!
 //! Cost: some microseconds for each input, so that a fuzzer reaches tens of thousands a second.
 
@@ -31,10 +31,10 @@ pub use network::{net, rewrite, tcp};
 pub use venues::{retransmission, snapshot};
 pub use wire::{deep10, iextp, itch50, memoir13, memoirudp, moldudp64, schema, soupbintcp, tops16};
 
-/// A target: its name, and what it does with bytes.
+/// A target: its name, and its function of bytes.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target, by name. A target's seeds lie in the folder of its name, or in the one that [`seeds_of`] tells.
+/// Every target, by name. A target's seeds lie in the folder of its name, or in the one that [`seeds_of`] returns.
 pub const TARGETS: &[Target] = &[
     ("book", book),
     ("capture", capture),

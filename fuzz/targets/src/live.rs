@@ -1,4 +1,4 @@
-//! What enters a live plant, and what its journal keeps.
+//! Inputs of a live plant, and its journal.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use tapeworks_plant::{JournalSetting, PlantOptions, ReceiveOptions, VenueOptions
 
 use crate::packets::itch_packets;
 
-/// Inputs of two channels, each behind a byte of kind and line, two of time, one of length. Whatever comes, each message comes out
-/// at most once, gaps included, within a session; the same inputs give the same events, also when the feed is kept and
-/// restored on the way. Bytes that are no state of a feed are refused.
+/// Inputs of two channels, each behind a byte of kind and line, two of time, one of length. Each message comes out at most once,
+/// gaps included, within a session; the same inputs give the same events, also when the feed is kept and restored on the way.
+/// Bytes that are no state of a feed are refused.
 pub fn live_feed(bytes: &[u8]) {
-    // Of two feeds, and of one: then what happens to a channel concerns its instruments alone.
+    // Channels of two feeds, and of one: then a gap of a channel concerns its instruments alone.
     for second in [Publisher::IEXG_DEEP, Publisher::XNAS_ITCH] {
         let whole = run(bytes, second, usize::MAX);
         assert_eq!(whole, run(bytes, second, usize::from(bytes.first().copied().unwrap_or_default()) % 16));
@@ -30,7 +30,7 @@ pub fn live_feed(bytes: &[u8]) {
     let _refused = LiveFeed::restore(FeedOptions::default(), Vec::new(), bytes);
 }
 
-/// Before the input of number `restored` the feed is kept and restored.
+/// Before the input of number `restored` the feed is saved and restored.
 fn run(bytes: &[u8], second: Publisher, restored: usize) -> Vec<Event> {
     let channel = |name: &str, application, publisher| LiveChannelOptions {
         name: name.to_owned(),
@@ -97,8 +97,8 @@ pub fn config(bytes: &[u8]) {
     for errors in wrong.into_iter().flatten() {
         assert!(!errors.is_empty());
         for error in errors {
-            let told = error.to_string();
-            assert!(told.starts_with("fuzz.toml"), "{told}");
+            let error = error.to_string();
+            assert!(error.starts_with("fuzz.toml"), "{error}");
         }
     }
 }
@@ -115,7 +115,7 @@ pub fn journal(bytes: &[u8]) {
     drop(writer);
     let path = folder.join("00000000000000000000.journal");
     let mut segment = std::fs::read(&path).unwrap();
-    // The bytes lie over what was written, from a place that they tell.
+    // The first byte says where the others overwrite the segment.
     let (at, over) = bytes.split_first().map_or((0, bytes), |(at, over)| (usize::from(*at), over));
     for (to, from) in segment.iter_mut().skip(at).zip(over) {
         *to = *from;
@@ -191,8 +191,8 @@ pub(crate) fn checkpoints(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
 /// The first byte of an input whose length and CRC the target makes right, so that what is behind them is reached.
 const SEALED: u8 = 1;
 
-/// The file of a checkpoint: what is no state is refused in one line; one that is becomes the same file again, and goes
-/// on with what comes as one that was kept and restored.
+/// The file of a checkpoint: invalid bytes are refused in one line; a valid state becomes the same file again, and handles
+/// later inputs like the saved one.
 pub fn checkpoint(bytes: &[u8]) {
     let Some((form, file)) = bytes.split_first() else { return };
     let (options, mut file) = (plant().engine(), file.to_vec());

@@ -1,4 +1,4 @@
-//! The plant's multicast: what TCP clients send, and what a receiver gets.
+//! The plant's multicast: the bytes of TCP clients, and the packets of a receiver.
 
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, RetransmissionOptions};
 use tapeworks_market::{Line, Nanos};
@@ -18,8 +18,8 @@ pub fn multicast(bytes: &[u8]) {
     }
 }
 
-/// A client gets no more than a rejection without a login, every message once with one, and is not kept when it does
-/// nothing. Requests for messages are answered with what is kept, or refused.
+/// A client gets no more than a rejection without a login, every message once with one, and is not kept when it does nothing.
+/// Requests for messages are answered with kept messages, or refused.
 fn client(piece: usize, bytes: &[u8]) {
     let mut sequence = Sequence::new(*b"2511140000", 4_000);
     (0..200u64).for_each(|number| sequence.put(&number.to_be_bytes()));
@@ -53,7 +53,7 @@ fn client(piece: usize, bytes: &[u8]) {
     }
 }
 
-/// Every message that comes of packets is a record, or counted as none.
+/// Every message of the packets is a record, or counted as invalid.
 fn receiver(piece: usize, bytes: &[u8]) {
     let options = ArbiterOptions {
         retransmission: Some(RetransmissionOptions::default()),
@@ -67,11 +67,11 @@ fn receiver(piece: usize, bytes: &[u8]) {
         let _malformed = arbiter.packet(Line::A, now, packet, &mut |one| queue.take(one));
         arbiter.advance(now, &mut |one| queue.take(one));
         let waiting = queue.len();
-        let mut told = 0;
+        let mut delivered = 0;
         while let Some(record) = queue.pop().expect("a whole record of a known kind is read") {
             let _time = dbn::Record::raw_index_ts(&record);
-            told += 1;
+            delivered += 1;
         }
-        assert_eq!(told, waiting);
+        assert_eq!(delivered, waiting);
     }
 }

@@ -34,9 +34,9 @@ pub fn net(bytes: &[u8]) {
     }
 }
 
-/// What is known of one flow by what was reported of it.
+/// The state of one flow, from its events.
 #[derive(Default)]
-struct Told {
+struct State {
     is_open: bool,
     /// Bytes since it was opened last.
     offset: u64,
@@ -55,7 +55,7 @@ pub fn tcp(bytes: &[u8]) {
         flows: usize::from(options & 3) + 1,
     };
     let mut reassembler = Reassembler::new(limits);
-    let mut flows = HashMap::<Flow, Told>::new();
+    let mut flows = HashMap::<Flow, State>::new();
     let mut base = take.u32();
     let mut taken = 0u64;
     while !take.is_empty() {
@@ -83,41 +83,41 @@ pub fn tcp(bytes: &[u8]) {
         reassembler.push(&datagram, |event| follow(&mut flows, event));
     }
     reassembler.finish(|event| follow(&mut flows, event));
-    assert!(flows.values().all(|told| !told.is_open), "a flow is still open after the end");
+    assert!(flows.values().all(|state| !state.is_open), "a flow is still open after the end");
     let counters = reassembler.counters();
     assert!(
         counters.delivered_bytes + counters.repeated_bytes + counters.late_bytes <= taken,
         "{counters:?} of {taken}"
     );
-    assert_eq!(counters.delivered_bytes, flows.values().map(|told| told.delivered).sum::<u64>());
-    assert_eq!(counters.lost_bytes, flows.values().map(|told| told.lost).sum::<u64>());
+    assert_eq!(counters.delivered_bytes, flows.values().map(|state| state.delivered).sum::<u64>());
+    assert_eq!(counters.lost_bytes, flows.values().map(|state| state.lost).sum::<u64>());
 }
 
-fn follow(flows: &mut HashMap<Flow, Told>, event: StreamEvent<'_>) {
+fn follow(flows: &mut HashMap<Flow, State>, event: StreamEvent<'_>) {
     match event {
         StreamEvent::Opened { flow, .. } => {
-            let told = flows.entry(flow).or_default();
-            assert!(!told.is_open);
-            (told.is_open, told.offset) = (true, 0);
+            let state = flows.entry(flow).or_default();
+            assert!(!state.is_open);
+            (state.is_open, state.offset) = (true, 0);
         }
         StreamEvent::Bytes { flow, offset, bytes } => {
-            let told = flows.get_mut(&flow).expect("bytes of a flow that was opened");
-            assert!(told.is_open && !bytes.is_empty());
-            assert_eq!(told.offset, offset);
-            told.offset += bytes.len() as u64;
-            told.delivered += bytes.len() as u64;
+            let state = flows.get_mut(&flow).expect("bytes of a flow that was opened");
+            assert!(state.is_open && !bytes.is_empty());
+            assert_eq!(state.offset, offset);
+            state.offset += bytes.len() as u64;
+            state.delivered += bytes.len() as u64;
         }
         StreamEvent::Hole { flow, offset, lost } => {
-            let told = flows.get_mut(&flow).expect("a hole in a flow that was opened");
-            assert!(told.is_open && lost > 0);
-            assert_eq!(told.offset, offset);
-            (told.offset, told.lost) = (told.offset + lost, told.lost + lost);
+            let state = flows.get_mut(&flow).expect("a hole in a flow that was opened");
+            assert!(state.is_open && lost > 0);
+            assert_eq!(state.offset, offset);
+            (state.offset, state.lost) = (state.offset + lost, state.lost + lost);
         }
         StreamEvent::Closed { flow, length } => {
-            let told = flows.get_mut(&flow).expect("the end of a flow that was opened");
-            assert!(told.is_open);
-            assert_eq!(told.offset, length);
-            told.is_open = false;
+            let state = flows.get_mut(&flow).expect("the end of a flow that was opened");
+            assert!(state.is_open);
+            assert_eq!(state.offset, length);
+            state.is_open = false;
         }
     }
 }
@@ -126,7 +126,7 @@ fn follow(flows: &mut HashMap<Flow, Told>, event: StreamEvent<'_>) {
 /// rewrite undoes it.
 pub fn rewrite(bytes: &[u8]) {
     let mut take = Take(bytes);
-    let asked = take.u16();
+    let bits = take.u16();
     let link_type =
         [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL, LinkType::NULL][usize::from(take.u8() & 3)];
     let mut mac = || <[u8; 6]>::try_from([take.bytes(6), &[0; 6]].concat().split_at(6).0).unwrap_or_default();
@@ -134,17 +134,17 @@ pub fn rewrite(bytes: &[u8]) {
     let (source_v4, destination_v4) = (Ipv4Addr::from(take.u32()), Ipv4Addr::from(take.u32()));
     let (source_v6, destination_v6) = (wide(take.u32()), wide(take.u32()));
     let (source_port, destination_port, vlan) = (take.u16(), take.u16(), take.u16() & 0x0fff);
-    let if_asked = |bit: u16| asked & 1 << bit != 0;
+    let is_set = |bit: u16| bits & 1 << bit != 0;
     let there = Rewrite {
-        source_mac: if_asked(0).then_some(source_mac),
-        destination_mac: if_asked(1).then_some(destination_mac),
-        vlan: if_asked(2).then_some(vlan),
-        source_v4: if_asked(3).then_some(source_v4),
-        destination_v4: if_asked(4).then_some(destination_v4),
-        source_v6: if_asked(5).then_some(source_v6),
-        destination_v6: if_asked(6).then_some(destination_v6),
-        source_port: if_asked(7).then_some(source_port),
-        destination_port: if_asked(8).then_some(destination_port),
+        source_mac: is_set(0).then_some(source_mac),
+        destination_mac: is_set(1).then_some(destination_mac),
+        vlan: is_set(2).then_some(vlan),
+        source_v4: is_set(3).then_some(source_v4),
+        destination_v4: is_set(4).then_some(destination_v4),
+        source_v6: is_set(5).then_some(source_v6),
+        destination_v6: is_set(6).then_some(destination_v6),
+        source_port: is_set(7).then_some(source_port),
+        destination_port: is_set(8).then_some(destination_port),
     };
     let original = take.0;
     let layout = Layout::of(link_type, original);
@@ -166,7 +166,7 @@ pub fn rewrite(bytes: &[u8]) {
     assert_eq!(with_one_zero(packet, &layout), with_one_zero(original.to_vec(), &layout));
 
     let mut tagged = [&[0; TAG_BYTES], original].concat();
-    // A frame that ends inside a tag has none that could be told.
+    // A frame that ends inside a tag has no readable tag.
     let has_link = layout.is_ethernet && layout.network_offset > 0;
     if has_link && push_tag(&mut tagged, vlan) {
         let with_tag = Layout::of(link_type, &tagged);

@@ -38,7 +38,7 @@ pub(crate) fn mold_packets(itch: &[Vec<u8>]) -> Vec<Vec<u8>> {
     itch.iter().enumerate().map(packet).collect()
 }
 
-/// MoldUDP64 packets of ITCH messages about the same things, the last of them a hole away.
+/// MoldUDP64 packets of ITCH messages about the same orders, the last of them behind a gap.
 pub(crate) fn itch_packets() -> Vec<Vec<u8>> {
     let mut random = SplitMix64::new(0x1_7c4);
     let mut itch = messages(&nasdaq::itch50::SCHEMA, &mut random);

@@ -1,5 +1,5 @@
-//! Where a run starts: valid inputs of every target, made from the schemas and from the captures in `testdata`, and
-//! the inputs that `fuzz/seeds` keeps because they found something or reach what nothing else does.
+//! Where a run starts: valid inputs of every target, made from the schemas and from the captures in `testdata`, and the inputs
+//! in `fuzz/seeds`, which found an error or reach code that no other seed reaches.
 
 use std::fs;
 use std::io;
@@ -120,7 +120,7 @@ const QUERIES: [&str; 6] = [
     "symbols=BRK.B,\u{fffd},A",
 ];
 
-/// Requests for what the target's stores hold, and for what they do not.
+/// Requests for messages that the target's stores have, and for others.
 fn requests() -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for (first, count) in [(1, 1), (3, 20), (12, 0xFFFF), (500, 4), (1, 0)] {
@@ -246,7 +246,7 @@ fn framed_files(random: &mut SplitMix64) -> Vec<Vec<u8>> {
     let (mut plain, mut soup) = (Vec::new(), Vec::new());
     for message in &messages {
         let packet = [&[nasdaq::soupbintcp::SequencedData::TAG], message.as_slice()].concat();
-        // A Vec takes everything, and no message is longer than a frame may be.
+        // A Vec takes all bytes, and no message is longer than a frame may be.
         framed::write_frame(&mut plain, message).expect("a message fits a frame");
         framed::write_frame(&mut soup, &packet).expect("a message fits a frame");
     }

@@ -1,4 +1,4 @@
-//! What simulated venues hear from clients.
+//! The bytes that simulated venues get from clients.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use tapeworks_session::{Credentials, MAX_PAYLOAD_BYTES, Made, SessionId, Store, 
 /// The session of the stores.
 pub(crate) const SESSION: [u8; 10] = *b"AA00000007";
 
-/// A request for retransmission: answered with a packet of what was asked for, or refused. The first byte says how the store
+/// A request for retransmission: it is answered with a packet of requested messages, or refused. The first byte says how the store
 /// is filled.
 pub fn retransmission(bytes: &[u8]) {
     let Some((shape, request)) = bytes.split_first() else { return };
@@ -32,14 +32,14 @@ pub fn retransmission(bytes: &[u8]) {
         }
         let mut answer = Vec::new();
         let answered = store.answer(request, 5, &mut answer);
-        let Some(asked) = transport.read_request(request) else {
+        let Some(wanted) = transport.read_request(request) else {
             assert!(answered.is_err());
             continue;
         };
         let Ok(messages) = answered else { continue };
-        assert!(messages > 0 && messages <= asked.count && answer.len() <= MAX_PAYLOAD_BYTES);
+        assert!(messages > 0 && messages <= wanted.count && answer.len() <= MAX_PAYLOAD_BYTES);
         let header = transport.header(&answer).expect("an answer is a packet");
-        assert_eq!(header.first, asked.first);
+        assert_eq!(header.first, wanted.first);
         assert_eq!((header.count, transport.messages(&answer)), (u64::from(messages), u64::from(messages)));
     }
 }

@@ -1,11 +1,11 @@
-//! Decoders: what can be decoded encodes to the same bytes, and the schema agrees with the typed view.
+//! Decoders: a decoded message encodes to the same bytes, and the schema agrees with the typed view.
 
 use tapeworks_session::{Memoir, Request, Transport as _};
 use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
 use tapeworks_wire::schema::{Decoded, Structure};
 use tapeworks_wire::{iex, memx, nasdaq, protocols};
 
-/// The fields that the schema tells are JSON, whatever they hold, and lie inside the message.
+/// The fields that the schema returns are JSON, whatever they hold, and lie inside the message.
 fn check_fields(decoded: &Decoded<'_>) {
     decoded.for_each_field(|field| {
         let end = field.offset + field.bytes.len();
@@ -85,7 +85,7 @@ mod glimpse {
     );
 }
 
-/// A stream of SoupBinTCP: its packets and what is left are the stream, and each packet decodes as a message does.
+/// A stream of SoupBinTCP: its packets and the rest are the stream, and each packet decodes as a message does.
 pub fn soupbintcp(bytes: &[u8]) {
     soup::packet(bytes);
     glimpse::message(bytes);
@@ -185,7 +185,7 @@ pub fn memoirudp(bytes: &[u8]) {
     }
 }
 
-/// Every protocol's schema over the same bytes: no structure reads outside, and what it tells is JSON.
+/// Every protocol's schema over the same bytes: no structure reads outside, and its fields are JSON.
 pub fn schema(bytes: &[u8]) {
     for protocol in protocols() {
         let schema = protocol.schema;

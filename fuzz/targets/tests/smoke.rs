@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tapeworks_fuzz_targets::{TARGETS, Target, seeds};
 use tapeworks_wire::schema::SplitMix64;
 
-/// Mutated inputs of each target, unless the environment says another number.
+/// Mutated inputs of each target, unless the environment sets another number.
 const MUTATED: u64 = 2_000;
 /// The most changes of one mutation.
 const CHANGES: u64 = 6;

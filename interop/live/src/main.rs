@@ -1,10 +1,10 @@
-//! The live server under the official client: what it delivers, against the files of the same session.
+//! The live server under the official client: its records against the files of the same session.
 //!
-//! `tapeworks-interop-live SERVER FOLDER`: the example `live_server`, and a folder to write to. It prints what it compared,
-//! and exits with 1 and a line for the first difference.
+//! `tapeworks-interop-live SERVER FOLDER`: the example `live_server`, and a folder to write to. It prints the number of
+//! compared records, and exits with 1 and a line for the first difference.
 //!
-//! `tapeworks-interop-live --plant PORT FOLDER START`: what a plant on that port gives to the end, from `START` on (ns since the
-//! epoch, UTC; 0: from now on), as files for `with_databento_plant.py`, which compares.
+//! `tapeworks-interop-live --plant PORT FOLDER START`: writes the records of a plant on that port to the end, from `START` on
+//! (ns since the epoch, UTC; 0: from now on), as files for `with_databento_plant.py`, which compares.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -107,51 +107,56 @@ fn is_message(kind: u8) -> bool {
     [rtype::SYMBOL_MAPPING, rtype::SYSTEM, rtype::ERROR].contains(&kind)
 }
 
-/// What a client was given.
+/// The records, symbols and messages of a client.
 #[derive(Default)]
-struct Told {
+struct Received {
     records: Vec<Vec<u8>>,
     symbols: Vec<(u32, String)>,
     messages: Vec<String>,
 }
 
 /// Starts a client and waits for the acknowledgement of its last subscription.
-async fn start(client: &mut Client, subscriptions: usize) -> Result<Told> {
+async fn start(client: &mut Client, subscriptions: usize) -> Result<Received> {
     let metadata = client.start().await?;
     ensure!(metadata.dataset == DATASET && metadata.schema.is_none(), "{metadata:?}");
-    let mut told = Told::default();
-    while told.messages.iter().filter(|message| message.contains("succeeded")).count() < subscriptions {
-        ensure!(next(client, &mut told).await?, "the session ended before it began");
+    let mut received = Received::default();
+    while received.messages.iter().filter(|message| message.contains("succeeded")).count() < subscriptions {
+        ensure!(next(client, &mut received).await?, "the session ended before it began");
     }
-    Ok(told)
+    Ok(received)
 }
 
 /// Takes one record; returns whether there was one.
-async fn next(client: &mut Client, told: &mut Told) -> Result<bool> {
+async fn next(client: &mut Client, received: &mut Received) -> Result<bool> {
     let next = tokio::time::timeout(Duration::from_secs(30), client.next_record());
     let Some(record) = next.await.context("nothing came for 30 s")?? else { return Ok(false) };
     if let Some(mapping) = record.get::<SymbolMappingMsg>() {
-        told.symbols.push((mapping.hd.instrument_id, mapping.stype_out_symbol()?.to_owned()));
+        received.symbols.push((mapping.hd.instrument_id, mapping.stype_out_symbol()?.to_owned()));
     } else if let Some(message) = record.get::<SystemMsg>() {
-        told.messages.push(message.msg()?.to_owned());
+        received.messages.push(message.msg()?.to_owned());
     } else if !is_message(record.raw_rtype() as u8) {
-        told.records.push(record.as_ref().to_vec());
+        received.records.push(record.as_ref().to_vec());
     }
     Ok(true)
 }
 
-async fn rest(mut client: Client, mut told: Told) -> Result<Told> {
-    while next(&mut client, &mut told).await? {}
-    Ok(told)
+async fn rest(mut client: Client, mut received: Received) -> Result<Received> {
+    while next(&mut client, &mut received).await? {}
+    Ok(received)
 }
 
-fn same(what: &str, told: &[Vec<u8>], expected: &[Vec<u8>]) -> Result<usize> {
-    for (place, (one, other)) in told.iter().zip(expected).enumerate() {
+fn same(what: &str, received: &[Vec<u8>], expected: &[Vec<u8>]) -> Result<usize> {
+    for (place, (one, other)) in received.iter().zip(expected).enumerate() {
         ensure!(one == other, "{what}: record {place} is {one:?}, expected {other:?}");
     }
-    ensure!(told.len() == expected.len(), "{what}: {} records, expected {}", told.len(), expected.len());
-    ensure!(!told.is_empty(), "{what}: no record was compared");
-    Ok(told.len())
+    ensure!(
+        received.len() == expected.len(),
+        "{what}: {} records, expected {}",
+        received.len(),
+        expected.len()
+    );
+    ensure!(!received.is_empty(), "{what}: no record was compared");
+    Ok(received.len())
 }
 
 /// Every schema, all symbols; one of them compressed.
@@ -161,22 +166,26 @@ async fn schemas(mut server: Server) -> Result<usize> {
         let compression = if schema == Schema::Mbp10 { Compression::Zstd } else { Compression::None };
         let mut client = server.client(compression).await?;
         client.subscribe(Subscription::builder().symbols(Symbols::All).schema(schema).build()).await?;
-        let told = start(&mut client, 1).await?;
-        clients.push((schema, tokio::spawn(rest(client, told))));
+        let received = start(&mut client, 1).await?;
+        clients.push((schema, tokio::spawn(rest(client, received))));
     }
     server.publish("all")?;
     server.end()?;
     let mut count = 0;
     for (schema, client) in clients {
-        let told = client.await??;
+        let received = client.await??;
         let mut expected = server.file(schema, 0)?;
         // The intervals that the end of a file ends are not over for a live client.
         if schema.as_str().contains("bbo-1") || schema == Schema::Ohlcv1S {
-            ensure!(expected.len() - told.records.len() <= 60, "{schema}: {} records", told.records.len());
-            expected.truncate(told.records.len());
+            ensure!(
+                expected.len() - received.records.len() <= 60,
+                "{schema}: {} records",
+                received.records.len()
+            );
+            expected.truncate(received.records.len());
         }
-        count += same(schema.as_str(), &told.records, &expected)?;
-        ensure!(told.symbols.len() == 20, "{schema}: {} symbols", told.symbols.len());
+        count += same(schema.as_str(), &received.records, &expected)?;
+        ensure!(received.symbols.len() == 20, "{schema}: {} symbols", received.symbols.len());
     }
     Ok(count)
 }
@@ -197,23 +206,25 @@ async fn lists(mut server: Server) -> Result<usize> {
         .build();
     client.subscribe(by_name.clone()).await?;
     client.subscribe(by_number).await?;
-    let mut told = start(&mut client, 2).await?;
+    let mut received = start(&mut client, 2).await?;
     server.publish("10000")?;
     client.unsubscribe(by_name.to_unsubscription()).await?;
-    while !told.messages.iter().any(|message| message.contains("Unsubscribed from mbp-1")) {
-        ensure!(next(&mut client, &mut told).await?, "the session ended too early");
+    while !received.messages.iter().any(|message| message.contains("Unsubscribed from mbp-1")) {
+        ensure!(next(&mut client, &mut received).await?, "the session ended too early");
     }
-    let so_far = told.records.len();
+    let so_far = received.records.len();
     server.publish("all")?;
     server.end()?;
     drop(probe);
-    let told = rest(client, told).await?;
+    let received = rest(client, received).await?;
     let of =
         |record: &&Vec<u8>, kind: u8, number: u32| record[1] == kind && record[4..8] == number.to_le_bytes();
-    let quotes: Vec<_> = told.records.iter().filter(|one| of(one, rtype::MBP_1, *first)).cloned().collect();
-    let orders: Vec<_> = told.records.iter().filter(|one| of(one, rtype::MBO, *second)).cloned().collect();
-    ensure!(quotes.len() + orders.len() == told.records.len(), "records of others");
-    ensure!(told.records[so_far..].iter().all(|record| record[1] == rtype::MBO), "quotes after the end");
+    let quotes: Vec<_> =
+        received.records.iter().filter(|one| of(one, rtype::MBP_1, *first)).cloned().collect();
+    let orders: Vec<_> =
+        received.records.iter().filter(|one| of(one, rtype::MBO, *second)).cloned().collect();
+    ensure!(quotes.len() + orders.len() == received.records.len(), "records of others");
+    ensure!(received.records[so_far..].iter().all(|record| record[1] == rtype::MBO), "quotes after the end");
     let expected = server.file(Schema::Mbo, 0)?;
     let expected: Vec<_> = expected.iter().filter(|one| of(one, rtype::MBO, *second)).cloned().collect();
     let from = expected.len() - orders.len();
@@ -225,24 +236,24 @@ async fn lists(mut server: Server) -> Result<usize> {
     Ok(same("mbo by number", &orders, &expected[from..])? + same("mbp-1 by name", &quotes, quotes_expected)?)
 }
 
-/// A snapshot of orders, then what follows.
+/// A snapshot of orders, then the records behind it.
 async fn snapshots(mut server: Server) -> Result<usize> {
     server.publish("10000")?;
     let mut client = server.client(Compression::None).await?;
     let subscription = Subscription::builder().symbols(Symbols::All).schema(Schema::Mbo).use_snapshot(true);
     client.subscribe(subscription.build()).await?;
-    let told = start(&mut client, 1).await?;
-    let client = tokio::spawn(rest(client, told));
+    let received = start(&mut client, 1).await?;
+    let client = tokio::spawn(rest(client, received));
     server.publish("all")?;
     server.end()?;
-    let told = client.await??;
+    let received = client.await??;
     let is_of_snapshot = |record: &&Vec<u8>| {
         let offset = std::mem::offset_of!(MboMsg, flags);
         record[offset] & flags::SNAPSHOT != 0
     };
-    let snapshot = told.records.iter().take_while(is_of_snapshot).count();
+    let snapshot = received.records.iter().take_while(is_of_snapshot).count();
     ensure!(snapshot > 0, "no snapshot");
-    let rest = &told.records[snapshot..];
+    let rest = &received.records[snapshot..];
     let expected = server.file(Schema::Mbo, 0)?;
     Ok(snapshot + same("mbo after the snapshot", rest, &expected[expected.len() - rest.len()..])?)
 }
@@ -257,17 +268,18 @@ async fn replays(mut server: Server) -> Result<usize> {
         let from = OffsetDateTime::from_unix_timestamp_nanos(start_ns.into())?;
         let subscription = Subscription::builder().symbols(Symbols::All).schema(schema).start(from);
         client.subscribe(subscription.build()).await?;
-        let told = start(&mut client, 1).await?;
-        clients.push((schema, start_ns, tokio::spawn(rest(client, told))));
+        let received = start(&mut client, 1).await?;
+        clients.push((schema, start_ns, tokio::spawn(rest(client, received))));
     }
     server.publish("all")?;
     server.end()?;
     let mut count = 0;
     for (schema, start_ns, client) in clients {
-        let told = client.await??;
-        count += same(&format!("{schema} from {start_ns}"), &told.records, &server.file(schema, start_ns)?)?;
-        let finished = told.messages.iter().filter(|message| message.contains("Finished")).count();
-        ensure!(finished == 1, "{:?}", told.messages);
+        let received = client.await??;
+        count +=
+            same(&format!("{schema} from {start_ns}"), &received.records, &server.file(schema, start_ns)?)?;
+        let finished = received.messages.iter().filter(|message| message.contains("Finished")).count();
+        ensure!(finished == 1, "{:?}", received.messages);
     }
     Ok(count)
 }
@@ -298,18 +310,18 @@ async fn keep(port: u16, folder: PathBuf, schema: Schema, start_ns: i128) -> Res
         _ => subscription.start(OffsetDateTime::from_unix_timestamp_nanos(start_ns)?).build(),
     };
     client.subscribe(subscription).await?;
-    let mut told = start(&mut client, 1).await?;
+    let mut received = start(&mut client, 1).await?;
     println!("subscribed {schema}");
     if start_ns != 0 {
-        while !told.messages.iter().any(|message| message.contains("Finished")) {
-            ensure!(next(&mut client, &mut told).await?, "the session ended amid the replay");
+        while !received.messages.iter().any(|message| message.contains("Finished")) {
+            ensure!(next(&mut client, &mut received).await?, "the session ended amid the replay");
         }
         println!("replayed {schema}");
     }
-    let told = rest(client, told).await?;
-    std::fs::write(folder.join(format!("{schema}.records")), told.records.concat())?;
+    let received = rest(client, received).await?;
+    std::fs::write(folder.join(format!("{schema}.records")), received.records.concat())?;
     let symbols: Vec<_> =
-        told.symbols.iter().map(|(number, symbol)| format!("{number} {symbol}\n")).collect();
+        received.symbols.iter().map(|(number, symbol)| format!("{number} {symbol}\n")).collect();
     Ok(std::fs::write(folder.join(format!("{schema}.symbols")), symbols.concat())?)
 }
 

@@ -1,4 +1,4 @@
-//! What a replay did.
+//! The summary of a replay.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use tapeworks_store::Schema;
 use super::{Options, Run};
 use crate::input::{Input, Source};
 
-/// What a channel carried.
+/// Counters of a channel.
 #[derive(Clone, Debug)]
 pub struct ChannelSummary {
-    /// What distinguishes it from others.
+    /// Its identity.
     pub identity: ChannelIdentity,
-    /// What is spoken on it.
+    /// Its protocol.
     pub application: Application,
     /// The feed.
     pub publisher: Publisher,
     /// Its packets and messages.
     pub counters: ChannelCounters,
-    /// What came twice, late or not at all.
+    /// Duplicate, late and missing messages.
     pub sequence: SequenceCounters,
     /// Destinations that carried it.
     pub lines: usize,
@@ -75,12 +75,12 @@ pub struct Busy {
     pub last_two_sided: Option<(Nanos, Nbbo)>,
 }
 
-/// What the readers of the files met, all files together.
+/// Counters of the readers, all files together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCounters {
     /// Packets in blocks that have no time; they got that of the packet before.
     pub without_time: u64,
-    /// Packets with a time before 1970 or after 2554, which got the nearest that can be told.
+    /// Packets with a time before 1970 or after 2554, which got the nearest time in that range.
     pub time_out_of_range: u64,
     /// Marks of the end of a session in message files.
     pub end_marks: u64,
@@ -110,16 +110,16 @@ pub struct Written {
     pub summary: tapeworks_store::Summary,
 }
 
-/// What a replay did.
+/// The summary of a replay.
 #[derive(Debug)]
 pub struct Summary {
     /// The files, by their place.
     pub files: Vec<String>,
-    /// What the readers of the files met.
+    /// Counters of the readers.
     pub file_counters: FileCounters,
     /// Message files of an unknown day: their times count from 1970-01-01.
     pub without_day: Vec<String>,
-    /// Errors that ended a file early; what came before was taken.
+    /// Errors that ended a file early; the packets before were taken.
     pub file_errors: Vec<CaptureError>,
     /// Whether it was stopped before the end of its inputs.
     pub is_interrupted: bool,
@@ -139,11 +139,11 @@ pub struct Summary {
     pub channels: Vec<ChannelSummary>,
     /// The books of every feed.
     pub feeds: Vec<FeedSummary>,
-    /// What went in.
+    /// Counters of input.
     pub feed_counters: FeedCounters,
     /// Symbols that are no symbols: blank, or not ASCII.
     pub unreadable_symbols: u64,
-    /// What did not fit.
+    /// The problems.
     pub problems: Problems,
     /// The NBBO's changes.
     pub nbbo: NbboCounts,

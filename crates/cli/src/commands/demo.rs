@@ -1,4 +1,4 @@
-//! `tapeworks demo`: everything at once, on data that is at hand.
+//! `tapeworks demo`: a tour of all parts, on included data.
 
 mod live;
 
@@ -19,10 +19,10 @@ use crate::{interrupt, output, report, values};
 
 /// Show what Tapeworks does, on real packets, on a generated session, and live.
 ///
-/// Replays real captures of Nasdaq, Nasdaq BX and IEX, then a generated session of four venues, prints how fast it went
-/// and what the books look like at the end, and writes files to open with pandas, DuckDB, Polars or databento. Then it runs
-/// four simulated venues on this machine's loopback multicast with lines that lose packets, the ticker plant that listens to
-/// them, and a client, for some seconds; with --serve only these, until Ctrl-C.
+/// Replays real captures of Nasdaq, Nasdaq BX and IEX, then a generated session of four venues, prints the speed and the books
+/// at the end, and writes files to open with pandas, DuckDB, Polars or databento. Then it runs four simulated venues on this
+/// machine's loopback multicast with lines that lose packets, the ticker plant that listens to them, and a client, for some
+/// seconds; with --serve only these, until Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -83,7 +83,7 @@ const CAPTURES: [(&str, &[u8]); 19] = [
     capture!("iex-deep/PriceLevelSellUpdateMessage.pcap"),
 ];
 
-/// What is written of the session.
+/// The schemas of the session's files.
 const OUTPUTS: [(&str, Schema); 8] = [
     ("orders.dbn.zst", Schema::Mbo),
     ("top-of-book.parquet", Schema::Mbp1),
@@ -192,7 +192,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     Ok(crate::commands::replay::ending(&written))
 }
 
-/// Replays each capture alone: they are of different days. Answers whether the user let it go on.
+/// Replays each capture alone: they are of different days. Returns whether to continue.
 fn real_packets(out: &Path, width: usize) -> Result<bool> {
     let mut table = Table::new(&[
         ("capture", Align::Left),

@@ -18,8 +18,8 @@ use crate::values::{self, Symbols};
 
 /// Print every message, decoded field by field.
 ///
-/// Reads pcap and pcapng captures, raw ITCH files and SoupBinTCP files, plain, gzip or zstd. Unknown and cut messages are
-/// shown with where and why; the rest goes on.
+/// Reads pcap and pcapng captures, raw ITCH files and SoupBinTCP files, plain, gzip or zstd. Unknown and cut messages are shown
+/// with their place and the reason; the dump continues behind them.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

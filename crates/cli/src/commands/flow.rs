@@ -60,7 +60,7 @@ struct Run {
     json: bool,
 }
 
-/// Check a configuration: what is wrong, with line and column and what would be right; or how much memory it takes.
+/// Check a configuration: errors have line, column and the expected value; a sound one shows how much memory it takes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -83,7 +83,7 @@ struct Draw {
     /// The configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// What is drawn.
+    /// The format of the drawing.
     #[arg(short, long, value_enum, default_value_t = Format::Svg)]
     format: Format,
 }
@@ -176,7 +176,7 @@ fn ending(graph: &Graph, report: &Report) -> Result {
         return Err(Failure::Failed(imbalance));
     }
     if report.is_interrupted {
-        complain("stopped before the end of the input; what is written is complete up to there");
+        complain("stopped before the end of the input; the output is complete up to there");
         return Ok(Ending::Interrupted);
     }
     Ok(if damaged.is_empty() { Ending::Complete } else { Ending::WithProblems })
@@ -206,7 +206,7 @@ impl Live {
         self.rates.look(counts, elapsed);
         let (columns, rows) = terminal::stderr_size();
         let mut lines = live_lines(graph, counts, &self.rates.per_second);
-        // What has scrolled off the screen cannot be taken back.
+        // Lines that have scrolled off the screen cannot be replaced.
         lines.truncate(rows.saturating_sub(1));
         let mut text = self.back();
         for line in &lines {
@@ -218,7 +218,7 @@ impl Live {
         draw_live(&text);
     }
 
-    /// What brings the cursor to the first line.
+    /// The sequence that moves the cursor to the first line.
     fn back(&self) -> String {
         match self.shown {
             0 => String::new(),
@@ -335,7 +335,7 @@ fn words(counts: &NodeCounts) -> String {
     words
 }
 
-/// The port of a writer is what it wrote; others have theirs.
+/// A writer's port shows the packets it wrote.
 fn outputs(graph: &Graph, node: usize, counts: &NodeCounts) -> String {
     let ports = graph.nodes[node].ports;
     match ports {
@@ -529,8 +529,8 @@ capacity = 1000
     #[test]
     fn the_live_lines_show_stages_and_rings() {
         let config = flow_config::parse("flow.toml", FLOW).unwrap();
-        let told = live_lines(&config.graph, &counts(30_000_000), &[0.4, 2.5e6]);
-        let lines: Vec<Vec<&str>> = told.iter().map(|line| line.split_whitespace().collect()).collect();
+        let shown = live_lines(&config.graph, &counts(30_000_000), &[0.4, 2.5e6]);
+        let lines: Vec<Vec<&str>> = shown.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(lines[1], ["in", "30,000,000", "0", "0", "0", "/s"]);
         assert_eq!(lines[2], ["end", "30,000,000", "0", "0", "2.50", "M/s", "1.50", "250"]);
         // A Disruptor rounds up.

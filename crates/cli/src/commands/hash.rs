@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Read the values from a file, one a line; # begins a comment, - is standard input.
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Bits of a value: 8, 16, 32 or 64. [default: what the greatest needs]
+    /// Bits of a value: 8, 16, 32 or 64. [default: as many as the greatest value needs]
     #[arg(short, long, value_name = "BITS", value_parser = width)]
     width: Option<Width>,
     /// Write the function as a module of Rust, with its table and a test.

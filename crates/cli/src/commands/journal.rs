@@ -1,4 +1,4 @@
-//! `tapeworks journal`: what a plant has kept.
+//! `tapeworks journal`: checks, repairs and exports a plant's journal.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::table::{counted, thousands};
 use crate::terminal::complain;
 use crate::{interrupt, output};
 
-/// Look at the journal of a plant, and mend it.
+/// Check, repair and export the journal of a plant.
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -49,7 +49,7 @@ struct Verify {
     json: bool,
 }
 
-/// Mend a journal: cut off a torn record at the end, and replace damaged records by a count of what is lost.
+/// Repair a journal: cut off a torn record at the end, and replace damaged records by a count of the lost ones.
 ///
 /// It first copies the old bytes into files beside the segments: NUMBER.torn-OFFSET and NUMBER.damaged-OFFSET. A plant
 /// needs no repair to start: it cuts off a torn record too, and passes over damage elsewhere.
@@ -63,10 +63,10 @@ struct Repair {
     folder: PathBuf,
 }
 
-/// Make files of a journal: DATE/VENUE/SCHEMA.ENDING, and DATE/nbbo/SCHEMA.ENDING for what is computed across venues.
+/// Make files of a journal: DATE/VENUE/SCHEMA.ENDING, and DATE/nbbo/SCHEMA.ENDING for records across venues.
 ///
-/// It replays the journal as the plant would, so the files hold what the plant's clients got. If the first segments were removed
-/// to make room, it replays from the oldest checkpoint that is kept; the summary says when the files begin.
+/// It replays the journal as the plant would, so the files have the records of the plant's clients. If the first segments were
+/// removed to make room, it replays from the oldest checkpoint; the summary says when the files begin.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -84,10 +84,10 @@ struct Export {
     /// The only day (in New York); every day that the journal has records of unless given.
     #[arg(long, value_name = "DATE")]
     date: Option<Date>,
-    /// Where the folders of the days go.
+    /// The folder for the folders of the days.
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
-    /// What is written: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m,
+    /// The schemas to write: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m,
     /// status, imbalance, definition, ohlcv-1s, ohlcv-1m, ohlcv-1h, ohlcv-1d.
     #[arg(long, value_name = "SCHEMAS", value_delimiter = ',', default_value = "mbo,cmbp-1")]
     schema: Vec<Schema>,
@@ -246,7 +246,7 @@ fn repair(arguments: &Repair) -> Result {
 fn export(arguments: Export) -> Result {
     if !export::is_ending(&arguments.format) {
         let known = "dbn, dbn.zst, parquet, csv, csv.zst, json, json.zst";
-        return Err(Failure::Usage(format!("'{}' is no ending of files: {known}", arguments.format)));
+        return Err(Failure::Usage(format!("'{}' is no file ending: {known}", arguments.format)));
     }
     let config = load(&arguments.config)?;
     let kept =
@@ -266,7 +266,7 @@ fn export(arguments: Export) -> Result {
         Some(_) => vec![arguments.date],
         None => days::days_of(&folder)?.into_iter().map(Some).collect(),
     };
-    // Of one without records the export says so.
+    // The export reports a journal without records.
     let days = if days.is_empty() { vec![None] } else { days };
     let mut ending = Ending::Complete;
     for date in days {
@@ -320,7 +320,7 @@ fn exported_text(exported: &Exported, is_json: bool) -> String {
             counted(exported.events, "event", "events"),
         );
         if let Some(from) = exported.from {
-            text.push_str(&format!("from {} on: what was before was removed to make room\n", time(from.0)));
+            text.push_str(&format!("from {} on: earlier records were removed to make room\n", time(from.0)));
         }
         for file in &exported.files {
             let (path, records) = (file.path.display(), counted(file.summary.records, "record", "records"));

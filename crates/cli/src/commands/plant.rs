@@ -20,7 +20,7 @@ use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
 use crate::{interrupt, output, terminal, values};
 
-/// How often it is looked what has happened.
+/// How often the command checks for news.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Run the ticker plant: multicast lines in, books and the synthetic NBBO, clients served.
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Check a plant's configuration: what is wrong, with line and column and what would be right.
+/// Check a plant's configuration: errors have line, column and the expected value.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -127,11 +127,11 @@ fn start_log(format: LogFormat) {
 fn log_refusals(refusals: &Receiver<Refused>) {
     for refused in refusals.try_iter() {
         let peer = refused.address.to_string();
-        tracing::warn!(subject = %peer, untold = refused.untold, "{} refused: {}", refused.what, refused.reason);
+        tracing::warn!(subject = %peer, unreported = refused.unreported, "{} refused: {}", refused.what, refused.reason);
     }
 }
 
-/// Logs what happens until `is_over`, looking a few times a second.
+/// Logs news until `is_over`, a few times a second.
 pub(crate) fn watch(
     service: &Service,
     refusals: &Receiver<Refused>,
@@ -159,10 +159,10 @@ pub(crate) fn watch(
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let config = load(&arguments.config)?;
     start_log(arguments.log);
-    let (told, refusals) = channel();
+    let (log, refusals) = channel();
     let on_refusal = Arc::new(move |refused: &Refused| {
         // The log may have ended already.
-        let _unheard = told.send(refused.clone());
+        let _unheard = log.send(refused.clone());
     });
     let service = Service::start(&config, Some(on_refusal))?;
     let replayed = service.replayed();
@@ -284,7 +284,7 @@ pub(crate) fn show(Report { plant: status, questdb, .. }: &Report) -> String {
             counted(journal.next, "record", "records"),
             thousands(journal.written_bytes),
             thousands(journal.lost),
-            thousands(journal.in_doubt),
+            thousands(journal.unconfirmed),
             thousands(journal.damaged),
         );
     }

@@ -42,9 +42,9 @@ pub(crate) struct Arguments {
     /// dbn.zst.
     #[arg(long, value_name = "FORMAT", requires = "out")]
     format: Option<Format>,
-    /// What is written, one for each --out or all into a name with {schema}; mbo unless given: mbo, mbp-1, mbp-10,
-    /// bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition,
-    /// ohlcv-1s, ohlcv-1m, ohlcv-1h, ohlcv-1d.
+    /// The schemas to write, one for each --out or all into a name with {schema}; mbo by default: mbo, mbp-1, mbp-10, bbo-1s,
+    /// bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition, ohlcv-1s, ohlcv-1m,
+    /// ohlcv-1h, ohlcv-1d.
     #[arg(long, value_name = "SCHEMA", value_delimiter = ',', requires = "out")]
     schema: Vec<Schema>,
     /// Replace output files that exist.
@@ -74,7 +74,7 @@ pub(crate) struct Arguments {
     /// max, or a factor of the capture's own pace: 1x, 10x.
     #[arg(long, value_name = "SPEED", value_parser = values::speed, default_value = "max")]
     speed: Speed,
-    /// What a gap does to the NBBO: venues with stale books are flagged, or excluded until recovered.
+    /// The effect of a gap on the NBBO: venues with stale books are flagged, or excluded until recovered.
     #[arg(long, value_enum, default_value_t = Stale::Flag)]
     stale: Stale,
     /// Count odd lots in the NBBO at their own prices.
@@ -230,7 +230,7 @@ pub(crate) fn ending(summary: &Summary) -> Ending {
         complain(&error.to_string());
     }
     if summary.is_interrupted {
-        complain("stopped before the end of the input; what is written is complete up to there");
+        complain("stopped before the end of the input; the output is complete up to there");
         return Ending::Interrupted;
     }
     complain_of_unseen(&summary.unseen_symbols);

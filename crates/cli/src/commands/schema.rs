@@ -1,4 +1,4 @@
-//! `tapeworks schema`: what a protocol's declaration says.
+//! `tapeworks schema`: prints a protocol's declaration.
 
 use clap::{Args, ValueEnum};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `tapeworks stats`: what is in captures, how fast it comes, what is missing.
+//! `tapeworks stats`: contents, rates and gaps of captures.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -170,8 +170,8 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
         section(&mut out, &title, &table);
     }
 
-    let told = stats.kept.len().min(SHOWN_PROBLEMS);
-    for problem in stats.kept.iter().take(told) {
+    let shown = stats.kept.len().min(SHOWN_PROBLEMS);
+    for problem in stats.kept.iter().take(shown) {
         let file = stats.files.get(problem.place.file).map_or("", |file| &file.name);
         let place = format!(
             "{file}: packet {} at offset {}",
@@ -190,7 +190,7 @@ fn show(stats: &Stats, top: usize, paint: Paint) -> String {
     let _infallible = writeln!(out, "{verdict}");
     if stats.not_ours > 0 {
         let packets = counted(stats.not_ours, "packet", "packets");
-        let _infallible = writeln!(out, "{packets} without UDP or TCP passed over.");
+        let _infallible = writeln!(out, "{packets} without UDP or TCP skipped.");
     }
     out
 }

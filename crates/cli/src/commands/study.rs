@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
     protocol: Option<Application>,
 }
 
-/// What can be generated to study.
+/// The sessions that can be generated for a study.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Generate {
     /// Twenty seconds around the close of Nasdaq, with bursts of 4 million messages a second.
@@ -88,7 +88,7 @@ impl Drop for Temporary {
     }
 }
 
-/// Generates what is to be studied; `None`: the user stopped it.
+/// Generates the session to study; `None`: the user stopped it.
 fn generate(what: Generate) -> Result<Option<Temporary>> {
     let scenario = match what {
         Generate::Close => Scenario::close_burst(),
@@ -216,7 +216,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     Ok(if study.is_clean() { Ending::Complete } else { Ending::WithProblems })
 }
 
-/// Whether a file can be read once more: from a pipe, that would take what the study is to read.
+/// Whether a file can be read twice: a pipe cannot.
 fn is_repeatable(file: &Path) -> bool {
     // A dash is standard input, whatever else has that name.
     file.as_os_str() != "-" && fs::metadata(file).is_ok_and(|metadata| metadata.is_file())
@@ -249,7 +249,7 @@ fn measure(files: &[PathBuf], arguments: &Arguments) -> Result<Option<Measured>>
     Ok(Measured::new(&summary))
 }
 
-/// What is to be read beside the plot.
+/// The text beside the plot.
 fn note(study: &Study, measured: Option<&Measured>) -> String {
     let mut note =
         format!("{} in {}", counted(study.messages, "message", "messages"), show_ns(study.seconds() * 1e9));

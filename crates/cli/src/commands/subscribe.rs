@@ -23,7 +23,7 @@ use crate::terminal::complain;
 use crate::values::{self, Names};
 use crate::{interrupt, output};
 
-/// Subscribe to a plant, or to any server of the DBN live protocol, and print or write what comes. With --multicast the
+/// Subscribe to a plant, or to any server of the DBN live protocol, and print or write the records. With --multicast the
 /// records are those that a plant sends to a multicast group.
 ///
 /// Records of the market go to standard output as JSON with their symbols, a line each, or into files; a DBN file has all
@@ -45,7 +45,7 @@ pub(crate) struct Arguments {
     /// The server.
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:13000")]
     address: String,
-    /// Receive this multicast group instead: what the plant sends there, all of it.
+    /// Receive all records that a plant sends to this multicast group instead.
     #[arg(
         long,
         value_name = "GROUP:PORT",
@@ -55,8 +55,8 @@ pub(crate) struct Arguments {
     /// The server that sends lost messages of the multicast again (UDP).
     #[arg(long, value_name = "ADDRESS", requires = "multicast")]
     retransmission: Option<String>,
-    /// Receive the session of the multicast from its first message on: request what was before the first packet received; what the
-    /// plant no longer keeps is missing. Otherwise from the first packet received on.
+    /// Receive the session of the multicast from its first message on: request the messages before the first packet received;
+    /// those that the plant no longer keeps are missing. Otherwise it begins with the first packet received.
     #[arg(long, requires = "retransmission")]
     from_beginning: bool,
     /// The address of the interface on which the group is joined.
@@ -74,13 +74,13 @@ pub(crate) struct Arguments {
     /// The symbols, A,B or @FILE; all unless given.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::names)]
     symbols: Option<Names>,
-    /// First the current state, then what happens.
+    /// First the current state, then the changes.
     #[arg(long)]
     snapshot: bool,
     /// Replay from this time, an RFC 3339 time or ns since the epoch, and go on live. 0: the whole day.
     #[arg(long, value_name = "TIME", value_parser = parse_start)]
     start: Option<u64>,
-    /// What the server does when this client is slow: warn, skip or conflate.
+    /// The server's policy when this client is slow: warn, skip or conflate.
     #[arg(long, value_name = "BEHAVIOUR")]
     slow_reader: Option<String>,
     /// End after so many records of the market.
@@ -117,7 +117,7 @@ pub(crate) const DEMO_KEY: &str = "db-TapeworksDemoKey0000000000000";
 /// How long connecting and each answer of the server before the first record may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether it is to end.
+/// How often the command checks whether to end.
 const LOOK: Duration = Duration::from_millis(200);
 
 fn parse_start(text: &str) -> std::result::Result<u64, String> {
@@ -134,10 +134,10 @@ impl From<SubscribeError> for Failure {
     }
 }
 
-/// What came.
+/// Received records.
 pub(crate) struct Figures {
     pub(crate) records: u64,
-    /// What the server refused.
+    /// Refused subscriptions.
     pub(crate) refusals: u64,
     /// Whether the server ended it, and neither a limit nor the user.
     pub(crate) is_ended_by_server: bool,
@@ -223,7 +223,7 @@ impl Sink {
     }
 }
 
-/// The files that --out stands for.
+/// The files of --out.
 fn files(arguments: &Arguments, out: &Path, metadata: &dbn::Metadata) -> Result<Vec<RecordWriter>> {
     let options = tapeworks_store::Options {
         overwrite: arguments.force,
@@ -325,7 +325,7 @@ pub(crate) fn receive(
     Ok(figures)
 }
 
-/// The address that a host and port stand for.
+/// The address of a host and port.
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr> {
     text.to_socket_addrs().ok().and_then(|mut all| all.next()).ok_or_else(|| {
         Failure::Usage(format!("'{text}' is not an address with a port, such as 127.0.0.1:13000"))
@@ -419,8 +419,8 @@ fn take<R: Records>(
     )?;
     let (received_by, ending) = after(records);
     if arguments.json {
-        let mut told = figures.to_json();
-        if let (Some(told), Some(counters)) = (told.as_object_mut(), &received_by) {
+        let mut json = figures.to_json();
+        if let (Some(json), Some(counters)) = (json.as_object_mut(), &received_by) {
             let multicast = json!({
                 "session": counters.session,
                 "first": counters.first,
@@ -434,9 +434,9 @@ fn take<R: Records>(
                 "not_records": counters.not_records,
                 "malformed": counters.malformed,
             });
-            told.insert("multicast".to_owned(), multicast);
+            json.insert("multicast".to_owned(), multicast);
         }
-        eprintln!("{told}");
+        eprintln!("{json}");
     } else {
         complain(&figures.text());
         if let Some(counters) = &received_by {

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
     symbols: Option<Symbols>,
-    /// End after so many lines; with --quiet, after what would be as many.
+    /// End after so many lines; with --quiet, after so many lines that would be printed.
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// End after this time: seconds, or 500ms, 2s, 10m, 1h.
@@ -116,8 +116,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                 looks = 0;
                 items += 1;
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let is_told = item.kind != EventKind::SymbolMapping as u8;
-                if is_told {
+                let is_shown = item.kind != EventKind::SymbolMapping as u8;
+                if is_shown {
                     let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
                     delays.saturating_record(now.saturating_sub(item.ts_recv));
                 }
@@ -145,7 +145,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                         break;
                     }
                     if !reader.is_writer_alive() {
-                        // What it published just before its end is read first.
+                        // The items published just before its end are read first.
                         if is_writer_dead {
                             break;
                         }
@@ -153,7 +153,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
                         looks = 0;
                         continue;
                     }
-                    // Nothing wakes a reader of the memory of another process.
+                    // The plant cannot wake a reader in another process.
                     let micros = if looks > SPINS + SHORT_SLEEPS { 1_000 } else { 20 };
                     std::thread::sleep(Duration::from_micros(micros));
                 }

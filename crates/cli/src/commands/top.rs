@@ -16,7 +16,7 @@ use crate::{interrupt, output, terminal, values};
 
 /// Watch a plant: rates, delays, lines, gaps, clients, ring fill, renewed each second.
 ///
-/// It asks the plant's web page's address for `/status.json`. Where standard output is no terminal it prints once.
+/// It reads `/status.json` from the address of the plant's web page. Where standard output is no terminal it prints once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,15 +45,15 @@ const MOST_BYTES: u64 = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Requests the status.
-fn ask(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, String> {
-    let told = |error: std::io::Error| format!("{address}: {error}");
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(told)?;
-    stream.set_read_timeout(Some(stop::LOOK)).map_err(told)?;
+fn fetch_status(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, String> {
+    let failed = |error: std::io::Error| format!("{address}: {error}");
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
+    stream.set_read_timeout(Some(stop::LOOK)).map_err(failed)?;
     let mut request = format!("GET /status.json HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
     if let Some(token) = token {
         let _infallible = write!(request, "Authorization: Bearer {token}\r\n");
     }
-    stream.write_all((request + "\r\n").as_bytes()).map_err(told)?;
+    stream.write_all((request + "\r\n").as_bytes()).map_err(failed)?;
     let mut answer = Vec::new();
     let began = Instant::now();
     let mut stream = stream.take(MOST_BYTES);
@@ -65,7 +65,7 @@ fn ask(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, S
             ErrorKind::WouldBlock | ErrorKind::TimedOut => {
                 return Err(format!("{address}: no whole answer within {} s", PATIENCE.as_secs()));
             }
-            _ => return Err(told(error)),
+            _ => return Err(failed(error)),
         }
     }
     let answer = String::from_utf8_lossy(&answer);
@@ -82,7 +82,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// What happened in a second to the counter at `place`, from two looks.
+/// The change a second of the counter at `place`, between two readings.
 fn rate(now: &Value, before: Option<&Value>, place: &str) -> u64 {
     let Some(before) = before else { return 0 };
     let elapsed = number(&now["now_ns"]).saturating_sub(number(&before["now_ns"])).max(1);
@@ -140,7 +140,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
             thousands(journal.get("records").map_or(0, number)),
             bytes(journal.get("written_bytes").map_or(0, number)),
             count("lost"),
-            count("in_doubt"),
+            count("unconfirmed"),
         );
     }
     out.push_str(&outputs(now, before));
@@ -192,7 +192,7 @@ fn show(now: &Value, before: Option<&Value>, address: SocketAddr) -> String {
     for client in now["clients"]["sessions"].as_array().into_iter().flatten() {
         let schemas: Vec<String> = client["schemas"].as_array().into_iter().flatten().map(text).collect();
         clients.row([
-            // What a client calls itself comes from outside.
+            // A client's name for itself is untrusted.
             format!("{} {}", text(&client["address"]), text(&client["name"]))
                 .chars()
                 .map(|letter| if letter.is_control() { '?' } else { letter })
@@ -290,7 +290,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
     out
 }
 
-/// The terminal's other screen, left however this ends.
+/// The terminal's alternate screen; dropping it always leaves it.
 struct Screen;
 
 impl Screen {
@@ -302,7 +302,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs no other screen.
+        // A closed terminal needs no restoring.
         let _gone = output::print("\x1b[?25h\x1b[?1049l");
     }
 }
@@ -311,14 +311,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let address = resolve(&arguments.address)?;
     let token = arguments.token.as_deref();
     let failed = |error| if interrupt::is_requested() { Failure::Stopped } else { Failure::Failed(error) };
-    let mut before = ask(address, token).map_err(failed)?;
+    let mut before = fetch_status(address, token).map_err(failed)?;
     let interval = arguments.interval;
     if arguments.once || !std::io::stdout().is_terminal() || terminal::is_dumb() {
         stop::sleep(interval.min(Duration::from_secs(1)));
         if interrupt::is_requested() {
             return Ok(Ending::Interrupted);
         }
-        let now = ask(address, token).map_err(failed)?;
+        let now = fetch_status(address, token).map_err(failed)?;
         output::print(&show(&now, Some(&before), address))?;
         return Ok(Ending::Complete);
     }
@@ -329,7 +329,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         let shown: Vec<&str> = text.lines().take(height.saturating_sub(1)).collect();
         output::print(&format!("\x1b[H\x1b[J{}\r\n", shown.join("\r\n")))?;
         stop::sleep(interval);
-        text = match ask(address, token) {
+        text = match fetch_status(address, token) {
             Ok(now) => {
                 let text = show(&now, Some(&before), address);
                 before = now;

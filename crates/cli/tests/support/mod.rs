@@ -107,12 +107,12 @@ impl Folder {
 
 /// The code, and exactly one line from us that holds `text`.
 #[track_caller]
-pub(crate) fn assert_told(output: &Output, code: i32, text: &str) {
+pub(crate) fn assert_one_error(output: &Output, code: i32, text: &str) {
     let errors = stderr(output);
     assert_eq!(output.status.code(), Some(code), "{errors}");
-    let told: Vec<&str> = errors.lines().filter(|line| line.starts_with("tapeworks: ")).collect();
-    assert_eq!(told.len(), 1, "{errors}");
-    assert!(told[0].contains(text), "{errors}");
+    let lines: Vec<&str> = errors.lines().filter(|line| line.starts_with("tapeworks: ")).collect();
+    assert_eq!(lines.len(), 1, "{errors}");
+    assert!(lines[0].contains(text), "{errors}");
     assert!(!errors.contains("panicked"), "{errors}");
 }
 

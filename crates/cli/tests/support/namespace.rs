@@ -19,8 +19,8 @@ impl Namespace {
         let made = Command::new("ip").args(["netns", "add", &name]).output();
         if !made.as_ref().is_ok_and(|output| output.status.success()) {
             let is_denied = made.as_ref().is_ok_and(|output| {
-                let told = stderr(output);
-                told.contains("not permitted") || told.contains("ermission denied")
+                let errors = stderr(output);
+                errors.contains("not permitted") || errors.contains("ermission denied")
             });
             assert!(is_denied || !is_ci(), "no network namespace: {made:?}");
             eprintln!("SKIPPED: no network namespace ({made:?}): network interfaces are not tested");

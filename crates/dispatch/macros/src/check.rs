@@ -1,7 +1,7 @@
 //! The rules of a declaration. Every fault found is reported, each at the token that caused it.
 //!
-//! The more particular row wins: one that names state and event, then `State + _`, then `_ + Event`, then `_ + _`. Among
-//! the rows of one kind the first whose guard holds; a row without a guard ends the search.
+//! The most specific row wins: one that names state and event, then `State + _`, then `_ + Event`, then `_ + _`. Among the rows
+//! of one kind the first whose guard holds; a row without a guard ends the search.
 
 use std::collections::HashMap;
 
@@ -52,7 +52,7 @@ pub(crate) fn check(declaration: &Declaration) -> Result<Plan, Error> {
     let coded = codes(declaration, &mut faults);
     lifetimes_of_parameters(declaration, &mut faults);
     names_of_rows(declaration, &states, &events, &mut faults);
-    // What follows would only repeat an unknown name for every pair.
+    // Later checks would only repeat an unknown name for every pair.
     faults.end()?;
 
     let mut faults = Faults::default();
@@ -186,7 +186,7 @@ fn names_of_rows(
 }
 
 impl Row {
-    /// How particular it is, if it applies at all: 0 is the most.
+    /// Its rank, if it applies: 0 is the most specific.
     fn rank(&self, state: &Ident, event: &Ident) -> Option<usize> {
         let is_state = self.states.as_ref().is_none_or(|states| states.contains(state));
         let is_event = self.event.as_ref().is_none_or(|name| name == event);
@@ -254,7 +254,7 @@ fn cells(declaration: &Declaration, faults: &mut Faults) -> Vec<Vec<Vec<usize>>>
     all
 }
 
-/// Rows of the same rank that say something of this pair although it is said already.
+/// Rows of the same rank that repeat this pair.
 fn repeated(
     declaration: &Declaration,
     applying: &[(usize, usize)],

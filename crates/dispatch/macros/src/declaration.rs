@@ -1,4 +1,4 @@
-//! The declaration as a tree: what the author wrote, with the place of each token kept for messages.
+//! The declaration as a tree, with the place of each token for error messages.
 
 use proc_macro2::{Ident, Span};
 use syn::ext::IdentExt as _;
@@ -9,7 +9,7 @@ use syn::{
 };
 use tapeworks_dispatch_search::values;
 
-/// How a code and a state become a row.
+/// The dispatcher: how a code and a state select a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dispatch {
     Table,
@@ -102,7 +102,7 @@ impl Parse for Parameter {
     }
 }
 
-/// What a code is, for the error about anything else.
+/// The forms of a code, for the error message.
 const CODE: &str = "a code is a number such as 0x44, a character 'D' or a text \"AE\"";
 
 /// The value of an event's code, with its place.

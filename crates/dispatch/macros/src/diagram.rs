@@ -1,7 +1,7 @@
 //! The declaration as a Mermaid state diagram.
 //!
-//! Every row that names its event is an arrow from each state that it applies to. What a state does with any other event
-//! is a comment if it stays there, so that the picture shows what happens and not what does not.
+//! Every row that names its event is an arrow from each state that it applies to. If a state ignores all other events, the row
+//! becomes a comment, so that the picture shows only transitions.
 
 use std::fmt::Write as _;
 

@@ -9,8 +9,8 @@ use crate::check::Plan;
 use crate::declaration::{Declaration, Dispatch, Event};
 use crate::diagram;
 
-/// Tokens whose variables are their own: an author's parameter of the same name is another one, and does not hide a
-/// function of the expansion either.
+/// Tokens with hygienic variables: they do not clash with an author's parameter of the same name, nor does that hide a function
+/// of the expansion.
 macro_rules! hygienic {
     ($($tokens:tt)*) => { quote_spanned!(Span::mixed_site()=> $($tokens)*) };
 }
@@ -166,7 +166,7 @@ fn names_after_quotes(tokens: TokenStream) -> Vec<String> {
     names
 }
 
-/// What the rows of a chain do, as an expression of the next state.
+/// The rows of a chain as an expression of the next state.
 fn chain(declaration: &Declaration, names: &Names, event: &Event, rows: &[usize]) -> TokenStream {
     let (state, kind, event_name) = (&names.state, &names.kind, &event.name);
     let arguments: Vec<_> = event.parameters.iter().map(|parameter| &parameter.name).collect();
@@ -190,7 +190,7 @@ fn chain(declaration: &Declaration, names: &Names, event: &Event, rows: &[usize]
     expression
 }
 
-/// States with the same rows for this event, in order: what they do is written once.
+/// States with the same rows for this event, in order: their code is written once.
 fn groups(plan: &Plan, event: usize) -> Vec<(&[usize], Vec<usize>)> {
     let mut groups: Vec<(&[usize], Vec<usize>)> = Vec::new();
     for (state, cells) in plan.cells.iter().enumerate() {
@@ -238,7 +238,7 @@ fn group_of_states(groups: &[(&[usize], Vec<usize>)], states: usize) -> Vec<usiz
         .collect()
 }
 
-/// The function of one event: what it does in each state.
+/// The function of one event, for all states.
 fn on_event(declaration: &Declaration, plan: &Plan, names: &Names, number: usize) -> TokenStream {
     let event = &declaration.events[number];
     let (on, state, context) = (on_name(number, event), &names.state, &declaration.context);
@@ -291,7 +291,7 @@ fn on_event(declaration: &Declaration, plan: &Plan, names: &Names, number: usize
                 #by_message
                 #[inline]
                 fn #on #all #signature {
-                    // In a block of its own: a static, unlike a variable, would hide a parameter of its name.
+                    // In a separate block: a static, unlike a variable, would hide a parameter of its name.
                     let row = {
                         static __MACHINE_ROWS: [#for_all fn(&mut #context, #state, #(#types),*) -> #state; #count] =
                             [#(#by_state),*];
@@ -435,7 +435,7 @@ fn by_table(declaration: &Declaration, plan: &Plan, names: &Names) -> TokenStrea
             row_of_slot[slot] = coded;
         }
     }
-    // An empty slot holds the rows of the first event: its key keeps everybody out.
+    // An empty slot holds the rows of the first event: its key never matches.
     let cells = row_of_slot.into_iter().map(|coded| {
         let number = plan.coded[coded].1;
         let event = &declaration.events[number];

@@ -1,9 +1,8 @@
-//! The search: in each family, candidates from the cheapest on, and of those that keep all values apart the cheapest.
+//! The search: in each family it tries candidates from the cheapest on, and takes the cheapest that keeps all values apart.
 //!
-//! A candidate is looked at only if it would cost less than the best so far; trying one stops at the first two values
-//! that meet. So a search costs a few microseconds where bits of the value do, and is bounded by
-//! [`PROBES_PER_VALUE`] elsewhere. The one family that cannot fail comes last. Everything is a function of the sorted
-//! values: no clock, and random numbers from a fixed seed.
+//! It tries a candidate only if that would cost less than the best so far, and stops at the first collision. So a search costs
+//! a few microseconds where bits of the value suffice, and is bounded by [`PROBES_PER_VALUE`] elsewhere. The one family that
+//! cannot fail comes last. Everything is a function of the sorted values: no clock, and random numbers from a fixed seed.
 
 use crate::formula::{Family, Formula, Operator, Part, folded, mask};
 use crate::set::{Set, Width};
@@ -15,7 +14,8 @@ const PROBES_PER_VALUE: u64 = 1 << 12;
 /// Slots computed in one family at most: a tenth of a second.
 const MOST_PROBES: u64 = 1 << 24;
 
-/// How much larger than the set a table may be, as a power of two: beyond, a cheaper formula is paid with cache misses.
+/// How much larger than the set a table may be, as a power of two: beyond that, cache misses cost more than a cheaper formula
+/// saves.
 const MOST_SPARE_BITS: u32 = 4;
 
 /// Parts of an extraction at most: a fifth costs more than a multiplication.
@@ -32,7 +32,7 @@ fn bits_for(count: usize) -> u32 {
     count.next_power_of_two().trailing_zeros().max(1)
 }
 
-/// What is compared between candidates; less is better. See the crate's documentation for the rule.
+/// The cost of a candidate; less is better. See the crate's documentation for the rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Rank {
     pub(crate) cost: u32,
@@ -56,7 +56,7 @@ impl Rank {
     }
 }
 
-/// What the cheapest formula of a family costs with a table of one line.
+/// The cost of the cheapest formula of a family with a table of one line.
 const fn least_cost(family: Family) -> u32 {
     match family {
         Family::Direct => 1,
@@ -157,7 +157,7 @@ impl<'s> Search<'s> {
         let smallest = self.set.values[0];
         let span = self.set.values[self.count() - 1] - smallest;
         let most = 1u64 << (bits_for(self.count()) + MOST_SPARE_BITS);
-        // From zero on, where there is room for it, the subtraction is spared.
+        // If the table has room from zero on, no subtraction is needed.
         for smallest in [0, smallest] {
             let span = span + (self.set.values[0] - smallest);
             if span < most {
@@ -189,9 +189,9 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// Bits that distinguish the values, chosen one after the other so that each divides as many classes of values that
-    /// are alike in the bits before as it can; then without those that turn out not to be needed.
-    fn telling_bits(&self) -> u64 {
+    /// Bits that distinguish the values. Each next bit divides as many classes of values that agree in the bits before as
+    /// possible; finally the bits that are not needed are removed.
+    fn distinguishing_bits(&self) -> u64 {
         let values = &self.set.values;
         let mut chosen = 0u64;
         let mut sorted = values.clone();
@@ -207,7 +207,7 @@ impl<'s> Search<'s> {
                     differing &= differing - 1;
                 }
             }
-            // Of equal bits the lowest.
+            // The lowest of equally good bits.
             let Some(best) = (0..divided.len()).rev().max_by_key(|bit| divided[*bit]) else { break };
             if divided[best] == 0 {
                 break;
@@ -226,7 +226,7 @@ impl<'s> Search<'s> {
 
     fn extract(&mut self) {
         let most_bits = *self.table_bits().end();
-        let mut gathered = self.telling_bits();
+        let mut gathered = self.distinguishing_bits();
         // Fewer parts make a larger table: the bits between the two nearest are taken along, again and again.
         while gathered != 0 && gathered.count_ones() <= most_bits {
             let parts = parts_of(gathered);
@@ -289,7 +289,7 @@ impl<'s> Search<'s> {
             let factor = random.odd_factor(64);
             if let Some(displacements) = displaced(&self.set.values, factor, bucket_bits, bits) {
                 let formula = Formula::Displace { factor, bucket_bits, bits, displacements };
-                // Known to keep them apart: looked at once more all the same, without a limit.
+                // Known to keep them apart: checked once more, without a limit.
                 self.probes = u64::MAX;
                 self.consider(formula);
                 return;

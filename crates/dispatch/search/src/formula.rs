@@ -1,4 +1,4 @@
-//! The formulas: what each computes, what it costs, how it reads.
+//! The formulas: their computation, their cost, their text.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum Family {
     MultiplyShift,
     /// The rest of a division.
     XorModulo,
-    /// A hash of which a small table corrects the lower bits.
+    /// A hash whose lower bits a small table corrects.
     Displace,
 }
 
@@ -185,7 +185,7 @@ impl Formula {
         }
     }
 
-    /// The slot of `value`: below [`size`](Self::size), but for the direct one, which answers what lies beyond as well.
+    /// The slot of `value`: below [`size`](Self::size), except for the direct one, which may return a slot beyond.
     #[inline]
     pub(crate) fn slot(&self, value: u64, width: Width) -> usize {
         let is_wide = width.word_bits() == 64;
@@ -252,7 +252,7 @@ impl Formula {
         }
     }
 
-    /// What lies beside the keys, in bytes.
+    /// The tables besides the keys, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Displace { displacements, .. } => {

@@ -4,15 +4,15 @@ use crate::families::{Rank, Search};
 use crate::formula::{Family, Formula};
 use crate::set::{SearchError, Set, Width};
 
-/// A perfect hash of a set of values: each has a slot of its own, and one comparison with the key in the slot shows whether a value
-/// is of the set.
+/// A perfect hash of a set of values: each has its own slot, and one comparison with the key in the slot shows whether a value is
+/// of the set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PerfectHash {
     formula: Formula,
     width: Width,
     /// Ascending.
     values: Vec<u64>,
-    /// One for each slot. An empty slot holds a value of another slot: what is looked up there never equals it.
+    /// One for each slot. An empty slot holds a value of another slot: no value looked up there equals it.
     keys: Vec<u64>,
 }
 

@@ -1,9 +1,9 @@
 //! The cheapest perfect hash of a set of message types, found in milliseconds.
 //!
-//! A message type is a number of which a protocol has a few dozen. A perfect hash gives each a slot of its own, so
-//! that what belongs to it (a function, a length, a counter) is one load away, whatever the type. [`find`] looks for one
-//! in several families of formulas and takes the cheapest; it never fails to find one, whatever the set of up to
-//! [`MAX_VALUES`] values. The slot holds the key too, so one comparison shows whether a value is of the set.
+//! A protocol has a few dozen message types, which are numbers. A perfect hash gives each its own slot, so that its data (a
+//! function, a length, a counter) is one load away. [`find`] searches several families of formulas and takes the cheapest; it
+//! finds one for every set of up to [`MAX_VALUES`] values. The slot holds the key too, so one comparison shows whether a value
+//! is of the set.
 //!
 //! ```
 //! // FIX: logon, heartbeat, test request, new order, cancel, replace.
@@ -35,7 +35,7 @@
 //! the list, then the formula found first. Values are sorted before the search and random factors have a fixed seed:
 //! the same set gives the same function, in whatever order it comes.
 //!
-//! The cycles are a model, made to compare formulas; what a processor makes of them is for the benchmark to say.
+//! The cycles are a model to compare formulas; the benchmark measures real processors.
 //!
 //! # Cost of the search
 //!

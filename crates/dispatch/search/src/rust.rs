@@ -56,8 +56,7 @@ impl PerfectHash {
         text
     }
 
-    /// A module of its own: the items, public, with documentation and a test. It compiles without warnings and without
-    /// any crate.
+    /// A separate module: public items with documentation and a test. It compiles without warnings and without any crate.
     #[must_use]
     pub fn rust_module(&self) -> String {
         let mut text = format!(

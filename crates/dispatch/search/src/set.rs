@@ -77,7 +77,7 @@ impl Width {
         }
     }
 
-    /// Bits of the register that the hash is computed in: nothing is narrower than 32.
+    /// Bits of the register that the hash is computed in: at least 32.
     pub(crate) const fn word_bits(self) -> u32 {
         match self {
             Self::U64 => 64,

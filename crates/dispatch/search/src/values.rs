@@ -1,7 +1,7 @@
 //! Values as people write them: `68`, `0x44`, `0b100_0100`, `'D'`, `"AE"`; and files of them.
 //!
-//! In a file there is one value a line; what follows a `#` is a comment. Text is read as a message type lies on the
-//! wire: the first character is the highest byte, and up to eight fit.
+//! A file has one value a line; the rest of a line behind `#` is a comment. Text is read like a message type on the wire: the
+//! first character is the highest byte, and up to eight fit.
 
 use std::fmt;
 
@@ -112,14 +112,14 @@ pub fn parse(word: &str) -> Result<u64, ValueError> {
     u64::from_str_radix(&digits, radix).map_err(|_| ValueError::TooLarge(word.to_owned()))
 }
 
-/// A line of a file that is no value.
+/// An invalid line of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LineError {
     /// Its number, from 1.
     pub line: usize,
     /// The column where the word begins, in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The error.
     pub error: ValueError,
 }
 
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_named() {
+    fn a_word_that_is_no_value_is_named() {
         for word in ["AE", "0x", "0xG", "12a", "-A", "--1", "1.5", "0b2", "é"] {
             assert_eq!(parse(word), Err(ValueError::NotAValue(word.to_owned())));
         }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faulty_line_is_told_with_its_place() {
+    fn an_error_names_the_faulty_line() {
         let error = Listing::parse("1\n\n  two # no\n").unwrap_err();
         assert_eq!(error.to_string(), "3:3: \"two\" is no value; write 68, 0x44, 0b1000100, 'D' or \"AE\"");
         let listing = Listing::parse("1\n# one\n0x1\n").unwrap();

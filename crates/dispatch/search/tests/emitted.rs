@@ -1,4 +1,4 @@
-//! The Rust that is written compiles without warnings, and its own tests pass.
+//! The generated Rust compiles without warnings, and its own tests pass.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,4 @@
-//! Whatever the set: every value has a slot of its own, every other value has none, and the same set gives the same
-//! function.
+//! For any set: every value has its own slot, every other value has none, and the same set gives the same function.
 
 #![allow(clippy::unwrap_used)]
 
@@ -48,7 +47,7 @@ fn ascii(types: &str) -> Vec<u64> {
     types.bytes().map(u64::from).collect()
 }
 
-/// What order entry and market data know: the set, and the family that should suffice.
+/// Sets of order entry and market data, with the family that should suffice.
 fn real_sets() -> Vec<(&'static str, Vec<u64>)> {
     vec![
         ("FIX 4.4, session and orders", ascii("A012345DFGHq89jr")),
@@ -188,7 +187,7 @@ fn faulty_sets_are_named_by_value_and_place() {
 }
 
 #[test]
-fn a_wider_type_than_needed_is_taken_where_asked_for() {
+fn a_wider_type_than_needed_is_used_on_request() {
     let hash = find_in(&[1, 2, 9], Some(Width::U64)).unwrap();
     assert_eq!(hash.width(), Width::U64);
     assert_perfect(&hash, &[1, 2, 9], [(1 << 40) | 1, u64::MAX]);

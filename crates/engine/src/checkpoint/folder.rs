@@ -2,8 +2,8 @@
 //!
 //! A file is written under another name, synced, and renamed. The newest two are kept, and the first in each segment of the journal; the
 //! journal keeps the segments from the older of the newest two on, whatever its size
-//! ([`JournalOptions::keep_bytes`](tapeworks_journal::JournalOptions::keep_bytes)). One that is damaged, of another configuration, or of
-//! what the journal does not hold (any more) is not used, and the start says so.
+//! ([`JournalOptions::keep_bytes`](tapeworks_journal::JournalOptions::keep_bytes)). A checkpoint that is damaged, of another
+//! configuration, or of records that the journal does not have is not used, and the start reports it.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -17,10 +17,10 @@ use crate::EngineOptions;
 
 const ENDING: &str = "snapshot";
 
-/// Newest checkpoints that are kept, and whose records the journal keeps.
+/// So many of the newest checkpoints are kept; the journal keeps their records.
 const KEPT: usize = 2;
 
-/// Writes what [`encode`](super::encode) gave as the state after `record` records. Returns its size in bytes.
+/// Writes the bytes of [`encode`](super::encode) as the state after `record` records. Returns its size in bytes.
 ///
 /// # Errors
 /// What the system says.
@@ -54,7 +54,7 @@ pub fn prune(folder: &Path) -> Result<u64, String> {
     let (old, newest) = all.split_at(all.len().saturating_sub(KEPT));
     let mut last_segment = 0;
     for (record, path) in old {
-        // 0 stands for before the first segment.
+        // 0 is the place before the first segment.
         let segment = starts.partition_point(|start| start <= record);
         if segment == last_segment {
             fs::remove_file(path).map_err(failed)?;
@@ -79,9 +79,9 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(all)
 }
 
-/// Clears the folder of checkpoints, as the journal that they are of, whose first record is `first`, was moved into the folder `to`.
-/// Those of records that it has go with it: files are made from them on where the journal has lost its beginning or inputs in its
-/// middle, or begins on an earlier day.
+/// Clears the folder of checkpoints after their journal, whose first record is `first`, was moved into the folder `to`. Checkpoints
+/// of records that it has go with it: an export begins with them where the journal has lost its beginning or inputs in its middle,
+/// or begins on an earlier day.
 ///
 /// # Errors
 /// What the system says.
@@ -95,8 +95,8 @@ pub(crate) fn move_away(folder: &Path, first: u64, to: &Path) -> io::Result<()> 
     Ok(())
 }
 
-/// The newest checkpoint that an engine with these options can go on from with the journal that was opened, and what is to be said
-/// of newer ones. It may stand for more records than a damaged journal has.
+/// The newest checkpoint that fits these options and the open journal, and the reasons against newer ones. It may include more
+/// records than a damaged journal has.
 pub fn newest(folder: &Path, opened: &Opened, options: &EngineOptions) -> (Option<Restored>, Vec<String>) {
     let mut refused = Vec::new();
     let all = match list(folder) {
@@ -123,7 +123,7 @@ pub fn newest(folder: &Path, opened: &Opened, options: &EngineOptions) -> (Optio
     (None, refused)
 }
 
-/// The newest checkpoint in which no event at or after `from` has been, of a journal whose first record is `first`.
+/// The newest checkpoint without an event at or after `from`, of a journal whose first record is `first`.
 pub(crate) fn before(folder: &Path, first: u64, from: Nanos, options: &EngineOptions) -> Option<Restored> {
     let all = list(folder).ok()?.into_iter().rev();
     let mut early =
@@ -137,7 +137,7 @@ pub(crate) fn oldest(folder: &Path, first: u64, options: &EngineOptions) -> Opti
     all.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
 }
 
-/// The oldest checkpoint behind the record `record`, which says that inputs were lost.
+/// The oldest checkpoint behind the record `record`, which records lost inputs.
 pub(crate) fn behind(folder: &Path, record: u64, options: &EngineOptions) -> Option<Restored> {
     oldest(folder, record.saturating_add(1), options)
 }
@@ -153,8 +153,8 @@ pub struct CheckedCheckpoint {
     pub damage: Option<String>,
 }
 
-/// Checks the checkpoints in a journal's folder: header, length and CRC. Whether their state is of an engine's configuration
-/// needs that configuration, and is not looked at.
+/// Checks the checkpoints in a journal's folder: header, length and CRC. It does not check whether their state fits a
+/// configuration.
 ///
 /// # Errors
 /// A folder that cannot be listed.

@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_restored_goes_on_as_if_nothing_had_been(
+    fn a_restored_engine_continues_like_one_that_never_stopped(
         at in any::<prop::sample::Index>(),
         // Packets that are lost, so that something waits, and books are stale.
         lost in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
@@ -89,7 +89,7 @@ fn a_checkpoint_is_read_and_made_without_a_plant() {
     assert_eq!(refused.to_string(), "checkpoint: it is damaged");
 }
 
-/// The files of a journal by their names, each with its records by feed, and from when on they tell.
+/// The files of a journal by their names, each with its records by feed, and the time from which on they have records.
 fn files(journal: &Path, schemas: &[Schema]) -> (Option<Nanos>, Files) {
     let out = tempdir().unwrap();
     let wanted = ExportOptions {
@@ -123,15 +123,15 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
         assert_eq!((whole_from, from.0), (None, (oldest.0 / width + 1) * width));
         let mut expected = Files::new();
         for (path, by_feed) in whole {
-            // What an interval's record tells is of before its time.
+            // The record of an interval has the time of the interval's end.
             let is_quote = path.file_stem().unwrap().to_str().unwrap().contains("bbo-");
-            let is_told = |bytes: &Vec<u8>| {
+            let is_due = |bytes: &Vec<u8>| {
                 let mut decoder = RecordDecoder::new(&bytes[..]);
                 let time = decoder.decode_ref().unwrap().unwrap().raw_index_ts();
                 if is_quote { time > from.0 } else { time >= from.0 }
             };
             for (feed, mut all) in by_feed {
-                all.retain(is_told);
+                all.retain(is_due);
                 if !all.is_empty() {
                     expected.entry(path.clone()).or_default().insert(feed, all);
                 }
@@ -140,9 +140,9 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
         let counts = |files: &Files| -> Vec<(PathBuf, usize)> {
             files.iter().map(|(path, all)| (path.clone(), all.values().map(Vec::len).sum())).collect()
         };
-        let (told, wanted) = (counts(&part), counts(&expected));
-        assert!(part == expected, "from {from:?}: {told:?}, not {wanted:?}");
-        assert!(told.iter().map(|(_, records)| records).sum::<usize>() > 40, "{told:?}");
+        let (found, wanted) = (counts(&part), counts(&expected));
+        assert!(part == expected, "from {from:?}: {found:?}, not {wanted:?}");
+        assert!(found.iter().map(|(_, records)| records).sum::<usize>() > 40, "{found:?}");
     }
     // A new day begins: the snapshots go with the journal, and the files are the same.
     let before = files(folder.path(), &exact);
@@ -153,7 +153,7 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
     let days = earlier_journals(folder.path()).unwrap();
     assert!(list(folder.path()).unwrap().is_empty());
     assert!(files(&days[0].folder, &exact) == before);
-    // Without them there is nothing to begin with.
+    // Without them there is no state to begin with.
     move_away(&days[0].folder, 0, folder.path()).unwrap();
     let to = tempdir().unwrap();
     let out = ExportOptions {
@@ -168,7 +168,7 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
 }
 
 #[test]
-fn a_checkpoint_that_cannot_be_used_is_told_and_the_one_before_it_is() {
+fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
     let packets = session();
     let (mut engine, mut market) = (Engine::new(&options()), stage());
     let folder = tempdir().unwrap();
@@ -188,7 +188,7 @@ fn a_checkpoint_that_cannot_be_used_is_told_and_the_one_before_it_is() {
         (restored.map(|restored| restored.record), refused.len())
     };
     assert_eq!(used(1_000, &options()), (Some(300), 0));
-    // The journal lost everything before it.
+    // The journal lost all records before it.
     let (restored, refused) = newest(folder.path(), &Opened { first: 400, ..opened(500) }, &options());
     assert!(restored.is_none() && refused.len() == 2);
     // Another configuration.
@@ -208,10 +208,10 @@ fn a_checkpoint_that_cannot_be_used_is_told_and_the_one_before_it_is() {
         fs::write(last, &sound[..at]).unwrap();
         assert_eq!(used(1_000, &options()), (Some(200), 1), "up to byte {at}");
     }
-    // The journal is damaged and ends before it: the state is all that is left.
+    // The journal is damaged and ends before it: only the checkpoint has those records.
     fs::write(last, sound).unwrap();
     assert_eq!(used(250, &options()), (Some(300), 0));
-    // One that cannot be used gives its name to another record's, and is kept.
+    // An unusable checkpoint is renamed and kept.
     assert_eq!(used(250, &others), (None, 2));
     assert!(!last.exists() && last.with_extension("snapshot.unused").exists());
     fs::write(last, b"").unwrap();
@@ -250,7 +250,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_plant_starts_whatever_is_damaged_and_loses_nothing_behind_its_newest_sound_state(
+    fn a_plant_starts_from_damaged_files_and_loses_nothing_behind_its_newest_sound_checkpoint(
         segment_bytes in prop::sample::select(vec![4_096u64, 1 << 20]),
         damage in prop::collection::vec(
             (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1usize..3_000, any::<u8>()),

@@ -26,7 +26,7 @@ fn keep(journal: &Path) -> Vec<Event> {
     events
 }
 
-/// What a file of all venues holds.
+/// The records of a file of all venues.
 fn whole(events: &[Event], schema: Schema, path: &Path) -> BTreeMap<u16, Vec<Vec<u8>>> {
     let mut writer = Writer::create(path, schema, &Options::default()).unwrap();
     let (mut instruments, mut market) = (Instruments::default(), engine_options().books.stages());
@@ -73,7 +73,7 @@ fn a_journal_becomes_the_files_of_each_venue_and_of_the_nbbo() {
         }
     }
     assert!(expected.contains_key("IEXG.DEEP/trades.dbn") && expected["XNAS.ITCH/mbo.dbn"][&2].len() > 1_000);
-    // What has no records has no file.
+    // A schema without records has no file.
     assert!(!day.join("XBOS.ITCH").exists());
     let name = |file: &ExportedFile| file.path.strip_prefix(&day).unwrap().to_str().unwrap().to_owned();
     let files: BTreeMap<_, _> = exported.files.iter().map(|file| (name(file), records(&file.path))).collect();
@@ -81,7 +81,7 @@ fn a_journal_becomes_the_files_of_each_venue_and_of_the_nbbo() {
 }
 
 #[test]
-fn a_day_is_there_whole_or_not_at_all() {
+fn a_day_folder_is_complete_or_absent() {
     let (journal, out) = (tempdir().unwrap(), tempdir().unwrap());
     keep(journal.path());
     let mut wanted = options(out.path());

@@ -155,7 +155,11 @@ impl ItchVenue {
     }
 
     fn about(&self, locate: u16, stock: [u8; 8]) {
-        assert_eq!(self.stocks.get(&locate), Some(&stock), "the directory told this locate and stock before");
+        assert_eq!(
+            self.stocks.get(&locate),
+            Some(&stock),
+            "the directory named this locate and stock before"
+        );
     }
 
     fn halt(&mut self, locate: u16, halted: bool) {

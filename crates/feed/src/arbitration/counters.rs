@@ -2,25 +2,25 @@
 
 use tapeworks_market::Nanos;
 
-/// A recovery of so many messages, or that takes so many ns, is reported.
+/// A recovery of so many messages or ns is reported.
 const LONG_MESSAGES: u64 = 1_000;
 const LONG_NS: u64 = 1_000_000_000;
 
-/// What one line brought.
+/// Counters of one line.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LineCounters {
     /// Packets, heartbeats included.
     pub packets: u64,
-    /// Messages in them, however often.
+    /// Messages in them, duplicates included.
     pub messages: u64,
     /// Messages that this line brought first.
     pub won: u64,
-    /// Messages that were there already.
+    /// Duplicates: messages that another packet brought first.
     pub duplicate: u64,
     /// Messages that came after their gap was given up.
     pub late: u64,
-    /// Messages that this line passed over and has not brought since.
+    /// Messages that this line skipped and has not brought since.
     pub lost: u64,
     /// Messages that it brought after later ones: they are not lost.
     pub reordered: u64,
@@ -34,7 +34,7 @@ pub struct LineCounters {
     pub of_past_sessions: u64,
     /// Packets of a session of another feed on the same transport.
     pub of_other_feeds: u64,
-    /// Packets whose number lies too far ahead to be believed ([`MOST_AHEAD`](super::MOST_AHEAD)).
+    /// Packets whose number lies implausibly far ahead ([`MOST_AHEAD`](super::MOST_AHEAD)).
     pub implausible: u64,
     /// Answers without a message that is missing and was requested.
     pub unrequested: u64,
@@ -109,7 +109,7 @@ pub enum GapReason {
     SessionChange,
     /// The channel was joined late, and no snapshot came.
     NoSnapshot,
-    /// The numbers jumped too far to be believed, and stayed there for the time of silence.
+    /// The numbers jumped implausibly far, and stayed there for the time of silence.
     Jump,
 }
 

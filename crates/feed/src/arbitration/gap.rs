@@ -1,4 +1,4 @@
-//! A sequence gap that is being worked on: waited for, requested, filled or given up.
+//! An open sequence gap: awaited, requested, then filled or given up.
 
 use tapeworks_market::Nanos;
 
@@ -6,7 +6,7 @@ use super::counters::{GapReason, RecoveryReport};
 use super::{Arbiter, Delivery, place};
 use crate::recovery::{Recovery, TimedOut};
 
-/// A sequence gap that is being worked on.
+/// An open sequence gap.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 pub(super) struct OpenGap {
@@ -14,7 +14,7 @@ pub(super) struct OpenGap {
     pub(super) since: Nanos,
     /// Requests; `None` within the reorder window.
     pub(super) recovery: Option<Recovery>,
-    /// When a line last brought what the gap began with.
+    /// When a line last brought the gap's first message.
     pub(super) narrowed: Option<Nanos>,
 }
 
@@ -32,7 +32,7 @@ impl Arbiter {
         }
     }
 
-    /// Hands on what is held and no longer behind a sequence gap, and looks at what is missing then.
+    /// Hands on held packets up to the next sequence gap, and opens that gap.
     pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if self.held.is_empty() && self.successor.is_empty() {
             self.open_gap = None;
@@ -52,7 +52,7 @@ impl Arbiter {
                     self.heard(now, deliver);
                     self.change_session_if_done(now, deliver);
                 }
-                // Another gap, which was there since what lies behind it came.
+                // The next gap began when the packet behind it came.
                 Some((_, since)) if self.next != was => self.open_gap = Some(OpenGap::new(since)),
                 Some(_) => self.open_gap = Some(open_gap),
             }
@@ -101,7 +101,7 @@ impl Arbiter {
         }
     }
 
-    /// The reorder window is over: requests what is missing before the first packet held. `false`: the limits forbid it.
+    /// The reorder window is over: requests the messages missing before the first held packet. `false`: the limits forbid it.
     pub(super) fn request(&mut self, now: Nanos, is_tick: bool) -> bool {
         let (Some(open_gap), Some(options)) = (&mut self.open_gap, &self.options.retransmission) else {
             return false;
@@ -119,18 +119,18 @@ impl Arbiter {
         true
     }
 
-    /// Whether lines still brought what the gap began with, later than a line may lag after all that is held: they go on from
-    /// before it, and the held packets are a stray one's.
+    /// Whether the lines still bring messages from before the gap, later than a line may lag behind the held packets: then the
+    /// held packets are stray.
     pub(super) fn contradicts_held(&self, open_gap: &OpenGap) -> bool {
         let window_ns = self.options.reorder_window_ns;
         open_gap.narrowed.is_some_and(|at| self.held.iter().all(|held| at.since(held.received) > window_ns))
     }
 
-    /// The gap is given up, and what is held goes on.
+    /// Gives the gap up and hands on the held packets.
     pub(super) fn give_up(&mut self, reason: GapReason, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         let Some(open_gap) = self.open_gap.take() else { return };
         if reason != GapReason::HeldBytes && self.contradicts_held(&open_gap) {
-            // Nothing is missing, and what claimed it was is not to be believed.
+            // No message is missing: drops the stray packets that claimed so.
             while let Some(held) = self.held.pop_front() {
                 self.lines[place(held.line)].counters.implausible += 1;
                 self.held_bytes -= held.payload.len();
@@ -154,7 +154,7 @@ impl Arbiter {
         }
         self.release(deliver);
         match self.held.front() {
-            // What comes behind is a sequence gap of its own.
+            // The messages behind it are another sequence gap.
             Some(front) => {
                 self.counters.gaps_opened += 1;
                 self.open_gap = Some(OpenGap::new(front.received));

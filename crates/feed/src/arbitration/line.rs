@@ -1,4 +1,4 @@
-//! What one line brings: messages, and those that it lost, repeated or brought late.
+//! Counts the messages of one line: new, lost, repeated and late ones.
 //!
 //! Cost: one compare for each packet in order.
 
@@ -8,7 +8,7 @@ use tapeworks_session::Header;
 use super::counters::LineCounters;
 use crate::ranges::Ranges;
 
-/// Follows what one line brings.
+/// The sequence of one line.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug, Default)]
 pub(super) struct LineFollower {
@@ -44,7 +44,7 @@ impl LineFollower {
         } else {
             let known = end.min(next);
             let found = self.gaps.remove(first..known);
-            // Messages before the first packet that was seen come for the first time.
+            // A message before the first packet comes for the first time.
             let earlier = self.begin.clamp(first, known) - first;
             if known >= self.begin {
                 self.begin = self.begin.min(first);
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_overtaken_before_a_line_was_followed_is_not_repeated() {
+    fn messages_overtaken_before_a_line_was_followed_are_not_repeated() {
         let mut follower = LineFollower::default();
         let session = SessionId::MoldUdp64(*b"0123456789");
         let steps = [

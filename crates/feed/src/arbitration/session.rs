@@ -1,4 +1,4 @@
-//! Sessions of a channel: how one is joined, and how the next one follows.
+//! Sessions of a channel: joining one, and changing to the next.
 
 use tapeworks_market::{Line, Nanos};
 use tapeworks_session::{Header, SessionId};
@@ -7,7 +7,7 @@ use super::counters::GapReason;
 use super::gap::OpenGap;
 use super::{Arbiter, Delivery, Join, place};
 
-/// A session joined this near to its beginning is requested from the beginning, not joined by a snapshot.
+/// So near to the beginning of a session, the messages from the beginning are requested instead of a snapshot.
 const NEAR_THE_BEGINNING: u64 = 500;
 
 impl Arbiter {
@@ -54,14 +54,14 @@ impl Arbiter {
         false
     }
 
-    /// The session is complete: the one that follows begins.
+    /// The session is complete: the next one begins.
     pub(super) fn change_session_if_done(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if !self.successor.is_empty() && self.held.is_empty() && self.end.is_some() && self.end == self.next {
             self.change_session(now, deliver);
         }
     }
 
-    /// The session that follows begins, whatever is missing of this one.
+    /// The next session begins, even if messages of this one are missing.
     pub(super) fn change_session(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         while !self.held.is_empty() && self.next.is_some() {
             self.give_up_last(GapReason::SessionChange, now, deliver);
@@ -94,7 +94,7 @@ impl Arbiter {
 
     /// This packet is the first of its session.
     pub(super) fn join(&mut self, header: &Header, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        // A beginning that a request or two can bring needs no snapshot.
+        // One or two requests can bring the beginning: no snapshot is needed.
         let within_reach = self
             .options
             .retransmission
@@ -132,7 +132,7 @@ impl Arbiter {
         }
     }
 
-    /// A session begins, with the message numbered `first`: what is not there from it on is a sequence gap as any other.
+    /// A session begins, with the message numbered `first`: messages missing from there on are a sequence gap like any other.
     pub(super) fn begin(
         &mut self,
         session: SessionId,
@@ -146,7 +146,7 @@ impl Arbiter {
         deliver(Delivery::Session { session, first, now });
     }
 
-    /// A snapshot holds what came before `next`: the session is followed from there.
+    /// A snapshot holds all messages before `next`: the session is followed from there.
     pub fn joined_by_snapshot(&mut self, next: u64, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         if !std::mem::replace(&mut self.is_joining, false) {
             return;
@@ -156,7 +156,7 @@ impl Arbiter {
         self.resume(now, deliver);
     }
 
-    /// There is no snapshot to be had: the session is followed from the first packet that is held.
+    /// No snapshot came: the session is followed from the first held packet.
     pub fn join_without_snapshot(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         let (true, Some(session)) = (self.is_joining, self.session) else { return };
         self.is_joining = false;
@@ -170,7 +170,7 @@ impl Arbiter {
         self.resume(now, deliver);
     }
 
-    /// What was held while joining goes on, as far as there is no gap.
+    /// Hands on the packets held while joining, up to the next gap.
     pub(super) fn resume(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.release(deliver);
         let is_hole = !self.held.is_empty();

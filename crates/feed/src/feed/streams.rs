@@ -1,7 +1,7 @@
 //! Messages that come without a transport of datagrams: SoupBinTCP connections in a capture, and files of messages.
 //!
-//! Both carry no number with a message: it is the next of its stream, from the number of the login on. A file or stream
-//! names no protocol, so all carry the one feed whose row says so.
+//! Neither numbers its messages: the login names the first number, and each message has the next. A file or stream names no
+//! protocol, so all are of the one feed whose row says so.
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, Line, Nanos};
@@ -22,9 +22,9 @@ use super::Feed;
 /// One direction of a TCP connection.
 #[derive(Debug)]
 pub(super) struct Connection {
-    /// The start of a packet whose end is still to come.
+    /// The start of an incomplete packet.
     rest: Vec<u8>,
-    /// `None`: not recognised yet, or not ours.
+    /// `None`: not recognised yet, or of an unknown protocol.
     channel: Option<usize>,
     is_given_up: bool,
 }
@@ -44,7 +44,7 @@ impl Feed {
         self.admit(identity, application, publisher, midnight)
     }
 
-    /// A segment of a TCP connection: SoupBinTCP, or nothing of ours.
+    /// A segment of a TCP connection: SoupBinTCP or unknown.
     #[cold]
     #[inline(never)]
     pub(super) fn segment_of_stream<S: Sink<Event>>(&mut self, packet: &Packet<'_>, sink: &mut S) {
@@ -57,7 +57,8 @@ impl Feed {
         self.reassembler = reassembler;
     }
 
-    /// Ends the streams: hands on bytes that waited behind a hole, reports packets that the end cut. Nothing may come after.
+    /// Ends the streams: hands on bytes that waited behind a gap, and reports packets that the end cut. No segment may come
+    /// after.
     pub fn finish<S: Sink<Event>>(&mut self, sink: &mut S) {
         let mut reassembler = std::mem::take(&mut self.reassembler);
         reassembler.finish(|event| self.stream_event(event, sink));
@@ -79,7 +80,7 @@ impl Feed {
             StreamEvent::Bytes { flow, bytes, .. } => self.stream_bytes(flow, bytes, sink),
             StreamEvent::Hole { flow, lost, .. } => {
                 let Some(connection) = self.connections.get_mut(&flow) else { return };
-                // Behind a hole it is unknown where a packet begins.
+                // Behind a gap the start of the next packet is unknown.
                 connection.is_given_up = true;
                 connection.rest.clear();
                 let Some(index) = connection.channel else { return };
@@ -114,7 +115,7 @@ impl Feed {
         channel.put_gap(gap, &context, Nanos(0), sink);
     }
 
-    /// A stream that is in no protocol of ours.
+    /// A stream in an unknown protocol.
     fn give_up(&mut self, flow: Flow, bytes: usize) {
         self.counters.unrecognised_packets += 1;
         self.counters.skipped_stream_bytes += bytes as u64;
@@ -196,7 +197,7 @@ impl Feed {
             }
             Some((&soupbintcp::EndOfSession::TAG, _)) => channel.counters.ends_of_session += 1,
             Some((&soupbintcp::ServerHeartbeat::TAG, _)) => channel.counters.heartbeats += 1,
-            // No protocol of ours sends messages so: it is order entry.
+            // No known feed sends messages like this: it is order entry.
             Some((&soupbintcp::UnsequencedData::TAG, message)) => {
                 self.note_at(place, ProblemKind::Unsequenced { bytes: message.len() });
             }

@@ -23,11 +23,11 @@ pub(super) struct Followed {
     pub(super) place: Option<usize>,
     /// A snapshot on its way.
     pub(super) awaited: Option<Awaited>,
-    /// The instruments that late messages named. While messages are missing, any other may be stale too.
+    /// The instruments of late messages. While messages are missing, any other may be stale too.
     pub(super) affected: BTreeSet<(Publisher, InstrumentId)>,
     /// Books of the channel may be wrong.
     pub(super) is_stale: bool,
-    /// Gaps of the session that were put out here. The feed counts more when messages could not be read.
+    /// Gaps of the session that this channel put out. The feed also counts unreadable messages.
     pub(super) known_gaps: u64,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn place_of(
     place
 }
 
-/// Where an arbiter's deliveries go.
+/// The receiver of an arbiter's deliveries.
 pub(super) struct Target<'t, S> {
     pub(super) feed: &'t mut Feed,
     pub(super) number: u16,
@@ -91,7 +91,7 @@ impl<S: Sink<Event>> Target<'_, S> {
         }
     }
 
-    /// Keeps a copy for the snapshot that is on its way.
+    /// Keeps a copy to apply behind the requested snapshot.
     #[cold]
     fn remember(&mut self, header: &Header, received: Nanos, payload: &[u8]) {
         let Some(awaited) = &mut self.followed.awaited else { return };
@@ -126,14 +126,14 @@ impl<S: Sink<Event>> Target<'_, S> {
                     self.put_all(place, EventKind::Recovered, now);
                 }
                 if old.is_some() {
-                    // What was there before is of another session.
+                    // The earlier state is of another session.
                     self.put_all(place, EventKind::Clear, now);
                 }
                 // A session may begin again under its old name.
                 self.feed.restart(place, first);
             }
             (Delivery::Joining { now }, Some(old)) => {
-                // What was there before is of another session, and nothing is known of this one yet.
+                // The earlier state is of another session, and nothing is known of this one yet.
                 self.put_all(old, EventKind::Clear, now);
                 self.followed.affected.clear();
                 self.followed.is_stale = false;
@@ -169,7 +169,7 @@ impl<S: Sink<Event>> Target<'_, S> {
             }
             // `narrow` clears staleness if nothing is missing.
             (Delivery::Heard { .. }, _) => {}
-            // Nothing comes before its session; of the first one there is nothing to clear.
+            // No message comes before its session; before the first session there is nothing to clear.
             (_, None) | (Delivery::Packet { .. }, _) => {}
         }
     }

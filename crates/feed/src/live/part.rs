@@ -1,7 +1,7 @@
 //! The instruments of one channel of a feed that has several.
 //!
-//! Books are kept by feed and instrument, not by channel. An event about all instruments of a channel is put out once for each of
-//! them, so that the other channels' books do not change.
+//! Books are kept by feed and instrument, not by channel. So an event about all instruments of such a channel becomes one event
+//! for each of them, and the other channels' books do not change.
 //!
 //! Cost: a load for each event of a channel that is one of several; nothing for any other.
 

@@ -1,6 +1,6 @@
-//! Snapshots of a live channel: when one is requested, and what it makes of the books.
+//! Snapshots of a live channel: requesting one, and rebuilding the books from it.
 //!
-//! Cost: none in order; a snapshot on its way costs a copy of each packet that comes meanwhile.
+//! Cost: none in order; while a snapshot is requested, a copy of each packet.
 
 use std::collections::VecDeque;
 
@@ -15,11 +15,11 @@ use super::{LiveChannel, LiveFeed, Request};
 /// How snapshots are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SnapshotOptions {
-    /// Failed requests after which the channel goes on without.
+    /// After so many failed requests the channel goes on without a snapshot.
     pub attempts: u32,
-    /// How long one is waited for, in ns.
+    /// How long to wait for one, in ns.
     pub timeout_ns: u64,
-    /// The least time from one request to the next that is made because the venue's messages contradict the books, in ns.
+    /// The least time between two requests caused by contradictions of the books, in ns.
     pub contradicted_every_ns: u64,
 }
 
@@ -29,7 +29,7 @@ impl Default for SnapshotOptions {
     }
 }
 
-/// What a channel's snapshots went through.
+/// Counters of a channel's snapshots.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SnapshotCounters {
@@ -37,11 +37,11 @@ pub struct SnapshotCounters {
     pub requests: u64,
     /// Applied.
     pub applied: u64,
-    /// Failed, late, of another session, or too long to wait for.
+    /// Failed, late, of another session, or timed out.
     pub failed: u64,
     /// Messages in those that were applied.
     pub messages: u64,
-    /// Times that a channel went on without, though it wanted one.
+    /// Times that a channel needed one and went on without.
     pub given_up: u64,
     /// Of those requested: because the venue's messages contradicted the books.
     pub contradicted: u64,
@@ -55,9 +55,9 @@ pub(super) struct Awaited {
     pub(super) tries: u32,
     pub(super) due: Nanos,
     pub(super) messages: Vec<u8>,
-    /// It is whole, and holds what comes before this number.
+    /// It is complete, and holds all messages before this number.
     pub(super) next: Option<u64>,
-    /// What came since the request.
+    /// Packets since the request.
     pub(super) since: VecDeque<(Header, Nanos, Vec<u8>)>,
     pub(super) since_bytes: usize,
 }
@@ -162,7 +162,7 @@ impl LiveFeed {
             return;
         }
         let Some(awaited) = channel.followed.awaited.take() else { return };
-        // A snapshot from before what is remembered of the time since leaves a gap.
+        // A snapshot that ends before the first kept packet leaves a gap.
         let first_since = awaited.since.front().map(|(header, ..)| header.first);
         let has_gap = !is_joining
             && match (first_since, channel.arbiter.next()) {
@@ -202,7 +202,7 @@ impl LiveFeed {
                 });
             }
         }
-        // The books are right, whichever were stale.
+        // No book is stale now.
         self.feed.events_of(place, EventKind::Recovered, now).for_each(|event| sink.put(event));
         channel.followed.is_stale = false;
         channel.followed.affected.clear();

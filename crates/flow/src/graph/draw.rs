@@ -1,4 +1,4 @@
-//! A graph as a drawing: Mermaid for documents, SVG for everybody. The same graph gives the same text.
+//! A graph as a drawing: Mermaid for documents, SVG for any viewer. The same graph gives the same text.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ const BOX_WIDTH: usize = 210;
 /// A box of a few joins; each of many needs `JOIN_GAP`.
 const BOX_HEIGHT: usize = 56;
 const JOIN_GAP: usize = 18;
-/// What an edge needs to come to the height of its end. Behind it edges run level, with their labels above them.
+/// The width in which an edge comes to the height of its end. Behind it edges run level, with their labels above them.
 const BEND: usize = 80;
 const ROW_GAP: usize = 34;
 /// The height kept free for an edge that passes a column.
@@ -16,13 +16,13 @@ const LANE_HEIGHT: usize = 8;
 /// The tip of an arrow. The line ends inside of it, or a thick one would be seen beside the point.
 const TIP: usize = 10;
 const TIP_OVERLAP: usize = 2;
-/// An estimate: what is wider has a halo.
+/// An estimate: a wider label has a halo.
 const LABEL_LETTER_WIDTH: usize = 6;
 const MARGIN: usize = 24;
 /// Letters of a label that fit into a box.
 const LABEL_LETTERS: usize = 32;
 
-/// What is written beside an edge: the port, if there are several, and what it is made of.
+/// The label of an edge: the port, if there are several, and its kind.
 fn edge_text(graph: &Graph, edge: &Edge) -> String {
     let ports = graph.nodes[edge.from].ports;
     let port = ports.get(edge.port).filter(|_| ports.len() > 1).map(|port| port.name);
@@ -42,7 +42,7 @@ fn cut(text: &str, letters: usize) -> String {
 
 /// The graph as a Mermaid flowchart: stages of one thread in one frame.
 pub fn mermaid(graph: &Graph) -> String {
-    // Mermaid has entities of its own spelling, and a quote would end a label.
+    // Mermaid spells entities differently, and a quote would end a label.
     let safe = |text: &str| {
         text.replace('#', "#35;").replace('"', "#quot;").replace('<', "#lt;").replace('>', "#gt;")
     };
@@ -86,7 +86,7 @@ fn columns(graph: &Graph) -> Vec<usize> {
     columns
 }
 
-/// What takes room in a column.
+/// A thing that takes room in a column.
 #[derive(Clone, Copy)]
 enum Item {
     Stage(usize),
@@ -144,7 +144,7 @@ impl Layout {
                 items.push((self.source(graph, number), Item::Lane(number)));
             }
         }
-        // Stable: what comes from the same height stays in the order of the file.
+        // Stable: items from the same height stay in the order of the file.
         items.sort_by_key(|(height, _)| *height);
         let mut free = MARGIN;
         for (wanted, item) in items {
@@ -161,7 +161,7 @@ impl Layout {
         }
     }
 
-    /// Moves what nothing leads to down to the middle of what it leads to, as far as there is room.
+    /// Moves boxes without an incoming edge down to the middle of their targets, as far as there is room.
     fn centre_readers(&mut self, graph: &Graph) {
         let mut limit = usize::MAX;
         for node in (0..graph.nodes.len()).rev().filter(|node| self.columns[*node] == 0) {
@@ -196,7 +196,7 @@ impl Layout {
         self.tops[edge.from] + self.heights[edge.from] * (edge.port + 1) / (ports + 1)
     }
 
-    /// The height at which an edge comes to what is right of all that is laid out.
+    /// The height at which an edge reaches the next column.
     fn source(&self, graph: &Graph, edge: usize) -> usize {
         self.lanes[edge].last().copied().unwrap_or_else(|| self.start(graph, &graph.edges[edge]))
     }

@@ -1,4 +1,4 @@
-//! How much a graph holds at most, and so how much memory it takes.
+//! The most packets that a graph holds, and so its memory.
 //!
 //! A packet is in a ring or queue, or in the batch that a thread passes through its stages. A stage that makes packets has a buffer for each of its packets that can be in those places:
 //!
@@ -6,12 +6,12 @@
 //! - the room of each ring and queue behind it (all `disruptor` edges of a port are one ring);
 //! - a batch of each other thread behind it.
 //!
-//! Readers make packets. A stage that [copies](super::Node::copies) makes one only of a packet that others hold, and packets are
-//! held by several only behind a port with several edges, as far as the next stage that copies. Elsewhere it needs none (a
-//! pool has one at least): a line of rewriters takes the memory of its reader, however long it is.
+//! Readers make packets. A stage that [copies](super::Node::copies) copies only shared packets, and packets are shared only
+//! behind a port with several edges, up to the next stage that copies. Elsewhere it needs no buffer (a pool has one at least): a
+//! line of rewriters of any length takes the memory of its reader.
 //!
-//! So the number of buffers grows with the room of the rings, not with the number of stages. One case is left in which it grows
-//! with the square: rings behind ports with several edges, one after the other, as each copy may pass through all that follow.
+//! So the number of buffers grows with the room of the rings, not with the number of stages. In one case it still grows with
+//! the square: rings behind ports with several edges, one after the other, since each copy may pass through all later ones.
 //!
 //! Cost: linear in stages and edges for each stage with buffers. Once, before the run.
 
@@ -25,7 +25,7 @@ use crate::packets::{Passing, Routed};
 /// The table of a writer's latencies, in bytes.
 const LATENCY_TABLE_BYTES: usize = 40 << 10;
 
-/// What the stages of a graph hold at most. By stage, in the graph's order.
+/// The most packets that the stages of a graph hold. By stage, in the graph's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// Packet buffers that the stage needs so that it never finds all in use. A stage of a user's own that keeps packets
@@ -44,8 +44,8 @@ impl Plan {
         self.buffers.iter().fold(0, |sum, more| sum.saturating_add(*more))
     }
 
-    /// The longest packet that the buffers of stage `node` take, where packets of `packet_bytes` come in: one that came with
-    /// tags pushed is longer than it was when it was read.
+    /// The longest packet in the buffers of stage `node` when readers take packets of `packet_bytes`: pushed tags make a packet
+    /// longer.
     pub fn room(&self, node: usize, packet_bytes: usize) -> usize {
         if self.copies[node] { packet_bytes + HEADROOM_BYTES } else { packet_bytes }
     }
@@ -74,7 +74,7 @@ fn is_new_ring(edge: &Edge, disruptors: &mut HashSet<(usize, usize)>) -> bool {
 }
 
 impl Graph {
-    /// What a graph without [faults](Self::faults) holds at most.
+    /// The most packets that a graph without [faults](Self::faults) holds.
     pub fn plan(&self) -> Plan {
         let threads = self.threads();
         let bursts = self.bursts(&threads);

@@ -10,9 +10,9 @@
 //! side       = "src" | "dst"
 //! ```
 //!
-//! tcpdump gives `and` and `or` the same rank and reads from the left, most languages do not: a mixture without
-//! parentheses is refused here, so that its meaning is never unclear. A `vlan` does not shift what follows it, as it does in tcpdump:
-//! tags are always passed. Parsing happens once, at start-up; the result is a [`Predicate`].
+//! tcpdump gives `and` and `or` the same rank and reads from the left, most languages do not: a mixture without parentheses is
+//! refused here, so that its meaning is never unclear. Unlike in tcpdump, `vlan` does not shift the offsets of later words: tags are
+//! always skipped. Parsing happens once, at start-up; the result is a [`Predicate`].
 
 use std::ops::RangeInclusive;
 
@@ -21,13 +21,13 @@ use super::filter::{Cidr, Predicate, Side, parse_mac};
 /// How deep parentheses and `not` may nest.
 const MAX_DEPTH: usize = 64;
 
-/// What is wrong with an expression, and where.
+/// An error of an expression, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct ExpressionError {
     /// Where in the text, in bytes from its beginning.
     pub offset: usize,
-    /// What is wrong and what would be right.
+    /// The error and the expected word.
     pub problem: String,
 }
 
@@ -52,7 +52,7 @@ pub fn parse(text: &str) -> Result<Predicate, ExpressionError> {
     }
 }
 
-/// Words with their offsets; parentheses and `!` are words of their own.
+/// Words with their offsets; parentheses and `!` are separate words.
 fn words(text: &str) -> Vec<(usize, &str)> {
     let mut words = Vec::new();
     let mut start = None;
@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `[side] host|net|port|portrange VALUE`; `None`, and nothing passed, if it is something else.
+    /// `[side] host|net|port|portrange VALUE`; `None`, and no word taken, for other words.
     fn of_ends(&mut self, ports_only: bool) -> Result<Option<Predicate>, ExpressionError> {
         let start = self.next;
         let side = self.side();
@@ -323,8 +323,8 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_is_told_with_its_place() {
-        for (text, offset, told) in [
+    fn an_expression_error_names_its_offset() {
+        for (text, offset, expected) in [
             ("", 0, "missing"),
             ("udp port http", 9, "not a port"),
             ("udp or tcp and arp", 11, "parentheses"),
@@ -340,7 +340,7 @@ mod tests {
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error.offset, offset, "{text}: {error}");
-            assert!(error.problem.contains(told), "{text}: {error}");
+            assert!(error.problem.contains(expected), "{text}: {error}");
         }
         assert!(parse(&"(".repeat(10_000)).unwrap_err().problem.contains("levels"));
         assert!(parse(&"not ".repeat(10_000)).unwrap_err().problem.contains("levels"));

@@ -4,8 +4,8 @@
 //! which the packet does not have (the port of a later fragment, the VLAN of an untagged frame) does not hold; `Not` of it
 //! does.
 //!
-//! Cost: the headers were found when the packet came in, so a predicate is a load and a compare for each of its parts, a
-//! few ns; nothing is copied.
+//! Cost: the reader has found the headers, so a predicate is a load and a compare for each of its parts, a few ns; nothing is
+//! copied.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -53,8 +53,8 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// The addresses whose first `prefix` bits are those of `address`. `None` if it has not so many bits, or has others
-    /// set: a sign of a slip.
+    /// The addresses whose first `prefix` bits are those of `address`. `None` if it has fewer bits, or has others set, which is
+    /// probably an error.
     pub fn new(address: IpAddr, prefix: u8) -> Option<Self> {
         let width = width(address);
         let is_sound = prefix <= width && (prefix == width || bits(address) << prefix == 0);
@@ -125,7 +125,7 @@ pub fn parse_mac(text: &str) -> Result<[u8; 6], String> {
     if parts.next().is_some() { Err(wrong()) } else { Ok(mac) }
 }
 
-/// What a packet must be like.
+/// The condition on a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Predicate {
     /// All of these hold; true if there are none.
@@ -198,7 +198,7 @@ fn is_in(ranges: &[RangeInclusive<u16>], number: u16) -> bool {
 #[derive(Debug)]
 pub struct Filter {
     predicate: Predicate,
-    /// What happens to a packet that it does not hold for.
+    /// The outcome of a packet that does not match.
     otherwise: To,
 }
 
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_predicate_holds_for_what_it_says() {
+    fn each_predicate_matches_its_packets() {
         let packet = packet();
         let source = Side::Source;
         let sender = [2, 0, 0, 0, 0, 1];
@@ -299,8 +299,8 @@ mod tests {
     }
 
     #[test]
-    fn ranges_with_slips_are_refused_with_what_would_be_right() {
-        for (text, told) in [
+    fn wrong_ranges_are_refused_with_the_expected_form() {
+        for (text, expected) in [
             ("10.0.0.1/8", "bits behind its first 8"),
             ("10.0.0.0/33", "at most 32 bits"),
             ("fd00::/129", "at most 128 bits"),
@@ -308,7 +308,7 @@ mod tests {
             ("10.0.0.0/x", "use 10.0.0.0/8"),
         ] {
             let error = text.parse::<Cidr>().unwrap_err();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
         assert_eq!(cidr("fd00::/8")[0].to_string(), "fd00::/8");
     }

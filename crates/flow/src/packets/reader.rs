@@ -18,10 +18,10 @@ pub use self::live::{Interface, Udp};
 use super::{Note, Notes, Outbox, Polled, Reader, Reason, Routed, StageError, To};
 use tapeworks_stage::Sink as _;
 
-/// How a capture file is read.
+/// Options for reading a capture file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
-    /// As many times as fast as it was captured; `None`: as fast as it goes.
+    /// The speed as a multiple of the capture's; `None`: as fast as possible.
     pub speed: Option<f64>,
     /// How often the file is read from its beginning, at least once.
     pub repeat: u64,

@@ -1,9 +1,9 @@
 //! The rewriter: new addresses, ports and VLAN tags, with checksums that follow.
 //!
-//! A packet without other holders is rewritten in place; otherwise it is copied once, into a buffer
-//! of the rewriter's own pool, and the other holders keep the original. [`Note::Copied`] counts the copies. Fields that a
-//! packet does not have (the ports of a later fragment, the addresses of ARP) are passed over and noted; the packet goes
-//! on. See [`tapeworks_packet::net::rewrite`] for the checksums.
+//! A packet without other holders is rewritten in place; otherwise it is copied once, into a buffer of the rewriter's own pool,
+//! and the other holders keep the original. [`Note::Copied`] counts the copies. Fields that a packet does not have (the ports
+//! of a later fragment, the addresses of ARP) are skipped and noted; the packet is passed on. See
+//! [`tapeworks_packet::net::rewrite`] for the checksums.
 //!
 //! Cost: some 10 ns in place; a copy of the packet more where others hold it too.
 
@@ -13,7 +13,7 @@ use tapeworks_packet::pool::{Packet, Pool};
 use super::{Note, Notes, PacketStage, Passing, Reason, Routed, To};
 use tapeworks_stage::{Sink, Stage};
 
-/// What is done to each packet, in this order.
+/// The changes of each packet, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Steps {
     /// First the outermost VLAN tag is taken away.
@@ -43,7 +43,7 @@ impl Rewriter {
             packet.make_unique(&mut self.pool).map_err(|_| Reason::NoBuffer)?;
             self.notes.count(Note::Copied);
         }
-        // The handle is unique from here on: `None` of these calls stands for one that is not.
+        // The handle is unique from here on: these calls would return `None` for a shared one.
         if self.steps.pop_vlan && packet.pop_tag() != Some(true) {
             self.notes.count(Note::NoTag);
         }

@@ -4,11 +4,11 @@
 //! | --- | --- | --- |
 //! | [`CaptureWriter`] | pcap or pcapng | a copy; one `write` for each batch |
 //! | [`SocketWriter`] | sends UDP payloads to an address, or whole frames out of an interface | a copy in the kernel; one `sendmmsg` for up to 64 |
-//! | [`Dropper`] | nothing: the runner counts | the release of the handle |
+//! | [`Dropper`] | drops packets; the runner counts them | the release of the handle |
 //!
-//! A packet counts as consumed when the kernel has taken it. The first failure is reported once and ends the run; what comes
-//! after it is dropped as [`Reason::Failed`], so that the counts stay right. A capture file that could not be written on
-//! ends with its last whole batch: it has the packets that were counted as consumed, and keeps the name NAME.partial.
+//! A packet counts as consumed when the kernel has taken it. The first failure is reported once and ends the run; later packets
+//! are dropped as [`Reason::Failed`], so that the counts stay right. After a failed write a capture file ends with its last
+//! whole batch: it has the packets that were counted as consumed, and keeps the name NAME.partial.
 
 #[cfg(target_os = "linux")]
 mod socket;
@@ -31,7 +31,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The last time that pcap can hold: its seconds have 32 bits.
 const LAST_PCAP_NS: u64 = (1 << 32) * 1_000_000_000 - 1;
 
-/// The capture format that a file's ending stands for; `None` for another ending.
+/// The capture format by a file's ending; `None` for another ending.
 pub fn capture_format(path: &Path) -> Option<Format> {
     match path.extension()?.to_str()? {
         "pcap" => Some(Format::Pcap),
@@ -47,7 +47,7 @@ pub struct CaptureWriter {
     /// `None` once it is finished.
     file: Option<NewFile>,
     format: Format,
-    /// Made with the first packet, whose link type is the file's.
+    /// Made with the first packet, which gives the file's link type.
     writer: Option<Writer<Spool>>,
     link_type: LinkType,
     /// The packets of the batch at hand.
@@ -56,7 +56,7 @@ pub struct CaptureWriter {
     is_broken: bool,
 }
 
-/// What a batch's records are collected in before one `write`.
+/// Collects a batch's records for one `write`.
 #[derive(Debug)]
 struct Spool {
     file: Handle,
@@ -81,12 +81,12 @@ impl Write for Spool {
     }
 }
 
-/// Why a capture is not begun at `path`, by what is there now.
+/// Why a capture cannot begin at `path`.
 pub fn why_occupied(path: &Path, overwrite: bool) -> Option<String> {
     new_file::check(path, overwrite).err().map(|error| explained(&error))
 }
 
-/// What a user of a graph reads.
+/// The text for a user of a graph.
 fn explained(error: &NewFileError) -> String {
     match error {
         NewFileError::Exists { .. } => format!("{error}; overwrite = true replaces it"),
@@ -95,8 +95,8 @@ fn explained(error: &NewFileError) -> String {
 }
 
 impl CaptureWriter {
-    /// Begins the file at `path`, in the format that its ending stands for (pcap for a device without one); one that
-    /// exists is replaced only if `overwrite` says so. What else is there: see [`new_file`].
+    /// Begins the file at `path`, in the format that its ending stands for (pcap for a device without one); an existing file is
+    /// replaced only with `overwrite`. For other existing paths see [`new_file`].
     ///
     /// # Errors
     /// Why it cannot be begun, in one line that names it.
@@ -114,7 +114,7 @@ impl CaptureWriter {
         })
     }
 
-    /// The file's header, with the link type of the first packet; nothing if it has begun.
+    /// Writes the file's header, with the link type of the first packet, unless it is written.
     fn begin(&mut self, link_type: LinkType) -> io::Result<()> {
         let (None, Some(file)) = (&self.writer, &self.file) else { return Ok(()) };
         let file = file.handle()?;
@@ -161,13 +161,13 @@ impl CaptureWriter {
         if spool.taken == 0 {
             return StageError::failed(problem);
         }
-        // A device or a pipe has no length, and what it took cannot be taken back.
+        // A device or a pipe has no length, and its bytes cannot be taken back.
         let kept = self.file.as_mut().and_then(NewFile::keep).map(|partial| partial.display());
         let Some(partial) = kept else { return StageError::failed(problem) };
         StageError::failed(match spool.file.cut(spool.taken) {
-            Ok(()) => format!("{problem}; what was written up to then is in {partial}"),
+            Ok(()) => format!("{problem}; the packets written before are in {partial}"),
             Err(_) => format!(
-                "{problem}; what was written up to then is in {partial}, with a cut packet at its end"
+                "{problem}; the packets written before are in {partial}, with a cut packet at its end"
             ),
         })
     }
@@ -231,7 +231,7 @@ impl Drop for CaptureWriter {
         if self.writer.as_mut().is_some_and(|writer| writer.sink_mut().taken > 0)
             && let Some(file) = &mut self.file
         {
-            // The thread has panicked: what was captured is not thrown away.
+            // The thread has panicked: the captured packets are kept.
             let _kept = file.keep();
         }
     }

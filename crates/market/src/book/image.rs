@@ -38,7 +38,7 @@ pub(crate) struct BookImage {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BooksImage {
     pub(crate) publisher: Publisher,
-    /// Those that are not as they are at the start.
+    /// The books that differ from empty ones.
     pub(crate) books: Vec<BookImage>,
     /// Places for instruments.
     pub(crate) places: u32,
@@ -61,12 +61,12 @@ impl BooksImage {
         self.orders.len()
     }
 
-    /// Sorts the orders by priority, so that images of books that are alike are alike.
+    /// Sorts the orders by priority, so that equal books have equal images.
     pub fn sort(&mut self) {
         self.orders.sort_unstable_by_key(|order| order.priority);
     }
 
-    /// Tables that hold what is in it at least, and no less than `least`.
+    /// Table sizes that hold the image, and at least `least`.
     pub(crate) fn capacity(&self, least: Capacity) -> Capacity {
         Capacity {
             instruments: least.instruments.max(self.places as usize),

@@ -1,4 +1,4 @@
-//! Which of a venue's several feeds counts: the one that shows most of those whose book is not stale.
+//! Which of a venue's several feeds counts: the most detailed one whose book is not stale.
 //!
 //! A venue may publish its market twice, as depth and as quotes. Both show the same shares, so one of them counts for an
 //! instrument at a time:
@@ -8,9 +8,9 @@
 //! 3. Then the more detailed feed comes first: orders, price levels, quotes ([`Detail`]).
 //! 4. Then the feed that stands first in the table.
 //!
-//! What a feed would contribute is kept beside the table of contributions, since the book of one feed is not at hand when
-//! another's changes. The table itself has a feed's contribution while it counts, and nothing while another does. So the NBBO
-//! is computed as if each venue had one feed.
+//! Each feed's possible contribution is kept beside the table of contributions, since the book of one feed is not at hand when
+//! another's changes. The table has the contribution of the feed that counts, and nothing for the others. So the NBBO is
+//! computed as if each venue had one feed.
 //!
 //! Cost: one test of a bit for a feed that is its venue's only one. With several, another 40 bytes a feed and instrument,
 //! and some compares for each change of a best price.
@@ -24,14 +24,14 @@ use super::Contribution;
 pub(super) struct SharedVenues {
     /// By bit the feeds that share their venue.
     pub(super) mask: u32,
-    /// By place of a feed: the feeds of its venue, by bit, and what it shows.
+    /// By place of a feed: the feeds of its venue, by bit, and its detail.
     feeds: Vec<(u32, Detail)>,
-    /// What each feed would contribute, laid out as the NBBO's contributions. Empty while no venue is shared.
+    /// The possible contribution of each feed, laid out as the NBBO's contributions. Empty while no venue is shared.
     pub(super) own: Vec<Contribution>,
 }
 
 impl SharedVenues {
-    /// The sharing among these feeds. What they would contribute is still to be filled in.
+    /// The sharing among these feeds, without contributions yet.
     pub(super) fn of(publishers: &[Publisher]) -> Self {
         let mut shared = Self::default();
         for publisher in publishers {
@@ -66,8 +66,8 @@ impl SharedVenues {
         self.mask >> feed & 1 == 1
     }
 
-    /// What the feeds of the venue of `feed` count with now, when an instrument's contributions begin at `first`: writes it to
-    /// `counting`, of the same instrument. Returns whether that changed anything.
+    /// Writes the contributions of the feeds of the venue of `feed` to `counting`. The contributions of the instrument begin at
+    /// `first`. Returns whether one changed.
     pub(super) fn choose(&self, feed: usize, first: usize, counting: &mut [Contribution]) -> bool {
         let Some((all, _)) = self.feeds.get(feed) else { return false };
         let own = self.own.get(first..).unwrap_or_default();

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! The form is that of Databento's raw live API, as its public clients (Python and Rust) write and read it. Unknown keys are
-//! ignored: clients add to them. Everything is bounded: see [`Limits`].
+//! ignored, since clients add new ones. All sizes are bounded: see [`Limits`].
 
 use std::str::FromStr;
 
@@ -61,7 +61,7 @@ pub enum Refusal {
     Unexpected {
         /// How it begins.
         line: String,
-        /// What could have come.
+        /// The expected commands.
         expected: &'static str,
     },
     /// A line lacks a key.
@@ -83,7 +83,7 @@ pub enum Refusal {
         key: &'static str,
         /// How the value begins.
         value: String,
-        /// What could have been.
+        /// The permitted values.
         expected: String,
     },
     /// The answer to the challenge is not that of a key.
@@ -112,7 +112,7 @@ pub enum Refusal {
     TooManyConnections {
         /// The limit.
         limit: usize,
-        /// What the limit is of, in the plant's configuration.
+        /// The limit's name in the plant's configuration.
         of: &'static str,
     },
     /// There are too many symbols in the subscriptions.
@@ -140,7 +140,7 @@ pub enum Reason {
     Authentication,
     /// No answer in time.
     Late,
-    /// A dataset that is not there, or not for this key.
+    /// A dataset that does not exist, or that this key may not read.
     Entitlement,
     /// Too many connections.
     Connections,
@@ -193,7 +193,7 @@ impl Refusal {
     }
 }
 
-/// What happens when a client does not read as fast as its records come.
+/// The policy for a client that reads more slowly than its records come.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SlowReader {
     /// It is warned, and when its queue is full the session ends.
@@ -201,8 +201,8 @@ pub enum SlowReader {
     Warn,
     /// Records are left out, and the client gets their number.
     Skip,
-    /// Of quotes only the last of each instrument is kept; other records are as with [`SlowReader::Warn`]. Databento's gateway does not
-    /// have it.
+    /// Keeps only the last quote of each instrument; other records are treated as with [`SlowReader::Warn`]. Databento's gateway does
+    /// not have it.
     Conflate,
 }
 
@@ -217,7 +217,7 @@ impl SlowReader {
     }
 }
 
-/// How the records of a session come.
+/// The encoding of a session's records.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Admitted {
     /// The place of the key among the server's.
@@ -230,9 +230,9 @@ pub struct Admitted {
     pub has_ts_out: bool,
     /// Nanoseconds of silence after which a heartbeat is sent.
     pub heartbeat_ns: u64,
-    /// What happens when the client is slow.
+    /// The policy for a slow client.
     pub slow_reader: SlowReader,
-    /// What the client says it is.
+    /// The client's name for itself.
     pub client: String,
 }
 
@@ -252,9 +252,9 @@ pub enum Wanted {
 pub struct Subscription {
     /// The records wanted.
     pub schema: Schema,
-    /// Of which instruments.
+    /// The instruments.
     pub wanted: Wanted,
-    /// From which time of the day; `None` for now.
+    /// The start time; `None` for now.
     pub start: Option<Nanos>,
     /// Whether the state of now comes first.
     pub has_snapshot: bool,
@@ -348,9 +348,9 @@ impl Session {
         format!("success=1|session_id={session_id}\n")
     }
 
-    /// The answer to a client that is not admitted.
+    /// The answer to a refused client.
     pub fn refusal(refusal: &Refusal) -> String {
-        // A value cannot hold what ends it.
+        // A value cannot hold its own terminator.
         let reason = refusal.to_string().replace(['|', '\n', '\r'], "?");
         format!("success=0|error={reason}\n")
     }
@@ -553,7 +553,7 @@ struct Fields<'a> {
 impl<'a> Fields<'a> {
     fn parse(line: &'a str) -> Result<Self, Refusal> {
         let mut pairs: Vec<(&str, &str)> = Vec::new();
-        // As many as any line has, and some that clients may add.
+        // As many keys as any line has, and some that clients may add.
         for part in line.splitn(32, '|') {
             let (key, value) = part.split_once('=').unwrap_or((part, ""));
             if pairs.iter().any(|(known, _)| *known == key) {
@@ -576,7 +576,7 @@ impl<'a> Fields<'a> {
         self.get(key).filter(|value| !value.is_empty()).ok_or(Refusal::Missing { key })
     }
 
-    /// A value that is one of a few; `otherwise` when the key is not there.
+    /// A value of a fixed set; `otherwise` when the key is missing.
     fn one_of<T: Copy>(
         &self,
         key: &'static str,
@@ -699,11 +699,11 @@ mod tests {
         let mut other = session();
         let line = authentication(&other, "").replace("TAPEWORKS.DEMO", "XNAS.ITCH");
         assert_eq!(receive(&mut other, &line).unwrap_err().reason(), Reason::Entitlement);
-        assert_eq!(receive(&mut other, "anything\n"), Ok(vec![]), "what comes after the end is passed over");
+        assert_eq!(receive(&mut other, "anything\n"), Ok(vec![]), "lines after the end are skipped");
     }
 
     #[test]
-    fn an_options_symbol_is_asked_for_whole() {
+    fn an_options_symbol_is_requested_whole() {
         let options = ["SPX   260117C05000000", "BRK.B 260117P00300500"];
         let line = format!("schema=mbo|symbols={}\n", options.join(","));
         let requests = receive(&mut admitted(), &line).unwrap();
@@ -767,7 +767,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut, the requests are the same.
+        /// The requests do not depend on how the bytes are cut.
         #[test]
         fn bytes_may_be_cut_anywhere(cuts in prop::collection::vec(0usize..400, 0..8), tail in ".{0,40}") {
             let mut whole = session();

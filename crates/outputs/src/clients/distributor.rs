@@ -1,14 +1,14 @@
 //! Events in, records out: every client gets its subscriptions at its own speed.
 //!
-//! One thread owns a [`Distributor`] and calls [`Distributor::events`] with what the engine published and
-//! [`Distributor::serve`] as often as it can. Neither blocks. A record is made once for each schema, and its bytes are
-//! shared by the clients that take all of a schema; for the others a table has the subscribers by schema and instrument, so
-//! that a client costs something only for the records that it gets.
+//! One thread owns a [`Distributor`]. It calls [`Distributor::events`] with the engine's events and [`Distributor::serve`] as
+//! often as it can. Neither blocks. A record is made once for each schema, and the clients that take all of a schema share its
+//! bytes; for the others a table has the subscribers by schema and instrument, so that a client costs only the records that it
+//! gets.
 //!
 //! # Cost
-//! Per event the books and the NBBO once more (the distributor has a replica, from which snapshots come), and what the
-//! subscribed schemas cost. Per client and record 56 to 520 bytes copied, for a client that takes all of one schema
-//! none; per client and turn one system call.
+//! Per event the books and the NBBO once more (the distributor has a replica, which gives snapshots), and the records of the
+//! subscribed schemas. Per client and record 56 to 520 bytes copied, for a client that takes all of one schema none; per client
+//! and turn one system call.
 
 mod client;
 
@@ -72,7 +72,7 @@ pub struct Options {
     pub max_replays: usize,
     /// A client that has taken no byte of its replay for so long is disconnected, so that others can have theirs.
     pub replay_stall: Duration,
-    /// Where replays come from; without it `start=` is refused.
+    /// The source of replays; without it `start=` is refused.
     pub history: Option<Arc<dyn History>>,
     /// Gets the clients that are refused.
     pub on_refusal: Option<OnRefusal>,
@@ -82,8 +82,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// No keys and no datasets; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays, of
-    /// which one may stand still for a minute.
+    /// No keys and no datasets; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays,
+    /// each of which may stall for a minute.
     fn default() -> Self {
         Self {
             keys: Keys::default(),
@@ -177,14 +177,14 @@ pub enum DistributorError {
 pub struct MissingEvents {
     /// The number of the event that should have come.
     pub expected: u64,
-    /// The number of the one that came.
+    /// The number of the last connection.
     pub first: u64,
 }
 
 /// The listener's token; clients have their places.
 const LISTENER: Token = Token(usize::MAX);
 
-/// What wakes the thread that serves.
+/// Wakes the serving thread.
 const WAKER: Token = Token(usize::MAX - 1);
 
 /// How long a client may take to read why its session ends.
@@ -193,13 +193,13 @@ const FAREWELL_NS: u64 = 5 * Nanos::SECOND;
 /// The same for a client that was too slow: it may not read for a long time.
 const SLOW_FAREWELL_NS: u64 = 30 * Nanos::SECOND;
 
-/// Ended sessions of slow clients that are kept with the reason.
+/// Most ended sessions of slow clients whose reason is kept.
 const MOST_EVICTED: usize = 64;
 
 /// How often times are checked: heartbeats, missing answers.
 const CHECK_NS: u64 = 50_000_000;
 
-/// How often the messages of replays are taken: of one replay at most two megabytes wait.
+/// How often the messages of replays are taken: at most two megabytes of one replay wait.
 const REPLAY_LOOK: Duration = Duration::from_millis(1);
 
 /// Bytes of one read.
@@ -211,7 +211,7 @@ const READS: usize = 4;
 /// The subscribers of a schema.
 #[derive(Debug, Default)]
 struct Watchers {
-    /// Clients that take all of this schema and nothing else: they share its bytes.
+    /// Clients that take all of this schema and no other: they share its bytes.
     whole: Vec<usize>,
     /// Other clients that take all of it.
     all: Vec<usize>,
@@ -393,7 +393,7 @@ impl Distributor {
         self.clients.iter().flatten().map(Client::waiting).sum()
     }
 
-    /// Takes events, of which the first has the number `first`; what was taken before is passed over.
+    /// Takes events; the first has the number `first`. It skips events that it took before.
     ///
     /// # Errors
     /// [`MissingEvents`] when there are events between those taken before and these; nothing is taken.
@@ -457,7 +457,7 @@ impl Distributor {
         self.clients.iter().any(Option::is_some)
     }
 
-    /// Whether nothing waits for any client.
+    /// Whether no bytes wait for any client.
     pub fn is_idle(&self) -> bool {
         self.clients.iter().flatten().all(Client::has_all)
     }
@@ -590,7 +590,7 @@ impl Distributor {
         }
         let mut challenge = [0; 16];
         getrandom::fill(&mut challenge).map_err(io::Error::other)?;
-        // Without it the client is served all the same, a little later.
+        // Without it the client is served a little later.
         let _ = stream.set_nodelay(true);
         let mut transport = self.transport(stream)?;
         let place = self.free.pop().unwrap_or_else(|| {
@@ -635,7 +635,7 @@ impl Distributor {
         }
     }
 
-    /// Reads, answers and writes what can be done at once; waits for sockets up to `wait`. `now` is the wall clock's time, for
+    /// Reads, answers and writes as far as it can without blocking; waits for sockets up to `wait`. `now` is the wall clock's time, for
     /// records and messages. `steady` is the time of a clock that cannot be set, from any beginning, for durations: heartbeats, missing
     /// answers.
     ///
@@ -705,8 +705,8 @@ impl Distributor {
 
     fn read(&mut self, place: usize) {
         let mut input = std::mem::take(&mut self.input);
-        // Readiness is reported once, so what is left is read in the next turn: a client that sends without end must not keep
-        // the others waiting.
+        // The poll reports readiness once, so the next turn reads the rest: a client that sends without end must not delay the
+        // others.
         for _ in 0..READS {
             let Some(client) = self.client(place) else { break };
             match client.transport.read(&mut input) {
@@ -946,7 +946,7 @@ impl Distributor {
                 return Err(Refusal::Subscription { reason: format!("no thread for a replay: {error}") });
             }
         }
-        // What was entered before the replay began shared bytes; what is kept for later cannot.
+        // Records entered before the replay began share bytes; records kept for later cannot.
         self.watch(place);
         Ok(())
     }
@@ -957,7 +957,7 @@ impl Distributor {
         loop {
             let Self { clients, counters, .. } = self;
             let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return };
-            // A replay is as fast as its client: it waits, and nothing is left out.
+            // A replay runs as fast as its client reads: it waits, and drops no record.
             if client.queued() >= limit / 2 {
                 return;
             }
@@ -1064,7 +1064,7 @@ impl Distributor {
         Nanos(self.now.steady.0.saturating_add(FAREWELL_NS))
     }
 
-    /// Ends the session of a client that is too slow: what waits for it is dropped, and it reads why when it reads.
+    /// Ends the session of a client that is too slow: drops the records that wait for it, and leaves it the reason to read.
     fn evict(&mut self, place: usize, text: &str) {
         let Some(client) = self.client(place) else { return };
         let dropped = client.drop_waiting();

@@ -53,7 +53,7 @@ impl Outbox {
         }
     }
 
-    /// Compresses what is put from now on.
+    /// Compresses the bytes put from now on.
     pub(super) fn compress(&mut self) -> io::Result<()> {
         self.seal()?;
         self.compressor = Some(Box::new(Compressor::new(Vec::new(), ZSTD_LEVEL)?));
@@ -92,8 +92,8 @@ impl Outbox {
         }
     }
 
-    /// Drops what waits, but for the chunk that is being sent, which ends with a whole record, and what was put right behind it. What is
-    /// put now follows, and is the last of a compressed stream. Returns the bytes dropped.
+    /// Drops the waiting bytes. It keeps the chunk in transmission, which ends with a whole record, and the messages right behind it.
+    /// The next message follows, and ends a compressed stream. Returns the bytes dropped.
     pub(super) fn cut(&mut self) -> usize {
         let before = self.len();
         self.queue.truncate(1 + self.put_before);
@@ -103,8 +103,8 @@ impl Outbox {
         before - self.len()
     }
 
-    /// Puts records before those that wait, behind the chunk that is being sent. A compressed stream cannot be parted: there they
-    /// follow what waits.
+    /// Puts records before the waiting ones, behind the chunk in transmission. A compressed stream cannot be split: there they
+    /// follow the waiting ones.
     pub(super) fn put_next(&mut self, records: &[u8]) {
         if self.compressor.is_some() || self.queue.is_empty() {
             self.own.extend_from_slice(records);
@@ -115,7 +115,7 @@ impl Outbox {
         }
     }
 
-    /// Makes what was put ready to be sent.
+    /// Makes the bytes put so far ready to send.
     pub(super) fn seal(&mut self) -> io::Result<()> {
         if self.own.is_empty() {
             return Ok(());
@@ -134,7 +134,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Writes what the other side takes, at most [`WRITE_BYTES`] or so. Returns the bytes written.
+    /// Writes as much as the other side takes, at most [`WRITE_BYTES`] or so. Returns the bytes written.
     pub(super) fn write(&mut self, to: &mut impl Write) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let (mut count, mut bytes) = (0, 0);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_ends_with_a_whole_chunk_and_the_last_word() {
+    fn a_cut_outbox_ends_with_a_whole_chunk_and_the_last_message() {
         for is_compressed in [false, true] {
             let mut outbox = Outbox::new();
             if is_compressed {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_in_between_comes_behind_the_chunk_that_is_being_sent() {
+    fn a_message_in_between_comes_behind_the_chunk_in_transmission() {
         let mut outbox = Outbox::new();
         outbox.put_next(b"0");
         for chunk in [b"aaaa", b"bbbb", b"cccc"] {

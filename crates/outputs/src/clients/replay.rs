@@ -46,7 +46,7 @@ const CHUNKS: usize = 16;
 /// Bytes of a chunk; the last record may exceed them.
 const CHUNK_BYTES: usize = 1 << 17;
 
-/// The pause after everything was read.
+/// The pause after all events were read.
 const REST: Duration = Duration::from_millis(1);
 
 /// How long the history may lag behind the event that the distributor has named.
@@ -55,7 +55,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a group of events that began before that event may stay open.
 const GROUP_PATIENCE: Duration = Duration::from_millis(100);
 
-/// What a replay sends of one schema.
+/// The records of one schema in a replay.
 #[derive(Clone, Debug)]
 pub(super) struct Selection {
     pub(super) schema: Schema,
@@ -102,7 +102,7 @@ pub(super) struct Begin {
     pub(super) history: Arc<dyn History>,
     pub(super) books: BookOptions,
     pub(super) selections: Vec<Selection>,
-    /// The only feeds whose records are wanted; empty for all.
+    /// The wanted feeds; empty for all.
     pub(super) publishers: Vec<u16>,
     /// The client has the symbols of instruments with lower numbers.
     pub(super) named: usize,
@@ -324,7 +324,7 @@ impl Run {
         }
     }
 
-    /// Continues from a state: the one that the history begins with, or one after events that are missing.
+    /// Continues from a checkpoint: the first of the history, or one behind missing events.
     fn go_on_from(&mut self, start: Start, begin: &Begin, join: u64) {
         self.replica.release();
         self.collect(begin, join);

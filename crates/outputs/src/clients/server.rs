@@ -29,19 +29,19 @@ pub struct ServerOptions {
     pub address: SocketAddr,
     /// The datasets, keys and limits.
     pub distributor: Options,
-    /// Where the ring begins. Clients are served when all events of the past are taken: before that, a client that resumes would
-    /// get them as if they happened now.
+    /// Where the ring begins. Clients are served after all events of the past were taken: before that, a client that resumes
+    /// would get them as if they happened now.
     pub begin: Begin,
     /// How long the thread sleeps at most when there are no events and it has no wake-up.
     pub idle_sleep: Duration,
-    /// How long clients may take to read what waits for them when the engine has ended.
+    /// How long clients may take to read their waiting records after the engine has ended.
     pub linger: Duration,
     /// Keeps the code that sends to a client in the caches: the thread then sleeps half a millisecond at most.
     pub warm: bool,
 }
 
 impl ServerOptions {
-    /// From the first event of the day on; sleeps of 50 us, 5 s for farewells.
+    /// From the first event of the day on; sleeps of 50 us; 5 s for clients at the end.
     pub fn new(address: SocketAddr, distributor: Options) -> Self {
         let (idle_sleep, linger) = (Duration::from_micros(50), Duration::from_secs(5));
         Self { address, distributor, begin: Begin::default(), idle_sleep, linger, warm: false }
@@ -57,7 +57,7 @@ pub enum ServerError {
     Bind {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The distributor fails to start.
@@ -92,7 +92,7 @@ pub enum ServeError {
     Panicked,
 }
 
-/// What a server has done and its connections, published five times a second.
+/// A server's counters and connections, published five times a second.
 #[derive(Clone, Default, Debug)]
 pub struct Stats {
     /// Its counters.
@@ -138,7 +138,7 @@ impl Server {
         self.worker.is_finished()
     }
 
-    /// Waits until the engine has ended and clients have read what waits for them or had their time.
+    /// Waits until the engine has ended and clients have read their waiting records or their time is over.
     ///
     /// # Errors
     /// [`ServeError`] when it failed.
@@ -214,7 +214,7 @@ struct Clients {
     stats: Arc<Mutex<Stats>>,
     began: Instant,
     linger: Duration,
-    /// Until when clients may read what waits for them; set when the ring has ended.
+    /// Until when clients may read their waiting records; set when the ring has ended.
     linger_until: Option<Instant>,
     warmer: Option<ClientWarmer>,
 }

@@ -22,7 +22,7 @@ impl Transport {
         }
     }
 
-    /// Whether nothing waits below the bytes handed over.
+    /// Whether the TLS layer has no bytes to write.
     pub(super) fn is_settled(&self) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -46,7 +46,7 @@ impl Transport {
         self.stream().shutdown(Shutdown::Write)
     }
 
-    /// Writes what waits below the bytes handed over: of a handshake, of records encrypted already.
+    /// Writes the bytes of the TLS layer: of a handshake, and of encrypted records.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
@@ -107,7 +107,7 @@ impl Encrypted {
         Ok(Self { stream, session })
     }
 
-    /// Sends a client that does not speak TLS a line that says so.
+    /// Sends an error line to a client that does not speak TLS.
     fn refuse_plainly(&mut self) {
         // Without room for a line the client gets none.
         let _taken = self.stream.write(PLAIN_CLIENT);

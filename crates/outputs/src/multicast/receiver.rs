@@ -33,7 +33,7 @@ const BUFFER_BYTES: usize = 16 << 20;
 const BUFFERS: usize = 1_024;
 const DATAGRAM_BYTES: usize = 2_048;
 
-/// What to receive.
+/// The options of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReceiverOptions {
     /// The group and its port, or an address of this machine.
@@ -189,7 +189,7 @@ impl RecordQueue {
                 self.next = first;
                 self.first.get_or_insert(first);
             }
-            // Counted by the arbiter. What comes after it was given up is out of order, and is not handed on.
+            // Counted by the arbiter. A message that comes after it was given up is out of order, and is not handed on.
             Delivery::Gap { .. }
             | Delivery::Late { .. }
             | Delivery::Joining { .. }
@@ -259,7 +259,7 @@ impl Receiver {
             missing: counters.missing,
             not_records: self.queue.not_records(),
             malformed: self.too_long + self.arbiter.lines().iter().map(|line| line.malformed).sum::<u64>(),
-            kernel_drops: self.lines.ask_for_drops(),
+            kernel_drops: self.lines.query_drops(),
         }
     }
 
@@ -268,7 +268,7 @@ impl Receiver {
         self.arbiter.counters().ends_of_session > 0 && !self.arbiter.is_recovering()
     }
 
-    /// Takes what the sockets have, and does what is due.
+    /// Reads the sockets, and does due tasks.
     fn turn(&mut self) -> Result<(), SubscribeError> {
         let Self { options, lines, answers, pool, arbiter, queue, too_long, unsent_requests } = self;
         for (receiver, line) in [(&mut *lines, Line::A), (&mut *answers, Line::Recovery)] {
@@ -364,7 +364,7 @@ mod tests {
     }
 
     proptest! {
-        /// Kinds and lengths that fit each other with everything else at random, and messages that are nothing.
+        /// Messages with a matching kind and length and random contents, and invalid messages.
         #[test]
         fn no_message_makes_it_panic(
             messages in prop::collection::vec(
@@ -396,7 +396,7 @@ mod tests {
             while let Ok(Some(record)) = queue.pop() {
                 received += 1;
                 let _time = dbn::Record::raw_index_ts(&record);
-                // Fields that mean nothing are an error, not a panic.
+                // Fields without a meaning are an error, not a panic.
                 let _text = Encoder::new(Vec::new(), false, true, true).encode_ref_with_sym(record, None);
             }
             prop_assert_eq!(received, records);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_handed_on_once_however_often_it_comes() {
+    fn a_repeated_record_is_passed_on_once() {
         let mut message = vec![0u8; size_of::<dbn::TradeMsg>()];
         message[0] = (message.len() / 4) as u8;
         let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());

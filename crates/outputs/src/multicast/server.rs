@@ -47,7 +47,7 @@ fn session_name(started: Nanos) -> [u8; 10] {
     name
 }
 
-/// What is sent, and where.
+/// The options of a multicast output.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MulticastSetting {
     /// The group and its port; an address of one machine works too.
@@ -72,13 +72,13 @@ pub struct MulticastSetting {
     pub max_connections: usize,
     /// How long the thread sleeps when there is nothing to do.
     pub idle_sleep: Duration,
-    /// How long, after the end of the session, the end is sent, requests are answered and TCP clients are served; up to ten times as
-    /// long while there are requests.
+    /// How long after the end of the session the server repeats the end, answers requests and serves TCP clients; up to ten times as
+    /// long while requests come.
     pub linger: Duration,
 }
 
 impl MulticastSetting {
-    /// Orders and the NBBO to `group` out of the loopback interface; nothing else is served.
+    /// Orders and the NBBO to `group` out of the loopback interface, without other servers.
     pub fn new(group: SocketAddrV4) -> Self {
         Self {
             group,
@@ -108,7 +108,7 @@ pub enum MulticastError {
         group: SocketAddrV4,
         /// The interface.
         interface: Ipv4Addr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// An address cannot be used.
@@ -118,7 +118,7 @@ pub enum MulticastError {
         what: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The thread cannot be started, or cannot wait for sockets.
@@ -144,7 +144,7 @@ pub enum MulticastFailure {
     Panicked,
 }
 
-/// What was done so far.
+/// The counters so far.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct MulticastStats {
     /// The session's name.
@@ -346,7 +346,7 @@ const FIRST_CLIENT: usize = 3;
 /// After so long without another packet a heartbeat is sent.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// How many times as long it lingers while there are requests for messages.
+/// It lingers so many times as long while requests for messages come.
 const MOST_LINGERS: u32 = 10;
 
 /// How often the end of the session is sent while it lingers.
@@ -511,7 +511,7 @@ impl Output for Group {
         true
     }
 
-    /// Sends what waits, and the end of the session.
+    /// Sends the waiting packets, and the end of the session.
     fn end(&mut self) {
         if !self.is_live {
             self.go_live(self.replica.market.next);
@@ -616,7 +616,7 @@ impl Group {
         }
     }
 
-    /// Puts what is due: mappings for late joiners, a heartbeat.
+    /// Puts due messages: mappings for late receivers, a heartbeat.
     fn pass_time(&mut self) {
         if !self.is_live {
             return;
@@ -666,7 +666,7 @@ impl Group {
             counters.error = Some(match failed {
                 Sent::QueueFull => "the queue of the interface is full".to_owned(),
                 Sent::TooLong => "a packet is longer than the interface takes".to_owned(),
-                Sent::Failed(error) => sender.told(error),
+                Sent::Failed(error) => sender.describe(error),
                 _ => "refused by the system".to_owned(),
             });
         }
@@ -743,7 +743,7 @@ impl Group {
             return;
         };
         for _ in 0..MOST_IN_TURN {
-            let (length, asker) = match socket.recv_from(bytes) {
+            let (length, client) = match socket.recv_from(bytes) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     *has_requests = false;
@@ -756,9 +756,9 @@ impl Group {
             match sequence.answer(bytes.get(..length).unwrap_or_default(), message) {
                 Err(refusal) => {
                     counters.refused_requests += 1;
-                    refused_requests.refused(asker, &refusal, now_ns);
+                    refused_requests.refused(client, &refusal, now_ns);
                 }
-                Ok(count) => match socket.send_to(message, asker) {
+                Ok(count) => match socket.send_to(message, client) {
                     Ok(_) => {
                         counters.answers += 1;
                         counters.answered_messages += u64::from(count);

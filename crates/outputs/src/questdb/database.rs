@@ -101,7 +101,8 @@ impl Database {
         let Err(error) = self.sender.flush_and_keep(rows) else { return Ok(()) };
         let text = one_line(error.msg());
         match error.code() {
-            // An answer with an error, whether of these rows or of a server that cannot write now: one that runs a statement can.
+            // An answer with an error: either of these rows, or of a server that cannot write now. A server that runs a
+            // statement can write.
             ErrorCode::ServerFlushError => self.execute("SELECT 1").and(Err(NotTaken::Refused(text))),
             ErrorCode::InvalidApiCall | ErrorCode::InvalidName | ErrorCode::InvalidTimestamp => {
                 Err(NotTaken::Refused(text))
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_is_one_line() {
+    fn a_server_error_is_shown_in_one_line() {
         assert_eq!(one_line("a\nb\tc"), "a b c");
         let long = one_line(&"é".repeat(400));
         assert!(long.chars().count() == 303 && long.ends_with("é..."));

@@ -39,7 +39,7 @@ pub enum QuestDbError {
     Thread(io::Error),
 }
 
-/// Why it ended before it was stopped. A server that is away is no reason.
+/// Why it ended before it was stopped. An unreachable server does not end it.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum QuestDbFailure {
@@ -54,7 +54,7 @@ pub enum QuestDbFailure {
     Panicked,
 }
 
-/// What sends records to QuestDB. Dropping it stops it.
+/// The QuestDB output. Dropping it stops it.
 #[derive(Debug)]
 pub struct QuestDb {
     queue: Arc<Queue>,
@@ -62,7 +62,7 @@ pub struct QuestDb {
     others: Vec<JoinHandle<()>>,
 }
 
-/// How long the reader sleeps where nothing wakes it.
+/// How long the reader sleeps without a wake-up.
 const IDLE_SLEEP: Duration = Duration::from_micros(100);
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, QuestDbError> {
@@ -119,8 +119,8 @@ impl QuestDb {
         self.reader.as_ref().is_none_or(Worker::is_finished)
     }
 
-    /// Waits until the engine has ended and what waits is sent, or until the setting's time for that is over. Returns the
-    /// status.
+    /// Waits until the engine has ended and the waiting rows are sent, or until the setting's time for that is over. Returns
+    /// the status.
     ///
     /// # Errors
     /// [`QuestDbFailure`] when it failed.
@@ -129,7 +129,7 @@ impl QuestDb {
         Ok(self.queue.status())
     }
 
-    /// Stops it now: what waits is not sent. Returns the status.
+    /// Stops it now, without sending the waiting rows. Returns the status.
     ///
     /// # Errors
     /// [`QuestDbFailure`] when it had failed before.

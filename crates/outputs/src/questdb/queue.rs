@@ -1,7 +1,7 @@
 //! Records that wait for the server, in two bounded queues: those of the ring, and those of the journal that are sent again.
 //!
-//! The ring's reader never waits here: where there is no room its records are dropped, counted and, if there is a journal, noted
-//! to be sent again. The journal's reader waits for room.
+//! The ring's reader never waits here: records without room are dropped, counted and, if there is a journal, noted to be sent
+//! again. The journal's reader waits for room.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -44,7 +44,7 @@ impl Chunk {
         Self { origin, schema, places: place(wanted.start)..place(wanted.end), batch }
     }
 
-    /// Where each record is and what it is about, in the order of their events.
+    /// The place, instrument and event of each record, in the order of their events.
     pub(super) fn items(&self) -> &[Item] {
         self.batch.items().get(self.places.clone()).unwrap_or_default()
     }
@@ -124,7 +124,7 @@ pub(super) enum Again {
     Failed(String),
 }
 
-/// What the sender does next.
+/// The sender's next task.
 #[derive(Debug)]
 pub(super) enum Next {
     /// These records.
@@ -436,7 +436,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_lost_unless_a_journal_has_it() {
+    fn rows_without_room_are_lost_unless_a_journal_has_them() {
         let room = bytes_of(&batch(0..3));
         for has_journal in [false, true] {
             let queue = Queue::new(room, has_journal);
@@ -449,7 +449,7 @@ pub(super) mod tests {
             assert_eq!(status.to_send_again, has_journal.then_some(3..9));
             let chunk = take(&queue).unwrap();
             assert_eq!(numbers(&chunk), [0, 1, 2]);
-            // What is being sent takes its room until it is sent.
+            // A chunk takes its room until it is sent.
             queue.put(Schema::Status, batch(9..10), 0);
             assert_eq!(queue.status().overflowed, 4);
             queue.done(&chunk, 0);
@@ -461,7 +461,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_sent_again_comes_behind_and_only_as_much_of_it_as_is_wanted() {
+    fn resent_rows_come_last_and_only_the_wanted_number_of_them() {
         let queue = Queue::new(1 << 20, true);
         assert!(queue.put_again(Schema::Status, batch(0..9), &(4..7)));
         assert!(queue.put_again(Schema::Status, batch(9..12), &(4..7)));
@@ -487,7 +487,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn at_the_end_what_waits_is_sent_until_the_time_is_over() {
+    fn at_the_end_waiting_rows_are_sent_until_the_time_is_over() {
         let queue = Queue::new(1 << 20, false);
         queue.put(Schema::Status, batch(0..1), 0);
         queue.put(Schema::Status, batch(1..2), 0);

@@ -25,7 +25,7 @@ const MOST_EVENTS: usize = 4_096;
 /// The pause between two looks for the checkpoint after lost inputs.
 const CHECKPOINT_PAUSE: Duration = Duration::from_micros(100);
 
-/// How long the end of a group of events is waited for before what is held of it is sent.
+/// How long to wait for the end of a group of events before sending its held records.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the journal may lag behind the wanted events.
@@ -51,7 +51,7 @@ impl Making {
         Self { queue, setting, replica, first: None, flushed: Instant::now() }
     }
 
-    /// After the last call as an output: what waits may still be sent, unless the reader failed.
+    /// After the last call as an output the waiting rows may still be sent, unless the reader failed.
     pub(super) fn ended(self, outcome: &Result<(), QuestDbFailure>) {
         match outcome {
             Ok(()) => self.queue.end(self.setting.linger),
@@ -101,7 +101,7 @@ impl Output for Making {
     fn go_live(&mut self, first: u64) {
         self.first = Some(first);
         if self.setting.send_again {
-            // Which records of the past the server has is not known: all of them are sent again.
+            // It is not known which records of the past the server has: all of them are sent again.
             self.queue.send_again(0..first);
         }
     }
@@ -176,7 +176,7 @@ impl Repeating {
         let mut replica = Replica::new(&self.books);
         self.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
         let mut reader = match self.history.open(Nanos(0)) {
-            // The beginning of the day was removed to make room: what is kept may be enough.
+            // The beginning of the day was removed to make room: the rest may be enough.
             Err(HistoryError::NotKept { earliest }) => self.history.open(earliest)?,
             opened => opened?,
         };
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_sent_again_and_only_the_rest_is_counted_as_unreadable() {
+    fn rows_that_the_history_has_are_sent_again_and_the_rest_counts_as_unreadable() {
         for (first, wanted, expected, unreadable) in
             [(40, 0..80, 40..80, 40), (40, 50..80, 50..80, 0), (40, 0..30, 30..30, 30)]
         {

@@ -21,7 +21,7 @@ use tapeworks_store::live::Item;
 /// 1 as a price of DBN.
 const UNIT: f64 = 1e9;
 
-/// What takes a list of columns: a table's declaration, or a row.
+/// A receiver of a list of columns: a table's declaration, or a row.
 trait Columns {
     /// A word of a few that come again and again; `None` is null.
     fn tag(&mut self, name: &'static str, value: Option<&str>) -> questdb::Result<()>;
@@ -34,7 +34,7 @@ trait Columns {
     /// Nanoseconds UTC.
     fn time(&mut self, name: &'static str, value: u64) -> questdb::Result<()>;
 
-    /// A letter, or nothing where it is 0.
+    /// A letter; null where it is 0.
     fn letter(&mut self, name: &'static str, value: c_char) -> questdb::Result<()> {
         let letter = char::from(value as u8);
         let mut bytes = [0; 4];
@@ -51,7 +51,7 @@ trait Columns {
         }
     }
 
-    /// A size, or nothing where it is DBN's undefined one.
+    /// A size; null where it is DBN's undefined one.
     fn size(&mut self, name: &'static str, value: u32) -> questdb::Result<()> {
         self.long(name, (value != UNDEF_ORDER_SIZE).then_some(i64::from(value)))
     }
@@ -199,7 +199,7 @@ impl Row for MboMsg {
         to.letter("action", self.action)?;
         to.letter("side", self.side)?;
         to.time("ts_event", self.hd.ts_event)?;
-        // An order's number is what the venue says: all 64 bits, so the largest are negative.
+        // An order's number has all 64 bits of the venue's, so the largest are negative.
         to.long("order_id", Some(self.order_id as i64))?;
         to.price("price", self.price)?;
         to.size("size", self.size)?;
@@ -435,13 +435,13 @@ pub fn create_table(table: &str, schema: Schema) -> String {
     text
 }
 
-/// What every row begins with.
+/// The first columns of every row.
 fn first(to: &mut impl Columns, symbol: Option<&str>, publisher: u16) -> questdb::Result<()> {
     to.tag("symbol", symbol)?;
     to.feed("publisher", publisher)
 }
 
-/// What every row ends with, but for the designated time.
+/// The last columns of every row, without the designated time.
 fn last(to: &mut impl Columns, event: u64, part: u32) -> questdb::Result<()> {
     to.long("event", i64::try_from(event).ok())?;
     to.short("part", i32::try_from(part).ok())
@@ -517,7 +517,7 @@ mod tests {
             order_id=-1i,price=12.3456,size=300i,channel_id=255i,flags=128i,ts_in_delta=-5i,sequence=4294967295i,\
             event=7i,part=1i 1700000000000000123\n";
         assert_eq!(line(Schema::Mbo, &order, &item(7, 1_700_000_000_000_000_123)).unwrap(), expected);
-        // What is undefined is null: it is left out.
+        // Undefined values are null: they are left out.
         let blank = MboMsg { action: 0, ..MboMsg::default() };
         let line = line(Schema::Mbo, &blank, &item(7, 1)).unwrap();
         assert!(
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_leaves_nothing_behind() {
+    fn a_record_that_makes_no_row_leaves_no_bytes_behind() {
         let mut buffer = Buffer::new(ProtocolVersion::V2);
         let table = TableName::new("t").unwrap();
         let trade = TradeMsg::default();

@@ -17,7 +17,7 @@ use tapeworks_engine::replica::{SCHEMAS, place_of};
 /// Rows that one request has at most.
 const MOST_ROWS: usize = 20_000;
 
-/// How often rows are sent that a sound server refuses.
+/// How often rows are sent to a sound server that refuses them.
 const TRIES: u32 = 5;
 
 /// The first pause after a failure; each further one is twice as long.
@@ -83,7 +83,7 @@ impl Sending {
         }
     }
 
-    /// Waits before the next try, longer each time. `false` when nothing is to be sent any more.
+    /// Waits before the next try, longer each time. `false` when there is no more to send.
     fn rest(&mut self) -> bool {
         self.queue.publish();
         let pause = self.pause;
@@ -168,7 +168,7 @@ impl Sending {
         unsent
     }
 
-    /// Sends the buffer's rows until they are taken or refused. `false` when the time for that is over.
+    /// Sends the buffer's rows until the server takes or refuses them. `false` when the time for that is over.
     fn deliver(&mut self, origin: Origin, made: u64) -> bool {
         let mut tries = 0;
         loop {

@@ -39,19 +39,19 @@ pub struct QuestDbSetting {
     pub login: Option<QuestDbLogin>,
     /// The schemas whose records become rows.
     pub schemas: Vec<Schema>,
-    /// What the names of the tables begin with.
+    /// The prefix of the tables' names.
     pub table_prefix: String,
     /// Bytes of records that may wait.
     pub queue_bytes: usize,
-    /// After so long records are sent, however few.
+    /// Records wait at most so long before they are sent.
     pub flush_every: Duration,
     /// Whether records are sent from the journal: those that had no room, and the day's after a restart.
     pub send_again: bool,
-    /// How long a request may take, but for the time that its bytes need.
+    /// How long a request may take, besides the time for its bytes.
     pub timeout: Duration,
     /// The longest pause between two tries.
     pub longest_pause: Duration,
-    /// How long what waits may be sent when the plant ends.
+    /// How long waiting rows may be sent when the plant ends.
     pub linger: Duration,
 }
 

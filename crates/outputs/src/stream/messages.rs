@@ -8,18 +8,18 @@ use std::fmt::Write;
 use tapeworks_market::Side as MarketSide;
 use tapeworks_market::nbbo::MarketState as State;
 
-/// What the stream says at once.
+/// One message of the stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Record {
     /// The number of the event in the plant that it comes from.
     #[prost(uint64, tag = "1")]
     pub event: u64,
-    /// What it says.
+    /// Its contents.
     #[prost(oneof = "Kind", tags = "2, 3, 4, 5")]
     pub kind: Option<Kind>,
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Kind {
     /// A synthetic NBBO.
@@ -110,7 +110,7 @@ pub struct Nbbo {
     /// The instrument.
     #[prost(string, tag = "1")]
     pub symbol: String,
-    /// When the venue says its change happened.
+    /// The venue's time of its change.
     #[prost(sint64, tag = "2")]
     pub ts_event: i64,
     /// When the packet of its change was received.
@@ -148,7 +148,7 @@ pub struct Trade {
     /// The instrument.
     #[prost(string, tag = "1")]
     pub symbol: String,
-    /// When the venue says it happened.
+    /// The venue's time.
     #[prost(sint64, tag = "2")]
     pub ts_event: i64,
     /// When its packet was received.
@@ -194,7 +194,7 @@ pub struct Gap {
     pub ts_recv: i64,
 }
 
-/// What a client missed since the last such record.
+/// The records that a client missed since the last such record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, prost::Message)]
 pub struct Lagged {
     /// Changes of an NBBO that gave way to later ones of the same instrument.
@@ -312,7 +312,7 @@ mod tests {
         snake
     }
 
-    /// The same of the types above: what stands in their attributes.
+    /// The same of the types above, from their attributes.
     fn written() -> BTreeMap<String, Fields> {
         let text = include_str!("messages.rs").split("#[cfg(test)]").next().unwrap();
         let mut all = BTreeMap::<String, Fields>::new();
@@ -387,7 +387,7 @@ mod tests {
             assert_eq!(trade.encode_to_vec(), [&[0x20], bytes].concat(), "{number}");
         }
         assert_eq!(Trade::default().encode_to_vec(), [0; 0]);
-        // A price of nothing is not a price of zero.
+        // An absent price is not a price of zero.
         let free = Nbbo { bid_price: Some(0), ..Nbbo::default() };
         assert_eq!(free.encode_to_vec(), [0x20, 0x00]);
     }
@@ -400,7 +400,7 @@ mod tests {
         (0..count).find(|at| name(*at) == value).unwrap()
     }
 
-    /// What a reader of the mapping makes of it.
+    /// The message as a reader of the mapping decodes it.
     fn from_json(text: &str) -> Record {
         let value: Value = serde_json::from_str(text).unwrap();
         let number = |value: &Value| u32::try_from(value.as_u64().unwrap()).unwrap();
@@ -508,7 +508,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn both_encodings_say_the_same(event in any::<u64>(), kind in kinds()) {
+        fn both_encodings_have_the_same_content(event in any::<u64>(), kind in kinds()) {
             let record = Record { event, kind };
             prop_assert_eq!(&from_json(&record.to_json()), &record);
             prop_assert_eq!(&Record::decode(record.encode_to_vec().as_slice()).unwrap(), &record);

@@ -25,7 +25,7 @@ pub struct Request {
     pub nbbo: bool,
     /// Trades.
     pub trades: bool,
-    /// Of these symbols; of all without.
+    /// The symbols; all without it.
     pub symbols: Option<BTreeSet<Symbol>>,
 }
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_read() {
+    fn a_query_is_parsed() {
         assert_eq!(read(""), Ok(Request::default()));
         assert_eq!(read("?"), Ok(Request::default()));
         let symbols = ["A", "BRK.B"].map(|name| Symbol::from_bytes(name.as_bytes()).unwrap());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn each_slip_is_told_in_one_line() {
+    fn each_error_of_a_query_is_one_line() {
         let wrong = [
             ("?encoding=xml", "encoding=\"xml\" is none"),
             ("?encoding=", "encoding=\"\" is none"),

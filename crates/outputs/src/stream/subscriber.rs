@@ -1,4 +1,4 @@
-//! A client of the stream: its subscription, its queue, and what it has missed.
+//! A client of the stream: its subscription, its queue, and its missed records.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Subscriber {
     /// The instruments it subscribed to, unless it wants all.
     wanted: FixedBitSet,
     queue: mpsc::Sender<Message>,
-    /// Instruments whose NBBO it is still to get, and whether because it is new (else because it is slow).
+    /// Instruments whose NBBO it must still get, and whether because it is new (else because it is slow).
     waiting: BTreeMap<InstrumentId, bool>,
     /// Its queue was full, and records have waited since.
     is_lagging: bool,
@@ -46,7 +46,7 @@ impl Subscriber {
         self.request.trades
     }
 
-    /// Whether something waits for it that had no room in its queue.
+    /// Whether records wait for room in its queue.
     pub(super) fn is_owed(&self) -> bool {
         self.is_lagging || !self.waiting.is_empty()
     }
@@ -138,8 +138,8 @@ impl Subscriber {
         }
     }
 
-    /// Sends what waits, once half of the queue is free again: first the counts of what was missed, then each instrument's last NBBO,
-    /// which `last` makes. `next` is the number of the next event.
+    /// Sends the waiting records, once half of the queue is free again: first the counts of missed records, then each instrument's
+    /// last NBBO, which `last` makes. `next` is the number of the next event.
     pub(super) fn catch_up(
         &mut self,
         next: u64,

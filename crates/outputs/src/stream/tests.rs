@@ -1,4 +1,4 @@
-//! What clients get, without sockets.
+//! The records of clients, without sockets.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn gap(event: u64) -> Record {
     Record { event, kind: Some(Kind::Gap(Gap::default())) }
 }
 
-/// A subscriber of everything with room for so many records.
+/// A subscriber of all records with room for so many.
 fn subscriber(room: usize) -> (Subscriber, Receiver<Message>) {
     let (queue, messages) = mpsc::channel(room);
     let request = Request { encoding: Encoding::Protobuf, trades: true, ..Request::default() };
@@ -38,7 +38,7 @@ fn read(messages: &mut Receiver<Message>) -> Option<Record> {
 }
 
 #[test]
-fn a_client_that_falls_behind_gets_the_last_of_each_instrument_and_the_counts_of_what_it_missed() {
+fn a_client_that_falls_behind_gets_the_last_quote_of_each_instrument_and_the_number_missed() {
     let counters = StreamCounters::default();
     let (mut subscriber, mut messages) = subscriber(4);
     let offer = |subscriber: &mut Subscriber, instrument, record: Record| {
@@ -57,7 +57,7 @@ fn a_client_that_falls_behind_gets_the_last_of_each_instrument_and_the_counts_of
     let last = |instrument, _| nbbo(if instrument == A { 6 } else { 7 });
     subscriber.catch_up(10, &counters, last);
     assert_eq!(read(&mut messages), Some(nbbo(0)), "there was no room to catch up");
-    // One place is free, which is too little to begin: what comes waits, too.
+    // One place is free, which is too little to begin: the new record waits, too.
     offer(&mut subscriber, Some(A), trade(10));
     subscriber.catch_up(11, &counters, last);
     for event in 1..4 {
@@ -68,7 +68,7 @@ fn a_client_that_falls_behind_gets_the_last_of_each_instrument_and_the_counts_of
     let missed = Lagged { conflated: 2, dropped_trades: 2, dropped_gaps: 1 };
     assert_eq!(read(&mut messages), Some(Record { event: 11, kind: Some(Kind::Lagged(missed)) }));
     assert_eq!((read(&mut messages), read(&mut messages)), (Some(nbbo(6)), Some(nbbo(7))));
-    // And then it is as the others are.
+    // Then it is like the other clients.
     offer(&mut subscriber, Some(A), trade(12));
     subscriber.catch_up(13, &counters, last);
     assert_eq!((read(&mut messages), read(&mut messages)), (Some(trade(12)), None));
@@ -87,7 +87,7 @@ fn a_client_that_falls_behind_gets_the_last_of_each_instrument_and_the_counts_of
 }
 
 #[test]
-fn a_client_gets_only_what_it_subscribed_to() {
+fn a_client_gets_only_the_records_of_its_subscriptions() {
     let counters = StreamCounters::default();
     let (queue, mut messages) = mpsc::channel(9);
     let (one, other) = (Symbol::from_bytes(b"ONE").unwrap(), Symbol::from_bytes(b"OTHER").unwrap());

@@ -153,7 +153,7 @@ impl Plant {
         self.live_from.store(number as u64, Ordering::Release);
     }
 
-    /// Waits until the clients' queues have what came of the first `count` events.
+    /// Waits until the clients' queues have the records of the first `count` events.
     pub fn reach(&self, count: u64) {
         while self.server.stats().next_event < count {
             std::thread::sleep(Duration::from_millis(5));

@@ -1,6 +1,5 @@
-//! The pcapng format: blocks, of which the enhanced, simple and obsolete packet blocks hold packets, the section
-//! header sets the byte order, and the interface descriptions set link type and time unit. Other blocks are passed
-//! over.
+//! The pcapng format: blocks, of which the enhanced, simple and obsolete packet blocks hold packets, the section header sets
+//! the byte order, and the interface descriptions set link type and time unit. Other blocks are skipped.
 
 use super::{ByteOrder, Fault, LinkType, MAX_BLOCK_BYTES, MAX_CAPTURED_BYTES, Record, Step, four};
 
@@ -15,10 +14,10 @@ pub(super) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 pub(super) const OPTION_TIME_RESOLUTION: u16 = 9;
 const OPTION_TIME_OFFSET: u16 = 14;
 
-/// Block type, total length, and the length again at the end: what every block has.
+/// Every block has a type, the total length, and the length again at the end.
 pub(super) const BLOCK_FRAME_BYTES: usize = 12;
 
-/// What the sections and interfaces read so far say about the packets to come.
+/// The facts about later packets from the sections and interfaces read so far.
 #[derive(Debug)]
 pub(super) struct Sections {
     order: ByteOrder,
@@ -40,11 +39,11 @@ struct Interface {
     offset_seconds: i64,
 }
 
-/// How an interface's ticks become nanoseconds.
+/// The conversion of an interface's ticks to nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TimeUnit {
     Multiply(u64),
-    /// Finer than a nanosecond: what is lost is below the unit that we keep.
+    /// Finer than a nanosecond: only fractions of our unit are lost.
     Divide(u64),
     /// A tick is 2 to the minus n seconds.
     Binary(u8),
@@ -90,7 +89,7 @@ impl Sections {
         let Some(head) = window.first_chunk::<BLOCK_FRAME_BYTES>() else {
             return Ok(Step::More(BLOCK_FRAME_BYTES));
         };
-        // The section header's type is the same in both byte orders; what follows it says which one holds.
+        // The section header's type is the same in both byte orders; the bytes behind it give the order.
         if four(head, 0) == SECTION_HEADER.to_be_bytes() {
             self.order = match u32::from_le_bytes(four(head, 8)) {
                 BYTE_ORDER_MAGIC => ByteOrder::Little,

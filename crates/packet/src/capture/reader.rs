@@ -16,7 +16,7 @@ pub struct CapturedPacket<'a> {
     /// When it was captured, in nanoseconds since 1970-01-01 00:00 UTC. A pcapng simple packet block has no time: it
     /// gets the time of the packet before it (0 if there is none) and is counted in [`Tally::without_time`].
     pub timestamp_ns: u64,
-    /// What the first byte belongs to.
+    /// The link layer of the first byte.
     pub link_type: LinkType,
     /// Bytes that the packet had on the line; more than `bytes` if the capture cut it.
     pub original_length: u32,
@@ -32,7 +32,7 @@ impl CapturedPacket<'_> {
     }
 }
 
-/// Counters of what a reader found in a file, for the user.
+/// A reader's counters, for the user.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Packets handed out.
@@ -43,15 +43,14 @@ pub struct Tally {
     pub cut: u64,
     /// Packets in blocks that have no time.
     pub without_time: u64,
-    /// Packets with a time before 1970 or after 2554, which were given the nearest time that can be told.
+    /// Packets with a time before 1970 or after 2554, which got the nearest time in that range.
     pub time_out_of_range: u64,
 }
 
 /// Reads a pcap or pcapng file, plain, gzip or zstd, packet by packet.
 ///
-/// The packets before a damaged or cut place are handed out first, then the error, once; after that the file has
-/// ended. Packets are lent: each is valid until the next call. Plain files are mapped, see
-/// [`ByteSource`] for what that means when the file changes meanwhile.
+/// The packets before a damaged or cut place are handed out first, then the error, once; after that the file has ended. Packets
+/// are borrowed: each is valid until the next call. Plain files are mapped; see [`ByteSource`] for files that change meanwhile.
 #[derive(Debug)]
 pub struct CaptureReader {
     source: ByteSource,
@@ -139,8 +138,8 @@ impl CaptureReader {
         }))
     }
 
-    /// Goes back to the first packet, without opening the file again; `false` of what is streamed (compressed files,
-    /// pipes), which cannot and stays where it is.
+    /// Goes back to the first packet, without opening the file again. Returns `false` and stays where it is for a stream
+    /// (compressed file, pipe).
     pub fn rewind(&mut self) -> bool {
         if !self.source.rewind() {
             return false;
@@ -157,8 +156,8 @@ impl CaptureReader {
         true
     }
 
-    /// When the next packet was captured, in nanoseconds since 1970-01-01 00:00 UTC, without handing it out: what
-    /// merging several captures by time needs. `None` at the end.
+    /// When the next packet was captured, in nanoseconds since 1970-01-01 00:00 UTC, without handing it out: for merging
+    /// captures by time. `None` at the end.
     ///
     /// # Errors
     /// As [`CaptureReader::next_packet`].
@@ -168,7 +167,7 @@ impl CaptureReader {
         Ok(self.found.map(|record| record.timestamp_ns))
     }
 
-    /// What has been handed out so far.
+    /// Counters of the packets handed out so far.
     pub fn tally(&self) -> Tally {
         let mut tally = self.tally;
         if let Format::PcapNg(sections) = &self.format {
@@ -178,7 +177,7 @@ impl CaptureReader {
         tally
     }
 
-    /// Where the bytes come from: the file's name, its length and how far it has been read.
+    /// The source of the bytes: the file's name, its length and how far it has been read.
     pub fn source(&self) -> &ByteSource {
         &self.source
     }

@@ -27,15 +27,14 @@ pub enum Resolution {
     Microseconds,
 }
 
-/// How a capture is written. The default, little-endian pcap with nanoseconds and Ethernet, is read by every tool of
-/// the last ten years.
+/// The format of a capture. Every current tool reads the default, little-endian pcap with nanoseconds and Ethernet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriterOptions {
     /// The file format.
     pub format: Format,
     /// The unit of time.
     pub resolution: Resolution,
-    /// What the packets' first byte belongs to.
+    /// The link layer of the packets' first byte.
     pub link_type: LinkType,
     /// Write numbers with their most significant byte first.
     pub big_endian: bool,
@@ -53,8 +52,7 @@ impl Default for WriterOptions {
 }
 
 impl Format {
-    /// The format that the ending of a file's name stands for: `.pcap` or `.pcapng`, each also with `.gz` or `.zst`
-    /// behind it.
+    /// The format by the ending of a file's name: `.pcap` or `.pcapng`, each also with `.gz` or `.zst` behind it.
     pub fn from_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
@@ -92,9 +90,9 @@ pub struct Writer<W: Write> {
 }
 
 impl Writer<CompressedFile> {
-    /// Begins a capture at `path`: pcapng if the name says so ([`Format::from_path`]), otherwise pcap, both with
-    /// nanoseconds and Ethernet; compressed if it ends in `.gz` or `.zst`. `-` is standard output. A file that exists is
-    /// not replaced. The file is `NAME.partial` until [`Writer::close`]; a writer that is dropped before leaves nothing.
+    /// Begins a capture at `path`: pcapng if the name says so ([`Format::from_path`]), otherwise pcap, both with nanoseconds
+    /// and Ethernet; compressed if it ends in `.gz` or `.zst`. `-` is standard output. A file that exists is not replaced. The
+    /// file is `NAME.partial` until [`Writer::close`]; a writer that is dropped before leaves no file.
     ///
     /// ```
     /// use tapeworks_packet::capture::{CaptureReader, Writer};
@@ -121,7 +119,7 @@ impl Writer<CompressedFile> {
         Self::new(file, options).map_err(|source| NewFileError::Write { path: path.to_owned(), source })
     }
 
-    /// Writes what is left, gives the file its name, and returns how many packets it has.
+    /// Writes the buffered bytes, gives the file its name, and returns its number of packets.
     ///
     /// # Errors
     /// As [`CompressedFile::finish`].
@@ -157,7 +155,7 @@ impl<W: Write> Writer<W> {
         self.write_cut_packet(timestamp_ns, bytes, bytes.len() as u32)
     }
 
-    /// Writes a packet of which only `bytes` were captured of the `original_length` that it had on the line.
+    /// Writes a packet of `original_length` bytes on the line, of which the capture has only `bytes`.
     ///
     /// # Errors
     /// As [`Writer::write_packet`].

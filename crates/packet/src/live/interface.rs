@@ -1,4 +1,4 @@
-//! Network interfaces by name, raw sockets bound to them, and what goes wrong with both.
+//! Network interfaces by name, raw sockets bound to them, and the errors of both.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -25,7 +25,7 @@ pub enum InterfaceError {
     Permission {
         /// The interface's name.
         name: String,
-        /// What needs it.
+        /// The use that needs it.
         doing: &'static str,
         /// The capability, by its name in `capabilities(7)`.
         capability: &'static str,
@@ -57,9 +57,9 @@ pub enum InterfaceError {
     Io {
         /// The interface's name.
         name: String,
-        /// What was refused.
+        /// The refused operation.
         doing: &'static str,
-        /// What it said.
+        /// The system's error.
         cause: io::Error,
     },
 }
@@ -112,9 +112,9 @@ pub(super) fn is_up(socket: &Socket, name: &str, number: u32) -> Result<bool, In
         *to = from as libc::c_char;
     }
     // SAFETY: the request holds a name that ends with zero, since an interface has it; the kernel writes the flags into it.
-    let told =
+    let result =
         unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(socket), libc::SIOCGIFFLAGS, &raw mut request) };
-    if told != 0 {
+    if result != 0 {
         return Err(failed(name, number, "read its flags", io::Error::last_os_error()));
     }
     // SAFETY: the kernel has written this field.
@@ -131,7 +131,7 @@ pub(super) struct RawSocket {
 }
 
 impl RawSocket {
-    /// A socket that gets nothing until it is bound.
+    /// A socket that receives no frames until it is bound.
     pub(super) fn open(name: &str) -> Result<Self, InterfaceError> {
         let Some(index) = index(name) else {
             return Err(InterfaceError::Missing { name: name.to_owned() });
@@ -172,14 +172,14 @@ impl RawSocket {
         }
     }
 
-    /// What `cause` means for this interface.
+    /// The error that `cause` means for this interface.
     #[cold]
     pub(super) fn failed(&self, doing: &'static str, cause: io::Error) -> InterfaceError {
         failed(&self.name, self.index, doing, cause)
     }
 }
 
-/// What `cause` means for the interface `name`, which had the number `index`.
+/// The error that `cause` means for the interface `name`, which had the number `index`.
 #[cold]
 pub(super) fn failed(name: &str, number: u32, doing: &'static str, cause: io::Error) -> InterfaceError {
     let is_there = index(name) == Some(number);

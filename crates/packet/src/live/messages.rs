@@ -38,7 +38,7 @@ impl std::fmt::Debug for Incoming {
     }
 }
 
-/// What came with a datagram.
+/// The control messages of a datagram.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrived {
     /// Bytes of the payload.
@@ -47,7 +47,7 @@ pub(super) struct Arrived {
     pub(super) is_cut: bool,
     /// When the kernel received it, in ns since 1970.
     pub(super) timestamp_ns: Option<u64>,
-    /// What the kernel had dropped before it, since the socket was opened; it wraps. Absent while there is nothing.
+    /// The kernel's drops before it, since the socket was opened; the counter wraps. Absent while there are none.
     pub(super) drops: Option<u32>,
 }
 
@@ -116,7 +116,7 @@ impl Incoming {
         Ok(got)
     }
 
-    /// What came with the datagram `index` of the last call, which is below what that returned.
+    /// The control messages of the datagram `index` of the last call, which is below the number returned.
     #[inline]
     pub(super) fn arrived(&self, index: usize) -> Arrived {
         let message = &self.headers[index];
@@ -155,7 +155,7 @@ impl Incoming {
         }
     }
 
-    /// Who sent the datagram `index` of the last call.
+    /// The sender of the datagram `index` of the last call.
     #[inline]
     pub(super) fn sender(&self, index: usize) -> Option<SocketAddr> {
         let mut storage = SockAddrStorage::zeroed();
@@ -212,7 +212,7 @@ impl Outgoing {
         loop {
             let mut count = 0;
             for message in messages.by_ref().take(MAX_BATCH) {
-                // The kernel does not write what it sends.
+                // The kernel only reads the bytes that it sends.
                 let base = message.as_ptr().cast_mut().cast();
                 self.parts[count] = libc::iovec { iov_base: base, iov_len: message.len() };
                 let header = &mut self.headers[count].msg_hdr;

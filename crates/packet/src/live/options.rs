@@ -23,7 +23,7 @@ pub(super) fn set<T: Copy>(
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Reads an option into `value`; what the kernel does not fill stays as it is.
+/// Reads an option into `value`; bytes that the kernel does not write stay as they are.
 ///
 /// # Safety
 /// Any bytes are a valid `T`.

@@ -1,9 +1,9 @@
 //! Frames of a network interface out of a ring that the kernel shares (AF_PACKET, TPACKET_V3).
 //!
-//! The kernel writes frames into blocks of the ring, one after the other, and hands a block over when it is full or when
-//! its timeout is over. [`PacketReceiver`] walks the blocks in their order, copies each frame into a packet buffer, and
-//! hands each block back with its last frame. What has no buffer waits in the ring; when the whole ring is full the kernel
-//! drops frames and counts them.
+//! The kernel writes frames into blocks of the ring, one after the other, and hands a block over when it is full or when its
+//! timeout is over. [`PacketReceiver`] walks the blocks in their order, copies each frame into a packet buffer, and hands each
+//! block back with its last frame. Frames without a buffer wait in the ring; when the whole ring is full the kernel drops
+//! frames and counts them.
 //!
 //! A frame comes as it was on the line: a VLAN tag that the kernel or the card took off is put back, and a checksum that
 //! the kernel had left to the card (frames of this machine, over `lo` or a veth pair) is completed. Not undone is the
@@ -64,7 +64,7 @@ impl PacketOptions {
     }
 }
 
-/// What the kernel counted since the opening.
+/// The kernel's counters since the opening.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PacketStatistics {
     /// Frames that came to the socket, those dropped among them.
@@ -112,11 +112,11 @@ impl PacketReceiver {
         };
         set("use TPACKET_V3", libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as libc::c_int)?;
         if !wanted.outgoing {
-            set("leave out what it sends", libc::PACKET_IGNORE_OUTGOING, 1)?;
+            set("ignore sent frames", libc::PACKET_IGNORE_OUTGOING, 1)?;
         }
         let bytes = wanted.blocks.saturating_mul(wanted.block_bytes);
         let number = |value: usize| libc::c_uint::try_from(value).unwrap_or(libc::c_uint::MAX);
-        // Frames have no fixed size in version 3; the kernel checks the product all the same.
+        // Frames have no fixed size in version 3, but the kernel checks the product.
         let frame_bytes = wanted.block_bytes.clamp(1, 2048);
         let request = libc::tpacket_req3 {
             tp_block_size: number(wanted.block_bytes),
@@ -159,7 +159,7 @@ impl PacketReceiver {
         })
     }
 
-    /// What its frames begin with.
+    /// The link layer of its frames.
     pub fn link_type(&self) -> LinkType {
         self.link_type
     }
@@ -170,7 +170,7 @@ impl PacketReceiver {
         self.left > 0 || self.is_handed_over()
     }
 
-    /// Whether the interface is still there and up. What came before it went is still in the ring.
+    /// Whether the interface is still there and up. Frames from before it went are still in the ring.
     ///
     /// # Errors
     /// [`InterfaceError`], once.
@@ -178,7 +178,7 @@ impl PacketReceiver {
         self.raw.check()
     }
 
-    /// What the kernel counted since the opening: a call of the kernel.
+    /// The kernel's counters since the opening. It is a system call.
     ///
     /// # Errors
     /// What the operating system says.
@@ -201,7 +201,7 @@ impl PacketReceiver {
     }
 
     /// Takes up to `most` frames that are there now and hands each to `each`. Returns how many there were. Without a free
-    /// buffer none is taken: it stays in the ring.
+    /// buffer it takes none: the frames stay in the ring.
     ///
     /// # Errors
     /// [`InterfaceError::Io`] if the ring contradicts itself.
@@ -269,7 +269,7 @@ impl PacketReceiver {
         unsafe { self.ring.as_mut_ptr().add(self.block * self.block_bytes) }
     }
 
-    /// Who the block belongs to.
+    /// The owner of the block.
     fn status(&self) -> &AtomicU32 {
         const AT: usize =
             offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, block_status);
@@ -279,7 +279,7 @@ impl PacketReceiver {
 
     #[inline]
     fn is_handed_over(&self) -> bool {
-        // Acquire: what the kernel wrote into the block has happened before.
+        // Acquire: the kernel's writes into the block happen before.
         self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
@@ -301,7 +301,7 @@ impl PacketReceiver {
     /// Gives the block to the kernel and goes on to the next.
     fn hand_back(&mut self) {
         self.left = 0;
-        // Release: what was read of the block has happened before the kernel writes into it.
+        // Release: reads of the block happen before the kernel writes into it.
         self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.block = if self.block + 1 == self.blocks { 0 } else { self.block + 1 };
     }
@@ -352,8 +352,8 @@ impl Frame<'_> {
         {
             return None;
         }
-        let is_told = self.header.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
-        let ethertype = if is_told { self.header.hv1.tp_vlan_tpid } else { ETHERTYPE_VLAN };
+        let has_type = self.header.tp_status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+        let ethertype = if has_type { self.header.hv1.tp_vlan_tpid } else { ETHERTYPE_VLAN };
         let [first, second] = ethertype.to_be_bytes();
         // The control information is of 16 bits.
         let [third, fourth] = (self.header.hv1.tp_vlan_tci as u16).to_be_bytes();

@@ -10,21 +10,21 @@ use super::interface::{self, InterfaceError, RawSocket};
 use super::messages::Outgoing;
 use crate::capture::LinkType;
 
-/// How long a full socket is waited for before a packet is refused.
+/// How long to wait for a full socket before refusing a packet.
 const LONGEST_WAIT: Duration = Duration::from_millis(500);
 
-/// What became of a packet that was to be sent.
+/// The outcome of sending a packet.
 #[derive(Debug)]
 pub enum Sent {
     /// The kernel has taken it.
     Taken,
-    /// It is longer than what the interface or UDP takes.
+    /// It is longer than the interface or UDP permits.
     TooLong,
     /// The socket or the interface's queue was full.
     QueueFull,
     /// The kernel or its firewall will not send this packet: it is shorter than its headers, or a rule forbids it.
     Refused,
-    /// Nothing can be sent any more: the interface went, or there is no way to the address.
+    /// No packet can be sent any more: the interface is gone, or there is no route to the address.
     Failed(io::Error),
 }
 
@@ -116,8 +116,8 @@ impl Sender {
         });
     }
 
-    /// What an error that ends the sending means, in one line.
-    pub fn told(&self, error: io::Error) -> String {
+    /// Describes an error that ends the sending, in one line.
+    pub fn describe(&self, error: io::Error) -> String {
         match (&self.interface, &self.to) {
             (Some((name, index)), _) => interface::failed(name, *index, "send", error).to_string(),
             (None, to) => {

@@ -15,8 +15,8 @@ use crate::net::build::FrameBuilder;
 use crate::net::rewrite::push_tag;
 use crate::pool::Pool;
 
-/// Runs `test` on a thread whose network namespace is new and has a veth pair, `in` and `out`, for this test only. Where
-/// that is not permitted there is nothing to test with, which the test says; any other failure is one of the test.
+/// Runs `test` on a thread whose network namespace is new and has a veth pair, `in` and `out`, for this test only. Where that
+/// is not permitted the test prints that it is skipped; any other failure fails the test.
 fn with_veth(test: impl FnOnce() + Send) {
     let ip = |arguments: &str| {
         let status = Command::new("ip").args(arguments.split(' ')).status();
@@ -170,7 +170,7 @@ fn tags_that_the_kernel_took_off_are_put_back() {
 }
 
 #[test]
-fn what_the_ring_could_not_keep_is_counted_and_it_goes_on_behind() {
+fn frames_without_room_in_the_ring_are_counted_and_later_ones_received() {
     with_veth(|| {
         let small = PacketOptions { block_bytes: 4096, blocks: 2, ..PacketOptions::new("out") };
         let mut receiver = PacketReceiver::open(&small).unwrap();
@@ -225,7 +225,7 @@ fn fitting_and_too_long(
 }
 
 #[test]
-fn without_a_buffer_frames_wait_in_the_ring_and_long_ones_are_told() {
+fn without_a_buffer_frames_wait_in_the_ring_and_long_ones_are_reported() {
     with_veth(|| {
         let mut receiver = PacketReceiver::open(&PacketOptions::new("out")).unwrap();
         let (mut sender, _) = Sender::interface("in").unwrap();
@@ -238,7 +238,7 @@ fn without_a_buffer_frames_wait_in_the_ring_and_long_ones_are_told() {
 }
 
 #[test]
-fn what_an_interface_does_not_take_is_told_by_reason() {
+fn frames_that_an_interface_refuses_are_reported_by_reason() {
     with_veth(|| {
         let (mut sender, _) = Sender::interface("in").unwrap();
         let fine = frames(1).remove(0);
@@ -250,18 +250,18 @@ fn what_an_interface_does_not_take_is_told_by_reason() {
         assert!(Command::new("ip").args(["link", "set", "in", "down"]).status().unwrap().success());
         let mut sent = send(&mut sender, std::slice::from_ref(&fine));
         let Some(Sent::Failed(error)) = sent.pop() else { panic!("{sent:?}") };
-        assert_eq!(sender.told(error), "interface in is down");
+        assert_eq!(sender.describe(error), "interface in is down");
         assert!(Command::new("ip").args(["link", "del", "in"]).status().unwrap().success());
         let mut sent = send(&mut sender, &[fine.clone(), fine]);
         let Some(Sent::Failed(error)) = sent.pop() else { panic!("{sent:?}") };
-        assert_eq!(sender.told(error), "interface in is gone");
+        assert_eq!(sender.describe(error), "interface in is gone");
     });
 }
 
 #[test]
-fn an_interface_that_goes_is_told_and_what_came_before_is_there() {
+fn a_vanished_interface_is_reported_behind_the_frames_that_came_before() {
     with_veth(|| {
-        for (arguments, told) in [
+        for (arguments, expected) in [
             (["link", "set", "out", "down"], "interface out is down"),
             (["link", "del", "dev", "out"], "interface out is gone"),
         ] {
@@ -271,12 +271,12 @@ fn an_interface_that_goes_is_told_and_what_came_before_is_there() {
             assert!(receiver.check().is_ok());
             assert!(all_taken(&send(&mut sender, &frames(2))));
             assert!(Command::new("ip").args(arguments).status().unwrap().success());
-            assert_eq!(receiver.check().unwrap_err().to_string(), told);
+            assert_eq!(receiver.check().unwrap_err().to_string(), expected);
             let mut pool = Pool::new(8, 2048);
             assert_eq!(receive(&mut receiver, &mut pool, 2).len(), 2);
-            if told.ends_with("down") {
+            if expected.ends_with("down") {
                 let error = PacketReceiver::open(&PacketOptions::new("out")).unwrap_err();
-                assert_eq!(error.to_string(), told, "nor can it be opened");
+                assert_eq!(error.to_string(), expected, "nor can it be opened");
             }
         }
     });
@@ -308,24 +308,24 @@ fn the_checksums_of_this_machines_packets_are_completed() {
 }
 
 #[test]
-fn interfaces_that_are_not_there_or_not_for_everybody_are_told() {
+fn a_missing_or_forbidden_interface_is_an_error() {
     assert!(names().contains(&"lo".to_owned()) && exists("lo"));
-    let told = |name: &str| PacketReceiver::open(&PacketOptions::new(name)).unwrap_err().to_string();
-    let missing = told("nowhere0");
+    let open_error = |name: &str| PacketReceiver::open(&PacketOptions::new(name)).unwrap_err().to_string();
+    let missing = open_error("nowhere0");
     assert!(missing.starts_with("there is no interface 'nowhere0'; there are lo"), "{missing}");
     for name in ["", "a\0b", "a-name-that-is-too-long"] {
-        assert!(!exists(name) && told(name).starts_with("there is no interface"), "{name:?}");
+        assert!(!exists(name) && open_error(name).starts_with("there is no interface"), "{name:?}");
     }
-    let told = thread::spawn(move || {
+    let errors = thread::spawn(move || {
         let nobody = 65534;
         // SAFETY: takes no pointers. The call by its number changes this thread alone, which ends here; where it is not
         // permitted, the thread has no capability to lose.
         unsafe { libc::syscall(libc::SYS_setresuid, nobody, nobody, nobody) };
-        [told("lo"), Sender::interface("lo").unwrap_err().to_string()]
+        [open_error("lo"), Sender::interface("lo").unwrap_err().to_string()]
     });
-    for told in told.join().unwrap() {
+    for error in errors.join().unwrap() {
         assert_eq!(
-            told,
+            error,
             "interface lo: not permitted to open a raw socket: it needs the capability CAP_NET_RAW (run as root, or give it \
              to the program by setcap)"
         );
@@ -337,14 +337,14 @@ fn a_ring_of_an_impossible_size_is_an_error() {
     with_veth(|| {
         for (block_bytes, blocks) in [(0, 1), (1000, 4), (4096, 0), (4096, usize::MAX), (usize::MAX, 2)] {
             let options = PacketOptions { block_bytes, blocks, ..PacketOptions::new("lo") };
-            let told = PacketReceiver::open(&options).unwrap_err().to_string();
-            assert!(told.starts_with("interface lo: cannot ") && told.contains(" its ring: "), "{told}");
+            let error = PacketReceiver::open(&options).unwrap_err().to_string();
+            assert!(error.starts_with("interface lo: cannot ") && error.contains(" its ring: "), "{error}");
         }
     });
 }
 
 #[test]
-fn payloads_are_sent_in_batches_and_those_that_udp_cannot_hold_are_told() {
+fn payloads_are_sent_in_batches_and_those_too_long_for_udp_are_reported() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut sender = Sender::udp(receiver.local_addr().unwrap(), None).unwrap();
@@ -366,7 +366,7 @@ fn payloads_are_sent_in_batches_and_those_that_udp_cannot_hold_are_told() {
     let Some(Sent::Failed(error)) = send(&mut nowhere, &payloads[..1]).pop() else {
         panic!("sent to port 0")
     };
-    assert!(nowhere.told(error).starts_with("cannot send to 127.0.0.1:0: "));
+    assert!(nowhere.describe(error).starts_with("cannot send to 127.0.0.1:0: "));
 }
 
 #[cfg(feature = "af-xdp")]
@@ -411,7 +411,7 @@ mod xdp {
     }
 
     #[test]
-    fn what_finds_no_place_is_counted_and_it_goes_on_behind() {
+    fn frames_without_a_free_chunk_are_counted_and_later_ones_received() {
         with_veth(|| {
             for mode in [XdpMode::Skb, XdpMode::Native] {
                 let options = XdpOptions { mode, frames: 64, ..XdpOptions::new("out") };
@@ -435,7 +435,7 @@ mod xdp {
     }
 
     #[test]
-    fn long_frames_are_told_and_without_a_buffer_they_wait() {
+    fn long_frames_are_reported_and_without_a_buffer_they_wait() {
         with_veth(|| {
             let mut receiver = XdpReceiver::open(&XdpOptions::new("out")).unwrap();
             let (mut sender, _) = Sender::interface("in").unwrap();
@@ -448,10 +448,10 @@ mod xdp {
     }
 
     #[test]
-    fn what_cannot_be_opened_and_what_goes_is_told() {
+    fn a_queue_that_cannot_be_opened_and_an_interface_that_vanishes_are_errors() {
         with_veth(|| {
-            let told = |options: &XdpOptions| XdpReceiver::open(options).unwrap_err().to_string();
-            assert!(told(&XdpOptions::new("nowhere0")).starts_with("there is no interface 'nowhere0'"));
+            let open_error = |options: &XdpOptions| XdpReceiver::open(options).unwrap_err().to_string();
+            assert!(open_error(&XdpOptions::new("nowhere0")).starts_with("there is no interface 'nowhere0'"));
             for (options, problem) in [
                 (
                     XdpOptions { queue: 9, ..XdpOptions::new("out") },
@@ -468,12 +468,12 @@ mod xdp {
                     "lo: cannot open an AF_XDP socket on this ",
                 ),
             ] {
-                let told = told(&options);
-                assert!(told.starts_with(&format!("interface {problem}")), "{told}");
+                let error = open_error(&options);
+                assert!(error.starts_with(&format!("interface {problem}")), "{error}");
             }
             let receiver = XdpReceiver::open(&XdpOptions::new("out")).unwrap();
             assert!(receiver.check().is_ok());
-            assert!(told(&XdpOptions::new("out")).contains("busy"), "the queue has a socket");
+            assert!(open_error(&XdpOptions::new("out")).contains("busy"), "the queue has a socket");
             assert!(Command::new("ip").args(["link", "set", "out", "down"]).status().unwrap().success());
             assert_eq!(receiver.check().unwrap_err().to_string(), "interface out is down");
             assert!(Command::new("ip").args(["link", "del", "out"]).status().unwrap().success());

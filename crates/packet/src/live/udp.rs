@@ -23,7 +23,7 @@ use crate::pool::{Blank, Description, Pool};
 /// Bytes of the headers that are put before an IPv4 payload.
 const UDP_V4_HEADERS_BYTES: usize = 42;
 
-/// The Ethernet address of packets whose own is not known: a local address that no card has.
+/// The Ethernet address of packets without a known one: a local address that no card has.
 const UNKNOWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0];
 
 /// How a [`UdpReceiver`] listens.
@@ -57,17 +57,17 @@ pub struct UdpReceiver {
 #[derive(Debug, Clone, Copy, Default)]
 struct Drops {
     /// Its own counter, which wraps.
-    told: u32,
+    counter: u32,
     all: u64,
 }
 
 impl Drops {
-    /// The kernel's counter stands, or stood a while ago, at `told`.
-    fn count(&mut self, told: u32) {
-        let more = told.wrapping_sub(self.told);
+    /// The kernel's counter stands, or stood a while ago, at `counter`.
+    fn count(&mut self, counter: u32) {
+        let more = counter.wrapping_sub(self.counter);
         if more < 1 << 31 {
             self.all += u64::from(more);
-            self.told = told;
+            self.counter = counter;
         }
     }
 }
@@ -125,8 +125,8 @@ impl UdpReceiver {
         self.options.listen
     }
 
-    /// Bytes that the kernel's buffer has: it may have granted less than requested, and counts its own overhead, so it
-    /// says twice what it granted.
+    /// The size of the kernel's buffer in bytes. It may be less than requested, and it includes the kernel's overhead: twice
+    /// the granted size.
     ///
     /// # Errors
     /// What the operating system says.
@@ -142,25 +142,25 @@ impl UdpReceiver {
         self.socket.send_to(bytes, to).map(|_| ())
     }
 
-    /// Datagrams that the kernel dropped because its buffer was full, as far as those that came behind have told.
+    /// Datagrams that the kernel dropped because its buffer was full, as of the last datagram received: each carries the counter.
     pub fn drops(&self) -> u64 {
         self.drops.all
     }
 
     /// As [`UdpReceiver::drops`], up to now: a query of the kernel (`SO_MEMINFO`).
-    pub fn ask_for_drops(&mut self) -> u64 {
+    pub fn query_drops(&mut self) -> u64 {
         /// Index in the kernel's answer (`linux/sock_diag.h`).
         const SK_MEMINFO_DROPS: usize = 8;
         // SAFETY: an array of integers.
-        let told = unsafe { options::get(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, [0u32; 9]) };
-        if let Ok(memory) = told {
+        let read = unsafe { options::get(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, [0u32; 9]) };
+        if let Ok(memory) = read {
             self.drops.count(memory[SK_MEMINFO_DROPS]);
         }
         self.drops.all
     }
 
-    /// Takes up to `most` datagrams that are there now and hands each to `each`. Returns how many there were. Without a
-    /// free buffer none is taken: it stays with the kernel.
+    /// Takes up to `most` datagrams that are there now and hands each to `each`. Returns how many there were. Without a free
+    /// buffer it takes none: the datagrams stay in the kernel.
     ///
     /// # Errors
     /// What the operating system says; not that there is none.
@@ -188,8 +188,8 @@ impl UdpReceiver {
         let mut clock_ns = None;
         for (index, mut blank) in self.blanks.drain(..count).enumerate() {
             let arrived = self.incoming.arrived(index);
-            if let Some(told) = arrived.drops {
-                self.drops.count(told);
+            if let Some(counter) = arrived.drops {
+                self.drops.count(counter);
             }
             if arrived.is_cut {
                 each(Received::TooLong);
@@ -292,12 +292,12 @@ mod tests {
                 assert_eq!((datagram.source, datagram.destination), (sender.local_addr().unwrap(), to));
                 assert_eq!(packet.description().entered_ns, 7);
             }
-            assert_eq!((receiver.drops(), receiver.ask_for_drops()), (0, 0));
+            assert_eq!((receiver.drops(), receiver.query_drops()), (0, 0));
         }
     }
 
     #[test]
-    fn a_datagram_longer_than_a_buffer_is_told_and_payloads_may_stay_bare() {
+    fn a_datagram_longer_than_a_buffer_is_reported_and_payloads_may_stay_bare() {
         let mut receiver = UdpReceiver::open(options("[::1]:0", false), PAYLOAD)
             .or_else(|_| UdpReceiver::open(options("127.0.0.1:0", false), PAYLOAD))
             .unwrap();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_could_not_keep_is_counted() {
+    fn datagrams_that_the_kernel_dropped_are_counted() {
         let mut few = options("127.0.0.1:0", true);
         few.receive_buffer_bytes = Some(1);
         let mut receiver = UdpReceiver::open(few, PAYLOAD).unwrap();
@@ -324,21 +324,21 @@ mod tests {
         }
         let kept = receive(&mut receiver, &mut pool, 1).len() as u64;
         assert_eq!(receiver.drops(), 0, "what came was sent before the first drop");
-        assert_eq!(receiver.ask_for_drops(), 200 - kept);
+        assert_eq!(receiver.query_drops(), 200 - kept);
         // The next datagram carries the count of those dropped before it.
         sender.send_to(&[0; 10], receiver.local_address()).unwrap();
-        let mut told = UdpReceiver { drops: Drops::default(), ..receiver };
-        assert_eq!(receive(&mut told, &mut pool, 1).len(), 1);
-        assert_eq!(told.drops(), 200 - kept);
+        let mut fresh = UdpReceiver { drops: Drops::default(), ..receiver };
+        assert_eq!(receive(&mut fresh, &mut pool, 1).len(), 1);
+        assert_eq!(fresh.drops(), 200 - kept);
     }
 
     #[test]
     fn a_counter_that_wraps_counts_on() {
-        let mut drops = Drops { told: u32::MAX - 1, all: 10 };
+        let mut drops = Drops { counter: u32::MAX - 1, all: 10 };
         drops.count(3);
-        assert_eq!((drops.told, drops.all), (3, 15));
+        assert_eq!((drops.counter, drops.all), (3, 15));
         drops.count(1);
-        assert_eq!((drops.told, drops.all), (3, 15), "an older count");
+        assert_eq!((drops.counter, drops.all), (3, 15), "an older count");
     }
 
     #[test]
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_listened_to_is_an_error() {
+    fn an_address_that_cannot_be_bound_is_an_error() {
         assert!(UdpReceiver::open(options("192.0.2.1:0", true), PAYLOAD).is_err(), "not an address of ours");
     }
 }

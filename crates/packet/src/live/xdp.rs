@@ -5,7 +5,7 @@
 #[cfg(feature = "af-xdp")]
 pub(super) mod receiver;
 
-/// Where the program runs that picks the frames.
+/// Where the program that picks the frames runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum XdpMode {
     /// In the driver if it can, otherwise in the kernel.
@@ -34,12 +34,12 @@ impl XdpMode {
 /// The most frames that the memory shared with the kernel may hold.
 pub const MAX_XDP_FRAMES: u32 = 1 << 16;
 
-/// How an interface is read by AF_XDP.
+/// Options for reading an interface by AF_XDP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct XdpOptions {
     /// The interface's name.
     pub interface: String,
-    /// Which of its receive queues, from 0. What comes by the others goes to the kernel's stack as ever.
+    /// The receive queue, from 0. Frames of the other queues go to the kernel's stack as usual.
     pub queue: u32,
     /// Where the program runs.
     pub mode: XdpMode,

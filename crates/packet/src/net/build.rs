@@ -80,7 +80,7 @@ impl FrameBuilder {
         Self { link, link_length: 14, source, destination, time_to_live: 32, identification: 0 }
     }
 
-    /// Frames to a multicast group, whose Ethernet address follows from the group's.
+    /// Frames to a multicast group; the group gives the Ethernet address.
     pub fn to_group(source_mac: [u8; 6], source: SocketAddrV4, group: SocketAddrV4) -> Self {
         Self::new(source_mac, super::multicast_mac(*group.ip()), source, group)
     }

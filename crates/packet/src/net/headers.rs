@@ -9,7 +9,7 @@ pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;
 /// IEEE 802.1Q.
 pub(super) const ETHERTYPE_VLAN: u16 = 0x8100;
-/// IEEE 802.1ad, for the outer of two tags, and what was used for that before.
+/// IEEE 802.1ad, for the outer of two tags, and its older forms.
 const ETHERTYPES_OUTER_VLAN: [u16; 2] = [0x88a8, 0x9100];
 /// Of a tag's first 16 bits; the others are priority.
 pub(super) const VLAN_IDENTIFIER_BITS: u16 = 0x0fff;
@@ -20,7 +20,7 @@ pub(super) const PROTOCOL_DCCP: u8 = 33;
 pub(super) const PROTOCOL_ICMP_V6: u8 = 58;
 pub(super) const PROTOCOL_UDP_LITE: u8 = 136;
 
-/// Extension headers of IPv6 (RFC 8200, section 4) that need a word of their own.
+/// Extension headers of IPv6 (RFC 8200, section 4) that need special handling.
 pub(super) const EXTENSION_ROUTING: u8 = 43;
 pub(super) const EXTENSION_FRAGMENT: u8 = 44;
 pub(super) const EXTENSION_AUTHENTICATION: u8 = 51;
@@ -55,14 +55,14 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What IP says about the transport header behind it.
+/// IP's facts about the transport header behind it.
 struct Network<'a> {
     source: IpAddr,
     destination: IpAddr,
     protocol: u8,
     /// Stands before the transport header and ends where the IP packet, or the capture, does.
     payload: Cursor<'a>,
-    /// The IP packet is longer than what was captured, or only its first fragment.
+    /// The IP packet is longer than its captured part, or only its first fragment.
     truncated: bool,
 }
 
@@ -81,9 +81,9 @@ pub(super) fn parse(link_type: LinkType, bytes: &[u8]) -> Result<Datagram<'_>, H
     }
 }
 
-/// What the link layer says.
+/// The facts of the link layer.
 pub(super) struct Link {
-    /// The EtherType of what follows its header and tags.
+    /// The EtherType behind its header and tags.
     pub(super) ethertype: u16,
     /// The identifier of the innermost tag.
     vlan: Option<u16>,
@@ -124,7 +124,7 @@ pub(super) fn link(link_type: LinkType, cursor: &mut Cursor<'_>) -> Result<Link,
         }
         LinkType::IPV4 => ETHERTYPE_IPV4,
         LinkType::IPV6 => ETHERTYPE_IPV6,
-        // 12 and 14 are what some systems wrote for raw IP before it had a number of its own.
+        // Some systems wrote 12 and 14 for raw IP before it had its own number.
         LinkType::RAW | LinkType(12 | 14) => match cursor.header::<1>(Layer::Ipv4)?[0] >> 4 {
             6 => ETHERTYPE_IPV6,
             _ => ETHERTYPE_IPV4,
@@ -154,7 +154,7 @@ fn ipv4(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
         return Err(cursor.bad_length(Layer::Ipv4, header_length, 20));
     }
     let total_length = match usize::from(u16::from_be_bytes([header[2], header[3]])) {
-        // A sender whose card splits packets up writes 0: the packet is what was captured.
+        // A sender whose card splits packets writes 0: the captured length counts.
         0 => cursor.rest().len().max(header_length),
         length => length,
     };
@@ -189,7 +189,7 @@ fn ipv6(cursor: Cursor<'_>) -> Result<Network<'_>, HeaderError> {
         return Err(HeaderError::BadVersion { layer: Layer::Ipv6, offset: cursor.at, version });
     }
     let end = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
-        // A jumbogram, or a sender whose card splits packets up: the packet is what was captured.
+        // A jumbogram, or a sender whose card splits packets: the captured length counts.
         0 => cursor.bytes.len(),
         length => cursor.at + 40 + length,
     };

@@ -1,4 +1,4 @@
-//! Where a packet's headers lie: found once, then read and rewritten by offset.
+//! The offsets of a packet's headers: found once, then used to read and rewrite fields.
 //!
 //! [`Layout::of`] never fails: it returns as much as it could find, and why it stopped. Filters and rewriters
 //! use it; [`parse`](super::parse) gives the payload.
@@ -14,7 +14,7 @@ use crate::capture::LinkType;
 /// Which network header a packet has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Network {
-    /// None that is known: ARP, a damaged packet, a link type that is not read.
+    /// No known one: ARP, a damaged packet, an unsupported link type.
     #[default]
     Other,
     /// IPv4.
@@ -23,7 +23,7 @@ pub enum Network {
     V6,
 }
 
-/// What part of an IP packet this is.
+/// Which part of an IP packet this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fragment {
     /// The whole of it.
@@ -35,10 +35,10 @@ pub enum Fragment {
     Later,
 }
 
-/// Offsets of a packet's headers, from its first byte. A header counts only if it is there whole.
+/// Offsets of a packet's headers, from its first byte. A header counts only if it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// Where the IP header begins; of use only if `network` names one.
+    /// Where the IP header begins; valid only if `network` names one.
     pub network_offset: u16,
     /// Where the TCP or UDP header begins, 0 if there is none (another protocol, a later fragment, a cut packet).
     pub transport_offset: u16,
@@ -59,7 +59,7 @@ pub struct Layout {
     pub fragment: Fragment,
     /// The first 12 bytes are the destination's and the source's Ethernet addresses.
     pub is_ethernet: bool,
-    /// The packet ends, or contradicts itself, inside a header.
+    /// The packet ends inside a header, or the header is inconsistent.
     pub is_malformed: bool,
     /// A source route, a routing header or a home address: the transport checksum covers other addresses than those
     /// of the IP header (RFC 8200, section 8.1).
@@ -257,7 +257,7 @@ impl Layout {
         Some((source, destination))
     }
 
-    /// The payload of a UDP packet, whose length field is believed as far as bytes are there.
+    /// The payload of a UDP packet, up to its length field and to the captured bytes.
     #[inline]
     pub fn udp_payload<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         if self.transport_offset == 0 || !self.is_udp() {

@@ -1,9 +1,8 @@
 //! Headers rewritten in place, with the checksums that cover them.
 //!
-//! A [`Rewrite`] says what the fields shall be; [`Rewrite::apply`] writes them into a packet whose [`Layout`] is known.
-//! Checksums follow by incremental update (RFC 1624, equation 3): the new one is computed of the old one and of the 16-bit
-//! words that changed, so nothing of the payload is read, a packet that the capture cut keeps a right checksum, and one
-//! that was wrong stays wrong by the same amount instead of being hidden.
+//! A [`Rewrite`] has the new fields; [`Rewrite::apply`] writes them into a packet whose [`Layout`] is known. Checksums follow
+//! by incremental update (RFC 1624, equation 3) from the old checksum and the changed 16-bit words. So the payload is not read,
+//! a packet that the capture cut keeps a right checksum, and a wrong checksum stays wrong by the same amount.
 //!
 //! | checksum | covers | rule |
 //! | --- | --- | --- |
@@ -11,8 +10,8 @@
 //! | TCP's, UDP's, UDP-Lite's, DCCP's, ICMPv6's | addresses, ports | updated where the packet has it: whole packets and first fragments |
 //! | UDP's, zero | nothing (RFC 768) | stays zero; an update that gives zero is written as `0xffff` |
 //!
-//! A later fragment has no ports and no transport checksum: its addresses are rewritten, its ports cannot be, and that is
-//! told. Where a source route or a routing header is not at its end, the transport checksum covers the last destination
+//! A later fragment has no ports and no transport checksum: its addresses are rewritten, its ports cannot be, and [`Unfit`]
+//! says so. Where a source route or a routing header is not at its end, the transport checksum covers the last destination
 //! and not the one in the IP header (RFC 8200, section 8.1); the same holds for a home address. Only the IP header is
 //! then rewritten.
 //!
@@ -29,7 +28,7 @@ use super::layout::{Fragment, Layout, Network};
 /// Bytes of a VLAN tag with the EtherType behind it.
 pub const TAG_BYTES: usize = 4;
 
-/// What a packet's fields shall be; `None` leaves a field as it is.
+/// A packet's new fields; `None` leaves a field as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rewrite {
     /// Source Ethernet address.
@@ -52,7 +51,7 @@ pub struct Rewrite {
     pub destination_port: Option<u16>,
 }
 
-/// What of a [`Rewrite`] a packet has no place for.
+/// The fields of a [`Rewrite`] that a packet has no place for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unfit {
     /// Ethernet addresses: the packet has another link layer.
@@ -95,25 +94,25 @@ impl Rewrite {
         self
     }
 
-    /// Writes the fields into `bytes`, whose layout is `layout` and stays what it is. A field that the packet has no
-    /// place for is passed over and told.
+    /// Writes the fields into `bytes`, whose layout `layout` does not change. It skips and returns the fields that the packet
+    /// has no place for.
     pub fn apply(&self, bytes: &mut [u8], layout: &Layout) -> Unfit {
         let mut unfit = Unfit::default();
         self.apply_link(bytes, layout, &mut unfit);
         match layout.network {
             Network::V4 => self.apply_v4(bytes, layout, &mut unfit),
             Network::V6 => self.apply_v6(bytes, layout, &mut unfit),
-            Network::Other => unfit.address = self.asks_for_v4() || self.asks_for_v6(),
+            Network::Other => unfit.address = self.has_v4() || self.has_v6(),
         }
         self.apply_ports(bytes, layout, &mut unfit);
         unfit
     }
 
-    fn asks_for_v4(&self) -> bool {
+    fn has_v4(&self) -> bool {
         self.source_v4.is_some() || self.destination_v4.is_some()
     }
 
-    fn asks_for_v6(&self) -> bool {
+    fn has_v6(&self) -> bool {
         self.source_v6.is_some() || self.destination_v6.is_some()
     }
 
@@ -144,8 +143,8 @@ impl Rewrite {
     }
 
     fn apply_v4(&self, bytes: &mut [u8], layout: &Layout, unfit: &mut Unfit) {
-        if !self.asks_for_v4() {
-            unfit.address = self.asks_for_v6();
+        if !self.has_v4() {
+            unfit.address = self.has_v6();
             return;
         }
         let source = self.source_v4.map(|address| (12, address.octets()));
@@ -169,8 +168,8 @@ impl Rewrite {
     }
 
     fn apply_v6(&self, bytes: &mut [u8], layout: &Layout, unfit: &mut Unfit) {
-        if !self.asks_for_v6() {
-            unfit.address = self.asks_for_v4();
+        if !self.has_v6() {
+            unfit.address = self.has_v4();
             return;
         }
         let source = self.source_v6.map(|address| (8, address.octets()));
@@ -228,9 +227,9 @@ fn update_transport(bytes: &mut [u8], layout: &Layout, change: Change) {
     }
 }
 
-/// Completes the checksum of a TCP or UDP packet whose sender has left that to the network card: its field has the sum of
-/// the pseudo header alone, as the kernel leaves it (`CHECKSUM_PARTIAL`). `false`, and nothing changed, if the field has
-/// something else, or the packet is a fragment or cut.
+/// Completes the checksum of a TCP or UDP packet whose sender has left that to the network card: the field has the sum of the
+/// pseudo header alone, as the kernel leaves it (`CHECKSUM_PARTIAL`). Returns `false` and changes nothing if the field has
+/// another value, or the packet is a fragment or cut.
 pub fn complete_checksum(bytes: &mut [u8], layout: &Layout) -> bool {
     if layout.fragment != Fragment::Whole || layout.transport_offset == 0 || layout.checksum_offset == 0 {
         return false;
@@ -290,9 +289,9 @@ impl Change {
     }
 }
 
-/// Puts an IEEE 802.1Q tag with identifier `vlan` (12 bits) and priority 0 outermost into an Ethernet frame. `frame`
-/// begins with [`TAG_BYTES`] free bytes; afterwards all of it is the frame. `false`, and nothing changed, if it is too
-/// short for a frame.
+/// Puts an IEEE 802.1Q tag with identifier `vlan` (12 bits) and priority 0 outermost into an Ethernet frame. `frame` begins
+/// with [`TAG_BYTES`] free bytes; afterwards the frame fills them too. Returns `false` and changes nothing if it is too short
+/// for a frame.
 pub fn push_tag(frame: &mut [u8], vlan: u16) -> bool {
     if frame.len() < TAG_BYTES + 14 {
         return false;
@@ -303,8 +302,8 @@ pub fn push_tag(frame: &mut [u8], vlan: u16) -> bool {
     true
 }
 
-/// Takes the outermost tag out of an Ethernet frame that has one; afterwards the frame begins [`TAG_BYTES`] later. `false`,
-/// and nothing changed, if there is no tag.
+/// Takes the outermost tag out of an Ethernet frame that has one; afterwards the frame begins [`TAG_BYTES`] later. Returns
+/// `false` and changes nothing if there is no tag.
 pub fn pop_tag(frame: &mut [u8], layout: &Layout) -> bool {
     if !layout.is_ethernet || layout.tags == 0 || frame.len() < TAG_BYTES + 14 {
         return false;

@@ -1,5 +1,5 @@
-//! Tests of the headers: what is built is parsed again and checked by smoltcp; the straight path agrees with the
-//! general one; every cut and every bend gives an error and no panic.
+//! Tests of the headers: built packets are parsed again and checked by smoltcp; the straight path agrees with the general one;
+//! every cut and every changed byte gives an error and no panic.
 
 use std::net::SocketAddrV6;
 
@@ -54,7 +54,7 @@ fn ipv6_udp(extensions: &[(u8, &[u8])], payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn smoltcp_reads_what_we_build_and_finds_the_checksums_right() {
+fn smoltcp_reads_our_frames_and_accepts_their_checksums() {
     for payload_length in [0, 1, 2, 3, 4, 5, 1_472, 9_000] {
         let payload: Vec<u8> = (0..payload_length).map(|index| (index * 7 + 3) as u8).collect();
         let frame = udp_frame(&mut builder(), &payload);
@@ -121,7 +121,7 @@ fn a_frame_that_does_not_fit_is_refused() {
 }
 
 #[test]
-fn stacked_tags_are_passed_and_the_innermost_told() {
+fn stacked_tags_are_skipped_and_the_innermost_is_returned() {
     let frame = udp_frame(&mut builder().with_vlan(141), b"tick");
     let datagram = ethernet(&frame).expect("a datagram");
     assert_eq!((datagram.vlan, datagram.payload, datagram.payload_offset), (Some(141), &b"tick"[..], 46));
@@ -141,7 +141,7 @@ fn ethernet_padding_is_no_payload() {
 }
 
 #[test]
-fn a_packet_cut_by_the_capture_gives_what_there_is() {
+fn a_packet_cut_by_the_capture_gives_the_captured_bytes() {
     let frame = udp_frame(&mut builder(), b"whole messages");
     let datagram = ethernet(&frame[..50]).expect("the headers are there");
     assert_eq!((datagram.payload, datagram.truncated), (&b"whole me"[..], true));
@@ -174,7 +174,7 @@ fn ipv4_options_are_passed() {
 }
 
 #[test]
-fn lengths_left_to_the_network_card_mean_what_was_captured() {
+fn a_length_of_zero_means_the_captured_length() {
     let mut frame = udp_frame(&mut builder(), b"offloaded");
     frame[16..18].fill(0);
     frame[38..40].fill(0);
@@ -230,7 +230,7 @@ fn every_link_layer_leads_to_the_same_datagram() {
 }
 
 #[test]
-fn packets_of_other_kinds_are_told_from_damage() {
+fn packets_of_other_kinds_are_distinguished_from_damage() {
     let mut frame = udp_frame(&mut builder(), b"");
     frame[23] = 2;
     assert_eq!(ethernet(&frame), Err(HeaderError::NotTransport { protocol: 2 }));
@@ -284,7 +284,7 @@ fn bent_packet() -> impl Strategy<Value = (u16, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn a_built_frame_is_parsed_to_what_it_was_built_from(
+    fn a_built_frame_is_parsed_to_its_parts(
         source: (u32, u16), destination: (u32, u16), vlan in proptest::option::of(0_u16..0x1000),
         payload in proptest::collection::vec(any::<u8>(), 0..1500),
     ) {
@@ -304,7 +304,7 @@ proptest! {
     }
 
     #[test]
-    fn a_frame_over_ipv6_is_what_others_read_too(
+    fn a_frame_over_ipv6_is_read_alike_by_other_parsers(
         source: (u128, u16), destination: (u128, u16), payload in proptest::collection::vec(any::<u8>(), 0..1500),
     ) {
         let source = SocketAddrV6::new(source.0.into(), source.1, 0, 0);
@@ -326,8 +326,8 @@ proptest! {
         prop_assert_eq!(link.dst_addr().is_multicast(), destination.ip().is_multicast());
         let mut small = frame.clone();
         small.pop();
-        let told = udp_v6_in_place([2; 6], source, destination, payload.len(), &mut small);
-        prop_assert_eq!(told, Err(BuildError::BufferTooSmall { need: frame.len(), got: frame.len() - 1 }));
+        let built = udp_v6_in_place([2; 6], source, destination, payload.len(), &mut small);
+        prop_assert_eq!(built, Err(BuildError::BufferTooSmall { need: frame.len(), got: frame.len() - 1 }));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A new file that is compressed as its ending says.
+//! A new file, compressed according to its ending.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{Handle, NewFile, NewFileError};
 const BUFFER_BYTES: usize = 256 << 10;
 
 /// A [`NewFile`] that is compressed if its name ends in `.gz` or `.zst`. `-` is standard output. Dropped before
-/// [`CompressedFile::finish`], it leaves nothing behind.
+/// [`CompressedFile::finish`], it leaves no file.
 pub struct CompressedFile {
     file: NewFile,
     encoder: Encoder,
@@ -24,7 +24,7 @@ enum Encoder {
 }
 
 impl CompressedFile {
-    /// Begins the file at `path`. One that exists is replaced only if `overwrite` says so.
+    /// Begins the file at `path`. An existing file is replaced only with `overwrite`.
     ///
     /// # Errors
     /// As [`NewFile::create`], and [`NewFileError::Write`] if there is no memory for the compressor.
@@ -45,7 +45,7 @@ impl CompressedFile {
         self.file.path()
     }
 
-    /// Writes what is left and gives the file its name. Returns its bytes.
+    /// Writes the buffered bytes and gives the file its name. Returns its length in bytes.
     ///
     /// # Errors
     /// [`NewFileError::Write`], and those of [`NewFile::finish`].

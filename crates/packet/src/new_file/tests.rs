@@ -35,7 +35,7 @@ fn a_second_run_is_refused_and_harms_nothing() {
 }
 
 #[test]
-fn of_many_runs_at_once_the_file_is_one_runs() {
+fn of_many_concurrent_runs_one_makes_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("q.csv");
     let run = |number: u8| {
@@ -55,7 +55,7 @@ fn of_many_runs_at_once_the_file_is_one_runs() {
 }
 
 #[test]
-fn what_a_dead_run_left_is_set_aside_and_named() {
+fn a_partial_file_of_a_dead_run_is_set_aside_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("q.csv");
     for (left, aside) in [("one", "q.csv.partial.1"), ("two", "q.csv.partial.2")] {
@@ -67,7 +67,7 @@ fn what_a_dead_run_left_is_set_aside_and_named() {
         assert_eq!(fs::read_to_string(folder.path().join(aside)).unwrap(), left);
         assert_eq!(fs::read(&path).unwrap(), b"new");
     }
-    // One without a byte has nothing to keep.
+    // An empty partial file is removed.
     fs::write(folder.path().join("q.csv.partial"), "").unwrap();
     assert_eq!(NewFile::create(&path, true).unwrap().set_aside(), None);
     assert_eq!(files(folder.path()), ["q.csv", "q.csv.partial.1", "q.csv.partial.2"]);
@@ -87,20 +87,23 @@ fn a_whole_file_that_still_has_its_partial_name_is_kept() {
 }
 
 #[test]
-fn a_file_that_came_into_being_meanwhile_is_kept_and_so_is_the_new_one() {
+fn a_file_that_another_run_made_meanwhile_is_kept_and_so_is_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("q.csv");
     let new = NewFile::create(&path, false).unwrap();
     write(&new, b"new");
     fs::write(&path, b"old").unwrap();
-    let told = new.finish().unwrap_err().to_string();
-    assert!(told.contains("came into being meanwhile and is kept; what was written is in"), "{told}");
+    let error = new.finish().unwrap_err().to_string();
+    assert!(
+        error.contains("was made by another program meanwhile and is kept; the written data are in"),
+        "{error}"
+    );
     assert_eq!(fs::read(&path).unwrap(), b"old");
     assert_eq!(fs::read(folder.path().join("q.csv.partial")).unwrap(), b"new");
 }
 
 #[test]
-fn nothing_has_its_name_before_the_disk_has_it() {
+fn a_file_gets_its_name_after_it_is_synced() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("q.csv");
     let mut new = NewFile::create(&path, false).unwrap();
@@ -112,7 +115,7 @@ fn nothing_has_its_name_before_the_disk_has_it() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_stays_and_what_it_leads_to_is_made() {
+fn a_link_stays_and_its_target_is_made() {
     use std::os::unix::fs::symlink;
 
     let folder = tempfile::tempdir().unwrap();
@@ -130,10 +133,10 @@ fn a_link_stays_and_what_it_leads_to_is_made() {
     }
     let lost = folder.path().join("lost.csv");
     symlink("nowhere/real.csv", &lost).unwrap();
-    let told = NewFile::create(&lost, true).unwrap_err().to_string();
+    let error = NewFile::create(&lost, true).unwrap_err().to_string();
     let to = folder.path().join("nowhere/real.csv");
     let expected = format!("{}: is a link to {}, whose folder does not exist", lost.display(), to.display());
-    assert_eq!(told, expected);
+    assert_eq!(error, expected);
     let circle = folder.path().join("circle");
     symlink("circle", &circle).unwrap();
     assert!(NewFile::create(&circle, true).unwrap_err().to_string().contains("too many links"));
@@ -151,7 +154,7 @@ fn a_device_is_written_in_place() {
 }
 
 #[test]
-fn a_folder_is_one_runs_and_begins_empty() {
+fn a_folder_belongs_to_one_run_and_begins_empty() {
     let folder = tempfile::tempdir().unwrap();
     let (path, partial) = (folder.path().join("day"), folder.path().join("day.partial"));
     let first = lock_folder(&path, &partial).unwrap();

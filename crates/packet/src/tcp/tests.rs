@@ -28,7 +28,7 @@ fn syn<'a>() -> Datagram<'a> {
     segment(SYN_SEQUENCE, TcpFlags::SYN, &[])
 }
 
-/// What was reported, in words.
+/// The reported events as text.
 #[derive(Default)]
 struct Log(Vec<String>);
 
@@ -80,7 +80,7 @@ fn early_segments_wait_for_the_missing_one() {
 }
 
 #[test]
-fn a_hole_is_reported_when_too_much_waits_behind_it() {
+fn a_gap_is_reported_when_too_many_bytes_wait_behind_it() {
     let limits = Limits { early_segments: 1, ..Limits::default() };
     let (events, counters) =
         events_with(limits, &[syn(), part(2, b"c"), part(5, b"f"), part(0, b"ab"), part(6, b"g")]);
@@ -99,7 +99,7 @@ fn a_flow_met_midway_says_so() {
 }
 
 #[test]
-fn a_fin_closes_once_and_what_follows_is_counted() {
+fn a_fin_closes_once_and_later_bytes_are_counted() {
     let fin = segment(SYN_SEQUENCE.wrapping_add(4), TcpFlags::FIN | TcpFlags::ACK, b"d");
     let (events, counters) =
         events_with(Limits::default(), &[syn(), fin, part(0, b"abc"), fin, part(4, b"zz")]);
@@ -108,7 +108,7 @@ fn a_fin_closes_once_and_what_follows_is_counted() {
 }
 
 #[test]
-fn a_fin_after_lost_bytes_leaves_a_hole_at_the_end() {
+fn a_fin_after_lost_bytes_leaves_a_gap_at_the_end() {
     let fin = segment(SYN_SEQUENCE.wrapping_add(6), TcpFlags::FIN, &[]);
     assert_eq!(
         events(&[syn(), part(0, b"abc"), fin]),

@@ -1,4 +1,4 @@
-//! Checkpoints of running plants, and readers that go on from them.
+//! Checkpoints of running plants, and readers that continue from them.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -49,17 +49,17 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_plant_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+fn a_plant_starts_from_its_checkpoint_and_has_the_whole_day() {
     day([Topology::Inline; 3]);
 }
 
 #[test]
-fn a_pipeline_starts_from_its_snapshot_and_has_the_day_all_the_same() {
+fn a_pipeline_starts_from_its_checkpoint_and_has_the_whole_day() {
     day([Topology::Pipeline; 3]);
 }
 
 #[test]
-fn a_plant_starts_from_a_snapshot_of_another_topology() {
+fn a_plant_starts_from_a_checkpoint_of_another_topology() {
     day([Topology::Pipeline, Topology::Inline, Topology::Pipeline]);
 }
 
@@ -104,13 +104,13 @@ fn day(topologies: [Topology; 3]) {
         wait_until("snapshots", || plant.status().checkpoints.written > written + 1);
         let handle = plant.status_handle();
         plant.stop().unwrap();
-        let told = handle.lock().unwrap().clone();
-        let snapshots = &told.checkpoints;
+        let status = handle.lock().unwrap().clone();
+        let snapshots = &status.checkpoints;
         assert_eq!((&snapshots.error, snapshots.failed, snapshots.skipped), (&None, 0, 0));
         assert_eq!(snapshots.taken, snapshots.written, "none is left half done");
         assert_eq!(snapshots.books_pause_ns > 0, topology == Topology::Pipeline);
         let events = drain(consumer);
-        // What the ring has of before is what was there.
+        // The ring's earlier events are those that were published.
         seen.truncate(first + replayed.events as usize);
         assert_eq!(seen.get(first..), events.get(..replayed.events as usize));
         seen.truncate(first);
@@ -149,7 +149,7 @@ fn reached(options: &PlantOptions) -> u64 {
 }
 
 #[test]
-fn a_plant_whose_journal_loses_inputs_takes_its_state_so_that_readers_and_the_next_start_agree() {
+fn a_plant_whose_journal_loses_inputs_takes_a_checkpoint_so_that_readers_and_the_next_start_agree() {
     for every in [None, Some(Duration::from_millis(100))] {
         let (folder, away) = (tempdir().unwrap(), tempdir().unwrap());
         let mut options = plant();
@@ -237,7 +237,7 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
     let at = engine.counters().events;
     let under_way = coordinator.begin().unwrap();
     assert!(coordinator.begin().is_none(), "one at a time");
-    coordinator.ask_for_books(at);
+    coordinator.request_books(at);
     assert!(part.is_wanted_at(at) && !part.is_wanted_at(at - 1));
     // Of one that was given up.
     part.hand_over(at - 1, |image| stage().image_in(image));

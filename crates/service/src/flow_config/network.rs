@@ -87,7 +87,7 @@ pub(super) fn read_packet_reader(reading: &mut Reading<'_>, stage: &mut Section<
     (Spec::PacketReader { options, count }, label)
 }
 
-/// `kind` is where the file says that it is one.
+/// `kind` is its place in the file.
 pub(super) fn read_xdp_reader(
     reading: &mut Reading<'_>,
     stage: &mut Section<'_>,

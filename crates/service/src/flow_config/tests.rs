@@ -107,7 +107,7 @@ fn a_packet_reader_is_read_with_all_its_keys() {
 }
 
 #[test]
-fn edges_take_what_the_flow_says_unless_they_say_otherwise() {
+fn edges_take_the_defaults_of_the_flow_unless_they_have_their_own() {
     let text = format!(
         "[flow]\nbatch = 8\npacket_bytes = 512\nkind = \"spsc\"\ncapacity = 16\nwait = \"park\"\nwhen_full = \"drop\"\n{READER}{END}\
          [[stage]]\nname = \"f\"\ntype = \"filter\"\nexpression = \"udp\"\n\
@@ -130,10 +130,10 @@ fn edges_take_what_the_flow_says_unless_they_say_otherwise() {
 }
 
 #[test]
-fn every_slip_is_told_with_line_column_and_what_would_be_right() {
+fn every_error_names_line_column_and_the_expected_value() {
     let rewriter = "type = \"rewriter\"\n";
     let filter = "type = \"filter\"\n";
-    for (stage, told) in [
+    for (stage, expected) in [
         (
             "type = \"fliter\"\nexpression = \"udp\"",
             "10:8: the type 'fliter' is not known; did you mean 'filter'?",
@@ -171,16 +171,16 @@ fn every_slip_is_told_with_line_column_and_what_would_be_right() {
         (&format!("{rewriter}source_port = -1"), "11:15: 'source_port' must be a whole number"),
         (rewriter, "a rewriter that rewrites nothing"),
     ] {
-        let told_all = errors(&around(stage));
-        assert!(told_all.iter().any(|error| error.contains(told)), "{told}: {told_all:?}");
+        let errors_found = errors(&around(stage));
+        assert!(errors_found.iter().any(|error| error.contains(expected)), "{expected}: {errors_found:?}");
     }
 }
 
 #[test]
-fn slips_of_readers_writers_and_edges_are_told_too() {
+fn errors_of_readers_writers_and_edges_are_reported_too() {
     let flow = |more: &str| format!("{READER}{END}{more}");
     let edge = "[[edge]]\nfrom = \"in\"\nto = \"end\"\n";
-    for (text, told) in [
+    for (text, expected) in [
         (String::new(), "flow.toml: there are no stages"),
         (flow(""), "the output of 'in' leads nowhere"),
         (flow(&format!("{edge}kind = \"inline\"\ncapacity = 5\n")), "12:12: an inline edge has no capacity"),
@@ -240,16 +240,16 @@ fn slips_of_readers_writers_and_edges_are_told_too() {
         ("a = ".into(), "1:"),
         ("a = 1\na = 2\n".into(), "not TOML: duplicate key"),
     ] {
-        let told_all = errors(&text);
-        assert!(told_all.iter().any(|error| error.contains(told)), "{told}: {told_all:?}");
+        let errors_found = errors(&text);
+        assert!(errors_found.iter().any(|error| error.contains(expected)), "{expected}: {errors_found:?}");
     }
 }
 
 #[test]
 fn a_reader_that_this_build_lacks_is_not_offered() {
-    let told = errors("[[stage]]\nname = \"r\"\ntype = \"something else\"\n");
-    assert!(told[0].contains("packet_reader, "), "{told:?}");
-    assert_eq!(told[0].contains("xdp_reader"), cfg!(feature = "af-xdp"), "{told:?}");
+    let found = errors("[[stage]]\nname = \"r\"\ntype = \"something else\"\n");
+    assert!(found[0].contains("packet_reader, "), "{found:?}");
+    assert_eq!(found[0].contains("xdp_reader"), cfg!(feature = "af-xdp"), "{found:?}");
 }
 
 #[test]
@@ -259,9 +259,9 @@ fn two_writers_of_one_file_are_refused() {
             "[[stage]]\nname = \"{name}\"\ntype = \"capture_writer\"\nfile = \"{file}\"\n[[edge]]\nfrom = \"in\"\nto = \"{name}\"\n"
         )
     };
-    let told = errors(&format!("{READER}{}{}", writer("a", "x.pcap"), writer("b", "./x.pcap")));
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("'./x.pcap' is written by 'a' already"), "{told:?}");
+    let found = errors(&format!("{READER}{}{}", writer("a", "x.pcap"), writer("b", "./x.pcap")));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("'./x.pcap' is written by 'a' already"), "{found:?}");
 }
 
 #[test]
@@ -269,20 +269,20 @@ fn buffers_that_would_not_fit_are_refused() {
     let text = format!(
         "[flow]\npacket_bytes = 65536\ncapacity = 1048576\nkind = \"spsc\"\n{READER}{END}[[edge]]\nfrom = \"in\"\nto = \"end\"\n"
     );
-    let told = errors(&text);
-    assert_eq!(told.len(), 1, "{told:?}");
+    let found = errors(&text);
+    assert_eq!(found.len(), 1, "{found:?}");
     assert!(
-        told[0].starts_with("flow.toml:3:12: 1048768 packet buffers and the rings would take 64.3 GiB"),
-        "{told:?}"
+        found[0].starts_with("flow.toml:3:12: 1048768 packet buffers and the rings would take 64.3 GiB"),
+        "{found:?}"
     );
     let own = text.replace("capacity = 1048576\n", "") + "capacity = 1048576\n";
     assert!(errors(&own)[0].starts_with("flow.toml:14:12: 1048768 packet buffers"), "{:?}", errors(&own));
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told() {
-    let told = load(Path::new("nowhere.toml")).unwrap_err();
-    assert_eq!(told[0].to_string(), "nowhere.toml: no such file");
+fn an_unreadable_file_is_reported() {
+    let found = load(Path::new("nowhere.toml")).unwrap_err();
+    assert_eq!(found[0].to_string(), "nowhere.toml: no such file");
 }
 
 #[test]
@@ -290,9 +290,9 @@ fn nothing_panics_on_any_text() {
     // Every part of a good file, cut off anywhere and with any letter changed.
     let text = around("type = \"filter\"\nmatch = { any = [{ port = 1 }], not = { vlan = \"1-2\" } }");
     for at in 0..text.len() {
-        let _told = parse("flow.toml", &text[..at]);
+        let _parsed = parse("flow.toml", &text[..at]);
         for letter in ["\"", "{", "[", "\n", "é", "="] {
-            let _told = parse("flow.toml", &format!("{}{letter}{}", &text[..at], &text[at + 1..]));
+            let _parsed = parse("flow.toml", &format!("{}{letter}{}", &text[..at], &text[at + 1..]));
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Who may look.
+//! Access to the page.
 //!
-//! On loopback without a token, only users of this machine may. A foreign page in a browser on this machine
-//! can reach the port too, by a name that it resolves to this machine (DNS rebinding), so `Host` must be
-//! loopback's. Elsewhere, and wherever a token is set, a request needs the token: `Authorization: Bearer`, or a cookie that
-//! the form at `/login` gives. Each login has a cookie of its own, until `/logout`, a month later or the end of the process.
-//! Requests that a browser makes for another site's page (`Origin`) are refused everywhere.
+//! On loopback without a token, only users of this machine have access. A foreign page in a browser on this machine can reach
+//! the port too, by a name that it resolves to this machine (DNS rebinding), so `Host` must be loopback's. Otherwise a request
+//! needs the token: `Authorization: Bearer`, or a cookie from the form at `/login`. Each login has a cookie of its own, until
+//! `/logout`, a month later or the end of the process. Requests that a browser makes for another site's page (`Origin`) are
+//! refused everywhere.
 //!
 //! Wrong tokens cost time: after [`FREE_GUESSES`] an address is refused for a second, and twice as long after each further one,
-//! up to a minute. The right token is accepted all the same.
+//! up to a minute. The right token is accepted at once.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -24,10 +24,10 @@ use subtle::ConstantTimeEq;
 
 use super::{App, Peer, page};
 
-/// What may be had without a token.
+/// The paths that need no token.
 const OPEN: [&str; 4] = ["/health", "/login", "/style.css", "/icon.svg"];
 
-/// How long a wrong token waits for its answer.
+/// The delay of the answer to a wrong token.
 const PENALTY: Duration = Duration::from_millis(500);
 
 /// Wrong tokens of an address before it must wait.
@@ -45,20 +45,20 @@ const MOST_LOGINS: usize = 256;
 /// A month, in s.
 const COOKIE_SECONDS: u32 = 30 * 86_400;
 
-/// Everything from here, nothing in the page's own text, in no frame.
+/// Only resources of this server, no inline scripts, no frames.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    // Not `no-referrer`: of a form sent under that the browser says `Origin: null`.
+    // Not `no-referrer`: under that a browser sends a form with `Origin: null`.
     (header::REFERRER_POLICY, "same-origin"),
     (header::CACHE_CONTROL, "no-cache"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Who may look. Has no token, only what tokens are compared with.
+/// Checks access. It keeps no token, only its hash.
 pub(super) struct Access {
     /// The values of `Host` that are ours, where only loopback's are.
     hosts: Option<Vec<String>>,
@@ -103,7 +103,7 @@ enum Refusal {
     Token,
     /// A wrong one.
     Guess,
-    /// So many wrong ones that it must wait, for so many seconds.
+    /// Too many wrong tokens: the address must wait for so many seconds.
     Wait(u64),
 }
 
@@ -138,7 +138,7 @@ impl Access {
         self.token.as_ref().is_some_and(|token| hash("token", shown).ct_eq(token).into())
     }
 
-    /// A cookie for somebody who showed the token; `None` when the system has no randomness.
+    /// A cookie for a client that showed the token; `None` when the system has no randomness.
     fn log_in(&self) -> Option<String> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).ok()?;
@@ -160,7 +160,7 @@ impl Access {
         logins.retain(|(login, _)| !gone.contains(login));
     }
 
-    /// The hashes of the cookies of ours that are shown.
+    /// The hashes of our cookies in a request.
     fn cookies(&self, headers: &HeaderMap) -> impl Iterator<Item = [u8; 32]> {
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let pairs = cookies.flat_map(|cookies| cookies.split(';'));
@@ -174,7 +174,7 @@ impl Access {
         self.cookies(headers).any(|shown| logins.iter().any(|(login, until)| *login == shown && *until > now))
     }
 
-    /// How many seconds the address must wait before a token of it is looked at.
+    /// How many seconds the address must wait before its next token is checked.
     fn wait(&self, address: IpAddr, now: Instant) -> u64 {
         let guessers = self.guessers.lock().unwrap_or_else(PoisonError::into_inner);
         let until = guessers.get(&address).map_or(now, Guesser::until);
@@ -187,7 +187,7 @@ impl Access {
         if guessers.len() >= MOST_GUESSERS && !guessers.contains_key(&address) {
             guessers.retain(|_, guesser| now.saturating_duration_since(guesser.last) < LONGEST_WAIT);
             if guessers.len() >= MOST_GUESSERS {
-                // More than are remembered guess at once: each waits for its answer all the same.
+                // More addresses guess at once than are remembered: the answer to each is still delayed.
                 return;
             }
         }
@@ -198,8 +198,8 @@ impl Access {
         (guesser.guesses, guesser.last) = (guesser.guesses.saturating_add(1), now);
     }
 
-    /// Whether a token that is shown is right; otherwise why not. A right one never waits: behind a proxy all have one address, and a
-    /// guesser would lock everybody out.
+    /// Checks a token. A right one never waits: behind a proxy all clients have one address, and one guesser would lock all of them
+    /// out.
     fn check(&self, shown: &str, address: IpAddr) -> Result<(), Refusal> {
         let now = Instant::now();
         if self.is_token(shown) {
@@ -291,7 +291,7 @@ pub(super) async fn guard(
     response
 }
 
-/// The address must wait before a token of it is looked at.
+/// The address must wait before its next token is checked.
 fn too_many_guesses(app: &App, peer: Peer, seconds: u64) -> Response {
     app.counters.refused_guesses.add();
     app.refuse(peer, "too many wrong tokens");
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_a_token_it_must_be_shown() {
+    fn a_configured_token_is_required() {
         let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
         let cookie = access.log_in().unwrap();
         let other = access.log_in().unwrap();
@@ -404,7 +404,7 @@ mod tests {
         for wrong in ["Bearer secre", "Bearer secret2", "secret", "Basic secret", ""] {
             assert_eq!(judge("/metrics", header::AUTHORIZATION, wrong), Err(Refusal::Guess), "{wrong}");
         }
-        // Who logs out ends that login, and no other.
+        // A logout ends its own login, and no other.
         assert_ne!(cookie, other);
         access.log_out(&headers(&[(header::COOKIE, &right)]));
         assert_eq!(judge("/live", header::COOKIE, &right), Err(Refusal::Token));
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn who_guesses_waits_longer_and_longer_and_others_do_not() {
+    fn an_address_that_guesses_tokens_waits_longer_each_time_and_others_do_not() {
         let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
         let began = Instant::now();
         let (mut now, mut waits) = (began, Vec::new());
@@ -429,7 +429,7 @@ mod tests {
         access.guessed(LOCAL, Instant::now() + Duration::from_secs(1_000));
         let other = IpAddr::from([192, 0, 2, 7]);
         assert_eq!((access.wait(other, now), access.check("secret", other)), (0, Ok(())));
-        // Who shares the address of a guesser, behind a proxy, and has the token is let in.
+        // A client with the token is admitted even if it shares the address of a guesser, behind a proxy.
         let guesser = IpAddr::from([192, 0, 2, 8]);
         (0..=FREE_GUESSES).for_each(|_| access.guessed(guesser, Instant::now()));
         assert!(matches!(access.check("guess", guesser), Err(Refusal::Wait(1..))));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_logins_and_guessers_are_remembered() {
+    fn the_number_of_remembered_logins_and_guessers_is_limited() {
         let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
         let now = Instant::now();
         for number in 0..2 * MOST_GUESSERS as u32 {

@@ -24,7 +24,7 @@ pub(super) async fn close(mut socket: WebSocket, code: u16, reason: &'static str
     }
 }
 
-/// Closes after an error, with the code that stands for it.
+/// Closes after an error, with its code.
 pub(super) async fn fail(socket: WebSocket, error: Error) {
     if let Some((code, reason)) = code_of(error) {
         close(socket, code, reason).await;
@@ -44,9 +44,9 @@ fn code_of(error: Error) -> Option<(u16, &'static str)> {
     }
 }
 
-/// Reads until the connection is over, which also sends what is still to be sent.
+/// Reads until the connection is over; this also sends the remaining bytes.
 async fn until_over(mut socket: WebSocket) {
     let over = async { while let Some(Ok(_)) = socket.recv().await {} };
-    // Who does not close is left.
+    // A client that does not close in time is dropped.
     let _in_time = tokio::time::timeout(CLOSING, over).await;
 }

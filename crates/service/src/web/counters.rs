@@ -1,4 +1,4 @@
-//! What the page's server counts of itself.
+//! Counters of the page's server.
 
 use tapeworks_runtime::counters;
 

@@ -15,7 +15,7 @@ use tapeworks_plant::view::{SymbolView, View};
 use tapeworks_plant::{ChannelStatus, DelayPoint};
 use tapeworks_runtime::now;
 
-/// What is missing for so long, in ns, is no brief loss any more.
+/// A message that is missing for so long, in ns, is no brief loss any more.
 const BRIEF: u64 = Nanos::SECOND;
 
 /// A status older than this, in ns, means that the plant's thread stands still.
@@ -46,8 +46,7 @@ impl Look {
         }
     }
 
-    /// What must hold for the plant's output to be whole, each with the reasons why it does not. Whether the process lives is
-    /// another question: `/health` answers that.
+    /// The conditions of a complete output, each with the reasons why it is not met. `/health` shows whether the process lives.
     pub(super) fn conditions(&self) -> [Condition; 7] {
         let all = &self.report.plant.channels;
         let reasons_of = |name, is_unmet: &dyn Fn(&ChannelStatus) -> bool, what: &str| {
@@ -92,18 +91,18 @@ impl Look {
         ]
     }
 
-    /// What `/ready` answers, and whether all is well.
+    /// The answer of `/ready`, and whether all conditions are met.
     pub(super) fn readiness(&self) -> (bool, Value) {
         let conditions = self.conditions();
         let is_ready = conditions.iter().all(Condition::is_met);
-        let told: Vec<Value> = conditions
+        let states: Vec<Value> = conditions
             .iter()
             .map(|condition| {
                 json!({ "name": condition.name, "is_met": condition.is_met(), "reasons": condition.reasons })
             })
             .collect();
         let reasons: Vec<&String> = conditions.iter().flat_map(|condition| &condition.reasons).collect();
-        (is_ready, json!({ "is_ready": is_ready, "reasons": reasons, "conditions": told }))
+        (is_ready, json!({ "is_ready": is_ready, "reasons": reasons, "conditions": states }))
     }
 }
 
@@ -112,7 +111,7 @@ impl Look {
 pub(super) struct Condition {
     /// The name, as in `/ready` and in the metric `ready_condition`.
     pub(super) name: &'static str,
-    /// Why it is not met; nothing when it is.
+    /// Why it is not met; empty when it is.
     pub(super) reasons: Vec<String>,
 }
 
@@ -122,7 +121,7 @@ impl Condition {
     }
 }
 
-/// Everything but the books and the curve. Times in ns.
+/// The whole status without the books and the curve. Times in ns.
 pub(super) fn status(look: &Look) -> Value {
     let (is_ready, readiness) = look.readiness();
     let web: serde_json::Map<String, Value> =
@@ -172,8 +171,8 @@ impl Tick {
         (points.into(), self.delays.last().map_or(after, |point| point.time))
     }
 
-    /// The symbols that have `search` in their names, those that begin with it first; at most `most`.
-    /// It says what was searched, since the page may search for something else by now.
+    /// The symbols that have `search` in their names, those that begin with it first; at most `most`. It names the search text,
+    /// since the page may search for another by now.
     pub(super) fn list(&self, search: &str, most: usize) -> Value {
         let begins = self.list.iter().filter(|(symbol, _)| symbol.as_str().starts_with(search));
         let contains = self
@@ -191,7 +190,7 @@ impl Tick {
         json!({ "search": search, "total": self.list.len(), "matching": matching, "rows": rows })
     }
 
-    /// The NBBO and the books of a symbol; nothing while they are not known.
+    /// The NBBO and the books of a symbol; `null` while they are not known.
     pub(super) fn book(&self, symbol: Symbol) -> Value {
         self.view.symbols.get(&symbol).map_or(Value::Null, |shown| self.symbol(&symbol, shown))
     }
@@ -310,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_that_begin_with_what_is_searched_come_first() {
+    fn symbols_that_begin_with_the_search_text_come_first() {
         let tick = tick();
         let found = |search: &str, most| {
             let list = tick.list(search, most);
@@ -325,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn locked_crossed_and_doubtful_markets_are_told_with_the_venues_of_each_side() {
+    fn locked_crossed_and_stale_markets_are_shown_with_the_venues_of_each_side() {
         let tick = tick();
         let rows = tick.list("", 9)["rows"].clone();
         let states: Vec<_> = (0..3).map(|at| rows[at]["state"].as_str().unwrap().to_owned()).collect();
@@ -337,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_book_has_exact_prices_and_its_doubts() {
+    fn a_book_is_shown_with_exact_prices_and_its_staleness() {
         let tick = tick();
         let book = tick.book(Symbol::from_bytes(b"ABC").unwrap());
         assert_eq!(book["books"][0]["bids"], json!([["1.000000001", 7, 2]]));

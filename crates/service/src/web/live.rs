@@ -1,6 +1,6 @@
 //! The page's WebSocket.
 //!
-//! The page sends what it shows, and may send it again at any time:
+//! The page sends its request, and may send another at any time:
 //!
 //! ```json
 //! {"symbol": "AAPL", "search": "A", "most": 200}
@@ -29,7 +29,7 @@ const MOST_SAID: usize = 1 << 10;
 /// How long a page may take to receive an update.
 const STUCK: Duration = Duration::from_secs(5);
 
-/// How soon a page gets an update after it requested something else.
+/// How soon a page gets an update after a new request.
 const SOON: Duration = Duration::from_millis(50);
 
 /// Symbols of the list that a page gets at most.
@@ -58,12 +58,12 @@ pub(super) async fn connect(State(app): State<Arc<App>>, socket: WebSocketUpgrad
     app.counters.viewers.add();
     let socket = socket.max_message_size(MOST_SAID).max_frame_size(MOST_SAID);
     socket.on_upgrade(async move |socket| {
-        Viewer { app, socket, shows: Shows::default(), told_until: Nanos(0) }.run().await;
+        Viewer { app, socket, shows: Shows::default(), sent_until: Nanos(0) }.run().await;
         drop(permit);
     })
 }
 
-/// What a page shows.
+/// The request of a page.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Shows {
     symbol: Option<Symbol>,
@@ -93,7 +93,7 @@ struct Viewer {
     socket: WebSocket,
     shows: Shows,
     /// The time of the last point of the curve that it has.
-    told_until: Nanos,
+    sent_until: Nanos,
 }
 
 impl Viewer {
@@ -102,7 +102,7 @@ impl Viewer {
         // Skip a tick that was made for another page long ago.
         ticks.mark_unchanged();
         let mut updated = Instant::now();
-        let mut is_asked = false;
+        let mut is_requested = false;
         loop {
             let tick = tokio::select! {
                 changed = ticks.changed() => {
@@ -111,13 +111,13 @@ impl Viewer {
                     }
                     Arc::clone(&ticks.borrow_and_update())
                 }
-                () = tokio::time::sleep_until(updated + SOON), if is_asked => Arc::clone(&ticks.borrow()),
+                () = tokio::time::sleep_until(updated + SOON), if is_requested => Arc::clone(&ticks.borrow()),
                 said = self.socket.recv() => match said {
                     Some(Ok(Message::Text(text))) => match Shows::read(&text) {
                         Some(shows) => {
                             self.shows = shows;
                             self.look();
-                            is_asked = !ticks.borrow().status.is_empty();
+                            is_requested = !ticks.borrow().status.is_empty();
                             continue;
                         }
                         None => return self.dismiss().await,
@@ -131,7 +131,7 @@ impl Viewer {
                     }
                 },
             };
-            is_asked = false;
+            is_requested = false;
             self.look();
             let text = self.compose(&tick);
             match tokio::time::timeout(STUCK, self.socket.send(Message::text(text))).await {
@@ -148,21 +148,21 @@ impl Viewer {
     /// Requests the books of the shown symbol.
     fn look(&self) {
         if let Some(symbol) = self.shows.symbol {
-            // With too many of them there is no book to show, and the page says so.
+            // With too many watched symbols there is no book to show, and the page says so.
             let _too_many = self.app.handles.watch.look_at(symbol);
         }
     }
 
     fn compose(&mut self, tick: &Tick) -> String {
-        let (delays, until) = tick.delays(self.told_until);
-        self.told_until = until;
+        let (delays, until) = tick.delays(self.sent_until);
+        self.sent_until = until;
         let Shows { symbol, search, most } = &self.shows;
         let book = symbol.map_or(Value::Null, |symbol| tick.book(symbol));
         let list = tick.list(search, *most);
         format!("{{\"status\":{},\"delays\":{delays},\"list\":{list},\"book\":{book}}}", tick.status)
     }
 
-    /// It says what no page of ours says.
+    /// It sent a message that our page never sends.
     async fn dismiss(self) {
         self.app.counters.viewers_garbled.add();
         closing::close(self.socket, close_code::POLICY, "expected {\"symbol\", \"search\", \"most\"}").await;
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_page_says_is_read() {
+    fn a_request_of_the_page_is_parsed() {
         let shows = Shows::read(r#"{"symbol":"AAPL","search":" aa ","most":9000}"#).unwrap();
         assert_eq!(shows.symbol, Some(Symbol::from_bytes(b"AAPL").unwrap()));
         assert_eq!((shows.search.as_str(), shows.most), ("AA", MOST_ROWS));
@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_a_page_says_breaks_it(text in ".{0,200}", symbol in ".{0,20}", search in ".{0,20}") {
+        fn no_request_of_a_page_breaks_it(text in ".{0,200}", symbol in ".{0,20}", search in ".{0,20}") {
             let _any = Shows::read(&text);
             let said = serde_json::json!({ "symbol": symbol, "search": search }).to_string();
             if let Some(shows) = Shows::read(&said) {

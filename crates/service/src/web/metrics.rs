@@ -1,4 +1,4 @@
-//! Everything that is counted, in Prometheus' text format (version 0.0.4).
+//! All counters, in Prometheus' text format (version 0.0.4).
 //!
 //! Units are in the names: seconds, bytes, and whatever is counted. A client's labels are its key and the number of its
 //! session, never the name that it gives itself.
@@ -171,8 +171,8 @@ fn plant(text: &mut Text, look: &Look) {
         text.one("journal_written_bytes_total", Counter, written, journal.written_bytes);
         let lost = "Inputs that could not be journaled";
         text.one("journal_lost_total", Counter, lost, journal.lost);
-        let in_doubt = "Records of the journal that are unconfirmed: the disk failed to sync them";
-        text.one("journal_in_doubt_total", Counter, in_doubt, journal.in_doubt);
+        let unconfirmed = "Records of the journal that are unconfirmed: the disk failed to sync them";
+        text.one("journal_unconfirmed_total", Counter, unconfirmed, journal.unconfirmed);
         let failed = "Segments that were too many and could not be removed";
         text.one("journal_failed_removals_total", Counter, failed, journal.failed_removals);
         let removed = "Segments removed as the journal was too long";
@@ -185,11 +185,11 @@ fn plant(text: &mut Text, look: &Look) {
         text.one(
             "journal_healthy",
             Gauge,
-            "1 while the journal takes what it is given, 0 while it loses inputs",
+            "1 while the journal writes all inputs, 0 while it loses some",
             healthy,
         );
         let failing = u8::from(journal.error.is_some());
-        text.one("journal_failed", Gauge, "1 after something went wrong with the journal", failing);
+        text.one("journal_failed", Gauge, "1 after an error of the journal", failing);
     }
     snapshots(text, &status.checkpoints);
     let failed = status.roll.done.iter().filter(|day| day.outcome.is_err()).count();
@@ -288,7 +288,7 @@ fn questdb(text: &mut Text, status: &QuestDbStatus) {
     let to_send_again = status.to_send_again.as_ref().map_or(0, |events| events.end - events.start)
         + status.sending_again.map_or(0, |(next, end)| end - next.min(end));
     let gauges: [(&str, &str, u64); 5] = [
-        ("connected", "1 when QuestDB took what it was sent last", u64::from(status.is_connected)),
+        ("connected", "1 when QuestDB took the last request", u64::from(status.is_connected)),
         ("waiting_rows", "Rows that wait", status.waiting),
         ("waiting_bytes", "Bytes of the records that wait", status.waiting_bytes as u64),
         ("events_to_send_again", "Events whose rows are still to be sent from the journal", to_send_again),
@@ -456,7 +456,7 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
         ("late_messages", "Messages that came after their sequence gap was given up", |counters| {
             counters.late
         }),
-        ("lost_messages", "Messages that this line passed over and has not brought since", |counters| {
+        ("lost_messages", "Messages that this line skipped and has not brought since", |counters| {
             counters.lost
         }),
         ("reordered_messages", "Messages that it brought after later ones", |counters| counters.reordered),
@@ -467,7 +467,7 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
         ("unrequested_answers", "Answers without a message that is missing and was requested", |counters| {
             counters.unrequested
         }),
-        ("implausible_packets", "Packets whose number lies too far ahead to be believed", |counters| {
+        ("implausible_packets", "Packets whose number lies implausibly far ahead", |counters| {
             counters.implausible
         }),
         ("silences", "Times that the line fell silent", |counters| counters.silences),

@@ -8,7 +8,7 @@ use rust_embed::RustEmbed;
 #[folder = "../../web"]
 struct Files;
 
-/// What a file is, by the end of its name.
+/// The content type of a file, by the end of its name.
 fn kind(path: &str) -> &'static str {
     match path.rsplit_once('.').map_or("", |(_, ending)| ending) {
         "html" => "text/html; charset=utf-8",

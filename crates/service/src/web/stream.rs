@@ -15,19 +15,19 @@ use tapeworks_outputs::stream::{Hub, Request};
 
 use super::{App, closing};
 
-/// Bytes that a client may say at once, of which there is nothing to say.
+/// The longest message of a client in bytes; the stream needs none.
 const MOST_SAID: usize = 1 << 10;
 
-/// How long a client may take nothing.
+/// How long a client may read nothing.
 const STUCK: Duration = Duration::from_secs(30);
 
 /// How often the server pings a client.
 const PING: Duration = Duration::from_secs(15);
 
-/// Records between looks at what the client says.
+/// Records between checks for messages of the client.
 const AT_ONCE: usize = 256;
 
-/// A connection whose upgrade is refused does not keep its place.
+/// A connection with a refused upgrade frees its slot.
 const CLOSE: [(header::HeaderName, &str); 1] = [(header::CONNECTION, "close")];
 
 /// Takes a client.
@@ -104,7 +104,7 @@ async fn run(hub: &Hub, mut socket: WebSocket, mut messages: mpsc::Receiver<Mess
     }
 }
 
-/// Writes a message and some of those that wait behind it.
+/// Writes a message and some of the waiting ones behind it.
 async fn write(
     socket: &mut WebSocket,
     first: Message,

@@ -19,7 +19,7 @@ pub(super) struct Last {
     pub(super) flags: u8,
 }
 
-/// No trade, and nothing told.
+/// No trade, and no record yet.
 pub(super) const NOTHING: Last = Last {
     trade: Trade { price: UNDEFINED_PRICE, size: 0, side: Side::None },
     traded_at: dbn::UNDEF_TIMESTAMP,

@@ -20,7 +20,7 @@ use crate::summary::Skip;
 /// Makes `cmbp-1` records.
 #[derive(Debug, Default)]
 pub(crate) struct Consolidated {
-    /// By instrument, the NBBO last told.
+    /// By instrument, the NBBO of its last record.
     last: Vec<ConsolidatedBidAskPair>,
 }
 

@@ -25,7 +25,7 @@ tapeworks_wire_macros::protocol! {
         True = 1,
     }
 
-    /// Instrument directory: what a security identifier stands for.
+    /// Instrument directory: the symbol of a security identifier.
     message InstrumentDirectory = 1, 42 bytes {
         block_length   @ 0 : u16,
         schema_id      @ 3 : u8,
@@ -142,7 +142,7 @@ tapeworks_wire_macros::protocol! {
         price        @ 36: price<i64, 6>,
     }
 
-    /// Trade: one that changes no displayed order.
+    /// Trade that changes no displayed order.
     message Trade = 14, 36 bytes {
         block_length @ 0 : u16,
         schema_id    @ 3 : u8,
@@ -189,7 +189,7 @@ tapeworks_wire_macros::protocol! {
         security_id  @ 14: u16,
     }
 
-    /// Snapshot complete: what came before is the book as of a sequence number.
+    /// Snapshot complete: the messages before it are the book as of a sequence number.
     message SnapshotComplete = 100, 22 bytes {
         block_length          @ 0 : u16,
         schema_id             @ 3 : u8,

@@ -1,8 +1,8 @@
 //! MEMOIR UDP: numbered messages in UDP multicast packets.
 //!
-//! Source: the public definitions of MEMX's *MEMOIR Depth* 1.3, common header. Big-endian. Every packet begins with the
-//! common header of 18 bytes. One of type 2 goes on with a count and messages behind two-byte lengths. The others end there:
-//! a heartbeat, and the end of the session; their sequence number is that of the next message.
+//! Source: the public definitions of MEMX's *MEMOIR Depth* 1.3, common header. Big-endian. Every packet begins with the common
+//! header of 18 bytes. A packet of type 2 continues with a count and messages behind two-byte lengths. The others end there: a
+//! heartbeat, and the end of the session; their sequence number is that of the next message.
 //!
 //! Cost: the header is one cache line; a message adds the lines it lies on.
 
@@ -29,7 +29,7 @@ tapeworks_wire_macros::protocol! {
         /// Bytes of the common header: 18.
         header_length   @ 1 : u8,
         session_id      @ 2 : u64,
-        /// Of the first message.
+        /// The number of the first message.
         sequence_number @ 10: u64,
         message_count   @ 18: u16,
         messages        @ 20: blocks<u16, message_count>,
@@ -41,7 +41,7 @@ tapeworks_wire_macros::protocol! {
         /// Bytes of this header: 18.
         header_length   @ 1 : u8,
         session_id      @ 2 : u64,
-        /// Of the next message to come.
+        /// The number of the next message.
         sequence_number @ 10: u64,
     }
 }

@@ -1,11 +1,11 @@
-//! Nasdaq GLIMPSE 5.0: a snapshot of the books, for who joins in mid-day.
+//! Nasdaq GLIMPSE 5.0: a snapshot of the books, for receivers that join in mid-day.
 //!
-//! Source: *Nasdaq GLIMPSE 5.0* specification. Over [SoupBinTCP](super::soupbintcp) come, as sequenced data, the messages of
-//! [TotalView-ITCH 5.0](super::itch50) that give the current state (system events, directory, trading states, and every
-//! displayed order as an addition), then the one message that is declared here.
+//! Source: *Nasdaq GLIMPSE 5.0* specification. The server sends over [SoupBinTCP](super::soupbintcp), as sequenced data, the
+//! messages of [TotalView-ITCH 5.0](super::itch50) that give the current state (system events, directory, trading states, and
+//! every displayed order as an addition), then the one message that is declared here.
 
 tapeworks_wire_macros::protocol! {
-    /// The end of a snapshot of the books; what comes before it is TotalView-ITCH 5.0.
+    /// The end of a snapshot of the books; the messages before it are TotalView-ITCH 5.0.
     protocol "nasdaq-glimpse-5.0" {
         title: "Nasdaq GLIMPSE 5.0",
         version: "5.0",
@@ -14,9 +14,9 @@ tapeworks_wire_macros::protocol! {
         length: exact,
     }
 
-    /// End of snapshot: everything up to a point of the real-time feed was sent.
+    /// End of snapshot: all messages up to a point of the real-time feed were sent.
     message EndOfSnapshot = 'G', 21 bytes {
-        /// Of the first message of the real-time feed that the snapshot does not include.
+        /// The number of the first message of the real-time feed that the snapshot does not include.
         sequence_number @ 1: ascii_number<20>,
     }
 }

@@ -457,7 +457,7 @@ tapeworks_wire_macros::protocol! {
         cancelled_shares       @ 19: u32,
     }
 
-    /// 1.4.4 Order delete: all that is left of the order.
+    /// 1.4.4 Order delete: removes the rest of the order.
     message OrderDelete = 'D', 19 bytes {
         stock_locate           @ 1 : u16,
         tracking_number        @ 3 : u16,

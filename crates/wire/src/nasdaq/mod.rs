@@ -1,4 +1,4 @@
-//! Nasdaq: TotalView-ITCH 5.0 (Nasdaq, BX and PSX alike) and what carries it.
+//! Nasdaq: TotalView-ITCH 5.0 (also of BX and PSX) and its transports.
 
 pub mod glimpse50;
 pub mod itch50;

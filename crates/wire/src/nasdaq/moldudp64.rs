@@ -1,8 +1,8 @@
 //! MoldUDP64 1.0: numbered messages in UDP multicast packets, and requests for missed ones.
 //!
-//! Source: *MoldUDP64 Protocol Specification* 1.00. A packet names its session and the sequence number of its first
-//! message; the others follow in order. Big-endian. A packet without messages is a heartbeat: its sequence number is
-//! that of the next message. About one a second comes when nothing else does.
+//! Source: *MoldUDP64 Protocol Specification* 1.00. A packet names its session and the sequence number of its first message;
+//! the others follow in order. Big-endian. A packet without messages is a heartbeat: its sequence number is that of the next
+//! message. In silence about one comes a second.
 //!
 //! Cost: the header is one cache line; a message adds the lines it lies on.
 
@@ -17,20 +17,20 @@ tapeworks_wire_macros::protocol! {
         length: exact,
     }
 
-    /// Downstream packet: what the exchange sends, by multicast or in answer to a request.
+    /// Downstream packet: sent by the exchange, by multicast or in answer to a request.
     header DownstreamPacket = 20.. bytes {
         session         @ 0 : ascii<10>,
-        /// Of the first message; in a heartbeat, of the next message to come.
+        /// The number of the first message; in a heartbeat, of the next message.
         sequence_number @ 10: u64,
         /// 0: heartbeat. 0xFFFF: end of session.
         message_count   @ 18: u16,
         messages        @ 20: blocks<u16, message_count>,
     }
 
-    /// Request packet: asks the re-request server, by unicast, for messages again.
+    /// Request packet: requests messages again from the re-request server, by unicast.
     header RequestPacket = 20 bytes {
         session                 @ 0 : ascii<10>,
-        /// Of the first message requested.
+        /// The number of the first requested message.
         sequence_number         @ 10: u64,
         requested_message_count @ 18: u16,
     }

@@ -1,10 +1,10 @@
 //! SoupBinTCP 3.0: logins, heartbeats and numbered messages over TCP.
 //!
-//! Source: *SoupBinTCP* specification 3.00. A packet is a two-byte big-endian length (of what follows it), a type, and
-//! the payload; here offsets count from the length. Server packets: debug, login accepted, login rejected, sequenced
-//! data, server heartbeat, end of session. Client packets: debug, login request, unsequenced data, client heartbeat,
-//! logout request. Sequenced messages are not numbered on the wire: count from the number in login accepted.
-//! Either side sends a heartbeat after one second of silence and gives up after fifteen.
+//! Source: *SoupBinTCP* specification 3.00. A packet is a two-byte big-endian length (of the bytes behind it), a type, and the
+//! payload; here offsets count from the length. Server packets: debug, login accepted, login rejected, sequenced data, server
+//! heartbeat, end of session. Client packets: debug, login request, unsequenced data, client heartbeat, logout request.
+//! Sequenced messages are not numbered on the wire: count from the number in login accepted. Either side sends a heartbeat
+//! after one second of silence and gives up after fifteen.
 
 use crate::framing::FramingError;
 
@@ -28,7 +28,7 @@ tapeworks_wire_macros::protocol! {
     message LoginAccepted = 'A', 33 bytes {
         packet_length   @ 0 : u16,
         session         @ 3 : ascii<10>,
-        /// Of the next sequenced message.
+        /// The number of the next sequenced message.
         sequence_number @ 13: ascii_number<20>,
     }
 
@@ -51,7 +51,7 @@ tapeworks_wire_macros::protocol! {
         message       @ 3: rest,
     }
 
-    /// Server: nothing else was sent for a second.
+    /// Server: no other packet was sent for a second.
     message ServerHeartbeat = 'H', 3 bytes {
         packet_length @ 0: u16,
     }
@@ -61,14 +61,14 @@ tapeworks_wire_macros::protocol! {
         packet_length @ 0: u16,
     }
 
-    /// Client: asks to log in.
+    /// Client: requests a login.
     message LoginRequest = 'L', 49 bytes {
         packet_length             @ 0 : u16,
         username                  @ 3 : ascii<6>,
         password                  @ 9 : ascii<10>,
         /// Blank: the session that runs now.
         requested_session         @ 19: ascii<10>,
-        /// Of the first message wanted; 0: the next new one.
+        /// The number of the first message wanted; 0: the next new one.
         requested_sequence_number @ 29: ascii_number<20>,
     }
 
@@ -78,12 +78,12 @@ tapeworks_wire_macros::protocol! {
         message       @ 3: rest,
     }
 
-    /// Client: nothing else was sent for a second.
+    /// Client: no other packet was sent for a second.
     message ClientHeartbeat = 'R', 3 bytes {
         packet_length @ 0: u16,
     }
 
-    /// Client: asks to be logged out.
+    /// Client: requests a logout.
     message LogoutRequest = 'O', 3 bytes {
         packet_length @ 0: u16,
     }

@@ -1,4 +1,4 @@
-//! What a declaration says, as a constant, and what is derived from it at run time, once for all protocols:
+//! The declaration as a constant, and the functions derived from it at run time, once for all protocols:
 //!
 //! - [`Schema::decode`]: the fields of a message with names, offsets and values, as text and JSON;
 //! - [`markdown`](fn@markdown), [`json`](fn@json): the reference page, the schema for programs;
@@ -48,8 +48,7 @@ pub struct Tag {
     pub offset: usize,
 }
 
-/// A byte that is the same in every message of a protocol, so that messages of another protocol in the same framing are not
-/// taken for it.
+/// A byte that all messages of a protocol share. It distinguishes them from another protocol's in the same framing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constant {
     /// Bytes from the start of the message.
@@ -73,7 +72,7 @@ pub struct Schema {
     pub endian: Endian,
     /// Where the message type is; `None` if the protocol has only headers.
     pub tag: Option<Tag>,
-    /// What every message has beside its type. A message with another byte there is of no known type.
+    /// A constant byte of every message. A message with another byte there is of no known type.
     pub constant: Option<Constant>,
     /// May messages be longer than declared?
     pub length_rule: LengthRule,
@@ -102,7 +101,7 @@ pub struct Structure {
     pub tag: Option<u64>,
     /// Bytes of the shortest version, or of the fixed part.
     pub minimum_length: usize,
-    /// Bytes of the longest known version; `None` if it ends in a part of variable length.
+    /// Length of the longest known version in bytes; `None` if it ends in a part of variable length.
     pub full_length: Option<usize>,
     /// Fields in order of offset, without the tag.
     pub fields: &'static [Field],
@@ -121,7 +120,7 @@ pub struct Field {
     pub length: usize,
     /// Byte order.
     pub endian: Endian,
-    /// What it holds.
+    /// Its type.
     pub kind: Kind,
     /// The version that added it, if shorter messages lack it.
     pub since: Option<&'static str>,
@@ -129,7 +128,7 @@ pub struct Field {
     pub absent: Option<i128>,
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Unsigned integer.
@@ -140,7 +139,7 @@ pub enum Kind {
     Ascii,
     /// Digits, padded.
     AsciiNumber,
-    /// Bytes without a meaning of their own.
+    /// Raw bytes.
     Bytes,
     /// Integer with implied decimals.
     Decimal {

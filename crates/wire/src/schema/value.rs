@@ -26,10 +26,10 @@ pub enum Value<'a> {
     Number {
         /// The characters.
         text: &'a [u8],
-        /// What they stand for, if they are digits.
+        /// Their number, if they are digits.
         value: Option<u64>,
     },
-    /// Bytes without a meaning of their own.
+    /// Raw bytes.
     Bytes(&'a [u8]),
     /// `raw / 10^places`.
     Decimal {
@@ -196,7 +196,7 @@ pub struct FieldValue<'a> {
     pub offset: usize,
     /// The bytes of the field.
     pub bytes: &'a [u8],
-    /// What they mean.
+    /// Their meaning.
     pub value: Value<'a>,
 }
 
@@ -205,7 +205,7 @@ pub struct FieldValue<'a> {
 pub struct Decoded<'a> {
     /// The message's layout; `None` if the tag is not known.
     pub structure: Option<&'static Structure>,
-    /// What is wrong with it; `None` if nothing is.
+    /// Its error; `None` if it is valid.
     pub error: Option<DecodeError>,
     /// All bytes of the message.
     pub bytes: &'a [u8],
@@ -406,8 +406,7 @@ impl Schema {
         all.find(|structure| structure.name == name)
     }
 
-    /// Holds the bytes of one message against the schema. Never fails: what is wrong is in the answer, beside the
-    /// fields that can be read.
+    /// Reads the bytes of one message by the schema. It never fails: the result has the error beside the readable fields.
     #[must_use]
     pub fn decode<'a>(&self, bytes: &'a [u8]) -> Decoded<'a> {
         let unknown = |error| Decoded { structure: None, error: Some(error), bytes, trailing: 0 };

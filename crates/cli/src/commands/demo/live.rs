@@ -24,7 +24,7 @@ use crate::{interrupt, output, terminal};
 const VENUES: &str = include_str!("../../../embedded/venues.toml");
 const PLANT: &str = include_str!("../../../embedded/plant.toml");
 
-/// What the user may choose.
+/// The user's options.
 pub(super) struct Choice {
     pub(super) port: u16,
     pub(super) web_port: u16,
@@ -65,7 +65,7 @@ impl Groups {
     }
 }
 
-/// What a user can do about an address that cannot be had.
+/// The advice for an address that is in use.
 fn advice(error: ServiceError) -> Failure {
     let flag = match &error {
         ServiceError::Clients(ServerError::Bind { .. }) => " (another port: --port; 0 for any)",
@@ -82,10 +82,10 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     let mut venues =
         VenuesConfig::parse("examples/exchange/loopback.toml", VENUES).map_err(|errors| config(&errors))?;
     venues.rate = choice.rate;
-    // Who serves until Ctrl-C shares the machine with others.
+    // A demo that serves until Ctrl-C shares the machine with others.
     venues.wait = if choice.seconds.is_none() { Wait::Park } else { Wait::Rest };
     venues.injected = Some(out.join("injected.json"));
-    // What a user does not name is this demonstration's own, so that several can run.
+    // Each demonstration has its own defaults, so that several can run.
     let groups = Groups::choose()?;
     let lines = |venue: usize| [0, 1].map(|line| groups.get(2 * venue as u32 + line));
     for (number, venue) in venues.venues.iter_mut().enumerate() {
@@ -121,10 +121,10 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
         venue.retransmission = addresses.retransmission;
         venue.snapshot = addresses.snapshot;
     }
-    let (told, refusals) = channel();
+    let (log, refusals) = channel();
     let on_refusal = Arc::new(move |refused: &tapeworks_runtime::refusals::Refused| {
         // The log may have ended already.
-        let _unheard = told.send(refused.clone());
+        let _unheard = log.send(refused.clone());
     });
     let service = Service::start(&plant, Some(on_refusal)).map_err(advice)?;
     let mut text = String::new();
@@ -188,7 +188,7 @@ fn listen(service: &Service, time: Duration) -> Result<Option<Figures>> {
     subscribe::receive(&mut subscriber, None, Some(until), 0, |_| Ok(()), || Ok(()), |_| {}).map(Some)
 }
 
-/// Stops the venues, then the plant when it has everything, and shows what both say.
+/// Stops the venues, then the plant when it has all messages, and shows the reports of both.
 fn finish(venues: Venues, service: Service, figures: Option<&Figures>) -> Result<()> {
     let began = Instant::now();
     let before = venues.report();
@@ -202,16 +202,16 @@ fn finish(venues: Venues, service: Service, figures: Option<&Figures>) -> Result
         std::thread::sleep(Duration::from_millis(50));
     }
     service.stop()?;
-    let told = handles.report();
-    output::print(&plant::show(&told))?;
-    output::print(&compare(&report, &told.plant))?;
+    let status = handles.report();
+    output::print(&plant::show(&status))?;
+    output::print(&compare(&report, &status.plant))?;
     if let Some(figures) = figures {
         output::print(&format!("\na client of cmbp-1, the synthetic NBBO: {}\n", figures.text()))?;
     }
     Ok(())
 }
 
-/// What the venues say that they lost, beside what the plant counted.
+/// The losses that the venues injected, beside the plant's counts.
 fn compare(report: &Report, status: &Status) -> String {
     let mut table = Table::new(&[
         ("line", Align::Left),
@@ -232,7 +232,7 @@ fn compare(report: &Report, status: &Status) -> String {
         }
     }
     format!(
-        "\nWhat the venues did to their lines, and what the plant saw of it (it joined late, by snapshots; {} messages a second):\n{}",
+        "\nFaults that the venues injected, and what the plant counted (it joined late, by snapshots; {} messages a second):\n{}",
         number(report.rate()),
         table.render(terminal::width(), terminal::paint())
     )

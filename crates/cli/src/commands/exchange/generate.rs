@@ -31,7 +31,7 @@ pub(super) struct Generate {
     /// The file to write: .pcap or .itch, with .gz or .zst; - is standard output, a capture.
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
-    /// What is generated.
+    /// The kind of session.
     #[arg(long, value_enum, default_value_t = Kind::Demo)]
     scenario: Kind,
     /// Messages of all venues together, kept to 2 % and a hundred for each venue. Without --symbols there are so few symbols
@@ -182,7 +182,7 @@ fn time(ns: u64) -> String {
     text
 }
 
-/// How many more messages a venue may have than requested without a message about it, besides 2 % of all.
+/// A venue may exceed the requested messages by so many, besides 2 % of all, without a warning.
 const MORE_MESSAGES: u64 = 100;
 
 fn to_json(report: &Report, scenario: &Scenario, path: &Path) -> serde_json::Value {

@@ -28,10 +28,10 @@ pub(super) struct Serve {
     /// The configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// End after so many messages of all venues, whatever the configuration says.
+    /// End after so many messages of all venues; overrides the configuration.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     messages: Option<u64>,
-    /// Messages a second over all venues, whatever the configuration says.
+    /// Messages a second over all venues; overrides the configuration.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     rate: Option<u64>,
     /// The report as one JSON object, as the file `injected` has it.
@@ -39,7 +39,7 @@ pub(super) struct Serve {
     json: bool,
 }
 
-/// Check a configuration of venues: what is wrong, with line and column and what would be right.
+/// Check a configuration of venues: errors have line, column and the expected value.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
@@ -95,9 +95,9 @@ pub(super) fn serve(arguments: &Serve) -> Result {
     let mut bar = Bar::of_messages("Serving");
     while !venues.is_finished() && !interrupt::is_requested() {
         std::thread::sleep(LOOK);
-        let told = venues.report().messages;
+        let done = venues.report().messages;
         // An interruption is seen above.
-        let _ = bar.show(told, messages, Some(told));
+        let _ = bar.show(done, messages, Some(done));
     }
     bar.clear();
     let is_interrupted = !venues.is_finished();

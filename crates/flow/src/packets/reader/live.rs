@@ -11,8 +11,8 @@ use tapeworks_packet::pool::Pool;
 use super::super::{Note, Notes, Outbox, PAYLOAD, Polled, Reader, Reason, Routed, StageError, To};
 use tapeworks_stage::Sink as _;
 
-/// How often the reader queries the kernel's count of drops and whether the interface is there: seldom enough to cost nothing, often
-/// enough to be seen. In ns.
+/// How often the reader queries the kernel's count of drops and whether the interface is there: rarely enough to be cheap, often
+/// enough to be useful. In ns.
 const LOOK_NS: u64 = 100_000_000;
 
 /// Packets until the end; without a count there is none.
@@ -20,7 +20,7 @@ const LOOK_NS: u64 = 100_000_000;
 struct Left(Option<u64>);
 
 impl Left {
-    /// As many of `most` as are left.
+    /// `most`, limited by the packets left to read.
     fn of(self, most: usize) -> usize {
         self.0.map_or(most, |left| most.min(usize::try_from(left).unwrap_or(usize::MAX)))
     }
@@ -38,14 +38,14 @@ fn put(outbox: &mut Outbox, received: Received) {
     }
 }
 
-/// Reads datagrams from a UDP socket, unicast or multicast. What the kernel dropped because the socket's buffer was full
-/// is counted as [`Reason::KernelDropped`].
+/// Reads datagrams from a UDP socket, unicast or multicast. Datagrams that the kernel dropped because the socket's buffer was
+/// full are counted as [`Reason::KernelDropped`].
 #[derive(Debug)]
 pub struct Udp {
     receiver: UdpReceiver,
     pool: Pool,
     left: Left,
-    /// Drops that were told.
+    /// Drops reported so far.
     drops: u64,
 }
 
@@ -55,12 +55,12 @@ impl Udp {
     /// # Errors
     /// Why it cannot be opened, in one line that names the address.
     pub fn open(options: UdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        let told = |error| StageError::failed(format!("cannot listen at {}: {error}", options.listen));
-        let receiver = UdpReceiver::open(options, PAYLOAD).map_err(told)?;
+        let failed = |error| StageError::failed(format!("cannot listen at {}: {error}", options.listen));
+        let receiver = UdpReceiver::open(options, PAYLOAD).map_err(failed)?;
         Ok(Self { receiver, pool, left: Left(count), drops: 0 })
     }
 
-    fn tell_drops(&mut self, drops: u64, outbox: &mut Outbox) {
+    fn report_drops(&mut self, drops: u64, outbox: &mut Outbox) {
         outbox.drop_unread(Reason::KernelDropped, drops - self.drops);
         self.drops = drops;
     }
@@ -73,7 +73,7 @@ impl Reader for Udp {
             return Ok(Polled::Ended);
         }
         let received = self.receiver.receive(&mut self.pool, most, now_ns, |received| put(outbox, received));
-        self.tell_drops(self.receiver.drops(), outbox);
+        self.report_drops(self.receiver.drops(), outbox);
         match received {
             Ok(0) => Ok(Polled::None),
             Ok(count) => {
@@ -88,12 +88,12 @@ impl Reader for Udp {
     }
 
     fn finish(&mut self, outbox: &mut Outbox) {
-        let drops = self.receiver.ask_for_drops();
-        self.tell_drops(drops, outbox);
+        let drops = self.receiver.query_drops();
+        self.report_drops(drops, outbox);
     }
 }
 
-/// Where an interface's frames come from.
+/// The source of an interface's frames.
 #[derive(Debug)]
 enum Source {
     Packet(PacketReceiver),
@@ -135,9 +135,9 @@ impl Source {
 
 /// Reads the frames of a network interface, by AF_PACKET or AF_XDP.
 ///
-/// By AF_PACKET, what the kernel's socket saw is what is met and what is left in the ring at the end: packets handed on,
-/// dropped as [`Reason::TooLong`] and dropped by the kernel ([`Reason::KernelDropped`]), and those of [`Note::LeftBehind`].
-/// By AF_XDP the kernel counts only what it drops.
+/// By AF_PACKET, every frame of the kernel's socket has one count: packets handed on, dropped as [`Reason::TooLong`], dropped
+/// by the kernel ([`Reason::KernelDropped`]), or left in the ring at the end ([`Note::LeftBehind`]). By AF_XDP the kernel
+/// counts only its drops.
 #[derive(Debug)]
 pub struct Interface {
     source: Source,
@@ -145,16 +145,16 @@ pub struct Interface {
     left: Left,
     /// Frames taken.
     taken: u64,
-    /// Drops that were told.
+    /// Drops reported so far.
     drops: u64,
     looked_ns: u64,
-    /// Why there will be nothing more than what has come already.
+    /// Why no more frames will come.
     failure: Option<InterfaceError>,
     notes: Notes,
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is what an error is mapped by")]
-fn told(error: InterfaceError) -> StageError {
+fn failed(error: InterfaceError) -> StageError {
     StageError::failed(error.to_string())
 }
 
@@ -164,7 +164,7 @@ impl Interface {
     /// # Errors
     /// Why it cannot be opened, in one line that names it.
     pub fn open(options: &PacketOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        Ok(Self::new(Source::Packet(PacketReceiver::open(options).map_err(told)?), count, pool))
+        Ok(Self::new(Source::Packet(PacketReceiver::open(options).map_err(failed)?), count, pool))
     }
 
     /// Opens a queue of the interface by AF_XDP; ends after `count` frames, if that is given.
@@ -173,7 +173,7 @@ impl Interface {
     /// Why it cannot be opened, in one line that names it; that this build lacks the feature `af-xdp`.
     #[cfg(feature = "af-xdp")]
     pub fn open_xdp(options: &XdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        Ok(Self::new(Source::Xdp(XdpReceiver::open(options).map_err(told)?), count, pool))
+        Ok(Self::new(Source::Xdp(XdpReceiver::open(options).map_err(failed)?), count, pool))
     }
 
     /// Opens a queue of the interface by AF_XDP; ends after `count` frames, if that is given.
@@ -199,7 +199,7 @@ impl Interface {
     }
 
     /// Reports the kernel's counts. At the end they include what is left behind.
-    fn tell_counts(&mut self, is_end: bool, outbox: &mut Outbox) -> Result<(), InterfaceError> {
+    fn report_counts(&mut self, is_end: bool, outbox: &mut Outbox) -> Result<(), InterfaceError> {
         let drops = match &mut self.source {
             Source::Packet(receiver) => {
                 let PacketStatistics { packets, drops, freezes } = receiver.statistics()?;
@@ -218,8 +218,8 @@ impl Interface {
         Ok(())
     }
 
-    /// Asks the kernel what it dropped, and whether the interface is still there. Once it is not, what has come is taken
-    /// until the next time.
+    /// Queries the kernel's drops, and whether the interface is still there. When it is gone, the reader takes the frames in
+    /// the ring until the next query.
     fn look(&mut self, outbox: &mut Outbox) -> Result<(), InterfaceError> {
         let is_ready = self.source.is_ready();
         if let Some(failure) = self.failure.take_if(|_| !is_ready) {
@@ -228,8 +228,8 @@ impl Interface {
         if self.failure.is_none() {
             self.failure = self.source.check().err();
         }
-        // An interface that is gone has no counts any more, and no others than it had.
-        match self.tell_counts(false, outbox) {
+        // An interface that is gone has no counts any more; the last ones stay valid.
+        match self.report_counts(false, outbox) {
             Err(failure) if self.failure.is_none() => Err(failure),
             _ => Ok(()),
         }
@@ -251,19 +251,19 @@ impl Reader for Interface {
             }
             put(outbox, received);
         });
-        let count = received.map_err(told)?;
+        let count = received.map_err(failed)?;
         self.left.take(count);
         self.taken += count as u64;
         if now_ns.saturating_sub(self.looked_ns) >= LOOK_NS {
             self.looked_ns = now_ns;
-            self.look(outbox).map_err(told)?;
+            self.look(outbox).map_err(failed)?;
         }
         Ok(if count == 0 { Polled::None } else { Polled::Some })
     }
 
     fn finish(&mut self, outbox: &mut Outbox) {
         // Without an answer of the kernel there is nothing to report.
-        let _nothing_told = self.tell_counts(true, outbox);
+        let _not_reported = self.report_counts(true, outbox);
     }
 
     fn is_ready(&mut self, now_ns: u64) -> bool {

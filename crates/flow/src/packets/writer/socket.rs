@@ -10,7 +10,7 @@ use tapeworks_packet::pool::Packet;
 use super::super::{PAYLOAD, PacketStage, Passing, Reason, Routed, StageError, To};
 use tapeworks_stage::{Sink, Stage};
 
-/// What is sent of a packet.
+/// The part of a packet that is sent.
 #[derive(Debug, Clone, Copy)]
 enum What {
     /// The payload of a UDP packet.
@@ -50,7 +50,7 @@ impl What {
 pub struct SocketWriter {
     sender: Sender,
     what: What,
-    /// The packets of the batch at hand, and what becomes of each.
+    /// The packets of the current batch, and the outcome of each.
     held: Vec<Packet>,
     outcomes: Vec<To>,
     failure: Option<StageError>,
@@ -83,7 +83,7 @@ impl SocketWriter {
         Self { sender, what, held: Vec::new(), outcomes: Vec::new(), failure: None, is_broken: false }
     }
 
-    /// Sends what is held and notes what becomes of each packet.
+    /// Sends the held packets and notes the outcome of each.
     fn send(&mut self) {
         let Self { sender, what, held, outcomes, .. } = self;
         outcomes.extend(held.iter().map(|packet| what.of(packet).map_or_else(To::Dropped, |_| To::Consumed)));
@@ -111,7 +111,7 @@ impl SocketWriter {
         });
         if let Some(error) = failed {
             self.is_broken = true;
-            self.failure = Some(StageError::failed(sender.told(error)));
+            self.failure = Some(StageError::failed(sender.describe(error)));
         }
     }
 }

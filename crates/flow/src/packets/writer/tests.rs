@@ -16,7 +16,7 @@ fn files(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Hands `count` packets with these times and bytes through; what became of them.
+/// Hands `count` packets with these times and bytes through; returns their outcomes.
 fn write(writer: &mut CaptureWriter, packets: &[(u64, &[u8])]) -> Vec<To> {
     let mut pool = Pool::new(packets.len(), 2048);
     let batch: Vec<Passing> = packets
@@ -68,7 +68,7 @@ fn a_second_run_is_refused_while_the_first_writes_and_harms_nothing() {
 }
 
 #[test]
-fn many_runs_at_once_leave_one_whole_file() {
+fn many_concurrent_runs_leave_one_whole_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.pcap");
     let run = |number: u64| {
@@ -87,7 +87,7 @@ fn many_runs_at_once_leave_one_whole_file() {
 }
 
 #[test]
-fn what_a_killed_run_left_behind_is_set_aside() {
+fn a_partial_file_of_a_killed_run_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.pcap");
     fs::write(folder.path().join("out.pcap.partial"), [7; 100_000]).unwrap();
@@ -115,14 +115,17 @@ fn a_whole_file_that_still_has_its_partial_name_is_not_emptied() {
 }
 
 #[test]
-fn a_file_that_came_into_being_meanwhile_is_kept() {
+fn a_file_that_another_run_made_meanwhile_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.pcap");
     let mut writer = CaptureWriter::create(&path, false).unwrap();
     assert_eq!(write(&mut writer, &[(1, b"one")]), [To::Consumed]);
     fs::write(&path, b"mine").unwrap();
-    let told = writer.finish().unwrap_err().text;
-    assert!(told.contains("came into being meanwhile and is kept; what was written is in"), "{told}");
+    let error = writer.finish().unwrap_err().text;
+    assert!(
+        error.contains("was made by another program meanwhile and is kept; the written data are in"),
+        "{error}"
+    );
     assert_eq!(fs::read(&path).unwrap(), b"mine");
     drop(writer);
     let partial = folder.path().join("out.pcap.partial");
@@ -131,7 +134,7 @@ fn a_file_that_came_into_being_meanwhile_is_kept() {
 }
 
 #[test]
-fn a_time_that_pcap_cannot_tell_costs_that_packet_only() {
+fn a_time_that_pcap_cannot_hold_drops_only_that_packet() {
     let folder = tempfile::tempdir().unwrap();
     let late = (1 << 32) * 1_000_000_000;
     for (name, kept, became) in [
@@ -149,7 +152,7 @@ fn a_time_that_pcap_cannot_tell_costs_that_packet_only() {
 }
 
 #[test]
-fn a_writer_that_nothing_came_into_leaves_nothing() {
+fn a_writer_without_packets_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.pcap");
     drop(CaptureWriter::create(&path, false).unwrap());

@@ -1,4 +1,4 @@
-//! One client: its subscriptions, its queue, and what happens when it is slow.
+//! One client: its subscriptions, its queue, and its policy when it is slow.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -21,7 +21,8 @@ use tapeworks_runtime::keys::Keys;
 /// The time, by two clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Clocks {
-    /// The wall clock, for records and messages. It never goes back: when it is set back it stands still until it is there again.
+    /// The wall clock, for records and messages. It never goes back: when the clock is set back, this time stands still until
+    /// the clock has caught up.
     pub(super) wall: Nanos,
     /// A clock that cannot be set, for durations.
     pub(super) steady: Nanos,
@@ -89,7 +90,7 @@ pub struct ClientView {
     pub schemas: Vec<Schema>,
     /// Where it is.
     pub state: ClientState,
-    /// What happens when it is slow.
+    /// Its policy when it is slow.
     pub slow_reader: SlowReader,
     /// When it connected.
     pub since: Nanos,
@@ -116,7 +117,7 @@ struct Group {
     instruments: FixedBitSet,
 }
 
-/// The instruments of one subscription, as far as they are known.
+/// The known instruments of one subscription.
 #[derive(Debug)]
 pub(super) struct Chosen {
     is_all: bool,
@@ -134,19 +135,19 @@ impl Chosen {
     }
 }
 
-/// What a client wants of one schema.
+/// A client's interest in one schema.
 #[derive(Debug, Default)]
 pub(super) struct Interest {
     groups: Vec<Group>,
     excluded: FixedBitSet,
     /// Symbols that no instrument has yet.
     pending: HashSet<Symbol>,
-    /// Numbers that no instrument has yet, wanted (`true`) or unwanted. They are in no list: what a list takes grows with the
-    /// largest number in it, and a stranger's number may be any.
+    /// Numbers that no instrument has yet, wanted (`true`) or unwanted. They are in no list: the size of a list grows with its
+    /// largest number, and a client may send any number.
     pending_numbers: HashMap<InstrumentId, bool>,
-    /// The start of the replay, as long as one is under way.
+    /// The start of the running replay.
     start: Option<Nanos>,
-    /// The instruments of the replay, as long as one is under way.
+    /// The instruments of the running replay.
     replayed: Vec<Wanted>,
 }
 
@@ -163,7 +164,7 @@ impl Interest {
         self.groups.push(first);
     }
 
-    /// Adds a subscription to events from `from` on. Returns the instruments that are known, and the names of those that are not.
+    /// Adds a subscription to events from `from` on. Returns the known instruments and the unknown names.
     pub(super) fn add(
         &mut self,
         subscription: &Subscription,
@@ -293,17 +294,17 @@ impl Interest {
     }
 }
 
-/// Puts an instrument that is there on a list. A list is as long as the largest number on it.
+/// Puts a known instrument on a list. A list is as long as its largest number.
 fn insert(set: &mut FixedBitSet, instrument: InstrumentId) {
     set.grow_and_insert(instrument.index());
 }
 
-/// Where the records of an instrument go.
+/// The destination of an instrument's records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanting {
     /// To the client.
     Now,
-    /// To what is kept for the end of a replay.
+    /// To the records kept for the end of a replay.
     Kept,
 }
 
@@ -346,7 +347,7 @@ fn is_of_quotes(of_schema: usize) -> bool {
     quotes.map(place_of).contains(&of_schema)
 }
 
-/// A connection and what belongs to it.
+/// A connection with its state.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) transport: Transport,
@@ -380,7 +381,7 @@ pub(super) struct Client {
     is_shut: bool,
     /// When bytes went out last, on the stopwatch.
     last_sent: Nanos,
-    /// When nothing waited the last time, on the stopwatch.
+    /// When its queue was last empty, on the stopwatch.
     last_empty: Nanos,
     /// When the turn began.
     turn: Nanos,
@@ -482,7 +483,7 @@ impl Client {
         self.phase == Phase::Live
     }
 
-    /// Bytes that wait for it, or are kept for it.
+    /// Bytes that wait or are kept for it.
     pub(super) fn waiting(&self) -> usize {
         self.outbox.len() + self.kept.len()
     }
@@ -492,7 +493,7 @@ impl Client {
         self.outbox.len()
     }
 
-    /// Whether it has everything that there is for it.
+    /// Whether it has read all its records.
     pub(super) fn has_all(&self) -> bool {
         self.waiting() == 0
             && self.transport.is_settled()
@@ -597,7 +598,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends what waits until `until` at most, and nothing more.
+    /// Sends the waiting records until `until` at most, and takes no more.
     pub(super) fn leave(&mut self, until: Nanos) {
         if !matches!(self.phase, Phase::Closing { .. }) {
             self.phase = Phase::Closing { until };
@@ -608,8 +609,8 @@ impl Client {
         self.interests.iter_mut().for_each(|interest| *interest = None);
     }
 
-    /// Drops what waits for it, but for what is being sent, so that it reads whole records and then why its session ends. Returns
-    /// the bytes dropped.
+    /// Drops its waiting records except those in transmission, so that it reads whole records and then the reason why its session
+    /// ends. Returns the bytes dropped.
     pub(super) fn drop_waiting(&mut self) -> usize {
         self.allowance = 0;
         self.outbox.cut()
@@ -659,7 +660,7 @@ impl Client {
             .filter_map(|(of_schema, one)| one.as_ref().map(|one| (of_schema, one)))
     }
 
-    /// Whether what it gets of its one schema is what all get: no feed, instrument or time is left out.
+    /// Whether it gets all records of its one schema: no feed, instrument or time is left out.
     pub(super) fn can_share(&self) -> bool {
         self.publishers.is_empty()
             && self.replay.is_none()
@@ -686,7 +687,7 @@ impl Client {
             && let Some(interest) = slot
         {
             interest.remove(&subscription.wanted, known);
-            // A replay that is under way keeps its instruments.
+            // A running replay keeps its instruments.
             if interest.is_empty() && interest.start.is_none() {
                 *slot = None;
             }
@@ -837,7 +838,7 @@ impl Client {
         }
     }
 
-    /// Warns a client that falls behind, and sends a client that has caught up what was left out.
+    /// Warns a client that falls behind, and sends the conflated quotes to a client that has caught up.
     fn keep_up(&mut self, now: Nanos, limit: usize, counters: &mut Counters) {
         let waiting = self.backlog();
         if self.slow_reader() != SlowReader::Skip && waiting > limit / 2 && !self.is_warned {
@@ -868,7 +869,7 @@ impl Client {
         }
     }
 
-    /// Writes what the socket takes. Returns whether the client is too slow to go on.
+    /// Writes as much as the socket takes. Returns whether the client is too slow to continue.
     pub(super) fn write(&mut self, now: Clocks, limit: usize, counters: &mut Counters) -> io::Result<bool> {
         self.turn = now.wall;
         if self.phase == Phase::Live {
@@ -915,7 +916,7 @@ impl Client {
         true
     }
 
-    /// Whether a replay is under way to it, and it has taken nothing of what waits for so many nanoseconds.
+    /// Whether it has a running replay and has read nothing for so many nanoseconds.
     pub(super) fn is_stalled(&self, now: Clocks, limit_ns: u64) -> bool {
         let since = now.steady.since(self.last_sent.max(self.last_empty));
         self.replay.is_some() && !self.outbox.is_empty() && since >= limit_ns
@@ -928,7 +929,7 @@ impl Client {
         self.is_readable || (self.is_writable && has_bytes)
     }
 
-    /// What a replay is to give.
+    /// The records of a replay.
     pub(super) fn selections(&self) -> Vec<Selection> {
         let of = |schema: Schema| {
             let interest = self.interests.get(place_of(schema))?.as_ref()?;
@@ -937,14 +938,14 @@ impl Client {
         Schema::ALL.into_iter().filter_map(of).collect()
     }
 
-    /// From this event on the records of schemas that are replayed are kept for the end of the replay.
+    /// From this event on the records of replayed schemas are kept for the end of the replay.
     pub(super) fn join(&mut self, event: u64) {
         for interest in self.interests.iter_mut().flatten().filter(|interest| interest.start.is_some()) {
             interest.groups.iter_mut().for_each(|group| group.from = event);
         }
     }
 
-    /// The replay has sent everything: now the kept records follow.
+    /// The replay has ended: now the kept records follow.
     pub(super) fn finish_replay(&mut self, now: Nanos, counters: &mut Counters) {
         self.replay = None;
         for schema in Schema::ALL {
@@ -957,7 +958,7 @@ impl Client {
             self.notify(|bytes| live::system(now, SystemCode::ReplayCompleted, &text, bytes));
         }
         let kept = std::mem::take(&mut self.kept);
-        // The replay waited for room, but what was kept did not.
+        // The replay waited for room, but the kept records did not.
         self.allowance = self.outbox.len() + kept.len();
         let count = std::mem::take(&mut self.kept_count);
         self.put_records(&kept, count, now, counters);

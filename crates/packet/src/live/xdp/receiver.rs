@@ -1,8 +1,7 @@
 //! The AF_XDP socket: memory shared with the kernel, a ring of frames that came, a ring of free frames.
 //!
-//! Opening attaches the program of libxdp, which sends what comes by one queue of the interface to the socket instead of
-//! the kernel's stack; dropping takes it off again. A program that is killed leaves it attached: `ip link set NAME xdp off`
-//! takes it off.
+//! Opening attaches the program of libxdp, which sends the frames of one queue of the interface to the socket instead of the
+//! kernel's stack; dropping detaches it. A killed process leaves it attached: `ip link set NAME xdp off` detaches it.
 //!
 //! Cost: no call of the kernel while frames come; one copy of the frame. The kernel gives neither a receive time nor the
 //! VLAN tag that a card has taken off: the time is that of the call that took the frame.
@@ -38,7 +37,7 @@ const UNUSED_RING: u32 = 64;
 const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// What opening needs.
+/// The requirements of opening.
 const CAPABILITY: &str = "CAP_NET_RAW (and CAP_NET_ADMIN and CAP_BPF)";
 
 /// The frames of one queue of a network interface. It never blocks.
@@ -174,20 +173,20 @@ impl XdpReceiver {
         }
     }
 
-    /// Frames that the kernel dropped because none of the shared memory was free, or that were longer than a place in it:
-    /// a call of the kernel. A driver has its own counters of what it drops itself (`ethtool -S`).
+    /// Frames that the kernel dropped because no chunk of the shared memory was free, or because they were longer than a chunk.
+    /// It is a system call. A driver counts its own drops (`ethtool -S`).
     ///
     /// # Errors
     /// What the operating system says.
     pub fn drops(&self) -> Result<u64, InterfaceError> {
-        let told = self.came.fd().xdp_statistics();
-        let told =
-            told.map_err(|cause| interface::failed(&self.name, self.number, "read its counts", cause))?;
-        Ok(told.rx_dropped() + told.rx_ring_full())
+        let statistics = self.came.fd().xdp_statistics();
+        let statistics = statistics
+            .map_err(|cause| interface::failed(&self.name, self.number, "read its counts", cause))?;
+        Ok(statistics.rx_dropped() + statistics.rx_ring_full())
     }
 
     /// Takes up to `most` frames that are there now and hands each to `each`. Returns how many there were. Without a free
-    /// buffer none is taken: it stays in the shared memory.
+    /// buffer it takes none: the frames stay in the shared memory.
     ///
     /// # Errors
     /// What the operating system says.
@@ -238,7 +237,7 @@ impl XdpReceiver {
     }
 }
 
-/// What the operating system said, under the library's words.
+/// The operating system's error inside the library's.
 fn cause_of(error: &(dyn Error + 'static)) -> io::Error {
     let said = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     match said.and_then(io::Error::raw_os_error) {

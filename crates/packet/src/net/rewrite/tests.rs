@@ -1,4 +1,4 @@
-//! Random packets with every kind of header: what is rewritten equals what is made with the new fields.
+//! Random packets with every kind of header: a rewritten packet equals one built with the new fields.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -302,7 +302,7 @@ proptest! {
         prop_assert_eq!(complete_checksum(&mut frame, &layout), is_whole);
         if is_whole {
             assert_same(frame[..want.len()].to_vec(), want.clone(), &layout);
-            // What has another sum in its field is not touched: nor is what is cut.
+            // A packet with another sum in its field stays unchanged, and so does a cut one.
             let mut right = want.clone();
             let at = usize::from(layout.checksum_offset);
             right[at] ^= 1;
@@ -433,7 +433,7 @@ fn icmp_over_ipv6_has_the_addresses_in_its_checksum() {
 }
 
 #[test]
-fn what_a_packet_has_no_place_for_is_told() {
+fn a_change_that_a_packet_has_no_field_for_is_reported() {
     let mut arp = vec![0; 42];
     arp[12..14].copy_from_slice(&[8, 6]);
     let layout = Layout::of(LinkType::ETHERNET, &arp);

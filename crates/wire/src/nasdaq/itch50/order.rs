@@ -1,9 +1,9 @@
 //! The messages about an order, read without a jump by type.
 //!
-//! Nineteen in twenty messages are about orders, of types as good as random: a jump by type is mispredicted for every
-//! other one, and costs more than the fields. So there is none here: [`LAYOUTS`], made of the declaration when it is
-//! compiled, says where each type has what, and all are read the same way. What a type has not is read from its start
-//! and masked away.
+//! Nineteen in twenty messages are about orders, and their types are unpredictable: a jump by type is mispredicted for every
+//! other one, and costs more than the fields. So there is no jump here: [`LAYOUTS`], computed from the declaration at compile
+//! time, has the offsets of each type, and all types are read by the same code. A field that a type lacks is read from the
+//! message's start and masked away.
 
 use super::{
     AddOrder, AddOrderWithMpid, OrderCancel, OrderDelete, OrderExecuted, OrderExecutedWithPrice,
@@ -12,7 +12,7 @@ use super::{
 use crate::schema::Structure;
 use crate::{Ascii, NanosecondsSinceMidnight};
 
-/// What happens to the order.
+/// The action on the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OrderAction {
@@ -28,7 +28,7 @@ pub enum OrderAction {
     Replace,
 }
 
-/// What the messages about an order (`A`, `F`, `E`, `C`, `X`, `D`, `U`) say, in one shape.
+/// The fields of the messages about an order (`A`, `F`, `E`, `C`, `X`, `D`, `U`), in one struct.
 ///
 /// ```
 /// use tapeworks_wire::nasdaq::itch50::{OrderAction, OrderMessage};
@@ -47,7 +47,7 @@ pub struct OrderMessage {
     pub stock_locate: u16,
     /// When.
     pub timestamp: NanosecondsSinceMidnight,
-    /// The order; of a replacement the one that leaves.
+    /// The order; of a replacement the old order.
     pub order_reference_number: u64,
     /// Shares added, executed, cancelled, or of the order that replaces; 0 for a deletion.
     pub shares: u32,
@@ -92,7 +92,7 @@ impl OrderMessage {
         })
     }
 
-    /// The symbol of an addition, which `message` must be; otherwise whatever stands there, or spaces.
+    /// The symbol of an addition. For other messages it is arbitrary bytes or spaces.
     #[must_use]
     pub fn stock(message: &[u8]) -> Ascii<8> {
         let stock = message.get(STOCK..).and_then(|rest| rest.first_chunk::<8>());
@@ -108,7 +108,7 @@ const STOCK: usize = offset(&AddOrder::SCHEMA, "stock");
 /// No order message has it for its type, so that a message without the field can be read for its type instead.
 const NOT_PRINTABLE: u8 = Printable::No.raw();
 
-/// Where an order message has what. What it has not is read from its start and masked away.
+/// The offsets of an order message's fields. A missing field is read from the message's start and masked away.
 #[derive(Clone, Copy)]
 struct Layout {
     /// 0: not an order message.

@@ -231,7 +231,7 @@ public final class Flow {
         return timed(works, new CountDownLatch(0));
     }
 
-    /** Counts packets and tells when it has seen all. */
+    /** Counts packets and signals when it has seen all. */
     static EventHandler<Packet> end(long packets, int place, long[] counts, CountDownLatch ended) {
         return (packet, sequence, endOfBatch) -> {
             counts[place]++;

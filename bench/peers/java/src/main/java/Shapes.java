@@ -19,7 +19,7 @@ public final class Shapes {
         long value;
     }
 
-    /** Sums what it sees and tells when it has seen all. */
+    /** Sums the values and signals when it has seen all. */
     static final class Sum implements EventHandler<Value> {
         final long last;
         final CountDownLatch done;

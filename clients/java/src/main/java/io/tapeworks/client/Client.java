@@ -38,7 +38,7 @@ public final class Client implements WebSocket.Listener {
         left = count;
     }
 
-    /** Exits with 0 after as many records as were asked for, 1 when the stream ends before, 2 for wrong arguments. */
+    /** Exits with 0 after the requested number of records, 1 when the stream ends before, 2 for wrong arguments. */
     public static void main(String[] arguments) {
         URI address;
         long count;
