@@ -1,22 +1,22 @@
 //! The synthetic NBBO: the best bid and offer across venues, computed from direct feeds.
 //!
-//! Only the securities information processors publish *the* NBBO; this is ours, from the venues' own feeds. A
-//! venue's contribution is its best price that a round lot stands behind: odd lots at better prices are added up
-//! until they make a round lot, and count at the worst of those prices (17 CFR 242.600(b), round lot; the venues'
+//! Only the securities information processors publish *the* NBBO; this one is computed from the venues' own feeds. A
+//! venue contributes its best price with at least a round lot: odd lots at better prices are added up until they make a
+//! round lot, and count at the worst of those prices (17 CFR 242.600(b), round lot; the venues'
 //! rules for odd-lot aggregation). A venue does not count while it is closed or the instrument is halted there.
 //!
 //! A venue with several feeds (depth and quotes) counts once, by its most detailed feed whose book is not stale:
 //! `nbbo/feeds.rs`.
 //!
-//! Ties go to the price, then the size, then the feed that came first in the table: deterministic. Locked (bid
-//! equals ask) and crossed (bid above ask) markets, which direct feeds show for microseconds whenever venues are seen
-//! at different times, are counted and not hidden.
+//! Ties go to the price, then the size, then the feed that came first in the table: deterministic. Direct
+//! feeds show locked (bid equals ask) and crossed (bid above ask) markets for microseconds, because venues are seen at
+//! different times: such markets are counted and not hidden.
 //!
 //! # Cost
-//! A venue's contribution is 32 bytes; those of one instrument lie together, two to a line. An event that did not reach
-//! the levels behind the venue's contribution costs one compare, which the book made. Otherwise the venue's
-//! contribution is computed again (usually from one level a side) and, if it changed, compared with the others'. The
-//! lines of what a batch will touch are prefetched while the books look ahead.
+//! A venue's contribution is 32 bytes; those of one instrument lie together, two to a line. An event that changes no level
+//! that the contribution depends on costs one compare, made by the book. Otherwise the contribution is computed again
+//! (usually from one level a side) and, if it changed, compared with the others'. The stage prefetches the lines of a
+//! batch while the books look ahead.
 
 mod feeds;
 mod image;
@@ -151,7 +151,7 @@ pub struct NbboStage {
     stride: usize,
     ignored: u64,
     counts: NbboCounts,
-    /// By bit the feeds that had a gap last and have had no book since that is not stale: another gap changes nothing.
+    /// The feeds, by bit, all of whose books are stale since their last gap: another gap changes nothing.
     all_stale: u32,
     shared: SharedVenues,
 }
@@ -211,7 +211,7 @@ impl NbboStage {
         }
     }
 
-    /// All of it as plain values.
+    /// The whole state as plain values.
     pub fn image(&self) -> NbboImage {
         let mut image = NbboImage::default();
         self.image_into(&mut image);
@@ -260,7 +260,7 @@ impl NbboStage {
         &self.counts
     }
 
-    /// Changes that did not count: of feeds beyond [`MAX_VENUES`].
+    /// Changes of feeds beyond [`MAX_VENUES`], which do not count.
     pub const fn ignored(&self) -> u64 {
         self.ignored
     }
@@ -610,7 +610,7 @@ impl NbboStage {
             }
             venue_of_all = Some(venue);
             is_one_sound |= !book.is_stale();
-            // A feed that contributes nothing and was not heard goes on so, whatever happens to the venue.
+            // A feed that contributes nothing and was not heard still contributes nothing, whatever the event.
             if self.shared.mask == 0 && self.contributions[at] == Contribution::default() {
                 continue;
             }

@@ -80,12 +80,12 @@ impl Present {
 /// How long a history may take to bring the next events.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long before its time the making of a record may begin at most, in ns: two intervals of a minute.
+/// The longest time that a record looks back, in ns: two intervals of a minute.
 pub(crate) const LONGEST_REACH: u64 = 120 * Nanos::SECOND;
 
-/// Gives `output` the events of the day that `consumer` will not bring: a checkpoint and the events after it. Where possible the
-/// checkpoint is old enough for every open interval to be whole. The ring is emptied meanwhile, so that it does not fill up; those
-/// events come from the history, too. Returns the number of the next event, which the ring has.
+/// Gives `output` the events of the day that the ring no longer has: a checkpoint and the events after it. If there is one, the
+/// checkpoint is old enough for every open interval to be whole. Meanwhile this empties the ring, so that it does not fill up; those
+/// events come from the history too. Returns the number of the next event, which the ring has.
 ///
 /// # Errors
 /// A history that cannot be read or that does not reach the ring, and what `output` returns.
@@ -102,16 +102,16 @@ pub(crate) fn catch_up<O: Output, W: WaitStrategy>(
     let none = || HistoryError::unreadable("there is no history");
     let history = begin.history.as_deref().ok_or_else(none)?;
     let mut reader = match history.open(Nanos(begin.first_time.0.saturating_sub(LONGEST_REACH))) {
-        // An interval that was open then will lack what came before.
+        // Records of intervals that were open then lack the events before.
         Err(HistoryError::NotKept { earliest }) => history.open(earliest)?,
         opened => opened?,
     };
     let (mut next, mut wanted) = (0, begin.first_event);
     let mut progressed = Instant::now();
     while next != wanted && !stop.load(Ordering::Acquire) {
-        // A ring that has ended or failed says so again when the reader polls it.
+        // When the ring has ended or failed, the reader's next poll returns that again.
         wanted += consumer.poll(|_, _, _| {}).unwrap_or_default() as u64;
-        // A checkpoint of a moment ago may be ahead of the ring's reader.
+        // A recent checkpoint may be ahead of the ring's reader.
         let missing = wanted.saturating_sub(next);
         let read = if missing > 0 { reader.read()? } else { Read::CaughtUp };
         let most = usize::try_from(missing).unwrap_or(usize::MAX);

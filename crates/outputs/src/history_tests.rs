@@ -144,7 +144,7 @@ fn the_journal_keeps_the_segments_that_its_checkpoints_need_and_reports_its_firs
         );
         assert!(replay(&some, schemas, Nanos(earliest.0 - 1)).is_err());
     }
-    // What is kept is of no use to a plant of another configuration.
+    // A plant with another configuration refuses the checkpoints.
     let mut others = options();
     others.channels[0].arbiter.reorder_window_ns += 1;
     let others: Arc<dyn History> = Arc::new(JournalHistory::new(others, folder.path()));
@@ -165,7 +165,7 @@ fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone()
     let ends = Opened { first: 0, next: u64::MAX, ..Opened::default() };
     let newest = newest(folder.path(), &ends, &options()).0.unwrap();
     let (newest, first_time) = (newest.engine.counters().events, newest.market.time());
-    // The ring begins with what the newest snapshot has not, or some events before: it was taken since.
+    // The ring begins behind the newest checkpoint, or some events before it.
     for first_event in [newest, newest - 100] {
         let mut builder = Builder::new(1 << 14, empty_event, Backoff::default);
         let id = builder.consumer("reader", &[]);
@@ -183,7 +183,7 @@ fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone()
         let mut present = Present::new(&begin);
         catch_up(&begin, &mut present, &mut consumer, &AtomicBool::new(false), &mut output).unwrap();
         let began = output.began;
-        // Not with the newest: intervals that were open in it are known whole.
+        // Not with the newest checkpoint: intervals that were open in it must be whole.
         assert!(began.is_some_and(|began| began > 0 && began < newest), "{began:?}, {newest}");
         // Then the ring's events.
         let mut rest = Vec::new();
@@ -199,7 +199,7 @@ fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone()
     }
 }
 
-/// Bytes that two have in common at their beginnings, and at their ends.
+/// How many bytes two arrays share at their beginnings, and at their ends.
 fn in_common(one: &[u8], other: &[u8]) -> (usize, usize) {
     let first = one.iter().zip(other).take_while(|(one, other)| one == other).count();
     let last = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();

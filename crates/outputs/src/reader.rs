@@ -26,7 +26,7 @@ use tapeworks_runtime::worker::Worker;
 use crate::begin::{Begin, Present, catch_up};
 use crate::output::Output;
 
-/// Events after which an output is served, even if it has no work that it knows of.
+/// Events after which the reader serves an output, even if it says that it has no work.
 const MOST_UNSERVED: usize = 4_096;
 
 /// Empty polls before a reader without a wake-up sleeps.
@@ -145,7 +145,7 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
         Ok(())
     }
 
-    /// Gives the output what the ring has. `None` when the ring has ended.
+    /// Gives the output the events of the ring. `None` when the ring has ended.
     fn turn(&mut self) -> Result<Option<usize>, O::Failure> {
         if O::MAY_FALL_BEHIND && self.consumer.lag() > self.consumer.capacity() / 2 {
             self.output.fall_behind();
@@ -162,7 +162,7 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
         Ok(Some(taken))
     }
 
-    /// Whether there is time to let events gather: the output does not need them at once, and the ring is nearly empty.
+    /// Whether events may gather: the output does not need them at once, and the ring is nearly empty.
     fn may_gather(&self) -> bool {
         !self.output.is_urgent() && may_sleep_unwatched(self.consumer.lag(), self.consumer.capacity())
     }

@@ -11,7 +11,7 @@
 #[error("a thread that encodes has ended without its batch")]
 pub struct Lost;
 
-/// Who encodes batches: a pool of threads, or the caller of [`Work::encode`].
+/// Encodes batches: a pool of threads, or the caller of [`Work::encode`].
 pub trait Encoders: Send {
     /// Takes a unit of work. It may wait for earlier ones, so that not all of a file is in memory.
     ///
@@ -32,7 +32,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Does it. Takes some 0.6 ms for `mbo`, and up to some milliseconds more when it completes a row group, which it writes.
+    /// Encodes the batch. That takes about 0.6 ms for `mbo`, and some milliseconds more for the batch that completes a row group, which
+    /// is then written.
     /// An error goes to the writer, which returns it with its next batch or at its end.
     pub fn encode(self) {
         (self.encode)();

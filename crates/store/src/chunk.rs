@@ -23,7 +23,7 @@ mod bits;
 
 /// Compresses pages, or leaves them as they are.
 pub(crate) enum Compressor {
-    /// As they are.
+    /// No compression.
     None,
     /// With Snappy.
     Snappy(Box<snap::raw::Encoder>),
@@ -98,9 +98,9 @@ pub(crate) const NO_KEY: u32 = u32::MAX;
 pub(crate) struct Dictionary {
     plain: Vec<u8>,
     count: u32,
-    /// The key of what has a number (a letter, an instrument).
+    /// The keys of values that have a number (a letter, an instrument).
     by_number: Vec<u32>,
-    /// The key of what has none.
+    /// The keys of values that have none.
     by_text: HashMap<String, u32>,
 }
 

@@ -17,8 +17,8 @@ pub(crate) use text::{Csv, Json};
 
 /// Writes batches of records to a file.
 pub(crate) trait Encode<R: Row>: Send {
-    /// Writes a batch, or has it written later: may take the records out of `rows`. What is written is counted in
-    /// `summary`.
+    /// Writes a batch, or takes its records out of `rows` for a thread that writes them later. `summary` counts the written
+    /// records.
     fn encode(
         &mut self,
         rows: &mut Rows<R>,
@@ -26,7 +26,7 @@ pub(crate) trait Encode<R: Row>: Send {
         summary: &mut Summary,
     ) -> Result<(), Failure>;
 
-    /// Writes all that is left and what ends the file, so that its last part is whole.
+    /// Writes the rest and the end of the file.
     fn finish(
         self: Box<Self>,
         instruments: &Instruments,

@@ -60,7 +60,7 @@ pub enum StoreError {
         /// The names that there are.
         expected: String,
     },
-    /// Writing failed: the disk is full, or was taken away.
+    /// Writing failed, as when the disk is full or gone.
     #[error("{}: writing failed after {records} records: {source}", path.display())]
     Write {
         /// The file.

@@ -1,9 +1,8 @@
 //! Normalised market data in DBN, Parquet, CSV and JSON files.
 //!
-//! A [`Writer`] takes what comes out of the engine, one [`NbboUpdate`](tapeworks_market::NbboUpdate) (an event, the
-//! book after it, the NBBO after it) at a time, and writes the records of one [`Schema`] to one file, in the
-//! [`Format`] that its ending stands for. A [`FileSink`] is a writer at the end of a chain of stages. Records and their names are those of Databento Binary Encoding, version 3, in
-//! every format.
+//! A [`Writer`] takes [`NbboUpdate`](tapeworks_market::NbboUpdate)s (an event, the book after it, the NBBO after it) and
+//! writes the records of one [`Schema`] to one file, in the [`Format`] of the file's ending. A [`FileSink`] is a writer at
+//! the end of a chain of stages. Records and their names are those of Databento Binary Encoding, version 3, in every format.
 //!
 //! ```
 //! use tapeworks_stage::Stage;
@@ -51,7 +50,7 @@
 //! | `ohlcv-1s`, `ohlcv-1m`, `ohlcv-1h`, `ohlcv-1d` | each second, minute, hour or day (UTC) of a venue and instrument with a trade that counts | of the trades that the file or stream has |
 //!
 //! Only the last record of a venue's event carries the flag LAST, also when the last message of a group changed
-//! nothing that is shown. Whatever gives no record is counted under a [`Skip`] in the [`Summary`].
+//! nothing that is shown. The [`Summary`] counts updates without a record by [`Skip`].
 //!
 //! `instrument_id` is [`InstrumentId`](tapeworks_market::InstrumentId) plus one, valid within the file; the head of a
 //! DBN file maps symbols to it, and the other formats have a `symbol` column. `sequence` is the low half of the
@@ -64,8 +63,8 @@
 //! dictionary, undefined values null.
 //!
 //! Prices are `DECIMAL(18, 9)` on 64-bit integers unless [`Prices`] says otherwise. That is exact, needs no constant
-//! to divide by, and SQL engines and data frames calculate with it as it stands. It holds prices below a billion;
-//! what is beyond, like a time after the year 2262, is null and counted. Pick [`Prices::Float`] for tools that turn
+//! to divide by, and SQL engines and data frames calculate with it directly. It holds prices below a billion;
+//! a higher price, like a time after the year 2262, is null and counted. Pick [`Prices::Float`] for tools that turn
 //! decimals into objects (pandas), [`Prices::Fixed`] to have DBN's integers.
 //!
 //! # Cost

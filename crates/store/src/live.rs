@@ -119,13 +119,13 @@ impl RecordBuilder {
         self.table.put(event, update, instruments, batch);
     }
 
-    /// Takes note of an update of which no record is wanted, so that later records are right.
+    /// Notes an update without making a record of it: later records depend on it.
     #[inline]
     pub fn watch(&mut self, update: &NbboUpdate<'_>) {
         self.table.watch(update);
     }
 
-    /// Goes on from a state, as if it had taken note of every update before it; what was being made is given up.
+    /// Continues from a state, as if it had noted every update before it. It drops the records that it holds.
     pub fn restore(&mut self, state: &State<'_>, carried: &Carried) {
         self.table.restore(state, carried);
     }
@@ -135,7 +135,7 @@ impl RecordBuilder {
         self.table.held()
     }
 
-    /// Hands out what is held, whether or not its group has ended.
+    /// Hands out the held records, whether or not their group has ended.
     pub fn release(&mut self, batch: &mut Batch) {
         self.table.release(batch);
     }
@@ -379,7 +379,7 @@ pub enum SystemCode {
     ReplayCompleted,
     /// A subscription was ended.
     UnsubscribeAcknowledged,
-    /// What DBN has no number for.
+    /// Any other: DBN has no number for it.
     Other,
 }
 
@@ -394,7 +394,7 @@ pub enum ErrorCode {
     InternalError,
     /// Records were left out, as the client was too slow.
     SkippedRecords,
-    /// What DBN has no number for.
+    /// Any other: DBN has no number for it.
     Other,
 }
 

@@ -5,7 +5,7 @@ use crate::format::Format;
 /// How prices stand in Parquet files.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Prices {
-    /// `DECIMAL(18, 9)`, stored as 64-bit integers: exact, and what it says in SQL.
+    /// `DECIMAL(18, 9)`, stored as 64-bit integers: exact, and a decimal in SQL.
     #[default]
     Decimal,
     /// `DOUBLE`: the nearest binary fraction, for tools that calculate in them.
@@ -17,7 +17,7 @@ pub enum Prices {
 /// How Parquet pages are compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Compression {
-    /// Not at all: the columns are bit-packed differences as it is.
+    /// Not at all: the columns are bit-packed differences already.
     None,
     /// Snappy.
     #[default]

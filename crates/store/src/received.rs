@@ -24,7 +24,7 @@ use crate::target::{Output, Target, on_disk};
 /// Writes received records to one file, in the format that its ending stands for, as [`Writer`](crate::Writer) does with those
 /// that are made here. Parquet has no columns for the channel sequence and the line, which no record has.
 ///
-/// DBN and JSON hold records of any schemas, CSV and Parquet of one. DBN also holds what a server says beside the market:
+/// DBN and JSON hold records of any schemas, CSV and Parquet of one. DBN also holds the server's own messages:
 /// symbol mappings, system messages, errors.
 ///
 /// Cost: a copy of the record for Parquet, encoded 8,192 at a time; its encoding at once for the others.
@@ -200,8 +200,7 @@ impl RecordWriter {
         }
     }
 
-    /// Hands on what is buffered, if somebody may read it: at the other end of a pipe. Parquet has nothing to hand on before
-    /// its batch is full.
+    /// Flushes buffered records to a pipe, whose reader may wait for them. Parquet has none before its batch is full.
     ///
     /// # Errors
     /// [`StoreError::Write`].

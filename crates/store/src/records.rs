@@ -70,7 +70,7 @@ impl Row for MboMsg {
     flags!();
 }
 
-/// What a change of a book or a trade says, apart from the levels.
+/// A change of a book or a trade, without the levels.
 pub(crate) struct Change {
     pub(crate) price: i64,
     pub(crate) size: u32,

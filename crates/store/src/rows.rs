@@ -45,7 +45,7 @@ const HELD_RECORDS: usize = 4096;
 /// Records at which a batch is encoded although a group is open in it.
 const MOST_ROWS: usize = 64 * BATCH;
 
-/// A group of events of which the last is still to come, and its latest record.
+/// A group of events whose last event has not come yet, and its latest record.
 #[derive(Clone, Copy, Debug)]
 struct OpenGroup {
     publisher: Publisher,
@@ -116,8 +116,8 @@ impl<R: Row> Rows<R> {
         self.records.len()
     }
 
-    /// Whether it is time to encode: the batch is full and no group of events is open in it. Groups that never cease to
-    /// overlap do not hold it for ever.
+    /// Whether it is time to encode: the batch is full and no group of events is open in it, or it is so full that open groups no
+    /// longer count.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.records.len() >= BATCH && (self.open.is_empty() || self.records.len() >= MOST_ROWS)
@@ -150,8 +150,7 @@ impl<R: Row> Rows<R> {
         }
     }
 
-    /// Takes note of an event of which these rows have no records, so that the groups given up are those that rows with
-    /// its records give up.
+    /// Notes an event of which these rows have no records, so that they give up the same groups as rows that have them.
     #[inline]
     pub(crate) fn pass(&mut self, event: &Event) {
         if !self.open.is_empty() {
@@ -160,7 +159,7 @@ impl<R: Row> Rows<R> {
     }
 
     /// Gives up groups that will not end, or not soon, after an event that gave so many records. It depends on the events
-    /// alone, and not on what became of the records, so that every builder of these records gives up the same groups.
+    /// alone, so that every builder of these records gives up the same groups.
     fn give_up(&mut self, event: &Event, records: usize) {
         let is_cut = matches!(event.kind, EventKind::Gap | EventKind::Session);
         self.open.retain_mut(|group| {
@@ -185,8 +184,8 @@ impl<R: Row> Rows<R> {
         self.open.clear();
     }
 
-    /// Sees to it that the last record of a group of events carries the flag LAST even when the group's last event
-    /// gave no record. To be called with the rows that `event` gave.
+    /// Sets the flag LAST on the last record of a group of events even when the group's last event gave no record. To be called
+    /// with the rows that `event` gave.
     #[inline]
     pub(crate) fn close_group(&mut self, event: &Event, rows: Range<usize>) {
         let is_last = event.flags().contains(Flags::LAST);

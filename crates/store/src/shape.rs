@@ -34,16 +34,16 @@ pub(crate) trait Shape: Send {
     /// Takes one update: pushes its records, or counts why there are none.
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<Self::Row>);
 
-    /// Takes note of an update that no record is to be made of, because records of later ones carry it on.
+    /// Notes an update without making a record of it: records of later updates depend on it.
     fn watch(&mut self, _update: &NbboUpdate<'_>) {}
 
-    /// Goes on from this state: what later records carry on is as if every update before it had been noted.
+    /// Continues from this state, as if every update before it had been noted.
     fn restore(&mut self, _state: &State<'_>, _carried: &Carried) {}
 
-    /// Pushes what is known at `now` of the instruments that are `wanted`, for shapes that know more than the books do.
+    /// Pushes a record at `now` of each of the `wanted` instruments, in shapes that know more than the books do.
     fn snapshot(&self, _now: Nanos, _wanted: &dyn Fn(InstrumentId) -> bool, _rows: &mut Rows<Self::Row>) {}
 
-    /// Pushes what the end of the input completes.
+    /// Pushes the records that the end of the input completes.
     fn finish(&mut self, _rows: &mut Rows<Self::Row>) {}
 }
 
@@ -104,7 +104,7 @@ pub struct Trade {
 /// The trade that `update` is.
 ///
 /// # Errors
-/// Why it is no trade, or one that gives no record.
+/// The reason for which it gives no record.
 #[inline]
 pub fn trade_of(update: &BookUpdate<'_>) -> Result<Trade, Skip> {
     let event = update.event;
