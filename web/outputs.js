@@ -112,6 +112,6 @@ function showRoll(roll) {
   counts("roll-failed", [failed.length], "bad");
   fact("roll-last", last ? `${last.date}, ${count(last.files)} files` : "–");
   fact("roll-records", last ? count(last.records) : "–");
-  const begins = partial.map((day) => `${day.date} begins at ${new Date(day.from_ns / 1e6).toISOString()}: what was before is not kept`);
+  const begins = partial.map((day) => `${day.date} begins at ${new Date(day.from_ns / 1e6).toISOString()}: earlier records were removed`);
   why("roll-error", [...failed.map((day) => `${day.date}: ${day.error}`), ...begins].join("; "));
 }

@@ -47,7 +47,7 @@ function connect() {
   const mine = new WebSocket(`${scheme}://${location.host}/live`);
   socket = mine;
   let hasBegun = false;
-  mine.onopen = ask;
+  mine.onopen = request;
   mine.onmessage = (message) => {
     if (socket !== mine) return;
     heard = Date.now();

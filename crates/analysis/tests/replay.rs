@@ -335,10 +335,16 @@ fn a_damaged_input_is_the_same_error_whichever_thread_decompresses_it() {
     let folder = tempfile::tempdir().unwrap();
     let plain = folder.path().join("whole.pcap");
     session(&plain, &[VenueKind::Nasdaq], 5);
-    for name in ["cut.pcap.gz", "cut.pcap.zst"] {
+    for name in ["cut.pcap.gz", "cut.pcap.zst", "flipped.pcap.gz", "flipped.pcap.zst"] {
         let path = compress(&plain, name);
-        let bytes = std::fs::read(&path).unwrap();
-        std::fs::write(&path, &bytes[..bytes.len() * 2 / 3]).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() * 2 / 3;
+        if name.starts_with("cut") {
+            bytes.truncate(middle);
+        } else {
+            bytes[middle..middle + 40].iter_mut().for_each(|byte| *byte ^= 0x5A);
+        }
+        std::fs::write(&path, bytes).unwrap();
         let read = |threads: usize| {
             let summary = run(&Options { inputs: vec![path.clone()], threads, ..Options::default() });
             let errors: Vec<_> = summary.file_errors.iter().map(ToString::to_string).collect();

@@ -261,15 +261,23 @@ impl Pool {
         }
     }
 
-    /// Begins a new pass, or makes this one longer if too many of its slots were held.
+    /// Begins a new pass, or makes this one longer: if many of its slots were held, or the first, which was taken longest ago, still is.
     #[cold]
     fn end_pass(&mut self) {
         let slots = self.slots();
-        if self.end == slots || self.held <= self.end / 4 {
+        if self.end == slots || self.held <= self.end / 4 && self.is_free(0) {
             (self.next, self.end, self.held) = (0, slots.min(LEAST_PASS), 0);
         } else {
             self.end = slots.min(2 * self.end);
         }
+    }
+
+    /// Whether a slot has no holder.
+    #[inline]
+    fn is_free(&self, index: usize) -> bool {
+        let slot = self.block().slot(index);
+        // SAFETY: slots are valid as long as the block is. Acquire: what the last holder did has happened before.
+        unsafe { &(*slot.as_ptr()).holders }.load(Ordering::Acquire) == 0
     }
 
     /// The next free slot, which is where `next` is then.
@@ -279,10 +287,8 @@ impl Pool {
         // The rest of a short pass, and every slot: a pass in which all are held ends with the last.
         let rest = if self.end == slots { 0 } else { self.end - self.next };
         for _ in 0..slots + rest {
-            let slot = self.block().slot(self.next);
-            // SAFETY: slots are valid as long as the block is. Acquire: what the last holder did has happened before.
-            if unsafe { &(*slot.as_ptr()).holders }.load(Ordering::Acquire) == 0 {
-                return Ok(slot);
+            if self.is_free(self.next) {
+                return Ok(self.block().slot(self.next));
             }
             self.held += 1;
             self.step();

@@ -22,6 +22,7 @@ use std::fmt;
 use std::fs;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
+use std::ops::Range;
 #[cfg(unix)]
 use std::os::fd::AsFd as _;
 #[cfg(unix)]
@@ -43,6 +44,9 @@ pub const STREAM_BUFFER_BYTES: usize = 1 << 20;
 
 /// Size in bytes of each read from a compressed file.
 const COMPRESSED_READ_BYTES: usize = 128 << 10;
+
+/// Bytes that a decoder decodes in one call: the second-level cache keeps them for the copy.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// The step of a mapped file: after so many bytes its length is read again.
 const MAPPED_STEP_BYTES: usize = 2 << 20;
@@ -183,9 +187,10 @@ impl ByteSource {
         let buffered = |counted| BufReader::with_capacity(COMPRESSED_READ_BYTES, counted);
         let decoder: Box<dyn Read + Send> = match compression {
             Compression::None => Box::new(counted),
-            Compression::Gzip => Box::new(MultiGzDecoder::new(buffered(counted))),
+            Compression::Gzip => Box::new(Pieces::of(MultiGzDecoder::new(buffered(counted)))),
             Compression::Zstd => {
-                Box::new(zstd::stream::read::Decoder::with_buffer(buffered(counted)).map_err(failed)?)
+                let decoder = zstd::stream::read::Decoder::with_buffer(buffered(counted));
+                Box::new(Pieces::of(decoder.map_err(failed)?))
             }
         };
         let stream = Stream { decoder, count, buffer: vec![0; STREAM_BUFFER_BYTES], filled: 0, ended: false };
@@ -470,6 +475,34 @@ struct Stream {
     filled: usize,
     /// The stream has ended or failed: do not read again.
     ended: bool,
+}
+
+/// Reads a decoder in pieces of one size, whatever size the caller reads. A decoder that finds damage loses the bytes that it decoded
+/// in the same call: so the bytes before an error do not depend on who reads, or on which thread.
+struct Pieces<R> {
+    decoder: R,
+    piece: Box<[u8]>,
+    /// What of `piece` is decoded and not read yet.
+    left: Range<usize>,
+}
+
+impl<R: Read> Pieces<R> {
+    fn of(decoder: R) -> Self {
+        Self { decoder, piece: vec![0; PIECE_BYTES].into(), left: 0..0 }
+    }
+}
+
+impl<R: Read> Read for Pieces<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.left.is_empty() && !to.is_empty() {
+            self.left = 0..self.decoder.read(&mut self.piece)?;
+        }
+        let count = self.left.len().min(to.len());
+        let end = self.left.start + count;
+        to[..count].copy_from_slice(&self.piece[self.left.start..end]);
+        self.left.start = end;
+        Ok(count)
+    }
 }
 
 /// The undecoded bytes: those looked at to find the compression, then the rest; counted for progress.

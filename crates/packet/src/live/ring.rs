@@ -204,7 +204,7 @@ impl PacketReceiver {
     /// buffer it takes none: the frames stay in the ring.
     ///
     /// # Errors
-    /// [`InterfaceError::Io`] if the ring contradicts itself.
+    /// [`InterfaceError::Io`] if the ring is damaged.
     pub fn receive(
         &mut self,
         pool: &mut Pool,

@@ -206,7 +206,8 @@ impl XdpReceiver {
         // SAFETY: what comes by this ring belongs to this memory.
         let count = unsafe { self.came.consume(&mut self.frames[..wanted]) };
         if count == 0 {
-            return Ok(0);
+            // A driver that found no free frame after the last call waits to be woken.
+            return self.wake_driver().map(|()| 0);
         }
         let timestamp_ns = now_ns();
         for (frame, mut blank) in self.frames[..count].iter().zip(self.blanks.drain(..count)) {
@@ -229,11 +230,16 @@ impl XdpReceiver {
         // There is room for all: the ring of free frames has a place for each frame that there is.
         // SAFETY: the frames belong to this memory, came by the other ring, and are not used any more.
         unsafe { self.free.produce(&self.frames[..count]) };
+        self.wake_driver().map(|()| count)
+    }
+
+    /// Wakes the driver if it waits for that.
+    fn wake_driver(&mut self) -> Result<(), InterfaceError> {
         if self.free.needs_wakeup() {
             let woken = self.free.wakeup(self.came.fd_mut(), 0);
             woken.map_err(|cause| interface::failed(&self.name, self.number, "wake its driver", cause))?;
         }
-        Ok(count)
+        Ok(())
     }
 }
 
