@@ -49,7 +49,7 @@ pub struct JournalWriter {
     folder: PathBuf,
     options: JournalOptions,
     /// The writer holds it for its whole life.
-    _lock: File,
+    lock: File,
     segment: Option<(PathBuf, Arc<File>)>,
     /// The buffer's offset in the segment.
     offset: u64,
@@ -134,7 +134,7 @@ impl JournalWriter {
         let mut writer = Self {
             folder: folder.to_owned(),
             options,
-            _lock: lock,
+            lock,
             segment: None,
             offset: 0,
             is_name_unsynced: false,
@@ -557,6 +557,8 @@ impl Drop for JournalWriter {
         if let Some(made) = self.next_segment.take() {
             let _gone_at_the_next_opening = fs::remove_file(made.path);
         }
+        // A child process that has not begun its program yet still has the descriptor, and with it the lock.
+        let _closed_soon = self.lock.unlock();
     }
 }
 

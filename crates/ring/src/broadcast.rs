@@ -270,10 +270,10 @@ mod file {
     /// The byte that a new writer holds while it replaces a file left behind.
     const SUCCESSION: libc::off_t = 1;
 
-    /// A write lock on one byte of a file, as the kernel takes it.
-    fn lock_of(byte: libc::off_t) -> libc::flock {
+    /// A lock on one byte of a file, as the kernel takes it.
+    fn lock_of(byte: libc::off_t, kind: libc::c_int) -> libc::flock {
         libc::flock {
-            l_type: libc::F_WRLCK as libc::c_short,
+            l_type: kind as libc::c_short,
             l_whence: libc::SEEK_SET as libc::c_short,
             l_start: byte,
             l_len: 1,
@@ -282,9 +282,18 @@ mod file {
     }
 
     /// Locks a byte of a file that is open for writing; `false` if another process has it. The lock ends with the last
-    /// descriptor.
+    /// descriptor, those of child processes included that have not begun their program yet.
     fn try_lock(file: &File, byte: libc::off_t) -> io::Result<bool> {
-        let lock = lock_of(byte);
+        set_lock(file, lock_of(byte, libc::F_WRLCK))
+    }
+
+    /// Unlocks a byte of a file, also for other processes that have the descriptor.
+    fn unlock(file: &File, byte: libc::off_t) {
+        // Without it the lock ends with the last descriptor.
+        let _closed_soon = set_lock(file, lock_of(byte, libc::F_UNLCK));
+    }
+
+    fn set_lock(file: &File, lock: libc::flock) -> io::Result<bool> {
         // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
         let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
         if result == 0 {
@@ -299,7 +308,7 @@ mod file {
 
     /// Whether a process has a write lock on a byte of a file. Read locks, which any reader can take, do not count.
     fn is_write_locked(file: &File, byte: libc::off_t) -> bool {
-        let mut lock = libc::flock { l_type: libc::F_RDLCK as libc::c_short, ..lock_of(byte) };
+        let mut lock = lock_of(byte, libc::F_RDLCK);
         // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
         let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
         result == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
@@ -354,7 +363,7 @@ mod file {
         next: u64,
         mask: u64,
         /// Open for its lock.
-        _file: File,
+        file: File,
         items: PhantomData<fn(T)>,
     }
 
@@ -385,7 +394,7 @@ mod file {
                 drop(std::fs::remove_file(&new));
             }
             let map = made.map_err(failed)?.ok_or_else(|| CreateError::InUse { path: path.to_owned() })?;
-            Ok(Self { words: map, next: 0, mask: capacity as u64 - 1, _file: file, items: PhantomData })
+            Ok(Self { words: map, next: 0, mask: capacity as u64 - 1, file, items: PhantomData })
         }
 
         fn fill(file: &File, words: usize, capacity: usize, meaning: u64) -> io::Result<Words> {
@@ -442,6 +451,7 @@ mod file {
     impl<T> Drop for Writer<T> {
         fn drop(&mut self) {
             self.words.word(CLOSED).store(1, Ordering::Release);
+            unlock(&self.file, ALIVE);
         }
     }
 
