@@ -374,7 +374,8 @@ impl IexNormaliser {
         }
         let mut event = self.event(instrument, quote.timestamp(), to.context);
         let is_halted = quote.quote_update_flags().halted();
-        if self.halted.get(instrument.index()).copied().unwrap_or(false) != is_halted {
+        let was_halted = self.halted.get(instrument.index()).copied().unwrap_or(false);
+        if was_halted != is_halted && instrument != InstrumentId::UNKNOWN {
             self.note_halt(instrument, is_halted);
             to.sink.put(event.with_status(operational(Some(!is_halted))));
         }

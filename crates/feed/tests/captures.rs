@@ -347,6 +347,28 @@ fn an_instrument_that_is_named_after_messages_about_its_orders_is_stale() {
 }
 
 #[test]
+fn a_halted_quote_of_an_unreadable_symbol_has_no_place_in_a_table() {
+    let mut reader = CaptureReader::open(&capture("iex-tops16/QuoteUpdateMessage.pcap")).unwrap();
+    let packet = reader.next_packet().unwrap().unwrap();
+    let mut bytes = packet.bytes.to_vec();
+    let symbol = bytes.windows(8).position(|bytes| bytes == b"ATSG    ").unwrap();
+    bytes[symbol..symbol + 8].fill(b' ');
+    // Before the symbol stand the time and, before that, the flags.
+    bytes[symbol - 9] |= 0x80;
+    let datagram = net::parse(packet.link_type, &bytes).unwrap();
+    let packet = Packet { file: 0, number: 1, offset: 0, received: Nanos(packet.timestamp_ns), datagram };
+    let (mut feed, mut events) = (Feed::new(FeedOptions::default()), Vec::new());
+    feed.process(&[packet], &mut |event| events.push(event));
+    assert_eq!(feed.unreadable_symbols(), 1);
+    let quotes: Vec<_> = events.iter().filter(|event| event.kind == EventKind::Quote).collect();
+    assert!(
+        quotes.len() == 2 && quotes[0].instrument == tapeworks_market::InstrumentId::UNKNOWN,
+        "{events:?}"
+    );
+    assert!(events.iter().all(|event| event.kind != EventKind::Status), "{events:?}");
+}
+
+#[test]
 fn symbols_that_are_not_ascii_are_of_no_instrument_and_not_of_each_others() {
     let mut feed = Feed::new(FeedOptions::default());
     let messages: [&[u8]; 4] = [

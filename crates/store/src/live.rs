@@ -190,7 +190,7 @@ impl<S: Shape> Making for MakingOf<S> {
     #[inline]
     fn put(&mut self, event: u64, update: &NbboUpdate<'_>, instruments: &Instruments, batch: &mut Batch) {
         let before = self.rows.len();
-        self.shape.put(update, instruments, &mut self.rows);
+        self.shape.take(update, instruments, &mut self.rows);
         self.events.resize(self.rows.len(), event);
         self.rows.close_group(update.book.event, before..self.rows.len());
         if self.rows.has_open_group() {
@@ -202,7 +202,7 @@ impl<S: Shape> Making for MakingOf<S> {
 
     #[inline]
     fn watch(&mut self, update: &NbboUpdate<'_>) {
-        self.shape.watch(update);
+        self.shape.note(update);
     }
 
     fn restore(&mut self, state: &State<'_>, carried: &Carried) {

@@ -34,6 +34,24 @@ pub(crate) trait Shape: Send {
     /// Takes one update: pushes its records, or counts why there are none.
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<Self::Row>);
 
+    /// [`Shape::put`], but of no instrument: an unreadable symbol has no place in the tables, and a record without a symbol is of no use.
+    #[inline]
+    fn take(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<Self::Row>) {
+        if update.book.event.instrument == InstrumentId::UNKNOWN {
+            rows.skip(Skip::NoInstrument);
+        } else {
+            self.put(update, instruments, rows);
+        }
+    }
+
+    /// [`Shape::watch`], but of no instrument.
+    #[inline]
+    fn note(&mut self, update: &NbboUpdate<'_>) {
+        if update.book.event.instrument != InstrumentId::UNKNOWN {
+            self.watch(update);
+        }
+    }
+
     /// Notes an update without making a record of it: records of later updates depend on it.
     fn watch(&mut self, _update: &NbboUpdate<'_>) {}
 

@@ -28,11 +28,13 @@ pub enum Skip {
     LevelMismatch,
     /// One half of an imbalance without the other.
     HalfImbalance,
+    /// A symbol that cannot be read, or a number that nothing has named.
+    NoInstrument,
 }
 
 impl Skip {
     /// Every reason.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::NotInSchema,
         Self::NothingShownChanged,
         Self::NotOrderByOrder,
@@ -45,6 +47,7 @@ impl Skip {
         Self::UnknownLevel,
         Self::LevelMismatch,
         Self::HalfImbalance,
+        Self::NoInstrument,
     ];
 
     /// Its name in reports: `skipped_unknown_order`.
@@ -62,6 +65,7 @@ impl Skip {
             Self::UnknownLevel => "skipped_unknown_level",
             Self::LevelMismatch => "skipped_level_mismatch",
             Self::HalfImbalance => "skipped_half_imbalance",
+            Self::NoInstrument => "skipped_no_instrument",
         }
     }
 }

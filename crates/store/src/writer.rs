@@ -218,14 +218,14 @@ impl<S: Shape> Table for TableOf<S> {
     fn put(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) -> Result<(), StoreError> {
         self.summary.updates += 1;
         let before = self.rows.len();
-        self.shape.put(update, instruments, &mut self.rows);
+        self.shape.take(update, instruments, &mut self.rows);
         self.rows.close_group(update.book.event, before..self.rows.len());
         if self.rows.is_full() { self.encode(instruments) } else { Ok(()) }
     }
 
     #[inline]
     fn watch(&mut self, update: &NbboUpdate<'_>) {
-        self.shape.watch(update);
+        self.shape.note(update);
     }
 
     #[inline]

@@ -7,10 +7,10 @@ mod session;
 use std::path::Path;
 
 use session::*;
-use tapeworks_market::{Event, Side};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Side};
 use tapeworks_packet::new_file::NewFileError;
 use tapeworks_store::apart::{Encoders, Lost as LostUnit, Work};
-use tapeworks_store::{Compression, Format, Options, Prices, Schema, StoreError, Summary, Writer};
+use tapeworks_store::{Compression, Format, Options, Prices, Schema, Skip, StoreError, Summary, Writer};
 
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).unwrap();
@@ -47,6 +47,31 @@ fn a_file_without_records_is_whole_in_every_schema_and_format() {
     assert_eq!(names(&directory).len(), Schema::ALL.len() * Format::ENDINGS.len());
     let csv = std::fs::read_to_string(directory.join("trades.csv")).unwrap();
     assert!(csv.starts_with("ts_recv,ts_event,") && csv.ends_with(",symbol\n"), "{csv}");
+}
+
+#[test]
+fn events_of_no_instrument_are_skipped_and_counted_in_every_schema() {
+    let directory = directory("files-no-instrument");
+    let mut events = session();
+    let whole = |name: &str, schema: Schema, events: &[Event]| {
+        let path = directory.join(format!("{name}-{schema}.dbn"));
+        (write(&path, schema, &Options::default(), events), std::fs::read(path).unwrap())
+    };
+    let of_session: Vec<_> = Schema::ALL.map(|schema| whole("session", schema, &events)).into();
+    let middle = events.len() / 2;
+    let before = events[middle - 1];
+    for kind in [EventKind::Trade, EventKind::Quote, EventKind::Level, EventKind::Add, EventKind::Status] {
+        let of_none = Event { kind, instrument: InstrumentId::UNKNOWN, order_id: 900, size: 100, ..before };
+        events.insert(
+            middle,
+            Event { side: Side::Bid, price: dollars("10.00"), ..of_none }.with_flags(Flags::LAST),
+        );
+    }
+    for (schema, (summary, bytes)) in Schema::ALL.into_iter().zip(of_session) {
+        let (with, bytes_with) = whole("more", schema, &events);
+        assert_eq!((with.skipped(Skip::NoInstrument), with.records), (5, summary.records), "{schema}");
+        assert!(bytes == bytes_with, "{schema}");
+    }
 }
 
 #[test]

@@ -56,7 +56,7 @@ impl Carried {
 
     fn change(&mut self, update: &NbboUpdate<'_>, trade: Option<Trade>) {
         let event = update.book.event;
-        if event.instrument == InstrumentId::ALL {
+        if event.instrument >= InstrumentId::UNKNOWN {
             return;
         }
         let all = self.last_mut(ALL_VENUES, event.instrument);
