@@ -123,7 +123,7 @@ impl SequenceTracker {
     /// How many of the `count` messages from `first` on are in a remembered gap; they are no longer missing in it.
     fn take_late(&mut self, first: u64, count: u64) -> u64 {
         let end = first.saturating_add(count);
-        let mut late = 0;
+        let mut late = 0u64;
         for slot in &mut self.gaps {
             let Some(gap) = *slot else { continue };
             let gap_end = gap.first.saturating_add(gap.count);
@@ -131,7 +131,7 @@ impl SequenceTracker {
             if from >= to {
                 continue;
             }
-            late += to - from;
+            late = late.saturating_add(to - from);
             // The numbers before the late messages stay remembered, or else those behind them.
             *slot = if from > gap.first {
                 Some(Gap { first: gap.first, count: from - gap.first })
@@ -141,7 +141,8 @@ impl SequenceTracker {
                 None
             };
         }
-        late
+        // Two remembered gaps may have a message in common: one was given up, and a damaged packet announced it again.
+        late.min(count)
     }
 }
 
@@ -180,6 +181,18 @@ mod tests {
         let expected =
             SequenceCounters { duplicate_messages: 4, late_messages: 2, gaps: 1, missing_messages: 3 };
         assert_eq!(*tracker.counters(), expected);
+    }
+
+    #[test]
+    fn a_message_of_two_remembered_gaps_is_late_once() {
+        let mut tracker = SequenceTracker::default();
+        tracker.arrive(1, 1);
+        let gap = Gap { first: 2, count: 3 };
+        tracker.give_up(gap);
+        tracker.lose(gap);
+        assert_eq!(tracker.arrive(2, 3), Arrival { skip: 3, gap: None });
+        let counters = tracker.counters();
+        assert_eq!((counters.late_messages, counters.duplicate_messages), (3, 0));
     }
 
     #[test]
