@@ -96,7 +96,7 @@ fn subscribe(address: SocketAddr, schema: &str, start: Option<u64>) -> Subscribe
         slow_reader: None,
         ts_out: false,
         timeout: Some(Duration::from_millis(200)),
-        patience: Duration::from_secs(5),
+        patience: Duration::from_secs(60),
     })
     .unwrap()
 }
