@@ -1,15 +1,18 @@
-//! The session layers and normalisers over arbitrary packets, captures and files, with books and the NBBO behind them.
+//! The session layers and normalisers over arbitrary packets, captures and files, with books, the NBBO and records of every schema
+//! behind them.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use tapeworks_feed::{Feed, FeedOptions, FileFormat, Frame, Packet, Problem, ProblemKind};
 use tapeworks_market::nbbo::NbboRules;
-use tapeworks_market::{BookStage, Capacity, Event, Nanos, NbboStage, NbboUpdate};
+use tapeworks_market::{BookStage, Capacity, Event, Instruments, Nanos, NbboStage, NbboUpdate};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::net::{self, Datagram, TcpFlags, TcpHeader, Transport};
 use tapeworks_packet::source::ByteSource;
 use tapeworks_stage::{Chain, Inline, Sink, Stage, Through};
+use tapeworks_store::Schema;
+use tapeworks_store::live::{Batch, RecordBuilder};
 
 use crate::take::Take;
 
@@ -35,8 +38,32 @@ fn market() -> Market {
     Market { stages: Through::new(books, NbboStage::new(NbboRules::default(), [], 4)), events: 0 }
 }
 
-/// Takes any update.
-fn ignore(_update: NbboUpdate<'_>) {}
+/// Makes the records of every schema.
+struct Records {
+    builders: Vec<RecordBuilder>,
+    batch: Batch,
+    /// Records have numbers of instruments, and no symbols.
+    instruments: Instruments,
+    updates: u64,
+}
+
+impl Records {
+    fn new() -> Self {
+        let builders = Schema::ALL.map(RecordBuilder::new).into();
+        Self { builders, batch: Batch::default(), instruments: Instruments::default(), updates: 0 }
+    }
+}
+
+impl<'a> Sink<NbboUpdate<'a>> for Records {
+    fn put(&mut self, update: NbboUpdate<'a>) {
+        for builder in &mut self.builders {
+            builder.put(self.updates, &update, &self.instruments, &mut self.batch);
+        }
+        self.updates += 1;
+        assert!(self.batch.items().iter().all(|item| !self.batch.record(item).is_empty()));
+        self.batch.clear();
+    }
+}
 
 /// Checks that hold after any input.
 fn check(feed: &Feed, market: &Market) {
@@ -68,6 +95,7 @@ fn groups() -> [SocketAddr; 4] {
 /// Packets, UDP and TCP, of arbitrary payload, over two lines and more, in batches.
 pub fn feed_packets(bytes: &[u8]) {
     let mut chain = Chain::new(Feed::new(FeedOptions::default()), market(), 16);
+    let mut records = Records::new();
     let mut take = Take(bytes);
     let mut received = Nanos(1_700_000_000_000_000_000);
     let (mut number, mut sequence) = (0, 0u32);
@@ -97,7 +125,7 @@ pub fn feed_packets(bytes: &[u8]) {
             truncated: how & 0x0c == 0x0c,
         };
         let packet = Packet { file: 0, number, offset: 42, received, datagram };
-        chain.process(&[packet], &mut ignore);
+        chain.process(&[packet], &mut records);
     }
     check(&chain.first, &chain.second);
 }
@@ -108,6 +136,7 @@ pub fn feed_capture(bytes: &[u8]) {
         return;
     };
     let mut chain = Chain::new(Feed::new(FeedOptions::default()), market(), 16);
+    let mut records = Records::new();
     while let Ok(Some(captured)) = reader.next_packet() {
         match net::parse(captured.link_type, captured.bytes) {
             Ok(datagram) => {
@@ -118,7 +147,7 @@ pub fn feed_capture(bytes: &[u8]) {
                     received: Nanos(captured.timestamp_ns),
                     datagram,
                 };
-                chain.process(&[packet], &mut ignore);
+                chain.process(&[packet], &mut records);
             }
             Err(error) if error.is_malformed() => chain.first.note(Problem {
                 file: 0,
@@ -141,11 +170,11 @@ pub fn feed_file(bytes: &[u8]) {
         let mut reader = FramedReader::new(ByteSource::from_bytes("framed", bytes.to_vec()));
         let (mut feed, mut market) = (Feed::new(FeedOptions::default()), market());
         let mut buffer = Vec::with_capacity(16);
+        let mut records = Records::new();
         while let Ok(Some(batch)) = reader.next_batch() {
             let frames: Vec<_> =
                 batch.map(|frame| Frame { file: 0, offset: frame.offset, bytes: frame.bytes }).collect();
-            let mut out = ignore;
-            let mut edge = Inline::new(&mut market, &mut buffer, &mut out);
+            let mut edge = Inline::new(&mut market, &mut buffer, &mut records);
             feed.file(0, format, None).process(&frames, &mut edge);
             edge.end_of_batch();
             if reader.messages() > ENOUGH {
