@@ -13,27 +13,38 @@ use crate::process;
 
 /// Each crate of ours, and which of ours it may use. A crate that is not here is a violation by itself.
 const MAY_USE: &[(&str, &[&str])] = &[
+    ("tapeworks-planted", &[]),
+    ("tapeworks-disk", &[]),
     ("tapeworks-ring", &[]),
     ("tapeworks-dispatch-search", &[]),
     ("tapeworks-dispatch-macros", &["tapeworks-dispatch-search"]),
     ("tapeworks-dispatch", &["tapeworks-dispatch-macros", "tapeworks-dispatch-search"]),
     ("tapeworks-wire-macros", &[]),
     ("tapeworks-wire", &["tapeworks-wire-macros"]),
-    ("tapeworks-packet", &["tapeworks-ring"]),
+    ("tapeworks-packet", &["tapeworks-disk", "tapeworks-ring"]),
     ("tapeworks-stage", &[]),
-    ("tapeworks-journal", &[]),
+    ("tapeworks-journal", &["tapeworks-planted", "tapeworks-disk"]),
     ("tapeworks-session", &["tapeworks-wire"]),
     ("tapeworks-flow", &["tapeworks-stage", "tapeworks-ring", "tapeworks-packet"]),
-    ("tapeworks-market", &["tapeworks-ring", "tapeworks-stage"]),
+    ("tapeworks-market", &["tapeworks-planted", "tapeworks-ring", "tapeworks-stage"]),
     (
         "tapeworks-feed",
-        &["tapeworks-wire", "tapeworks-packet", "tapeworks-session", "tapeworks-market", "tapeworks-stage"],
+        &[
+            "tapeworks-planted",
+            "tapeworks-wire",
+            "tapeworks-packet",
+            "tapeworks-session",
+            "tapeworks-market",
+            "tapeworks-stage",
+        ],
     ),
     ("tapeworks-store", &["tapeworks-packet", "tapeworks-market", "tapeworks-stage"]),
     ("tapeworks-exchange", &["tapeworks-wire", "tapeworks-packet", "tapeworks-session", "tapeworks-market"]),
     (
         "tapeworks-engine",
         &[
+            "tapeworks-planted",
+            "tapeworks-disk",
             "tapeworks-stage",
             "tapeworks-packet",
             "tapeworks-market",
@@ -55,10 +66,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // Of the market only its time, which is of no market.
-    ("tapeworks-runtime", &["tapeworks-ring", "tapeworks-market"]),
+    ("tapeworks-runtime", &["tapeworks-disk", "tapeworks-packet", "tapeworks-ring", "tapeworks-market"]),
     (
         "tapeworks-venues",
         &[
+            "tapeworks-disk",
+            "tapeworks-wire",
             "tapeworks-packet",
             "tapeworks-market",
             "tapeworks-feed",
@@ -72,6 +85,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-plant",
         &[
+            "tapeworks-planted",
+            "tapeworks-disk",
             "tapeworks-ring",
             "tapeworks-wire",
             "tapeworks-packet",
@@ -88,6 +103,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-outputs",
         &[
+            "tapeworks-planted",
+            "tapeworks-disk",
             "tapeworks-ring",
             "tapeworks-wire",
             "tapeworks-packet",
@@ -117,6 +134,26 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-outputs",
         ],
     ),
+    (
+        "tapeworks-sim",
+        &[
+            "tapeworks-planted",
+            "tapeworks-disk",
+            "tapeworks-ring",
+            "tapeworks-packet",
+            "tapeworks-market",
+            "tapeworks-session",
+            "tapeworks-feed",
+            "tapeworks-engine",
+            "tapeworks-store",
+            "tapeworks-journal",
+            "tapeworks-exchange",
+            "tapeworks-runtime",
+            "tapeworks-venues",
+            "tapeworks-plant",
+            "tapeworks-outputs",
+        ],
+    ),
     ("xtask", &[]),
 ];
 
@@ -139,6 +176,7 @@ const ABOVE: &[&str] = &[
     "tapeworks-service",
     "tapeworks-gateway",
     "tapeworks-lab",
+    "tapeworks-sim",
     "xtask",
 ];
 

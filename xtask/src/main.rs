@@ -38,6 +38,9 @@ Tasks:
       --all                All of other people's programs, whatever changed.
   hostile [SECONDS] [SEED] The program under hostile conditions, for ten minutes unless given: damaged captures,
                            journals and configurations, signals at any moment, two of everything, outages.
+  simulate [ARGUMENTS]     The shipped code in simulated markets, with faults by seed (release build): 300 seeds and all
+                           regressions unless given; `simulate -h` lists the arguments. `--bugs`, in a build of its own:
+                           which seed finds which deliberate bug.
   deps                     Check which crate uses which against the rule of the house, and that no circle joins
                            the modules of a crate.
   tidy                     Check the house rules that text alone can break.
@@ -61,6 +64,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match words.as_slice() {
+        // It has arguments of its own, `-h` among them.
+        ["simulate", rest @ ..] => steps::simulate(rest),
         [] | ["help" | "--help" | "-h", ..] | [_, "--help" | "-h", ..] => {
             print!("{HELP}");
             Ok(())

@@ -179,6 +179,13 @@ const STEPS: &[Step] = &[
         run: || hostile(HOSTILE_SECONDS, None).map(|()| "nothing breaks".to_owned()).map_err(Lack::Failed),
     },
     Step {
+        name: "simulate",
+        what: "the shipped code stays right in simulated markets, whatever fails",
+        when: When::Long,
+        needs: nothing,
+        run: || simulate(&[]).map(|()| "all seeds and regressions are well".to_owned()).map_err(Lack::Failed),
+    },
+    Step {
         name: "fuzzers",
         what: "the fuzz targets compile for libFuzzer, without a lint",
         when: When::Long,
@@ -556,6 +563,31 @@ pub(crate) fn hostile(seconds: u64, seed: Option<&str>) -> Result<(), String> {
     match seed {
         Some(seed) => run.env("TAPEWORKS_SEED", seed),
         None => run,
+    }
+    .run()
+}
+
+/// The shipped code in simulated markets. Without arguments: some hundred seeds, and all regressions.
+pub(crate) fn simulate(arguments: &[&str]) -> Result<(), String> {
+    let mut run = cargo([
+        "run",
+        "--release",
+        "--locked",
+        "--quiet",
+        "--package",
+        "tapeworks-sim",
+        "--bin",
+        "simulate",
+        "--",
+    ]);
+    if arguments.iter().any(|argument| argument.starts_with("--bug")) {
+        // Its own folder: neither build makes the other again.
+        let folder = process::target_folder().join("planted");
+        run = run.env("RUSTFLAGS", "--cfg tapeworks_bug").env("CARGO_TARGET_DIR", folder);
+    }
+    match arguments {
+        [] => run.args(["--regressions", "crates/sim/regressions"]),
+        arguments => run.args(arguments),
     }
     .run()
 }

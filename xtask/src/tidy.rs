@@ -115,6 +115,7 @@ pub(crate) fn run() -> Result<String, String> {
         violations.extend(check(path, &text, &exists));
     }
     violations.extend(pages_missing_from_the_summary()?);
+    violations.extend(lints_that_differ());
     if violations.is_empty() {
         return Ok(format!("{looked_at} files are tidy"));
     }
@@ -292,6 +293,23 @@ fn pages_missing_from_the_summary() -> Result<Vec<String>, String> {
     }
     missing.sort();
     Ok(missing)
+}
+
+/// Files of lints that are to be alike, byte for byte: a crate that may not touch the system names no fewer calls than its peers.
+const ALIKE: [(&str, &[&str]); 2] = [
+    ("crates/outputs/clippy.toml", &["crates/plant/clippy.toml", "crates/venues/clippy.toml"]),
+    ("crates/journal/clippy.toml", &["crates/engine/clippy.toml"]),
+];
+
+/// Files of lints that differ from the one they copy.
+fn lints_that_differ() -> Vec<String> {
+    let text = |path: &str| std::fs::read(process::root().join(path)).ok();
+    ALIKE
+        .iter()
+        .flat_map(|(first, copies)| copies.iter().map(move |copy| (first, copy)))
+        .filter(|(first, copy)| text(first).is_none() || text(first) != text(copy))
+        .map(|(first, copy)| format!("{copy}: not a copy of {first}: copy it anew"))
+        .collect()
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ fn overtaken() {
             snapshot: None,
         };
         let mut engine = Engine::new(&EngineOptions { channels: vec![channel], ..EngineOptions::default() });
-        let mut warmer = Warmer::default();
+        let mut warmer = <Warmer>::default();
         let mut events = Vec::with_capacity(4_096);
         let mut times = histogram();
         let mut in_order = histogram();

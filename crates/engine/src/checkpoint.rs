@@ -19,6 +19,7 @@
 use serde::{Deserialize, Serialize};
 use tapeworks_feed::live::Input;
 use tapeworks_market::{BookStage, Event, Instruments, Nanos, NbboStage, Symbol};
+use tapeworks_planted::planted;
 use tapeworks_stage::Through;
 use tapeworks_store::live::Carried;
 
@@ -121,7 +122,10 @@ fn body_of(bytes: &[u8], record: u64) -> Result<(Header, &[u8]), String> {
     let body = bytes.get(HEADER_BYTES..).ok_or("it is too short")?;
     let header = Header::read(bytes).ok_or("not a checkpoint of this version")?;
     let crc = crc32fast::hash(bytes.get(12..).unwrap_or_default());
-    if header.length != body.len() as u64 || header.crc != crc || header.record != record {
+    if header.length != body.len() as u64
+        || header.crc != crc && !planted!("checkpoint-not-checked")
+        || header.record != record
+    {
         return Err("it is damaged".to_owned());
     }
     Ok((header, body))

@@ -1,14 +1,14 @@
 //! The folder of a journal and those of earlier days in it.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::civil::Date;
+use tapeworks_disk::{Disk, System};
 use tapeworks_feed::clock;
 use tapeworks_journal::{
-    JournalError, JournalOptions, JournalReader, JournalWriter, Opened, is_journal_file, last_time,
-    segment_starts, sync_folder,
+    JournalError, JournalOptions, JournalReader, JournalWriter, Opened, is_journal_file, last_time_in,
+    segment_starts_in,
 };
 use tapeworks_market::Nanos;
 
@@ -16,14 +16,14 @@ use crate::checkpoint::{Restored, folder};
 
 /// An opened journal.
 #[derive(Debug)]
-pub struct OpenJournal {
+pub struct OpenJournal<D: Disk = System> {
     /// Goes on behind its last record.
-    pub writer: JournalWriter,
+    pub writer: JournalWriter<D>,
     /// Its contents.
     pub opened: Opened,
 }
 
-impl OpenJournal {
+impl<D: Disk> OpenJournal<D> {
     /// Continues from a checkpoint that includes more records than the journal has: the missing records are lost, and the
     /// journal counts them.
     ///
@@ -46,12 +46,24 @@ const MOVING: &str = "moving";
 /// # Errors
 /// A journal that cannot be opened or moved.
 pub fn open(folder: &Path, options: JournalOptions, now: Nanos) -> Result<OpenJournal, JournalError> {
+    open_in(folder, options, now)
+}
+
+/// As [`open`], on the disk `D`.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_in<D: Disk>(
+    folder: &Path,
+    options: JournalOptions,
+    now: Nanos,
+) -> Result<OpenJournal<D>, JournalError> {
     let moving = &folder.join(MOVING);
-    let (writer, opened) = JournalWriter::open(folder, options)?;
+    let (writer, opened) = JournalWriter::open_in(folder, options)?;
     // Begun, and not ended: the process was killed.
-    let mut is_old = moving.exists();
+    let mut is_old = D::exists(moving);
     if opened.next > opened.first
-        && let Some(last) = last_time(folder)?
+        && let Some(last) = last_time_in::<D>(folder)?
         && let (Some(day), Some(today)) = (clock::date_at(Nanos(last)), clock::date_at(now))
     {
         is_old |= day < today;
@@ -60,40 +72,39 @@ pub fn open(folder: &Path, options: JournalOptions, now: Nanos) -> Result<OpenJo
         return Ok(OpenJournal { writer, opened });
     }
     drop(writer);
-    move_away(folder, moving)?;
-    let (writer, opened) = JournalWriter::open(folder, options)?;
+    move_away::<D>(folder, moving)?;
+    let (writer, opened) = JournalWriter::open_in(folder, options)?;
     Ok(OpenJournal { writer, opened })
 }
 
 /// Moves the journal in `folder` into a folder in it, named by the day of its last record. It is collected in `moving`, so that
 /// a move that was interrupted is ended at the next start.
-fn move_away(folder: &Path, moving: &Path) -> Result<(), JournalError> {
+fn move_away<D: Disk>(folder: &Path, moving: &Path) -> Result<(), JournalError> {
     let failed = |path: &Path, what| {
         let path = path.to_owned();
         move |source| JournalError::Io { path, what, source }
     };
-    let sync = |folder: &Path| sync_folder(folder).map_err(failed(folder, "cannot be synced"));
-    fs::create_dir_all(moving).map_err(failed(moving, "cannot be created"))?;
-    let entries = fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))?;
-    for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+    let sync = |folder: &Path| D::sync_folder(folder).map_err(failed(folder, "cannot be synced"));
+    D::create_dir_all(moving).map_err(failed(moving, "cannot be created"))?;
+    for path in D::entries(folder).map_err(failed(folder, "cannot list the journal"))? {
         if is_journal_file(&path)
             && let Some(name) = path.file_name()
         {
-            fs::rename(&path, moving.join(name)).map_err(failed(&path, "cannot be moved away"))?;
+            D::rename(&path, &moving.join(name)).map_err(failed(&path, "cannot be moved away"))?;
         }
     }
-    let first = segment_starts(moving)?.first().copied().unwrap_or_default();
-    folder::move_away(folder, first, moving)
+    let first = segment_starts_in::<D>(moving)?.first().copied().unwrap_or_default();
+    folder::move_away::<D>(folder, first, moving)
         .map_err(failed(folder, "old checkpoints cannot be moved away"))?;
-    let Some(day) = last_time(moving)?.and_then(|last| clock::date_at(Nanos(last))) else {
+    let Some(day) = last_time_in::<D>(moving)?.and_then(|last| clock::date_at(Nanos(last))) else {
         // Nothing was in it.
-        return fs::remove_dir_all(moving).map_err(failed(moving, "cannot be removed"));
+        return D::remove_dir_all(moving).map_err(failed(moving, "cannot be removed"));
     };
     let mut names = (1..).map(|part| folder.join(name_of_day(day, part)));
     // A journal of the same day that is there already, as after a wrong clock, stays.
-    let to = names.find(|to| !to.exists()).unwrap_or_else(|| folder.join(day.to_string()));
+    let to = names.find(|to| !D::exists(to)).unwrap_or_else(|| folder.join(day.to_string()));
     sync(moving)?;
-    fs::rename(moving, &to).map_err(failed(&to, "cannot get its name"))?;
+    D::rename(moving, &to).map_err(failed(&to, "cannot get its name"))?;
     sync(folder)
 }
 
@@ -117,9 +128,17 @@ pub fn day_of_name(name: &str) -> Option<(Date, u32)> {
 /// # Errors
 /// A journal that cannot be read.
 pub fn days_of(journal: &Path) -> Result<Vec<Date>, JournalError> {
+    days_of_in::<System>(journal)
+}
+
+/// As [`days_of`], on the disk `D`.
+///
+/// # Errors
+/// As [`days_of`].
+pub fn days_of_in<D: Disk>(journal: &Path) -> Result<Vec<Date>, JournalError> {
     let (mut days, mut from) = (Vec::new(), Nanos(0));
     loop {
-        let mut reader = JournalReader::from_time(journal, from.0)?;
+        let mut reader = JournalReader::<D>::from_time_in(journal, from.0)?;
         let mut found = None;
         while let Some(record) = reader.next()? {
             if record.time >= from.0 {
@@ -152,16 +171,23 @@ pub struct EarlierJournal {
 /// # Errors
 /// A folder that cannot be listed.
 pub fn earlier_journals(journal: &Path) -> Result<Vec<EarlierJournal>, JournalError> {
+    earlier_journals_in::<System>(journal)
+}
+
+/// As [`earlier_journals`], on the disk `D`.
+///
+/// # Errors
+/// As [`earlier_journals`].
+pub fn earlier_journals_in<D: Disk>(journal: &Path) -> Result<Vec<EarlierJournal>, JournalError> {
     let failed = |source| JournalError::Io { path: journal.to_owned(), what: "cannot be listed", source };
-    let entries = match fs::read_dir(journal) {
+    let entries = match D::entries(journal) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(failed)?,
     };
     let mut journals = Vec::new();
-    for entry in entries {
-        let folder = entry.map_err(failed)?.path();
+    for folder in entries {
         let day = folder.file_name().and_then(|name| day_of_name(name.to_str()?));
-        if let Some((date, part)) = day.filter(|_| folder.is_dir()) {
+        if let Some((date, part)) = day.filter(|_| D::is_dir(&folder)) {
             journals.push(EarlierJournal { date, part, folder });
         }
     }
@@ -175,14 +201,19 @@ pub type Due = (Date, PathBuf, String);
 /// The days before `today` of which the journal in `folder`, or one that was moved away from there, has records, in order; and
 /// for each unreadable journal its day and the error.
 pub fn days_before(today: Date, folder: &Path) -> (Vec<Due>, Vec<(Date, String)>) {
+    days_before_in::<System>(today, folder)
+}
+
+/// As [`days_before`], on the disk `D`.
+pub fn days_before_in<D: Disk>(today: Date, folder: &Path) -> (Vec<Due>, Vec<(Date, String)>) {
     let (mut due, mut unreadable) = (Vec::new(), Vec::new());
-    let mut journals = earlier_journals(folder).unwrap_or_else(|error| {
+    let mut journals = earlier_journals_in::<D>(folder).unwrap_or_else(|error| {
         unreadable.push((today, error.to_string()));
         Vec::new()
     });
     journals.push(EarlierJournal { date: today, part: 1, folder: folder.to_owned() });
     for EarlierJournal { date: of, part, folder } in journals {
-        match days_of(&folder) {
+        match days_of_in::<D>(&folder) {
             Ok(days) => {
                 let over = days.into_iter().filter(|date| *date < today);
                 due.extend(over.map(|date| (date, folder.clone(), name_of_day(date, part))));
@@ -196,7 +227,9 @@ pub fn days_before(today: Date, folder: &Path) -> (Vec<Due>, Vec<(Date, String)>
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_journal::Record;
+    use std::fs;
+
+    use tapeworks_journal::{Record, segment_starts};
 
     use super::*;
     use tempfile::{TempDir, tempdir};

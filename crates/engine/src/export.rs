@@ -15,25 +15,27 @@
 //!
 //! Cost: as a replay; one thread, and a file for each schema and venue at once.
 
-use std::fs;
+mod folder;
+
 use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::civil::Date;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
-use rustix::io::Errno;
+use tapeworks_disk::{Disk, System};
 use tapeworks_feed::clock;
-use tapeworks_journal::{JournalError, JournalReader, LOST, sync_folder};
+use tapeworks_journal::{JournalError, JournalReader, LOST};
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate, Publisher};
-use tapeworks_packet::new_file::{self, NewFileError};
+use tapeworks_packet::new_file::NewFileError;
 use tapeworks_stage::{Stage as _, Through};
 use tapeworks_store::live::State;
 use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
 
-use crate::checkpoint::{Restored, folder};
+use crate::checkpoint::{self, Restored};
 use crate::days::{day_of_name, name_of_day};
 use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
+
+use folder::{DayFile, give_name, lock, remove_if_empty, sync};
 
 /// The options of an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -169,29 +171,43 @@ pub fn export(
     engine_options: &EngineOptions,
     journal: &Path,
     options: &ExportOptions,
+    go_on: impl FnMut(u64) -> bool,
+) -> Result<Exported, ExportError> {
+    export_in::<System>(engine_options, journal, options, go_on)
+}
+
+/// As [`export`], on the disk `D`.
+///
+/// # Errors
+/// [`ExportError`].
+pub fn export_in<D: Disk>(
+    engine_options: &EngineOptions,
+    journal: &Path,
+    options: &ExportOptions,
     mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<Exported, ExportError> {
     let empty = || ExportError::Empty { journal: journal.to_owned() };
-    let first = JournalReader::open(journal)?.next()?.and_then(|record| clock::date_at(Nanos(record.time)));
+    let first =
+        JournalReader::<D>::open_in(journal)?.next()?.and_then(|record| clock::date_at(Nanos(record.time)));
     let date = options.date.or(first).ok_or_else(empty)?;
     let midnights = (clock::midnight_of(date), clock::day_after(date).and_then(clock::midnight_of));
     let (Some(begin), Some(end)) = midnights else { return Err(empty()) };
     let part = journal.file_name().and_then(|name| day_of_name(name.to_str()?)).map_or(1, |(_, part)| part);
     let name = name_of_day(date, part);
     let folder = options.folder.join(&name);
-    if folder.exists() && !options.overwrite {
+    if D::exists(&folder) && !options.overwrite {
         return Err(ExportError::Exists { path: folder });
     }
     let partial = options.folder.join(format!("{name}.partial"));
-    let _locked_until_the_end = new_file::lock_folder(&folder, &partial)?;
+    let _locked_until_the_end = lock::<D>(&folder, &partial)?;
     // Another run may have finished it meanwhile.
-    if folder.exists() && !options.overwrite {
-        let _empty_at_worst = fs::remove_dir(&partial);
+    if D::exists(&folder) && !options.overwrite {
+        remove_if_empty::<D>(&partial);
         return Err(ExportError::Exists { path: folder });
     }
-    let made = make(engine_options, journal, options, (begin, end), &partial, &mut go_on).and_then(
+    let made = make::<D>(engine_options, journal, options, (begin, end), &partial, &mut go_on).and_then(
         |mut exported| {
-            give_name(&partial, &folder)?;
+            give_name::<D>(&partial, &folder)?;
             for file in &mut exported.files {
                 if let Ok(rest) = file.path.strip_prefix(&partial) {
                     file.path = folder.join(rest);
@@ -202,63 +218,22 @@ pub fn export(
     );
     if made.is_err() {
         // The error is more useful than one about a folder that cannot be removed.
-        let _left = fs::remove_dir_all(&partial);
+        let _left = D::remove_dir_all(&partial);
     }
     made
-}
-
-/// Gives a day's folder, of which the disk has all, its name. One that has the name already is there until then.
-fn give_name(partial: &Path, folder: &Path) -> Result<(), ExportError> {
-    let named = |source| failed(folder, "cannot get its name")(source);
-    let parent = folder.parent().unwrap_or(folder);
-    // It gets the name of the partial folder for a moment, in which no other run may take it.
-    let _locked_until_the_end = fs::File::open(folder).and_then(|old| Ok(old.try_lock()?));
-    let exchanged = renameat_with(CWD, partial, CWD, folder, RenameFlags::EXCHANGE);
-    let old = match exchanged {
-        Ok(()) => Some(partial.to_owned()),
-        Err(Errno::NOENT) => {
-            fs::rename(partial, folder).map_err(named)?;
-            None
-        }
-        // A file system that cannot exchange names.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            let old = partial.with_extension("replaced");
-            remove(&old)?;
-            fs::rename(folder, &old).map_err(named)?;
-            fs::rename(partial, folder).map_err(named)?;
-            Some(old)
-        }
-        Err(error) => return Err(named(error.into())),
-    };
-    sync(parent)?;
-    old.map_or(Ok(()), |old| remove(&old))
-}
-
-/// Waits until the disk has the names in a folder.
-fn sync(folder: &Path) -> Result<(), ExportError> {
-    sync_folder(folder).map_err(failed(folder, "cannot be synced"))
-}
-
-fn remove(folder: &Path) -> Result<(), ExportError> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(failed(folder, "cannot be removed")(error))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// How far the times of records may be out of order, in ns.
 const SLACK: u64 = Nanos::SECOND;
 
 /// The state behind inputs that the journal lost at its record `record`, and the records behind it.
-fn state_behind(
+fn state_behind<D: Disk>(
     journal: &Path,
     record: u64,
     engine_options: &EngineOptions,
-) -> Option<(JournalReader, Restored)> {
-    let behind = folder::behind(journal, record, engine_options)?;
-    Some((JournalReader::at_number(journal, behind.record).ok()??, behind))
+) -> Option<(JournalReader<D>, Restored)> {
+    let behind = checkpoint::folder::behind::<D>(journal, record, engine_options)?;
+    Some((JournalReader::at_number_in(journal, behind.record).ok()??, behind))
 }
 
 /// The books and instruments of the checkpoint that the files begin with.
@@ -271,7 +246,7 @@ fn go_on_from(start: Start, outputs: &mut [Output]) -> (Through<BookStage, NbboS
 }
 
 /// Makes the files of the inputs received from `begin` on and before `end`.
-fn make(
+fn make<D: Disk>(
     engine_options: &EngineOptions,
     journal: &Path,
     options: &ExportOptions,
@@ -279,18 +254,18 @@ fn make(
     partial: &Path,
     go_on: &mut impl FnMut(u64) -> bool,
 ) -> Result<Exported, ExportError> {
-    let mut reader = JournalReader::open(journal)?;
+    let mut reader = JournalReader::<D>::open_in(journal)?;
     let mut start = None;
     let mut engine = Engine::new(engine_options);
     let first = reader.next_number();
     let beheaded = || ExportError::Beheaded { journal: journal.to_owned(), records: first };
     // Earlier inputs only change books.
-    let mut state = folder::before(journal, first, begin, engine_options);
+    let mut state = checkpoint::folder::before::<D>(journal, first, begin, engine_options);
     if state.is_none() && first > 0 {
-        state = Some(folder::oldest(journal, first, engine_options).ok_or_else(beheaded)?);
+        state = Some(checkpoint::folder::oldest::<D>(journal, first, engine_options).ok_or_else(beheaded)?);
     }
     if let Some(Restored { record, engine: restored, market }) = state {
-        reader = JournalReader::at_number(journal, record)?.ok_or_else(beheaded)?;
+        reader = JournalReader::at_number_in(journal, record)?.ok_or_else(beheaded)?;
         (engine, start) = (restored, Some(market));
     }
     let whole = start.as_ref().map(|start| whole_from(start.time(), &options.schemas));
@@ -306,9 +281,10 @@ fn make(
         };
         for feed in feeds {
             let folder = partial.join(feed.map_or_else(|| "nbbo".to_owned(), folder_of));
-            fs::create_dir_all(&folder).map_err(failed(&folder, "cannot be created"))?;
+            D::create_dir_all(&folder).map_err(failed(&folder, "cannot be created"))?;
             let path = folder.join(format!("{schema}.{}", options.ending));
-            let writer = Writer::create(&path, *schema, &Options::default())?;
+            let writer =
+                Writer::create_into(Box::new(DayFile::<D>::create(&path)?), *schema, &Options::default())?;
             outputs.push(Output { feed, path, writer });
         }
     }
@@ -375,19 +351,21 @@ fn make(
     for Output { path, writer, .. } in outputs {
         let summary = writer.finish(&instruments)?;
         if summary.records == 0 {
-            fs::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
+            D::remove_file(&path).map_err(failed(&path, "cannot be removed"))?;
             // Where other files are it stays.
-            let _not_empty = path.parent().map(fs::remove_dir);
+            if let Some(folder) = path.parent() {
+                remove_if_empty::<D>(folder);
+            }
         } else {
             files.push(ExportedFile { path, summary });
         }
     }
     files.sort_by(|one, other| one.path.cmp(&other.path));
     // Folders without files are gone.
-    for entry in fs::read_dir(partial).map_err(failed(partial, "cannot be listed"))? {
-        sync(&entry.map_err(failed(partial, "cannot be listed"))?.path())?;
+    for folder in D::entries(partial).map_err(failed(partial, "cannot be listed"))? {
+        sync::<D>(&folder)?;
     }
-    sync(partial)?;
+    sync::<D>(partial)?;
     Ok(Exported { date: Date::default(), folder: PathBuf::new(), from, inputs, events: made, lost, files })
 }
 

@@ -1,10 +1,13 @@
 //! The events of a journal as a history.
 
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tapeworks_disk::{Disk, System};
 use tapeworks_journal::{JournalError, JournalReader, LOST};
 use tapeworks_market::{Event, Nanos};
+use tapeworks_planted::planted;
 
 use crate::checkpoint::{Restored, folder};
 use crate::history::{History, HistoryError, HistoryReader, Read};
@@ -12,41 +15,59 @@ use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
 
 /// The events of the journal, made from its inputs again: the same events with the same numbers. A reader begins with the newest
-/// checkpoint that is early enough, or else with the first record. After inputs that the journal lost it continues from the next
-/// checkpoint.
+/// checkpoint that is early enough, or else with the first record.
+///
+/// A plant that finds inputs lost when it starts goes on without them, and so does a reader. A plant whose journal loses inputs while it
+/// runs has them: a reader then continues from the next checkpoint. The next checkpoint also shows which of the two it was.
 #[derive(Clone, Debug)]
-pub struct JournalHistory {
+pub struct JournalHistory<D: Disk = System> {
     options: Arc<EngineOptions>,
     folder: PathBuf,
+    disk: PhantomData<D>,
 }
 
 impl JournalHistory {
     /// The history in the journal at `folder`, written by an engine with these options.
     pub fn new(options: EngineOptions, folder: impl Into<PathBuf>) -> Self {
-        Self { options: Arc::new(options), folder: folder.into() }
-    }
-
-    fn events(&self, reader: JournalReader, engine: Engine, start: Option<Start>) -> JournalEvents {
-        JournalEvents { history: self.clone(), reader, engine, buffer: Vec::new(), start, loss: None }
+        Self::new_in(options, folder)
     }
 }
 
-impl History for JournalHistory {
+impl<D: Disk> JournalHistory<D> {
+    /// As [`JournalHistory::new`], on the disk `D`.
+    pub fn new_in(options: EngineOptions, folder: impl Into<PathBuf>) -> Self {
+        Self { options: Arc::new(options), folder: folder.into(), disk: PhantomData }
+    }
+
+    fn events(&self, reader: JournalReader<D>, engine: Engine, start: Option<Start>) -> JournalEvents<D> {
+        JournalEvents {
+            history: self.clone(),
+            reader,
+            engine,
+            buffer: Vec::new(),
+            start,
+            loss: None,
+            agrees_until: 0,
+        }
+    }
+}
+
+impl<D: Disk> History for JournalHistory<D> {
     fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
         let failed = |error: JournalError| HistoryError::unreadable(error.to_string());
-        let whole = JournalReader::open(&self.folder).map_err(failed)?;
+        let whole = JournalReader::<D>::open_in(&self.folder).map_err(failed)?;
         let first = whole.next_number();
         if let Some(Restored { record, engine, market }) =
-            folder::before(&self.folder, first, from, &self.options)
+            folder::before::<D>(&self.folder, first, from, &self.options)
         {
-            let reader = JournalReader::at_number(&self.folder, record).map_err(failed)?;
+            let reader = JournalReader::at_number_in(&self.folder, record).map_err(failed)?;
             let removed =
                 || HistoryError::unreadable(format!("the journal's record {record} was removed just now"));
             let reader = reader.ok_or_else(removed)?;
             return Ok(Box::new(self.events(reader, engine, Some(market))));
         }
         if first > 0 {
-            return Err(match folder::oldest(&self.folder, first, &self.options) {
+            return Err(match folder::oldest::<D>(&self.folder, first, &self.options) {
                 Some(oldest) => {
                     HistoryError::NotKept { earliest: Nanos(oldest.market.time().0.saturating_add(1)) }
                 }
@@ -63,9 +84,9 @@ impl History for JournalHistory {
 /// The most inputs of one read.
 const INPUTS_AT_ONCE: usize = 512;
 
-struct JournalEvents {
-    history: JournalHistory,
-    reader: JournalReader,
+struct JournalEvents<D: Disk> {
+    history: JournalHistory<D>,
+    reader: JournalReader<D>,
     engine: Engine,
     /// The events of the last read.
     buffer: Vec<Event>,
@@ -73,15 +94,46 @@ struct JournalEvents {
     start: Option<Start>,
     /// The record of lost inputs and its time, until the checkpoint behind it exists.
     loss: Option<(u64, Nanos)>,
+    /// Without the lost inputs before this record the engine comes to the state of the checkpoint there.
+    agrees_until: u64,
 }
 
-impl JournalEvents {
+impl<D: Disk> JournalEvents<D> {
+    /// Whether the engine, without the lost inputs, makes as many events of as many inputs as the one of the checkpoint had made.
+    fn agrees(&self, behind: &Restored, (record, time): (u64, Nanos)) -> bool {
+        let JournalHistory { options, folder, .. } = &self.history;
+        let copy = |feed: Vec<u8>| Engine::restore(options, *self.engine.counters(), &feed);
+        let Ok(mut engine) = self.engine.feed().save().and_then(copy) else { return false };
+        let Ok(Some(mut reader)) = JournalReader::<D>::at_number_in(folder, record.saturating_add(1)) else {
+            return false;
+        };
+        let mut events = Vec::new();
+        engine.inputs_lost(time, &mut events);
+        while reader.next_number() < behind.record {
+            let Ok(Some(record)) = reader.next() else { return false };
+            match input_of(&record) {
+                Some(input) => engine.input(&input, &mut events),
+                None if record.kind == LOST => engine.inputs_lost(Nanos(record.time), &mut events),
+                None => {}
+            }
+            events.clear();
+            while engine.take_request().is_some() {}
+        }
+        engine.counters() == behind.engine.counters()
+    }
+
     /// Continues from the checkpoint behind a record of lost inputs. The events of those inputs are missing. `false` while there
     /// is no such checkpoint.
     fn pass(&mut self, (record, time): (u64, Nanos)) -> Result<bool, HistoryError> {
-        let JournalHistory { options, folder } = &self.history;
-        let Some(behind) = folder::behind(folder, record, options) else { return Ok(false) };
-        let reader = JournalReader::at_number(folder, behind.record)
+        let JournalHistory { options, folder, .. } = &self.history;
+        let Some(behind) = folder::behind::<D>(folder, record, options) else { return Ok(false) };
+        if self.agrees(&behind, (record, time)) {
+            self.agrees_until = behind.record;
+            self.engine.inputs_lost(time, &mut self.buffer);
+            self.loss = None;
+            return Ok(true);
+        }
+        let reader = JournalReader::at_number_in(folder, behind.record)
             .map_err(|error| HistoryError::unreadable(error.to_string()))?
             .filter(|_| behind.engine.counters().events >= self.engine.counters().events);
         let Some(reader) = reader else {
@@ -98,7 +150,7 @@ impl JournalEvents {
     }
 }
 
-impl HistoryReader for JournalEvents {
+impl<D: Disk> HistoryReader for JournalEvents<D> {
     fn read(&mut self) -> Result<Read<'_>, HistoryError> {
         self.buffer.clear();
         if let Some(loss) = self.loss
@@ -112,9 +164,14 @@ impl HistoryReader for JournalEvents {
         let mut is_at_end = false;
         for _ in 0..INPUTS_AT_ONCE {
             match self.reader.next() {
-                Ok(Some(record)) if record.kind == LOST => {
-                    self.loss = Some((record.number, Nanos(record.time)));
-                    break;
+                Ok(Some(record)) if record.kind == LOST && !planted!("loss-not-noticed") => {
+                    let (number, time) = (record.number, Nanos(record.time));
+                    if number < self.agrees_until {
+                        self.engine.inputs_lost(time, &mut self.buffer);
+                    } else {
+                        self.loss = Some((number, time));
+                        break;
+                    }
                 }
                 Ok(Some(record)) => {
                     if let Some(input) = input_of(&record) {

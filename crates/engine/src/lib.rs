@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod books;
 pub mod checkpoint;
@@ -19,7 +20,7 @@ pub use contradicted::Contradicted;
 pub use engine::{Engine, EngineCounters};
 pub use journal_history::JournalHistory;
 pub use options::EngineOptions;
-pub use replay::{JournalReplayed, replay};
+pub use replay::{JournalReplayed, replay, replay_in};
 pub use state::{MarketImage, Start};
 
 // The tests of the crates above use it by this name too.

@@ -10,6 +10,7 @@ const SNAPSHOT_END: u8 = 3;
 const SNAPSHOT_FAILED: u8 = 4;
 const TICK: u8 = 5;
 const CONTRADICTED: u8 = 6;
+const CLOCK_SET: u8 = 7;
 
 const fn line_of(number: u8) -> Line {
     match number {
@@ -39,6 +40,9 @@ pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Record<'r> 
         }
         Input::Contradicted { channel, .. } => Record { kind: CONTRADICTED, channel, ..blank },
         Input::Tick { .. } => Record { kind: TICK, ..blank },
+        Input::ClockSet { ahead_ns, .. } => {
+            Record { kind: CLOCK_SET, extra: ahead_ns.cast_unsigned(), ..blank }
+        }
     }
 }
 
@@ -57,6 +61,7 @@ pub fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
         SNAPSHOT_FAILED => Input::SnapshotFailed { channel, attempt, received },
         CONTRADICTED => Input::Contradicted { channel, received },
         TICK => Input::Tick { now: received },
+        CLOCK_SET => Input::ClockSet { now: received, ahead_ns: extra.cast_signed() },
         _ => return None,
     })
 }
@@ -75,6 +80,7 @@ mod tests {
             Input::SnapshotFailed { channel: 2, attempt: 1, received },
             Input::Contradicted { channel: 4, received },
             Input::Tick { now: received },
+            Input::ClockSet { now: received, ahead_ns: -5 },
         ];
         for input in inputs {
             let mut scratch = [0; 8];

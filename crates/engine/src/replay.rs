@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use tapeworks_disk::{Disk, System};
 use tapeworks_journal::{JournalError, JournalReader, LOST, NUMBERED};
 use tapeworks_market::{Event, Nanos};
+use tapeworks_planted::planted;
 
 use crate::Engine;
 use crate::records::input_of;
@@ -34,12 +36,28 @@ pub fn replay(
     engine: &mut Engine,
     folder: &Path,
     from: Option<u64>,
+    publish: impl FnMut(&mut Vec<Event>) -> Result<(), JournalError>,
+) -> Result<JournalReplayed, JournalError> {
+    replay_in::<System>(engine, folder, from, publish)
+}
+
+/// As [`replay`], on the disk `D`.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_in<D: Disk>(
+    engine: &mut Engine,
+    folder: &Path,
+    from: Option<u64>,
     mut publish: impl FnMut(&mut Vec<Event>) -> Result<(), JournalError>,
 ) -> Result<JournalReplayed, JournalError> {
     let before = *engine.counters();
     let mut reader = match from {
-        Some(record) => JournalReader::from_number(folder, record)?,
-        None => JournalReader::open(folder)?,
+        Some(record) => JournalReader::<D>::from_number_in(
+            folder,
+            record.saturating_add(u64::from(planted!("replay-off-by-one"))),
+        )?,
+        None => JournalReader::open_in(folder)?,
     };
     let mut events = Vec::new();
     let mut lost = 0;

@@ -31,6 +31,7 @@ mod lines;
 pub mod live;
 mod memoir;
 mod nasdaq;
+mod nonsense;
 mod outbox;
 mod packets;
 mod popularity;

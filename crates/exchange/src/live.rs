@@ -22,6 +22,7 @@ use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
 use crate::generator::{Generator, MAX_MESSAGE_BYTES};
 use crate::lines::{LineOptions, Lines, Outgoing};
+use crate::nonsense::NonsenseMaker;
 use crate::report::{Injected, VenueReport};
 use crate::scenario::{LineFaults, Popularity, SECOND_NS, Scenario, ScenarioError, VenueConfig, VenueKind};
 
@@ -75,6 +76,9 @@ pub struct LiveVenue {
     /// The times, ascending, when it loses its numbers, like a venue's feed process that restarts after a crash: it is silent, then
     /// numbers from 1 in the same session and first sends its state, as after a restart.
     pub resets: Vec<Silence>,
+    /// Messages that make no sense, besides its own, for a million of those: of unknown types, cut, of random bytes, a locate's second
+    /// symbol, more executed or cancelled than an order has. Receivers must not take harm.
+    pub nonsense_per_million: u32,
 }
 
 /// The options of a simulation.
@@ -176,6 +180,8 @@ pub struct LiveVenueReport {
     pub silences: u64,
     /// Times that it forgot its numbers.
     pub resets: u64,
+    /// Messages that make no sense.
+    pub nonsense: u64,
 }
 
 /// The counters so far.
@@ -265,6 +271,8 @@ struct Venue {
     restarts: VecDeque<u64>,
     silences: VecDeque<Silence>,
     resets: VecDeque<Silence>,
+    nonsense: NonsenseMaker,
+    nonsense_sent: u64,
     messages: u64,
     packets: u64,
     silences_begun: u64,
@@ -349,6 +357,12 @@ impl Live {
                 restarts: venue.restart_after.iter().copied().collect(),
                 silences: venue.silences.iter().copied().collect(),
                 resets: venue.resets.iter().copied().collect(),
+                nonsense: NonsenseMaker::new(
+                    venue.kind,
+                    venue.nonsense_per_million,
+                    options.seed ^ 0x6E6F_6E73_656E_7365 ^ index as u64,
+                ),
+                nonsense_sent: 0,
                 messages: 0,
                 packets: 0,
                 silences_begun: 0,
@@ -514,19 +528,16 @@ impl Live {
         let kind = venue.kind;
         let Some(bytes) = message.bytes.get_mut(..message.length) else { return };
         for_dialect!(kind, D => D::restamp(bytes, due_utc_ns, self.midnight_ns));
-        if !venue.stream.has_room(bytes) {
-            self.flush(index, now_ns, outlet);
+        let nonsense = venue.nonsense.follow(bytes);
+        self.put(index, bytes, due_utc_ns, now_ns, outlet);
+        if let Some(mut nonsense) = nonsense
+            && let Some(bytes) = nonsense.bytes.get_mut(..nonsense.length)
+        {
+            for_dialect!(kind, D => D::restamp(bytes, due_utc_ns, self.midnight_ns));
+            self.put(index, bytes, due_utc_ns, now_ns, outlet);
+            self.venues[index].nonsense_sent += 1;
         }
         let venue = &mut self.venues[index];
-        if venue.stream.messages() == 0 {
-            venue.opened_utc_ns = due_utc_ns;
-        }
-        venue.stream.put(message.bytes.get(..message.length).unwrap_or_default());
-        venue.messages += 1;
-        self.messages += 1;
-        if let Some(session) = venue.sessions.last_mut() {
-            session.messages += 1;
-        }
         if venue.silences.front().is_some_and(|silence| venue.messages >= silence.after) {
             if let Some(silence) = venue.silences.pop_front() {
                 venue.silent_until_ns = due_ns.saturating_add(silence.length_ns);
@@ -547,6 +558,23 @@ impl Live {
             } else {
                 self.reset(index, due_ns, now_ns, outlet);
             }
+        }
+    }
+
+    /// Puts the bytes of a message into its venue's packet, and sends that first if there is no room.
+    fn put(&mut self, index: usize, bytes: &[u8], due_utc_ns: u64, now_ns: u64, outlet: &mut impl Outlet) {
+        if !self.venues[index].stream.has_room(bytes) {
+            self.flush(index, now_ns, outlet);
+        }
+        let venue = &mut self.venues[index];
+        if venue.stream.messages() == 0 {
+            venue.opened_utc_ns = due_utc_ns;
+        }
+        venue.stream.put(bytes);
+        venue.messages += 1;
+        self.messages += 1;
+        if let Some(session) = venue.sessions.last_mut() {
+            session.messages += 1;
         }
     }
 
@@ -717,6 +745,7 @@ impl Live {
             lost_messages: venue.report.lost_messages,
             silences: venue.silences_begun,
             resets: venue.resets_begun,
+            nonsense: venue.nonsense_sent,
         };
         LiveReport {
             messages: self.messages,

@@ -29,6 +29,7 @@ fn venue(kind: VenueKind) -> LiveVenue {
         restart_after: Vec::new(),
         silences: Vec::new(),
         resets: Vec::new(),
+        nonsense_per_million: 0,
     }
 }
 

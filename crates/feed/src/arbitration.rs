@@ -12,13 +12,22 @@
 //! An answer may come late, twice, out of order, or in part. The arbiter counts an answer without a missing message, of another
 //! session, or with fewer messages than it says; such an answer changes nothing.
 //!
-//! It reads only the transport's header. It has no clock and no socket: times come with the packets and with
-//! [`Arbiter::advance`], and the caller sends the requests. Same input, same output.
+//! It has no clock and no socket: times come with the packets and with [`Arbiter::advance`], and the caller sends the requests. Same
+//! input, same output.
+//!
+//! # Damage
+//! A packet that does not continue the sequence is followed only if it is sound: its messages are what its header says, to the last
+//! byte. Any other is counted and changes nothing: no session begins or ends by it, no number is reset, nothing waits for what it
+//! claims. A packet in order is not looked at twice: the consumer reads its messages anyway, and reports those that it cannot read
+//! ([`Arbiter::cannot_read`]). They are missing then, as if they had not been sent.
+//!
+//! A sound packet of another session does not end the session that is followed: [`ArbiterOptions::silence_ns`].
 //!
 //! # Cost
 //! A packet in order costs the header's line and some ten compares (of its session, its place in the channel and on its line).
 //! Only packets behind a sequence gap are copied, into reused buffers.
 
+mod clock;
 mod counters;
 mod gap;
 mod line;
@@ -28,6 +37,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use tapeworks_market::{Line, Nanos};
+use tapeworks_planted::planted;
 use tapeworks_session::{Header, Request, SessionId, TransportKind};
 use tapeworks_wire::DecodeError;
 
@@ -36,6 +46,7 @@ use crate::recovery::Recovery;
 use crate::table::Application;
 use gap::OpenGap;
 use line::LineFollower;
+use session::Successor;
 
 pub use crate::recovery::RetransmissionOptions;
 pub use counters::{ArbiterCounters, GapReason, LineCounters, RecoveryReport};
@@ -73,7 +84,8 @@ pub struct ArbiterOptions {
     /// hold the packets that come while a sequence gap is filled.
     pub held_bytes: usize,
     /// A line, or the channel, that brings nothing for so long is silent, in ns; venues send heartbeats about once a
-    /// second.
+    /// second. Another session follows when the one before has said its end, or has brought nothing for so long: half of it, if the
+    /// other is there from its first message on.
     pub silence_ns: u64,
     /// Where a channel that is joined in mid-session begins.
     pub join: Join,
@@ -179,12 +191,15 @@ pub struct Arbiter {
     given_up: Ranges,
     /// Numbers given up that are no longer remembered.
     forgotten: u64,
-    /// Packets of the session that follows, until this one is complete or given up.
-    successor: VecDeque<Held>,
-    successor_since: Nanos,
+    /// Sessions that may follow.
+    successors: Vec<Successor>,
     past: Option<SessionId>,
-    /// When the sequence last went on, or confirmed where it is.
+    /// When the sequence last went on by a message.
     advanced: Nanos,
+    /// When a heartbeat last confirmed where it is.
+    confirmed: Nanos,
+    /// When a message that had been given up last came.
+    came_late: Nanos,
     last: Option<Nanos>,
     is_silent: bool,
     last_recovery: Option<RecoveryReport>,
@@ -224,10 +239,11 @@ impl Arbiter {
             open_gap: None,
             given_up: Ranges::default(),
             forgotten: 0,
-            successor: VecDeque::new(),
-            successor_since: Nanos(0),
+            successors: Vec::new(),
             past: None,
             advanced: Nanos(0),
+            confirmed: Nanos(0),
+            came_late: Nanos(0),
             last: None,
             is_silent: false,
             last_recovery: None,
@@ -241,14 +257,19 @@ impl Arbiter {
     #[cfg(feature = "serde")]
     pub(crate) fn with_options_of(mut self, other: &Self) -> Option<Self> {
         self.options = other.options;
+        if !self.is_complete() && planted!("given-up-not-saved") {
+            self.forget_missing();
+        }
         (self.transport == other.transport && self.application == other.application).then_some(self)
     }
 
     /// Whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
-        let held: usize = self.held.iter().chain(&self.successor).map(|held| held.payload.len()).sum();
+        let waiting = self.successors.iter().flat_map(|successor| &successor.packets);
+        let held: usize = self.held.iter().chain(waiting).map(|held| held.payload.len()).sum();
         self.held_bytes == held
+            && self.successors.iter().all(Successor::is_sound)
             && self.given_up.is_sound()
             && self.recovery().is_none_or(Recovery::is_sound)
             && self.lines.iter().all(|line| line.gaps.is_sound())
@@ -299,9 +320,15 @@ impl Arbiter {
         self.open_gap.as_ref()?.recovery.as_ref().map(Recovery::began)
     }
 
-    /// Packets held behind a sequence gap or while joining.
+    /// Packets held behind a sequence gap, while joining, or of sessions that may follow.
     pub fn held_packets(&self) -> usize {
-        self.held.len() + self.successor.len()
+        self.held.len() + self.successors.iter().map(|successor| successor.packets.len()).sum::<usize>()
+    }
+
+    /// Whether packets of another session wait.
+    #[inline]
+    pub const fn has_successor(&self) -> bool {
+        !self.successors.is_empty()
     }
 
     #[cfg(feature = "serde")]
@@ -331,19 +358,22 @@ impl Arbiter {
     /// The earliest time at which [`Arbiter::advance`] has something to do.
     pub fn deadline(&self) -> Option<Nanos> {
         let open_gap = self.open_gap.as_ref().map(|open_gap| self.gap_deadline(open_gap));
-        let successor = (!self.successor.is_empty() && self.open_gap.is_none())
-            .then(|| Nanos(self.successor_since.0.saturating_add(self.options.reorder_window_ns)));
+        let successor =
+            self.successors.iter().filter_map(|successor| self.successor_deadline(successor)).min();
+        let successor = successor.filter(|_| self.open_gap.is_none());
+        let outlived = self.successors.iter().filter_map(|successor| self.outlived_at(successor)).min();
         let silence = |last: Option<Nanos>, is_silent: bool| {
             last.filter(|_| !is_silent).map(|last| Nanos(last.0.saturating_add(self.options.silence_ns)))
         };
         let lines = self.lines[..2].iter().filter_map(|line| silence(line.last, line.is_silent)).min();
-        [open_gap, successor, lines, silence(self.last, self.is_silent)].into_iter().flatten().min()
+        [open_gap, successor, outlived, lines, silence(self.last, self.is_silent)].into_iter().flatten().min()
     }
 
     /// Takes a packet of a line; retransmissions come as [`Line::Recovery`].
     ///
     /// # Errors
-    /// A payload shorter than the transport's header; it is counted and changes nothing.
+    /// A payload shorter than the transport's header; it is counted and changes nothing. A packet that does not continue the sequence
+    /// and whose messages are not what its header says is counted in the same way, and no error.
     #[inline]
     pub fn packet(
         &mut self,
@@ -372,6 +402,40 @@ impl Arbiter {
         Ok(())
     }
 
+    /// The consumer could not read the last `unread` messages of the packet that [`Arbiter::packet`] has just handed on: they are
+    /// missing. Only a packet of line A or B that came in order can have such messages.
+    #[cold]
+    pub fn cannot_read(&mut self, line: Line, unread: u64) {
+        let Some(next) = self.next else { return };
+        let first = next.saturating_sub(unread);
+        self.next = Some(first);
+        self.counters.messages = self.counters.messages.saturating_sub(unread);
+        self.lines[place(line)].cannot_read(first, next);
+    }
+
+    /// When the sequence last went on, or a heartbeat confirmed where it is.
+    const fn stood(&self) -> Nanos {
+        if self.advanced.0 > self.confirmed.0 { self.advanced } else { self.confirmed }
+    }
+
+    /// Whether a packet is a copy of what came before and can change nothing. Of two lines every second packet is one, and is not walked.
+    #[inline]
+    fn is_known(&self, header: &Header, received: Nanos) -> bool {
+        let end = header.first.saturating_add(header.count);
+        self.next.is_some_and(|next| header.first < next && end <= next)
+            && !header.is_end_of_session
+            && !self.is_silent
+            && self.given_up.end_by(header.first)
+            && received.since(self.stood()) <= self.options.silence_ns
+    }
+
+    /// Whether the messages of a packet are what its header says.
+    #[cold]
+    #[inline(never)]
+    fn is_whole(&self, payload: &[u8]) -> bool {
+        self.transport.is_sound(payload)
+    }
+
     /// An answer to a request, if it is one. Its messages were requested, or were given up before, or are duplicates.
     #[cold]
     #[inline(never)]
@@ -384,14 +448,14 @@ impl Arbiter {
     ) {
         let now = received;
         let counters = &mut self.lines[place(Line::Recovery)].counters;
+        if !self.transport.is_sound(payload) {
+            counters.malformed += 1;
+            return;
+        }
         counters.packets += 1;
         counters.messages += header.count;
         if self.session != Some(header.session) {
             counters.of_past_sessions += 1;
-            return;
-        }
-        if self.transport.messages(payload) != header.count {
-            counters.malformed += 1;
             return;
         }
         let numbers = header.first..header.first.saturating_add(header.count);
@@ -431,18 +495,15 @@ impl Arbiter {
         payload: &[u8],
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
-        if self.next.is_some_and(|next| header.first > next.saturating_add(MOST_AHEAD)) {
-            self.implausible(header, line, received, deliver);
-            return;
-        }
-        self.lines[place(line)].see(header, received);
-        self.last = Some(received);
-        if self.next == Some(header.first)
+        let is_in_order = self.next == Some(header.first)
+            && header.count > 0
             && self.held.is_empty()
             && !self.is_silent
-            && !header.is_end_of_session
-        {
-            // In order, nothing in the way.
+            && !header.is_end_of_session;
+        if is_in_order {
+            // Nothing in the way.
+            self.lines[place(line)].see(header, received);
+            self.last = Some(received);
             let count = header.count;
             self.next = Some(header.first.saturating_add(count));
             self.advanced = received;
@@ -451,11 +512,35 @@ impl Arbiter {
             deliver(Delivery::Packet { line, received, payload, header: *header });
             return;
         }
+        self.not_in_order(header, line, received, payload, deliver);
+    }
+
+    /// A packet that is not the next one, or that something is in the way of: its framing and its number are checked first.
+    #[cold]
+    #[inline(never)]
+    fn not_in_order(
+        &mut self,
+        header: &Header,
+        line: Line,
+        received: Nanos,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) {
+        if !self.is_known(header, received) {
+            if !self.is_whole(payload) && !planted!("unsound-behind-a-gap") {
+                self.lines[place(line)].counters.malformed += 1;
+                return;
+            }
+            if self.next.is_some_and(|next| header.first > next.saturating_add(MOST_AHEAD)) {
+                self.implausible(header, line, received, deliver);
+                return;
+            }
+        }
+        self.lines[place(line)].see(header, received);
+        self.last = Some(received);
         self.out_of_order(header, line, received, payload, deliver);
     }
 
-    #[cold]
-    #[inline(never)]
     fn out_of_order(
         &mut self,
         header: &Header,
@@ -507,7 +592,7 @@ impl Arbiter {
     ) {
         self.lines[place(line)].counters.implausible += 1;
         // The lines bring nothing else for a while: the number is right, and the sequence goes on from it.
-        if received.since(self.advanced) > self.options.silence_ns {
+        if received.since(self.stood()) > self.options.silence_ns {
             self.counters.sequence_resets += 1;
             self.begin(header.session, 1, received, deliver);
             self.pass_over(header.first, GapReason::Jump, received, deliver);
@@ -548,7 +633,7 @@ impl Arbiter {
     fn is_reset(&self, header: &Header, next: u64, received: Nanos) -> bool {
         header.first < next
             && header.first.saturating_add(header.count) < next
-            && received.since(self.advanced) > self.options.silence_ns
+            && received.since(self.stood()) > self.options.silence_ns
             && self.open_gap.is_none()
     }
 
@@ -570,6 +655,9 @@ impl Arbiter {
             counters.late += late;
             counters.duplicate += old.end - old.start - late;
             self.counters.late += late;
+            if late > 0 {
+                self.came_late = received;
+            }
             if late > 0 && end <= next {
                 deliver(Delivery::Late { payload, header: *header });
             }
@@ -577,8 +665,11 @@ impl Arbiter {
         if end > next || header.count == 0 && header.first == next {
             counters.won += end - next;
             self.counters.messages += end - next;
+            if line == Line::Recovery && planted!("recovered-counted-twice") {
+                self.counters.messages += end - next;
+            }
             self.next = Some(end);
-            self.advanced = received;
+            *if header.count > 0 { &mut self.advanced } else { &mut self.confirmed } = received;
             deliver(Delivery::Packet { line, received, payload, header: *header });
         }
     }
@@ -660,14 +751,17 @@ impl Arbiter {
 
     fn pass(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.work_on_gap(now, is_tick, deliver);
-        let is_over = now.0 >= self.successor_since.0.saturating_add(self.options.reorder_window_ns);
-        if self.open_gap.is_none() && !self.successor.is_empty() && is_over {
-            self.change_session(now, deliver);
+        if self.has_successor() {
+            self.work_on_successors(now, deliver);
         }
         let silence_ns = self.options.silence_ns;
         let is_late = |last: Option<Nanos>| last.is_some_and(|last| now.since(last) >= silence_ns);
         for line in &mut self.lines[..2] {
             if !line.is_silent && is_late(line.last) {
+                if planted!("dead-line-unnoticed") {
+                    line.last = None;
+                    continue;
+                }
                 line.is_silent = true;
                 line.counters.silences += 1;
             }
@@ -679,6 +773,7 @@ impl Arbiter {
                 self.counters.silences += 1;
                 deliver(Delivery::Silent { now });
             }
+            self.drop_those_gone();
             self.last = None;
         }
     }
@@ -688,9 +783,10 @@ impl Arbiter {
         self.given_up.iter()
     }
 
-    /// Whether all given-up messages came late.
-    pub const fn is_complete(&self) -> bool {
-        self.given_up.is_empty() && self.forgotten == 0
+    /// Whether all given-up messages came late. The sequence must have gone on since: a venue that numbers anew sends such numbers too, and
+    /// others than the next.
+    pub fn is_complete(&self) -> bool {
+        self.given_up.is_empty() && self.forgotten == 0 && self.came_late < self.stood()
     }
 
     /// Forgets the given-up messages: a snapshot replaces them.

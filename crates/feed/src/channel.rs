@@ -203,6 +203,16 @@ impl Channel {
     }
 }
 
+/// A block of a packet is not whole.
+#[cold]
+#[inline(never)]
+fn broken(error: FramingError, packet: &Packet<'_>, offset: u64, problems: &mut Problems) {
+    if !packet.datagram.truncated {
+        let kind = ProblemKind::Framing(error);
+        problems.note(Problem { file: packet.file, packet: packet.number, offset, kind });
+    }
+}
+
 impl Channel {
     /// Takes a packet's place in the sequence. Returns how many of its messages to skip, `None` when all.
     #[inline]
@@ -258,7 +268,7 @@ impl Channel {
         }
     }
 
-    /// Translates the messages of one packet.
+    /// Translates the messages of one packet. Returns how many of those behind `skip` cannot be read: the last.
     #[expect(clippy::too_many_arguments, reason = "one call; a struct would only rename them")]
     #[inline]
     pub(crate) fn messages<'b, S: Sink<Event>, Prefix: LengthPrefix>(
@@ -272,12 +282,13 @@ impl Channel {
         problems: &mut Problems,
         symbols: &mut SymbolTable,
         sink: &mut S,
-    ) {
+    ) -> u64 {
         let first = context.sequence;
         let mut number = 0;
         loop {
             let offset = packet.offset + (header + blocks.offset()) as u64;
-            let Some(block) = blocks.next() else { break };
+            // The rest of the packet is lost when a block is broken. The numbers of its messages are known.
+            let Some(block) = blocks.next() else { return 0 };
             match block {
                 Ok(message) => {
                     if number >= skip {
@@ -289,40 +300,30 @@ impl Channel {
                     number += 1;
                 }
                 Err(error) => {
-                    // The rest of the packet is lost; the numbers of its messages are known, and those before `skip`
-                    // came in another packet.
-                    let lost_from = number.max(skip);
-                    let gap = Gap {
-                        first: first.saturating_add(lost_from),
-                        count: count.saturating_sub(lost_from),
-                    };
-                    self.broken(error, gap, &context, packet, offset, problems, sink);
+                    broken(error, packet, offset, problems);
+                    // Those before `skip` came in another packet.
+                    return count.saturating_sub(number.max(skip));
                 }
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the same as of its one caller")]
+    /// The last `unread` messages of a captured packet, which ends before `end`, are missing.
     #[cold]
     #[inline(never)]
-    fn broken<S: Sink<Event>>(
+    pub(crate) fn lose<S: Sink<Event>>(
         &mut self,
-        error: FramingError,
-        gap: Gap,
-        context: &Context,
-        packet: &Packet<'_>,
-        offset: u64,
-        problems: &mut Problems,
+        end: u64,
+        unread: u64,
+        mut context: Context,
+        received: Nanos,
         sink: &mut S,
     ) {
-        if !packet.datagram.truncated {
-            let kind = ProblemKind::Framing(error);
-            problems.note(Problem { file: packet.file, packet: packet.number, offset, kind });
-        }
-        if gap.count > 0 {
-            self.tracker.lose(gap);
-            self.put_gap(gap, context, packet.received, sink);
-        }
+        let gap = Gap { first: end.saturating_sub(unread), count: unread };
+        // The message before it, if that is of this packet.
+        context.sequence = context.sequence.max(gap.first.saturating_sub(1));
+        self.tracker.lose(gap);
+        self.put_gap(gap, &context, received, sink);
     }
 
     /// A message whose number is the next of its channel.

@@ -3,6 +3,7 @@
 //! Each channel has an [`Arbiter`], which makes one sequence of its lines, and its place in a [`Feed`], which translates that
 //! sequence. [`LiveFeed`] joins them and decides how a sequence gap changes the books:
 //!
+//! - Messages of a packet that cannot be read are missing: another copy brings them, or the next packet shows the gap.
 //! - While the lines or a retransmission can still fill it, the channel's messages wait; other channels go on.
 //! - When it is given up, a [`EventKind::Gap`] makes the channel's books stale (DBN's `MAYBE_BAD_BOOK`) and the waiting
 //!   messages go on.
@@ -24,6 +25,7 @@ use std::collections::VecDeque;
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
+use tapeworks_planted::planted;
 use tapeworks_session::SessionId;
 use tapeworks_stage::{Sink, Stage};
 
@@ -117,6 +119,13 @@ pub enum Input<'a> {
         /// To here.
         now: Nanos,
     },
+    /// The clock was set: what is due in a while is due in the same while by the new time.
+    ClockSet {
+        /// Its time now.
+        now: Nanos,
+        /// How much more it shows than it would have, in ns; less than 0 if it was set back.
+        ahead_ns: i64,
+    },
 }
 
 impl Input<'_> {
@@ -128,7 +137,7 @@ impl Input<'_> {
             | Self::SnapshotEnd { received, .. }
             | Self::SnapshotFailed { received, .. }
             | Self::Contradicted { received, .. } => *received,
-            Self::Tick { now } => *now,
+            Self::Tick { now } | Self::ClockSet { now, .. } => *now,
         }
     }
 }
@@ -198,6 +207,11 @@ impl LiveChannel {
     /// Whether a snapshot is on its way.
     pub const fn is_awaiting_snapshot(&self) -> bool {
         self.followed.awaited.is_some()
+    }
+
+    /// The number of the attempt that is waited for.
+    pub fn awaited_attempt(&self) -> Option<u32> {
+        self.followed.awaited.as_ref().map(|awaited| awaited.attempt)
     }
 
     /// Whether contradictions of the books would request a snapshot now.
@@ -311,6 +325,9 @@ impl LiveFeed {
                 return Err(StateError::Foreign);
             }
             channel.part = part;
+            if channel.attempts > 0 && planted!("attempts-not-saved") {
+                channel.attempts = 0;
+            }
         }
         self.requests = reader.take()?;
         (self.deadline, self.last, self.clock) = reader.take()?;
@@ -340,6 +357,11 @@ impl LiveFeed {
     /// The earliest time at which an [`Input::Tick`] has something to do.
     pub const fn deadline(&self) -> Option<Nanos> {
         self.deadline
+    }
+
+    /// The time of the last packet, or of the last event that marks a second.
+    pub const fn time(&self) -> Option<Nanos> {
+        self.last
     }
 
     /// One input.
@@ -372,6 +394,7 @@ impl LiveFeed {
                 self.packet(channel, line, received, payload, sink);
             }
             Input::Tick { now } => self.tick(now, true, sink),
+            Input::ClockSet { ahead_ns, .. } => self.clock_was_set(ahead_ns),
             Input::Snapshot { channel, attempt, messages, .. } => {
                 if let Some(awaited) = self.awaited(channel, attempt) {
                     awaited.messages.extend_from_slice(messages);
@@ -414,8 +437,10 @@ impl LiveFeed {
                 sink.put(event.with_gap(gap));
             }
         }
-        if channel.followed.awaited.is_some() {
-            self.snapshot_failed(index, now, sink);
+        // What has come of a snapshot is incomplete, through no fault of the server's.
+        if let Some(awaited) = channel.followed.awaited.take() {
+            channel.snapshots.failed += 1;
+            self.request_snapshot(index, now, awaited.tries);
         }
     }
 
@@ -470,14 +495,21 @@ impl LiveFeed {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let feed = &mut self.feed;
         let LiveChannel { arbiter, options, followed, .. } = channel;
-        let mut target = Target { feed, number, options, followed, sink };
+        let mut target = Target { feed, number, options, followed, sink, unread: 0 };
         if let Err(error) = arbiter.packet(line, received, payload, &mut |delivery| target.deliver(delivery))
         {
             self.feed.bad_header(&packet_at(payload, received), error);
             return;
         }
-        let is_quiet =
-            !arbiter.is_recovering() && channel.followed.awaited.is_none() && !channel.followed.is_stale;
+        if target.unread > 0 {
+            arbiter.cannot_read(line, target.unread);
+        }
+        // A message that is whole and cannot be read is missing: the feed has put out its gap.
+        followed.is_stale |= followed.has_unreadable(feed);
+        let is_quiet = !arbiter.is_recovering()
+            && !arbiter.has_successor()
+            && channel.followed.awaited.is_none()
+            && !channel.followed.is_stale;
         if !is_quiet || arbiter.is_joining() || self.deadline.is_none() {
             self.after(index, received, sink);
         }
@@ -487,6 +519,9 @@ impl LiveFeed {
     #[cold]
     #[inline(never)]
     fn tick<S: Sink<Event>>(&mut self, now: Nanos, is_clock: bool, sink: &mut S) {
+        if let Some(last) = self.last.filter(|_| is_clock && self.is_beyond(now)) {
+            self.clock_was_set(i64::try_from(last.since(now)).map_or(i64::MIN, |back_ns| -back_ns));
+        }
         for index in 0..self.channels.len() {
             self.of_channel(index, sink, |feed, sink| feed.tick_of(index, now, is_clock, sink));
         }
@@ -500,13 +535,35 @@ impl LiveFeed {
         self.set_deadline();
     }
 
+    /// Whether the time `now` of the clock lies so far before what has come that the clock was set back without an [`Input::ClockSet`]:
+    /// before a restart, or with packets on their way. An [`Input::Tick`] then has the effect of one. Packets alone do not show it:
+    /// some have waited in a socket.
+    #[inline]
+    pub fn is_beyond(&self, now: Nanos) -> bool {
+        self.last.is_some_and(|last| last.since(now) > TIME_EVENT_EVERY_NS)
+    }
+
+    /// The clock shows so many ns more than it would have.
+    #[cold]
+    #[inline(never)]
+    fn clock_was_set(&mut self, ahead_ns: i64) {
+        let set = |time: &mut Nanos| *time = time.set_by(ahead_ns);
+        for channel in &mut self.channels {
+            channel.arbiter.clock_was_set(ahead_ns);
+            channel.followed.awaited.iter_mut().for_each(|awaited| set(&mut awaited.due));
+            set(&mut channel.contradicted_again);
+        }
+        self.last.iter_mut().for_each(set);
+        self.set_deadline();
+    }
+
     fn tick_of<S: Sink<Event>>(&mut self, index: usize, now: Nanos, is_clock: bool, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         if channel.arbiter.deadline().is_some_and(|deadline| deadline <= now) {
             let feed = &mut self.feed;
             let LiveChannel { arbiter, options, followed, .. } = channel;
             let number = index as u16;
-            let mut target = Target { feed, number, options, followed, sink };
+            let mut target = Target { feed, number, options, followed, sink, unread: 0 };
             let mut deliver = |delivery: Delivery<'_>| target.deliver(delivery);
             if is_clock {
                 arbiter.advance(now, &mut deliver);
@@ -540,6 +597,9 @@ impl LiveFeed {
         if channel.arbiter.take_snapshot_request() && channel.options.snapshot.is_some() {
             self.request_snapshot(index, now, 1);
         }
+        if self.channels.get(index).is_some_and(|channel| channel.followed.has_unreadable(&self.feed)) {
+            self.contradicted(index, now);
+        }
         self.apply_snapshot(index, now, sink);
         self.narrow(index, now, sink);
         self.set_deadline();
@@ -549,7 +609,10 @@ impl LiveFeed {
     fn narrow<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let Some(place) = channel.followed.place else { return };
-        if !channel.followed.is_stale || !channel.arbiter.is_complete() || channel.arbiter.is_silent() {
+        if !channel.followed.is_stale
+            || channel.arbiter.is_silent()
+            || !channel.arbiter.is_complete() && !planted!("stale-cleared-early")
+        {
             return;
         }
         let gaps = self.feed.channels().get(place).map(|channel| channel.sequence().gaps);
@@ -558,8 +621,11 @@ impl LiveFeed {
         }
         channel.followed.is_stale = false;
         self.feed.events_of(place, EventKind::Recovered, now).for_each(|event| sink.put(event));
-        let affected = std::mem::take(&mut channel.followed.affected);
-        for book in affected {
+        // They stay stale through every later gap, until a snapshot or another session.
+        for book in channel.followed.affected.iter().copied() {
+            if planted!("late-messages-ignored") {
+                break;
+            }
             let gap = Gap { first: channel.arbiter.next().unwrap_or_default(), count: 0 };
             sink.put(self.feed.event_of(place, EventKind::Gap, book, now).with_gap(gap));
         }

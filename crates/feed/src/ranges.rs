@@ -32,6 +32,11 @@ impl Ranges {
         self.ranges.is_empty()
     }
 
+    /// Whether all numbers lie before `first`.
+    pub(crate) fn end_by(&self, first: u64) -> bool {
+        self.ranges.last().is_none_or(|last| last.end <= first)
+    }
+
     /// Forgets all.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
@@ -63,7 +68,7 @@ impl Ranges {
 
     /// Removes the numbers of `removed`. Returns how many were there.
     pub(crate) fn remove(&mut self, removed: Range<u64>) -> u64 {
-        if removed.start >= removed.end || self.ranges.last().is_none_or(|last| last.end <= removed.start) {
+        if removed.start >= removed.end || self.end_by(removed.start) {
             return 0;
         }
         let from = self.ranges.partition_point(|range| range.end <= removed.start);

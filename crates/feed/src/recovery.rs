@@ -288,6 +288,12 @@ impl Recovery {
         TimedOut::Repeated(repeated)
     }
 
+    /// The clock shows so many ns more than it would have.
+    pub(crate) fn clock_was_set(&mut self, ahead_ns: i64) {
+        self.began = self.began.set_by(ahead_ns);
+        self.pieces.iter_mut().for_each(|piece| piece.due = piece.due.set_by(ahead_ns));
+    }
+
     /// Whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {

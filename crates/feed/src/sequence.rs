@@ -107,6 +107,12 @@ impl SequenceTracker {
         self.gaps = [None; REMEMBERED_GAPS];
     }
 
+    /// The last `unread` messages of the packet that came last cannot be read: they are expected again.
+    #[cold]
+    pub fn cannot_read(&mut self, unread: u64) {
+        self.next = self.next.map(|next| next.saturating_sub(unread));
+    }
+
     /// Reports messages that a packet announced and does not hold, or that cannot be decoded, as missing.
     #[cold]
     pub fn lose(&mut self, gap: Gap) {

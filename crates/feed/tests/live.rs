@@ -110,6 +110,7 @@ struct Faults {
     duplicated: u32,
     reordered: u32,
     skew_us: u64,
+    damaged: u32,
 }
 
 /// Draws as a linear congruential generator does (Knuth's constants).
@@ -120,6 +121,33 @@ impl Draw {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % bound.max(1)
     }
+}
+
+/// Does to a packet what its framing, or the session in its header, shows. No checksum protects the rest.
+fn damage(mut payload: Vec<u8>, draw: &mut Draw) -> Vec<u8> {
+    match draw.below(7) {
+        // Cut.
+        0 => payload.truncate(draw.below(payload.len() as u64) as usize),
+        // Longer.
+        1 => payload.extend_from_slice(&[0, 1, 2][..1 + draw.below(3) as usize]),
+        // Another session, another number, the count as it was.
+        2 => payload[..18].iter_mut().for_each(|byte| *byte = draw.below(256) as u8),
+        // Another session, to the end.
+        3 => payload[..20].iter_mut().for_each(|byte| *byte = draw.below(256) as u8),
+        // Another count.
+        4 => {
+            let count = draw.below(1 << 16) as u16;
+            payload[18..20].copy_from_slice(&count.to_be_bytes());
+        }
+        // Another number, and cut.
+        5 => {
+            payload[12..18].iter_mut().for_each(|byte| *byte = draw.below(256) as u8);
+            payload.pop();
+        }
+        // The length of the first message is more than there is.
+        _ => payload[20] = 0xff,
+    }
+    payload
 }
 
 #[derive(Default, PartialEq, Eq, Debug)]
@@ -193,7 +221,10 @@ fn run_restored(
                 continue;
             }
             let late = if draw.below(1_000) < u64::from(faults.reordered) { 25 * US } else { 0 };
-            push(&mut due, at + skew + late, line as u8, payload.clone());
+            // A channel joins by its first packet, if that is what it says: see the tests of sessions.
+            let is_damaged = first > 50 && draw.below(1_000) < u64::from(faults.damaged);
+            let sent = if is_damaged { damage(payload.clone(), &mut draw) } else { payload.clone() };
+            push(&mut due, at + skew + late, line as u8, sent);
             if draw.below(1_000) < u64::from(faults.duplicated) {
                 injected.repeated += count as u64;
                 push(&mut due, at + skew + late + US, line as u8, payload.clone());
@@ -206,12 +237,13 @@ fn run_restored(
     for line in 0..2 {
         push(&mut due, at + 60 * US, line, control(b"SESSION001", end, 0, &[]));
     }
-    push(&mut due, at + 200 * MS, 0, control(b"SESSION001", end, END_OF_SESSION, &[]));
+    // Time passes meanwhile.
+    (1..1_000).for_each(|step| push(&mut due, at + step * MS, 3, Vec::new()));
+    push(&mut due, at + 1_000 * MS, 0, control(b"SESSION001", end, END_OF_SESSION, &[]));
     let mut live = live(options, None);
     let mut events = Vec::new();
     let mut requests = 0;
     while let Some(Reverse((at, _, line, bytes))) = due.pop() {
-        let line = [Line::A, Line::B, Line::Recovery][usize::from(line)];
         if restore_before.contains(&inputs) {
             live = restored(&live);
         }
@@ -220,7 +252,9 @@ fn run_restored(
         if live.deadline().is_some_and(|deadline| deadline <= Nanos(START + at)) {
             events.extend(feed(&mut live, Input::Tick { now: Nanos(START + at) }));
         }
-        events.extend(feed(&mut live, input(line, at, &bytes)));
+        if let Some(line) = [Line::A, Line::B, Line::Recovery].get(usize::from(line)) {
+            events.extend(feed(&mut live, input(*line, at, &bytes)));
+        }
         while let Some(request) = live.take_request() {
             let Request::Retransmission { request, .. } = request else { panic!("{request:?}") };
             requests += 1;
@@ -229,13 +263,16 @@ fn run_restored(
             }
             let from = request.first as usize - 1;
             let to = (from + usize::from(request.count).min(7)).min(messages.len());
-            let answer = packet(b"SESSION001", request.first, &messages[from..to]);
+            let mut answer = packet(b"SESSION001", request.first, &messages[from..to]);
+            if draw.below(1_000) < u64::from(faults[0].damaged) {
+                answer = damage(answer, &mut draw);
+            }
             push(&mut due, at + 100 * US + draw.below(200 * US), 2, answer);
         }
     }
     // What is still waited for.
     for step in 1..3_000 {
-        events.extend(feed(&mut live, Input::Tick { now: Nanos(START + at + 200 * MS + step * MS) }));
+        events.extend(feed(&mut live, Input::Tick { now: Nanos(START + at + 1_000 * MS + step * MS) }));
     }
     Run { events, live, injected, requests }
 }
@@ -246,6 +283,7 @@ fn any_faults() -> impl Strategy<Value = Faults> {
         duplicated,
         reordered,
         skew_us,
+        damaged: 0,
     })
 }
 
@@ -281,6 +319,29 @@ proptest! {
     }
 
     #[test]
+    fn damaged_packets_and_answers_are_as_lost_ones(
+        a in any_faults(),
+        b in any_faults(),
+        damaged in (1u32..200, 0u32..200),
+        restore_before in prop::collection::vec(0usize..1_500, 0..3),
+        seed in any::<u64>(),
+    ) {
+        let messages = messages(1_500, 10, seed);
+        let faults = [Faults { damaged: damaged.0, ..a }, Faults { damaged: damaged.1, ..b }];
+        let run = run_restored(&messages, faults, 0, with_retransmission(), seed, &restore_before);
+        let expected = contents(&lossless(&messages));
+        let got = contents(&run.events);
+        let differs = got.iter().zip(&expected).position(|(got, expected)| got != expected);
+        prop_assert_eq!(differs.map(|at| (got[at], expected[at])), None);
+        prop_assert_eq!(got.len(), expected.len());
+        let arbiter = run.live.channels()[0].arbiter();
+        let counters = arbiter.counters();
+        prop_assert_eq!(counters.messages, messages.len() as u64);
+        prop_assert_eq!((counters.gaps, counters.missing, counters.session_changes), (0, 0, 0));
+        prop_assert_eq!(arbiter.lines().iter().map(|line| line.won).sum::<u64>(), messages.len() as u64);
+    }
+
+    #[test]
     fn messages_that_cannot_be_recovered_are_reported_and_all_others_come_once_and_in_order(
         a in any_faults(),
         b in any_faults(),
@@ -290,7 +351,7 @@ proptest! {
         let messages = messages(1_500, 10, seed);
         let mut options = with_retransmission();
         options.retransmission = Some(RetransmissionOptions { timeout_ns: MS, ..RetransmissionOptions::default() });
-        let lossy = |faults: Faults| Faults { lost: faults.lost * 8, ..faults };
+        let lossy = |faults: Faults| Faults { lost: faults.lost * 8, damaged: faults.lost, ..faults };
         let run = run(&messages, [lossy(a), lossy(b)], unanswered, options, seed);
         let counters = *run.live.channels()[0].arbiter().counters();
         let mut expected = 1;
@@ -320,7 +381,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let messages = messages(1_000, 10, seed);
-        let lossy = |faults: Faults| Faults { lost: faults.lost * 8, ..faults };
+        let lossy = |faults: Faults| Faults { lost: faults.lost * 8, damaged: faults.lost, ..faults };
         let faults = [lossy(a), lossy(b)];
         let whole = run(&messages, faults, unanswered, with_retransmission(), seed);
         let parts = run_restored(&messages, faults, unanswered, with_retransmission(), seed, &restore_before);
@@ -339,7 +400,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
     ) {
         let messages = messages(200, 6, 5);
-        let faults = Faults { lost: 300, duplicated: 0, reordered: 100, skew_us: 50 };
+        let faults = Faults { lost: 300, duplicated: 0, reordered: 100, skew_us: 50, damaged: 100 };
         let live = run(&messages, [faults; 2], 1000, with_retransmission(), 5).live;
         let channels = || live.channels().iter().map(|channel| channel.options().clone()).collect::<Vec<_>>();
         let kept = live.save().unwrap();
@@ -640,6 +701,7 @@ fn a_gap_of_one_channel_leaves_the_books_of_the_others_as_they_are() {
         LiveFeed::restore(FeedOptions::default(), channels, &live.save().unwrap()).unwrap()
     };
     parts.send(&mut live, &mut market, 1, 2_100, 2_500 * 100 * US);
+    parts.send(&mut live, &mut market, 1, 2_500, 2_501 * 100 * US);
     assert_eq!(Parts::stale(&market, &live), [(of_first, of_first), (1, of_second)]);
     // A new session of the second: its books are empty and right, those of the first as they were.
     let before = market.state(live.instruments());
@@ -711,6 +773,36 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
     assert_eq!(market.state(live.instruments()), parts.whole);
 }
 
+/// A heartbeat of the first channel, which confirms where its sequence is.
+fn heartbeat(live: &mut LiveFeed, at: u64) -> Vec<Event> {
+    let next = live.channels()[0].arbiter().next().unwrap();
+    feed(live, input(Line::A, at, &packet(b"SESSION001", next, &[])))
+}
+
+#[test]
+fn numbers_that_begin_anew_are_not_the_messages_that_are_missing() {
+    let messages = messages(3_000, 6, 7);
+    let mut live = live(ArbiterOptions::default(), None);
+    let mut market = Market::new();
+    // The channel was joined late, and the venue has no retransmission server.
+    let joined = 100;
+    for (index, message) in messages.iter().enumerate().skip(joined) {
+        let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+        market.apply(&feed(&mut live, input(Line::A, index as u64 * 100 * US, &payload)));
+    }
+    let stale = |market: &Market, live: &LiveFeed| {
+        market.state(live.instruments()).iter().filter(|(_, _, is_stale)| *is_stale).count()
+    };
+    assert_eq!(stale(&market, &live), 6);
+    // It begins anew, with its directory: the numbers are those of the missing messages.
+    for (index, message) in messages.iter().enumerate().take(2 * joined) {
+        let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+        market.apply(&feed(&mut live, input(Line::A, 400 * MS + index as u64 * 100 * US, &payload)));
+    }
+    assert_eq!(live.channels()[0].arbiter().counters().late, joined as u64);
+    assert_eq!(stale(&market, &live), 6);
+}
+
 #[test]
 fn messages_that_come_too_late_narrow_staleness_to_their_instruments() {
     let messages = messages(3_000, 6, 7);
@@ -726,12 +818,50 @@ fn messages_that_come_too_late_narrow_staleness_to_their_instruments() {
     };
     assert_eq!(stale(&market, &live), 6);
     let payload = packet(b"SESSION001", 2_001, &messages[2_000..2_001]);
-    let events = feed(&mut live, input(Line::B, 400 * MS, &payload));
+    market.apply(&feed(&mut live, input(Line::B, 400 * MS, &payload)));
+    assert_eq!(stale(&market, &live), 6, "a venue that numbers anew would send such a number too");
+    let events = heartbeat(&mut live, 401 * MS);
     market.apply(&events);
     assert_eq!(stale(&market, &live), 1);
     assert_eq!(events.iter().filter(|event| event.kind == EventKind::Gap).count(), 1);
     let lines = live.channels()[0].arbiter().lines();
     assert_eq!((lines[1].late, live.channels()[0].arbiter().counters().late), (1, 1));
+}
+
+#[test]
+fn an_instrument_of_a_late_message_stays_stale_when_a_later_gap_is_narrowed() {
+    let messages = messages(3_000, 6, 7);
+    let mut live = live(ArbiterOptions::default(), None);
+    let mut market = Market::new();
+    let stale = |market: &Market, live: &LiveFeed| -> Vec<_> {
+        let state = market.state(live.instruments()).into_iter();
+        state.filter(|(_, _, is_stale)| *is_stale).map(|(symbol, ..)| symbol).collect()
+    };
+    let mut after = Vec::new();
+    // Each loses a message, which comes too late.
+    for (from, lost, to) in [(0, 2_000, 2_200), (2_200, 2_500, 3_000)] {
+        for index in (from..to.min(messages.len())).filter(|index| *index != lost) {
+            let payload = packet(b"SESSION001", index as u64 + 1, &messages[index..=index]);
+            market.apply(&feed(&mut live, input(Line::A, index as u64 * 100 * US, &payload)));
+        }
+        assert_eq!(stale(&market, &live).len(), 6);
+        let payload = packet(b"SESSION001", lost as u64 + 1, &messages[lost..=lost]);
+        let at = to as u64 * 100 * US;
+        market.apply(&feed(&mut live, input(Line::B, at, &payload)));
+        market.apply(&heartbeat(&mut live, at + US));
+        after.push(stale(&market, &live));
+    }
+    assert_eq!(after[0].len(), 1);
+    assert!(after[1].contains(&after[0][0]), "{after:?}");
+    // A state that is restored has it too.
+    let mut live = restored(&live);
+    let payload = packet(b"SESSION001", 3_002, &messages[..1]);
+    market.apply(&feed(&mut live, input(Line::A, 400 * MS, &payload)));
+    market.apply(&feed(&mut live, Input::Tick { now: Nanos(START + 500 * MS) }));
+    let payload = packet(b"SESSION001", 3_001, &messages[..1]);
+    market.apply(&feed(&mut live, input(Line::B, 600 * MS, &payload)));
+    market.apply(&heartbeat(&mut live, 601 * MS));
+    assert!(after[1].iter().all(|symbol| stale(&market, &live).contains(symbol)));
 }
 
 /// The deletion of an order that nobody has added, of the first stock.
@@ -780,6 +910,37 @@ fn a_contradiction_requests_snapshots_at_an_interval_and_a_snapshot_clears_it() 
     assert!(matches!(say(&mut live, 30_020), Some(Request::Snapshot { .. })));
     let snapshots = live.channels()[0].snapshots();
     assert_eq!((snapshots.contradicted, snapshots.requests, snapshots.applied), (2, 2, 1));
+}
+
+#[test]
+fn a_message_that_cannot_be_read_requests_a_snapshot_at_an_interval() {
+    let mut messages = messages(3_000, 4, 21);
+    // A deletion without its end.
+    messages.insert(1_000, deletion()[..12].to_vec());
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    let mut market = Market::new();
+    let send = |live: &mut LiveFeed, market: &mut Market, from: usize, to: usize| {
+        let payload = packet(b"SESSION001", from as u64 + 1, &messages[from..to]);
+        market.apply(&feed(live, input(Line::A, from as u64 * US, &payload)));
+    };
+    (0..10).for_each(|part| send(&mut live, &mut market, part * 100, part * 100 + 100));
+    assert!(!live.channels()[0].is_stale());
+    send(&mut live, &mut market, 1_000, 1_100);
+    assert!(live.channels()[0].is_stale(), "no number is missing, but a message is");
+    assert!(market.state(live.instruments()).iter().all(|(_, _, is_stale)| *is_stale));
+    let Some(Request::Snapshot { channel: 0, attempt, .. }) = live.take_request() else {
+        panic!("no request")
+    };
+    send(&mut live, &mut market, 1_100, 1_200);
+    assert_eq!(live.take_request(), None, "one is on its way");
+    let good: Vec<_> = messages[..1_150].iter().filter(|message| message.len() != 12).cloned().collect();
+    let (received, state) = (Nanos(START + 30 * MS), snapshot_of(&good));
+    market.apply(&feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
+    market.apply(&feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: 1_151 }));
+    assert!(market.state(live.instruments()).iter().all(|(_, _, is_stale)| !is_stale));
+    assert!(!live.channels()[0].is_stale());
+    let snapshots = live.channels()[0].snapshots();
+    assert_eq!((snapshots.contradicted, snapshots.requests, snapshots.applied), (1, 1, 1));
 }
 
 #[test]
@@ -874,6 +1035,71 @@ fn a_session_that_follows_waits_until_the_one_before_is_complete() {
     // What is left of the session before changes nothing.
     assert_eq!(feed(&mut live, input(Line::B, 60 * US, &end)), []);
     assert_eq!(live.channels()[0].arbiter().lines()[1].of_past_sessions, 1);
+}
+
+#[test]
+fn messages_that_cannot_be_read_come_on_the_other_line_or_are_a_gap() {
+    let messages = messages(100, 3, 15);
+    let expected = lossless(&messages);
+    let whole = packet(b"SESSION001", 11, &messages[10..15]);
+    let two: usize = messages[10..12].iter().map(|message| 2 + message.len()).sum();
+    // In a message, and between two.
+    for end in [20 + two + 3, 20 + two] {
+        let mut live = live(ArbiterOptions::default(), None);
+        let mut events = feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..10])));
+        events.extend(feed(&mut live, input(Line::A, MS, &whole[..end])));
+        assert_eq!(live.channels()[0].arbiter().next(), Some(13));
+        assert_eq!(live.feed().problems().bad_framing, 1);
+        let mut without = restored(&live);
+        events.extend(feed(&mut live, input(Line::B, MS + US, &whole)));
+        events.extend(feed(&mut live, input(Line::A, 2 * MS, &packet(b"SESSION001", 16, &messages[15..]))));
+        assert_eq!(contents(&events), contents(&expected));
+        assert!(!live.channels()[0].is_stale());
+        let lines = live.channels()[0].arbiter().lines();
+        assert_eq!((lines[0].malformed, lines[0].lost, lines[1].won), (1, 3, 3));
+        // The other line is not there.
+        let next = packet(b"SESSION001", 16, &messages[15..]);
+        let mut events = feed(&mut without, input(Line::A, 2 * MS, &next));
+        events.extend(feed(&mut without, Input::Tick { now: Nanos(START + 3 * MS) }));
+        let gap = events.iter().find_map(Event::gap).unwrap();
+        assert_eq!((gap.first, gap.count), (13, 3));
+        assert!(without.channels()[0].is_stale());
+    }
+}
+
+#[test]
+fn a_damaged_packet_and_its_copy_are_applied_once_behind_a_snapshot() {
+    let messages = messages(3_000, 6, 16);
+    let mut whole = Market::new();
+    whole.apply(&lossless(&messages));
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    let mut market = Market::new();
+    let mut attempted = None;
+    for (part, chunk) in messages.chunks(10).enumerate().filter(|(part, _)| *part != 100) {
+        let at = part as u64 * MS;
+        let payload = packet(b"SESSION001", part as u64 * 10 + 1, chunk);
+        let cut = if part == 150 { payload.len() / 2 } else { payload.len() };
+        let mut events = feed(&mut live, input(Line::A, at, &payload[..cut]));
+        events.extend(feed(&mut live, input(Line::B, at + US, &payload)));
+        if let Some(Request::Snapshot { attempt, .. }) = live.take_request() {
+            attempted = Some(attempt);
+        }
+        if part == 200 {
+            let (attempt, received) = (attempted.unwrap(), Nanos(START + at));
+            let state = snapshot_of(&messages[..1_300]);
+            events
+                .extend(feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
+            events.extend(feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: 1_301 }));
+        }
+        market.apply(&events);
+    }
+    let mut reference = self::live(ArbiterOptions::default(), None);
+    for (index, message) in messages.iter().enumerate() {
+        let payload = packet(b"SESSION001", index as u64 + 1, std::slice::from_ref(message));
+        feed(&mut reference, input(Line::A, index as u64 * US, &payload));
+    }
+    assert_eq!(live.channels()[0].snapshots().applied, 1);
+    assert_eq!(market.state(live.instruments()), whole.state(reference.instruments()));
 }
 
 #[test]
@@ -1097,4 +1323,71 @@ fn a_session_of_another_feed_on_the_same_transport_is_counted_and_not_followed()
     assert_eq!(arbiter.session(), Some(SessionId::IexTp { protocol: 0x8003, channel: 1, session: 7 }));
     assert_eq!((arbiter.next(), arbiter.counters().gaps_opened), (Some(1), 0));
     assert_eq!((arbiter.lines()[0].of_other_feeds, arbiter.counters().session_changes), (2, 0));
+}
+
+#[test]
+fn a_clock_that_is_set_makes_nothing_late_and_stops_nothing() {
+    let hour_ns = 3_600_000_000_000_i64;
+    let messages = messages(30, 3, 5);
+    for (ahead_ns, is_known) in [(0, true), (hour_ns, true), (-hour_ns, true), (-hour_ns, false)] {
+        let mut live = live(with_retransmission(), None);
+        let began = 2 * hour_ns.unsigned_abs();
+        feed(&mut live, input(Line::A, began, &packet(b"SESSION001", 1, &messages[..10])));
+        feed(&mut live, input(Line::A, began + 1, &packet(b"SESSION001", 21, &messages[20..])));
+        // The gap is requested after the reorder window, and again after the time for an answer.
+        let mut now = began.saturating_add_signed(ahead_ns) + 2;
+        // Before a restart nobody sees that the clock was set: the first tick shows it.
+        let set = match is_known {
+            true => Input::ClockSet { now: Nanos(START + now), ahead_ns },
+            false => Input::Tick { now: Nanos(START + now) },
+        };
+        assert_eq!(feed(&mut live, set), []);
+        let requested = |live: &mut LiveFeed, now: &mut u64| {
+            let began = *now;
+            while live.take_request().is_none() {
+                *now = live.deadline().unwrap().0 - START;
+                feed(live, Input::Tick { now: Nanos(START + *now) });
+            }
+            *now - began
+        };
+        let options = with_retransmission();
+        assert!(requested(&mut live, &mut now) <= options.reorder_window_ns);
+        assert_eq!(requested(&mut live, &mut now), options.retransmission.unwrap().timeout_ns);
+        // A copy that was on its way shows neither a silence nor numbers that begin anew.
+        feed(&mut live, input(Line::B, now, &packet(b"SESSION001", 5, &messages[4..8])));
+        feed(&mut live, input(Line::Recovery, now, &packet(b"SESSION001", 11, &messages[10..20])));
+        let arbiter = live.channels()[0].arbiter();
+        assert_eq!((arbiter.is_recovering(), arbiter.next()), (false, Some(1 + messages.len() as u64)));
+        let counters = arbiter.counters();
+        assert_eq!((counters.silences, counters.sequence_resets, counters.gaps), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_copy_that_comes_when_the_clock_was_set_forward_does_not_reset_the_numbers() {
+    let messages = messages(30, 3, 5);
+    let mut live = live(ArbiterOptions::default(), None);
+    let hour = 3_600 * Nanos::SECOND;
+    feed(&mut live, input(Line::A, 1_000, &packet(b"SESSION001", 1, &messages)));
+    feed(&mut live, Input::ClockSet { now: Nanos(START + hour + 2_000), ahead_ns: hour.cast_signed() });
+    assert_eq!(feed(&mut live, input(Line::B, hour + 3_000, &packet(b"SESSION001", 1, &messages))), []);
+    assert_eq!(live.channels()[0].arbiter().counters().sequence_resets, 0);
+}
+
+#[test]
+fn a_snapshot_is_due_in_time_behind_a_clock_that_is_set() {
+    let hour_ns = 3_600_000_000_000_i64;
+    for ahead_ns in [hour_ns, -hour_ns] {
+        let options = SnapshotOptions::default();
+        let mut live = live(ArbiterOptions::default(), Some(options));
+        let began = 2 * hour_ns.unsigned_abs();
+        feed(&mut live, input(Line::A, began, &packet(b"SESSION001", 2_001, &messages(10, 3, 5))));
+        assert!(live.take_request().is_some());
+        let now = began.saturating_add_signed(ahead_ns);
+        feed(&mut live, Input::ClockSet { now: Nanos(START + now), ahead_ns });
+        feed(&mut live, Input::Tick { now: Nanos(START + now + options.timeout_ns - 1) });
+        assert_eq!(live.channels()[0].snapshots().failed, 0);
+        feed(&mut live, Input::Tick { now: Nanos(START + now + options.timeout_ns) });
+        assert_eq!(live.channels()[0].snapshots().failed, 1);
+    }
 }

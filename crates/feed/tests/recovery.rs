@@ -78,7 +78,7 @@ impl Server {
         if draw.chance(self.wrong) {
             let at = wanted.start + draw.below(3_000);
             let count = 1 + draw.below(50);
-            answers.push(match draw.below(7) {
+            answers.push(match draw.below(10) {
                 0 => packet(*b"ANOTHERONE", at, count as u16, at..at + count),
                 // More, and fewer, than there are.
                 1 => packet(SESSION, wanted.start, count as u16, wanted.start..wanted.start + count / 2),
@@ -87,7 +87,15 @@ impl Server {
                 4 => packet(SESSION, wanted.start, END_OF_SESSION, at..at),
                 // Packets that were never requested, from long ago or not sent yet.
                 5 => right(at.saturating_sub(2_000).max(1)..at.saturating_sub(2_000).max(1) + count),
-                _ => right(sent + 100_000..sent + 100_000 + count),
+                6 => right(sent + 100_000..sent + 100_000 + count),
+                // Cut, longer than it says, and of no session.
+                7 => {
+                    let mut cut = right(wanted.clone());
+                    cut.truncate(draw.below(cut.len() as u64).max(20) as usize);
+                    cut
+                }
+                8 => [right(wanted.clone()), vec![0]].concat(),
+                _ => (0..60).map(|_| draw.below(256) as u8).collect(),
             });
         }
         if request.first >= self.kept_from && !draw.chance(self.silent) {

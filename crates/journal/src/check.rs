@@ -1,7 +1,8 @@
 //! Checking a whole journal.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
+
+use tapeworks_disk::{Access, Disk, System};
 
 use crate::error::{JournalError, failed};
 use crate::folder::{Segment, segments};
@@ -51,9 +52,20 @@ pub struct Verified {
 ///
 /// # Errors
 /// A folder or file that cannot be read. [`JournalError::Stopped`] if `goes_on`, which is called before each segment, returns `false`.
-pub fn verify(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Verified, JournalError> {
+pub fn verify(folder: &Path, goes_on: impl FnMut() -> bool) -> Result<Verified, JournalError> {
+    verify_in::<System>(folder, goes_on)
+}
+
+/// As [`verify`], on the disk `D`.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_in<D: Disk>(
+    folder: &Path,
+    mut goes_on: impl FnMut() -> bool,
+) -> Result<Verified, JournalError> {
     let mut verified = Verified::default();
-    let all = segments(folder)?;
+    let all = segments::<D>(folder)?;
     for (at, Segment { path, first }) in all.iter().enumerate() {
         if !goes_on() {
             return Err(JournalError::Stopped);
@@ -67,7 +79,7 @@ pub fn verify(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Verifi
             verified.damaged += first.saturating_sub(next);
             note(0, missing_segment(next, *first));
         }
-        let file = File::open(path).map_err(failed(path, "cannot be opened"))?;
+        let file = D::open(path, Access::Read).map_err(failed(path, "cannot be opened"))?;
         let head = SegmentHeader::read(&file, path, *first)?;
         if let Head::Damaged(what) = head {
             note(0, what.to_owned());

@@ -1,26 +1,14 @@
 //! The folder of a journal: its segments, and the bytes set aside from them.
 
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use tapeworks_disk::{Disk, System};
 
 use crate::error::{JournalError, failed};
 use crate::scan;
 
 const ENDING: &str = "journal";
-
-/// Waits until the disk has the names in a folder. It is no error if a file system cannot sync folders.
-///
-/// # Errors
-/// What the operating system says.
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    match File::open(folder)?.sync_all() {
-        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
-            Ok(())
-        }
-        synced => synced,
-    }
-}
 
 /// A segment's file, by the number of its first record.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,10 +22,9 @@ pub(crate) fn segment_path(folder: &Path, first: u64) -> PathBuf {
 }
 
 /// The segments of a journal, in order.
-pub(crate) fn segments(folder: &Path) -> Result<Vec<Segment>, JournalError> {
+pub(crate) fn segments<D: Disk>(folder: &Path) -> Result<Vec<Segment>, JournalError> {
     let mut all = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))? {
-        let path = entry.map_err(failed(folder, "cannot list the journal"))?.path();
+    for path in D::entries(folder).map_err(failed(folder, "cannot list the journal"))? {
         if path.extension().is_some_and(|ending| ending == ENDING)
             && let Some(first) = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok())
         {
@@ -53,7 +40,15 @@ pub(crate) fn segments(folder: &Path) -> Result<Vec<Segment>, JournalError> {
 /// # Errors
 /// A folder that cannot be listed.
 pub fn segment_starts(folder: &Path) -> Result<Vec<u64>, JournalError> {
-    Ok(segments(folder)?.into_iter().map(|segment| segment.first).collect())
+    segment_starts_in::<System>(folder)
+}
+
+/// As [`segment_starts`], on the disk `D`.
+///
+/// # Errors
+/// A folder that cannot be listed.
+pub fn segment_starts_in<D: Disk>(folder: &Path) -> Result<Vec<u64>, JournalError> {
+    Ok(segments::<D>(folder)?.into_iter().map(|segment| segment.first).collect())
 }
 
 /// Whether the file belongs to the journal: a segment, or bytes set aside from one.
@@ -74,10 +69,9 @@ pub(crate) const TORN: &str = "torn-";
 pub(crate) const DAMAGED: &str = "damaged-";
 
 /// The files with bytes set aside from the segment `first`.
-pub(crate) fn set_aside_of(folder: &Path, first: u64) -> Result<Vec<PathBuf>, JournalError> {
+pub(crate) fn set_aside_of<D: Disk>(folder: &Path, first: u64) -> Result<Vec<PathBuf>, JournalError> {
     let mut all = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed(folder, "cannot list the journal"))? {
-        let path = entry.map_err(failed(folder, "cannot list the journal"))?.path();
+    for path in D::entries(folder).map_err(failed(folder, "cannot list the journal"))? {
         if segment_of(&path) == Some(first) && path.extension().is_none_or(|ending| ending != ENDING) {
             all.push(path);
         }
@@ -86,8 +80,8 @@ pub(crate) fn set_aside_of(folder: &Path, first: u64) -> Result<Vec<PathBuf>, Jo
 }
 
 /// Copies `bytes` of the segment at `path` into a file beside it, and waits until the disk has it. Returns its path.
-pub(crate) fn set_aside(
-    file: &File,
+pub(crate) fn set_aside<D: Disk>(
+    file: &D::File,
     path: &Path,
     ending: &str,
     bytes: std::ops::Range<u64>,
@@ -97,7 +91,7 @@ pub(crate) fn set_aside(
         // The same place may be torn more than once.
         let again = if tries == 0 { String::new() } else { format!(".{tries}") };
         let to = path.with_extension(format!("{ending}{}{again}", bytes.start));
-        match scan::copy_aside(file, bytes.clone(), &to) {
+        match scan::copy_aside::<D>(file, bytes.clone(), &to) {
             Ok(()) => return Ok(to),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < 1_000 => tries += 1,
             Err(error) => return Err(failed(&to, "cannot be written")(error)),

@@ -24,8 +24,11 @@
 //! keeps a copy. Damage elsewhere loses only the damaged records: in their place a reader returns a record of the kind
 //! [`LOST`], which counts them, and continues with the next sound record.
 //!
-//! Nothing here has a clock or a thread. Cost of a record: a copy into the buffer and the CRC, some 15 ns for 100 bytes;
-//! one system call for every [`BUFFER_BYTES`].
+//! Nothing here has a clock or a thread. Files are those of the system; the functions whose names end in `_in` use those of any
+//! [`Disk`](tapeworks_disk::Disk). Cost of a record: a copy into the buffer and the CRC, some 15 ns for 100 bytes; one system call
+//! for every [`BUFFER_BYTES`].
+
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod check;
 mod error;
@@ -37,13 +40,13 @@ mod repair;
 mod scan;
 mod writer;
 
-pub use check::{Damage, Verified, verify};
+pub use check::{Damage, Verified, verify, verify_in};
 pub use error::JournalError;
-pub use folder::{is_journal_file, segment_starts, sync_folder};
+pub use folder::{is_journal_file, segment_starts, segment_starts_in};
 pub use format::{BUFFER_BYTES, LOST, MAX_PAYLOAD_BYTES, NUMBERED, Record};
 pub use io_task::{Finished, IoTask};
-pub use reader::{JournalReader, last_time};
-pub use repair::{Repaired, repair};
+pub use reader::{JournalReader, last_time, last_time_in};
+pub use repair::{Repaired, repair, repair_in};
 pub use writer::{JournalOptions, JournalWriter, Opened};
 
 /// The examples of the README, compiled.

@@ -1,14 +1,15 @@
 //! Reading a journal, and following one that grows.
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use tapeworks_disk::{Access, Disk, DiskFile as _, System};
+use tapeworks_planted::planted;
 
 use crate::error::{JournalError, failed};
 use crate::folder::{Segment, segment_path, segments};
 use crate::format::{
     Found, Head, LOST, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader, find,
-    read_at,
 };
 use crate::scan::{Sound, next_sound};
 
@@ -19,9 +20,9 @@ const READ_BYTES: usize = 1 << 20;
 const SLACK: u64 = 1_000_000_000;
 
 #[derive(Debug)]
-struct Open {
+struct Open<F> {
     path: PathBuf,
-    file: File,
+    file: F,
     /// Where the next record begins.
     offset: u64,
     /// Whether the reader has searched behind the end of this segment: bytes written later are not damage.
@@ -42,9 +43,9 @@ enum Step {
 ///
 /// In the place of records that are damaged or missing, and are followed by sound ones, it gives one of the kind [`LOST`].
 #[derive(Debug)]
-pub struct JournalReader {
+pub struct JournalReader<D: Disk = System> {
     folder: PathBuf,
-    open: Option<Open>,
+    open: Option<Open<D::File>>,
     next: u64,
     /// The records from `next` to before this one are damaged or missing.
     lost_until: u64,
@@ -63,7 +64,42 @@ impl JournalReader {
     /// # Errors
     /// A folder that cannot be listed.
     pub fn open(folder: &Path) -> Result<Self, JournalError> {
-        let first = segments(folder)?.first().map_or(0, |segment| segment.first);
+        Self::open_in(folder)
+    }
+
+    /// At the record `number`, or the first one there is if that is later.
+    ///
+    /// # Errors
+    /// As [`JournalReader::next`].
+    pub fn from_number(folder: &Path, number: u64) -> Result<Self, JournalError> {
+        Self::from_number_in(folder, number)
+    }
+
+    /// At the record `number`; `None` when it was removed to make room, or is still to come behind others.
+    ///
+    /// # Errors
+    /// As [`JournalReader::next`].
+    pub fn at_number(folder: &Path, number: u64) -> Result<Option<Self>, JournalError> {
+        Self::at_number_in(folder, number)
+    }
+
+    /// At the first record of the segment in which `time` lies, or of the one before it: all records from `time` on follow.
+    /// Segments are the index, without those whose header is damaged.
+    ///
+    /// # Errors
+    /// As [`JournalReader::next`].
+    pub fn from_time(folder: &Path, time: u64) -> Result<Self, JournalError> {
+        Self::from_time_in(folder, time)
+    }
+}
+
+impl<D: Disk> JournalReader<D> {
+    /// As [`JournalReader::open`], on the disk `D`.
+    ///
+    /// # Errors
+    /// A folder that cannot be listed.
+    pub fn open_in(folder: &Path) -> Result<Self, JournalError> {
+        let first = segments::<D>(folder)?.first().map_or(0, |segment| segment.first);
         Ok(Self::at_segment(folder, first))
     }
 
@@ -81,12 +117,12 @@ impl JournalReader {
         }
     }
 
-    /// At the record `number`, or the first one there is if that is later.
+    /// As [`JournalReader::from_number`], on the disk `D`.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
-    pub fn from_number(folder: &Path, number: u64) -> Result<Self, JournalError> {
-        let all = segments(folder)?;
+    pub fn from_number_in(folder: &Path, number: u64) -> Result<Self, JournalError> {
+        let all = segments::<D>(folder)?;
         let at = all.partition_point(|segment| segment.first <= number).saturating_sub(1);
         let mut reader = Self::at_segment(folder, all.get(at).map_or(number, |segment| segment.first));
         while reader.next < number {
@@ -104,24 +140,23 @@ impl JournalReader {
         Ok(reader)
     }
 
-    /// At the record `number`; `None` when it was removed to make room, or is still to come behind others.
+    /// As [`JournalReader::at_number`], on the disk `D`.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
-    pub fn at_number(folder: &Path, number: u64) -> Result<Option<Self>, JournalError> {
-        let reader = Self::from_number(folder, number)?;
+    pub fn at_number_in(folder: &Path, number: u64) -> Result<Option<Self>, JournalError> {
+        let reader = Self::from_number_in(folder, number)?;
         Ok((reader.next == number).then_some(reader))
     }
 
-    /// At the first record of the segment in which `time` lies, or of the one before it: all records from `time` on follow.
-    /// Segments are the index, without those whose header is damaged.
+    /// As [`JournalReader::from_time`], on the disk `D`.
     ///
     /// # Errors
     /// As [`JournalReader::next`].
-    pub fn from_time(folder: &Path, time: u64) -> Result<Self, JournalError> {
+    pub fn from_time_in(folder: &Path, time: u64) -> Result<Self, JournalError> {
         let mut at = None;
-        for Segment { path, first } in segments(folder)? {
-            let file = File::open(&path).map_err(failed(&path, "cannot be opened"))?;
+        for Segment { path, first } in segments::<D>(folder)? {
+            let file = D::open(&path, Access::Read).map_err(failed(&path, "cannot be opened"))?;
             let Head::Sound(header) = SegmentHeader::read(&file, &path, first)? else { continue };
             if at.is_some() && header.time > time.saturating_sub(SLACK) {
                 break;
@@ -130,7 +165,7 @@ impl JournalReader {
         }
         match at {
             Some(first) => Ok(Self::at_segment(folder, first)),
-            None => Self::open(folder),
+            None => Self::open_in(folder),
         }
     }
 
@@ -215,7 +250,9 @@ impl JournalReader {
             self.buffer.resize(needed, 0);
         }
         self.used = 0;
-        self.filled = read_at(&open.file, &mut self.buffer, open.offset)
+        self.filled = open
+            .file
+            .read_full_at(&mut self.buffer, open.offset)
             .map_err(failed(&open.path, "cannot be read"))?;
         match find(&self.buffer[..self.filled], self.next) {
             Found::Record(..) => Ok(true),
@@ -227,7 +264,7 @@ impl JournalReader {
     /// Whether the segment that begins with the next record is there.
     fn open_segment(&mut self) -> Result<bool, JournalError> {
         let path = segment_path(&self.folder, self.next);
-        let file = match File::open(&path) {
+        let file = match D::open(&path, Access::Read) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(failed(&path, "cannot be opened")(error)),
@@ -249,11 +286,11 @@ impl JournalReader {
     fn next_segment(&mut self) -> Result<bool, JournalError> {
         let Some(open) = &self.open else { return Ok(false) };
         let path = segment_path(&self.folder, self.next);
-        if path == open.path || !path.exists() {
+        if path == open.path || !D::exists(&path) {
             return Ok(false);
         }
         // The segment may have grown between the look into it and the look for its successor.
-        if !self.refill(RECORD_HEADER_BYTES)? {
+        if !self.refill(RECORD_HEADER_BYTES)? || planted!("segment-left-too-early") {
             self.open = None;
         }
         Ok(true)
@@ -294,10 +331,10 @@ impl JournalReader {
         let Some(Segment { path, first }) = self.successor()? else { return Ok(false) };
         // It may have come meanwhile.
         let begins = segment_path(&self.folder, self.next);
-        if exhausted.as_ref() != Some(&begins) && begins.exists() && self.open_segment()? {
+        if exhausted.as_ref() != Some(&begins) && D::exists(&begins) && self.open_segment()? {
             return Ok(true);
         }
-        let file = File::open(&path).map_err(failed(&path, "cannot be opened"))?;
+        let file = D::open(&path, Access::Read).map_err(failed(&path, "cannot be opened"))?;
         if let Head::Sound(header) = SegmentHeader::read(&file, &path, first)? {
             self.time = header.time;
         }
@@ -307,7 +344,7 @@ impl JournalReader {
 
     /// The segment with the lowest number above the next record's.
     fn successor(&self) -> Result<Option<Segment>, JournalError> {
-        Ok(segments(&self.folder)?.into_iter().find(|segment| segment.first > self.next))
+        Ok(segments::<D>(&self.folder)?.into_iter().find(|segment| segment.first > self.next))
     }
 }
 
@@ -316,8 +353,16 @@ impl JournalReader {
 /// # Errors
 /// As [`JournalReader::next`].
 pub fn last_time(folder: &Path) -> Result<Option<u64>, JournalError> {
-    for segment in segments(folder)?.iter().rev() {
-        let mut reader = JournalReader::at_segment(folder, segment.first);
+    last_time_in::<System>(folder)
+}
+
+/// As [`last_time`], on the disk `D`.
+///
+/// # Errors
+/// As [`JournalReader::next`].
+pub fn last_time_in<D: Disk>(folder: &Path) -> Result<Option<u64>, JournalError> {
+    for segment in segments::<D>(folder)?.iter().rev() {
+        let mut reader = JournalReader::<D>::at_segment(folder, segment.first);
         let mut last = None;
         while let Some(record) = reader.next()? {
             last = Some(record.time);

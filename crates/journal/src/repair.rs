@@ -1,11 +1,11 @@
 //! Mending a damaged journal.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use tapeworks_disk::{Access, Disk, DiskFile, System};
+
 use crate::error::{JournalError, failed};
-use crate::folder::{DAMAGED, Segment, segment_path, segments, set_aside, set_aside_of, sync_folder};
+use crate::folder::{DAMAGED, Segment, segment_path, segments, set_aside, set_aside_of};
 use crate::format::{
     Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
@@ -36,23 +36,32 @@ pub struct Repaired {
 /// # Errors
 /// As [`JournalWriter::open`]; a disk that is full or fails. [`JournalError::Stopped`] if `goes_on`, which is called before each segment,
 /// says no; the segments before it are mended.
-pub fn repair(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Repaired, JournalError> {
-    let last = segments(folder)?.last().map_or(0, |segment| segment.first);
-    let before = set_aside_of(folder, last)?;
+pub fn repair(folder: &Path, goes_on: impl FnMut() -> bool) -> Result<Repaired, JournalError> {
+    repair_in::<System>(folder, goes_on)
+}
+
+/// As [`repair`], on the disk `D`.
+///
+/// # Errors
+/// As [`repair`].
+pub fn repair_in<D: Disk>(
+    folder: &Path,
+    mut goes_on: impl FnMut() -> bool,
+) -> Result<Repaired, JournalError> {
+    let last = segments::<D>(folder)?.last().map_or(0, |segment| segment.first);
+    let before = set_aside_of::<D>(folder, last)?;
     // It cuts off torn bytes, and locks out other writers.
-    let (_writer, opened) = JournalWriter::open(folder, JournalOptions::default())?;
+    let (_writer, opened) = JournalWriter::<D>::open_in(folder, JournalOptions::default())?;
     let mut repaired = Repaired { torn_bytes: opened.torn_bytes, ..Repaired::default() };
-    repaired.set_aside.extend(set_aside_of(folder, last)?.into_iter().filter(|path| !before.contains(path)));
+    repaired
+        .set_aside
+        .extend(set_aside_of::<D>(folder, last)?.into_iter().filter(|path| !before.contains(path)));
     let mut next: Option<u64> = None;
-    for Segment { path, first } in segments(folder)? {
+    for Segment { path, first } in segments::<D>(folder)? {
         if !goes_on() {
             return Err(JournalError::Stopped);
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(failed(&path, "cannot be opened"))?;
+        let file = D::open(&path, Access::Write).map_err(failed(&path, "cannot be opened"))?;
         let (mut places, mut begin) = (Vec::new(), None);
         let tail = scan(
             &file,
@@ -63,17 +72,17 @@ pub fn repair(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Repair
         )?;
         let time = begin.or(places.first().map(|place| place.time)).unwrap_or(0);
         for place in places {
-            mend(&file, &path, &place, &mut repaired)?;
+            mend::<D>(&file, &path, &place, &mut repaired)?;
         }
         if tail.torn_bytes > 0 {
             // Not the last segment: the bytes behind the last sound record belong to the missing records.
             let bytes = tail.offset..tail.offset + tail.torn_bytes;
-            repaired.set_aside.push(set_aside(&file, &path, DAMAGED, bytes.clone())?);
+            repaired.set_aside.push(set_aside::<D>(&file, &path, DAMAGED, bytes.clone())?);
             zero(&file, &path, bytes)?;
         }
         let head = SegmentHeader::read(&file, &path, first)?;
         if let Head::Damaged(_) = head {
-            repaired.set_aside.push(set_aside(&file, &path, DAMAGED, 0..SEGMENT_HEADER_BYTES)?);
+            repaired.set_aside.push(set_aside::<D>(&file, &path, DAMAGED, 0..SEGMENT_HEADER_BYTES)?);
         }
         if tail.next > first && !matches!(head, Head::Sound(_)) {
             let header = SegmentHeader { first, time }.encode();
@@ -82,18 +91,23 @@ pub fn repair(folder: &Path, mut goes_on: impl FnMut() -> bool) -> Result<Repair
         }
         file.sync_all().map_err(failed(&path, "cannot be synced"))?;
         if let Some(next) = next.filter(|next| *next < first) {
-            stand_for(folder, next, first, time)?;
+            stand_for::<D>(folder, next, first, time)?;
             repaired.places += 1;
             repaired.records += first - next;
         }
         next = Some(tail.next.max(next.unwrap_or_default()));
     }
-    sync_folder(folder).map_err(failed(folder, "cannot be synced"))?;
+    D::sync_folder(folder).map_err(failed(folder, "cannot be synced"))?;
     Ok(repaired)
 }
 
 /// Overwrites a place of damage with records that count the loss: they fill it, so that the next record follows.
-fn mend(file: &File, path: &Path, place: &DamagedPlace, repaired: &mut Repaired) -> Result<(), JournalError> {
+fn mend<D: Disk>(
+    file: &D::File,
+    path: &Path,
+    place: &DamagedPlace,
+    repaired: &mut Repaired,
+) -> Result<(), JournalError> {
     let DamagedPlace { bytes, records, time } = place;
     let (length, lost) = (bytes.end - bytes.start, records.end - records.start);
     let (header, most) = (RECORD_HEADER_BYTES as u64, (RECORD_HEADER_BYTES + MAX_PAYLOAD_BYTES) as u64);
@@ -103,7 +117,7 @@ fn mend(file: &File, path: &Path, place: &DamagedPlace, repaired: &mut Repaired)
         repaired.left += 1;
         return Ok(());
     }
-    repaired.set_aside.push(set_aside(file, path, DAMAGED, bytes.clone())?);
+    repaired.set_aside.push(set_aside::<D>(file, path, DAMAGED, bytes.clone())?);
     let (mut at, mut number, mut to_fill) = (bytes.start, records.start, length);
     for piece in (0..pieces).rev() {
         // The last takes all records that are left; each leaves the ones behind it room for their headers.
@@ -129,21 +143,16 @@ fn lost_record(next: u64, stands_for: u64, time: u64, payload: &[u8]) -> Record<
 }
 
 /// Makes a segment that counts the records from `next` on and before `first` as lost, since no file has them.
-fn stand_for(folder: &Path, next: u64, first: u64, time: u64) -> Result<(), JournalError> {
+fn stand_for<D: Disk>(folder: &Path, next: u64, first: u64, time: u64) -> Result<(), JournalError> {
     let path = segment_path(folder, next);
     let mut bytes = SegmentHeader { first: next, time }.encode().to_vec();
     lost_record(first, first - next, time, &[]).encode(&mut bytes);
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path)
-        .map_err(failed(&path, "cannot be created"))?;
+    let file = D::open(&path, Access::Replace).map_err(failed(&path, "cannot be created"))?;
     file.write_all_at(&bytes, 0).map_err(failed(&path, "cannot be written"))?;
     file.sync_all().map_err(failed(&path, "cannot be synced"))
 }
 
-fn zero(file: &File, path: &Path, bytes: std::ops::Range<u64>) -> Result<(), JournalError> {
+fn zero(file: &impl DiskFile, path: &Path, bytes: std::ops::Range<u64>) -> Result<(), JournalError> {
     let zeros = vec![0; 64 << 10];
     let mut at = bytes.start;
     while at < bytes.end {

@@ -7,17 +7,16 @@
 //! Cost: one pass. The search for the next sound record compares the number at every byte and computes a CRC only where a
 //! header is plausible; it skips sparse parts of the file.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::{fmt, io};
 
-use rustix::fs::SeekFrom;
+use tapeworks_disk::{Access, Disk, DiskFile};
 
 use crate::error::{JournalError, failed};
 use crate::format::{
     BUFFER_BYTES, Found, MAX_PAYLOAD_BYTES, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, find,
-    first_number, read_at, u32_at, u64_at,
+    first_number, u32_at, u64_at,
 };
 
 /// Bytes that the search reads at once.
@@ -67,7 +66,7 @@ pub(crate) struct Tail {
 
 /// Reads the segment in `file` whose first record should be `first`.
 pub(crate) fn scan(
-    file: &File,
+    file: &impl DiskFile,
     path: &Path,
     first: u64,
     mut record: impl FnMut(&Record<'_>),
@@ -76,7 +75,7 @@ pub(crate) fn scan(
     let mut buffer = vec![0; BUFFER_BYTES];
     let (mut offset, mut next) = (SEGMENT_HEADER_BYTES, first);
     loop {
-        let filled = read_at(file, &mut buffer, offset).map_err(failed(path, "cannot be read"))?;
+        let filled = file.read_full_at(&mut buffer, offset).map_err(failed(path, "cannot be read"))?;
         let mut used = 0;
         let is_sound = loop {
             match find(&buffer[used..filled], next) {
@@ -111,19 +110,19 @@ pub(crate) fn scan(
 
 /// The first sound record at or behind `from` that is numbered `least` or higher.
 pub(crate) fn next_sound(
-    file: &File,
+    file: &impl DiskFile,
     path: &Path,
     from: u64,
     least: u64,
 ) -> Result<Option<Sound>, JournalError> {
     let cannot_be_read = || failed(path, "cannot be read");
-    let length = file.metadata().map_err(cannot_be_read())?.len();
+    let length = file.length().map_err(cannot_be_read())?;
     // Each record before it takes a header at least.
     let most = least.saturating_add(length.saturating_sub(from) / RECORD_HEADER_BYTES as u64);
     let (mut window, mut whole) = (vec![0; SEARCH_BYTES], Vec::new());
     let mut at = from;
-    while let Some(begin) = data_from(file, at) {
-        let filled = read_at(file, &mut window, begin).map_err(cannot_be_read())?;
+    while let Some(begin) = file.data_from(at) {
+        let filled = file.read_full_at(&mut window, begin).map_err(cannot_be_read())?;
         let headers = filled.saturating_sub(RECORD_HEADER_BYTES - 1);
         for block in (0..headers).step_by(BLOCK_BYTES) {
             let until = (block + BLOCK_BYTES).min(headers);
@@ -144,7 +143,7 @@ pub(crate) fn next_sound(
                     &window[place..end]
                 } else {
                     whole.resize(end - place, 0);
-                    let read = read_at(file, &mut whole, offset).map_err(cannot_be_read())?;
+                    let read = file.read_full_at(&mut whole, offset).map_err(cannot_be_read())?;
                     &whole[..read]
                 };
                 if let Found::Record(record, _) = find(bytes, number) {
@@ -172,11 +171,11 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 /// Bytes from `from` to the last one that is not zero.
-pub(crate) fn torn_bytes(file: &File, path: &Path, from: u64) -> Result<u64, JournalError> {
+pub(crate) fn torn_bytes(file: &impl DiskFile, path: &Path, from: u64) -> Result<u64, JournalError> {
     let mut buffer = vec![0; BUFFER_BYTES];
     let (mut at, mut last) = (from, from);
-    while let Some(begin) = data_from(file, at) {
-        let read = read_at(file, &mut buffer, begin).map_err(failed(path, "cannot be read"))?;
+    while let Some(begin) = file.data_from(at) {
+        let read = file.read_full_at(&mut buffer, begin).map_err(failed(path, "cannot be read"))?;
         if read == 0 {
             break;
         }
@@ -190,29 +189,18 @@ pub(crate) fn torn_bytes(file: &File, path: &Path, from: u64) -> Result<u64, Jou
     Ok(last - from)
 }
 
-/// Where data begins at or behind `offset`, skipping sparse parts. `None` when there is no more.
-fn data_from(file: &File, offset: u64) -> Option<u64> {
-    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
-        Ok(begin) => Some(begin),
-        Err(rustix::io::Errno::NXIO) => None,
-        // A file system that does not know its holes: all of it is data.
-        Err(_) => Some(offset),
-    }
-}
-
 /// Copies `bytes` of a segment into `to`, which must not exist, and waits until the disk has them.
-pub(crate) fn copy_aside(file: &File, bytes: Range<u64>, to: &Path) -> io::Result<()> {
-    use std::io::Write as _;
-    let mut copy = File::create_new(to)?;
+pub(crate) fn copy_aside<D: Disk>(file: &D::File, bytes: Range<u64>, to: &Path) -> io::Result<()> {
+    let copy = D::open(to, Access::CreateNew)?;
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut at = bytes.start;
     while at < bytes.end {
         let most = usize::try_from(bytes.end - at).unwrap_or(usize::MAX).min(buffer.len());
-        let read = read_at(file, &mut buffer[..most], at)?;
+        let read = file.read_full_at(&mut buffer[..most], at)?;
         if read == 0 {
             break;
         }
-        copy.write_all(&buffer[..read])?;
+        copy.write_all_at(&buffer[..read], at - bytes.start)?;
         at += read as u64;
     }
     copy.sync_all()

@@ -1,13 +1,15 @@
 //! Writing a journal.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::TryLockError;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tapeworks_disk::{Access, Disk, DiskFile, System};
+use tapeworks_planted::planted;
+
 use crate::error::{JournalError, failed};
-use crate::folder::{DAMAGED, Segment, TORN, segment_path, segments, set_aside, sync_folder};
+use crate::folder::{DAMAGED, Segment, TORN, segment_path, segments, set_aside};
 use crate::format::{
     BUFFER_BYTES, Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
     SegmentHeader,
@@ -45,12 +47,12 @@ pub struct Opened {
 
 /// Appends records. One process writes a journal at a time.
 #[derive(Debug)]
-pub struct JournalWriter {
+pub struct JournalWriter<D: Disk = System> {
     folder: PathBuf,
     options: JournalOptions,
     /// The writer holds it for its whole life.
-    lock: File,
-    segment: Option<(PathBuf, Arc<File>)>,
+    lock: D::File,
+    segment: Option<(PathBuf, Arc<D::File>)>,
     /// The buffer's offset in the segment.
     offset: u64,
     /// Whether the disk may not have the name of the segment.
@@ -78,7 +80,7 @@ pub struct JournalWriter {
     refused: Option<Refused>,
     trouble: Option<JournalError>,
     failed_removals: u64,
-    sync_file: fn(&File) -> io::Result<()>,
+    sync_file: fn(&D::File) -> io::Result<()>,
     /// Whether another thread waits for the disk.
     leaves_waiting: bool,
     /// Whether a segment has begun since [`JournalWriter::begin_removal`] was called last.
@@ -87,7 +89,7 @@ pub struct JournalWriter {
     wants_next: bool,
     /// Whether the next segment is being made: by one task at a time, as all make the same file.
     is_making_next: bool,
-    next_segment: Option<Prepared>,
+    next_segment: Option<Prepared<D>>,
 }
 
 /// The system's last error when reserving room.
@@ -118,16 +120,22 @@ impl JournalWriter {
     /// # Errors
     /// [`JournalError::Locked`] when another process writes to it; a folder or file that cannot be used.
     pub fn open(folder: &Path, options: JournalOptions) -> Result<(Self, Opened), JournalError> {
-        fs::create_dir_all(folder).map_err(failed(folder, "cannot be created"))?;
+        Self::open_in(folder, options)
+    }
+}
+
+impl<D: Disk> JournalWriter<D> {
+    /// As [`JournalWriter::open`], on the disk `D`.
+    ///
+    /// # Errors
+    /// As [`JournalWriter::open`].
+    pub fn open_in(folder: &Path, options: JournalOptions) -> Result<(Self, Opened), JournalError> {
+        D::create_dir_all(folder).map_err(failed(folder, "cannot be created"))?;
         let lock_path = folder.join("lock");
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&lock_path)
-            .map_err(failed(&lock_path, "cannot be opened"))?;
+        let lock = D::open(&lock_path, Access::Create).map_err(failed(&lock_path, "cannot be opened"))?;
         match lock.try_lock() {
             Ok(()) => {}
+            Err(TryLockError::WouldBlock) if planted!("folder-not-locked") => {}
             Err(TryLockError::WouldBlock) => return Err(JournalError::Locked { folder: folder.to_owned() }),
             Err(TryLockError::Error(error)) => return Err(failed(&lock_path, "cannot be locked")(error)),
         }
@@ -154,7 +162,7 @@ impl JournalWriter {
             refused: None,
             trouble: None,
             failed_removals: 0,
-            sync_file: File::sync_all,
+            sync_file: D::File::sync_all,
             leaves_waiting: false,
             has_begun: false,
             wants_next: false,
@@ -162,7 +170,7 @@ impl JournalWriter {
             next_segment: None,
         };
         // The segment that a killed process had made ahead.
-        match fs::remove_file(writer.next_path()) {
+        match D::remove_file(&writer.next_path()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed(&writer.next_path(), "cannot be removed")(error));
             }
@@ -175,10 +183,9 @@ impl JournalWriter {
 
     /// Finds the end of the last segment.
     fn resume(&mut self) -> Result<Opened, JournalError> {
-        let all = segments(&self.folder)?;
+        let all = segments::<D>(&self.folder)?;
         let Some(Segment { path, first }) = all.last() else { return Ok(Opened::default()) };
-        let file =
-            OpenOptions::new().read(true).write(true).open(path).map_err(failed(path, "cannot be opened"))?;
+        let file = D::open(path, Access::Write).map_err(failed(path, "cannot be opened"))?;
         let head = SegmentHeader::read(&file, path, *first)?;
         let (mut records, mut damaged, mut is_damaged) = (0u64, 0, false);
         let tail = scan(
@@ -202,19 +209,19 @@ impl JournalWriter {
             // The segment has no sound record: it begins again with the next record.
             opened.torn_bytes = torn_bytes(&file, path, 0)?;
             if opened.torn_bytes > 0 {
-                set_aside(&file, path, DAMAGED, 0..opened.torn_bytes)?;
+                set_aside::<D>(&file, path, DAMAGED, 0..opened.torn_bytes)?;
             }
-            fs::remove_file(path).map_err(failed(path, "cannot be removed"))?;
+            D::remove_file(path).map_err(failed(path, "cannot be removed"))?;
             return Ok(opened);
         }
-        let bytes = file.metadata().map_err(failed(path, "cannot be read"))?.len();
+        let bytes = file.length().map_err(failed(path, "cannot be read"))?;
         if tail.torn_bytes > 0 {
             opened.torn_bytes = tail.torn_bytes;
-            set_aside(&file, path, TORN, tail.offset..tail.offset + tail.torn_bytes)?;
+            set_aside::<D>(&file, path, TORN, tail.offset..tail.offset + tail.torn_bytes)?;
             // Cut off and reserved again: zeros.
-            file.set_len(tail.offset).map_err(failed(path, "cannot be cut"))?;
+            file.set_length(tail.offset).map_err(failed(path, "cannot be cut"))?;
             reserve(&file, path, bytes)?;
-            file.sync_data().map_err(failed(path, "cannot be synced"))?;
+            file.sync_all().map_err(failed(path, "cannot be synced"))?;
         }
         (self.offset, self.reserved_bytes) = (tail.offset, bytes);
         self.is_over = is_damaged || !matches!(head, Head::Sound(_));
@@ -229,6 +236,9 @@ impl JournalWriter {
     /// A disk that is full or fails.
     pub fn lose_until(&mut self, number: u64, time: u64) -> Result<(), JournalError> {
         let Some(lost) = number.checked_sub(self.next).filter(|lost| *lost > 0) else { return Ok(()) };
+        if planted!("numbers-used-again") {
+            return Ok(());
+        }
         self.fit(time, RECORD_HEADER_BYTES as u64)?;
         let stands_for = Record { kind: LOST, line: NUMBERED, extra: lost, time, ..Record::default() };
         Record { number: number - 1, ..stands_for }.encode(&mut self.buffer);
@@ -404,7 +414,7 @@ impl JournalWriter {
     ///
     /// # Errors
     /// A disk that fails.
-    pub fn begin_sync(&mut self) -> Result<Option<IoTask>, JournalError> {
+    pub fn begin_sync(&mut self) -> Result<Option<IoTask<D>>, JournalError> {
         self.flush()?;
         let segment = self.segment.as_ref().filter(|_| self.synced < self.next);
         Ok(segment.map(|(path, file)| {
@@ -426,9 +436,10 @@ impl JournalWriter {
     }
 
     /// The task that makes the next segment ahead; `None` when it is made, or is being made.
-    pub fn begin_next_segment(&mut self) -> Option<IoTask> {
+    pub fn begin_next_segment(&mut self) -> Option<IoTask<D>> {
         let is_due = self.wants_next && self.segment.is_some();
-        if !is_due || self.is_making_next || self.next_segment.is_some() {
+        let is_making = self.is_making_next && !planted!("partial-shared");
+        if !is_due || is_making || self.next_segment.is_some() {
             return None;
         }
         (self.wants_next, self.is_making_next) = (false, true);
@@ -441,7 +452,7 @@ impl JournalWriter {
     }
 
     /// The task that removes surplus segments, if a segment has begun since the last call.
-    pub fn begin_removal(&mut self) -> Option<IoTask> {
+    pub fn begin_removal(&mut self) -> Option<IoTask<D>> {
         let has_begun = std::mem::take(&mut self.has_begun);
         let keep_bytes = self.options.keep_bytes.filter(|_| has_begun)?;
         let (folder, needed_from) = (self.folder.clone(), self.needed_from);
@@ -453,7 +464,7 @@ impl JournalWriter {
     /// # Errors
     /// A sync that failed, as [`JournalWriter::sync`] says. A segment that could not be removed is counted, and
     /// [`JournalWriter::take_trouble`] returns the error.
-    pub fn finish(&mut self, finished: Finished) -> Result<(), JournalError> {
+    pub fn finish(&mut self, finished: Finished<D>) -> Result<(), JournalError> {
         match finished.0 {
             Outcome::Synced { unsynced: Unsynced { path, records, folder, .. }, result } => {
                 self.synced = self.synced.max(records.end);
@@ -491,7 +502,9 @@ impl JournalWriter {
     fn begin_segment(&mut self, time: u64, room: u64) -> Result<(), JournalError> {
         // The segment is complete and on the disk before its successor exists: readers take a successor for its end.
         self.flush()?;
-        if let Err(error) = self.sync() {
+        if !planted!("missing-sync-before-rename")
+            && let Err(error) = self.sync()
+        {
             // The unconfirmed records are counted; they would be no fewer without a successor.
             self.trouble = Some(error);
         }
@@ -504,7 +517,7 @@ impl JournalWriter {
                     Ok(file) => (file, bytes),
                     Err(error) => {
                         // An incomplete file is removed: a reader would take it for a segment.
-                        let _gone_anyway = fs::remove_file(&path);
+                        let _gone_anyway = D::remove_file(&path);
                         return Err(error);
                     }
                 }
@@ -522,17 +535,17 @@ impl JournalWriter {
     }
 
     /// The file that was made ahead, as the segment at `path`, when there is one and it has the room.
-    fn take_next_segment(&mut self, path: &Path, time: u64, room: u64) -> Option<(File, u64)> {
+    fn take_next_segment(&mut self, path: &Path, time: u64, room: u64) -> Option<(D::File, u64)> {
         self.is_name_unsynced = false;
         let Prepared { path: from, file, bytes } = self.next_segment.take()?;
         let header = SegmentHeader { first: self.next, time }.encode();
         let is_taken = bytes >= SEGMENT_HEADER_BYTES + room
-            && !path.exists()
+            && !D::exists(path)
             && file.write_all_at(&header, 0).is_ok()
-            && fs::rename(&from, path).is_ok();
+            && D::rename(&from, path).is_ok();
         if !is_taken {
             // The segment is made as if none had been: that reports why, if it fails too.
-            let _gone_anyway = fs::remove_file(&from);
+            let _gone_anyway = D::remove_file(&from);
         }
         // The first sync of a record also syncs the header and the name.
         self.is_name_unsynced = is_taken;
@@ -540,22 +553,22 @@ impl JournalWriter {
     }
 
     /// A file for the records from the next on, with reserved room and a name in the folder.
-    fn make_segment(&self, path: &Path, bytes: u64, time: u64) -> Result<File, JournalError> {
-        let Prepared { file, .. } = Prepared::make(path.to_owned(), bytes)?;
+    fn make_segment(&self, path: &Path, bytes: u64, time: u64) -> Result<D::File, JournalError> {
+        let file = Prepared::<D>::make(path.to_owned(), bytes)?.file;
         let header = SegmentHeader { first: self.next, time }.encode();
         file.write_all_at(&header, 0).map_err(failed(path, "cannot be written"))?;
         (self.sync_file)(&file).map_err(failed(path, "cannot be synced"))?;
-        sync_folder(&self.folder).map_err(failed(&self.folder, "cannot be synced"))?;
+        D::sync_folder(&self.folder).map_err(failed(&self.folder, "cannot be synced"))?;
         Ok(file)
     }
 }
 
-impl Drop for JournalWriter {
+impl<D: Disk> Drop for JournalWriter<D> {
     fn drop(&mut self) {
         // A flush before would have returned the error; now no caller is left.
         let _unheard = self.flush();
         if let Some(made) = self.next_segment.take() {
-            let _gone_at_the_next_opening = fs::remove_file(made.path);
+            let _gone_at_the_next_opening = D::remove_file(&made.path);
         }
         // A child process that has not begun its program yet still has the descriptor, and with it the lock.
         let _closed_soon = self.lock.unlock();
@@ -564,6 +577,7 @@ impl Drop for JournalWriter {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;

@@ -25,6 +25,7 @@ mod image;
 
 use std::hint::select_unpredictable;
 
+use tapeworks_planted::planted;
 use tapeworks_stage::{Sink, Stage};
 
 use crate::event::{Event, EventKind, Flags, Session, Side};
@@ -78,7 +79,8 @@ impl Capacity {
 
     /// Room for so many orders at once, and for the levels that they usually make.
     pub fn for_orders(orders: usize) -> Self {
-        Self { orders, levels: orders.clamp(1 << 18, 1 << 22) as u32, ..Self::default() }
+        let levels = orders.max((64 * orders.min(1 << 12)).max(1 << 14)).min(1 << 22);
+        Self { orders, levels: levels as u32, ..Self::default() }
     }
 }
 
@@ -315,8 +317,9 @@ impl Books {
         for kept in &image.books {
             ensure(kept.instrument < image.places, "a book of no instrument")?;
             let Some(book) = books.books.get_mut(kept.instrument as usize) else { continue };
+            let is_lost = kept.epoch != image.epoch && planted!("stale-marks-not-saved");
             *book = Book {
-                epoch: kept.epoch,
+                epoch: if is_lost { image.epoch } else { kept.epoch },
                 state: InstrumentState::from_bits(kept.state),
                 quoted: kept.quoted,
                 reach: kept.reach,
@@ -768,6 +771,9 @@ impl Books {
 
     fn mark_stale(&mut self, instrument: InstrumentId) {
         if instrument == InstrumentId::ALL {
+            if planted!("gap-leaves-books-good") {
+                return;
+            }
             self.epoch = self.next_epoch();
             self.books.iter_mut().for_each(|book| book.quoted &= !QUOTED);
         } else if let Some(book) = self.stale_book(instrument) {

@@ -129,6 +129,11 @@ impl Nanos {
     /// One second.
     pub const SECOND: u64 = 1_000_000_000;
 
+    /// The same moment by a clock that was set so many ns ahead (less than 0: back). It stays within what 64 bits hold.
+    pub const fn set_by(self, ahead_ns: i64) -> Self {
+        Self(self.0.saturating_add_signed(ahead_ns))
+    }
+
     /// Nanoseconds from `earlier` to `self`; zero when it is later.
     #[inline]
     pub const fn since(self, earlier: Self) -> u64 {

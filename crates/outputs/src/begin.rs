@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tapeworks_engine::history::{History, HistoryError, Read};
 use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::waiting::WakeUp;
+use tapeworks_runtime::world::{System, World};
 
 use crate::output::Output;
 
 /// Where a reader of the ring begins, and from which event on its clients get records.
-#[derive(Clone, Default)]
-pub struct Begin {
+pub struct Begin<W: World = System> {
     /// The number of the first event in the ring. The reader takes those before it from the history.
     pub first_event: u64,
     /// The latest receive time of the events before that one; 0 where it is not known.
@@ -25,10 +25,35 @@ pub struct Begin {
     /// records of them. [`u64::MAX`] while the number is not known yet: then every event is of the past.
     pub live_from: Arc<AtomicU64>,
     /// Wakes the reader when there are events. Without it the reader polls, with short sleeps.
-    pub wake_up: Option<Arc<WakeUp>>,
+    pub wake_up: Option<Arc<WakeUp<W>>>,
 }
 
-impl std::fmt::Debug for Begin {
+impl<W: World> Clone for Begin<W> {
+    fn clone(&self) -> Self {
+        Self {
+            first_event: self.first_event,
+            first_time: self.first_time,
+            history: self.history.clone(),
+            live_from: Arc::clone(&self.live_from),
+            wake_up: self.wake_up.clone(),
+        }
+    }
+}
+
+impl<W: World> Default for Begin<W> {
+    /// From the first event of the day on, which is of the present; without a wake-up.
+    fn default() -> Self {
+        Self {
+            first_event: 0,
+            first_time: Nanos::default(),
+            history: None,
+            live_from: Arc::default(),
+            wake_up: None,
+        }
+    }
+}
+
+impl<W: World> std::fmt::Debug for Begin<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Begin(event {}, live from {:?})", self.first_event, self.live_from)
     }
@@ -42,7 +67,7 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    pub(crate) fn new(begin: &Begin) -> Self {
+    pub(crate) fn new<W: World>(begin: &Begin<W>) -> Self {
         Self { live_from: Arc::clone(&begin.live_from), is_reached: false }
     }
 
@@ -89,10 +114,10 @@ pub(crate) const LONGEST_REACH: u64 = 120 * Nanos::SECOND;
 ///
 /// # Errors
 /// A history that cannot be read or that does not reach the ring, and what `output` returns.
-pub(crate) fn catch_up<O: Output, W: WaitStrategy>(
-    begin: &Begin,
+pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
+    begin: &Begin<W>,
     present: &mut Present,
-    consumer: &mut Consumer<Event, W, Single>,
+    consumer: &mut Consumer<Event, S, Single>,
     stop: &AtomicBool,
     output: &mut O,
 ) -> Result<u64, O::Failure> {
@@ -107,7 +132,7 @@ pub(crate) fn catch_up<O: Output, W: WaitStrategy>(
         opened => opened?,
     };
     let (mut next, mut wanted) = (0, begin.first_event);
-    let mut progressed = Instant::now();
+    let mut progressed = W::instant();
     while next != wanted && !stop.load(Ordering::Acquire) {
         // When the ring has ended or failed, the reader's next poll returns that again.
         wanted += consumer.poll(|_, _, _| {}).unwrap_or_default() as u64;
@@ -120,23 +145,23 @@ pub(crate) fn catch_up<O: Output, W: WaitStrategy>(
                 present.give(output, next, missed.get(..most).unwrap_or(missed))?;
                 next = start.first_event();
                 output.restore(*start);
-                progressed = Instant::now();
+                progressed = W::instant();
             }
             Read::Events(events) => {
                 let events = events.get(..most).unwrap_or(events);
                 present.give(output, next, events)?;
                 next += events.len() as u64;
                 if !events.is_empty() {
-                    progressed = Instant::now();
+                    progressed = W::instant();
                 }
             }
             Read::CaughtUp => {
-                if progressed.elapsed() >= PATIENCE {
+                if W::since(progressed) >= PATIENCE {
                     let reason =
                         format!("the history ends at event {next}, and the ring is at event {wanted}");
                     return Err(HistoryError::unreadable(reason).into());
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                W::sleep(Duration::from_millis(1));
             }
         }
     }

@@ -179,7 +179,7 @@ fn readers_of_the_ring_go_on_from_a_checkpoint_when_the_days_beginning_is_gone()
             Schema::ALL.into_iter().for_each(|schema| following.replica.set_mode(schema, Mode::Watch));
         }
         let history = Some(history(&folder));
-        let begin = Begin { first_event, first_time, history, ..Begin::default() };
+        let begin: Begin = Begin { first_event, first_time, history, ..Begin::default() };
         let mut present = Present::new(&begin);
         catch_up(&begin, &mut present, &mut consumer, &AtomicBool::new(false), &mut output).unwrap();
         let began = output.began;
@@ -258,7 +258,7 @@ fn after_inputs_lost_by_the_journal_readers_have_the_numbers_and_books_of_the_pl
     let (mut output, mut straight) = (Following::new(), stage());
     straight.apply(&all[..first_event]);
     // From before the loss.
-    let begin = Begin {
+    let begin: Begin = Begin {
         first_event: first_event as u64,
         first_time: Nanos(1),
         history: Some(history(&folder)),

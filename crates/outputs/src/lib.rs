@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod begin;
 pub mod clients;
@@ -10,5 +11,7 @@ mod reader;
 pub mod stream;
 pub mod subscriber;
 
+#[cfg(test)]
+mod clock_tests;
 #[cfg(test)]
 mod history_tests;

@@ -18,6 +18,15 @@
 //!
 //! Cost: a record costs as much as in the clients' server. Sending from the journal needs a second replica, with books.
 
+#![cfg_attr(
+    feature = "questdb",
+    expect(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "its transport is a library that uses the system's sockets and clocks"
+    )
+)]
+
 #[cfg(feature = "questdb")]
 mod database;
 #[cfg(feature = "questdb")]

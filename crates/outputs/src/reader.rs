@@ -22,6 +22,7 @@ use tapeworks_ring::disruptor::{Consumer, PollError, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::waiting::{UNWATCHED, may_sleep_unwatched};
 use tapeworks_runtime::worker::Worker;
+use tapeworks_runtime::world::World;
 
 use crate::begin::{Begin, Present, catch_up};
 use crate::output::Output;
@@ -36,10 +37,10 @@ const IDLE_POLLS: u32 = 100;
 const PAST_PAUSE: Duration = Duration::from_micros(100);
 
 /// The reader of one output. See the [module](self).
-pub(crate) struct Reader<O, W: WaitStrategy> {
+pub(crate) struct Reader<O, S: WaitStrategy, W: World> {
     output: O,
-    consumer: Consumer<Event, W, Single>,
-    begin: Begin,
+    consumer: Consumer<Event, S, Single>,
+    begin: Begin<W>,
     stop: Arc<AtomicBool>,
     idle_sleep: Duration,
     /// The events of one poll.
@@ -50,12 +51,12 @@ pub(crate) struct Reader<O, W: WaitStrategy> {
     reported: Instant,
 }
 
-impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
+impl<O: Output, S: WaitStrategy + 'static, W: World> Reader<O, S, W> {
     /// A reader of the events that `consumer` brings. Without a wake-up it sleeps for `idle_sleep` when there are none.
     pub(crate) fn new(
         output: O,
-        consumer: Consumer<Event, W, Single>,
-        begin: Begin,
+        consumer: Consumer<Event, S, Single>,
+        begin: Begin<W>,
         idle_sleep: Duration,
     ) -> Self {
         Self {
@@ -67,7 +68,7 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
             buffer: Vec::new(),
             next: begin.first_event,
             begin,
-            reported: Instant::now(),
+            reported: W::instant(),
         }
     }
 
@@ -79,7 +80,7 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
         mut self,
         name: &str,
         ended: impl FnOnce(O, &Result<(), O::Failure>) + Send + 'static,
-    ) -> io::Result<Worker<O::Failure>> {
+    ) -> io::Result<Worker<O::Failure, W>> {
         self.report();
         let stop = Arc::clone(&self.stop);
         Worker::start(name, stop, move || {
@@ -105,7 +106,7 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
             self.report_when_due();
             if !self.present.is_reached() {
                 if taken == 0 {
-                    std::thread::sleep(PAST_PAUSE);
+                    W::sleep(PAST_PAUSE);
                 }
                 continue;
             }
@@ -126,9 +127,9 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
                     unserved = 0;
                     idle_polls += 1;
                     if idle_polls > IDLE_POLLS {
-                        std::thread::sleep(self.idle_sleep);
+                        W::sleep(self.idle_sleep);
                     } else {
-                        std::thread::yield_now();
+                        W::yield_now();
                     }
                 }
             }
@@ -189,13 +190,13 @@ impl<O: Output, W: WaitStrategy + 'static> Reader<O, W> {
     }
 
     fn report_when_due(&mut self) {
-        if self.reported.elapsed() >= O::REPORT_EVERY {
+        if W::since(self.reported) >= O::REPORT_EVERY {
             self.report();
         }
     }
 
     fn report(&mut self) {
-        self.reported = Instant::now();
+        self.reported = W::instant();
         self.output.report(self.consumer.lag());
     }
 }
@@ -209,6 +210,7 @@ mod tests {
     use tapeworks_market::{EventKind, InstrumentId, Publisher};
     use tapeworks_ring::disruptor::{Builder, Producer};
     use tapeworks_ring::wait::Yielding;
+    use tapeworks_runtime::world::System;
 
     use super::*;
     use crate::output::tests::Ended;
@@ -300,8 +302,11 @@ mod tests {
         }
     }
 
-    type Scene =
-        (Reader<Scripted, Yielding>, std::sync::mpsc::Receiver<String>, Consumer<Event, Yielding, Single>);
+    type Scene = (
+        Reader<Scripted, Yielding, System>,
+        std::sync::mpsc::Receiver<String>,
+        Consumer<Event, Yielding, Single>,
+    );
 
     /// A reader of a ring with five events, of which three are of the past. The other consumer is for failures.
     fn scene(is_urgent: bool, has_wake_up: bool) -> Scene {

@@ -9,6 +9,7 @@
 //! Trades and gaps meanwhile are dropped, and a record says how many. If the thread itself falls behind the ring, it treats all
 //! clients so, and does not delay the plant.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,6 +31,7 @@ use tapeworks_engine::replica::{Market, Special};
 use tapeworks_market::BookOptions;
 use tapeworks_runtime::waiting::QUIET;
 use tapeworks_runtime::worker::Worker;
+use tapeworks_runtime::world::{System, World};
 
 mod counters;
 pub mod messages;
@@ -101,9 +103,9 @@ impl Hub {
 
 /// The thread of the stream. Dropping it stops it.
 #[derive(Debug)]
-pub struct Streaming {
+pub struct Streaming<W: World = System> {
     hub: Arc<Hub>,
-    worker: Worker<StreamFailure>,
+    worker: Worker<StreamFailure, W>,
 }
 
 /// Why there is no stream.
@@ -126,7 +128,7 @@ pub enum StreamFailure {
     Panicked,
 }
 
-impl Streaming {
+impl<W: World> Streaming<W> {
     /// Where clients join it.
     pub const fn hub(&self) -> &Arc<Hub> {
         &self.hub
@@ -151,27 +153,29 @@ impl Streaming {
 ///
 /// # Errors
 /// [`StreamError`]: there is no thread.
-pub fn start<W: WaitStrategy + 'static>(
-    consumer: Consumer<Event, W, Single>,
+pub fn start<W: World, S: WaitStrategy + 'static>(
+    consumer: Consumer<Event, S, Single>,
     books: &BookOptions,
-    begin: Begin,
-) -> Result<Streaming, StreamError> {
+    begin: Begin<W>,
+) -> Result<Streaming<W>, StreamError> {
     let hub = Arc::new(Hub::default());
-    let feeding = Feeding { builder: RecordBuilder::new(books), hub: Arc::clone(&hub), is_live: false };
+    let builder = RecordBuilder::new(books);
+    let feeding = Feeding { builder, hub: Arc::clone(&hub), is_live: false, _world: PhantomData::<W> };
     let reader = Reader::new(feeding, consumer, begin, IDLE_SLEEP);
     let worker = reader.start("stream", |feeding, _| feeding.hub.end()).map_err(StreamError)?;
     Ok(Streaming { hub, worker })
 }
 
 /// The stream as an output.
-struct Feeding {
+struct Feeding<W> {
     builder: RecordBuilder,
     hub: Arc<Hub>,
     /// Clients are admitted.
     is_live: bool,
+    _world: PhantomData<W>,
 }
 
-impl Output for Feeding {
+impl<W: World> Output for Feeding<W> {
     type Failure = StreamFailure;
 
     const MAY_FALL_BEHIND: bool = true;
@@ -196,7 +200,7 @@ impl Output for Feeding {
     /// Admits new clients, and gives waiting records to clients with room again.
     fn serve(&mut self, wait: Duration) -> Result<(), StreamFailure> {
         if !wait.is_zero() {
-            std::thread::park_timeout(wait);
+            W::park(wait);
         }
         if self.is_live && self.hub.has_newcomers.load(Ordering::Acquire) {
             for newcomer in self.hub.take() {

@@ -4,8 +4,8 @@
 //! after the other. Source of the protocol: the public client libraries of Databento.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use dbn::decode::DbnMetadata;
 use dbn::decode::dbn::Decoder;
@@ -13,6 +13,7 @@ use dbn::{Metadata, RecordRef};
 use tapeworks_packet::stop;
 
 use tapeworks_runtime::keys::{Key, KeyError};
+use tapeworks_runtime::world::{BlockingStream as _, System, World};
 
 /// The server and the subscriptions.
 #[derive(Clone, Debug)]
@@ -113,30 +114,30 @@ pub trait Records {
 }
 
 /// A subscription under way.
-pub struct Subscriber {
+pub struct Subscriber<W: World = System> {
     address: SocketAddr,
-    decoder: Decoder<BufReader<Patient>>,
+    decoder: Decoder<BufReader<Patient<W>>>,
     session: String,
 }
 
 /// A connection whose reads end after their time limit, or when the process gets a request to stop.
-struct Patient {
-    stream: TcpStream,
+struct Patient<W: World> {
+    stream: W::BlockingStream,
     /// Until the first record; from then on the stream's own time limit counts.
     patience: Option<Duration>,
 }
 
-impl Read for Patient {
+impl<W: World> Read for Patient<W> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(patience) = self.patience else { return self.stream.read(buffer) };
-        let began = Instant::now();
+        let began = W::instant();
         loop {
-            let left = patience.saturating_sub(began.elapsed());
+            let left = patience.saturating_sub(W::since(began));
             if left.is_zero() {
                 let text = format!("no answer within {:.1} s", patience.as_secs_f64());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
-            self.stream.set_read_timeout(Some(left.min(stop::LOOK)))?;
+            self.stream.set_time_limits(Some(left.min(stop::LOOK)), None)?;
             match self.stream.read(buffer) {
                 Err(error)
                     if matches!(
@@ -154,7 +155,7 @@ impl Read for Patient {
     }
 }
 
-impl std::fmt::Debug for Subscriber {
+impl<W: World> std::fmt::Debug for Subscriber<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Subscriber({}, session {})", self.address, self.session)
     }
@@ -172,12 +173,12 @@ fn line(reader: &mut impl BufRead, address: SocketAddr) -> Result<String, Subscr
 }
 
 /// Connects, and returns at a request to stop.
-fn connect(address: SocketAddr, patience: Duration) -> io::Result<TcpStream> {
-    let began = Instant::now();
+fn connect<W: World>(address: SocketAddr, patience: Duration) -> io::Result<W::BlockingStream> {
+    let began = W::instant();
     loop {
-        match TcpStream::connect_timeout(&address, patience) {
+        match W::BlockingStream::connect(address, patience) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted && !stop::is_requested() => {
-                if began.elapsed() > patience {
+                if W::since(began) > patience {
                     return Err(error);
                 }
             }
@@ -201,14 +202,23 @@ impl Subscriber {
     /// # Errors
     /// [`SubscribeError`].
     pub fn connect(options: &SubscriberOptions) -> Result<Self, SubscribeError> {
+        Self::connect_in(options)
+    }
+}
+
+impl<W: World> Subscriber<W> {
+    /// As [`Subscriber::connect`], in any world.
+    ///
+    /// # Errors
+    /// [`SubscribeError`].
+    pub fn connect_in(options: &SubscriberOptions) -> Result<Self, SubscribeError> {
         let address = options.address;
         let broken = |source| SubscribeError::Connection { address, source };
         let key = Key::new("", &options.key)?;
         let patience = options.patience.max(Duration::from_millis(1));
-        let stream = connect(address, patience).map_err(broken)?;
+        let stream = connect::<W>(address, patience).map_err(broken)?;
         stream.set_nodelay(true).map_err(broken)?;
-        let mut writer = stream.try_clone().map_err(broken)?;
-        let patient = Patient { stream, patience: Some(patience) };
+        let patient = Patient::<W> { stream, patience: Some(patience) };
         let mut reader = BufReader::with_capacity(1 << 18, patient);
         let greeting = line(&mut reader, address)?;
         let challenge = line(&mut reader, address)?;
@@ -229,7 +239,7 @@ impl Subscriber {
             request.push_str(behaviour);
         }
         request.push('\n');
-        writer.write_all(request.as_bytes()).map_err(broken)?;
+        reader.get_mut().stream.write_all(request.as_bytes()).map_err(broken)?;
         let answer = line(&mut reader, address)?;
         if value(&answer, "success") != Some("1") {
             let said = value(&answer, "error").unwrap_or(&answer).to_owned();
@@ -256,12 +266,12 @@ impl Subscriber {
             }
         }
         lines.push_str("start_session\n");
-        writer.write_all(lines.as_bytes()).map_err(broken)?;
+        reader.get_mut().stream.write_all(lines.as_bytes()).map_err(broken)?;
         let mut decoder =
             Decoder::new(reader).map_err(|source| SubscribeError::Decode { address, source })?;
         let patient = decoder.get_mut().get_mut();
         patient.patience = None;
-        patient.stream.set_read_timeout(options.timeout).map_err(broken)?;
+        patient.stream.set_time_limits(options.timeout, None).map_err(broken)?;
         Ok(Self { address, decoder, session })
     }
 
@@ -276,7 +286,7 @@ impl Subscriber {
     }
 }
 
-impl Records for Subscriber {
+impl<W: World> Records for Subscriber<W> {
     fn has_more(&self) -> bool {
         !self.decoder.get_ref().buffer().is_empty()
     }

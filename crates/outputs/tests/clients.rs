@@ -5,7 +5,7 @@ mod session;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -906,7 +906,7 @@ fn bare(change: impl FnOnce(&mut Options)) -> (Distributor, SocketAddr) {
     let (mut options, _) = session::options();
     change(&mut options);
     let mut distributor = Distributor::new(options).unwrap();
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let listener = server::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
     let address = listener.local_addr().unwrap();
     distributor.listen(listener).unwrap();
     (distributor, address)

@@ -10,6 +10,7 @@
 //! None of them starts a thread; only a [`Sender`] with a full socket blocks; after the opening only error messages are
 //! allocated. The kernel counts what it drops; the receivers return its counts.
 
+mod frames;
 mod interface;
 mod messages;
 mod options;
@@ -18,6 +19,7 @@ mod sender;
 mod udp;
 mod xdp;
 
+pub use frames::{FrameCounts, FrameOptions, FrameReceiver};
 pub use interface::{InterfaceError, exists, names};
 pub use ring::{PacketOptions, PacketReceiver, PacketStatistics};
 pub use sender::{Sender, Sent};

@@ -183,43 +183,10 @@ pub fn on_leftover(report: ReportLeftover) {
     let _the_first_stays = REPORT_LEFTOVER.set(report);
 }
 
-fn report_leftover(partial: &Path, kept: Option<&Path>) {
+/// Reports a partial file or folder of a dead run to the function of [`on_leftover`].
+pub fn report_leftover(partial: &Path, kept: Option<&Path>) {
     if let Some(report) = REPORT_LEFTOVER.get() {
         report(partial, kept);
-    }
-}
-
-/// Makes the empty folder `partial` for this run alone, until the returned file is closed. It removes the contents that a dead
-/// run left, so use it for files that can be made again.
-///
-/// # Errors
-/// [`NewFileError::Busy`] if another run has it, [`NewFileError::Create`].
-pub fn lock_folder(path: &Path, partial: &Path) -> Result<File, NewFileError> {
-    let create = |source| NewFileError::Create { path: partial.to_owned(), source };
-    loop {
-        fs::create_dir_all(partial).map_err(create)?;
-        let folder = match File::open(partial) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            opened => opened.map_err(create)?,
-        };
-        match folder.try_lock() {
-            Err(TryLockError::WouldBlock) => {
-                return Err(NewFileError::Busy { path: path.to_owned(), partial: partial.to_owned() });
-            }
-            Err(TryLockError::Error(error)) if error.kind() != io::ErrorKind::Unsupported => {
-                return Err(create(error));
-            }
-            _ => {}
-        }
-        if !is_named(&folder, partial) {
-            continue;
-        }
-        if fs::read_dir(partial).map_err(create)?.next().is_none() {
-            return Ok(folder);
-        }
-        report_leftover(partial, None);
-        // Another run may have made a new folder now: this one locks it or is refused.
-        fs::remove_dir_all(partial).map_err(create)?;
     }
 }
 

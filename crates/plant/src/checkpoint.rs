@@ -11,14 +11,12 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 
 use tapeworks_engine::checkpoint::{self, EngineImage, folder};
 use tapeworks_engine::{Engine, MarketImage};
-use tapeworks_ring::cpu;
-use tapeworks_runtime::now;
+use tapeworks_runtime::world::{Receive as _, SendTo as _, System, World};
 
 use crate::status::Status;
 
@@ -116,16 +114,16 @@ impl Coordinator {
 }
 
 /// Hands over the books of the books' own thread.
-pub(super) struct BooksPart {
+pub(super) struct BooksPart<W: World = System> {
     coordinator: Arc<Coordinator>,
-    to: Sender<(u64, MarketImage)>,
+    to: W::Sender<(u64, MarketImage)>,
     status: Arc<Mutex<Status>>,
 }
 
-impl BooksPart {
+impl<W: World> BooksPart<W> {
     pub(super) const fn new(
         coordinator: Arc<Coordinator>,
-        to: Sender<(u64, MarketImage)>,
+        to: W::Sender<(u64, MarketImage)>,
         status: Arc<Mutex<Status>>,
     ) -> Self {
         Self { coordinator, to, status }
@@ -140,9 +138,9 @@ impl BooksPart {
     /// Hands over the books as they are before the event `next`.
     #[cold]
     pub(super) fn hand_over(&self, next: u64, image: impl FnOnce(MarketImage) -> MarketImage) {
-        let began = Instant::now();
+        let began = W::instant();
         let image = image(self.coordinator.earlier_image());
-        let pause = nanos(began);
+        let pause = nanos(W::since(began));
         self.coordinator.books_at.store(NEVER, Ordering::Release);
         self.status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints.books_pause_ns = pause;
         // Without the thread that writes there are no checkpoints, and no status to set.
@@ -150,9 +148,9 @@ impl BooksPart {
     }
 }
 
-/// Time since `began`, in ns.
-pub(super) fn nanos(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+/// A time in ns.
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The state between two inputs, on its way to the disk.
@@ -183,27 +181,27 @@ impl Taken {
 pub(super) type Job = (u64, Box<Taken>);
 
 /// The thread that writes checkpoints. It ends when no thread is left that takes any.
-pub(super) struct CheckpointWriter {
+pub(super) struct CheckpointWriter<W: World = System> {
     pub(super) folder: PathBuf,
     /// Whether checkpoints are taken at intervals, so that the journal need not keep the records before the newest; otherwise
     /// they are taken only behind inputs that the journal lost.
     pub(super) is_regular: bool,
-    pub(super) jobs: Receiver<Job>,
+    pub(super) jobs: W::Receiver<Job>,
     /// The books of the books' own thread.
-    pub(super) books: Receiver<(u64, MarketImage)>,
+    pub(super) books: W::Receiver<(u64, MarketImage)>,
     pub(super) coordinator: Arc<Coordinator>,
     pub(super) status: Arc<Mutex<Status>>,
 }
 
-impl CheckpointWriter {
+impl<W: World> CheckpointWriter<W> {
     pub(super) fn run(self) {
         // Where the kernel does not know of it, it is only not as good.
-        let _as_well_as_can_be = cpu::step_back();
+        let _as_well_as_can_be = W::step_back();
         // The next file is encoded in the memory of the last.
         let mut bytes = Vec::new();
         while let Ok((record, taken)) = self.jobs.recv() {
             let written = self.write(record, *taken, &mut bytes);
-            report(&self.status, written);
+            report::<W>(&self.status, written);
         }
     }
 
@@ -218,10 +216,10 @@ impl CheckpointWriter {
         let encoded = checkpoint::encode(engine, &market, std::mem::take(bytes));
         self.coordinator.give_back(market);
         *bytes = encoded.map_err(|error| error.to_string())?;
-        let bytes = folder::write(&self.folder, record, bytes).map_err(|error| error.to_string())?;
+        let bytes = folder::write_in::<W>(&self.folder, record, bytes).map_err(|error| error.to_string())?;
         // The checkpoint on the disk is good even if older ones could not be removed.
         self.coordinator.bridged.fetch_max(losses, Ordering::AcqRel);
-        let needed_from = folder::prune(&self.folder)?;
+        let needed_from = folder::prune_in::<W>(&self.folder)?;
         if self.is_regular {
             self.coordinator.need_from(needed_from);
         }
@@ -231,18 +229,18 @@ impl CheckpointWriter {
     /// The books before the event `next`.
     fn books_at(&self, next: u64) -> Option<MarketImage> {
         // Those of another event are of a checkpoint that was given up.
-        self.books.iter().find_map(|(at, image)| (at == next).then_some(image))
+        std::iter::from_fn(|| self.books.recv().ok()).find_map(|(at, image)| (at == next).then_some(image))
     }
 }
 
 /// Records how a checkpoint ended.
-pub(super) fn report(status: &Mutex<Status>, written: Result<u64, String>) {
+pub(super) fn report<W: World>(status: &Mutex<Status>, written: Result<u64, String>) {
     let snapshots = &mut status.lock().unwrap_or_else(PoisonError::into_inner).checkpoints;
     match written {
         Ok(bytes) => {
             snapshots.written += 1;
             snapshots.bytes = bytes;
-            snapshots.time = now();
+            snapshots.time = W::time_of_day();
         }
         Err(error) => {
             snapshots.failed += 1;

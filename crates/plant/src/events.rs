@@ -5,26 +5,27 @@ use std::sync::Arc;
 use tapeworks_market::{Event, EventKind, InstrumentId, Publisher};
 use tapeworks_ring::disruptor::{Consumer, Single};
 use tapeworks_runtime::waiting::{Waiting, WakeUp};
+use tapeworks_runtime::world::{System, World};
 
 /// The readers of the events, by the ring's waiting.
-pub type EventConsumer = Consumer<Event, Waiting, Single>;
+pub type EventConsumer<W = System> = Consumer<Event, Waiting<W>, Single>;
 
 /// A reader's end of the ring.
 #[derive(Debug)]
-pub struct Reader {
+pub struct Reader<W: World = System> {
     /// Its events.
-    pub consumer: EventConsumer,
+    pub consumer: EventConsumer<W>,
     /// Its wake-up; only with the waiting `park`.
-    pub wake_up: Option<Arc<WakeUp>>,
+    pub wake_up: Option<Arc<WakeUp<W>>>,
 }
 
 /// The readers' ends of the ring, by their names.
 #[derive(Debug)]
-pub struct Readers(pub(crate) Vec<(String, Reader)>);
+pub struct Readers<W: World = System>(pub(crate) Vec<(String, Reader<W>)>);
 
-impl Readers {
+impl<W: World> Readers<W> {
     /// The end of the reader with this name; `None` if there is none, or it was taken.
-    pub fn take(&mut self, name: &str) -> Option<Reader> {
+    pub fn take(&mut self, name: &str) -> Option<Reader<W>> {
         let place = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.swap_remove(place).1)
     }

@@ -9,7 +9,6 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,9 +22,10 @@ use tapeworks_ring::wait::Wait;
 
 use crate::books::BooksStage;
 use crate::checkpoint::{Coordinator, Taken, nanos};
+use crate::clock::{MOST_APART, TimeOfDay};
 use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Topology};
-use crate::queued::{Owned, Queued};
+use crate::queued::{JournalQueue, Owned, Queued};
 use crate::receive::{Arrived, LineReceiver, Receivers, RecoveryServer};
 use crate::snapshots::{Requests, Wanted};
 use crate::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
@@ -33,8 +33,9 @@ use crate::warm::Warmer;
 use tapeworks_engine::Contradicted;
 use tapeworks_engine::Engine;
 use tapeworks_engine::JournalReplayed;
-use tapeworks_runtime::now;
+use tapeworks_planted::planted;
 use tapeworks_runtime::waiting::{QUIET, Waiting, WakeUp};
+use tapeworks_runtime::world::{DatagramReceiver as _, Receive as _, SendTo as _, World};
 
 /// Events of a turn that the books get at once: twice their look-ahead.
 const TOGETHER: usize = 32;
@@ -68,13 +69,13 @@ struct Delays {
 
 impl Delays {
     #[expect(clippy::expect_used, reason = "the bounds are constants within the histogram's own")]
-    fn new() -> Self {
+    fn new(now: Instant) -> Self {
         let empty =
             || Histogram::new_with_bounds(1, LONGEST_DELAY, 3).expect("1 < bound and 3 digits are valid");
         Self {
             all: empty(),
             second: empty(),
-            since: Instant::now(),
+            since: now,
             points: Vec::new(),
             buckets: DelayBuckets::default(),
         }
@@ -85,8 +86,8 @@ impl Delays {
         self.second.saturating_record_n(delay_ns, messages);
     }
 
-    fn end_of_second(&mut self, now: Nanos) {
-        self.since = Instant::now();
+    fn end_of_second(&mut self, now: Nanos, instant: Instant) {
+        self.since = instant;
         let at = |quantile| self.second.value_at_quantile(quantile);
         if self.points.len() == DELAY_POINTS {
             self.points.remove(0);
@@ -114,8 +115,8 @@ impl Delays {
 }
 
 /// Receives inputs, and publishes the engine's events.
-pub(super) struct Ingest {
-    receivers: Receivers,
+pub(super) struct Ingest<W: World> {
+    receivers: Receivers<W>,
     /// The server of each channel's requests, and the line whose socket sends them.
     servers: Vec<RecoveryServer>,
     arrived: Vec<Arrived>,
@@ -124,23 +125,24 @@ pub(super) struct Ingest {
     unapplied: Vec<Event>,
     /// Receive times of the inputs that made those, and their messages.
     unrecorded: Vec<(Nanos, u64)>,
-    producer: Producer<Event, Waiting>,
-    journal: Option<spsc::Producer<Queued, Waiting>>,
+    producer: Producer<Event, Waiting<W>>,
+    journal: Option<spsc::Producer<Queued, Waiting<W>>>,
     /// It wakes the journal's thread.
-    journal_wake_up: Option<Arc<WakeUp>>,
-    market: Option<BooksStage>,
+    journal_wake_up: Option<Arc<WakeUp<W>>>,
+    market: Option<BooksStage<W>>,
     /// The reports of the books, on this thread or another.
     contradicted: Arc<Contradicted>,
-    wanted: Sender<Wanted>,
-    answers: Receiver<Owned>,
+    wanted: W::Sender<Wanted>,
+    answers: W::Receiver<Owned>,
     status: Arc<Mutex<Status>>,
     wait: Wait,
+    time_of_day: TimeOfDay<W>,
     delays: Delays,
     stalls: u64,
     ring_highest: usize,
     unsent_requests: u64,
     /// Where the books are on another core: sequence gaps begin on this one.
-    warm: Option<Warmer>,
+    warm: Option<Warmer<W>>,
     checkpoint_every: Option<Duration>,
     checkpoint_taken: Instant,
     /// Losses of the journal when a checkpoint was begun last.
@@ -148,21 +150,21 @@ pub(super) struct Ingest {
     coordinator: Arc<Coordinator>,
 }
 
-impl Ingest {
+impl<W: World> Ingest<W> {
     /// Opens the lines.
     pub(super) fn open(
         options: &PlantOptions,
-        producer: Producer<Event, Waiting>,
-        journal: Option<(spsc::Producer<Queued, Waiting>, Arc<WakeUp>)>,
-        (market, contradicted): (Option<BooksStage>, Arc<Contradicted>),
+        producer: Producer<Event, Waiting<W>>,
+        journal: Option<JournalQueue<W>>,
+        (market, contradicted): (Option<BooksStage<W>>, Arc<Contradicted>),
         coordinator: Arc<Coordinator>,
         status: Arc<Mutex<Status>>,
-    ) -> Result<(Self, Requests), PlantError> {
+    ) -> Result<(Self, Requests<W>), PlantError> {
         let (receivers, servers) = Receivers::open(options)?;
-        let (wanted, wanted_out) = channel();
-        let (answers_in, answers) = sync_channel(ANSWERS);
+        let (wanted, wanted_out) = W::channel();
+        let (answers_in, answers) = W::sync_channel(ANSWERS);
         let (journal, journal_wake_up) = journal.unzip();
-        let now = now();
+        let now = W::time_of_day();
         {
             let mut first = status.lock().unwrap_or_else(PoisonError::into_inner);
             (first.time, first.started, first.ring_capacity) = (now, now, producer.capacity());
@@ -183,13 +185,14 @@ impl Ingest {
             answers,
             status,
             wait: options.wait,
-            delays: Delays::new(),
+            time_of_day: TimeOfDay::new(),
+            delays: Delays::new(W::instant()),
             stalls: 0,
             ring_highest: 0,
             unsent_requests: 0,
             warm: (options.warm && options.topology == Topology::Pipeline).then(Warmer::default),
             checkpoint_every: options.journal.as_ref().and_then(|journal| journal.checkpoint_every),
-            checkpoint_taken: Instant::now(),
+            checkpoint_taken: W::instant(),
             losses_seen: 0,
             coordinator,
         };
@@ -205,8 +208,8 @@ impl Ingest {
         from: Option<u64>,
     ) -> Result<JournalReplayed, PlantError> {
         let mut gone = Ok(());
-        let started = Instant::now();
-        let replayed = tapeworks_engine::replay(engine, folder, from, |events| {
+        let started = W::instant();
+        let replayed = tapeworks_engine::replay_in::<W>(engine, folder, from, |events| {
             gone = std::mem::replace(&mut gone, Ok(())).and_then(|()| self.publish(events));
             self.apply();
             events.clear();
@@ -222,25 +225,27 @@ impl Ingest {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         status.at_start = status.channels.clone();
         drop(status);
-        let took_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let took_ns = nanos(W::since(started));
         Ok(JournalReplayed { torn_bytes: opened.torn_bytes, took_ns, ..replayed })
     }
 
     /// Runs until it is stopped.
     pub(super) fn run(mut self, mut engine: Engine, stop: &AtomicBool) -> Result<(), PlantFailure> {
-        let mut reported = Instant::now();
-        let mut quiet_since = Instant::now();
+        let mut reported = W::instant();
+        let mut quiet_since = W::instant();
+        self.fail_old_attempts(&mut engine)?;
         loop {
             let taken = self.turn(&mut engine)?;
             if taken > 0 {
-                quiet_since = Instant::now();
-                if reported.elapsed() < REPORT_INTERVAL {
+                quiet_since = W::instant();
+                if W::since(reported) < REPORT_INTERVAL {
                     continue;
                 }
             }
-            if reported.elapsed() >= REPORT_INTERVAL {
-                reported = Instant::now();
+            if W::since(reported) >= REPORT_INTERVAL {
+                reported = W::instant();
                 self.report_status(&engine);
+                self.look_at_clock(&mut engine)?;
                 self.request_contradicted(&mut engine)?;
                 self.keep_state(&engine);
                 if stop.load(Ordering::Acquire) {
@@ -266,13 +271,13 @@ impl Ingest {
     /// lost, its readers need the state behind them.
     #[cold]
     fn keep_state(&mut self, engine: &Engine) {
-        let is_due = self.checkpoint_every.is_some_and(|every| self.checkpoint_taken.elapsed() >= every);
+        let is_due = self.checkpoint_every.is_some_and(|every| W::since(self.checkpoint_taken) >= every);
         let (losses, unbridged) = self.coordinator.losses();
         let is_needed =
-            unbridged > 0 && (losses > self.losses_seen || self.checkpoint_taken.elapsed() >= AGAIN_AFTER);
+            unbridged > 0 && (losses > self.losses_seen || W::since(self.checkpoint_taken) >= AGAIN_AFTER);
         let (true, Some(journal)) = (is_due || is_needed, &mut self.journal) else { return };
         let Some(under_way) = self.coordinator.begin() else { return };
-        let began = Instant::now();
+        let began = W::instant();
         self.losses_seen = losses;
         self.checkpoint_taken = began;
         if journal.free_slots() == 0 {
@@ -284,7 +289,7 @@ impl Ingest {
         let market =
             self.market.as_ref().map(|books| books.market.image_in(self.coordinator.earlier_image()));
         let taken = Taken::new(engine, market, under_way);
-        let pause = nanos(began);
+        let pause = nanos(W::since(began));
         let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
         self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
         if !has_books && pushed == Ok(true) {
@@ -309,17 +314,16 @@ impl Ingest {
     /// There were no packets: waits as the configuration says.
     fn rest(&mut self, engine: &Engine, quiet_since: Instant) {
         match self.wait {
-            Wait::BusySpin => std::hint::spin_loop(),
-            Wait::Yielding => std::thread::yield_now(),
+            Wait::BusySpin => W::pause(),
+            Wait::Yielding => W::yield_now(),
             Wait::Backoff | Wait::Park => {
-                if self.wait == Wait::Backoff && quiet_since.elapsed() < LOOK {
-                    std::hint::spin_loop();
+                if self.wait == Wait::Backoff && W::since(quiet_since) < LOOK {
+                    W::pause();
                     return;
                 }
-                let due = engine
-                    .feed()
-                    .deadline()
-                    .map_or(QUIET, |deadline| Duration::from_nanos(deadline.since(now())).min(QUIET));
+                let due = engine.feed().deadline().map_or(QUIET, |deadline| {
+                    Duration::from_nanos(deadline.since(W::time_of_day())).min(QUIET)
+                });
                 // A snapshot's answers come by another way than sockets.
                 let longest = if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
                     due.min(Duration::from_millis(1))
@@ -331,10 +335,27 @@ impl Ingest {
         }
     }
 
+    /// The snapshots that were on their way to the plant before this one do not come.
+    fn fail_old_attempts(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
+        for channel in 0..engine.feed().channels().len() {
+            if let Some(attempt) = engine.feed().channels()[channel].awaited_attempt() {
+                let received = W::time_of_day();
+                self.input(engine, Owned::SnapshotFailed { channel: channel as u16, attempt, received })?;
+            }
+        }
+        Ok(())
+    }
+
     /// One turn. Returns how many inputs there were.
     fn turn(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
         self.receivers.receive(&mut self.arrived)?;
         let mut taken = self.arrived.len();
+        let last = engine.feed().time();
+        let is_far =
+            |arrived: &Arrived| last.is_none_or(|last| last.0.abs_diff(arrived.received.0) > MOST_APART);
+        if taken == 0 || self.arrived.iter().any(is_far) {
+            taken += self.look_at_clock(engine)?;
+        }
         // While packets come, the time is that of the first one here: other packets may have waited in a socket as long, and a
         // channel with a waiting packet is not silent.
         let time = self.arrived.iter().map(|arrived| arrived.received).min();
@@ -345,6 +366,9 @@ impl Ingest {
         let mut arrived = std::mem::take(&mut self.arrived);
         for Arrived { received, channel, line, packet, payload } in arrived.drain(..) {
             self.input(engine, Owned::Packet { channel, line, received, packet, payload })?;
+            if !self.unapplied.is_empty() && planted!("checkpoint-within-a-packet") {
+                self.keep_state(engine);
+            }
             if self.unapplied.len() >= TOGETHER {
                 self.apply();
             }
@@ -357,8 +381,8 @@ impl Ingest {
             }
         }
         if let (Some(deadline), None) = (engine.feed().deadline(), time) {
-            let now = now();
-            if deadline <= now {
+            let now = W::time_of_day();
+            if deadline <= now || engine.feed().is_beyond(now) {
                 self.input(engine, Owned::Tick { now })?;
                 taken += 1;
             }
@@ -374,12 +398,25 @@ impl Ingest {
         Ok(taken)
     }
 
+    /// Looks whether the clock was set. Returns how many inputs there were.
+    fn look_at_clock(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
+        let set = self.time_of_day.was_set();
+        if !self.arrived.is_empty() {
+            // Packets have waited since before it was set back.
+            let now = set.map_or_else(W::time_of_day, |(now, _)| now);
+            self.arrived.iter_mut().for_each(|arrived| arrived.received = arrived.received.min(now));
+        }
+        let Some((now, ahead_ns)) = set else { return Ok(0) };
+        self.input(engine, Owned::ClockSet { now, ahead_ns })?;
+        Ok(1)
+    }
+
     /// Requests snapshots of the channels whose messages contradict the books.
     fn request_contradicted(&mut self, engine: &mut Engine) -> Result<(), PlantFailure> {
         if self.contradicted.is_empty() {
             return Ok(());
         }
-        let received = now();
+        let received = W::time_of_day();
         for channel in 0..engine.feed().channels().len() {
             if self.contradicted.has(channel)
                 && engine.feed().channels()[channel].takes_contradiction(received)
@@ -418,7 +455,7 @@ impl Ingest {
             if self.market.is_some() {
                 self.unrecorded.push((received, messages));
             } else {
-                self.delays.record(now().since(received), messages);
+                self.delays.record(W::time_of_day().since(received), messages);
             }
         }
         events.clear();
@@ -439,7 +476,7 @@ impl Ingest {
             self.unapplied.clear();
         }
         if !self.unrecorded.is_empty() {
-            let now = now();
+            let now = W::time_of_day();
             for (received, messages) in self.unrecorded.drain(..) {
                 self.delays.record(now.since(received), messages);
             }
@@ -489,9 +526,9 @@ impl Ingest {
     /// Publishes the status.
     #[cold]
     fn report_status(&mut self, engine: &Engine) {
-        let now = now();
-        if self.delays.since.elapsed() >= Duration::from_secs(1) {
-            self.delays.end_of_second(now);
+        let now = W::time_of_day();
+        if W::since(self.delays.since) >= Duration::from_secs(1) {
+            self.delays.end_of_second(now, W::instant());
         }
         let fill = self.producer.fill();
         self.ring_highest = self.ring_highest.max(fill);
@@ -538,9 +575,9 @@ const fn is_message(event: &Event) -> bool {
     )
 }
 
-fn channel_status<'l>(
+fn channel_status<'l, W: World>(
     channel: &LiveChannel,
-    lines: impl Iterator<Item = &'l mut LineReceiver>,
+    lines: impl Iterator<Item = &'l mut LineReceiver<W>>,
 ) -> ChannelStatus {
     let arbiter = channel.arbiter();
     let counters = arbiter.lines();

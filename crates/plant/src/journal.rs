@@ -1,18 +1,18 @@
 //! The plant's journal: every input, written before a client gets its events.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tapeworks_engine::days::OpenJournal;
 use tapeworks_engine::records::record_of;
 use tapeworks_journal::{Finished, IoTask, JournalError, JournalOptions, JournalWriter, Opened};
+use tapeworks_planted::planted;
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::Wait;
-use tapeworks_runtime::now;
 use tapeworks_runtime::waiting::{Idle, Waiting, WakeUp};
+use tapeworks_runtime::world::{Receive as _, SendTo as _, World};
 
 use crate::checkpoint::{self, Coordinator};
 use crate::error::PlantFailure;
@@ -74,13 +74,13 @@ impl JournalSetting {
 
 /// The thread that keeps the journal. It stands in the ring before the clients' servers, and lets an event pass when its input
 /// is written.
-pub(super) struct JournalThread {
-    writer: JournalWriter,
+pub(super) struct JournalThread<W: World> {
+    writer: JournalWriter<W>,
     sync: SyncPolicy,
     when_failing: WhenFailing,
-    inputs: spsc::Consumer<Queued, Waiting>,
-    events: EventConsumer,
-    disk: IoHandle,
+    inputs: spsc::Consumer<Queued, Waiting<W>>,
+    events: EventConsumer<W>,
+    disk: IoHandle<W>,
     coordinator: Arc<Coordinator>,
     status: Arc<Mutex<Status>>,
     reported: Instant,
@@ -89,34 +89,34 @@ pub(super) struct JournalThread {
     is_failing: bool,
     error: Option<String>,
     idle: Wait,
-    wake_up: Arc<WakeUp>,
+    wake_up: Arc<WakeUp<W>>,
 }
 
 /// Work that waits for the disk instead of the journal's thread.
-enum DiskTask {
-    Io(IoTask),
+enum DiskTask<W: World> {
+    Io(IoTask<W>),
     /// A state, and the sync before it is written: the disk must have the records that it includes.
-    State(Option<IoTask>, checkpoint::Job),
+    State(Option<IoTask<W>>, checkpoint::Job),
 }
 
 /// The thread that waits for the disk. It ends when the journal's thread has.
-pub(super) struct IoThread {
-    tasks: Receiver<DiskTask>,
-    finished: Sender<Finished>,
-    states: Sender<checkpoint::Job>,
+pub(super) struct IoThread<W: World> {
+    tasks: W::Receiver<DiskTask<W>>,
+    finished: W::Sender<Finished<W>>,
+    states: W::Sender<checkpoint::Job>,
     status: Arc<Mutex<Status>>,
 }
 
 /// The journal's end of the ways to that thread and back.
-pub(super) struct IoHandle {
-    tasks: Sender<DiskTask>,
-    finished: Receiver<Finished>,
+pub(super) struct IoHandle<W: World> {
+    tasks: W::Sender<DiskTask<W>>,
+    finished: W::Receiver<Finished<W>>,
     /// I/O tasks without a result yet.
     under_way: usize,
 }
 
-impl IoHandle {
-    fn send(&mut self, task: DiskTask) {
+impl<W: World> IoHandle<W> {
+    fn send(&mut self, task: DiskTask<W>) {
         let has_io = matches!(&task, DiskTask::Io(_) | DiskTask::State(Some(_), _));
         // The thread ends behind the journal's.
         if self.tasks.send(task).is_ok() {
@@ -125,14 +125,14 @@ impl IoHandle {
     }
 
     /// The result of a finished task, if there is one.
-    fn finished(&mut self) -> Option<Finished> {
+    fn finished(&mut self) -> Option<Finished<W>> {
         let finished = self.finished.try_recv().ok()?;
         self.under_way -= 1;
         Some(finished)
     }
 
     /// Waits for the result of a running task.
-    fn wait(&mut self) -> Option<Finished> {
+    fn wait(&mut self) -> Option<Finished<W>> {
         if self.under_way == 0 {
             return None;
         }
@@ -142,16 +142,16 @@ impl IoHandle {
     }
 }
 
-impl IoThread {
+impl<W: World> IoThread<W> {
     /// The thread's work, and the channel to it. States go to `states` when the disk has the records that they include.
-    pub(super) fn new(states: Sender<checkpoint::Job>, status: Arc<Mutex<Status>>) -> (Self, IoHandle) {
-        let ((tasks, tasks_out), (finished_in, finished)) = (channel(), channel());
+    pub(super) fn new(states: W::Sender<checkpoint::Job>, status: Arc<Mutex<Status>>) -> (Self, IoHandle<W>) {
+        let ((tasks, tasks_out), (finished_in, finished)) = (W::channel(), W::channel());
         let waiter = Self { tasks: tasks_out, finished: finished_in, states, status };
         (waiter, IoHandle { tasks, finished, under_way: 0 })
     }
 
     pub(super) fn run(self) {
-        for task in self.tasks {
+        while let Ok(task) = self.tasks.recv() {
             let (io_task, state) = match task {
                 DiskTask::Io(io_task) => (Some(io_task), None),
                 DiskTask::State(io_task, state) => (io_task, Some(state)),
@@ -159,7 +159,7 @@ impl IoThread {
             let finished = io_task.map(IoTask::run);
             let error = finished.as_ref().and_then(Finished::error).map(ToString::to_string);
             match (state, error) {
-                (Some(_), Some(error)) => checkpoint::report(&self.status, Err(error)),
+                (Some(_), Some(error)) => checkpoint::report::<W>(&self.status, Err(error)),
                 // The checkpoint writer lives as long as this end of the channel.
                 (Some(state), None) => drop(self.states.send(state)),
                 (None, _) => {}
@@ -176,14 +176,14 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 /// Inputs written before the thread reads the ring's position again.
 const MOST_AT_ONCE: usize = 4_096;
 
-impl JournalThread {
+impl<W: World> JournalThread<W> {
     pub(super) fn new(
         setting: &JournalSetting,
-        journal: OpenJournal,
-        inputs: spsc::Consumer<Queued, Waiting>,
-        events: EventConsumer,
-        (disk, coordinator): (IoHandle, Arc<Coordinator>),
-        (idle, wake_up): (Wait, Arc<WakeUp>),
+        journal: OpenJournal<W>,
+        inputs: spsc::Consumer<Queued, Waiting<W>>,
+        events: EventConsumer<W>,
+        (disk, coordinator): (IoHandle<W>, Arc<Coordinator>),
+        (idle, wake_up): (Wait, Arc<WakeUp<W>>),
         status: Arc<Mutex<Status>>,
     ) -> Self {
         let mut writer = journal.writer;
@@ -197,8 +197,8 @@ impl JournalThread {
             disk,
             coordinator,
             status,
-            reported: Instant::now(),
-            synced: Instant::now(),
+            reported: W::instant(),
+            synced: W::instant(),
             opened: journal.opened,
             is_failing: false,
             error: None,
@@ -237,6 +237,12 @@ impl JournalThread {
                     break;
                 }
                 left = left.saturating_sub(taken);
+            }
+            if let Some((record, _)) = &mut state
+                && *record != writer.next_number()
+                && planted!("checkpoint-with-a-later-number")
+            {
+                *record = writer.next_number();
             }
             if self.writer.losses() > losses {
                 // A state taken from now on lies behind the record that counts them.
@@ -282,8 +288,9 @@ impl JournalThread {
             if let Some(state) = state {
                 self.hand_on(state);
             }
+            let published = if planted!("event-before-its-input") { self.events.lag() } else { published };
             let passed = self.events.pass_over(published);
-            if self.reported.elapsed() >= REPORT_INTERVAL {
+            if W::since(self.reported) >= REPORT_INTERVAL {
                 self.report_status();
             }
             if passed == 0 && self.inputs.is_empty() && self.wait() {
@@ -300,7 +307,7 @@ impl JournalThread {
 
     /// All records are written: waits until the disk has them.
     fn end(&mut self) -> Result<(), JournalError> {
-        let mut written = self.writer.record_loss(now().0);
+        let mut written = self.writer.record_loss(W::time_of_day().0);
         while let Some(finished) = self.disk.wait() {
             written = written.and(self.writer.finish(finished));
         }
@@ -311,7 +318,7 @@ impl JournalThread {
     fn hand_on(&mut self, state: checkpoint::Job) {
         match self.writer.begin_sync() {
             Ok(io_task) => self.disk.send(DiskTask::State(io_task, state)),
-            Err(error) => checkpoint::report(&self.status, Err(error.to_string())),
+            Err(error) => checkpoint::report::<W>(&self.status, Err(error.to_string())),
         }
     }
 
@@ -319,9 +326,9 @@ impl JournalThread {
     /// the background.
     fn write(&mut self) -> Result<(), JournalError> {
         match self.sync {
-            SyncPolicy::Always => self.writer.sync(),
-            SyncPolicy::Every(interval) if self.synced.elapsed() >= interval && self.disk.under_way == 0 => {
-                self.synced = Instant::now();
+            SyncPolicy::Always if !planted!("always-does-not-sync") => self.writer.sync(),
+            SyncPolicy::Every(interval) if W::since(self.synced) >= interval && self.disk.under_way == 0 => {
+                self.synced = W::instant();
                 if let Some(io_task) = self.writer.begin_sync()? {
                     self.disk.send(DiskTask::Io(io_task));
                 }
@@ -338,9 +345,9 @@ impl JournalThread {
             return matches!(self.events.poll(|_, _, _| {}), Err(PollError::Closed | PollError::Failed(_)));
         }
         // Also for inputs without events.
-        let mut idle = Idle::new(self.idle);
+        let mut idle = Idle::<W>::new(self.idle);
         while self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
-            if self.reported.elapsed() >= REPORT_INTERVAL {
+            if W::since(self.reported) >= REPORT_INTERVAL {
                 break;
             }
             if self.idle != Wait::Park {
@@ -349,7 +356,7 @@ impl JournalThread {
             }
             self.wake_up.arm();
             if self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
-                std::thread::park_timeout(REPORT_INTERVAL);
+                W::park(REPORT_INTERVAL);
             }
             self.wake_up.disarm();
         }
@@ -357,7 +364,7 @@ impl JournalThread {
     }
 
     fn report_status(&mut self) {
-        self.reported = Instant::now();
+        self.reported = W::instant();
         let status = JournalStatus {
             next: self.writer.next_number(),
             written_bytes: self.writer.written_bytes(),

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 //!
 //! The live plant: lines in, events out to the outputs.
 //!
@@ -19,6 +20,7 @@
 
 mod books;
 mod checkpoint;
+mod clock;
 mod error;
 mod events;
 mod ingest;

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use tapeworks_disk::Disk;
 use tapeworks_engine::{EngineOptions, JournalHistory};
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::ArbiterOptions;
@@ -14,7 +15,7 @@ use tapeworks_ring::wait::Wait;
 
 use crate::journal::JournalSetting;
 
-/// Orders of a feed that there is always room for.
+/// Orders of a feed that there is usually room for.
 pub const ORDERS: usize = 1 << 16;
 
 /// A channel of a venue: its lines and servers.
@@ -141,6 +142,8 @@ pub struct PlantOptions {
     pub shared_memory: Option<PathBuf>,
     /// Whether rarely used paths are kept warm.
     pub warm: bool,
+    /// Orders of a feed that there is always room for, at the plant's books and at those of each output and replay.
+    pub least_orders: usize,
 }
 
 impl Default for PlantOptions {
@@ -157,6 +160,7 @@ impl Default for PlantOptions {
             journal: None,
             shared_memory: None,
             warm: false,
+            least_orders: ORDERS,
         }
     }
 }
@@ -170,14 +174,14 @@ impl PlantOptions {
                 feeds.push((*publisher, self.capacity_of(*publisher)));
             }
         }
-        BookOptions { feeds, capacity: Capacity::for_orders(ORDERS), rules: self.rules }
+        BookOptions { feeds, capacity: Capacity::for_orders(self.least_orders), rules: self.rules }
     }
 
     /// The tables of a feed at the start.
     pub(crate) fn capacity_of(&self, publisher: Publisher) -> Capacity {
         let of_feed = self.venues.iter().filter(|venue| venue.publisher == publisher);
         let orders: usize = of_feed.map(|venue| venue.orders).sum();
-        Capacity::for_orders(orders.max(ORDERS))
+        Capacity::for_orders(orders.max(self.least_orders))
     }
 
     /// The options of the plant's engine. An engine with these options makes the same events from the plant's journal.
@@ -208,6 +212,11 @@ impl PlantOptions {
 
     /// The events that the plant's journal holds; `None` if it keeps none.
     pub fn history(&self) -> Option<JournalHistory> {
-        Some(JournalHistory::new(self.engine(), &self.journal.as_ref()?.folder))
+        self.history_in()
+    }
+
+    /// As [`PlantOptions::history`], on any disk.
+    pub fn history_in<D: Disk>(&self) -> Option<JournalHistory<D>> {
+        Some(JournalHistory::new_in(self.engine(), &self.journal.as_ref()?.folder))
     }
 }

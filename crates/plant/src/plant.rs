@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tapeworks_engine::checkpoint::folder;
@@ -13,10 +11,10 @@ use tapeworks_engine::{Engine, EngineOptions, JournalReplayed};
 use tapeworks_journal::Opened;
 use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Builder, ConsumerId, PollError, Producer, PublishError};
+use tapeworks_ring::spsc;
 use tapeworks_ring::wait::{News, Wait};
-use tapeworks_ring::{cpu, spsc};
-use tapeworks_runtime::now;
 use tapeworks_runtime::waiting::{Waiting, WakeUp};
+use tapeworks_runtime::world::{Receive as _, System, ThreadHandle as _, TrySend as _, World};
 
 use crate::books::{self, BooksStage, Piped};
 use crate::checkpoint::{BooksPart, CheckpointWriter, Coordinator};
@@ -25,7 +23,7 @@ use crate::events::{EventConsumer, Reader, Readers, empty_event};
 use crate::ingest::Ingest;
 use crate::journal::{IoThread, JournalSetting, JournalThread};
 use crate::options::{PlantOptions, Topology, VenueOptions};
-use crate::queued::Queued;
+use crate::queued::JournalQueue;
 use crate::shared::SharedMemory;
 use crate::snapshots;
 use crate::status::Status;
@@ -33,47 +31,50 @@ use crate::view;
 
 /// A running plant. Dropping it stops it.
 #[derive(Debug)]
-pub struct Plant {
+pub struct Plant<W: World = System> {
     stop: Arc<AtomicBool>,
     status: Arc<Mutex<Status>>,
     first_event: u64,
     first_time: Nanos,
     live_from: Arc<AtomicU64>,
-    threads: Threads,
-    ready: Receiver<Result<JournalReplayed, PlantError>>,
+    threads: Threads<W>,
+    ready: W::Receiver<Result<JournalReplayed, PlantError>>,
     replayed: Option<JournalReplayed>,
 }
 
 /// Threads, by their names.
-#[derive(Debug, Default)]
-struct Threads(Vec<(&'static str, JoinHandle<Result<(), PlantFailure>>)>);
+#[derive(Debug)]
+struct Threads<W: World>(Vec<Thread<W>>);
 
-impl Threads {
+/// A thread, with its name.
+type Thread<W> = (&'static str, <W as World>::Handle<Result<(), PlantFailure>>);
+
+impl<W: World> Threads<W> {
     fn spawn(
         &mut self,
         thread: &'static str,
         run: impl FnOnce() -> Result<(), PlantFailure> + Send + 'static,
     ) -> Result<(), PlantError> {
-        let handle = std::thread::Builder::new().name(thread.to_owned()).spawn(run);
+        let handle = W::spawn(thread, run);
         self.0.push((thread, handle.map_err(|source| PlantError::Thread { thread, source })?));
         Ok(())
     }
 }
 
 /// A consumer and its wake-up.
-type Woken = (EventConsumer, Arc<WakeUp>);
+type Woken<W> = (EventConsumer<W>, Arc<WakeUp<W>>);
 
 /// The ring: its producer, and its consumers by purpose.
-struct Ring {
-    producer: Producer<Event, Waiting>,
-    journal: Option<Woken>,
-    market: Option<Woken>,
+struct Ring<W: World> {
+    producer: Producer<Event, Waiting<W>>,
+    journal: Option<Woken<W>>,
+    market: Option<Woken<W>>,
     /// A ring without consumers would be closed from the start.
-    nobody: Option<EventConsumer>,
-    readers: Readers,
+    nobody: Option<EventConsumer<W>>,
+    readers: Readers<W>,
 }
 
-impl Ring {
+impl<W: World> Ring<W> {
     /// The journal is the first consumer, if there is one, and readers stand behind it.
     fn new(options: &PlantOptions, names: &[&str]) -> Self {
         let wait = options.wait;
@@ -109,25 +110,25 @@ impl Ring {
 }
 
 /// The state that a plant starts with.
-struct Beginning {
+struct Beginning<W: World> {
     engine: Engine,
-    books: BooksStage,
+    books: BooksStage<W>,
     /// The latest receive time of the events before the first; 0 when there are none.
     time: Nanos,
     /// The record of the journal that comes next; `None` where no checkpoint is used.
     record: Option<u64>,
 }
 
-impl Beginning {
+impl<W: World> Beginning<W> {
     /// Goes on from the newest checkpoint beside the journal, if one can be used.
     fn restore(
         &mut self,
         setting: &JournalSetting,
         options: &EngineOptions,
-        opened: &mut OpenJournal,
+        opened: &mut OpenJournal<W>,
         status: &Mutex<Status>,
     ) -> Result<(), PlantError> {
-        let (restored, refused) = folder::newest(&setting.folder, &opened.opened, options);
+        let (restored, refused) = folder::newest_in::<W>(&setting.folder, &opened.opened, options);
         if let Some(restored) = restored {
             opened.go_on_from(&restored)?;
             self.record = Some(restored.record);
@@ -143,24 +144,24 @@ impl Beginning {
 }
 
 /// The journal as ingest sees it.
-struct Journaled {
-    queue: (spsc::Producer<Queued, Waiting>, Arc<WakeUp>),
+struct Journaled<W: World> {
+    queue: JournalQueue<W>,
     /// Its folder, its contents, and the record to replay it from.
     replay: (PathBuf, Opened, Option<u64>),
     /// For the books' own thread, where there is one.
-    books_part: BooksPart,
+    books_part: BooksPart<W>,
 }
 
 /// Starts the threads of the journal and of checkpoints, behind the journal's last record.
-fn start_journal(
+fn start_journal<W: World>(
     setting: &JournalSetting,
-    opened: OpenJournal,
+    opened: OpenJournal<W>,
     from: Option<u64>,
     wait: Wait,
-    (consumer, wake_up): Woken,
+    (consumer, wake_up): Woken<W>,
     (coordinator, status): (&Arc<Coordinator>, &Arc<Mutex<Status>>),
-    threads: &mut Threads,
-) -> Result<Journaled, PlantError> {
+    threads: &mut Threads<W>,
+) -> Result<Journaled<W>, PlantError> {
     let is_regular = setting.checkpoint_every.is_some();
     if is_regular {
         coordinator.need_from(from.unwrap_or_default());
@@ -172,10 +173,10 @@ fn start_journal(
         Waiting::with_wake_ups(wait, &[]),
         Waiting::with_wake_ups(wait, &[]),
     );
-    let (states, jobs) = channel();
-    let (to, books) = channel();
+    let (states, jobs) = W::channel();
+    let (to, books) = W::channel();
     let books_part = BooksPart::new(Arc::clone(coordinator), to, Arc::clone(status));
-    let writer = CheckpointWriter {
+    let writer = CheckpointWriter::<W> {
         folder: setting.folder.clone(),
         is_regular,
         jobs,
@@ -187,7 +188,7 @@ fn start_journal(
         writer.run();
         Ok(())
     })?;
-    let (io, disk) = IoThread::new(states, Arc::clone(status));
+    let (io, disk) = IoThread::<W>::new(states, Arc::clone(status));
     threads.spawn("disk", move || {
         io.run();
         Ok(())
@@ -206,12 +207,12 @@ fn start_journal(
 }
 
 /// Reads the ring where no other consumer does.
-fn read_for_nobody(mut consumer: EventConsumer) -> Result<(), PlantFailure> {
+fn read_for_nobody<W: World>(mut consumer: EventConsumer<W>) -> Result<(), PlantFailure> {
     // 100 million events a second would fill the ring in this time: ingest never waits for room, and an idle plant takes no CPU.
     let pause = Duration::from_nanos(10 * consumer.capacity() as u64).min(Duration::from_millis(20));
     loop {
         match consumer.poll(|_, _, _| {}) {
-            Ok(0) => std::thread::sleep(pause),
+            Ok(0) => W::sleep(pause),
             Ok(_) => {}
             Err(PollError::Closed) => return Ok(()),
             Err(PollError::Failed(failed)) => return Err(PlantFailure::Ring(PublishError::Failed(failed))),
@@ -250,10 +251,24 @@ impl Plant {
         readers: &[&str],
         watch: view::Watch,
     ) -> Result<(Self, Readers), PlantError> {
+        Self::start_in(options, readers, watch)
+    }
+}
+
+impl<W: World> Plant<W> {
+    /// As [`Plant::start_watched`], in any world.
+    ///
+    /// # Errors
+    /// [`PlantError`].
+    pub fn start_in(
+        options: PlantOptions,
+        readers: &[&str],
+        watch: view::Watch<W>,
+    ) -> Result<(Self, Readers<W>), PlantError> {
         let stop = Arc::new(AtomicBool::new(false));
         let status = Arc::new(Mutex::new(Status::default()));
-        let mut threads = Threads::default();
-        let Ring { producer, journal, market, nobody, readers } = Ring::new(&options, readers);
+        let mut threads = Threads::<W>(Vec::new());
+        let Ring { producer, journal, market, nobody, readers } = Ring::<W>::new(&options, readers);
         let shared = options.shared_memory.as_deref().map(SharedMemory::create).transpose()?;
         let engine_options = options.engine();
         let mut beginning = Beginning {
@@ -266,7 +281,7 @@ impl Plant {
         let (mut queue, mut replay, mut books_part) = (None, None, None);
         // The journal is read to its end before it is written on.
         if let (Some(setting), Some(end)) = (&options.journal, journal) {
-            let mut opened = days::open(&setting.folder, setting.options, now())?;
+            let mut opened = days::open_in::<W>(&setting.folder, setting.options, W::time_of_day())?;
             beginning.restore(setting, &engine_options, &mut opened, &status)?;
             let by = (&coordinator, &status);
             let from = beginning.record;
@@ -298,13 +313,13 @@ impl Plant {
             coordinator,
             Arc::clone(&status),
         )?;
-        let (ready_in, ready) = std::sync::mpsc::sync_channel(1);
+        let (ready_in, ready) = W::sync_channel(1);
         let (stop_of_ingest, core) = (Arc::clone(&stop), options.cores[0]);
         let live_from = Arc::new(AtomicU64::new(u64::MAX));
         let live_from_in = Arc::clone(&live_from);
         threads.spawn("ingest", move || {
             // If this thread dies, `ready` closes and `replayed` returns.
-            let pinned = core.map_or(Ok(()), cpu::pin);
+            let pinned = core.map_or(Ok(()), W::pin);
             let replayed =
                 pinned.map_err(|source| PlantError::Pin { thread: "ingest", source }).and_then(|()| {
                     match replay {
@@ -316,17 +331,15 @@ impl Plant {
             if is_ready {
                 live_from_in.store(engine.counters().events, Ordering::Release);
             }
-            let _nobody_waits = ready_in.send(replayed);
+            // It has room for the one answer.
+            let _nobody_waits = ready_in.try_send(replayed);
             if !is_ready {
                 return Ok(());
             }
             ingest.run(engine, &stop_of_ingest)
         })?;
         let (servers, stop_of_snapshots) = (snapshot_servers(&options), Arc::clone(&stop));
-        threads.spawn("snapshots", move || {
-            snapshots::run(&servers, &requests, &stop_of_snapshots);
-            Ok(())
-        })?;
+        threads.spawn("snapshots", move || snapshots::run::<W>(&servers, &requests, &stop_of_snapshots))?;
         let plant = Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None };
         Ok((plant, readers))
     }
@@ -402,7 +415,7 @@ impl Plant {
     }
 }
 
-impl Drop for Plant {
+impl<W: World> Drop for Plant<W> {
     fn drop(&mut self) {
         // `stop` returns how it ended.
         let _unheard = self.end();

@@ -1,7 +1,11 @@
 //! The inputs that ingest sends to the journal's thread.
 
+use std::sync::Arc;
+
 use tapeworks_feed::live::Input;
 use tapeworks_market::{Line, Nanos};
+use tapeworks_ring::spsc;
+use tapeworks_runtime::waiting::{Waiting, WakeUp};
 
 use crate::checkpoint::Taken;
 
@@ -41,7 +45,14 @@ pub(super) enum Owned {
     Tick {
         now: Nanos,
     },
+    ClockSet {
+        now: Nanos,
+        ahead_ns: i64,
+    },
 }
+
+/// Ingest's end of the journal's queue, and what wakes the journal's thread.
+pub(super) type JournalQueue<W> = (spsc::Producer<Queued, Waiting<W>>, Arc<WakeUp<W>>);
 
 /// An item of the journal's queue, in order.
 #[derive(Debug)]
@@ -75,6 +86,7 @@ impl Owned {
                 Input::Contradicted { channel: *channel, received: *received }
             }
             Self::Tick { now } => Input::Tick { now: *now },
+            Self::ClockSet { now, ahead_ns } => Input::ClockSet { now: *now, ahead_ns: *ahead_ns },
         }
     }
 }

@@ -9,17 +9,18 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Interest, Token};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{MAX_BATCH, PacketOptions, PacketReceiver, Received, UdpOptions, UdpReceiver};
+use tapeworks_packet::live::{FrameOptions, MAX_BATCH, PacketOptions, Received, UdpOptions};
 use tapeworks_packet::net;
 use tapeworks_packet::pool::{Packet, Pool};
+use tapeworks_runtime::world::{
+    DatagramReceiver as _, FrameSource as _, Poll as _, Ready, Source as _, World,
+};
 
 use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Source};
@@ -35,8 +36,8 @@ const MOST_READ_IN_TURN: usize = 4;
 const MOST_EVENTS: usize = 64;
 
 /// A socket of a channel, or the counters of its frames.
-pub(super) struct LineReceiver {
-    pub(super) receiver: UdpReceiver,
+pub(super) struct LineReceiver<W: World> {
+    pub(super) receiver: W::DatagramReceiver,
     pub(super) address: SocketAddr,
     pub(super) channel: u16,
     pub(super) line: Line,
@@ -48,7 +49,7 @@ pub(super) struct LineReceiver {
     by_frames: bool,
 }
 
-impl LineReceiver {
+impl<W: World> LineReceiver<W> {
     /// Datagrams that the kernel dropped because they were not taken in time.
     pub(super) fn kernel_drops(&mut self) -> u64 {
         if self.by_frames { 0 } else { self.receiver.query_drops() }
@@ -68,38 +69,31 @@ pub(super) struct Arrived {
 /// Of a channel: the place of the socket that sends requests to its retransmission server, and the server's address.
 pub(super) type RecoveryServer = Option<(usize, SocketAddr)>;
 
-/// A ring of frames.
-enum Frames {
-    Packet(PacketReceiver),
-    #[cfg(feature = "af-xdp")]
-    Xdp(tapeworks_packet::live::XdpReceiver),
-}
-
 /// All sockets and rings of a plant.
-pub(super) struct Receivers {
-    pub(super) lines: Vec<LineReceiver>,
+pub(super) struct Receivers<W: World> {
+    pub(super) lines: Vec<LineReceiver<W>>,
     pool: Pool,
-    poll: Poll,
-    events: Events,
+    poll: W::Poll,
+    reported: Vec<Ready>,
     /// Whether each line may have datagrams: the kernel reports it once, and then the line is read until it is empty.
     ready: Vec<bool>,
     /// The wait has just polled the sockets.
     has_waited: bool,
-    frames: Option<Frames>,
+    frames: Option<W::FrameSource>,
     by_address: HashMap<SocketAddr, usize>,
     frame_buffer: Vec<Packet>,
     /// Sockets that keep the groups joined where frames bring their datagrams.
-    _joined: Vec<UdpSocket>,
+    _joined: Vec<W::Membership>,
     /// Where AF_XDP takes answers too: the sockets that send requests, by server and own port.
     by_answer: HashMap<(SocketAddr, u16), usize>,
     interface: Option<InterfaceStatus>,
 }
 
-impl Receivers {
+impl<W: World> Receivers<W> {
     /// Opens the lines, and for each retransmission server a socket. Returns also which socket sends requests to which server.
     pub(super) fn open(options: &PlantOptions) -> Result<(Self, Vec<RecoveryServer>), PlantError> {
         let by_frames = options.receive.source != Source::Sockets;
-        let mut lines = Vec::new();
+        let mut lines: Vec<LineReceiver<W>> = Vec::new();
         let mut servers = Vec::new();
         let mut joined = Vec::new();
         let (mut by_address, mut by_answer) = (HashMap::new(), HashMap::new());
@@ -110,7 +104,7 @@ impl Receivers {
                     by_address.insert(*address, lines.len());
                     let failed =
                         |source| PlantError::Listen { venue: venue.name.clone(), address: *address, source };
-                    joined.push(join(address.ip(), options.receive.interface).map_err(failed)?);
+                    joined.push(W::join_group(address.ip(), options.receive.interface).map_err(failed)?);
                     // A socket of its own, for its counters and requests; its datagrams come as frames.
                     let mut own = open_line(options, &venue.name, any(*address), channel, line)?;
                     (own.address, own.by_frames, own.wanted_bytes) = (*address, true, 0);
@@ -132,24 +126,14 @@ impl Receivers {
             });
         }
         let waiting = |source| PlantError::Wait { source };
-        let poll = Poll::new().map_err(waiting)?;
-        for (at, line) in lines.iter().enumerate().filter(|(_, line)| !line.by_frames) {
-            let socket = line.receiver.as_fd().as_raw_fd();
-            poll.registry()
-                .register(&mut SourceFd(&socket), Token(at), Interest::READABLE)
-                .map_err(waiting)?;
+        let poll = W::Poll::new(MOST_EVENTS).map_err(waiting)?;
+        for (at, line) in lines.iter_mut().enumerate().filter(|(_, line)| !line.by_frames) {
+            line.receiver.register(&poll, Token(at), Interest::READABLE).map_err(waiting)?;
         }
-        let frames = open_frames(options)?;
-        if let Some(frames) = &frames {
-            let socket = match frames {
-                Frames::Packet(receiver) => receiver.as_fd().as_raw_fd(),
-                #[cfg(feature = "af-xdp")]
-                Frames::Xdp(receiver) => receiver.as_fd().as_raw_fd(),
-            };
+        let mut frames = open_frames::<W>(options)?;
+        if let Some(frames) = &mut frames {
             // A number that no line has: a turn looks into the ring in any case.
-            poll.registry()
-                .register(&mut SourceFd(&socket), Token(lines.len()), Interest::READABLE)
-                .map_err(waiting)?;
+            frames.register(&poll, Token(lines.len()), Interest::READABLE).map_err(waiting)?;
         }
         let receivers = Self {
             ready: vec![true; lines.len()],
@@ -157,7 +141,7 @@ impl Receivers {
             lines,
             pool: Pool::new(options.receive.buffers.max(2 * MAX_BATCH), options.receive.datagram_bytes),
             poll,
-            events: Events::with_capacity(MOST_EVENTS),
+            reported: Vec::with_capacity(MOST_EVENTS),
             frames,
             by_address,
             frame_buffer: Vec::with_capacity(MAX_BATCH),
@@ -175,12 +159,7 @@ impl Receivers {
     /// Waits until a socket or the ring of frames has something, at most so long. The kernel reports a frame once: the wait is short
     /// while frames are left in the ring because no packet buffer is free.
     pub(super) fn wait(&mut self, longest: Duration) {
-        let is_ready = match &mut self.frames {
-            None => false,
-            Some(Frames::Packet(receiver)) => receiver.is_ready(),
-            #[cfg(feature = "af-xdp")]
-            Some(Frames::Xdp(receiver)) => receiver.is_ready(),
-        };
+        let is_ready = self.frames.as_mut().is_some_and(|frames| frames.is_ready());
         let longest = if is_ready { longest.min(Duration::from_micros(50)) } else { longest };
         self.poll_sockets(longest);
         self.has_waited = true;
@@ -188,10 +167,10 @@ impl Receivers {
 
     /// Polls which sockets have new datagrams. All may have some if the poll fails.
     fn poll_sockets(&mut self, longest: Duration) {
-        match self.poll.poll(&mut self.events, Some(longest)) {
+        match self.poll.wait(&mut self.reported, Some(longest)) {
             Ok(()) => {
-                for event in &self.events {
-                    if let Some(ready) = self.ready.get_mut(event.token().0) {
+                for reported in &self.reported {
+                    if let Some(ready) = self.ready.get_mut(reported.token.0) {
                         *ready = true;
                     }
                 }
@@ -252,11 +231,7 @@ impl Receivers {
 
     /// The interface, as the kernel counts now.
     pub(super) fn interface(&mut self) -> Option<&InterfaceStatus> {
-        let drops = match self.frames.as_mut()? {
-            Frames::Packet(receiver) => receiver.statistics().map(|statistics| statistics.drops),
-            #[cfg(feature = "af-xdp")]
-            Frames::Xdp(receiver) => receiver.drops(),
-        };
+        let drops = self.frames.as_mut()?.drops();
         let interface = self.interface.as_mut()?;
         // A counter that cannot be read now keeps its value; the reader of an interface reports that it is gone.
         interface.kernel_drops = drops.unwrap_or(interface.kernel_drops);
@@ -273,11 +248,7 @@ impl Receivers {
             Received::Packet(packet) => taken.push(packet),
             Received::TooLong => interface.too_long += 1,
         };
-        let result = match frames {
-            Frames::Packet(receiver) => receiver.receive(&mut self.pool, MAX_BATCH, 0, &mut each),
-            #[cfg(feature = "af-xdp")]
-            Frames::Xdp(receiver) => receiver.receive(&mut self.pool, MAX_BATCH, 0, &mut each),
-        };
+        let result = frames.receive(&mut self.pool, MAX_BATCH, 0, &mut each);
         result.map_err(|source| PlantFailure::Interface { source })?;
         let had_some = !self.frame_buffer.is_empty();
         for packet in self.frame_buffer.drain(..) {
@@ -326,44 +297,29 @@ fn any(like: SocketAddr) -> SocketAddr {
     SocketAddr::new(if like.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() }, 0)
 }
 
-/// Joins a group without receiving its datagrams.
-fn join(group: IpAddr, interface: Option<Ipv4Addr>) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(any(SocketAddr::new(group, 0)))?;
-    match group {
-        IpAddr::V4(group) if group.is_multicast() => {
-            socket.join_multicast_v4(&group, &interface.unwrap_or(Ipv4Addr::UNSPECIFIED))?;
-        }
-        IpAddr::V6(group) if group.is_multicast() => socket.join_multicast_v6(&group, 0)?,
-        _ => {}
-    }
-    Ok(socket)
-}
-
-fn open_frames(options: &PlantOptions) -> Result<Option<Frames>, PlantError> {
-    let failed = |source| PlantError::Interface { source };
-    Ok(match &options.receive.source {
-        Source::Sockets => None,
+fn open_frames<W: World>(options: &PlantOptions) -> Result<Option<W::FrameSource>, PlantError> {
+    let wanted = match &options.receive.source {
+        Source::Sockets => return Ok(None),
         Source::Packet { device } => {
             let mut wanted = PacketOptions::new(device);
             if let Some(bytes) = options.receive.buffer_bytes {
                 wanted.blocks = (bytes / wanted.block_bytes).max(2);
             }
-            Some(Frames::Packet(PacketReceiver::open(&wanted).map_err(failed)?))
+            FrameOptions::Packet(wanted)
         }
         #[cfg(feature = "af-xdp")]
-        Source::Xdp(wanted) => {
-            Some(Frames::Xdp(tapeworks_packet::live::XdpReceiver::open(wanted).map_err(failed)?))
-        }
-    })
+        Source::Xdp(wanted) => FrameOptions::Xdp(wanted.clone()),
+    };
+    W::FrameSource::open(&wanted).map(Some).map_err(|source| PlantError::Interface { source })
 }
 
-fn open_line(
+fn open_line<W: World>(
     options: &PlantOptions,
     venue: &str,
     address: SocketAddr,
     channel: u16,
     line: Line,
-) -> Result<LineReceiver, PlantError> {
+) -> Result<LineReceiver<W>, PlantError> {
     let udp = UdpOptions {
         listen: address,
         interface: options.receive.interface,
@@ -372,7 +328,7 @@ fn open_line(
         busy_poll_us: options.receive.busy_poll_us,
     };
     let failed = |source| PlantError::Listen { venue: venue.to_owned(), address, source };
-    let receiver = UdpReceiver::open(udp, BARE).map_err(failed)?;
+    let receiver = W::DatagramReceiver::open(udp, BARE).map_err(failed)?;
     let buffer_bytes = receiver.receive_buffer_bytes().map_err(failed)?;
     Ok(LineReceiver {
         address: receiver.local_address(),

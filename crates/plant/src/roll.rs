@@ -9,7 +9,6 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use jiff::civil::Date;
@@ -20,9 +19,9 @@ use tapeworks_store::Schema;
 use crate::error::PlantError;
 use crate::options::PlantOptions;
 use crate::status::{RollStatus, RolledDay, Status};
-use tapeworks_engine::days::days_before;
-use tapeworks_engine::export::{ExportError, ExportOptions, export};
-use tapeworks_runtime::now;
+use tapeworks_engine::days::days_before_in;
+use tapeworks_engine::export::{ExportError, ExportOptions, export_in};
+use tapeworks_runtime::world::{System, ThreadHandle as _, World};
 
 /// How long after midnight a day is taken to be over, in ns.
 const GRACE: u64 = 60 * Nanos::SECOND;
@@ -43,16 +42,16 @@ pub struct RollSetting {
 
 /// The running roll. Dropping it ends it and removes unfinished files.
 #[derive(Debug)]
-pub struct Roll {
+pub struct Roll<W: World = System> {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<W::Handle<()>>,
 }
 
-impl Drop for Roll {
+impl<W: World> Drop for Roll<W> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
+            thread.unpark();
             // It reports itself in the status.
             let _panicked = thread.join();
         }
@@ -69,18 +68,31 @@ impl Roll {
         plant: PlantOptions,
         status: Arc<Mutex<Status>>,
     ) -> Result<Self, PlantError> {
+        Self::start_in(setting, plant, status)
+    }
+}
+
+impl<W: World> Roll<W> {
+    /// As [`Roll::start`], in any world.
+    ///
+    /// # Errors
+    /// [`PlantError::Thread`].
+    pub fn start_in(
+        setting: RollSetting,
+        plant: PlantOptions,
+        status: Arc<Mutex<Status>>,
+    ) -> Result<Self, PlantError> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("roll".to_owned());
-        let thread = thread.spawn(move || run(&setting, &plant, &stopped, &status));
+        let thread = W::spawn("roll", move || run::<W>(&setting, &plant, &stopped, &status));
         let thread = thread.map_err(|source| PlantError::Thread { thread: "roll", source })?;
         Ok(Self { stop, thread: Some(thread) })
     }
 }
 
-fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &Mutex<Status>) {
+fn run<W: World>(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &Mutex<Status>) {
     // Where the kernel does not know of it, it is only not as good.
-    let _as_well_as_can_be = tapeworks_ring::cpu::step_back();
+    let _as_well_as_can_be = W::step_back();
     let Some(journal) = &plant.journal else { return };
     let update = |change: &dyn Fn(&mut RollStatus)| {
         change(&mut status.lock().unwrap_or_else(PoisonError::into_inner).roll);
@@ -89,12 +101,12 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
     let (mut looked, mut tried) = (None, HashSet::new());
     while !stop.load(Ordering::Acquire) {
         // An input received a moment before midnight may not be in the journal yet.
-        let today = clock::date_at(Nanos(now().0.saturating_sub(GRACE)));
+        let today = clock::date_at(Nanos(W::time_of_day().0.saturating_sub(GRACE)));
         if let Some(day) = today
             && looked != today
         {
             looked = today;
-            let (due, unreadable) = days_before(day, &journal.folder);
+            let (due, unreadable) = days_before_in::<W>(day, &journal.folder);
             for (date, error) in unreadable {
                 update(&|roll| {
                     roll.done.push(RolledDay { date, outcome: Err(error.clone()), from: None });
@@ -104,20 +116,20 @@ fn run(setting: &RollSetting, plant: &PlantOptions, stop: &AtomicBool, status: &
                 if stop.load(Ordering::Acquire) {
                     return;
                 }
-                if !tried.insert(name.clone()) || setting.folder.join(name).exists() {
+                if !tried.insert(name.clone()) || W::exists(&setting.folder.join(name)) {
                     continue;
                 }
-                if !roll_day(date, &folder, (setting, plant), stop, &update) {
+                if !roll_day::<W>(date, &folder, (setting, plant), stop, &update) {
                     return;
                 }
             }
         }
-        std::thread::park_timeout(LOOK);
+        W::park(LOOK);
     }
 }
 
 /// Makes the files of a day. `false` when it was stopped.
-fn roll_day(
+fn roll_day<W: World>(
     date: Date,
     journal: &Path,
     (setting, plant): (&RollSetting, &PlantOptions),
@@ -132,7 +144,7 @@ fn roll_day(
         date: Some(date),
     };
     update(&|roll| roll.running = Some((date, 0)));
-    let exported = export(&plant.engine(), journal, &options, |inputs| {
+    let exported = export_in::<W>(&plant.engine(), journal, &options, |inputs| {
         update(&|roll| roll.running = Some((date, inputs)));
         !stop.load(Ordering::Acquire)
     });

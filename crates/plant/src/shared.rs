@@ -1,5 +1,7 @@
 //! The shared memory in which local clients read every event, with the NBBO after it.
 
+#![expect(clippy::disallowed_methods, reason = "memory that processes share is the system's in every world")]
+
 use std::path::{Path, PathBuf};
 
 use tapeworks_engine::Publish;

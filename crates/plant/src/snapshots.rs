@@ -4,17 +4,22 @@
 //! says where the live sequence continues. A fetch ends with its attempt, whether or not the server answers: after a time limit, or
 //! when the channel requests a newer snapshot.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::mpsc::{RecvTimeoutError, TrySendError};
 use std::time::{Duration, Instant};
 
 use tapeworks_session::{SessionId, glimpse};
 use tapeworks_wire::nasdaq::soupbintcp::{Message, Packets};
 
+use crate::error::PlantFailure;
 use crate::queued::Owned;
-use tapeworks_runtime::now;
+use tapeworks_planted::planted;
+use tapeworks_runtime::world::{
+    BlockingStream as _, Receive as _, System, ThreadHandle as _, TrySend as _, World,
+};
 
 /// A venue's snapshot server, if it has one.
 #[derive(Clone, Debug)]
@@ -35,9 +40,9 @@ pub(super) struct Wanted {
 
 /// The requests of ingest and the answers to it.
 #[derive(Debug)]
-pub(super) struct Requests {
-    pub(super) wanted: Receiver<Wanted>,
-    pub(super) answers: SyncSender<Owned>,
+pub(super) struct Requests<W: World = System> {
+    pub(super) wanted: W::Receiver<Wanted>,
+    pub(super) answers: W::SyncSender<Owned>,
 }
 
 /// Bytes of messages handed on at once.
@@ -53,33 +58,44 @@ const LOOK: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_millis(1);
 
 /// Serves the requests of ingest until it is gone or the plant stops.
-pub(super) fn run(servers: &[Server], requests: &Requests, stop: &AtomicBool) {
-    let newest: Vec<AtomicU32> = servers.iter().map(|_| AtomicU32::new(0)).collect();
-    std::thread::scope(|scope| {
-        loop {
-            match requests.wanted.recv_timeout(LOOK) {
-                Ok(wanted) => {
-                    let channel = usize::from(wanted.channel);
-                    let (Some(server), Some(newest)) = (servers.get(channel), newest.get(channel)) else {
-                        continue;
-                    };
-                    newest.store(wanted.attempt, Ordering::Release);
-                    let until = Instant::now() + server.timeout;
-                    let attempt = Attempt { wanted, until, newest, answers: requests.answers.clone(), stop };
-                    scope.spawn(move || {
-                        if attempt.fetch(server).is_err() {
-                            let (channel, number) = (attempt.wanted.channel, attempt.wanted.attempt);
-                            let failed = Owned::SnapshotFailed { channel, attempt: number, received: now() };
-                            // If ingest has ended or given the attempt up, it needs no answer.
-                            let _unheard = attempt.send(failed);
-                        }
-                    });
+///
+/// # Errors
+/// A fetch that panicked.
+pub(super) fn run<W: World>(
+    servers: &[Server],
+    requests: &Requests<W>,
+    stop: &Arc<AtomicBool>,
+) -> Result<(), PlantFailure> {
+    let newest: Vec<_> = servers.iter().map(|_| Arc::new(AtomicU32::new(0))).collect();
+    let mut fetches: Vec<W::Handle<()>> = Vec::new();
+    loop {
+        match requests.wanted.recv_timeout(LOOK) {
+            Ok(wanted) => {
+                let channel = usize::from(wanted.channel);
+                let (Some(server), Some(newest)) = (servers.get(channel), newest.get(channel)) else {
+                    continue;
+                };
+                newest.store(wanted.attempt, Ordering::Release);
+                let attempt = Attempt::<W> {
+                    wanted,
+                    until: W::instant() + server.timeout,
+                    newest: Arc::clone(newest),
+                    answers: requests.answers.clone(),
+                    stop: Arc::clone(stop),
+                };
+                let (attempt, server) = (Arc::new(attempt), server.clone());
+                let its = Arc::clone(&attempt);
+                fetches.retain(|fetch| !fetch.is_finished());
+                match W::spawn("snapshot", move || its.run(&server)) {
+                    Ok(fetch) => fetches.push(fetch),
+                    Err(_) => attempt.fail(),
                 }
-                Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Acquire) => {}
-                Err(_) => return,
             }
+            Err(RecvTimeoutError::Timeout) if !stop.load(Ordering::Acquire) => {}
+            Err(_) => break,
         }
-    });
+    }
+    fetches.into_iter().try_for_each(|fetch| fetch.join().map_err(|_| PlantFailure::Panicked("snapshot")))
 }
 
 fn refused(what: &'static str) -> io::Error {
@@ -87,16 +103,29 @@ fn refused(what: &'static str) -> io::Error {
 }
 
 /// One fetch of a snapshot.
-struct Attempt<'a> {
+struct Attempt<W: World> {
     wanted: Wanted,
     until: Instant,
     /// The channel's newest attempt.
-    newest: &'a AtomicU32,
-    answers: SyncSender<Owned>,
-    stop: &'a AtomicBool,
+    newest: Arc<AtomicU32>,
+    answers: W::SyncSender<Owned>,
+    stop: Arc<AtomicBool>,
 }
 
-impl Attempt<'_> {
+impl<W: World> Attempt<W> {
+    fn run(&self, server: &Server) {
+        if self.fetch(server).is_err() {
+            self.fail();
+        }
+    }
+
+    fn fail(&self) {
+        let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
+        let failed = Owned::SnapshotFailed { channel, attempt, received: W::time_of_day() };
+        // If ingest has ended or given the attempt up, it needs no answer.
+        let _unheard = self.send(failed);
+    }
+
     /// The rest of its time.
     ///
     /// # Errors
@@ -108,7 +137,7 @@ impl Attempt<'_> {
         if self.newest.load(Ordering::Acquire) != self.wanted.attempt {
             return Err(refused("the channel has requested a newer snapshot"));
         }
-        let left = self.until.saturating_duration_since(Instant::now());
+        let left = self.until.saturating_duration_since(W::instant());
         if left.is_zero() {
             return Err(refused("the snapshot was not whole in time"));
         }
@@ -125,7 +154,7 @@ impl Attempt<'_> {
                 Err(TrySendError::Full(back)) => answer = back,
             }
             self.time_left()?;
-            std::thread::sleep(REST);
+            W::sleep(REST);
         }
     }
 
@@ -135,35 +164,34 @@ impl Attempt<'_> {
         }
         let chunk = std::mem::replace(messages, Vec::with_capacity(CHUNK_BYTES));
         let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
-        self.send(Owned::Snapshot { channel, attempt, received: now(), messages: chunk })
+        self.send(Owned::Snapshot { channel, attempt, received: W::time_of_day(), messages: chunk })
     }
 
     fn fetch(&self, server: &Server) -> io::Result<()> {
         let address = server.address.ok_or_else(|| refused("no server"))?;
-        let mut stream = TcpStream::connect_timeout(&address, CONNECT.min(self.time_left()?))?;
+        let mut stream = W::BlockingStream::connect(address, CONNECT.min(self.time_left()?))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(LOOK))?;
-        stream.set_write_timeout(Some(CONNECT))?;
+        stream.set_time_limits(Some(LOOK), Some(CONNECT))?;
         stream.write_all(&glimpse::login(&server.login.0, &server.login.1, &self.wanted.session))?;
         let mut stream_bytes = Vec::new();
         let mut messages = Vec::with_capacity(CHUNK_BYTES);
         let mut buffer = vec![0; 64 << 10];
-        let (mut heard, mut spoke) = (Instant::now(), Instant::now());
+        let (mut heard, mut spoke) = (W::instant(), W::instant());
         loop {
             self.time_left()?;
-            if heard.elapsed() > SILENCE {
+            if W::since(heard) > SILENCE {
                 return Err(refused("the server is silent"));
             }
-            if spoke.elapsed() > HEARTBEAT {
+            if W::since(spoke) > HEARTBEAT {
                 stream.write_all(b"\0\x01R")?;
-                spoke = Instant::now();
+                spoke = W::instant();
             }
             match stream.read(&mut buffer) {
                 Ok(0) => {
                     return Err(refused("the server closed the connection before the end of the snapshot"));
                 }
                 Ok(read) => {
-                    heard = Instant::now();
+                    heard = W::instant();
                     stream_bytes.extend_from_slice(buffer.get(..read).unwrap_or_default());
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
@@ -179,8 +207,15 @@ impl Attempt<'_> {
                         let message = data.message();
                         if let Some(next) = glimpse::end_of_snapshot(message) {
                             let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
-                            self.hand_on(&mut messages)?;
-                            self.send(Owned::SnapshotEnd { channel, attempt, received: now(), next })?;
+                            if !planted!("snapshot-without-its-end") {
+                                self.hand_on(&mut messages)?;
+                            }
+                            self.send(Owned::SnapshotEnd {
+                                channel,
+                                attempt,
+                                received: W::time_of_day(),
+                                next,
+                            })?;
                             // Logged out; whether the packet arrives does not matter any more.
                             let _unheard = stream.write_all(b"\0\x01O");
                             return Ok(());
@@ -208,8 +243,8 @@ impl Attempt<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::{Ipv4Addr, TcpListener};
-    use std::sync::Arc;
     use std::sync::mpsc::{Sender, channel, sync_channel};
 
     use super::*;
@@ -241,7 +276,8 @@ mod tests {
         let (answers, received) = sync_channel(4);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let all = std::thread::spawn(move || run(&[server], &Requests { wanted, answers }, &stopped));
+        let all =
+            std::thread::spawn(move || run(&[server], &Requests::<System> { wanted, answers }, &stopped));
         let session = SessionId::MoldUdp64(*b"2511140000");
         let request = |attempt| {
             wants.send(Wanted { channel: 0, session, attempt }).unwrap();
@@ -262,18 +298,18 @@ mod tests {
         venue.join().unwrap();
         stop.store(true, Ordering::Release);
         drop(wants);
-        all.join().unwrap();
+        all.join().unwrap().unwrap();
     }
 
     /// Ingest that has given an attempt up takes no more answers of it.
     #[test]
     fn a_fetch_ends_even_if_its_answers_are_not_taken() {
         let (answers, _received) = sync_channel(0);
-        let (newest, stop) = (AtomicU32::new(7), AtomicBool::new(false));
+        let (newest, stop) = (Arc::new(AtomicU32::new(7)), Arc::new(AtomicBool::new(false)));
         let session = SessionId::MoldUdp64(*b"2511140000");
         let wanted = Wanted { channel: 0, session, attempt: 7 };
         let until = Instant::now() + Duration::from_millis(20);
-        let attempt = Attempt { wanted, until, newest: &newest, answers, stop: &stop };
+        let attempt = Attempt::<System> { wanted, until, newest, answers, stop };
         let error = attempt.hand_on(&mut vec![0; 3]).unwrap_err();
         assert!(error.to_string().contains("in time"), "{error}");
     }

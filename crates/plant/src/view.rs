@@ -4,6 +4,7 @@
 //! nothing.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use tapeworks_market::book::BookRef;
 use tapeworks_market::levels::Level;
 use tapeworks_market::nbbo::Nbbo;
 use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage, Publisher, Side, Symbol};
+use tapeworks_runtime::world::{System, World};
 
 /// Levels of a book that a view shows.
 pub const DEPTH: usize = 10;
@@ -67,24 +69,25 @@ struct Wanted {
 
 /// A viewer sets here what it watches, and reads the data. Clones are the same watch.
 #[derive(Clone, Default, Debug)]
-pub struct Watch {
+pub struct Watch<W: World = System> {
     wanted: Arc<Mutex<Wanted>>,
+    _world: PhantomData<W>,
 }
 
-impl Watch {
+impl<W: World> Watch<W> {
     /// Watches a symbol's books for some seconds. `false` when too many are watched.
     pub fn look_at(&self, symbol: Symbol) -> bool {
         let mut wanted = self.lock();
         if wanted.symbols.len() >= MOST_WATCHED && !wanted.symbols.contains_key(&symbol) {
             return false;
         }
-        wanted.symbols.insert(symbol, Instant::now());
+        wanted.symbols.insert(symbol, W::instant());
         true
     }
 
     /// Watches the list of all symbols.
     pub fn look_at_list(&self) {
-        self.lock().list = Some(Instant::now());
+        self.lock().list = Some(W::instant());
     }
 
     /// The data for viewers.
@@ -100,8 +103,8 @@ impl Watch {
     pub(crate) fn fill(&self, books: &BookStage, nbbo: &NbboStage, instruments: &Instruments, now: Nanos) {
         let (symbols, list) = {
             let mut wanted = self.lock();
-            wanted.symbols.retain(|_, since| since.elapsed() < FORGET);
-            wanted.list = wanted.list.filter(|since| since.elapsed() < FORGET);
+            wanted.symbols.retain(|_, since| W::since(*since) < FORGET);
+            wanted.list = wanted.list.filter(|since| W::since(*since) < FORGET);
             (wanted.symbols.keys().copied().collect::<Vec<_>>(), wanted.list.is_some())
         };
         let mut view = View { time: now, venues: nbbo.venues().to_vec(), ..View::default() };

@@ -19,9 +19,10 @@ use tapeworks_wire::framing::write_block;
 
 use tapeworks_engine::{Engine, EngineOptions};
 use tapeworks_runtime::rhythm::Rhythm;
+use tapeworks_runtime::world::{System, World};
 
 /// Runs the code of sequence gaps on private data.
-pub struct Warmer {
+pub struct Warmer<W: World = System> {
     engine: Engine,
     market: Through<BookStage, NbboStage>,
     buffer: Vec<Event>,
@@ -32,10 +33,10 @@ pub struct Warmer {
     message: Vec<u8>,
     sequence: u64,
     now: u64,
-    rhythm: Rhythm,
+    rhythm: Rhythm<W>,
 }
 
-impl std::fmt::Debug for Warmer {
+impl<W: World> std::fmt::Debug for Warmer<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Warmer({} turns)", self.sequence)
     }
@@ -47,7 +48,7 @@ impl Sink<NbboUpdate<'_>> for Nothing {
     fn put(&mut self, _update: NbboUpdate<'_>) {}
 }
 
-impl Default for Warmer {
+impl<W: World> Default for Warmer<W> {
     fn default() -> Self {
         let feed = Application::OF_STREAMS.spec();
         let publisher = feed.publisher(None, None);
@@ -77,7 +78,7 @@ impl Default for Warmer {
     }
 }
 
-impl Warmer {
+impl<W: World> Warmer<W> {
     /// Runs it, if the last run is a while ago.
     pub fn turn(&mut self) {
         if self.rhythm.is_due() {
@@ -144,7 +145,7 @@ mod tests {
 
     #[test]
     fn each_round_has_a_filled_gap_and_an_unfilled_one() {
-        let mut warmer = Warmer::default();
+        let mut warmer = <Warmer>::default();
         for turn in 1..=100 {
             warmer.go();
             assert_eq!(warmer.gaps(), turn);

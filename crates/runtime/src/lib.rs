@@ -1,4 +1,4 @@
-//! Parts of every process with threads: [workers](worker), [waiting and wake-ups](waiting), [configuration](config) with line and
+//! Parts of every process with threads: [what they ask of the system](world), [workers](worker), [waiting and wake-ups](waiting), [configuration](config) with line and
 //! column, [keys], TLS, a [pump] between sockets and sessions, and [reports of refused clients](refusals).
 
 pub mod config;
@@ -11,14 +11,14 @@ pub mod rhythm;
 pub mod tls;
 pub mod waiting;
 pub mod worker;
+pub mod world;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tapeworks_market::Nanos;
 
-/// The time of day.
+/// The time of day of the system.
 pub fn now() -> Nanos {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    <world::System as world::World>::time_of_day()
 }
 
 /// Asks the kernel for as many open files as the process may have: a shell's usual 1,024 are fewer than the clients that

@@ -1,14 +1,13 @@
 //! Moves bytes between a TCP connection that never blocks and a session that has no socket.
 //!
-//! The sockets of a thread are watched by one `mio::Poll`, which reports readiness once; a [`Pump`] remembers it until the socket has no
+//! The sockets of a thread are watched by one [`Poll`](crate::world::Poll), which reports readiness once; a [`Pump`] remembers it until the socket has no
 //! more. Each turn moves a bounded number of bytes, so that one client does not delay the others. Cost: one read and as many writes as
 //! the session has output for, and no system call for a socket that is not ready.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 
-use mio::event::Event;
-use mio::net::TcpStream;
+use crate::world::{Ready, Stream as _, System, World};
 
 /// Bytes that a connection gets in one turn.
 const MOST_BYTES_IN_TURN: usize = 256 << 10;
@@ -42,8 +41,8 @@ pub trait ByteSession {
 
 /// A connection, and the readiness of its socket.
 #[derive(Debug)]
-pub struct Pump {
-    stream: TcpStream,
+pub struct Pump<W: World = System> {
+    stream: W::Stream,
     is_readable: bool,
     is_writable: bool,
     /// All bytes were sent and the sending side is shut; the time until which the other side may close too. Closing a connection
@@ -51,21 +50,21 @@ pub struct Pump {
     closing_until_ns: Option<u64>,
 }
 
-impl Pump {
+impl<W: World> Pump<W> {
     /// The pump of a connection that may be ready for anything.
-    pub const fn new(stream: TcpStream) -> Self {
+    pub const fn new(stream: W::Stream) -> Self {
         Self { stream, is_readable: true, is_writable: true, closing_until_ns: None }
     }
 
     /// The socket.
-    pub const fn stream(&mut self) -> &mut TcpStream {
+    pub const fn stream(&mut self) -> &mut W::Stream {
         &mut self.stream
     }
 
     /// Notes what the poll reports of the socket.
-    pub fn note(&mut self, event: &Event) {
-        self.is_readable |= event.is_readable() || event.is_read_closed();
-        self.is_writable |= event.is_writable();
+    pub const fn note(&mut self, ready: Ready) {
+        self.is_readable |= ready.is_readable;
+        self.is_writable |= ready.is_writable;
     }
 
     /// Reads from the socket into the session, and writes the session's output.
@@ -140,6 +139,8 @@ impl Pump {
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, TcpListener, TcpStream as Blocking};
+
+    use mio::net::TcpStream;
 
     use super::*;
 

@@ -1,16 +1,18 @@
 //! The way to wait that the configuration chose.
 
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
 use std::time::Duration;
 
 use tapeworks_ring::wait::Wait;
 use tapeworks_ring::wait::{Backoff, BusySpin, News, Park, WaitStrategy, Yielding};
 
+use crate::world::{System, Unpark as _, Wake as _, World};
+
 /// A wait strategy chosen at run time.
 #[derive(Debug)]
-pub enum Waiting {
+pub enum Waiting<W: World = System> {
     /// Looks again at once.
     BusySpin(BusySpin),
     /// Lets others have the core between looks.
@@ -20,13 +22,13 @@ pub enum Waiting {
     /// Sleeps until it is woken.
     Park(Park),
     /// As `Park`, for threads that wait for more than one thing: see [`WakeUp`]. Each comes with the news that wakes it.
-    WakeUps(Arc<[(News, Arc<WakeUp>)]>),
+    WakeUps(Arc<[(News, Arc<WakeUp<W>>)]>),
 }
 
-impl Waiting {
+impl<W: World> Waiting<W> {
     /// The strategy of this name; parked threads are woken by these wake-ups, each for the news beside it. `notify` without
     /// news wakes all of them.
-    pub fn with_wake_ups(wait: Wait, wake_ups: &[(News, Arc<WakeUp>)]) -> Self {
+    pub fn with_wake_ups(wait: Wait, wake_ups: &[(News, Arc<WakeUp<W>>)]) -> Self {
         if wait == Wait::Park { Self::WakeUps(wake_ups.into()) } else { Self::new(wait) }
     }
 
@@ -41,16 +43,16 @@ impl Waiting {
     }
 }
 
-impl WaitStrategy for Waiting {
+impl<W: World> WaitStrategy for Waiting<W> {
     #[inline]
     fn wait_until(&self, is_ready: impl FnMut() -> bool) {
         match self {
-            Self::BusySpin(strategy) => strategy.wait_until(is_ready),
-            Self::Yielding(strategy) => strategy.wait_until(is_ready),
-            Self::Backoff(strategy) => strategy.wait_until(is_ready),
-            Self::Park(strategy) => strategy.wait_until(is_ready),
+            Self::BusySpin(strategy) => W::wait_until(strategy, is_ready),
+            Self::Yielding(strategy) => W::wait_until(strategy, is_ready),
+            Self::Backoff(strategy) => W::wait_until(strategy, is_ready),
+            Self::Park(strategy) => W::wait_until(strategy, is_ready),
             // A thread that waits here without a wake-up waits for room, which is rare.
-            Self::WakeUps(_) => Backoff::default().wait_until(is_ready),
+            Self::WakeUps(_) => W::wait_until(&Backoff::default(), is_ready),
         }
     }
 
@@ -87,27 +89,33 @@ impl WaitStrategy for Waiting {
 ///
 /// The thread says that it will sleep ([`WakeUp::arm`]), looks once more, and sleeps in its own system call, for a bounded time;
 /// a publisher wakes it. A publication costs a fence, and a call of the kernel only while the thread sleeps.
-#[derive(Debug, Default)]
-pub struct WakeUp {
+#[derive(Debug)]
+pub struct WakeUp<W: World = System> {
     is_asleep: AtomicBool,
-    sleeper: OnceLock<Sleeper>,
+    sleeper: OnceLock<Sleeper<W>>,
 }
 
 #[derive(Debug)]
-enum Sleeper {
-    Thread(Thread),
-    Poll(mio::Waker),
+enum Sleeper<W: World> {
+    Thread(W::Thread),
+    Poll(W::Waker),
 }
 
-impl WakeUp {
+impl<W: World> Default for WakeUp<W> {
+    fn default() -> Self {
+        Self { is_asleep: AtomicBool::new(false), sleeper: OnceLock::new() }
+    }
+}
+
+impl<W: World> WakeUp<W> {
     /// It is for this thread, which parks.
     pub fn is_for_this_thread(&self) {
         // A wake-up is given away once.
-        let _twice = self.sleeper.set(Sleeper::Thread(std::thread::current()));
+        let _twice = self.sleeper.set(Sleeper::Thread(W::current()));
     }
 
     /// It is for a thread that polls sockets.
-    pub fn is_for_poll(&self, waker: mio::Waker) {
+    pub fn is_for_poll(&self, waker: W::Waker) {
         let _twice = self.sleeper.set(Sleeper::Poll(waker));
     }
 
@@ -164,9 +172,10 @@ pub const fn may_sleep_unwatched(lag: usize, capacity: usize) -> bool {
 
 /// Pauses of a thread that waits for several things at once, none of which wakes it.
 #[derive(Debug)]
-pub struct Idle {
+pub struct Idle<W: World = System> {
     wait: Wait,
     looks: u32,
+    _world: PhantomData<W>,
 }
 
 /// Looks in vain before the first sleep.
@@ -175,10 +184,10 @@ const LOOKS: u32 = 1_000;
 /// The longest sleep.
 const IDLE_SLEEP: Duration = Duration::from_micros(50);
 
-impl Idle {
+impl<W: World> Idle<W> {
     /// Rests as `wait` says.
     pub const fn new(wait: Wait) -> Self {
-        Self { wait, looks: 0 }
+        Self { wait, looks: 0, _world: PhantomData }
     }
 
     /// There was something.
@@ -189,15 +198,15 @@ impl Idle {
     /// There was nothing.
     pub fn rest(&mut self) {
         match self.wait {
-            Wait::BusySpin => std::hint::spin_loop(),
-            Wait::Yielding => std::thread::yield_now(),
+            Wait::BusySpin => W::pause(),
+            Wait::Yielding => W::yield_now(),
             Wait::Backoff | Wait::Park => {
                 self.looks = self.looks.saturating_add(1);
                 if self.looks < LOOKS {
-                    std::hint::spin_loop();
+                    W::pause();
                 } else {
                     // Sleeps become longer the longer it waits.
-                    std::thread::sleep(
+                    W::sleep(
                         IDLE_SLEEP.min(Duration::from_nanos(u64::from(self.looks - LOOKS) * 500 + 1_000)),
                     );
                 }
@@ -212,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_wake_up_wakes_for_its_news_and_for_a_notice_to_all() {
-        let [journal, reader] = [(); 2].map(|()| Arc::new(WakeUp::default()));
+        let [journal, reader] = [(); 2].map(|()| Arc::new(<WakeUp>::default()));
         let wake_ups = [(News::Published, Arc::clone(&journal)), (News::Done(0), Arc::clone(&reader))];
         let waiting = Waiting::with_wake_ups(Wait::Park, &wake_ups);
         let woken_by = |notify: &dyn Fn(&Waiting)| {

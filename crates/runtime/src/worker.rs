@@ -3,29 +3,30 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+
+use crate::world::{System, ThreadHandle as _, World};
 
 /// The running thread. Dropping it stops it, and waits for it.
 #[derive(Debug)]
-pub struct Worker<E> {
+pub struct Worker<E: Send + 'static, W: World = System> {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(), E>>>,
+    thread: Option<W::Handle<Result<(), E>>>,
 }
 
-impl<E: Send + 'static> Worker<E> {
+impl<E: Send + 'static, W: World> Worker<E, W> {
     /// Starts `work`, which ends soon after `stop` is set.
     pub fn start(
         name: &str,
         stop: Arc<AtomicBool>,
         work: impl FnOnce() -> Result<(), E> + Send + 'static,
     ) -> io::Result<Self> {
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
+        let thread = W::spawn(name, work)?;
         Ok(Self { stop, thread: Some(thread) })
     }
 
     /// Whether it has ended: because it was stopped, because the events have ended, or with an error.
     pub fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+        self.thread.as_ref().is_none_or(|thread| thread.is_finished())
     }
 
     /// Waits until it ends by itself. `panicked` is the error when its thread did.
@@ -40,7 +41,7 @@ impl<E: Send + 'static> Worker<E> {
     }
 }
 
-impl<E> Drop for Worker<E> {
+impl<E: Send + 'static, W: World> Drop for Worker<E, W> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {

@@ -64,6 +64,16 @@ impl Transport for IexTp {
         })
     }
 
+    fn is_sound(payload: &[u8]) -> bool {
+        let Ok(segment) = Segment::decode(payload) else { return false };
+        let mut blocks = segment.blocks();
+        let read = blocks.by_ref().take_while(Result::is_ok).count();
+        let length = usize::from(segment.payload_length());
+        read == usize::from(segment.message_count())
+            && blocks.offset() == length
+            && Self::HEADER_BYTES + length == payload.len()
+    }
+
     fn fields(payload: &[u8]) -> Decoded<'_> {
         Segment::SCHEMA.decode(payload)
     }

@@ -116,6 +116,12 @@ impl Store {
         }
     }
 
+    /// The transport of its sessions.
+    #[must_use]
+    pub const fn transport(&self) -> TransportKind {
+        self.transport
+    }
+
     /// The numbers of the kept messages of the running session: the first, and the one after the last. Empty without a session.
     #[must_use]
     pub fn kept(&self) -> std::ops::Range<u64> {
@@ -146,8 +152,22 @@ impl Store {
     /// # Errors
     /// Why there is no answer.
     pub fn answer(&self, request: &[u8], now_ns: u64, answer: &mut Vec<u8>) -> Result<u16, Refusal> {
-        answer.clear();
         let request = self.read_request(request)?;
+        self.answer_as(&request, request.session, now_ns, answer)
+    }
+
+    /// As [`Store::answer`], to a request that is read already. The answer says that it is of the session `named`.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub fn answer_as(
+        &self,
+        request: &Request,
+        named: SessionId,
+        now_ns: u64,
+        answer: &mut Vec<u8>,
+    ) -> Result<u16, Refusal> {
+        answer.clear();
         let session = self
             .sessions
             .iter()
@@ -177,7 +197,7 @@ impl Store {
             }
         }
         let header = Outgoing {
-            session: session.session,
+            session: named,
             sequence: request.first,
             messages,
             content: Content::Messages,
@@ -189,7 +209,11 @@ impl Store {
         Ok(messages)
     }
 
-    fn read_request(&self, bytes: &[u8]) -> Result<Request, Refusal> {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// [`Refusal::Malformed`]: it is none of this venue's protocol.
+    pub fn read_request(&self, bytes: &[u8]) -> Result<Request, Refusal> {
         let request = self.transport.read_request(bytes).ok_or(Refusal::Malformed)?;
         let newest = self.sessions.back().map(|kept| kept.session);
         if newest.is_some_and(|newest| !request.session.is_of_channel_of(&newest)) {

@@ -42,11 +42,10 @@ impl TransportKind {
         for_transport!(self, T => T::packet(payload).map(|packet| packet.header))
     }
 
-    /// How many whole messages a payload has.
+    /// Whether the messages of a payload are what its header says, to the last byte. A packet without messages is its header.
     #[must_use]
-    pub fn messages(self, payload: &[u8]) -> u64 {
-        for_transport!(self, T => T::packet(payload)
-            .map_or(0, |packet| packet.blocks.take_while(Result::is_ok).count() as u64))
+    pub fn is_sound(self, payload: &[u8]) -> bool {
+        for_transport!(self, T => T::is_sound(payload))
     }
 
     /// Hands each whole message of a payload on, with its number.
@@ -94,6 +93,8 @@ impl Request {
 
 #[cfg(test)]
 mod tests {
+    use tapeworks_wire::framing::write_block;
+
     use super::*;
     use crate::transport::{Content, Outgoing, SessionId};
     use crate::{IexTp, MoldUdp64};
@@ -108,6 +109,74 @@ mod tests {
             let request = Request { session, first: 1 << 40, count: 65_534 };
             assert_eq!(session.transport().read_request(&request.encode()), Some(request));
             assert_eq!(session.transport().read_request(&request.encode()[1..]), None);
+        }
+    }
+
+    /// A packet of three messages with this count in its header.
+    fn packet(transport: TransportKind, messages: u16) -> Vec<u8> {
+        for_transport!(transport, T => {
+            let session = match transport {
+                TransportKind::MoldUdp64 => SessionId::MoldUdp64(*b"AA00000007"),
+                TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
+                TransportKind::Memoir => SessionId::Memoir(7),
+            };
+            let mut blocks = [0; 100];
+            let mut end = 0;
+            for message in [&b"one"[..], b"second", b""] {
+                end += write_block(T::prefix(), &mut blocks[end..], message).unwrap();
+            }
+            let content = Content::Messages;
+            let header =
+                Outgoing { session, sequence: 5, messages, content, stream_offset: 0, payload_bytes: end, send_time_ns: 0 };
+            let mut payload = vec![0; T::HEADER_BYTES];
+            assert_eq!(T::write_header(&header, &mut payload), T::HEADER_BYTES);
+            payload.extend_from_slice(&blocks[..end]);
+            payload
+        })
+    }
+
+    #[test]
+    fn a_packet_is_sound_if_its_messages_are_what_the_header_says() {
+        for transport in [TransportKind::MoldUdp64, TransportKind::IexTp, TransportKind::Memoir] {
+            let sound = packet(transport, 3);
+            assert!(transport.is_sound(&sound));
+            for end in 0..sound.len() {
+                assert!(!transport.is_sound(&sound[..end]), "{transport:?} cut to {end}");
+            }
+            let longer = [&sound[..], &[0]].concat();
+            assert!(!transport.is_sound(&longer), "{transport:?}");
+            for count in [0, 1, 2, 4, 5, 1_000, u16::MAX] {
+                assert!(!transport.is_sound(&packet(transport, count)), "{transport:?} {count}");
+            }
+        }
+        let mut segment = packet(TransportKind::IexTp, 3);
+        // The payload length, less and more than there is.
+        for length in [segment.len() as u16 - 41, segment.len() as u16 - 39] {
+            segment[12..14].copy_from_slice(&length.to_le_bytes());
+            assert!(!TransportKind::IexTp.is_sound(&segment), "{length}");
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_is_sound_without_a_byte_behind_it() {
+        for transport in [TransportKind::MoldUdp64, TransportKind::IexTp, TransportKind::Memoir] {
+            for_transport!(transport, T => {
+                let session = match transport {
+                    TransportKind::MoldUdp64 => SessionId::MoldUdp64(*b"AA00000007"),
+                    TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
+                    TransportKind::Memoir => SessionId::Memoir(7),
+                };
+                for content in [Content::Heartbeat, Content::EndOfSession] {
+                    let header =
+                        Outgoing { session, sequence: 5, messages: 0, content, stream_offset: 0, payload_bytes: 0, send_time_ns: 0 };
+                    let mut payload = vec![0; 100];
+                    let length = T::write_header(&header, &mut payload);
+                    payload.truncate(length);
+                    assert!(transport.is_sound(&payload), "{transport:?} {content:?}");
+                    payload.push(0);
+                    assert!(!transport.is_sound(&payload), "{transport:?} {content:?}");
+                }
+            });
         }
     }
 

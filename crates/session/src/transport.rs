@@ -215,6 +215,14 @@ pub trait Transport {
     /// A payload shorter than the header.
     fn packet(payload: &[u8]) -> Result<Packet<'_, Self::Prefix>, DecodeError>;
 
+    /// Whether the messages of a datagram are what its header says, to the last byte. A datagram without messages is its header.
+    #[must_use]
+    fn is_sound(payload: &[u8]) -> bool {
+        let Ok(Packet { header, header_bytes, mut blocks }) = Self::packet(payload) else { return false };
+        let read = blocks.by_ref().take_while(Result::is_ok).count() as u64;
+        read == header.count && header_bytes + blocks.offset() == payload.len()
+    }
+
     /// The fields of a datagram's header, for tools that show them.
     fn fields(payload: &[u8]) -> Decoded<'_>;
 

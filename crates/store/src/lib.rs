@@ -103,6 +103,7 @@ pub use schema::Schema;
 pub use shape::{Trade, trade_of};
 pub use sink::FileSink;
 pub use summary::{Skip, Summary};
+pub use target::{Destination, Scratch};
 pub use writer::Writer;
 
 /// The examples of the README, compiled.

@@ -19,7 +19,7 @@ use crate::rows::{Row, Rows};
 use crate::schema::Schema;
 use crate::shape::{self, Shape};
 use crate::symbols::Symbols;
-use crate::target::{Output, Target, on_disk};
+use crate::target::{Output, Target};
 
 /// Writes received records to one file, in the format that its ending stands for, as [`Writer`](crate::Writer) does with those
 /// that are made here. Parquet has no columns for the channel sequence and the line, which no record has.
@@ -131,7 +131,7 @@ impl RecordWriter {
             Format::Csv | Format::CsvZstd | Format::Parquet => Some(schema.ok_or_else(needs_schema)?),
             _ => schema,
         };
-        let mut target = Target::new(path, format, options.overwrite, on_disk)?;
+        let mut target = Target::new(path, format, options.overwrite)?;
         let output = target.open(format.is_zstd().then_some(options.zstd_level))?;
         let form = Self::open(output, format, one, metadata, options)
             .map_err(|failure| error(target.path().to_owned(), 0, failure))?;

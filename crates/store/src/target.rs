@@ -1,10 +1,11 @@
 //! The file while it is written, and its way to its final name.
 //!
-//! The file itself is a [`NewFile`]. A DBN file begins with values that are known at its end, so its records go to a scratch file
-//! without a name first.
+//! The file itself is a [`NewFile`], or what a caller gives. A DBN file begins with values that are known at its end, so its records
+//! go to a scratch file first.
 
+use std::fmt::Debug;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal as _, Read, Seek, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Read, Seek as _, Write};
 use std::path::Path;
 
 use tapeworks_packet::new_file::{self, NewFile};
@@ -15,21 +16,75 @@ use crate::format::Format;
 /// The buffer before the file: large writes pass it by.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Opens what is written into, for the system or for a test.
-pub(crate) type Opener = fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Write + Send>>;
+/// A file to come, for [`Writer::create_into`](crate::Writer::create_into). Dropped before it is complete, it leaves what its maker
+/// wants.
+pub trait Destination: Debug + Send {
+    /// The file, as errors name it; its ending chooses the format.
+    fn path(&self) -> &Path;
 
-/// A file to come.
-#[derive(Debug)]
-pub(crate) struct Target {
-    file: NewFile,
-    /// The records of a DBN file until its head is known.
-    scratch: Option<File>,
-    opener: Opener,
+    /// What writes into the file, from its beginning. It is called once.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn open(&mut self) -> io::Result<Box<dyn Write + Send>>;
+
+    /// A file that is gone when it is closed: what writes into it, and what reads from its beginning when all is written.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn scratch(&mut self) -> io::Result<Scratch>;
+
+    /// Waits until the disk has the file. Returns its length in bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::File`].
+    fn complete(self: Box<Self>) -> Result<u64, StoreError>;
 }
 
-/// Writes to the disk.
-pub(crate) fn on_disk(file: Box<dyn Write + Send>) -> io::Result<Box<dyn Write + Send>> {
-    Ok(file)
+/// The ends of a scratch file.
+pub type Scratch = (Box<dyn Write + Send>, Box<dyn Read + Send>);
+
+/// Reads a file from its beginning.
+struct FromBeginning {
+    file: File,
+    has_begun: bool,
+}
+
+impl Read for FromBeginning {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.has_begun {
+            self.file.rewind()?;
+            self.has_begun = true;
+        }
+        self.file.read(buffer)
+    }
+}
+
+impl Destination for NewFile {
+    fn path(&self) -> &Path {
+        Self::path(self)
+    }
+
+    fn open(&mut self) -> io::Result<Box<dyn Write + Send>> {
+        Ok(Box::new(self.handle()?))
+    }
+
+    fn scratch(&mut self) -> io::Result<Scratch> {
+        let file = Self::scratch(self)?;
+        Ok((Box::new(file.try_clone()?), Box::new(FromBeginning { file, has_begun: false })))
+    }
+
+    fn complete(self: Box<Self>) -> Result<u64, StoreError> {
+        Ok(self.finish()?)
+    }
+}
+
+/// A file to come.
+pub(crate) struct Target {
+    file: Box<dyn Destination>,
+    /// The records of a DBN file until its head is known.
+    scratch: Option<Box<dyn Read + Send>>,
+    is_in_place: bool,
 }
 
 /// A buffered output, compressed or not.
@@ -77,21 +132,23 @@ impl Write for Output {
 
 impl Target {
     /// Begins the file at `path`, which is for this run alone from now on.
-    pub(crate) fn new(
-        path: &Path,
-        format: Format,
-        overwrite: bool,
-        opener: Opener,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn new(path: &Path, format: Format, overwrite: bool) -> Result<Self, StoreError> {
         if new_file::is_stdout(path) && !format.is_text() && io::stdout().is_terminal() {
             return Err(StoreError::Terminal { format: format.name() });
         }
-        Ok(Self { file: NewFile::create(path, overwrite)?, scratch: None, opener })
+        let file = NewFile::create(path, overwrite)?;
+        let is_in_place = file.partial().is_none();
+        Ok(Self { is_in_place, ..Self::of(Box::new(file)) })
+    }
+
+    /// Begins a file of the caller's.
+    pub(crate) fn of(file: Box<dyn Destination>) -> Self {
+        Self { file, scratch: None, is_in_place: false }
     }
 
     /// Whether somebody may read what is written before it is whole.
-    pub(crate) fn is_in_place(&self) -> bool {
-        self.file.partial().is_none()
+    pub(crate) const fn is_in_place(&self) -> bool {
+        self.is_in_place
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -104,19 +161,14 @@ impl Target {
 
     /// What writes into the file.
     pub(crate) fn open(&mut self, zstd_level: Option<i32>) -> Result<Output, StoreError> {
-        let opened = self.file.handle().and_then(|handle| {
-            let file = (self.opener)(Box::new(handle))?;
-            Output::new(file, zstd_level)
-        });
+        let opened = self.file.open().and_then(|file| Output::new(file, zstd_level));
         opened.map_err(|source| self.write_error(source))
     }
 
     /// What writes into the scratch file.
     pub(crate) fn open_scratch(&mut self, zstd_level: Option<i32>) -> Result<Output, StoreError> {
-        let opened = self.file.scratch().and_then(|scratch| {
-            let file = (self.opener)(Box::new(scratch.try_clone()?))?;
-            Ok((scratch, Output::new(file, zstd_level)?))
-        });
+        let opened =
+            self.file.scratch().and_then(|(file, scratch)| Ok((scratch, Output::new(file, zstd_level)?)));
         let (scratch, output) = opened.map_err(|source| self.write_error(source))?;
         self.scratch = Some(scratch);
         Ok(output)
@@ -125,7 +177,6 @@ impl Target {
     /// Appends the scratch file to `output`.
     pub(crate) fn append_scratch(&mut self, output: &mut Output) -> io::Result<()> {
         let Some(mut scratch) = self.scratch.take() else { return Ok(()) };
-        scratch.rewind()?;
         // Past the compressor: what is in it is encoded already.
         let Output::Plain(plain) = output else {
             return io::copy(&mut scratch, output).map(|_| ());
@@ -141,6 +192,6 @@ impl Target {
 
     /// Gives the file its name. Returns its length in bytes.
     pub(crate) fn complete(self) -> Result<u64, StoreError> {
-        Ok(self.file.finish()?)
+        self.file.complete()
     }
 }

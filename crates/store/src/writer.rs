@@ -14,7 +14,7 @@ use crate::rows::{Row as _, Rows};
 use crate::schema::Schema;
 use crate::shape::{self, Shape};
 use crate::summary::Summary;
-use crate::target::{Opener, Target, on_disk};
+use crate::target::{Destination, Target};
 
 /// Writes the records of one schema to one file.
 ///
@@ -38,7 +38,7 @@ impl Writer {
     /// [`StoreError::UnknownEnding`], [`StoreError::NoFormat`], [`StoreError::Terminal`], [`StoreError::File`], and
     /// [`StoreError::Write`] for a head that cannot be written.
     pub fn create(path: &Path, schema: Schema, options: &Options) -> Result<Self, StoreError> {
-        Self::create_with(path, schema, options, on_disk, None)
+        Self::create_with(path, schema, options, None)
     }
 
     /// [`Writer::create`] for a file whose batches `encoders` encode, if its format is one for that (Parquet). The file's bytes
@@ -52,18 +52,39 @@ impl Writer {
         options: &Options,
         encoders: Box<dyn Encoders>,
     ) -> Result<Self, StoreError> {
-        Self::create_with(path, schema, options, on_disk, Some(encoders))
+        Self::create_with(path, schema, options, Some(encoders))
     }
 
-    pub(crate) fn create_with(
+    fn create_with(
         path: &Path,
         schema: Schema,
         options: &Options,
-        opener: Opener,
         encoders: Option<Box<dyn Encoders>>,
     ) -> Result<Self, StoreError> {
         let format = options.format.map_or_else(|| Format::from_path(path), Ok)?;
-        let target = Target::new(path, format, options.overwrite, opener)?;
+        Self::begin(Target::new(path, format, options.overwrite)?, format, schema, options, encoders)
+    }
+
+    /// Writes a file of the caller's for `schema`.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownEnding`], [`StoreError::NoFormat`], and [`StoreError::Write`] for a head that cannot be written.
+    pub fn create_into(
+        file: Box<dyn Destination>,
+        schema: Schema,
+        options: &Options,
+    ) -> Result<Self, StoreError> {
+        let format = options.format.map_or_else(|| Format::from_path(file.path()), Ok)?;
+        Self::begin(Target::of(file), format, schema, options, None)
+    }
+
+    fn begin(
+        target: Target,
+        format: Format,
+        schema: Schema,
+        options: &Options,
+        encoders: Option<Box<dyn Encoders>>,
+    ) -> Result<Self, StoreError> {
         let table = shape::of_schema(schema, Open { target, format, schema, options, encoders })?;
         Ok(Self { table })
     }
@@ -270,10 +291,12 @@ mod tests {
         BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, NbboStage, Price, Publisher, Side,
         Symbol,
     };
+    use tapeworks_packet::new_file::NewFile;
     use tapeworks_stage::Stage;
 
     use super::*;
     use crate::apart::{Lost as LostUnit, Work};
+    use crate::target::Scratch;
 
     /// A file on a disk with little room left.
     struct Limited {
@@ -296,6 +319,8 @@ mod tests {
         }
     }
 
+    type Opener = fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Write + Send>>;
+
     fn limited<const LEFT: usize>(file: Box<dyn Write + Send>) -> io::Result<Box<dyn Write + Send>> {
         Ok(Box::new(Limited { file, left: LEFT }))
     }
@@ -303,6 +328,32 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn on_a_full_disk(_file: Box<dyn Write + Send>) -> io::Result<Box<dyn Write + Send>> {
         Ok(Box::new(File::options().write(true).open("/dev/full")?))
+    }
+
+    /// A file whose writers are those of an [`Opener`].
+    #[derive(Debug)]
+    struct Opened {
+        file: NewFile,
+        opener: Opener,
+    }
+
+    impl Destination for Opened {
+        fn path(&self) -> &Path {
+            self.file.path()
+        }
+
+        fn open(&mut self) -> io::Result<Box<dyn Write + Send>> {
+            (self.opener)(Destination::open(&mut self.file)?)
+        }
+
+        fn scratch(&mut self) -> io::Result<Scratch> {
+            let (writer, reader) = Destination::scratch(&mut self.file)?;
+            Ok(((self.opener)(writer)?, reader))
+        }
+
+        fn complete(self: Box<Self>) -> Result<u64, StoreError> {
+            Box::new(self.file).complete()
+        }
     }
 
     fn put_until_error(writer: &mut Writer, instruments: &Instruments) -> Result<(), StoreError> {
@@ -357,8 +408,10 @@ mod tests {
                 let path = directory.path().join(format!("orders{ending}"));
                 let what = format!("room for {room}, {ending}");
                 let found = [None, Some(Box::new(AtOnce) as Box<dyn Encoders>)].map(|encoders| {
-                    let writer =
-                        Writer::create_with(&path, Schema::Mbo, &Options::default(), opener, encoders);
+                    let file = Opened { file: NewFile::create(&path, false).unwrap(), opener };
+                    let format = Format::from_path(&path).unwrap();
+                    let target = Target::of(Box::new(file));
+                    let writer = Writer::begin(target, format, Schema::Mbo, &Options::default(), encoders);
                     let result =
                         writer.and_then(|mut writer| match put_until_error(&mut writer, &instruments) {
                             Ok(()) => writer.finish(&instruments).map(|_| ()),

@@ -13,6 +13,7 @@ use tapeworks_session::Credentials;
 use toml::Spanned;
 use toml::de::DeTable;
 
+use crate::answers::AnswerFaults;
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::config::{Reading, Section, read_file, read_text};
 
@@ -59,6 +60,8 @@ pub struct Venue {
     pub retransmission: Option<SocketAddr>,
     /// Answers to requests that are lost, per million.
     pub retransmission_lost_per_million: u32,
+    /// What is wrong with its answers.
+    pub retransmission_faults: AnswerFaults,
     /// Where snapshots are served, by TCP. Port 0: the kernel chooses.
     pub snapshot: Option<SocketAddr>,
 }
@@ -163,10 +166,12 @@ impl Venue {
                 restart_after: Vec::new(),
                 silences: Vec::new(),
                 resets: Vec::new(),
+                nonsense_per_million: 0,
             },
             lines,
             retransmission: None,
             retransmission_lost_per_million: 0,
+            retransmission_faults: AnswerFaults::default(),
             snapshot: None,
         }
     }
@@ -229,6 +234,8 @@ fn nanoseconds(
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
+/// An answer is late by at most so much.
+const MOST_LATE: Duration = Duration::from_secs(4);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn read_credentials(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<Credentials> {
@@ -320,6 +327,7 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Tak
     let retransmission_lost_per_million = venue
         .integer(reading, "retransmission_lost_per_million", 0..=MILLION)
         .map_or(0, |(lost, _)| lost as u32);
+    let retransmission_faults = read_answer_faults(reading, &mut venue);
     let (faults, skew_ns) = read_faults(reading, &mut venue, lines.len());
     let restart_after: Vec<u64> = venue
         .each(reading, "restart_after", "a number of messages", |text| {
@@ -331,6 +339,9 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Tak
     }
     let silences = read_silence(reading, &mut venue, "silent_after", "silence");
     let resets = read_silence(reading, &mut venue, "reset_after", "reset");
+    let nonsense_per_million = venue
+        .integer(reading, "nonsense_per_million", 0..=MILLION)
+        .map_or(0, |(nonsense, _)| nonsense as u32);
     venue.refuse_the_rest(reading);
     let live = LiveVenue {
         kind: kind?,
@@ -341,8 +352,17 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Tak
         restart_after,
         silences,
         resets,
+        nonsense_per_million,
     };
-    Some(Venue { name, live, lines, retransmission, retransmission_lost_per_million, snapshot })
+    Some(Venue {
+        name,
+        live,
+        lines,
+        retransmission,
+        retransmission_lost_per_million,
+        retransmission_faults,
+        snapshot,
+    })
 }
 
 fn read_silence(
@@ -360,6 +380,32 @@ fn read_silence(
     }
     let silence = after.zip(length_ns);
     silence.map(|((after, _), length_ns)| Silence { after: after as u64, length_ns }).into_iter().collect()
+}
+
+fn read_answer_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> AnswerFaults {
+    let Some(mut section) = venue.table(reading, "retransmission_faults") else {
+        return AnswerFaults::default();
+    };
+    let late_ns = nanoseconds(reading, &mut section, "late", MILLISECOND..=MOST_LATE).unwrap_or_default();
+    let mut part = |key| section.integer(reading, key, 0..=MILLION).map_or(0, |(part, _)| part as u32);
+    let faults = AnswerFaults {
+        late_per_million: part("late_per_million"),
+        late_ns,
+        partial_per_million: part("partial_per_million"),
+        more_per_million: part("more_per_million"),
+        other_range_per_million: part("other_range_per_million"),
+        other_session_per_million: part("other_session_per_million"),
+        garbage_per_million: part("garbage_per_million"),
+    };
+    if faults.late_per_million > 0 && !section.has_time("late") {
+        section.missing(reading, "late");
+    }
+    if faults.sum() > MILLION as u64 {
+        let problem = "an answer has one fault: all of them together are at most 1000000 per million";
+        venue.wrong_at(reading, "retransmission_faults", problem);
+    }
+    section.refuse_the_rest(reading);
+    faults
 }
 
 fn read_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>, lines: usize) -> ([LineFaults; 2], u64) {
@@ -427,6 +473,7 @@ mod tests {
             lines = ["239.192.1.1:30001", "239.192.1.2:30002"]
             retransmission = "127.0.0.1:31001"
             retransmission_lost_per_million = 5
+            retransmission_faults = { late_per_million = 1, late = "20ms", partial_per_million = 2, more_per_million = 3, other_range_per_million = 4, other_session_per_million = 5, garbage_per_million = 6 }
             snapshot = "127.0.0.1:32001"
             faults = { a = { lost_per_million = 1 }, b = { duplicated_per_million = 2, reordered_per_million = 3 }, skew = "50us" }
             restart_after = [500_000, 600_000]
@@ -434,6 +481,7 @@ mod tests {
             silence = "1.5s"
             reset_after = 700_000
             reset = "4s"
+            nonsense_per_million = 8
             [[venue]]
             name = "two"
             kind = "bx"
@@ -455,7 +503,18 @@ mod tests {
         assert_eq!(one.retransmission, Some("127.0.0.1:31001".parse().unwrap()));
         assert_eq!(one.snapshot, Some("127.0.0.1:32001".parse().unwrap()));
         assert_eq!(one.retransmission_lost_per_million, 5);
-        let LiveVenue { kind, share, line_b, faults, skew_ns, restart_after, silences, resets } =
+        let faults = AnswerFaults {
+            late_per_million: 1,
+            late_ns: 20_000_000,
+            partial_per_million: 2,
+            more_per_million: 3,
+            other_range_per_million: 4,
+            other_session_per_million: 5,
+            garbage_per_million: 6,
+        };
+        assert_eq!(one.retransmission_faults, faults);
+        assert_eq!(one.live.nonsense_per_million, 8);
+        let LiveVenue { kind, share, line_b, faults, skew_ns, restart_after, silences, resets, .. } =
             one.live.clone();
         assert_eq!((kind, share, line_b, skew_ns), (VenueKind::IexTops, 60, true, 50_000));
         assert_eq!((faults[0].lost_per_million, faults[1].duplicated_per_million), (1, 2));
@@ -495,6 +554,14 @@ mod tests {
                 "v.toml:5:19: there is no line B",
             ),
             ("kind = \"psx\"\nsilent_after = 5", "v.toml:1:1: venue lacks the key 'silence'"),
+            (
+                "kind = \"psx\"\nretransmission_faults = { late_per_million = 5 }",
+                "v.toml:4:25: retransmission_faults lacks the key 'late'",
+            ),
+            (
+                "kind = \"psx\"\nretransmission_faults = { more_per_million = 600_000, partial_per_million = 600_000 }",
+                "v.toml:4:25: an answer has one fault: all of them together are at most 1000000 per million",
+            ),
             ("kind = \"psx\"\nrestart_after = [2, 1]", "v.toml:4:17: 'restart_after' must be ascending"),
         ] {
             assert_eq!(problems(&format!("[[venue]]\nname = \"a\"\n{text}\n")), [expected]);

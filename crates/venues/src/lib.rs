@@ -23,6 +23,9 @@
 //! # }
 //! ```
 
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
+mod answers;
 mod config;
 mod report;
 mod servers;
@@ -32,23 +35,26 @@ use std::net::{SocketAddr, SocketAddrV4};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use mio::Waker;
 use tapeworks_exchange::ScenarioError;
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveReport, Outlet};
 use tapeworks_feed::clock;
 use tapeworks_market::Nanos;
 use tapeworks_packet::live::{MAX_BATCH, Sent};
 use tapeworks_packet::new_file::{NewFile, NewFileError};
+use tapeworks_runtime::world::{
+    DatagramSender as _, Listener as _, Receive as _, SendTo as _, System, ThreadHandle as _, UdpServer as _,
+    Wake as _, World,
+};
 use tapeworks_session::{Made, SessionId, Store};
 
 use crate::report::Counters;
 use crate::servers::{ImageReply, ImageRequest, Listening, Servers};
 
+pub use self::answers::AnswerFaults;
 pub use self::config::{Config, Venue, Wait};
 pub use crate::report::{Report, RetransmissionReport, SnapshotReport, VenueReport};
 
@@ -152,16 +158,16 @@ struct Progress {
 
 /// Venues that run. Dropped without [`Venues::stop`], they end too, and no report is written.
 #[derive(Debug)]
-pub struct Venues {
+pub struct Venues<W: World = System> {
     shared: Arc<Shared>,
     names: Vec<String>,
     addresses: Vec<Addresses>,
     counters: Vec<Arc<Counters>>,
     injected: Option<PathBuf>,
     start_utc_ns: u64,
-    pacing: Option<JoinHandle<()>>,
-    serving: Option<JoinHandle<std::io::Result<()>>>,
-    waker: Arc<Waker>,
+    pacing: Option<W::Handle<()>>,
+    serving: Option<W::Handle<std::io::Result<()>>>,
+    waker: Arc<W::Waker>,
 }
 
 impl Venues {
@@ -170,12 +176,22 @@ impl Venues {
     /// # Errors
     /// What cannot be opened, by its venue and address; a market that cannot be.
     pub fn start(config: Config) -> Result<Self, VenuesError> {
+        Self::start_in(config)
+    }
+}
+
+impl<W: World> Venues<W> {
+    /// As [`Venues::start`], in any world.
+    ///
+    /// # Errors
+    /// [`VenuesError`].
+    pub fn start_in(config: Config) -> Result<Self, VenuesError> {
         let mut wires = Vec::new();
         let mut listening = Vec::new();
         let mut addresses = Vec::new();
         let mut stores = Vec::new();
         for venue in &config.venues {
-            let (servers, reachable, store) = listen(venue, config.store_bytes)?;
+            let (servers, reachable, store) = listen::<W>(venue, config.store_bytes)?;
             listening.push(servers);
             addresses.push(reachable);
             stores.push(store);
@@ -184,15 +200,14 @@ impl Venues {
             wires.push(lines?);
         }
         let counters: Vec<_> = listening.iter().map(|venue| Arc::clone(&venue.counters)).collect();
-        let (request, requests) = mpsc::channel();
-        let (reply, replies) = mpsc::channel();
+        let (request, requests) = W::channel();
+        let (reply, replies) = W::channel();
         let servers = Servers::new(listening, config.credentials.clone(), config.seed, request, replies)
             .map_err(VenuesError::Thread)?;
         let waker = servers.waker();
 
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_err(|_| VenuesError::Clock)?;
-        let start = Instant::now();
-        let start_utc_ns = u64::try_from(since.as_nanos()).map_err(|_| VenuesError::Clock)?;
+        let start = W::instant();
+        let start_utc_ns = W::time_of_day().0;
         let midnight = clock::midnight_before(Nanos(start_utc_ns)).ok_or(VenuesError::Clock)?;
         let live = Live::new(&LiveOptions {
             seed: config.seed,
@@ -228,10 +243,9 @@ impl Venues {
             waker: Arc::clone(&waker),
         };
         let stop = Arc::clone(&shared);
-        let serving = std::thread::Builder::new().name("venue servers".to_owned());
-        let serving = serving.spawn(move || servers.run(&stop.stop_servers)).map_err(VenuesError::Thread)?;
-        venues.serving = Some(serving);
-        let market = Market {
+        let serving = W::spawn("venue servers", move || servers.run(&stop.stop_servers));
+        venues.serving = Some(serving.map_err(VenuesError::Thread)?);
+        let market = Market::<W> {
             live,
             wires,
             wait: config.wait,
@@ -244,8 +258,8 @@ impl Venues {
             next_image: start,
             published: start,
         };
-        let pacing = std::thread::Builder::new().name("venues".to_owned());
-        venues.pacing = Some(pacing.spawn(move || market.run()).map_err(VenuesError::Thread)?);
+        let pacing = W::spawn("venues", move || market.run());
+        venues.pacing = Some(pacing.map_err(VenuesError::Thread)?);
         Ok(venues)
     }
 
@@ -303,11 +317,11 @@ impl Venues {
 
     fn end(&mut self) -> Result<(), VenuesError> {
         self.shared.stop.store(true, Ordering::Release);
-        let paced = self.pacing.take().map(JoinHandle::join);
+        let paced = self.pacing.take().map(|thread| thread.join());
         self.shared.stop_servers.store(true, Ordering::Release);
         // Without it the thread looks within a tenth of a second.
         let _ = self.waker.wake();
-        match (paced, self.serving.take().map(JoinHandle::join)) {
+        match (paced, self.serving.take().map(|thread| thread.join())) {
             (Some(Err(_)), _) | (_, Some(Err(_))) => Err(VenuesError::Panicked),
             (_, Some(Ok(Err(cause)))) => Err(VenuesError::Servers(cause)),
             _ => Ok(()),
@@ -315,7 +329,7 @@ impl Venues {
     }
 }
 
-impl Drop for Venues {
+impl<W: World> Drop for Venues<W> {
     fn drop(&mut self) {
         // The receiver of the report has ended.
         let _ = self.end();
@@ -326,10 +340,10 @@ impl Drop for Venues {
 type SharedStore = Arc<Mutex<Store>>;
 
 /// Opens a venue's servers.
-fn listen(
+fn listen<W: World>(
     venue: &Venue,
     store_bytes: usize,
-) -> Result<(Listening, Addresses, Option<SharedStore>), VenuesError> {
+) -> Result<(Listening<W>, Addresses, Option<SharedStore>), VenuesError> {
     let failed = |what, address| {
         let venue = venue.name.clone();
         move |cause| VenuesError::Listen { venue, what, address, cause }
@@ -343,7 +357,7 @@ fn listen(
     let mut retransmission = None;
     if let Some(address) = venue.retransmission {
         let failed = failed("retransmission", address);
-        let socket = mio::net::UdpSocket::bind(address).map_err(failed.clone())?;
+        let socket = W::UdpServer::bind(address).map_err(failed.clone())?;
         reachable.retransmission = Some(socket.local_addr().map_err(failed)?);
         retransmission =
             Some((socket, Arc::new(Mutex::new(Store::new(venue.live.kind.transport(), store_bytes)))));
@@ -351,7 +365,7 @@ fn listen(
     let mut snapshot = None;
     if let Some(address) = venue.snapshot {
         let failed = failed("snapshots", address);
-        let listener = mio::net::TcpListener::bind(address).map_err(failed.clone())?;
+        let listener = W::Listener::bind(address).map_err(failed.clone())?;
         reachable.snapshot = Some(listener.local_addr().map_err(failed)?);
         snapshot = Some(listener);
     }
@@ -359,6 +373,7 @@ fn listen(
     let listening = Listening {
         retransmission,
         lost_per_million: venue.retransmission_lost_per_million,
+        faults: venue.retransmission_faults,
         snapshot,
         counters: Arc::default(),
     };
@@ -367,16 +382,16 @@ fn listen(
 
 /// One line's socket, and the packets that go with the next call of the kernel.
 #[derive(Debug)]
-struct Wire {
-    sender: tapeworks_packet::live::Sender,
+struct Wire<W: World> {
+    sender: W::DatagramSender,
     bytes: Vec<u8>,
     packets: Vec<Range<usize>>,
     refused: u64,
 }
 
-impl Wire {
+impl<W: World> Wire<W> {
     fn open(venue: &Venue, address: SocketAddrV4, config: &Config) -> Result<Self, VenuesError> {
-        let sender = tapeworks_packet::live::Sender::udp_out_of(address, config.hops, config.interface)
+        let sender = W::DatagramSender::open(address, config.hops, config.interface)
             .map_err(|cause| VenuesError::Line { venue: venue.name.clone(), address, cause })?;
         Ok(Self { sender, bytes: Vec::new(), packets: Vec::new(), refused: 0 })
     }
@@ -404,12 +419,12 @@ impl Wire {
 
 /// All lines of all venues, and the stores.
 #[derive(Debug)]
-struct Wires {
-    wires: Vec<Vec<Wire>>,
+struct Wires<W: World> {
+    wires: Vec<Vec<Wire<W>>>,
     stores: Vec<Option<SharedStore>>,
 }
 
-impl Wires {
+impl<W: World> Wires<W> {
     fn send(&mut self) {
         self.wires.iter_mut().flatten().for_each(Wire::send);
     }
@@ -424,7 +439,7 @@ impl Wires {
     }
 }
 
-impl Outlet for Wires {
+impl<W: World> Outlet for Wires<W> {
     fn session(&mut self, venue: usize, session: SessionId) {
         if let Some(mut store) = self.store(venue) {
             store.begin_session(session);
@@ -445,14 +460,14 @@ impl Outlet for Wires {
 }
 
 /// The thread that makes the messages.
-struct Market {
+struct Market<W: World> {
     live: Live,
-    wires: Wires,
+    wires: Wires<W>,
     wait: Wait,
     start: Instant,
-    requests: Receiver<ImageRequest>,
-    reply: Sender<ImageReply>,
-    waker: Arc<Waker>,
+    requests: W::Receiver<ImageRequest>,
+    reply: W::Sender<ImageReply>,
+    waker: Arc<W::Waker>,
     shared: Arc<Shared>,
     last_message_ns: u64,
     /// No image is made before.
@@ -461,9 +476,9 @@ struct Market {
     published: Instant,
 }
 
-impl Market {
+impl<W: World> Market<W> {
     fn now_ns(&self) -> u64 {
-        self.start.elapsed().as_nanos() as u64
+        W::since(self.start).as_nanos() as u64
     }
 
     fn run(mut self) {
@@ -490,7 +505,7 @@ impl Market {
                 messages = self.live.messages();
                 self.last_message_ns = now_ns;
             }
-            if self.published.elapsed() >= REPORT_INTERVAL {
+            if W::since(self.published) >= REPORT_INTERVAL {
                 self.publish_progress();
             }
         }
@@ -509,10 +524,10 @@ impl Market {
                 return self.wait_for_request((left - OVERSLEEP).min(LONGEST_WAIT), waiting);
             }
             // Messages that fall due meanwhile are sent together.
-            Wait::Park => std::thread::sleep(SHORT_SLEEP),
-            Wait::Rest => std::thread::sleep(left.max(SLEEP_FROM)),
-            Wait::Sleep if left > SLEEP_FROM => std::thread::sleep(left - OVERSLEEP),
-            Wait::Sleep | Wait::Spin => std::hint::spin_loop(),
+            Wait::Park => W::sleep(SHORT_SLEEP),
+            Wait::Rest => W::sleep(left.max(SLEEP_FROM)),
+            Wait::Sleep if left > SLEEP_FROM => W::sleep(left - OVERSLEEP),
+            Wait::Sleep | Wait::Spin => W::pause(),
         }
         None
     }
@@ -524,7 +539,7 @@ impl Market {
             Ok(request) => Some(request),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => {
-                std::thread::sleep(longest);
+                W::sleep(longest);
                 None
             }
         }
@@ -533,9 +548,9 @@ impl Market {
     /// Answers all requests for an image of one venue at once with one image. Images take at most a fifth of
     /// the thread's time, however many are requested.
     fn serve_images(&mut self, waiting: &mut Vec<ImageRequest>) {
-        waiting.extend(self.requests.try_iter());
+        waiting.extend(std::iter::from_fn(|| self.requests.try_recv().ok()));
         let Some(first) = waiting.first() else { return };
-        let began = Instant::now();
+        let began = W::instant();
         if began < self.next_image {
             return;
         }
@@ -552,13 +567,13 @@ impl Market {
             }
             false
         });
-        self.next_image = began + 5 * began.elapsed();
+        self.next_image = began + 5 * W::since(began);
         // Without it the thread looks within a tenth of a second.
         let _ = self.waker.wake();
     }
 
     fn publish_progress(&mut self) {
-        self.published = Instant::now();
+        self.published = W::instant();
         let progress = Progress {
             live: self.live.report(),
             elapsed_ns: self.last_message_ns,

@@ -18,6 +18,8 @@ pub struct RetransmissionReport {
     pub messages: u64,
     /// Answers that were lost, as configured.
     pub lost: u64,
+    /// Answers that were late, or had something wrong, as configured.
+    pub wrong: u64,
     /// Requests that were none.
     pub malformed: u64,
     /// Requests for an unknown session.
@@ -114,6 +116,7 @@ impl VenueReport {
             "lost_messages": self.live.lost_messages,
             "silences": self.live.silences,
             "resets": self.live.resets,
+            "nonsense": self.live.nonsense,
             "sessions": self.live.sessions.iter().map(|session| json!({
                 "session": session.session.login_name().as_str().unwrap_or_default(),
                 "number": session.number,
@@ -137,6 +140,7 @@ impl VenueReport {
                 "answers": answered.answers,
                 "messages": answered.messages,
                 "lost": answered.lost,
+                "wrong": answered.wrong,
                 "malformed": answered.malformed,
                 "unknown_session": answered.unknown_session,
                 "not_sent": answered.not_sent,
@@ -164,6 +168,7 @@ pub(crate) struct Counters {
     pub(crate) answers: AtomicU64,
     pub(crate) answered_messages: AtomicU64,
     pub(crate) lost: AtomicU64,
+    pub(crate) wrong: AtomicU64,
     pub(crate) refused_by_kernel: AtomicU64,
     malformed_requests: AtomicU64,
     unknown_session: AtomicU64,
@@ -215,6 +220,7 @@ impl Counters {
             answers: get(&self.answers),
             messages: get(&self.answered_messages),
             lost: get(&self.lost),
+            wrong: get(&self.wrong),
             malformed: get(&self.malformed_requests),
             unknown_session: get(&self.unknown_session),
             not_sent: get(&self.not_sent),

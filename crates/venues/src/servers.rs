@@ -5,19 +5,21 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mio::net::{TcpListener, UdpSocket};
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Interest, Token};
 use tapeworks_exchange::random::Random;
-use tapeworks_runtime::now;
 use tapeworks_runtime::pump::{ByteSession, Pump};
+use tapeworks_runtime::world::{
+    Listener as _, Poll as _, Receive as _, SendTo as _, Source as _, UdpServer, World,
+};
 use tapeworks_session::glimpse::{Image, SnapshotEnd, SnapshotServer};
 use tapeworks_session::{Credentials, Store};
 
+use crate::answers::{self, AnswerFaults, Wrong};
 use crate::report::{Counters, add};
 
 /// Connections of all venues at once.
@@ -26,6 +28,9 @@ const MOST_CONNECTIONS: usize = 512;
 const MOST_IN_TURN: usize = 64;
 /// How often the time limits of connections are checked.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Late answers that wait, of all venues. More are lost.
+const MOST_LATE: usize = 4_096;
 
 const WAKER: Token = Token(0);
 
@@ -43,19 +48,29 @@ pub(crate) struct ImageReply {
     pub(crate) image: Arc<Image>,
 }
 
+/// An answer that is sent late, on purpose.
+#[derive(Debug)]
+struct Late {
+    venue: usize,
+    client: SocketAddr,
+    messages: u16,
+    answer: Vec<u8>,
+}
+
 /// One venue's servers, listening.
 #[derive(Debug)]
-pub(crate) struct Listening {
-    pub(crate) retransmission: Option<(UdpSocket, Arc<Mutex<Store>>)>,
+pub(crate) struct Listening<W: World> {
+    pub(crate) retransmission: Option<(W::UdpServer, Arc<Mutex<Store>>)>,
     pub(crate) lost_per_million: u32,
-    pub(crate) snapshot: Option<TcpListener>,
+    pub(crate) faults: AnswerFaults,
+    pub(crate) snapshot: Option<W::Listener>,
     pub(crate) counters: Arc<Counters>,
 }
 
 #[derive(Debug)]
-struct Connection {
+struct Connection<W: World> {
     venue: usize,
-    pump: Pump,
+    pump: Pump<W>,
     server: SnapshotServer,
     /// Its image was requested.
     is_requested: bool,
@@ -86,16 +101,27 @@ impl ByteSession for Served<'_> {
     }
 }
 
+/// Sends an answer of so many messages to a client.
+fn send(socket: &impl UdpServer, answer: &[u8], (client, messages): (SocketAddr, u16), counters: &Counters) {
+    match socket.send_to(answer, client) {
+        Ok(_) => {
+            add(&counters.answers, 1);
+            add(&counters.answered_messages, u64::from(messages));
+        }
+        Err(_) => add(&counters.refused_by_kernel, 1),
+    }
+}
+
 /// The thread's state.
-pub(crate) struct Servers {
-    poll: Poll,
-    waker: Arc<Waker>,
-    venues: Vec<Listening>,
-    connections: BTreeMap<usize, Connection>,
+pub(crate) struct Servers<W: World> {
+    poll: W::Poll,
+    waker: Arc<W::Waker>,
+    venues: Vec<Listening<W>>,
+    connections: BTreeMap<usize, Connection<W>>,
     next_connection: usize,
     credentials: Option<Credentials>,
-    requests: Sender<ImageRequest>,
-    replies: Receiver<ImageReply>,
+    requests: W::Sender<ImageRequest>,
+    replies: W::Receiver<ImageReply>,
     random: Random,
     began: Instant,
     /// Sockets that have more than a turn allows.
@@ -103,19 +129,22 @@ pub(crate) struct Servers {
     /// Listeners that could not accept: there were no more descriptors, or the client had gone.
     at_tick: Vec<Token>,
     answer: Vec<u8>,
+    /// By the time at which they are sent, in nanoseconds since `began`, and a number.
+    late: BTreeMap<(u64, u64), Late>,
+    next_late: u64,
     buffer: Vec<u8>,
 }
 
-impl Servers {
+impl<W: World> Servers<W> {
     pub(crate) fn new(
-        venues: Vec<Listening>,
+        venues: Vec<Listening<W>>,
         credentials: Option<Credentials>,
         seed: u64,
-        requests: Sender<ImageRequest>,
-        replies: Receiver<ImageReply>,
+        requests: W::Sender<ImageRequest>,
+        replies: W::Receiver<ImageReply>,
     ) -> io::Result<Self> {
-        let poll = Poll::new()?;
-        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let poll = W::Poll::new(256)?;
+        let waker = Arc::new(poll.waker(WAKER)?);
         let mut servers = Self {
             poll,
             waker,
@@ -126,45 +155,43 @@ impl Servers {
             requests,
             replies,
             random: Random::new(seed ^ 0x7265_7175_6573_7473),
-            began: Instant::now(),
+            began: W::instant(),
             again: Vec::new(),
             at_tick: Vec::new(),
             answer: Vec::new(),
+            late: BTreeMap::new(),
+            next_late: 0,
             buffer: vec![0; 64 << 10],
         };
         for (index, venue) in servers.venues.iter_mut().enumerate() {
             if let Some((socket, _)) = &mut venue.retransmission {
-                servers.poll.registry().register(socket, Token(1 + 2 * index), Interest::READABLE)?;
+                socket.register(&servers.poll, Token(1 + 2 * index), Interest::READABLE)?;
             }
             if let Some(listener) = &mut venue.snapshot {
-                servers.poll.registry().register(listener, Token(2 + 2 * index), Interest::READABLE)?;
+                listener.register(&servers.poll, Token(2 + 2 * index), Interest::READABLE)?;
             }
         }
         Ok(servers)
     }
 
     /// Wakes the thread: after an image was sent to it, and to stop it.
-    pub(crate) fn waker(&self) -> Arc<Waker> {
+    pub(crate) fn waker(&self) -> Arc<W::Waker> {
         Arc::clone(&self.waker)
     }
 
     /// Serves until `stop`.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
-        let mut events = Events::with_capacity(256);
-        let mut ticked = Instant::now();
+        let mut reported = Vec::with_capacity(256);
+        let mut ticked = W::instant();
         while !stop.load(Ordering::Acquire) {
-            let timeout = if self.again.is_empty() { TICK } else { Duration::ZERO };
-            match self.poll.poll(&mut events, Some(timeout)) {
-                Err(error) if error.kind() != ErrorKind::Interrupted => return Err(error),
-                _ => {}
-            }
+            let timeout = if self.again.is_empty() { self.send_late() } else { Duration::ZERO };
+            self.poll.wait(&mut reported, Some(timeout))?;
             let mut ready = std::mem::take(&mut self.again);
-            for event in &events {
-                let Token(number) = event.token();
-                if let Some(client) = self.connections.get_mut(&number) {
-                    client.pump.note(event);
+            for one in &reported {
+                if let Some(client) = self.connections.get_mut(&one.token.0) {
+                    client.pump.note(*one);
                 }
-                ready.push(event.token());
+                ready.push(one.token);
             }
             ready.sort_unstable();
             ready.dedup();
@@ -178,8 +205,8 @@ impl Servers {
                 }
                 self.move_bytes(connection);
             }
-            if ticked.elapsed() >= TICK {
-                ticked = Instant::now();
+            if W::since(ticked) >= TICK {
+                ticked = W::instant();
                 self.again.append(&mut self.at_tick);
                 let now_ns = self.now_ns();
                 let all: Vec<usize> = self.connections.keys().copied().collect();
@@ -195,7 +222,7 @@ impl Servers {
     }
 
     fn now_ns(&self) -> u64 {
-        self.began.elapsed().as_nanos() as u64
+        W::since(self.began).as_nanos() as u64
     }
 
     fn serve(&mut self, token: Token) {
@@ -214,8 +241,10 @@ impl Servers {
     }
 
     fn answer_requests(&mut self, venue: usize, token: Token) {
-        let Some(Listening { retransmission: Some((socket, store)), lost_per_million, counters, .. }) =
-            self.venues.get(venue)
+        let now_ns = self.now_ns();
+        let Some(Listening {
+            retransmission: Some((socket, store)), lost_per_million, faults, counters, ..
+        }) = self.venues.get(venue)
         else {
             return;
         };
@@ -228,24 +257,52 @@ impl Servers {
             };
             add(&counters.requests, 1);
             let request = self.buffer.get(..length).unwrap_or_default();
-            let answered = store.lock().unwrap_or_else(PoisonError::into_inner).answer(
+            let wrong = faults.draw(&mut self.random);
+            let answered = answers::answer(
+                &store.lock().unwrap_or_else(PoisonError::into_inner),
                 request,
-                now().0,
+                wrong,
+                W::time_of_day().0,
+                &mut self.random,
                 &mut self.answer,
             );
             match answered {
                 Err(refusal) => counters.refuse(refusal),
                 Ok(_) if self.random.chance(*lost_per_million) => add(&counters.lost, 1),
-                Ok(messages) => match socket.send_to(&self.answer, client) {
-                    Ok(_) => {
-                        add(&counters.answers, 1);
-                        add(&counters.answered_messages, u64::from(messages));
+                Ok(messages) => {
+                    add(&counters.wrong, u64::from(wrong.is_some()));
+                    if wrong != Some(Wrong::Late) {
+                        send(socket, &self.answer, (client, messages), counters);
+                    } else if self.late.len() < MOST_LATE {
+                        let most = u32::try_from(faults.late_ns).unwrap_or(u32::MAX);
+                        let due_ns = now_ns.saturating_add(u64::from(self.random.below(most)));
+                        let answer = self.answer.clone();
+                        self.late.insert((due_ns, self.next_late), Late { venue, client, messages, answer });
+                        self.next_late += 1;
+                    } else {
+                        add(&counters.lost, 1);
                     }
-                    Err(_) => add(&counters.refused_by_kernel, 1),
-                },
+                }
             }
         }
         self.again.push(token);
+    }
+
+    /// Sends the late answers that are due. Returns how long to wait for the next, at most a tick.
+    fn send_late(&mut self) -> Duration {
+        let now_ns = self.now_ns();
+        while let Some(first) = self.late.first_entry() {
+            let (due_ns, _) = *first.key();
+            if due_ns > now_ns {
+                return TICK.min(Duration::from_nanos(due_ns - now_ns));
+            }
+            let late = first.remove();
+            let venue = self.venues.get(late.venue);
+            if let Some(Listening { retransmission: Some((socket, _)), counters, .. }) = venue {
+                send(socket, &late.answer, (late.client, late.messages), counters);
+            }
+        }
+        TICK
     }
 
     fn accept(&mut self, venue: usize, token: Token) {
@@ -269,11 +326,8 @@ impl Servers {
             }
             let number = self.next_connection;
             self.next_connection += 1;
-            let registered = self.poll.registry().register(
-                &mut stream,
-                Token(number),
-                Interest::READABLE | Interest::WRITABLE,
-            );
+            let registered =
+                stream.register(&self.poll, Token(number), Interest::READABLE | Interest::WRITABLE);
             if registered.is_err() {
                 add(&counters.refused, 1);
                 continue;
@@ -334,7 +388,7 @@ impl Servers {
     fn close(&mut self, number: usize) {
         if let Some(mut client) = self.connections.remove(&number) {
             // It goes with the connection in any case.
-            let _ = self.poll.registry().deregister(client.pump.stream());
+            let _ = client.pump.stream().deregister(&self.poll);
         }
     }
 }

@@ -65,6 +65,9 @@ fn receiver(piece: usize, bytes: &[u8]) {
         let now = Nanos(number as u64 * 1_000_000);
         // A header that cannot be read is the arbiter's to count.
         let _malformed = arbiter.packet(Line::A, now, packet, &mut |one| queue.take(one));
+        if let Some(unread) = queue.take_unread() {
+            arbiter.cannot_read(Line::A, unread);
+        }
         arbiter.advance(now, &mut |one| queue.take(one));
         let waiting = queue.len();
         let mut delivered = 0;

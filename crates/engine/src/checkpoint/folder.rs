@@ -5,11 +5,11 @@
 //! ([`JournalOptions::keep_bytes`](tapeworks_journal::JournalOptions::keep_bytes)). A checkpoint that is damaged, of another
 //! configuration, or of records that the journal does not have is not used, and the start reports it.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use tapeworks_journal::{Opened, segment_starts, sync_folder};
+use tapeworks_disk::{Access, Disk, DiskFile as _, System};
+use tapeworks_journal::{Opened, segment_starts_in};
 use tapeworks_market::Nanos;
 
 use super::{HEADER_BYTES, Header, Restored, body_of, restore, seal};
@@ -25,18 +25,26 @@ const KEPT: usize = 2;
 /// # Errors
 /// What the system says.
 pub fn write(folder: &Path, record: u64, bytes: &mut [u8]) -> io::Result<u64> {
+    write_in::<System>(folder, record, bytes)
+}
+
+/// As [`write()`], on the disk `D`.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_in<D: Disk>(folder: &Path, record: u64, bytes: &mut [u8]) -> io::Result<u64> {
     seal(bytes, record);
     let path = folder.join(format!("{record:020}.{ENDING}"));
     let partial = folder.join(format!("{record:020}.{ENDING}.partial"));
-    let written = File::create(&partial).and_then(|mut file| {
-        file.write_all(bytes)?;
+    let written = D::open(&partial, Access::Replace).and_then(|file| {
+        file.write_all_at(bytes, 0)?;
         file.sync_all()?;
-        fs::rename(&partial, &path)?;
-        sync_folder(folder)
+        D::rename(&partial, &path)?;
+        D::sync_folder(folder)
     });
     if let Err(error) = written {
         // No run finishes it.
-        let _gone = fs::remove_file(&partial);
+        let _gone = D::remove_file(&partial);
         return Err(error);
     }
     Ok(bytes.len() as u64)
@@ -48,16 +56,24 @@ pub fn write(folder: &Path, record: u64, bytes: &mut [u8]) -> io::Result<u64> {
 /// # Errors
 /// A folder that cannot be listed, or a file that cannot be removed.
 pub fn prune(folder: &Path) -> Result<u64, String> {
+    prune_in::<System>(folder)
+}
+
+/// As [`prune`], on the disk `D`.
+///
+/// # Errors
+/// As [`prune`].
+pub fn prune_in<D: Disk>(folder: &Path) -> Result<u64, String> {
     let failed = |error: io::Error| format!("{}: {error}", folder.display());
-    let all = list(folder).map_err(failed)?;
-    let starts = segment_starts(folder).map_err(|error| error.to_string())?;
+    let all = list::<D>(folder).map_err(failed)?;
+    let starts = segment_starts_in::<D>(folder).map_err(|error| error.to_string())?;
     let (old, newest) = all.split_at(all.len().saturating_sub(KEPT));
     let mut last_segment = 0;
     for (record, path) in old {
         // 0 is the place before the first segment.
         let segment = starts.partition_point(|start| start <= record);
         if segment == last_segment {
-            fs::remove_file(path).map_err(failed)?;
+            D::remove_file(path).map_err(failed)?;
         }
         last_segment = segment;
     }
@@ -65,10 +81,9 @@ pub fn prune(folder: &Path) -> Result<u64, String> {
 }
 
 /// The checkpoints in `folder`, oldest first.
-pub(super) fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+pub(super) fn list<D: Disk>(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut all = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
+    for path in D::entries(folder)? {
         if path.extension().is_some_and(|ending| ending == ENDING)
             && let Some(record) = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok())
         {
@@ -85,11 +100,11 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 ///
 /// # Errors
 /// What the system says.
-pub(crate) fn move_away(folder: &Path, first: u64, to: &Path) -> io::Result<()> {
-    for (record, path) in list(folder)? {
+pub(crate) fn move_away<D: Disk>(folder: &Path, first: u64, to: &Path) -> io::Result<()> {
+    for (record, path) in list::<D>(folder)? {
         match path.file_name() {
-            Some(name) if record >= first => fs::rename(&path, to.join(name))?,
-            _ => fs::remove_file(path)?,
+            Some(name) if record >= first => D::rename(&path, &to.join(name))?,
+            _ => D::remove_file(&path)?,
         }
     }
     Ok(())
@@ -98,8 +113,17 @@ pub(crate) fn move_away(folder: &Path, first: u64, to: &Path) -> io::Result<()> 
 /// The newest checkpoint that fits these options and the open journal, and the reasons against newer ones. It may include more
 /// records than a damaged journal has.
 pub fn newest(folder: &Path, opened: &Opened, options: &EngineOptions) -> (Option<Restored>, Vec<String>) {
+    newest_in::<System>(folder, opened, options)
+}
+
+/// As [`newest`], on the disk `D`.
+pub fn newest_in<D: Disk>(
+    folder: &Path,
+    opened: &Opened,
+    options: &EngineOptions,
+) -> (Option<Restored>, Vec<String>) {
     let mut refused = Vec::new();
-    let all = match list(folder) {
+    let all = match list::<D>(folder) {
         Ok(all) => all,
         Err(error) => return (None, vec![format!("{}: {error}", folder.display())]),
     };
@@ -107,7 +131,7 @@ pub fn newest(folder: &Path, opened: &Opened, options: &EngineOptions) -> (Optio
         let restored = if record < opened.first || opened.next == 0 && record > 0 {
             Err(format!("the journal has the records from {} to {}", opened.first, opened.next))
         } else {
-            fs::read(&path)
+            D::read(&path)
                 .map_err(|error| error.to_string())
                 .and_then(|bytes| restore(&bytes, record, options))
         };
@@ -117,29 +141,34 @@ pub fn newest(folder: &Path, opened: &Opened, options: &EngineOptions) -> (Optio
         }
         if record > opened.next {
             // Its number will be that of another record: under its new name it is not taken for that record's state.
-            let _not_used = fs::rename(&path, path.with_extension(format!("{ENDING}.unused")));
+            let _not_used = D::rename(&path, &path.with_extension(format!("{ENDING}.unused")));
         }
     }
     (None, refused)
 }
 
 /// The newest checkpoint without an event at or after `from`, of a journal whose first record is `first`.
-pub(crate) fn before(folder: &Path, first: u64, from: Nanos, options: &EngineOptions) -> Option<Restored> {
-    let all = list(folder).ok()?.into_iter().rev();
+pub(crate) fn before<D: Disk>(
+    folder: &Path,
+    first: u64,
+    from: Nanos,
+    options: &EngineOptions,
+) -> Option<Restored> {
+    let all = list::<D>(folder).ok()?.into_iter().rev();
     let mut early =
-        all.filter(|(record, path)| *record >= first && time_of(path).is_some_and(|time| time < from));
-    early.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
+        all.filter(|(record, path)| *record >= first && time_of::<D>(path).is_some_and(|time| time < from));
+    early.find_map(|(record, path)| restore(&D::read(&path).ok()?, record, options).ok())
 }
 
 /// The oldest checkpoint that a replay of a journal whose first record is `first` can begin with.
-pub(crate) fn oldest(folder: &Path, first: u64, options: &EngineOptions) -> Option<Restored> {
-    let mut all = list(folder).ok()?.into_iter().filter(|(record, _)| *record >= first);
-    all.find_map(|(record, path)| restore(&fs::read(path).ok()?, record, options).ok())
+pub(crate) fn oldest<D: Disk>(folder: &Path, first: u64, options: &EngineOptions) -> Option<Restored> {
+    let mut all = list::<D>(folder).ok()?.into_iter().filter(|(record, _)| *record >= first);
+    all.find_map(|(record, path)| restore(&D::read(&path).ok()?, record, options).ok())
 }
 
 /// The oldest checkpoint behind the record `record`, which records lost inputs.
-pub(crate) fn behind(folder: &Path, record: u64, options: &EngineOptions) -> Option<Restored> {
-    oldest(folder, record.saturating_add(1), options)
+pub(crate) fn behind<D: Disk>(folder: &Path, record: u64, options: &EngineOptions) -> Option<Restored> {
+    oldest::<D>(folder, record.saturating_add(1), options)
 }
 
 /// A checkpoint beside a journal, as [`check`] found it.
@@ -159,12 +188,20 @@ pub struct CheckedCheckpoint {
 /// # Errors
 /// A folder that cannot be listed.
 pub fn check(folder: &Path) -> io::Result<Vec<CheckedCheckpoint>> {
+    check_in::<System>(folder)
+}
+
+/// As [`check`], on the disk `D`.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_in<D: Disk>(folder: &Path) -> io::Result<Vec<CheckedCheckpoint>> {
     let check = |(record, path): (u64, PathBuf)| {
-        let bytes = fs::read(&path).map_err(|error| error.to_string());
+        let bytes = D::read(&path).map_err(|error| error.to_string());
         let damage = bytes.and_then(|bytes| body_of(&bytes, record).map(|_| ())).err();
         CheckedCheckpoint { path, record, damage }
     };
-    Ok(list(folder)?.into_iter().map(check).collect())
+    Ok(list::<D>(folder)?.into_iter().map(check).collect())
 }
 
 /// Renames the checkpoints in a journal's folder that [`check`] calls damaged, so that they are not read again: `.damaged` is added
@@ -173,19 +210,28 @@ pub fn check(folder: &Path) -> io::Result<Vec<CheckedCheckpoint>> {
 /// # Errors
 /// A folder that cannot be listed or written.
 pub fn set_damaged_aside(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    set_damaged_aside_in::<System>(folder)
+}
+
+/// As [`set_damaged_aside`], on the disk `D`.
+///
+/// # Errors
+/// As [`set_damaged_aside`].
+pub fn set_damaged_aside_in<D: Disk>(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut aside = Vec::new();
-    for damaged in check(folder)?.into_iter().filter(|checkpoint| checkpoint.damage.is_some()) {
+    for damaged in check_in::<D>(folder)?.into_iter().filter(|checkpoint| checkpoint.damage.is_some()) {
         let mut name = damaged.path.clone().into_os_string();
         name.push(".damaged");
-        fs::rename(&damaged.path, &name)?;
-        aside.push(PathBuf::from(name));
+        let name = PathBuf::from(name);
+        D::rename(&damaged.path, &name)?;
+        aside.push(name);
     }
     Ok(aside)
 }
 
 /// The time in a file's header.
-fn time_of(path: &Path) -> Option<Nanos> {
+fn time_of<D: Disk>(path: &Path) -> Option<Nanos> {
     let mut header = [0; HEADER_BYTES];
-    File::open(path).and_then(|mut file| file.read_exact(&mut header)).ok()?;
-    Some(Header::read(&header)?.time)
+    let read = D::open(path, Access::Read).and_then(|file| file.read_full_at(&mut header, 0)).ok()?;
+    Some(Header::read(header.get(..read)?)?.time)
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use dbn::Record as _;
 use dbn::decode::dbn::RecordDecoder;
 use proptest::prelude::*;
+use tapeworks_disk::System;
 use tapeworks_feed::live::Input;
 use tapeworks_journal::{JournalOptions, Opened, segment_starts};
 use tapeworks_market::{Line, Nanos};
@@ -113,7 +114,7 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
     keep(folder.path(), SMALL, 12);
     keep(all.path(), LARGE, 0);
     let first = segment_starts(folder.path()).unwrap()[0];
-    let oldest = oldest(folder.path(), first, &options()).unwrap().market.time();
+    let oldest = oldest::<System>(folder.path(), first, &options()).unwrap().market.time();
     let widths = [60 * Nanos::SECOND, Nanos::SECOND, 1];
     let exact = [Schema::Mbo, Schema::Mbp10, Schema::Trades, Schema::Cmbp1, Schema::Imbalance];
     for (schemas, width) in SCHEMAS.into_iter().chain([&exact[..]]).zip(widths) {
@@ -151,10 +152,10 @@ fn the_files_of_a_journal_without_its_beginning_are_the_end_of_the_days() {
             .unwrap(),
     );
     let days = earlier_journals(folder.path()).unwrap();
-    assert!(list(folder.path()).unwrap().is_empty());
+    assert!(list::<System>(folder.path()).unwrap().is_empty());
     assert!(files(&days[0].folder, &exact) == before);
     // Without them there is no state to begin with.
-    move_away(&days[0].folder, 0, folder.path()).unwrap();
+    move_away::<System>(&days[0].folder, 0, folder.path()).unwrap();
     let to = tempdir().unwrap();
     let out = ExportOptions {
         folder: to.path().to_path_buf(),
@@ -181,7 +182,7 @@ fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
         write(folder.path(), record, &mut encoded(&engine, &market)).unwrap();
     }
     assert_eq!(prune(folder.path()), Ok(200));
-    let all = list(folder.path()).unwrap();
+    let all = list::<System>(folder.path()).unwrap();
     let [(200, first), (300, last)] = &all[..] else { panic!("the newest two are kept: {all:?}") };
     let used = |next, options: &EngineOptions| {
         let (restored, refused) = newest(folder.path(), &opened(next), options);
@@ -219,12 +220,14 @@ fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
     assert_eq!(used(1_000, &options()), (None, 2));
     let to = tempdir().unwrap();
     fs::create_dir_all(to.path()).unwrap();
-    move_away(folder.path(), 250, to.path()).unwrap();
-    assert!(list(folder.path()).unwrap().is_empty());
-    let moved: Vec<u64> = list(to.path()).unwrap().into_iter().map(|(record, _)| record).collect();
+    move_away::<System>(folder.path(), 250, to.path()).unwrap();
+    assert!(list::<System>(folder.path()).unwrap().is_empty());
+    let moved: Vec<u64> = list::<System>(to.path()).unwrap().into_iter().map(|(record, _)| record).collect();
     assert_eq!(moved, [300], "those of records that are there");
-    move_away(to.path(), 301, folder.path()).unwrap();
-    assert!(list(folder.path()).unwrap().is_empty() && list(to.path()).unwrap().is_empty());
+    move_away::<System>(to.path(), 301, folder.path()).unwrap();
+    assert!(
+        list::<System>(folder.path()).unwrap().is_empty() && list::<System>(to.path()).unwrap().is_empty()
+    );
 }
 
 /// Starts as a plant does, up to where it would listen. Returns the books, what was replayed, and the state's record.

@@ -1,6 +1,7 @@
 //! Journals as files of days.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use tapeworks_feed::live::Input;
 use tapeworks_journal::{JournalOptions, JournalWriter};

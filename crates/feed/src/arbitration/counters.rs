@@ -28,13 +28,14 @@ pub struct LineCounters {
     pub repeated: u64,
     /// Times that it fell silent.
     pub silences: u64,
-    /// Packets whose header cannot be read.
+    /// Damaged packets: the header cannot be read, or the messages are not what it says.
     pub malformed: u64,
-    /// Packets of a session that is over.
+    /// Packets of the session before, or answers of another.
     pub of_past_sessions: u64,
     /// Packets of a session of another feed on the same transport.
     pub of_other_feeds: u64,
-    /// Packets whose number lies implausibly far ahead ([`MOST_AHEAD`](super::MOST_AHEAD)).
+    /// Packets whose number lies implausibly far ahead ([`MOST_AHEAD`](super::MOST_AHEAD)), and those of another session while the one
+    /// that is followed went on.
     pub implausible: u64,
     /// Answers without a message that is missing and was requested.
     pub unrequested: u64,

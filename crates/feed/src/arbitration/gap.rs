@@ -1,6 +1,7 @@
 //! An open sequence gap: awaited, requested, then filled or given up.
 
 use tapeworks_market::Nanos;
+use tapeworks_planted::planted;
 
 use super::counters::{GapReason, RecoveryReport};
 use super::{Arbiter, Delivery, place};
@@ -34,7 +35,7 @@ impl Arbiter {
 
     /// Hands on held packets up to the next sequence gap, and opens that gap.
     pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        if self.held.is_empty() && self.successor.is_empty() {
+        if self.held.is_empty() && self.successors.is_empty() {
             self.open_gap = None;
             return;
         }
@@ -60,7 +61,8 @@ impl Arbiter {
         };
         match (front, &self.options.retransmission) {
             (Some((behind, _)), Some(options)) if next < recovery.end() => {
-                let is_requested = recovery.go_on(next, behind, options, now);
+                let is_requested =
+                    recovery.go_on(next, behind, options, now) && !planted!("partial-answer-ends-recovery");
                 self.open_gap = Some(open_gap);
                 if !is_requested {
                     self.give_up(GapReason::Attempts, now, deliver);

@@ -56,6 +56,18 @@ impl LineFollower {
         self.next = Some(next.max(end));
     }
 
+    /// The messages `first..end`, the last that it brought, cannot be read.
+    pub(super) fn cannot_read(&mut self, first: u64, end: u64) {
+        let unread = end.saturating_sub(first);
+        self.counters.malformed += 1;
+        self.counters.messages = self.counters.messages.saturating_sub(unread);
+        self.counters.won = self.counters.won.saturating_sub(unread);
+        if self.next == Some(end) {
+            self.next = Some(first);
+            self.begin = self.begin.min(first);
+        }
+    }
+
     /// A session begins, at `first` if that is known.
     pub(super) fn restart(&mut self, first: Option<u64>) {
         (self.begin, self.next) = (first.unwrap_or_default(), first);

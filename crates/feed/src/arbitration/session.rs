@@ -1,14 +1,69 @@
 //! Sessions of a channel: joining one, and changing to the next.
+//!
+//! A packet of another session is copied and waits. It may be the first of the session that follows, a damaged one, or one of a day
+//! long past. The followed session stays while it brings packets, and the packets of the other are dropped in time. The
+//! other session begins as soon as the followed one has said its end and is complete, or has brought nothing for a time
+//! ([`ArbiterOptions::silence_ns`]), while the other still brings packets. So a channel that joined by a stray packet, or changed by
+//! one, finds its way back, even to the session before. Of two sessions that both bring messages it follows the one that it has; one
+//! that brings only heartbeats gives way, after the time of silence, to one that brings messages from its first on.
+//!
+//! Cost: none for a packet of the followed session.
+
+use std::collections::VecDeque;
 
 use tapeworks_market::{Line, Nanos};
+use tapeworks_planted::planted;
 use tapeworks_session::{Header, SessionId};
 
 use super::counters::GapReason;
 use super::gap::OpenGap;
-use super::{Arbiter, Delivery, Join, place};
+use super::{Arbiter, ArbiterOptions, Delivery, Held, Join, place};
 
 /// So near to the beginning of a session, the messages from the beginning are requested instead of a snapshot.
 const NEAR_THE_BEGINNING: u64 = 500;
+
+/// Most sessions that wait. Each damaged packet may be of another.
+const MOST_SUCCESSORS: usize = 4;
+
+/// A session that may follow.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Default)]
+pub(super) struct Successor {
+    /// Its packets, in the order in which they came: at least one, and none that the followed session has outlived.
+    pub(super) packets: VecDeque<Held>,
+}
+
+impl Successor {
+    fn is_of(&self, session: SessionId) -> bool {
+        self.packets.front().is_some_and(|first| first.header.session == session)
+    }
+
+    fn since(&self) -> Nanos {
+        self.packets.front().map(|first| first.received).unwrap_or_default()
+    }
+
+    fn last(&self) -> Nanos {
+        self.packets.back().map(|last| last.received).unwrap_or_default()
+    }
+
+    /// Whether its first message is there, or still to come.
+    fn has_beginning(&self) -> bool {
+        self.packets.front().is_some_and(|first| first.header.first == 1)
+    }
+
+    /// Whether it has brought a message.
+    fn has_messages(&self) -> bool {
+        self.packets.back().is_some_and(|last| last.header.first.saturating_add(last.header.count) > 1)
+    }
+
+    /// Whether a restored state is valid.
+    #[cfg(feature = "serde")]
+    pub(super) fn is_sound(&self) -> bool {
+        self.packets
+            .front()
+            .is_some_and(|first| self.packets.iter().all(|held| held.header.session == first.header.session))
+    }
+}
 
 impl Arbiter {
     /// A packet of another session than the one that is followed. `true`: its session is followed now.
@@ -22,51 +77,181 @@ impl Arbiter {
         payload: &[u8],
         deliver: &mut impl FnMut(Delivery<'_>),
     ) -> bool {
-        let follower = &mut self.lines[place(line)];
+        let counters = &mut self.lines[place(line)].counters;
+        if !self.transport.is_sound(payload) {
+            counters.malformed += 1;
+            return false;
+        }
         if self.application.is_some_and(|application| !application.spec().takes(&header.session)) {
-            follower.counters.of_other_feeds += 1;
+            counters.of_other_feeds += 1;
             return false;
         }
         if self.session.is_none() {
             self.join(header, received, deliver);
             return true;
         }
-        if self.past == Some(header.session) {
-            follower.counters.of_past_sessions += 1;
+        // One that repeats its end does not begin again.
+        let is_over = header.is_end_of_session || !self.is_quiet(self.options.silence_ns, received);
+        if self.past == Some(header.session) && is_over {
+            self.lines[place(line)].counters.of_past_sessions += 1;
             return false;
         }
-        if self.successor.is_empty() {
-            self.successor_since = received;
-        } else if self.successor.front().is_some_and(|first| first.header.session != header.session) {
-            // Two sessions ahead at once: the older is over before it began.
-            self.change_session(received, deliver);
-            return self.session == Some(header.session)
-                || self.other_session(header, line, received, payload, deliver);
+        let known = self.successors.iter().position(|successor| successor.is_of(header.session));
+        if known.is_none() && self.successors.len() >= MOST_SUCCESSORS {
+            // The one with the fewest packets is most likely a stray one.
+            let fewest = (0..self.successors.len()).min_by_key(|at| self.successors[*at].packets.len());
+            if let Some(at) = fewest {
+                let waiting = self.successors.remove(at);
+                self.drop_stray(waiting.packets);
+            }
         }
         let held = self.copy_of(header, line, received, payload);
-        self.successor.push_back(held);
+        let at = known.unwrap_or(self.successors.len());
+        if known.is_none() {
+            self.successors.push(Successor::default());
+        }
+        let successor = &mut self.successors[at];
+        successor.packets.push_back(held);
         if self.held_bytes > self.options.held_bytes {
             self.counters.overflows += 1;
-            self.change_session(received, deliver);
+            if self.end.is_some() || self.is_quiet(self.options.reorder_window_ns, received) {
+                self.change_session(at, received, deliver);
+            } else {
+                let waiting = self.successors.remove(at);
+                self.drop_stray(waiting.packets);
+            }
         } else {
             self.change_session_if_done(received, deliver);
+            if self.has_successor() {
+                self.work_on_successors(received, deliver);
+            }
         }
         false
     }
 
-    /// The session is complete: the next one begins.
-    pub(super) fn change_session_if_done(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        if !self.successor.is_empty() && self.held.is_empty() && self.end.is_some() && self.end == self.next {
-            self.change_session(now, deliver);
+    /// Whether the followed session has brought nothing for so many ns.
+    fn is_quiet(&self, for_ns: u64, now: Nanos) -> bool {
+        self.last.is_none_or(|last| now.0 >= last.0.saturating_add(for_ns))
+    }
+
+    /// When a session follows, if the one before brings nothing until then. `None`: not before it brings another packet, because the
+    /// one before has brought one since. The reorder window is for the other line.
+    pub(super) fn successor_deadline(&self, successor: &Successor) -> Option<Nanos> {
+        let ArbiterOptions { silence_ns, .. } = self.options;
+        let takes_over =
+            self.takes_over(successor).then(|| Nanos(successor.since().0.saturating_add(silence_ns)));
+        [takes_over, self.quiet_deadline(successor)].into_iter().flatten().min()
+    }
+
+    /// Whether a session brings messages from its first on, and the followed one has brought none since: only heartbeats, as of a
+    /// publisher that lingers.
+    fn takes_over(&self, successor: &Successor) -> bool {
+        let until = Nanos(successor.last().0.saturating_add(self.options.silence_ns / 2));
+        successor.has_beginning()
+            && successor.has_messages()
+            && self.advanced < successor.since()
+            && self.last.is_none_or(|last| last <= until)
+    }
+
+    /// When a session follows because the one before brings nothing until then.
+    fn quiet_deadline(&self, successor: &Successor) -> Option<Nanos> {
+        if !self.goes_on(successor) {
+            return None;
+        }
+        let ArbiterOptions { reorder_window_ns, silence_ns, .. } = self.options;
+        let quiet_ns = match () {
+            () if self.end.is_some() || planted!("session-follows-at-once") => reorder_window_ns,
+            () if successor.has_beginning() => silence_ns / 2,
+            () => silence_ns,
+        };
+        let window = Nanos(successor.since().0.saturating_add(reorder_window_ns));
+        Some(self.last.map_or(window, |last| window.max(Nanos(last.0.saturating_add(quiet_ns)))))
+    }
+
+    /// When the first packet that waits of a session is dropped: at the time of silence, if the followed session was still there half of
+    /// that time after it.
+    pub(super) fn outlived_at(&self, successor: &Successor) -> Option<Nanos> {
+        if self.takes_over(successor) {
+            return None;
+        }
+        let first = successor.packets.front()?.received;
+        let silence_ns = self.options.silence_ns;
+        self.last
+            .filter(|last| last.0 >= first.0.saturating_add(silence_ns / 2))
+            .map(|_| Nanos(first.0.saturating_add(silence_ns)))
+    }
+
+    /// Whether a session has brought a packet since the followed one did, or within the reorder window before.
+    fn goes_on(&self, successor: &Successor) -> bool {
+        let until = Nanos(successor.last().0.saturating_add(self.options.reorder_window_ns));
+        self.last.is_none_or(|last| last <= until)
+    }
+
+    /// Changes to a session that is due, and drops the packets that the followed session has outlived.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn work_on_successors(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let mut stray = VecDeque::new();
+        for at in 0..self.successors.len() {
+            while self.outlived_at(&self.successors[at]).is_some_and(|at| at <= now) {
+                stray.extend(self.successors[at].packets.pop_front());
+            }
+        }
+        self.successors.retain(|successor| !successor.packets.is_empty());
+        self.drop_stray(stray);
+        if self.open_gap.is_some() {
+            return;
+        }
+        let is_due = |at: &usize| {
+            self.successor_deadline(&self.successors[*at]).is_some_and(|deadline| deadline <= now)
+        };
+        if let Some(at) = (0..self.successors.len()).filter(is_due).max_by_key(|at| self.rank(*at)) {
+            self.change_session(at, now, deliver);
         }
     }
 
-    /// The next session begins, even if messages of this one are missing.
-    pub(super) fn change_session(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+    /// Of several sessions the one follows that has its beginning, then the one with the most packets.
+    fn rank(&self, at: usize) -> (bool, usize) {
+        let successor = &self.successors[at];
+        (successor.has_beginning(), successor.packets.len())
+    }
+
+    /// The followed session falls silent: the sessions that bring nothing either are dropped.
+    pub(super) fn drop_those_gone(&mut self) {
+        let all = std::mem::take(&mut self.successors);
+        let (waiting, gone): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|successor| self.goes_on(successor));
+        self.successors = waiting;
+        gone.into_iter().for_each(|successor| self.drop_stray(successor.packets));
+    }
+
+    fn drop_stray(&mut self, packets: VecDeque<Held>) {
+        for held in packets {
+            self.lines[place(held.line)].counters.implausible += 1;
+            self.held_bytes -= held.payload.len();
+            self.let_go(held.payload);
+        }
+    }
+
+    /// The session is complete: the next one begins.
+    pub(super) fn change_session_if_done(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        if self.held.is_empty()
+            && self.end.is_some()
+            && self.end == self.next
+            && let Some(at) = (0..self.successors.len())
+                .filter(|at| self.goes_on(&self.successors[*at]))
+                .max_by_key(|at| self.rank(*at))
+        {
+            self.change_session(at, now, deliver);
+        }
+    }
+
+    /// Another session begins, even if messages of this one are missing.
+    fn change_session(&mut self, at: usize, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let waiting = self.successors.remove(at).packets;
         while !self.held.is_empty() && self.next.is_some() {
             self.give_up_last(GapReason::SessionChange, now, deliver);
         }
-        let waiting = std::mem::take(&mut self.successor);
         let Some(first) = waiting.front() else { return };
         self.past = self.session;
         self.counters.session_changes += 1;
@@ -74,6 +259,11 @@ impl Arbiter {
         self.lines.iter_mut().for_each(|line| line.restart(None));
         self.join(&header, now, deliver);
         for held in waiting {
+            if self.session != Some(held.header.session) {
+                // Its end was among them, and another session has begun.
+                self.drop_stray(VecDeque::from([held]));
+                continue;
+            }
             self.held_bytes -= held.payload.len();
             self.of_session(&held.header, held.line, held.received, &held.payload, deliver);
             self.let_go(held.payload);
@@ -87,9 +277,9 @@ impl Arbiter {
         now: Nanos,
         deliver: &mut impl FnMut(Delivery<'_>),
     ) {
-        let waiting = std::mem::take(&mut self.successor);
+        let waiting = std::mem::take(&mut self.successors);
         self.give_up(reason, now, deliver);
-        self.successor = waiting;
+        self.successors = waiting;
     }
 
     /// This packet is the first of its session.

@@ -23,12 +23,22 @@ pub(super) struct Followed {
     pub(super) place: Option<usize>,
     /// A snapshot on its way.
     pub(super) awaited: Option<Awaited>,
-    /// The instruments of late messages. While messages are missing, any other may be stale too.
+    /// The instruments of late messages, of the whole session. While messages are missing, any other may be stale too.
     pub(super) affected: BTreeSet<(Publisher, InstrumentId)>,
     /// Books of the channel may be wrong.
     pub(super) is_stale: bool,
     /// Gaps of the session that this channel put out. The feed also counts unreadable messages.
     pub(super) known_gaps: u64,
+}
+
+impl Followed {
+    /// Whether a message of the session could not be read since the books were last made anew.
+    #[inline]
+    pub(super) fn has_unreadable(&self, feed: &Feed) -> bool {
+        self.place
+            .and_then(|place| feed.channels().get(place))
+            .is_some_and(|channel| channel.sequence().gaps != self.known_gaps)
+    }
 }
 
 /// The addresses of a packet whose channel is known.
@@ -75,6 +85,8 @@ pub(super) struct Target<'t, S> {
     pub(super) options: &'t LiveChannelOptions,
     pub(super) followed: &'t mut Followed,
     pub(super) sink: &'t mut S,
+    /// Messages at the end of the last packet that could not be read.
+    pub(super) unread: u64,
 }
 
 impl<S: Sink<Event>> Target<'_, S> {
@@ -85,7 +97,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                 if self.followed.awaited.is_some() {
                     self.remember(&header, received, payload);
                 }
-                self.feed.packet_of(place, line, &packet_at(payload, received), self.sink);
+                self.unread = self.feed.packet_of(place, line, &packet_at(payload, received), self.sink);
             }
             (other, place) => self.other(other, place),
         }

@@ -20,8 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest as Readiness, Poll, Token};
+use mio::{Interest as Readiness, Token};
 use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_store::Schema;
@@ -40,6 +39,7 @@ use tapeworks_engine::replica::{Mode, Replica, SCHEMAS, Special, place_of};
 pub use tapeworks_market::BookOptions;
 use tapeworks_runtime::keys::Keys;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::world::{Listener as _, Poll as _, Ready, Source as _, Stream as _, System, World};
 
 /// A dataset that clients can subscribe to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -187,6 +187,9 @@ const LISTENER: Token = Token(usize::MAX);
 /// Wakes the serving thread.
 const WAKER: Token = Token(usize::MAX - 1);
 
+/// Sockets that one wait reports.
+const MOST_READY: usize = 1_024;
+
 /// How long a client may take to read why its session ends.
 const FAREWELL_NS: u64 = 5 * Nanos::SECOND;
 
@@ -256,13 +259,13 @@ pub struct Evicted {
 }
 
 /// Serves clients. See the [module](self).
-pub struct Distributor {
+pub struct Distributor<W: World = System> {
     options: Options,
     replica: Replica,
-    poll: Poll,
-    ready: Events,
-    listener: Option<TcpListener>,
-    clients: Vec<Option<Client>>,
+    poll: W::Poll,
+    ready: Vec<Ready>,
+    listener: Option<W::Listener>,
+    clients: Vec<Option<Client<W>>>,
     free: Vec<usize>,
     watchers: Vec<Watchers>,
     /// Connections of each key.
@@ -279,7 +282,7 @@ pub struct Distributor {
     input: Vec<u8>,
 }
 
-impl std::fmt::Debug for Distributor {
+impl<W: World> std::fmt::Debug for Distributor<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Distributor").field("counters", &self.counters).finish_non_exhaustive()
     }
@@ -317,6 +320,16 @@ impl Distributor {
     /// # Errors
     /// [`DistributorError`].
     pub fn new(options: Options) -> Result<Self, DistributorError> {
+        Self::new_in(options)
+    }
+}
+
+impl<W: World> Distributor<W> {
+    /// As [`Distributor::new`], in any world.
+    ///
+    /// # Errors
+    /// [`DistributorError`].
+    pub fn new_in(options: Options) -> Result<Self, DistributorError> {
         for dataset in &options.datasets {
             live::head(&dataset.name, Nanos(0), false, &mut Vec::new())?;
         }
@@ -329,8 +342,8 @@ impl Distributor {
             connections: vec![0; options.keys.len()],
             replica,
             options,
-            poll: Poll::new()?,
-            ready: Events::with_capacity(1024),
+            poll: W::Poll::new(MOST_READY)?,
+            ready: Vec::with_capacity(MOST_READY),
             listener: None,
             clients: Vec::new(),
             free: Vec::new(),
@@ -351,10 +364,8 @@ impl Distributor {
     ///
     /// # Errors
     /// When the system cannot wait for it.
-    pub fn listen(&mut self, listener: std::net::TcpListener) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(listener);
-        self.poll.registry().register(&mut listener, LISTENER, Readiness::READABLE)?;
+    pub fn listen(&mut self, mut listener: W::Listener) -> io::Result<()> {
+        listener.register(&self.poll, LISTENER, Readiness::READABLE)?;
         self.listener = Some(listener);
         Ok(())
     }
@@ -379,8 +390,8 @@ impl Distributor {
     ///
     /// # Errors
     /// What the operating system says. There can be one.
-    pub fn waker(&self) -> io::Result<mio::Waker> {
-        mio::Waker::new(self.poll.registry(), WAKER)
+    pub fn waker(&self) -> io::Result<W::Waker> {
+        self.poll.waker(WAKER)
     }
 
     /// Every connection.
@@ -443,7 +454,7 @@ impl Distributor {
             return Duration::ZERO;
         }
         let room = self.options.queue_bytes / 2;
-        let is_fed = |client: &Client| client.replay.is_some() && client.queued() < room;
+        let is_fed = |client: &Client<W>| client.replay.is_some() && client.queued() < room;
         if self.clients.iter().flatten().any(is_fed) { longest.min(REPLAY_LOOK) } else { longest }
     }
 
@@ -462,7 +473,7 @@ impl Distributor {
         self.clients.iter().flatten().all(Client::has_all)
     }
 
-    fn client(&mut self, place: usize) -> Option<&mut Client> {
+    fn client(&mut self, place: usize) -> Option<&mut Client<W>> {
         self.clients.get_mut(place)?.as_mut()
     }
 
@@ -563,17 +574,11 @@ impl Distributor {
         }
     }
 
-    /// Takes a connection.
+    /// Takes a connection from `address`.
     ///
     /// # Errors
     /// When the system cannot wait for it, or has no random numbers.
-    pub fn accept(&mut self, stream: std::net::TcpStream) -> io::Result<()> {
-        let address = stream.peer_addr()?;
-        stream.set_nonblocking(true)?;
-        self.take(TcpStream::from_std(stream), address)
-    }
-
-    fn take(&mut self, mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
+    pub fn accept(&mut self, mut stream: W::Stream, address: SocketAddr) -> io::Result<()> {
         self.counters.accepted += 1;
         let open = self.clients.iter().flatten().count();
         if open >= self.options.max_connections {
@@ -589,7 +594,7 @@ impl Distributor {
             self.evict_oldest_unauthenticated();
         }
         let mut challenge = [0; 16];
-        getrandom::fill(&mut challenge).map_err(io::Error::other)?;
+        W::random(&mut challenge)?;
         // Without it the client is served a little later.
         let _ = stream.set_nodelay(true);
         let mut transport = self.transport(stream)?;
@@ -598,7 +603,7 @@ impl Distributor {
             self.clients.len() - 1
         });
         let readiness = Readiness::READABLE | Readiness::WRITABLE;
-        if let Err(error) = self.poll.registry().register(transport.stream(), Token(place), readiness) {
+        if let Err(error) = transport.stream().register(&self.poll, Token(place), readiness) {
             self.free.push(place);
             return Err(error);
         }
@@ -613,14 +618,14 @@ impl Distributor {
     }
 
     #[cfg(feature = "tls")]
-    fn transport(&self, stream: TcpStream) -> io::Result<Transport> {
+    fn transport(&self, stream: W::Stream) -> io::Result<Transport<W::Stream>> {
         let Some(config) = &self.options.tls else { return Ok(Transport::Plain(stream)) };
         let encrypted = super::transport::Encrypted::new(stream, Arc::clone(config));
         Ok(Transport::Tls(Box::new(encrypted.map_err(io::Error::other)?)))
     }
 
     #[cfg(not(feature = "tls"))]
-    fn transport(&self, stream: TcpStream) -> io::Result<Transport> {
+    fn transport(&self, stream: W::Stream) -> io::Result<Transport<W::Stream>> {
         Ok(Transport::Plain(stream))
     }
 
@@ -643,26 +648,19 @@ impl Distributor {
     /// When the system cannot wait for sockets at all; what concerns one client ends its connection only.
     pub fn serve(&mut self, now: Nanos, steady: Nanos, wait: Duration) -> io::Result<()> {
         self.now = Clocks { wall: self.now.wall.max(now), steady: self.now.steady.max(steady) };
-        if let Err(error) = self.poll.poll(&mut self.ready, Some(wait))
-            && error.kind() != io::ErrorKind::Interrupted
-        {
-            return Err(error);
-        }
-        let ready: Vec<(Token, bool, bool)> = self
-            .ready
-            .iter()
-            .map(|event| (event.token(), event.is_readable() || event.is_read_closed(), event.is_writable()))
-            .collect();
-        for (token, is_readable, is_writable) in ready {
-            if token == LISTENER {
+        self.poll.wait(&mut self.ready, Some(wait))?;
+        let ready = std::mem::take(&mut self.ready);
+        for ready in &ready {
+            if ready.token == LISTENER {
                 self.accept_all();
                 continue;
             }
-            if let Some(client) = self.client(token.0) {
-                client.is_writable |= is_writable;
-                client.is_readable |= is_readable;
+            if let Some(client) = self.client(ready.token.0) {
+                client.is_writable |= ready.is_writable;
+                client.is_readable |= ready.is_readable;
             }
         }
+        self.ready = ready;
         if self.now.steady.since(self.checked) >= CHECK_NS {
             self.checked = self.now.steady;
             self.check_times();
@@ -686,7 +684,7 @@ impl Distributor {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
                 Ok((stream, address)) => {
-                    if self.take(stream, address).is_err() {
+                    if self.accept(stream, address).is_err() {
                         self.counters.accept_errors += 1;
                     }
                 }
@@ -1109,7 +1107,7 @@ impl Distributor {
             None => self.unauthenticated = self.unauthenticated.saturating_sub(1),
         }
         // Closing the socket deregisters it in any case.
-        let _ = self.poll.registry().deregister(client.transport.stream());
+        let _ = client.transport.stream().deregister(&self.poll);
         self.counters.closed += 1;
         self.free.push(place);
     }

@@ -3,6 +3,8 @@
 //! Bytes for many clients are shared: a chunk is a reference to one buffer. Bytes for this client alone are gathered in one buffer.
 //! A turn ends with [`Outbox::seal`], which gives the turn's bytes to the compressor, if there is one.
 
+use tapeworks_planted::planted;
+
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};
 
@@ -96,7 +98,8 @@ impl Outbox {
     /// The next message follows, and ends a compressed stream. Returns the bytes dropped.
     pub(super) fn cut(&mut self) -> usize {
         let before = self.len();
-        self.queue.truncate(1 + self.put_before);
+        let kept = if planted!("cut-within-a-record") { 0 } else { 1 + self.put_before };
+        self.queue.truncate(kept);
         self.queued = self.queue.iter().map(Bytes::len).sum();
         self.own.clear();
         self.is_cut = self.compressor.take().is_some();

@@ -1,6 +1,6 @@
 //! The clients' server: the listener, and the distributor as an output of the ring.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use tapeworks_engine::history::HistoryError;
 use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
-use tapeworks_runtime::now;
 use tapeworks_runtime::rhythm::Rhythm;
 use tapeworks_runtime::waiting::QUIET;
 use tapeworks_runtime::worker::Worker;
+use tapeworks_runtime::world::{Listener as _, System, World};
 
 use super::distributor::{
     ClientView, Counters, Distributor, DistributorError, Evicted, MissingEvents, Options,
@@ -24,25 +24,33 @@ use crate::reader::Reader;
 
 /// Where and what to serve.
 #[derive(Debug)]
-pub struct ServerOptions {
+pub struct ServerOptions<W: World = System> {
     /// Where to listen; port 0 lets the system choose.
     pub address: SocketAddr,
     /// The datasets, keys and limits.
     pub distributor: Options,
     /// Where the ring begins. Clients are served after all events of the past were taken: before that, a client that resumes
     /// would get them as if they happened now.
-    pub begin: Begin,
+    pub begin: Begin<W>,
     /// How long the thread sleeps at most when there are no events and it has no wake-up.
     pub idle_sleep: Duration,
     /// How long clients may take to read their waiting records after the engine has ended.
     pub linger: Duration,
-    /// Keeps the code that sends to a client in the caches: the thread then sleeps half a millisecond at most.
+    /// Keeps the code that sends to a client in the caches: the thread then sleeps half a millisecond at most. The caches are those of this
+    /// machine, so this uses its sockets in every world.
     pub warm: bool,
 }
 
 impl ServerOptions {
     /// From the first event of the day on; sleeps of 50 us; 5 s for clients at the end.
     pub fn new(address: SocketAddr, distributor: Options) -> Self {
+        Self::new_in(address, distributor)
+    }
+}
+
+impl<W: World> ServerOptions<W> {
+    /// As [`ServerOptions::new`], in any world.
+    pub fn new_in(address: SocketAddr, distributor: Options) -> Self {
         let (idle_sleep, linger) = (Duration::from_micros(50), Duration::from_secs(5));
         Self { address, distributor, begin: Begin::default(), idle_sleep, linger, warm: false }
     }
@@ -111,13 +119,13 @@ pub struct Stats {
 
 /// A running server. Dropping it stops it.
 #[derive(Debug)]
-pub struct Server {
+pub struct Server<W: World = System> {
     address: SocketAddr,
     stats: Arc<Mutex<Stats>>,
-    worker: Worker<ServeError>,
+    worker: Worker<ServeError, W>,
 }
 
-impl Server {
+impl<W: World> Server<W> {
     /// Where it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -162,34 +170,42 @@ const SLEEP: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// [`ServerError`].
-pub fn start<W: WaitStrategy + 'static>(
-    options: ServerOptions,
-    consumer: Consumer<Event, W, Single>,
-) -> Result<Server, ServerError> {
-    start_on(bind(options.address)?, options, consumer)
+pub fn start<W: World, S: WaitStrategy + 'static>(
+    options: ServerOptions<W>,
+    consumer: Consumer<Event, S, Single>,
+) -> Result<Server<W>, ServerError> {
+    start_on(bind_in::<W>(options.address)?, options, consumer)
 }
 
 /// Binds the address of a server that is started later.
 ///
 /// # Errors
 /// [`ServerError::Bind`].
-pub fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
-    TcpListener::bind(address).map_err(|source| ServerError::Bind { address, source })
+pub fn bind(address: SocketAddr) -> Result<<System as World>::Listener, ServerError> {
+    bind_in::<System>(address)
+}
+
+/// As [`bind`], in any world.
+///
+/// # Errors
+/// [`ServerError::Bind`].
+pub fn bind_in<W: World>(address: SocketAddr) -> Result<W::Listener, ServerError> {
+    W::Listener::bind(address).map_err(|source| ServerError::Bind { address, source })
 }
 
 /// As [`start`], on a listener that is bound already.
 ///
 /// # Errors
 /// [`ServerError`].
-pub fn start_on<W: WaitStrategy + 'static>(
-    listener: TcpListener,
-    options: ServerOptions,
-    consumer: Consumer<Event, W, Single>,
-) -> Result<Server, ServerError> {
+pub fn start_on<W: World, S: WaitStrategy + 'static>(
+    listener: W::Listener,
+    options: ServerOptions<W>,
+    consumer: Consumer<Event, S, Single>,
+) -> Result<Server<W>, ServerError> {
     let ServerOptions { address, distributor, begin, idle_sleep, linger, warm } = options;
     let bind = |source| ServerError::Bind { address, source };
     let bound = listener.local_addr().map_err(bind)?;
-    let mut distributor = Distributor::new(distributor)?;
+    let mut distributor = Distributor::<W>::new_in(distributor)?;
     distributor.listen(listener).map_err(bind)?;
     if let Some(wake_up) = &begin.wake_up {
         wake_up.is_for_poll(distributor.waker().map_err(bind)?);
@@ -198,7 +214,7 @@ pub fn start_on<W: WaitStrategy + 'static>(
     let clients = Clients {
         distributor,
         stats: Arc::clone(&stats),
-        began: Instant::now(),
+        began: W::instant(),
         linger,
         linger_until: None,
         warmer: warm.then(ClientWarmer::new).transpose().map_err(ServerError::Warm)?,
@@ -209,8 +225,8 @@ pub fn start_on<W: WaitStrategy + 'static>(
 }
 
 /// The distributor as an output.
-struct Clients {
-    distributor: Distributor,
+struct Clients<W: World> {
+    distributor: Distributor<W>,
     stats: Arc<Mutex<Stats>>,
     began: Instant,
     linger: Duration,
@@ -219,10 +235,10 @@ struct Clients {
     warmer: Option<ClientWarmer>,
 }
 
-impl Clients {
+impl<W: World> Clients<W> {
     /// The time since the start, by a clock that cannot be set.
     fn steady(&self) -> Nanos {
-        Nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        Nanos(u64::try_from(W::since(self.began).as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Closes the connections after the end of the ring.
@@ -233,7 +249,7 @@ impl Clients {
     }
 }
 
-impl Output for Clients {
+impl<W: World> Output for Clients<W> {
     type Failure = ServeError;
 
     const REPORT_EVERY: Duration = Duration::from_millis(200);
@@ -243,18 +259,18 @@ impl Output for Clients {
     }
 
     fn events(&mut self, first: u64, events: &[Event]) -> Result<(), ServeError> {
-        Ok(self.distributor.events(first, events, now())?)
+        Ok(self.distributor.events(first, events, W::time_of_day())?)
     }
 
     fn serve(&mut self, wait: Duration) -> Result<(), ServeError> {
         let steady = self.steady();
-        self.distributor.serve(now(), steady, wait).map_err(ServeError::Poll)
+        self.distributor.serve(W::time_of_day(), steady, wait).map_err(ServeError::Poll)
     }
 
     fn patience(&self) -> Duration {
         let longest = match (self.is_urgent(), &self.warmer) {
             (false, _) => QUIET,
-            (true, Some(_)) => Rhythm::EVERY,
+            (true, Some(_)) => Rhythm::<System>::EVERY,
             (true, None) => SLEEP,
         };
         self.distributor.patience(longest)
@@ -274,11 +290,11 @@ impl Output for Clients {
 
     fn end(&mut self) {
         self.distributor.finish();
-        self.linger_until = Some(Instant::now() + self.linger);
+        self.linger_until = Some(W::instant() + self.linger);
     }
 
     fn linger(&self) -> Option<Duration> {
-        let has_time = self.linger_until.is_some_and(|until| Instant::now() < until);
+        let has_time = self.linger_until.is_some_and(|until| W::instant() < until);
         (has_time && !self.distributor.is_idle()).then(|| self.distributor.patience(Duration::from_millis(1)))
     }
 

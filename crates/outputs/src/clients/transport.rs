@@ -3,18 +3,18 @@
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 
-use mio::net::TcpStream;
+use tapeworks_runtime::world::Stream;
 
 /// A connection that never blocks.
 #[derive(Debug)]
-pub(super) enum Transport {
-    Plain(TcpStream),
+pub(super) enum Transport<S> {
+    Plain(S),
     #[cfg(feature = "tls")]
-    Tls(Box<Encrypted>),
+    Tls(Box<Encrypted<S>>),
 }
 
-impl Transport {
-    pub(super) const fn stream(&mut self) -> &mut TcpStream {
+impl<S: Stream> Transport<S> {
+    pub(super) const fn stream(&mut self) -> &mut S {
         match self {
             Self::Plain(stream) => stream,
             #[cfg(feature = "tls")]
@@ -56,7 +56,7 @@ impl Transport {
     }
 }
 
-impl Read for Transport {
+impl<S: Stream> Read for Transport<S> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.read(into),
@@ -66,7 +66,7 @@ impl Read for Transport {
     }
 }
 
-impl Write for Transport {
+impl<S: Stream> Write for Transport<S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[io::IoSlice::new(bytes)])
     }
@@ -91,15 +91,15 @@ const PLAIN_CLIENT: &[u8] = b"success=0|error=this port speaks TLS, and the clie
 /// TLS over TCP.
 #[cfg(feature = "tls")]
 #[derive(Debug)]
-pub(super) struct Encrypted {
-    stream: TcpStream,
+pub(super) struct Encrypted<S> {
+    stream: S,
     session: rustls::ServerConnection,
 }
 
 #[cfg(feature = "tls")]
-impl Encrypted {
+impl<S: Stream> Encrypted<S> {
     pub(super) fn new(
-        stream: TcpStream,
+        stream: S,
         config: std::sync::Arc<rustls::ServerConfig>,
     ) -> Result<Self, rustls::Error> {
         let mut session = rustls::ServerConnection::new(config)?;

@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 
 use dbn::decode::dbn::RecordDecoder;
 use dbn::{RType, RecordRef};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use mio::{Interest, Token};
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, Join, RetransmissionOptions};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_packet::capture::LinkType;
-use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions, UdpReceiver};
+use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions};
 use tapeworks_packet::pool::Pool;
 use tapeworks_session::TransportKind;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 
 use crate::subscriber::{Records, SubscribeError};
-use tapeworks_runtime::now;
+use tapeworks_runtime::world::{DatagramReceiver as _, Poll as _, Ready, Source as _, System, World};
 
 /// Datagrams without headers have no link type; this is one for private use.
 const BARE: LinkType = LinkType(147);
@@ -32,6 +32,9 @@ const BUFFER_BYTES: usize = 16 << 20;
 /// Packets that may be held at once, and the longest of them.
 const BUFFERS: usize = 1_024;
 const DATAGRAM_BYTES: usize = 2_048;
+
+const LINES: Token = Token(0);
+const ANSWERS: Token = Token(1);
 
 /// The options of a receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,7 +76,7 @@ pub struct ReceiverCounters {
     pub missing: u64,
     /// Messages that are no records of DBN.
     pub not_records: u64,
-    /// Packets whose header cannot be read, or that are too long.
+    /// Packets that are damaged, or too long.
     pub malformed: u64,
     /// Datagrams that the kernel dropped because they were not read in time.
     pub kernel_drops: u64,
@@ -89,15 +92,23 @@ pub struct RecordQueue {
     /// The first number of the first session.
     first: Option<u64>,
     not_records: u64,
+    /// Messages of the last packet that could not be read.
+    unread: u64,
 }
 
 /// Receives a plant's multicast.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct Receiver<W: World = System> {
     options: ReceiverOptions,
-    lines: UdpReceiver,
-    answers: UdpReceiver,
+    lines: W::DatagramReceiver,
+    answers: W::DatagramReceiver,
+    poll: W::Poll,
+    ready: Vec<Ready>,
+    /// The sockets may have more datagrams: the poll reports them once.
+    may_have_more: bool,
     pool: Pool,
+    /// The time of day when it was opened, and a clock that cannot be set: a gap does not last longer because the time of day is set.
+    opened: (Nanos, Instant),
     arbiter: Arbiter,
     queue: RecordQueue,
     too_long: u64,
@@ -134,6 +145,7 @@ impl Default for RecordQueue {
             next: 0,
             first: None,
             not_records: 0,
+            unread: 0,
         }
     }
 }
@@ -166,13 +178,20 @@ impl RecordQueue {
         self.decoder.decode_ref()
     }
 
+    /// How many messages of the packet that it took last, the last of them, cannot be read. The next call answers `None`.
+    pub fn take_unread(&mut self) -> Option<u64> {
+        Some(std::mem::take(&mut self.unread)).filter(|unread| *unread > 0)
+    }
+
     /// Takes what the arbiter delivers.
     pub fn take(&mut self, delivery: Delivery<'_>) {
         match delivery {
             Delivery::Packet { payload, header, .. } => {
                 let blocks = Blocks::counted(payload.get(20..).unwrap_or_default(), header.count, BigEndian);
                 let numbers = header.first..header.first.saturating_add(header.count);
+                self.unread = header.count;
                 for (number, message) in numbers.zip(blocks.filter_map(Result::ok)) {
+                    self.unread -= 1;
                     if number < self.next {
                         continue;
                     }
@@ -205,7 +224,19 @@ impl Receiver {
     /// # Errors
     /// [`SubscribeError::Connection`].
     pub fn open(options: ReceiverOptions) -> Result<Self, SubscribeError> {
-        let open = |listen: SocketAddr| {
+        Self::open_in(options)
+    }
+}
+
+impl<W: World> Receiver<W> {
+    /// As [`Receiver::open`], in any world.
+    ///
+    /// # Errors
+    /// [`SubscribeError::Connection`].
+    pub fn open_in(options: ReceiverOptions) -> Result<Self, SubscribeError> {
+        let failed = |address| move |source| SubscribeError::Connection { address, source };
+        let poll = W::Poll::new(2).map_err(failed(options.group))?;
+        let open = |listen: SocketAddr, token| {
             let udp = UdpOptions {
                 listen,
                 interface: options.interface,
@@ -213,8 +244,9 @@ impl Receiver {
                 with_headers: false,
                 busy_poll_us: 0,
             };
-            UdpReceiver::open(udp, BARE)
-                .map_err(|source| SubscribeError::Connection { address: listen, source })
+            let mut receiver = W::DatagramReceiver::open(udp, BARE).map_err(failed(listen))?;
+            receiver.register(&poll, token, Interest::READABLE).map_err(failed(listen))?;
+            Ok::<_, SubscribeError>(receiver)
         };
         let any: SocketAddr =
             if options.group.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
@@ -228,9 +260,13 @@ impl Receiver {
         };
         Ok(Self {
             options,
-            lines: open(options.group)?,
-            answers: open(any)?,
+            lines: open(options.group, LINES)?,
+            answers: open(any, ANSWERS)?,
+            poll,
+            ready: Vec::new(),
+            may_have_more: true,
             pool: Pool::new(BUFFERS, DATAGRAM_BYTES),
+            opened: (W::time_of_day(), W::instant()),
             arbiter: Arbiter::new(TransportKind::MoldUdp64, arbiter),
             queue: RecordQueue::default(),
             too_long: 0,
@@ -268,28 +304,49 @@ impl Receiver {
         self.arbiter.counters().ends_of_session > 0 && !self.arbiter.is_recovering()
     }
 
+    /// The time by the arbiter's clock.
+    fn now(&self) -> Nanos {
+        let (time_of_day, at) = self.opened;
+        let since_ns = u64::try_from(W::since(at).as_nanos()).unwrap_or(u64::MAX);
+        Nanos(time_of_day.0.saturating_add(since_ns))
+    }
+
     /// Reads the sockets, and does due tasks.
     fn turn(&mut self) -> Result<(), SubscribeError> {
-        let Self { options, lines, answers, pool, arbiter, queue, too_long, unsent_requests } = self;
+        let now = self.now();
+        let Self {
+            options,
+            lines,
+            answers,
+            pool,
+            arbiter,
+            queue,
+            too_long,
+            unsent_requests,
+            may_have_more,
+            ..
+        } = self;
+        *may_have_more = false;
         for (receiver, line) in [(&mut *lines, Line::A), (&mut *answers, Line::Recovery)] {
             let received = receiver.receive(pool, MAX_BATCH, 0, |received| match received {
                 Received::Packet(packet) => {
-                    let time = Nanos(packet.description().timestamp_ns);
                     // A header that cannot be read is counted by the arbiter.
-                    let _malformed = arbiter.packet(line, time, packet.bytes(), &mut |one| queue.take(one));
+                    let _malformed = arbiter.packet(line, now, packet.bytes(), &mut |one| queue.take(one));
+                    if let Some(unread) = queue.take_unread() {
+                        arbiter.cannot_read(line, unread);
+                    }
                 }
                 Received::TooLong => *too_long += 1,
             });
             match received {
-                Ok(_) => {}
+                Ok(count) => *may_have_more |= count > 0,
                 // No server there: the request is not answered.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => *may_have_more = true,
                 Err(source) => {
                     return Err(SubscribeError::Connection { address: options.group, source });
                 }
             }
         }
-        let now = now();
         if arbiter.deadline().is_some_and(|deadline| deadline <= now) {
             arbiter.advance(now, &mut |one| queue.take(one));
         }
@@ -300,23 +357,25 @@ impl Receiver {
     }
 
     /// Waits until a socket has something, or something is due, or for so long.
-    fn rest(&self, longest: Duration) {
-        let due = self.arbiter.deadline().map(|deadline| Duration::from_nanos(deadline.since(now())));
+    fn rest(&mut self, longest: Duration) -> Result<(), SubscribeError> {
+        if self.may_have_more {
+            return Ok(());
+        }
+        let due = self.arbiter.deadline().map(|deadline| Duration::from_nanos(deadline.since(self.now())));
         let longest = due.map_or(longest, |due| due.min(longest));
-        let mut sockets = [&self.lines, &self.answers].map(|socket| PollFd::new(socket, PollFlags::IN));
-        // After an error the sockets are read in vain, which is harmless.
-        let _looked = poll(&mut sockets, Timespec::try_from(longest).ok().as_ref());
+        let waited = self.poll.wait(&mut self.ready, Some(longest));
+        waited.map_err(|source| SubscribeError::Connection { address: self.options.group, source })
     }
 }
 
-impl Records for Receiver {
+impl<W: World> Records for Receiver<W> {
     fn has_more(&self) -> bool {
         !self.queue.is_empty()
     }
 
     fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError> {
         let address = self.options.group;
-        let began = Instant::now();
+        let began = W::instant();
         while self.queue.is_empty() {
             self.turn()?;
             if !self.queue.is_empty() {
@@ -325,12 +384,12 @@ impl Records for Receiver {
             if self.is_over() {
                 return Ok(None);
             }
-            let left = self.options.timeout.saturating_sub(began.elapsed());
+            let left = self.options.timeout.saturating_sub(W::since(began));
             if left.is_zero() {
                 let source = io::ErrorKind::TimedOut.into();
                 return Err(SubscribeError::Connection { address, source });
             }
-            self.rest(left);
+            self.rest(left)?;
         }
         self.queue.pop().map_err(|source| SubscribeError::Decode { address, source })
     }
@@ -338,6 +397,8 @@ impl Records for Receiver {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
     use dbn::encode::EncodeRecordTextExt as _;
     use dbn::encode::json::Encoder;
     use proptest::prelude::*;
@@ -345,6 +406,7 @@ mod tests {
     use tapeworks_wire::nasdaq::moldudp64::DownstreamPacketFields;
 
     use super::*;
+    use crate::clock_tests::Clocked;
 
     fn packet(first: u64, messages: &[Vec<u8>]) -> Vec<u8> {
         let mut blocks = Vec::new();
@@ -361,6 +423,23 @@ mod tests {
         let mut bytes = vec![0; 20 + blocks.len()];
         fields.encode_into(&mut bytes).unwrap();
         bytes
+    }
+
+    #[test]
+    fn messages_that_cannot_be_read_are_reported_once() {
+        let messages = [vec![1; 40], vec![2; 40], vec![3; 40]];
+        let payload = packet(1, &messages);
+        let header = TransportKind::MoldUdp64.header(&payload).unwrap();
+        let mut queue = RecordQueue::default();
+        for (end, unread) in
+            [(20, Some(3)), (20 + 42 + 41, Some(2)), (20 + 2 * 42, Some(1)), (20 + 3 * 42, None)]
+        {
+            let payload = &payload[..end];
+            queue.take(Delivery::Packet { line: Line::A, received: Nanos(0), payload, header });
+            assert_eq!((queue.take_unread(), queue.take_unread()), (unread, None), "{end}");
+        }
+        // Each message was handed on once, and is no record.
+        assert_eq!(queue.not_records(), 3);
     }
 
     proptest! {
@@ -403,10 +482,51 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_repeated_record_is_passed_on_once() {
+    fn trade() -> Vec<u8> {
         let mut message = vec![0u8; size_of::<dbn::TradeMsg>()];
         message[0] = (message.len() / 4) as u8;
+        message
+    }
+
+    /// A receiver on this machine, and what sends to it.
+    fn opened<W: World>() -> (Receiver<W>, impl Fn(&[u8])) {
+        let receiver = Receiver::open_in(ReceiverOptions {
+            group: (Ipv4Addr::LOCALHOST, 0).into(),
+            interface: None,
+            retransmission: None,
+            from_beginning: false,
+            timeout: Duration::from_secs(5),
+        })
+        .unwrap();
+        let (to, socket) = (receiver.address(), UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        (receiver, move |bytes: &[u8]| assert_eq!(socket.send_to(bytes, to).unwrap(), bytes.len()))
+    }
+
+    /// The poll reports a socket once, and a turn takes a bounded number of datagrams.
+    #[test]
+    fn a_record_behind_more_datagrams_than_a_turn_takes_comes_without_further_ones() {
+        let (mut receiver, send) = opened::<System>();
+        (0..3 * MAX_BATCH).for_each(|_| send(b"no packet"));
+        send(&packet(1, &[trade()]));
+        assert!(receiver.next_record().unwrap().is_some());
+        assert_eq!(receiver.counters().malformed, 3 * MAX_BATCH as u64);
+    }
+
+    /// The receiver waited for a missing message until the time of day was there again.
+    #[test]
+    fn a_missing_message_is_given_up_though_the_clock_is_set_back() {
+        let (mut receiver, send) = opened::<Clocked>();
+        send(&packet(1, &[trade()]));
+        assert!(receiver.next_record().unwrap().is_some());
+        Clocked::set_back(Duration::from_secs(3_600));
+        send(&packet(3, &[trade()]));
+        assert!(receiver.next_record().unwrap().is_some());
+        assert_eq!(receiver.counters().missing, 1);
+    }
+
+    #[test]
+    fn a_repeated_record_is_passed_on_once() {
+        let message = trade();
         let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
         let mut queue = RecordQueue::default();
         let mut take = |first, count, queue: &mut RecordQueue| {

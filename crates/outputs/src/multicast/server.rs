@@ -6,10 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use mio::net::{TcpListener, UdpSocket};
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Interest, Token};
 use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
-use tapeworks_packet::live::{Sender, Sent};
+use tapeworks_packet::live::Sent;
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_session::soupbintcp::{SoupClient, SoupEnd};
@@ -24,10 +23,13 @@ use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
 use tapeworks_engine::replica::{Mode, Replica, Special};
 use tapeworks_market::BookOptions;
-use tapeworks_runtime::now;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::worker::Worker;
+use tapeworks_runtime::world::{
+    DatagramSender as _, Listener as _, Poll as _, Ready, Source as _, Stream as _, System, UdpServer as _,
+    World,
+};
 
 /// The name of a session that starts at `started`: the day (UTC) as six digits, and the tenths of a second since its
 /// midnight as four digits to the base 36. A later start has a greater name.
@@ -193,14 +195,14 @@ pub struct MulticastStats {
 
 /// A running multicast. Dropping it stops it.
 #[derive(Debug)]
-pub struct Multicast {
+pub struct Multicast<W: World = System> {
     retransmission: Option<SocketAddr>,
     soupbintcp: Option<SocketAddr>,
     stats: Arc<Mutex<MulticastStats>>,
-    worker: Worker<MulticastFailure>,
+    worker: Worker<MulticastFailure, W>,
 }
 
-impl Multicast {
+impl<W: World> Multicast<W> {
     /// Where requests for messages are served.
     pub const fn retransmission(&self) -> Option<SocketAddr> {
         self.retransmission
@@ -245,10 +247,10 @@ impl Multicast {
 
 /// The sockets, before there is anything to send.
 #[derive(Debug)]
-pub struct Sockets {
-    sender: Sender,
-    retransmission: Option<UdpSocket>,
-    soupbintcp: Option<TcpListener>,
+pub struct Sockets<W: World = System> {
+    sender: W::DatagramSender,
+    retransmission: Option<W::UdpServer>,
+    soupbintcp: Option<W::Listener>,
 }
 
 /// Binds the addresses, so that one that cannot be used is reported before anything starts.
@@ -256,15 +258,23 @@ pub struct Sockets {
 /// # Errors
 /// [`MulticastError`].
 pub fn bind(setting: &MulticastSetting) -> Result<Sockets, MulticastError> {
+    bind_in(setting)
+}
+
+/// As [`bind`], in any world.
+///
+/// # Errors
+/// [`MulticastError`].
+pub fn bind_in<W: World>(setting: &MulticastSetting) -> Result<Sockets<W>, MulticastError> {
     let MulticastSetting { group, interface, hops, .. } = *setting;
     let send = |source| MulticastError::Send { group, interface, source };
-    let sender = Sender::udp_out_of(group, hops, interface).map_err(send)?;
+    let sender = W::DatagramSender::open(group, hops, interface).map_err(send)?;
     let bound = |what, address: SocketAddr| move |source| MulticastError::Bind { what, address, source };
     let retransmission = setting
         .retransmission
-        .map(|address| UdpSocket::bind(address).map_err(bound("retransmission", address)));
+        .map(|address| W::UdpServer::bind(address).map_err(bound("retransmission", address)));
     let soupbintcp =
-        setting.soupbintcp.map(|address| TcpListener::bind(address).map_err(bound("SoupBinTCP", address)));
+        setting.soupbintcp.map(|address| W::Listener::bind(address).map_err(bound("SoupBinTCP", address)));
     Ok(Sockets { sender, retransmission: retransmission.transpose()?, soupbintcp: soupbintcp.transpose()? })
 }
 
@@ -272,40 +282,39 @@ pub fn bind(setting: &MulticastSetting) -> Result<Sockets, MulticastError> {
 ///
 /// # Errors
 /// [`MulticastError`].
-pub fn start<W: WaitStrategy + 'static>(
-    sockets: Sockets,
+pub fn start<W: World, S: WaitStrategy + 'static>(
+    sockets: Sockets<W>,
     setting: MulticastSetting,
     books: &BookOptions,
-    consumer: Consumer<Event, W, Single>,
-    begin: Begin,
+    consumer: Consumer<Event, S, Single>,
+    begin: Begin<W>,
     on_refusal: Option<OnRefusal>,
-) -> Result<Multicast, MulticastError> {
+) -> Result<Multicast<W>, MulticastError> {
     let Sockets { sender, mut retransmission, mut soupbintcp } = sockets;
     let bound = |what, address: Option<SocketAddr>| {
         move |source| MulticastError::Bind { what, address: address.unwrap_or(([0; 4], 0).into()), source }
     };
-    let retransmission_at = retransmission.as_ref().map(UdpSocket::local_addr).transpose();
+    let retransmission_at = retransmission.as_ref().map(W::UdpServer::local_addr).transpose();
     let retransmission_at = retransmission_at.map_err(bound("retransmission", setting.retransmission))?;
-    let soupbintcp_at = soupbintcp.as_ref().map(TcpListener::local_addr).transpose();
+    let soupbintcp_at = soupbintcp.as_ref().map(W::Listener::local_addr).transpose();
     let soupbintcp_at = soupbintcp_at.map_err(bound("SoupBinTCP", setting.soupbintcp))?;
-    let poll = Poll::new().map_err(MulticastError::Thread)?;
-    let registry = poll.registry();
+    let poll = W::Poll::new(MOST_READY).map_err(MulticastError::Thread)?;
     if let Some(socket) = &mut retransmission {
-        registry.register(socket, RETRANSMISSION, Interest::READABLE).map_err(MulticastError::Thread)?;
+        socket.register(&poll, RETRANSMISSION, Interest::READABLE).map_err(MulticastError::Thread)?;
     }
     if let Some(listener) = &mut soupbintcp {
-        registry.register(listener, SOUPBINTCP, Interest::READABLE).map_err(MulticastError::Thread)?;
+        listener.register(&poll, SOUPBINTCP, Interest::READABLE).map_err(MulticastError::Thread)?;
     }
     if let Some(wake_up) = &begin.wake_up {
-        wake_up.is_for_poll(Waker::new(registry, WAKER).map_err(MulticastError::Thread)?);
+        wake_up.is_for_poll(poll.waker(WAKER).map_err(MulticastError::Thread)?);
     }
     let mut replica = Replica::new(books);
     // Records depend on earlier events; records from before the session are not sent.
     setting.schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::idle(*schema)));
     let stats = Arc::new(Mutex::new(MulticastStats::default()));
-    let (began, idle_sleep) = (Instant::now(), setting.idle_sleep);
-    let group = Group {
-        sequence: Sequence::new(session_name(now()), setting.store_bytes),
+    let (began, idle_sleep) = (W::instant(), setting.idle_sleep);
+    let group = Group::<W> {
+        sequence: Sequence::new(session_name(W::time_of_day()), setting.store_bytes),
         setting,
         replica,
         is_live: false,
@@ -316,7 +325,7 @@ pub fn start<W: WaitStrategy + 'static>(
         sender,
         quiet_since: began,
         poll,
-        ready: Events::with_capacity(128),
+        ready: Vec::with_capacity(MOST_READY),
         has_requests: true,
         has_callers: true,
         offered: 0,
@@ -343,6 +352,9 @@ const SOUPBINTCP: Token = Token(1);
 const WAKER: Token = Token(2);
 const FIRST_CLIENT: usize = 3;
 
+/// Sockets that one wait reports.
+const MOST_READY: usize = 128;
+
 /// After so long without another packet a heartbeat is sent.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
@@ -362,8 +374,8 @@ const MOST_IN_TURN: usize = 64;
 const MOST_EVENTS: usize = 512;
 
 #[derive(Debug)]
-struct Client {
-    pump: Pump,
+struct Client<W: World> {
+    pump: Pump<W>,
     address: SocketAddr,
     soup: SoupClient,
 }
@@ -398,7 +410,7 @@ impl ByteSession for Served<'_> {
 }
 
 /// The multicast group and its servers as an output.
-struct Group {
+struct Group<W: World> {
     sequence: Sequence,
     setting: MulticastSetting,
     replica: Replica,
@@ -409,20 +421,20 @@ struct Group {
     /// Mappings that were sent again in this round, and when it began.
     mapped: usize,
     mapping_round: Instant,
-    sender: Sender,
+    sender: W::DatagramSender,
     /// When the last packet was sent.
     quiet_since: Instant,
-    poll: Poll,
-    ready: Events,
+    poll: W::Poll,
+    ready: Vec<Ready>,
     /// There may be requests for messages.
     has_requests: bool,
     /// There may be new connections.
     has_callers: bool,
     /// The messages before this one were offered to the TCP clients.
     offered: u64,
-    retransmission: Option<UdpSocket>,
-    listener: Option<TcpListener>,
-    clients: BTreeMap<usize, Client>,
+    retransmission: Option<W::UdpServer>,
+    listener: Option<W::Listener>,
+    clients: BTreeMap<usize, Client<W>>,
     next_client: usize,
     bytes: Vec<u8>,
     counters: MulticastStats,
@@ -443,7 +455,7 @@ struct Lingering {
     requests: u64,
 }
 
-impl Output for Group {
+impl<W: World> Output for Group<W> {
     type Failure = MulticastFailure;
 
     fn restore(&mut self, start: Start) {
@@ -474,20 +486,20 @@ impl Output for Group {
         for place in 0..self.mappings.len() {
             self.put_mapping(place);
         }
-        self.mapping_round = Instant::now();
+        self.mapping_round = W::instant();
     }
 
     fn serve(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
         self.wait(wait)?;
         if self.lingering.is_none() {
             self.pass_time();
-        } else if self.quiet_since.elapsed() >= END_EVERY {
+        } else if W::since(self.quiet_since) >= END_EVERY {
             self.sequence.heartbeat();
         }
         self.send();
-        let is_tick = self.ticked.elapsed() >= TICK;
+        let is_tick = W::since(self.ticked) >= TICK;
         if is_tick {
-            self.ticked = Instant::now();
+            self.ticked = W::instant();
             // A listener without descriptors is tried again.
             self.has_callers = true;
         }
@@ -520,7 +532,7 @@ impl Output for Group {
         self.put_records();
         self.sequence.end();
         self.send();
-        let began = Instant::now();
+        let began = W::instant();
         let (until, requests) = (began + self.setting.linger, self.counters.requests);
         self.lingering = Some(Lingering { began, until, requests });
     }
@@ -528,7 +540,7 @@ impl Output for Group {
     fn linger(&self) -> Option<Duration> {
         let lingering = self.lingering.as_ref()?;
         let wait = if self.has_work() { Duration::ZERO } else { Duration::from_millis(1) };
-        (Instant::now() < lingering.until).then_some(wait)
+        (W::instant() < lingering.until).then_some(wait)
     }
 
     fn report(&mut self, ring_lag: usize) {
@@ -548,7 +560,7 @@ impl Output for Group {
     }
 }
 
-impl Group {
+impl<W: World> Group<W> {
     /// Whether there is something to do that no socket will report.
     fn has_work(&self) -> bool {
         let has_new = !self.clients.is_empty() && self.offered < self.sequence.kept().end;
@@ -564,12 +576,12 @@ impl Group {
         if lingering.requests != self.counters.requests {
             lingering.requests = self.counters.requests;
             let latest = lingering.began + self.setting.linger * MOST_LINGERS;
-            lingering.until = (Instant::now() + self.setting.linger).min(latest);
+            lingering.until = (W::instant() + self.setting.linger).min(latest);
         }
     }
 
     fn now_ns(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(W::since(self.began).as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn put_mapping(&mut self, place: usize) {
@@ -622,7 +634,7 @@ impl Group {
             return;
         }
         let (every, known) = (self.setting.mappings_every, self.mappings.len());
-        let elapsed = self.mapping_round.elapsed();
+        let elapsed = W::since(self.mapping_round);
         // Spread over the time, so that many symbols are no burst.
         let part = if every.is_zero() { 1.0 } else { elapsed.as_secs_f64() / every.as_secs_f64() };
         let due = if part >= 1.0 { known } else { (known as f64 * part) as usize };
@@ -631,10 +643,10 @@ impl Group {
             self.mapped += 1;
         }
         if part >= 1.0 {
-            (self.mapped, self.mapping_round) = (0, Instant::now());
+            (self.mapped, self.mapping_round) = (0, W::instant());
         }
         self.sequence.flush();
-        if self.sequence.ready().next().is_none() && self.quiet_since.elapsed() >= HEARTBEAT {
+        if self.sequence.ready().next().is_none() && W::since(self.quiet_since) >= HEARTBEAT {
             self.sequence.heartbeat();
         }
     }
@@ -671,24 +683,19 @@ impl Group {
             });
         }
         sequence.clear_ready();
-        self.quiet_since = Instant::now();
+        self.quiet_since = W::instant();
     }
 
     /// Waits for sockets up to `wait`. Their readiness is reported once, and remembered until a socket has no more.
     fn wait(&mut self, wait: Duration) -> Result<(), MulticastFailure> {
-        match self.poll.poll(&mut self.ready, Some(wait)) {
-            Err(error) if error.kind() != ErrorKind::Interrupted => {
-                return Err(MulticastFailure::Poll(error));
-            }
-            _ => {}
-        }
-        for event in &self.ready {
-            match event.token() {
+        self.poll.wait(&mut self.ready, Some(wait)).map_err(MulticastFailure::Poll)?;
+        for ready in &self.ready {
+            match ready.token {
                 RETRANSMISSION => self.has_requests = true,
                 SOUPBINTCP => self.has_callers = true,
                 Token(number) => {
                     if let Some(client) = self.clients.get_mut(&number) {
-                        client.pump.note(event);
+                        client.pump.note(*ready);
                     }
                 }
             }
@@ -785,7 +792,7 @@ impl Group {
             let number = self.next_client;
             let is_full = self.clients.len() >= self.setting.max_connections;
             let both = Interest::READABLE | Interest::WRITABLE;
-            if is_full || self.poll.registry().register(&mut stream, Token(number), both).is_err() {
+            if is_full || stream.register(&self.poll, Token(number), both).is_err() {
                 self.counters.refused_connections += 1;
                 let reason = format!("more than {} connections at once", self.setting.max_connections);
                 self.refused_clients.refused(address, &reason, now_ns);

@@ -74,10 +74,10 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 ///
 /// # Errors
 /// [`QuestDbError`].
-pub fn start<W: WaitStrategy + 'static>(
+pub fn start<S: WaitStrategy + 'static>(
     setting: QuestDbSetting,
     books: &BookOptions,
-    consumer: Consumer<Event, W, Single>,
+    consumer: Consumer<Event, S, Single>,
     begin: Begin,
 ) -> Result<QuestDb, QuestDbError> {
     let history = begin.history.clone().filter(|_| setting.send_again);

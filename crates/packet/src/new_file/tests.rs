@@ -152,18 +152,3 @@ fn a_device_is_written_in_place() {
     scratch.write_all(b"gone too").unwrap();
     assert_eq!(new.finish().unwrap(), 0);
 }
-
-#[test]
-fn a_folder_belongs_to_one_run_and_begins_empty() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, partial) = (folder.path().join("day"), folder.path().join("day.partial"));
-    let first = lock_folder(&path, &partial).unwrap();
-    fs::write(partial.join("half.csv"), "1,").unwrap();
-    let refused = lock_folder(&path, &partial).unwrap_err();
-    assert!(matches!(refused, NewFileError::Busy { .. }), "{refused}");
-    assert!(partial.join("half.csv").exists());
-    // The run dies.
-    drop(first);
-    let _second = lock_folder(&path, &partial).unwrap();
-    assert!(!partial.join("half.csv").exists());
-}

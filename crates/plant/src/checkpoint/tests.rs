@@ -224,9 +224,9 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
     let coordinator = Arc::new(Coordinator::default());
     let status = Arc::default();
     let ((states, jobs), (to, books)) = (channel(), channel());
-    let part = BooksPart::new(Arc::clone(&coordinator), to, Arc::clone(&status));
+    let part = BooksPart::<System>::new(Arc::clone(&coordinator), to, Arc::clone(&status));
     let (folder_of, of_writer) = (folder.path().to_path_buf(), Arc::clone(&coordinator));
-    let writer = CheckpointWriter {
+    let writer = CheckpointWriter::<System> {
         folder: folder_of,
         is_regular: true,
         jobs,

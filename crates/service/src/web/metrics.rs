@@ -461,15 +461,17 @@ fn lines(text: &mut Text, channels: &[ChannelStatus]) {
         }),
         ("reordered_messages", "Messages that it brought after later ones", |counters| counters.reordered),
         ("repeated_messages", "Messages that it brought more than once", |counters| counters.repeated),
-        ("malformed_packets", "Packets whose header cannot be read", |counters| counters.malformed),
-        ("past_session_packets", "Packets of a session that is over", |counters| counters.of_past_sessions),
+        ("malformed_packets", "Damaged packets", |counters| counters.malformed),
+        ("past_session_packets", "Packets of the session before", |counters| counters.of_past_sessions),
         ("other_feed_packets", "Packets of a session of another feed", |counters| counters.of_other_feeds),
         ("unrequested_answers", "Answers without a message that is missing and was requested", |counters| {
             counters.unrequested
         }),
-        ("implausible_packets", "Packets whose number lies implausibly far ahead", |counters| {
-            counters.implausible
-        }),
+        (
+            "implausible_packets",
+            "Packets far ahead, or of another session while the followed one went on",
+            |counters| counters.implausible,
+        ),
         ("silences", "Times that the line fell silent", |counters| counters.silences),
     ];
     for (name, help, get) in counters {

@@ -1,10 +1,8 @@
 //! Packets from the network.
 
-#[cfg(feature = "af-xdp")]
-use tapeworks_packet::live::XdpReceiver;
 use tapeworks_packet::live::{
-    InterfaceError, PacketOptions, PacketReceiver, PacketStatistics, Received, UdpOptions, UdpReceiver,
-    XdpOptions,
+    FrameCounts, FrameOptions, FrameReceiver, InterfaceError, PacketOptions, PacketStatistics, Received,
+    UdpOptions, UdpReceiver, XdpOptions,
 };
 use tapeworks_packet::pool::Pool;
 
@@ -93,46 +91,6 @@ impl Reader for Udp {
     }
 }
 
-/// The source of an interface's frames.
-#[derive(Debug)]
-enum Source {
-    Packet(PacketReceiver),
-    #[cfg(feature = "af-xdp")]
-    Xdp(XdpReceiver),
-}
-
-impl Source {
-    fn receive(
-        &mut self,
-        pool: &mut Pool,
-        most: usize,
-        now_ns: u64,
-        each: impl FnMut(Received),
-    ) -> Result<usize, InterfaceError> {
-        match self {
-            Self::Packet(receiver) => receiver.receive(pool, most, now_ns, each),
-            #[cfg(feature = "af-xdp")]
-            Self::Xdp(receiver) => receiver.receive(pool, most, now_ns, each),
-        }
-    }
-
-    fn is_ready(&mut self) -> bool {
-        match self {
-            Self::Packet(receiver) => receiver.is_ready(),
-            #[cfg(feature = "af-xdp")]
-            Self::Xdp(receiver) => receiver.is_ready(),
-        }
-    }
-
-    fn check(&self) -> Result<(), InterfaceError> {
-        match self {
-            Self::Packet(receiver) => receiver.check(),
-            #[cfg(feature = "af-xdp")]
-            Self::Xdp(receiver) => receiver.check(),
-        }
-    }
-}
-
 /// Reads the frames of a network interface, by AF_PACKET or AF_XDP.
 ///
 /// By AF_PACKET, every frame of the kernel's socket has one count: packets handed on, dropped as [`Reason::TooLong`], dropped
@@ -140,7 +98,7 @@ impl Source {
 /// counts only its drops.
 #[derive(Debug)]
 pub struct Interface {
-    source: Source,
+    source: FrameReceiver,
     pool: Pool,
     left: Left,
     /// Frames taken.
@@ -164,7 +122,7 @@ impl Interface {
     /// # Errors
     /// Why it cannot be opened, in one line that names it.
     pub fn open(options: &PacketOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        Ok(Self::new(Source::Packet(PacketReceiver::open(options).map_err(failed)?), count, pool))
+        Self::new(&FrameOptions::Packet(options.clone()), count, pool)
     }
 
     /// Opens a queue of the interface by AF_XDP; ends after `count` frames, if that is given.
@@ -173,7 +131,7 @@ impl Interface {
     /// Why it cannot be opened, in one line that names it; that this build lacks the feature `af-xdp`.
     #[cfg(feature = "af-xdp")]
     pub fn open_xdp(options: &XdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        Ok(Self::new(Source::Xdp(XdpReceiver::open(options).map_err(failed)?), count, pool))
+        Self::new(&FrameOptions::Xdp(options.clone()), count, pool)
     }
 
     /// Opens a queue of the interface by AF_XDP; ends after `count` frames, if that is given.
@@ -185,9 +143,9 @@ impl Interface {
         Err(StageError::failed(format!("interface {}: {}", options.interface, super::super::LACKS_AF_XDP)))
     }
 
-    fn new(source: Source, count: Option<u64>, pool: Pool) -> Self {
-        Self {
-            source,
+    fn new(options: &FrameOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
+        Ok(Self {
+            source: FrameReceiver::open(options).map_err(failed)?,
             pool,
             left: Left(count),
             taken: 0,
@@ -195,24 +153,22 @@ impl Interface {
             looked_ns: 0,
             failure: None,
             notes: Notes::default(),
-        }
+        })
     }
 
     /// Reports the kernel's counts. At the end they include what is left behind.
     fn report_counts(&mut self, is_end: bool, outbox: &mut Outbox) -> Result<(), InterfaceError> {
-        let drops = match &mut self.source {
-            Source::Packet(receiver) => {
-                let PacketStatistics { packets, drops, freezes } = receiver.statistics()?;
-                self.notes.set(Note::RingFull, freezes);
-                self.notes.set(Note::ChecksumCompleted, receiver.completed_checksums());
-                if is_end {
-                    self.notes.set(Note::LeftBehind, packets.saturating_sub(drops + self.taken));
-                }
-                drops
+        let counts = self.source.counts()?;
+        // By AF_XDP the kernel counts only its drops.
+        #[cfg_attr(not(feature = "af-xdp"), expect(irrefutable_let_patterns, reason = "there is one way"))]
+        if let FrameCounts::Packet(PacketStatistics { packets, drops, freezes }, completed) = counts {
+            self.notes.set(Note::RingFull, freezes);
+            self.notes.set(Note::ChecksumCompleted, completed);
+            if is_end {
+                self.notes.set(Note::LeftBehind, packets.saturating_sub(drops + self.taken));
             }
-            #[cfg(feature = "af-xdp")]
-            Source::Xdp(receiver) => receiver.drops()?,
-        };
+        }
+        let drops = counts.drops();
         outbox.drop_unread(Reason::KernelDropped, drops.saturating_sub(self.drops));
         self.drops = drops;
         Ok(())

@@ -16,7 +16,9 @@ use super::super::replay::{Replay, Selection};
 use super::super::transport::Transport;
 use super::Counters;
 use tapeworks_engine::replica::{SCHEMAS, place_of};
+use tapeworks_planted::planted;
 use tapeworks_runtime::keys::Keys;
+use tapeworks_runtime::world::World;
 
 /// The time, by two clocks.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -349,11 +351,11 @@ fn is_of_quotes(of_schema: usize) -> bool {
 
 /// A connection with its state.
 #[derive(Debug)]
-pub(super) struct Client {
-    pub(super) transport: Transport,
+pub(super) struct Client<W: World> {
+    pub(super) transport: Transport<W::Stream>,
     pub(super) session: Session,
     pub(super) phase: Phase,
-    pub(super) replay: Option<Replay>,
+    pub(super) replay: Option<Replay<W>>,
     /// Whether the socket may take bytes.
     pub(super) is_writable: bool,
     /// Whether the socket may have bytes.
@@ -413,9 +415,9 @@ fn records_of(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-impl Client {
+impl<W: World> Client<W> {
     pub(super) fn new(
-        transport: Transport,
+        transport: Transport<W::Stream>,
         address: SocketAddr,
         id: u64,
         session: Session,
@@ -810,6 +812,9 @@ impl Client {
             return;
         }
         if interest.start.is_some() && self.replay.is_some() {
+            if self.kept.len() + record.len() > limit && planted!("kept-records-dropped") {
+                return;
+            }
             self.kept.extend_from_slice(record);
             self.kept_count += 1;
             self.is_over = self.kept.len() > limit;
@@ -833,7 +838,9 @@ impl Client {
                     counters.conflated += 1;
                 }
             }
-            SlowReader::Warn | SlowReader::Conflate if waiting > limit => self.is_over = true,
+            SlowReader::Warn | SlowReader::Conflate if waiting > limit => {
+                self.is_over = !planted!("slow-client-skips-silently");
+            }
             _ => self.put_record(record, now, counters),
         }
     }
@@ -886,6 +893,9 @@ impl Client {
                     self.bytes += written as u64;
                     counters.bytes += written as u64;
                     self.last_sent = now.steady;
+                    if !self.outbox.is_empty() && planted!("wake-up-lost") {
+                        self.is_writable = false;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -941,7 +951,9 @@ impl Client {
     /// From this event on the records of replayed schemas are kept for the end of the replay.
     pub(super) fn join(&mut self, event: u64) {
         for interest in self.interests.iter_mut().flatten().filter(|interest| interest.start.is_some()) {
-            interest.groups.iter_mut().for_each(|group| group.from = event);
+            interest.groups.iter_mut().for_each(|group| {
+                group.from = event.saturating_add(u64::from(planted!("resume-off-by-one")));
+            });
         }
     }
 

@@ -1,0 +1,177 @@
+//! Messages that make no sense: of an unknown type, of a wrong length, of random bytes; a second directory message with another symbol for
+//! the same locate; orders of which more is executed or cancelled than they have.
+//!
+//! A venue sends them besides its own, with numbers of the same sequence. Its books do not know of them.
+
+use crate::dialect::Dialect as _;
+use crate::dialects::for_dialect;
+use crate::generator::MAX_MESSAGE_BYTES;
+use crate::random::Random;
+use crate::scenario::VenueKind;
+
+/// A type that no protocol has.
+const UNKNOWN_TYPE: u8 = 0xFE;
+
+/// ITCH: where a directory message has its symbol, and its length.
+const SYMBOL: std::ops::Range<usize> = 11..19;
+const DIRECTORY_BYTES: usize = 39;
+/// ITCH: the fields that all messages begin with and the order's number; its shares behind its side.
+const ORDER_BYTES: usize = 19;
+const SHARES: std::ops::Range<usize> = 20..24;
+
+/// A message that makes no sense.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Nonsense {
+    pub(crate) bytes: [u8; MAX_MESSAGE_BYTES],
+    pub(crate) length: usize,
+}
+
+impl Nonsense {
+    fn new(of: &[u8]) -> Self {
+        let mut bytes = [0; MAX_MESSAGE_BYTES];
+        let length = of.len().min(bytes.len());
+        bytes.iter_mut().zip(of).for_each(|(to, from)| *to = *from);
+        Self { bytes, length }
+    }
+}
+
+/// Makes them, so many for a million messages of one venue.
+#[derive(Debug)]
+pub(crate) struct NonsenseMaker {
+    kind: VenueKind,
+    per_million: u32,
+    random: Random,
+    /// The last directory message and the last addition of an order.
+    directory: Option<[u8; DIRECTORY_BYTES]>,
+    addition: Option<[u8; SHARES.end]>,
+}
+
+impl NonsenseMaker {
+    pub(crate) fn new(kind: VenueKind, per_million: u32, seed: u64) -> Self {
+        Self { kind, per_million, random: Random::new(seed), directory: None, addition: None }
+    }
+
+    /// The venue sends this message. `Some`: and behind it one that makes no sense.
+    #[inline]
+    pub(crate) fn follow(&mut self, message: &[u8]) -> Option<Nonsense> {
+        if self.per_million == 0 {
+            return None;
+        }
+        self.note(message);
+        self.random.chance(self.per_million).then(|| self.make(message))
+    }
+
+    fn note(&mut self, message: &[u8]) {
+        if !matches!(self.kind, VenueKind::Nasdaq | VenueKind::Bx | VenueKind::Psx) {
+            return;
+        }
+        match message.first() {
+            Some(b'R') => self.directory = message.first_chunk().copied(),
+            Some(b'A' | b'F') => self.addition = message.first_chunk().copied(),
+            _ => {}
+        }
+    }
+
+    fn make(&mut self, message: &[u8]) -> Nonsense {
+        match self.random.below(8) {
+            0 => self.cut(message),
+            1 => self.random_bytes(),
+            2 | 3 => self.renamed().unwrap_or_else(|| self.unknown(message)),
+            4 | 5 => self.unknown(message),
+            _ => self.too_much().unwrap_or_else(|| self.unknown(message)),
+        }
+    }
+
+    /// The message without its end.
+    fn cut(&mut self, message: &[u8]) -> Nonsense {
+        let kept = 1 + self.random.below((message.len() as u32).saturating_sub(1)) as usize;
+        Nonsense::new(message.get(..kept).unwrap_or_default())
+    }
+
+    fn random_bytes(&mut self) -> Nonsense {
+        let length = 1 + self.random.below(MAX_MESSAGE_BYTES as u32) as usize;
+        let bytes = std::array::from_fn(|_| self.random.bits() as u8);
+        Nonsense { bytes, length }
+    }
+
+    fn unknown(&self, message: &[u8]) -> Nonsense {
+        let mut nonsense = Nonsense::new(message);
+        let place = for_dialect!(self.kind, D => D::TYPE_OFFSET);
+        if let Some(kind) = nonsense.bytes.get_mut(place) {
+            *kind = UNKNOWN_TYPE;
+        }
+        nonsense
+    }
+
+    /// The last directory message, with another symbol.
+    fn renamed(&mut self) -> Option<Nonsense> {
+        let mut message = self.directory?;
+        let symbol = message.get_mut(SYMBOL)?;
+        let letter = b'A' + self.random.below(26) as u8;
+        symbol.copy_from_slice(&[b'Z', b'Z', b'Z', letter, b' ', b' ', b' ', b' ']);
+        Some(Nonsense::new(&message))
+    }
+
+    /// The order that was added last is executed, or cancelled, by more than it has.
+    fn too_much(&mut self) -> Option<Nonsense> {
+        let addition = self.addition?;
+        let shares = u32::from_be_bytes(*addition.get(SHARES)?.first_chunk()?);
+        let more = shares.saturating_add(1 + self.random.below(100)).to_be_bytes();
+        let (kind, rest) = if self.random.below(2) == 0 { (b'E', 8) } else { (b'X', 0) };
+        let mut nonsense = Nonsense::new(addition.get(..ORDER_BYTES)?);
+        *nonsense.bytes.first_mut()? = kind;
+        nonsense.bytes.get_mut(ORDER_BYTES..ORDER_BYTES + 4)?.copy_from_slice(&more);
+        nonsense.length = ORDER_BYTES + 4 + rest;
+        Some(nonsense)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_wire::nasdaq::itch50::Message;
+
+    use super::*;
+
+    fn addition(shares: u32) -> Vec<u8> {
+        let mut message = vec![0; 36];
+        (message[0], message[2], message[18], message[19]) = (b'A', 7, 5, b'B');
+        message[SHARES].copy_from_slice(&shares.to_be_bytes());
+        message[24..32].copy_from_slice(b"AAA     ");
+        message
+    }
+
+    #[test]
+    fn every_kind_of_nonsense_is_made() {
+        let mut maker = NonsenseMaker::new(VenueKind::Bx, 1_000_000, 3);
+        let mut directory = [0; DIRECTORY_BYTES];
+        (directory[0], directory[2]) = (b'R', 7);
+        directory[SYMBOL].copy_from_slice(b"AAA     ");
+        maker.follow(&directory);
+        let (mut renamed, mut too_much, mut unread) = (0, 0, 0);
+        for _ in 0..1_000 {
+            let made = maker.follow(&addition(100)).unwrap();
+            match Message::decode(&made.bytes[..made.length]) {
+                Ok(Message::StockDirectory(directory)) => {
+                    assert_eq!(directory.stock_locate(), 7);
+                    renamed += u32::from(directory.stock().0 != *b"AAA     ");
+                }
+                Ok(Message::OrderExecuted(executed)) => {
+                    assert_eq!((executed.stock_locate(), executed.order_reference_number()), (7, 5));
+                    too_much += u32::from(executed.executed_shares() > 100);
+                }
+                Ok(Message::OrderCancel(cancel)) => too_much += u32::from(cancel.cancelled_shares() > 100),
+                Ok(_) => {}
+                Err(_) => unread += 1,
+            }
+        }
+        for count in [renamed, too_much, unread] {
+            assert!((150..700).contains(&count), "{renamed} {too_much} {unread}");
+        }
+    }
+
+    #[test]
+    fn without_a_rate_there_is_none() {
+        let mut maker = NonsenseMaker::new(VenueKind::Memx, 0, 3);
+        assert!((0..1_000).all(|_| maker.follow(&addition(1)).is_none()));
+    }
+}

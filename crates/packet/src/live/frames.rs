@@ -1,0 +1,128 @@
+//! The frames of a network interface, by either way.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::{InterfaceError, PacketOptions, PacketReceiver, PacketStatistics, Received};
+#[cfg(feature = "af-xdp")]
+use super::{XdpOptions, XdpReceiver};
+use crate::pool::Pool;
+
+/// How the frames of an interface are received.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FrameOptions {
+    /// By AF_PACKET.
+    Packet(PacketOptions),
+    /// By AF_XDP.
+    #[cfg(feature = "af-xdp")]
+    Xdp(XdpOptions),
+}
+
+/// Receives the frames of an interface.
+#[derive(Debug)]
+pub enum FrameReceiver {
+    /// By AF_PACKET.
+    Packet(PacketReceiver),
+    /// By AF_XDP.
+    #[cfg(feature = "af-xdp")]
+    Xdp(XdpReceiver),
+}
+
+/// What an interface's receiver has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FrameCounts {
+    /// By AF_PACKET: the kernel's, and the frames whose checksum the receiver completed.
+    Packet(PacketStatistics, u64),
+    /// By AF_XDP: frames that the kernel dropped.
+    #[cfg(feature = "af-xdp")]
+    Xdp(u64),
+}
+
+impl FrameCounts {
+    /// Frames that the kernel dropped.
+    pub const fn drops(&self) -> u64 {
+        match self {
+            Self::Packet(statistics, _) => statistics.drops,
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(drops) => *drops,
+        }
+    }
+}
+
+impl FrameReceiver {
+    /// Opens the interface.
+    ///
+    /// # Errors
+    /// [`InterfaceError`].
+    pub fn open(wanted: &FrameOptions) -> Result<Self, InterfaceError> {
+        Ok(match wanted {
+            FrameOptions::Packet(options) => Self::Packet(PacketReceiver::open(options)?),
+            #[cfg(feature = "af-xdp")]
+            FrameOptions::Xdp(options) => Self::Xdp(XdpReceiver::open(options)?),
+        })
+    }
+
+    /// Takes up to `most` frames that are there now and hands each to `each`. Returns how many there were.
+    ///
+    /// # Errors
+    /// [`InterfaceError`]; not that there is none.
+    pub fn receive(
+        &mut self,
+        pool: &mut Pool,
+        most: usize,
+        entered_ns: u64,
+        each: impl FnMut(Received),
+    ) -> Result<usize, InterfaceError> {
+        match self {
+            Self::Packet(receiver) => receiver.receive(pool, most, entered_ns, each),
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(receiver) => receiver.receive(pool, most, entered_ns, each),
+        }
+    }
+
+    /// Whether frames wait in the ring.
+    pub fn is_ready(&mut self) -> bool {
+        match self {
+            Self::Packet(receiver) => receiver.is_ready(),
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(receiver) => receiver.is_ready(),
+        }
+    }
+
+    /// Whether the interface is still there and up.
+    ///
+    /// # Errors
+    /// [`InterfaceError`] when it is not.
+    pub fn check(&self) -> Result<(), InterfaceError> {
+        match self {
+            Self::Packet(receiver) => receiver.check(),
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(receiver) => receiver.check(),
+        }
+    }
+
+    /// The kernel's counts up to now.
+    ///
+    /// # Errors
+    /// [`InterfaceError`].
+    pub fn counts(&mut self) -> Result<FrameCounts, InterfaceError> {
+        Ok(match self {
+            Self::Packet(receiver) => {
+                FrameCounts::Packet(receiver.statistics()?, receiver.completed_checksums())
+            }
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(receiver) => FrameCounts::Xdp(receiver.drops()?),
+        })
+    }
+}
+
+impl AsFd for FrameReceiver {
+    /// For waiting until there is something to receive.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Packet(receiver) => receiver.as_fd(),
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(receiver) => receiver.as_fd(),
+        }
+    }
+}

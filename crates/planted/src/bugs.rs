@@ -1,0 +1,185 @@
+//! The table of the bugs.
+
+/// A deliberate bug.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bug {
+    /// Its name.
+    pub name: &'static str,
+    /// The file that it is planted in.
+    pub file: &'static str,
+    /// What is wrong then.
+    pub wrong: &'static str,
+}
+
+const fn bug(name: &'static str, file: &'static str, wrong: &'static str) -> Bug {
+    Bug { name, file, wrong }
+}
+
+/// All bugs.
+pub const BUGS: &[Bug] = &[
+    bug(
+        "partial-answer-ends-recovery",
+        "crates/feed/src/arbitration/gap.rs",
+        "an answer with a part of the requested messages ends the recovery; the rest is given up",
+    ),
+    bug(
+        "recovered-counted-twice",
+        "crates/feed/src/arbitration.rs",
+        "a message that was retransmitted is counted twice",
+    ),
+    bug(
+        "dead-line-unnoticed",
+        "crates/feed/src/arbitration.rs",
+        "a line that brings nothing is never called silent",
+    ),
+    bug(
+        "gap-filled-silently",
+        "crates/feed/src/feed.rs",
+        "messages that are given up are not named as missing",
+    ),
+    bug(
+        "stale-cleared-early",
+        "crates/feed/src/live.rs",
+        "books are called good again while given-up messages are missing",
+    ),
+    bug(
+        "late-messages-ignored",
+        "crates/feed/src/live.rs",
+        "books whose messages came after they were given up are called good",
+    ),
+    bug(
+        "session-follows-at-once",
+        "crates/feed/src/arbitration/session.rs",
+        "another session takes over after the reorder window, not after the time of silence",
+    ),
+    bug(
+        "unsound-behind-a-gap",
+        "crates/feed/src/arbitration.rs",
+        "a damaged packet that does not continue the sequence is followed",
+    ),
+    bug(
+        "snapshot-joint-off-by-one",
+        "crates/feed/src/live/snapshot.rs",
+        "the first message behind a snapshot is not applied to its books",
+    ),
+    bug(
+        "snapshot-not-asked-again",
+        "crates/feed/src/live/snapshot.rs",
+        "a snapshot that failed is not requested again",
+    ),
+    bug("gap-leaves-books-good", "crates/market/src/book.rs", "a gap does not make the books stale"),
+    bug(
+        "stale-marks-not-saved",
+        "crates/market/src/book.rs",
+        "stale books are good after a start from a checkpoint",
+    ),
+    bug(
+        "snapshot-without-its-end",
+        "crates/plant/src/snapshots.rs",
+        "the last piece of a snapshot is not handed on",
+    ),
+    bug(
+        "checkpoint-within-a-packet",
+        "crates/plant/src/ingest.rs",
+        "a checkpoint is taken before the books have the events of the last packets",
+    ),
+    bug(
+        "books-copied-before-their-events",
+        "crates/plant/src/books.rs",
+        "the books' thread hands over its books without the events of its last batch",
+    ),
+    bug(
+        "checkpoint-with-a-later-number",
+        "crates/plant/src/journal.rs",
+        "a checkpoint gets the number of a record behind later inputs, which a start then leaves out",
+    ),
+    bug(
+        "always-does-not-sync",
+        "crates/plant/src/journal.rs",
+        "the policy `always` writes, and does not sync",
+    ),
+    bug(
+        "event-before-its-input",
+        "crates/plant/src/journal.rs",
+        "events pass to clients before their inputs are in the journal",
+    ),
+    bug(
+        "given-up-not-saved",
+        "crates/feed/src/arbitration.rs",
+        "a checkpoint forgets which messages were given up",
+    ),
+    bug(
+        "attempts-not-saved",
+        "crates/feed/src/live.rs",
+        "a start from a checkpoint counts the requests of snapshots from the beginning",
+    ),
+    bug(
+        "loss-not-noticed",
+        "crates/engine/src/journal_history.rs",
+        "a replay goes on behind inputs that the journal has lost as if none were missing",
+    ),
+    bug(
+        "replay-off-by-one",
+        "crates/engine/src/replay.rs",
+        "a start from a checkpoint leaves out the first record behind it",
+    ),
+    bug(
+        "checkpoint-not-checked",
+        "crates/engine/src/checkpoint.rs",
+        "a checkpoint is used although its CRC is wrong",
+    ),
+    bug(
+        "numbers-used-again",
+        "crates/journal/src/writer.rs",
+        "records that a checkpoint includes and the journal has lost give their numbers to others",
+    ),
+    bug("partial-shared", "crates/journal/src/writer.rs", "two tasks make the next segment in the same file"),
+    bug(
+        "missing-sync-before-rename",
+        "crates/journal/src/writer.rs",
+        "the next segment gets its name before its predecessor is synced",
+    ),
+    bug("name-not-synced", "crates/journal/src/io_task.rs", "the name of a new segment is not synced"),
+    bug("record-not-checked", "crates/journal/src/format.rs", "a record is read although its CRC is wrong"),
+    bug("folder-not-locked", "crates/journal/src/writer.rs", "two processes write one journal"),
+    bug(
+        "segment-left-too-early",
+        "crates/journal/src/reader.rs",
+        "a reader that finds a later segment does not look again for the end of this one",
+    ),
+    bug(
+        "replay-repeats-a-record",
+        "crates/outputs/src/clients/replay.rs",
+        "a client's replay goes on to the event from which the present begins",
+    ),
+    bug(
+        "resume-off-by-one",
+        "crates/outputs/src/clients/distributor/client.rs",
+        "the present begins one event behind the end of a client's replay",
+    ),
+    bug(
+        "replay-without-its-end",
+        "crates/outputs/src/clients/replay.rs",
+        "the last piece of a client's replay is not sent",
+    ),
+    bug(
+        "kept-records-dropped",
+        "crates/outputs/src/clients/distributor/client.rs",
+        "records that wait for the end of a client's replay are dropped at the limit, and the session goes on",
+    ),
+    bug(
+        "cut-within-a-record",
+        "crates/outputs/src/clients/outbox.rs",
+        "a client that is too slow loses the end of a record that it has begun to read",
+    ),
+    bug(
+        "slow-client-skips-silently",
+        "crates/outputs/src/clients/distributor/client.rs",
+        "a client that is too slow misses records, and its session goes on",
+    ),
+    bug(
+        "wake-up-lost",
+        "crates/outputs/src/clients/distributor/client.rs",
+        "after a socket has taken a part, the server waits for a readiness that was reported before",
+    ),
+];

@@ -1,0 +1,126 @@
+//! What the plant's counters say, against what the network did and what the venues sent.
+//!
+//! A plant that starts again counts from its journal on: then nothing follows from these counts, and nothing is checked.
+
+use std::net::SocketAddr;
+
+use tapeworks_market::Line;
+use tapeworks_plant::{ChannelStatus, Status};
+
+use crate::kernel::network::{LinkCounts, link_counts};
+use crate::oracle::{Oracle, Sums};
+use crate::plan::{Plan, VenuePlan, What};
+
+/// What is checked at the end, of a plant that has run from before the first packet on.
+pub(crate) fn check(plan: &Plan, status: &Status, oracle: &mut Oracle) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut is_whole = true;
+    let mut all = Sums::default();
+    for (place, (venue, channel)) in plan.venues.iter().zip(&status.channels).enumerate() {
+        let sums = oracle.sums(place);
+        let mut note = |text: String| wrong.push(format!("counters of {}: {text}", channel.name));
+        is_whole &= lines(plan, place, channel, &mut note);
+        sequence(venue, channel, &sums, &mut note);
+        is_whole &= sums.sessions == 1
+            && channel.next == Some(sums.sent + 1)
+            && channel.counters.missing == 0
+            && channel.snapshots.requests == 0
+            && venue.answers.garbage_per_million == 0;
+        all.add(&sums);
+    }
+    // A plant that has every message, and no other, finds what the venue did wrong, and nothing else.
+    let found = (status.problems, status.rejected, status.contradicted_books as u64);
+    let is = (all.problems, all.rejected, all.contradicted_books);
+    if is_whole && found != is {
+        wrong.push(format!(
+            "problems, rejected changes, contradicted books are {found:?}, and the venues sent {is:?}"
+        ));
+    }
+    wrong
+}
+
+/// The lines: each datagram that arrived is counted once. Whether all of them came as they were sent.
+fn lines(plan: &Plan, place: usize, channel: &ChannelStatus, note: &mut impl FnMut(String)) -> bool {
+    let mut is_undamaged = true;
+    // A second plant on the machine has sockets of its own for a moment.
+    let is_alone = !plan.faults.iter().any(|fault| matches!(fault.what, What::SecondPlant));
+    for line in &channel.lines {
+        let (number, to): (usize, SocketAddr) = match line.line {
+            Line::A => (0, Plan::line(place, 0).into()),
+            Line::B => (1, Plan::line(place, 1).into()),
+            Line::Recovery | Line::Snapshot => {
+                let LinkCounts { sent, damaged, .. } = link_counts(line.address);
+                is_undamaged &= damaged == 0;
+                let counters = &line.counters;
+                let taken = counters.packets + counters.malformed;
+                if taken > link_counts(line.address).arrived {
+                    note(format!("{taken} answers were taken, and {sent} sent"));
+                }
+                continue;
+            }
+        };
+        let LinkCounts { sent, lost, twice, damaged, overflowed, arrived, .. } = link_counts(to);
+        is_undamaged &= damaged == 0;
+        if !is_alone {
+            continue;
+        }
+        if sent + twice != lost + arrived + overflowed {
+            note(format!(
+                "line {number}: {sent} sent, {twice} twice, {lost} lost, {overflowed} dropped, {arrived} arrived"
+            ));
+        }
+        if line.kernel_drops != overflowed {
+            let drops = line.kernel_drops;
+            note(format!("line {number}: {drops} drops are reported, and {overflowed} happened"));
+        }
+        let counters = &line.counters;
+        let counted = counters.packets
+            + counters.malformed
+            + counters.of_past_sessions
+            + counters.of_other_feeds
+            + counters.implausible;
+        // A packet that was read in part counts as malformed too. One of a session that may still follow waits.
+        let is_right = match damaged == 0 && plan.venues.get(place).is_some_and(VenuePlan::has_one_session) {
+            true => counted == arrived,
+            false => counted <= arrived + damaged,
+        };
+        if !is_right {
+            note(format!(
+                "line {number}: {counted} packets are counted, {arrived} arrived, {damaged} of them damaged"
+            ));
+        }
+    }
+    is_undamaged
+}
+
+/// The sequence: each message is shown or missing, and each that is shown was brought by one line.
+fn sequence(venue: &VenuePlan, channel: &ChannelStatus, sums: &Sums, note: &mut impl FnMut(String)) {
+    let counters = &channel.counters;
+    let won: u64 = channel.lines.iter().map(|line| line.counters.won).sum();
+    if won != counters.messages {
+        note(format!("the lines brought {won} messages, and {} were handed on", counters.messages));
+    }
+    if counters.late > counters.missing {
+        note(format!("{} messages came late, and {} were missing", counters.late, counters.missing));
+    }
+    let by_reason: u64 = counters.gaps_by.iter().sum();
+    if by_reason != counters.gaps {
+        note(format!("{} gaps were given up, and {by_reason} for a reason", counters.gaps));
+    }
+    if venue.nonsense_per_million == 0
+        && venue.answers.garbage_per_million == 0
+        && sums.named != counters.missing
+    {
+        note(format!("{} messages are missing, and {} were named", counters.missing, sums.named));
+    }
+    if venue.has_one_session() && channel.snapshots.requests == 0 && counters.session_changes == 0 {
+        let reached = channel.next.unwrap_or(1) - 1;
+        let accounted = counters.messages + counters.missing;
+        if accounted != reached || reached > sums.sent {
+            let sent = sums.sent;
+            note(format!(
+                "{accounted} messages are shown or missing, of {reached} up to now, and {sent} sent"
+            ));
+        }
+    }
+}

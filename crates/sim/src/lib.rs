@@ -1,0 +1,35 @@
+#![doc = include_str!("../README.md")]
+
+mod counters;
+mod coverage;
+mod kernel;
+mod market;
+mod oracle;
+mod plan;
+#[cfg_attr(not(tapeworks_bug), path = "not_planted.rs")]
+mod planted;
+mod regression;
+mod scenario;
+mod shrink;
+mod status;
+mod trace;
+mod world;
+
+pub use coverage::{Reached, facts};
+pub use kernel::disk::{
+    Crash, DiskFaults, PowerLoss, SimFile, crash_after_calls, disk_calls, disk_failures, files_of, flip_bits,
+    set_disk_faults, set_power_loss,
+};
+pub use kernel::network::{
+    LinkCounts, LinkFaults, Step, Tap, TcpFaults, link_counts, set_link, set_tap, set_tcp,
+};
+pub use kernel::{
+    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, has_ended, kill, note,
+    now_ns, panic_of, power_off, power_on, run, set_clock, start,
+};
+pub use market::{Counts, Outcome, simulate};
+pub use plan::{ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, Plan, VenuePlan, What};
+pub use planted::{search_bugs, switch_on};
+pub use regression::Regression;
+pub use scenario::Scenario;
+pub use shrink::shrink;

@@ -1,0 +1,300 @@
+//! Simulates markets, seed by seed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::{Parser, value_parser};
+use tapeworks_sim::{Outcome, Plan, Regression, Scenario, facts, search_bugs, shrink, simulate, switch_on};
+
+/// Runs the shipped code of plant, venues and clients in simulated markets: one thread each, a virtual clock, faults by seed.
+#[derive(Parser, Debug)]
+#[command(name = "simulate", version)]
+struct Arguments {
+    /// How many seeds to run: 300 unless given, and 2,000 at most for each deliberate bug.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..),
+          conflicts_with_all = ["minutes", "seed", "regression"])]
+    seeds: Option<u64>,
+    /// Run seeds for so many minutes.
+    #[arg(long, value_name = "M", value_parser = value_parser!(u64).range(1..=1_000_000),
+          conflicts_with_all = ["seed", "regression"])]
+    minutes: Option<u64>,
+    /// The first seed.
+    #[arg(long, value_name = "S", default_value_t = 1, conflicts_with = "seed")]
+    from: u64,
+    /// Run this seed alone.
+    #[arg(long, value_name = "S", conflicts_with = "regression")]
+    seed: Option<u64>,
+    /// Run a plan from a file.
+    #[arg(long, value_name = "FILE")]
+    regression: Option<PathBuf>,
+    /// Run a plan that has a name, with what is random drawn from --seed; "list" lists them.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["regression", "seeds", "minutes", "bugs"])]
+    scenario: Option<String>,
+    /// Print in how many runs each kind of fault, counter and state was reached, and what none has reached.
+    #[arg(long, conflicts_with_all = ["seed", "regression", "scenario", "bugs"])]
+    coverage: bool,
+    /// Switch on a deliberate bug, in a build that has them.
+    #[arg(long, value_name = "NAME")]
+    bug: Option<String>,
+    /// Search for the first seed that fails with each deliberate bug, or with the one given, and print the table.
+    #[arg(long, conflicts_with_all = ["minutes", "from", "seed", "regression", "regressions", "save"])]
+    bugs: bool,
+    /// Run all plans in this folder before the seeds.
+    #[arg(long, value_name = "FOLDER")]
+    regressions: Option<PathBuf>,
+    /// Print all that happens, and the plan, of one seed or plan.
+    #[arg(long)]
+    trace: bool,
+    /// Simulations at the same time.
+    #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1_024))]
+    jobs: Option<u16>,
+    /// Tries to make the first failing plan smaller.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    shrink: usize,
+    /// Write the smaller plan, or the one of the seed, into this file.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = run(&arguments);
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Does what the arguments say. Whether all was well.
+fn run(arguments: &Arguments) -> Result<bool, String> {
+    if arguments.bugs {
+        return search_bugs(arguments.bug.as_deref(), arguments.seeds.unwrap_or(2_000), jobs(arguments));
+    }
+    arguments.bug.as_deref().map_or(Ok(()), switch_on)?;
+    if let Some(name) = &arguments.scenario {
+        return scenario(name, arguments);
+    }
+    match (&arguments.seed, &arguments.regression) {
+        (Some(seed), _) => {
+            let plan = Plan::draw(*seed);
+            let is_well = one(&format!("seed {seed}"), &plan, arguments);
+            let story = format!("Seed {seed}");
+            let saved = arguments.save.as_ref().map(|path| Regression { story, plan }.save(path));
+            saved.transpose().map(|_| is_well)
+        }
+        (None, Some(path)) => Regression::load(path).map(|regression| {
+            println!("{}", regression.story);
+            one(&path.display().to_string(), &regression.plan, arguments)
+        }),
+        (None, None) => many(arguments),
+    }
+}
+
+/// Runs a scenario. Whether all was well.
+fn scenario(name: &str, arguments: &Arguments) -> Result<bool, String> {
+    if name == "list" {
+        Scenario::ALL.iter().for_each(|scenario| println!("{:<16}  {}", scenario.name, scenario.story));
+        return Ok(true);
+    }
+    let names = || Scenario::ALL.map(|scenario| scenario.name).join(", ");
+    let scenario =
+        Scenario::of_name(name).ok_or_else(|| format!("'{name}' is no scenario: there are {}", names()))?;
+    println!("{}", scenario.story);
+    let plan = scenario.plan(arguments.seed.unwrap_or(1));
+    let is_well = one(name, &plan, arguments);
+    if let Some(path) = &arguments.save {
+        Regression { story: scenario.story.to_owned(), plan }.save(path)?;
+    }
+    Ok(is_well)
+}
+
+/// Simulations at the same time.
+fn jobs(arguments: &Arguments) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    arguments.jobs.map_or_else(cores, usize::from)
+}
+
+fn summary(outcome: &Outcome, took: Duration) -> String {
+    let simulated = outcome.ended.now_ns as f64 / 1e9;
+    format!(
+        "{simulated:.1} s in {:.2} s, {} steps, hash {:016x}",
+        took.as_secs_f64(),
+        outcome.ended.steps,
+        outcome.ended.hash
+    )
+}
+
+/// Runs one plan. Whether all was well.
+fn one(name: &str, plan: &Plan, arguments: &Arguments) -> bool {
+    if arguments.trace {
+        println!("{plan:#?}");
+    }
+    let began = Instant::now();
+    let outcome = simulate(plan, arguments.trace);
+    outcome.ended.trace.iter().for_each(|line| println!("{line}"));
+    println!("{name}: {}", summary(&outcome, began.elapsed()));
+    println!("{:#?}", outcome.counts);
+    outcome.violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
+    outcome.violations.is_empty()
+}
+
+/// Shared by the threads that run seeds.
+struct Progress {
+    next: AtomicU64,
+    done: AtomicU64,
+    failed: Mutex<Vec<(u64, Vec<String>)>>,
+    simulated_ns: AtomicU64,
+    messages: AtomicU64,
+    /// How many runs reached each fact.
+    reached: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Progress {
+    fn add(&self, outcome: &Outcome) {
+        let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.reached.0.iter().for_each(|fact| *reached.entry(fact.clone()).or_default() += 1);
+    }
+}
+
+/// Runs the plans of a folder, and many seeds. Whether all was well.
+fn many(arguments: &Arguments) -> Result<bool, String> {
+    let mut is_well = true;
+    let progress = Progress {
+        next: AtomicU64::new(arguments.from),
+        done: AtomicU64::new(0),
+        failed: Mutex::default(),
+        simulated_ns: AtomicU64::new(0),
+        messages: AtomicU64::new(0),
+        reached: Mutex::default(),
+    };
+    if let Some(folder) = &arguments.regressions {
+        is_well &= regressions(folder, &progress)?;
+        is_well &= scenarios(&progress);
+    }
+    let began = Instant::now();
+    let until = arguments.minutes.map(|minutes| began + Duration::from_secs(60 * minutes));
+    let last = arguments.from.saturating_add(arguments.seeds.unwrap_or(300));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs(arguments) {
+            scope.spawn(|| {
+                // It was there a moment ago.
+                let _is_there = arguments.bug.as_deref().map(switch_on);
+                loop {
+                    let seed = progress.next.fetch_add(1, Ordering::Relaxed);
+                    let is_over = until.map_or(seed >= last, |until| Instant::now() >= until);
+                    if is_over {
+                        return;
+                    }
+                    run_seed(seed, &progress);
+                }
+            });
+        }
+    });
+    let (done, simulated) =
+        (progress.done.load(Ordering::Relaxed), progress.simulated_ns.load(Ordering::Relaxed));
+    let (took, simulated) = (began.elapsed().as_secs_f64(), simulated as f64 / 1e9);
+    println!(
+        "{done} seeds, {simulated:.0} simulated seconds in {took:.0} s ({:.0} a second), {} messages",
+        simulated / took,
+        progress.messages.load(Ordering::Relaxed)
+    );
+    if arguments.coverage {
+        coverage(&progress);
+    }
+    let mut failed = progress.failed.into_inner().unwrap_or_default();
+    failed.sort();
+    if let Some((seed, _)) = failed.first() {
+        is_well = false;
+        println!(
+            "{} of them failed: {:?}",
+            failed.len(),
+            failed.iter().map(|(seed, _)| seed).collect::<Vec<_>>()
+        );
+        println!("seed {seed}, made smaller:");
+        let (plan, violations) = shrink(&Plan::draw(*seed), arguments.shrink);
+        println!("{plan:#?}");
+        violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
+        if let Some(path) = &arguments.save {
+            let story = format!("Seed {seed}: {}", violations.join("; "));
+            Regression { story, plan }.save(path)?;
+            println!("saved as {}", path.display());
+        }
+    }
+    Ok(is_well)
+}
+
+fn run_seed(seed: u64, progress: &Progress) {
+    let began = Instant::now();
+    let outcome = simulate(&Plan::draw(seed), false);
+    progress.simulated_ns.fetch_add(outcome.ended.now_ns, Ordering::Relaxed);
+    progress.messages.fetch_add(outcome.counts.messages, Ordering::Relaxed);
+    progress.add(&outcome);
+    let done = progress.done.fetch_add(1, Ordering::Relaxed) + 1;
+    if outcome.violations.is_empty() {
+        if done.is_multiple_of(100) {
+            println!("{done} seeds done");
+        }
+        return;
+    }
+    println!("seed {seed}: {}", summary(&outcome, began.elapsed()));
+    outcome.violations.iter().for_each(|violation| println!("  VIOLATION {violation}"));
+    if let Ok(mut failed) = progress.failed.lock() {
+        failed.push((seed, outcome.violations));
+    }
+}
+
+/// Runs the plans of a folder, by their names.
+fn regressions(folder: &Path, progress: &Progress) -> Result<bool, String> {
+    let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "json"));
+    paths.sort();
+    let mut is_well = true;
+    for path in &paths {
+        let regression = Regression::load(path)?;
+        is_well &= is_all_well(&path.display().to_string(), &regression.story, &regression.plan, progress);
+    }
+    println!("{} regressions", paths.len());
+    Ok(is_well)
+}
+
+/// Runs the scenarios.
+fn scenarios(progress: &Progress) -> bool {
+    let mut is_well = true;
+    for scenario in &Scenario::ALL {
+        is_well &= is_all_well(scenario.name, scenario.story, &scenario.plan(1), progress);
+    }
+    println!("{} scenarios", Scenario::ALL.len());
+    is_well
+}
+
+/// Runs a plan, and prints what is wrong.
+fn is_all_well(name: &str, story: &str, plan: &Plan, progress: &Progress) -> bool {
+    let outcome = simulate(plan, false);
+    progress.add(&outcome);
+    if !outcome.violations.is_empty() {
+        println!("{name}: {story}");
+        outcome.violations.iter().for_each(|violation| println!("  VIOLATION {violation}"));
+    }
+    outcome.violations.is_empty()
+}
+
+/// Prints what was reached, and what was not.
+fn coverage(progress: &Progress) {
+    let reached = progress.reached.lock().unwrap_or_else(PoisonError::into_inner);
+    let runs = |fact: &String| reached.get(fact).copied().unwrap_or_default();
+    let facts = facts();
+    println!("{:<60}  runs", "reached");
+    facts.iter().filter(|fact| runs(fact) > 0).for_each(|fact| println!("{fact:<60}  {}", runs(fact)));
+    let never: Vec<_> = facts.iter().filter(|fact| runs(fact) == 0).collect();
+    println!("never reached: {}", never.len());
+    never.into_iter().for_each(|fact| println!("{fact}"));
+}

@@ -1,0 +1,870 @@
+//! A run: the machines, their processes, the faults, and the checks while it goes and at its end.
+
+use std::hash::{Hash as _, Hasher as _};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustc_hash::FxHasher;
+use tapeworks_engine::history::{History, Read as HistoryRead};
+use tapeworks_journal::JournalError;
+use tapeworks_market::{BookOptions, Event, InstrumentId, Nanos};
+use tapeworks_outputs::begin::Begin;
+use tapeworks_outputs::clients::distributor::{Dataset, Options};
+use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
+use tapeworks_outputs::subscriber::{Records as _, Subscriber, SubscriberOptions};
+use tapeworks_plant::view::Watch;
+use tapeworks_plant::{EventConsumer, Plant, PlantError, Status, SyncPolicy};
+use tapeworks_ring::disruptor::PollError;
+use tapeworks_runtime::keys::{Key, Keys};
+use tapeworks_runtime::world::{ThreadHandle as _, World};
+use tapeworks_venues::Venues;
+
+use crate::counters;
+use crate::coverage::{Reached, notes};
+use crate::kernel::disk::{DiskFaults, files_of, flip_bits, set_disk_faults};
+use crate::kernel::network::{LinkFaults, Step, TcpFaults, set_link, set_tap, set_tcp};
+use crate::kernel::{
+    Ended, HostId, ProcessId, RunOptions, Simulated, add_host, below, has_ended, kill, note, now_ns,
+    panic_of, power_off, power_on, run, set_clock, start,
+};
+use crate::oracle::{Oracle, Shown};
+use crate::plan::{
+    CLIENT_HOST, CLIENTS_PORT, ClientPlan, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND, VENUES_HOST, What,
+};
+use crate::status::{Silence, wrong_counts};
+
+/// 2025-11-14 09:30 in New York.
+const EPOCH_NS: u64 = 1_763_130_600_000_000_000;
+
+/// How a run ended.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// Time, steps, hash, trace.
+    pub ended: Ended,
+    /// What should not be; empty if all is well.
+    pub violations: Vec<String>,
+    /// Counts of what was done and checked.
+    pub counts: Counts,
+    /// What it has reached.
+    pub reached: Reached,
+}
+
+/// What was done and checked.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Messages that the venues sent.
+    pub messages: u64,
+    /// Sessions that the venues began.
+    pub begun: u64,
+    /// Sessions that the plant entered, again after a restart.
+    pub entered: u64,
+    /// Events that the plant published, replays included.
+    pub events: u64,
+    /// Good books that were compared.
+    pub compared: u64,
+    /// Books that were stale when they were looked at.
+    pub stale: u64,
+    /// Starts of the plant.
+    pub starts: u64,
+    /// Of them, those that failed.
+    pub refused: u64,
+    /// Messages that the plant named as missing.
+    pub missing: u64,
+    /// Events that came again with their numbers after a restart.
+    pub again: u64,
+    /// Sessions of clients.
+    pub sessions: u64,
+    /// Records that they read.
+    pub records: u64,
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the processes and the conductor share. It outlives every process.
+struct Shared {
+    plan: Plan,
+    oracle: Mutex<Oracle>,
+    /// The status of the running plant.
+    status: Mutex<Option<Arc<Mutex<Status>>>>,
+    /// The processes end.
+    stop_venues: AtomicBool,
+    stop_plant: AtomicBool,
+    stop_clients: AtomicBool,
+    /// The plant has its journal.
+    is_running: AtomicBool,
+    starts: AtomicU64,
+    /// Starts that failed.
+    refused: AtomicU64,
+    events: AtomicU64,
+    /// Of them, those of orders of an instrument with a name: clients get records of them.
+    of_orders: AtomicU64,
+    /// What clients read.
+    sessions: Mutex<Vec<Session>>,
+    reached: Mutex<Reached>,
+}
+
+impl Shared {
+    fn violation(&self, text: String) {
+        note(|| format!("VIOLATION {text}"));
+        locked(&self.oracle).violation(text);
+    }
+
+    fn status(&self) -> Option<Status> {
+        let handle = locked(&self.status).clone()?;
+        let status = locked(&handle).clone();
+        Some(status)
+    }
+
+    fn reaches(&self, fact: &str) {
+        locked(&self.reached).note(fact);
+    }
+}
+
+/// Runs the plan.
+pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
+    let options = RunOptions { seed: plan.seed, epoch_ns: EPOCH_NS, schedule: plan.schedule, keeps_trace };
+    let shared = Arc::new(Shared {
+        plan: plan.clone(),
+        oracle: Mutex::new(Oracle::new(plan.plant().engine(), plan.has_true_clock())),
+        status: Mutex::default(),
+        stop_venues: AtomicBool::new(false),
+        stop_plant: AtomicBool::new(false),
+        stop_clients: AtomicBool::new(false),
+        is_running: AtomicBool::new(false),
+        starts: AtomicU64::new(0),
+        refused: AtomicU64::new(0),
+        events: AtomicU64::new(0),
+        of_orders: AtomicU64::new(0),
+        sessions: Mutex::default(),
+        reached: Mutex::default(),
+    });
+    let (its, of_run) = (Arc::clone(&shared), plan.clone());
+    let ended = run(&options, move || Conductor::new(of_run, its).conduct());
+    let (oracle, sessions) = (locked(&shared.oracle), locked(&shared.sessions));
+    let mut violations = oracle.violations().to_vec();
+    if ended.is_stuck {
+        violations.push("nothing happens any more: a wake-up was lost".to_owned());
+    }
+    let counts = Counts {
+        messages: (0..plan.venues.len()).map(|channel| oracle.sent(channel)).sum(),
+        begun: (0..plan.venues.len()).map(|channel| oracle.begun(channel)).sum(),
+        entered: oracle.entered,
+        events: shared.events.load(Ordering::Relaxed),
+        compared: oracle.compared,
+        stale: oracle.stale,
+        starts: shared.starts.load(Ordering::Relaxed),
+        refused: shared.refused.load(Ordering::Relaxed),
+        missing: oracle.missing,
+        again: oracle.again,
+        sessions: sessions.len() as u64,
+        records: sessions.iter().map(|session| session.records.len() as u64).sum(),
+    };
+    let mut reached = std::mem::take(&mut *locked(&shared.reached));
+    reached.faults(plan);
+    Outcome { ended, violations, counts, reached }
+}
+
+/// The process that makes things happen.
+struct Conductor {
+    plan: Plan,
+    shared: Arc<Shared>,
+    venues_host: HostId,
+    plant_host: HostId,
+    clients_host: HostId,
+    plant: Option<ProcessId>,
+    promise: Promise,
+}
+
+impl Conductor {
+    fn new(plan: Plan, shared: Arc<Shared>) -> Self {
+        let venues_host = add_host("venues", VENUES_HOST);
+        let plant_host = add_host("plant", PLANT_HOST);
+        let clients_host = add_host("clients", CLIENT_HOST);
+        Self { plan, shared, venues_host, plant_host, clients_host, plant: None, promise: Promise::Nothing }
+    }
+
+    fn conduct(mut self) {
+        self.watch_lines();
+        let starts_ns = self.plan.plant_starts_ns;
+        if starts_ns == 0 {
+            self.start_plant();
+            // It listens before the first packet is sent: else the oracle would have joined earlier than the plant.
+            Simulated::sleep(Duration::from_millis(100));
+        }
+        let venues = self.start_venues();
+        if starts_ns > 0 {
+            Simulated::sleep(Duration::from_nanos(starts_ns));
+            self.start_plant();
+        }
+        let clients: Vec<_> = self
+            .plan
+            .clients
+            .iter()
+            .copied()
+            .enumerate()
+            .map(|(number, client_plan)| {
+                let shared = Arc::clone(&self.shared);
+                let has_history = self.plan.journal.is_some();
+                start(self.clients_host, "client", move || client(number, client_plan, has_history, &shared))
+            })
+            .collect();
+        self.trouble();
+        note(|| "no more faults".to_owned());
+        if self.plant.is_none_or(has_ended) {
+            self.start_plant();
+        }
+        self.wait_until_good();
+        self.check_counts();
+        self.shared.stop_venues.store(true, Ordering::Release);
+        self.wait_for(venues, "the venues do not end");
+        self.wait_until_recovered();
+        self.check_counters();
+        self.shared.stop_clients.store(true, Ordering::Release);
+        clients.into_iter().for_each(|client| self.wait_for(client, "a client does not end"));
+        self.compare_sessions();
+        self.shared.stop_plant.store(true, Ordering::Release);
+        if let Some(plant) = self.plant {
+            self.wait_for(plant, "the plant does not end");
+        }
+    }
+
+    /// The oracle sees what is sent on each line A, what the plant takes from both lines, and answers that may be garbage.
+    fn watch_lines(&self) {
+        let lines: Vec<[SocketAddr; 2]> = (0..self.plan.venues.len())
+            .map(|venue| [0, 1].map(|line| Plan::line(venue, line).into()))
+            .collect();
+        let shared = Arc::clone(&self.shared);
+        let has_garbage: Vec<bool> =
+            self.plan.venues.iter().map(|venue| venue.answers.garbage_per_million > 0).collect();
+        let with_garbage = has_garbage.iter().enumerate().filter(|(_, has)| **has);
+        with_garbage.for_each(|(channel, _)| locked(&shared.oracle).expect_garbage(channel));
+        set_tap(Box::new(move |step, now_ns, from, to, payload| {
+            if let (Step::Sent, Some(channel)) = (step, Plan::answers_of(from)) {
+                if has_garbage.get(channel) == Some(&true) {
+                    locked(&shared.oracle).answers(channel, payload);
+                }
+                return;
+            }
+            let Some(channel) = lines.iter().position(|lines| lines.contains(&to)) else { return };
+            let is_line_a = lines.get(channel).is_some_and(|lines| lines.first() == Some(&to));
+            let mut oracle = locked(&shared.oracle);
+            match step {
+                Step::Sent if is_line_a => {
+                    oracle.sends(channel, Nanos(EPOCH_NS + now_ns), Nanos(EPOCH_NS), payload)
+                }
+                Step::Sent => {}
+                Step::Taken => oracle.takes(channel, Nanos(EPOCH_NS + now_ns), payload),
+            }
+        }));
+    }
+
+    fn start_venues(&self) -> ProcessId {
+        let (config, shared) = (self.plan.venues(), Arc::clone(&self.shared));
+        start(self.venues_host, "venues", move || match Venues::<Simulated>::start_in(config) {
+            Ok(venues) => {
+                while !shared.stop_venues.load(Ordering::Acquire) {
+                    Simulated::sleep(Duration::from_millis(50));
+                }
+                if let Err(error) = venues.stop() {
+                    shared.violation(format!("the venues failed: {error}"));
+                }
+            }
+            Err(error) => shared.violation(format!("the venues do not start: {error}")),
+        })
+    }
+
+    fn start_plant(&mut self) {
+        self.shared.starts.fetch_add(1, Ordering::Relaxed);
+        locked(&self.shared.oracle).plant_starts();
+        self.shared.is_running.store(false, Ordering::Release);
+        *locked(&self.shared.status) = None;
+        let (plan, shared) = (self.plan.clone(), Arc::clone(&self.shared));
+        let has_bad_disk = self.plan.faults.iter().any(|fault| {
+            let lasts = fault.at_ns..fault.at_ns + fault.length_ns;
+            matches!(fault.what, What::Disk(_)) && lasts.contains(&now_ns())
+        });
+        let promise = if plan.journal.is_some() { self.promise } else { Promise::Nothing };
+        self.plant = Some(start(self.plant_host, "plant", move || plant(&plan, promise, &shared)));
+        self.promise = if has_bad_disk { Promise::Synced } else { Promise::All };
+    }
+
+    /// Injects the faults at their times, and ends them.
+    fn trouble(&mut self) {
+        /// A fault begins, or ends.
+        #[derive(Clone, Copy)]
+        enum Change {
+            Begins(Fault),
+            Ends(Fault),
+        }
+        let mut changes: Vec<(u64, Change)> = Vec::new();
+        for fault in &self.plan.faults {
+            changes.push((fault.at_ns, Change::Begins(*fault)));
+            changes.push((fault.at_ns + fault.length_ns, Change::Ends(*fault)));
+        }
+        changes.sort_by_key(|(at_ns, _)| *at_ns);
+        let mut active: Vec<Fault> = Vec::new();
+        for (at_ns, change) in changes {
+            Simulated::sleep(Duration::from_nanos(at_ns.saturating_sub(now_ns())));
+            match change {
+                Change::Begins(fault) => {
+                    active.push(fault);
+                    note(|| format!("for {} ms: {:?}", fault.length_ns / MILLISECOND, fault.what));
+                    self.begin(fault.what, at_ns + fault.length_ns);
+                }
+                Change::Ends(fault) => {
+                    note(|| format!("over: {:?}", fault.what));
+                    active.retain(|one| *one != fault);
+                    self.calm();
+                    for lasting in active.iter().filter(|lasting| lasting.what.is_condition()) {
+                        self.begin(lasting.what, lasting.at_ns + lasting.length_ns);
+                    }
+                    let stops = |fault: &Fault| fault.what.stops_the_plant();
+                    if stops(&fault) && !active.iter().any(stops) {
+                        power_on(self.plant_host);
+                        self.start_again();
+                    }
+                }
+            }
+            self.look();
+        }
+        Simulated::sleep(Duration::from_nanos(self.plan.trouble_ns.saturating_sub(now_ns())));
+    }
+
+    fn begin(&mut self, what: What, until_ns: u64) {
+        match what {
+            What::Line { venue, line, faults } => set_link(Plan::line(venue, line).into(), faults),
+            What::LinesOut { venue } => {
+                let out = LinkFaults { out_until_ns: until_ns, ..LinkFaults::default() };
+                (0..2).for_each(|line| set_link(Plan::line(venue, line).into(), out));
+            }
+            What::Requests { venue, faults } => set_link(Plan::retransmission(venue), faults),
+            What::Tcp(faults) => set_tcp(faults),
+            What::Disk(faults) => {
+                set_disk_faults(self.plant_host, faults);
+                // The plant goes on without what its disk does not take.
+                self.promise = Promise::Synced;
+            }
+            What::Kill => self.plant.into_iter().for_each(kill),
+            What::PowerOff => {
+                power_off(self.plant_host);
+                let syncs_always =
+                    self.plan.journal.is_some_and(|journal| journal.sync == SyncPolicy::Always);
+                if !syncs_always {
+                    self.promise = Promise::Synced;
+                }
+            }
+            What::Clock(ahead_ns) => set_clock(self.plant_host, ahead_ns, 0),
+            What::Drift(gains_ppm) => set_clock(self.plant_host, 0, gains_ppm.into()),
+            What::Rot { bits } => {
+                power_off(self.plant_host);
+                self.promise = Promise::Synced;
+                // The power is gone before the bits turn.
+                Simulated::sleep(Duration::from_nanos(1));
+                let mut files = files_of(self.plant_host);
+                files.retain(|(path, length)| path.starts_with("/journal") && *length > 0);
+                if let Some((path, _)) = files.get(below(files.len() as u32) as usize) {
+                    note(|| format!("{bits} bits of {} turn", path.display()));
+                    flip_bits(self.plant_host, path, bits);
+                }
+            }
+            What::SecondPlant => self.start_second_plant(),
+        }
+    }
+
+    /// Another plant on the same folder: it is refused while the first one runs.
+    fn start_second_plant(&self) {
+        if self.plant.is_none_or(has_ended) || !self.shared.is_running.load(Ordering::Acquire) {
+            return;
+        }
+        let (mut options, shared) = (self.plan.plant(), Arc::clone(&self.shared));
+        options.venues.truncate(1);
+        start(self.plant_host, "second plant", move || {
+            match Plant::<Simulated>::start_in(options, &["check"], Watch::default()) {
+                Err(PlantError::Journal(JournalError::Locked { .. })) => {}
+                Err(error) => shared.violation(format!("a second plant is refused with: {error}")),
+                Ok(_) => shared.violation("two plants write one journal".to_owned()),
+            }
+        });
+    }
+
+    /// No condition lasts.
+    fn calm(&self) {
+        for venue in 0..self.plan.venues.len() {
+            (0..2).for_each(|line| set_link(Plan::line(venue, line).into(), LinkFaults::default()));
+            set_link(Plan::retransmission(venue), LinkFaults::default());
+        }
+        set_tcp(TcpFaults::default());
+        set_disk_faults(self.plant_host, DiskFaults::default());
+        set_clock(self.plant_host, 0, 0);
+    }
+
+    /// Someone starts a plant again that has ended by itself.
+    fn start_again(&mut self) {
+        if self.plant.is_none_or(has_ended) {
+            if !self.plan.faults.iter().any(|fault| fault.what.stops_the_plant()) {
+                self.shared.reaches(notes::ENDED);
+            }
+            self.start_plant();
+        }
+    }
+
+    /// No thread of the plant has panicked.
+    fn look(&self) {
+        if let Some(status) = self.shared.status() {
+            locked(&self.shared.reached).status(&status);
+        }
+        if let Some(panic) = self.plant.and_then(panic_of) {
+            self.shared.violation(panic);
+        }
+    }
+
+    /// Once faults stop, everything is good again within a stated time.
+    fn wait_until_good(&mut self) {
+        // The status is some tenths of a second old.
+        Simulated::sleep(Duration::from_millis(500));
+        let until_ns = now_ns() + self.plan.recovery_ns();
+        loop {
+            self.look();
+            let wrong = self.wrong();
+            if wrong.is_none() {
+                return;
+            }
+            if now_ns() >= until_ns {
+                let wrong = wrong.unwrap_or_default();
+                let seconds = self.plan.recovery_ns() / SECOND;
+                note(|| format!("{:#?}", self.shared.status()));
+                self.shared.violation(format!("{seconds} s after the last fault: {wrong}"));
+                return;
+            }
+            self.start_again();
+            Simulated::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The venues have ended: what is still missing comes, or is named.
+    fn wait_until_recovered(&self) {
+        let until_ns = now_ns() + self.plan.recovery_ns();
+        Simulated::sleep(Duration::from_millis(500));
+        // A session that has just begun is followed when the one before has been silent for so long.
+        Simulated::sleep(Duration::from_nanos(self.plan.arbiter.silence_ns));
+        while now_ns() < until_ns
+            && let Some(status) = self.shared.status()
+            && status.channels.iter().any(|channel| channel.is_recovering || channel.is_joining)
+        {
+            Simulated::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// What a plant has counted that has run from before the first packet on.
+    fn check_counters(&self) {
+        let is_first = self.shared.starts.load(Ordering::Relaxed) == 1 && self.plan.plant_starts_ns == 0;
+        if !is_first || self.plant.is_none_or(has_ended) {
+            return;
+        }
+        // The status is some tenths of a second old.
+        Simulated::sleep(Duration::from_millis(500));
+        let Some(status) = self.shared.status() else { return };
+        let wrong = counters::check(&self.plan, &status, &mut locked(&self.shared.oracle));
+        wrong.into_iter().for_each(|text| self.shared.violation(text));
+    }
+
+    /// What the plant's status says is not good.
+    fn wrong(&self) -> Option<String> {
+        if self.plant.is_none_or(has_ended) {
+            return Some("the plant has ended".to_owned());
+        }
+        let Some(status) = self.shared.status() else { return Some("the plant has not started".to_owned()) };
+        if status.channels.len() != self.plan.venues.len() {
+            return Some("the plant has not reported".to_owned());
+        }
+        status.channels.iter().find_map(|channel| {
+            let name = &channel.name;
+            // Without a server that could bring them, what was missed stays missing.
+            let can_recover = self.can_recover(name);
+            let wrong = match () {
+                () if channel.is_joining => "is joining",
+                () if channel.is_recovering => "is recovering",
+                () if channel.is_silent => "is silent",
+                () if channel.is_stale && can_recover => "has stale books",
+                () => return None,
+            };
+            Some(format!("{name} {wrong}"))
+        })
+    }
+
+    /// The plant's counters are possible.
+    fn check_counts(&self) {
+        let Some(status) = self.shared.status() else { return };
+        for (venue, channel) in status.channels.iter().enumerate() {
+            if let Some(wrong) = wrong_counts(&self.plan, venue, channel) {
+                self.shared.violation(wrong);
+            }
+        }
+    }
+
+    fn can_recover(&self, name: &str) -> bool {
+        self.plan.venues.iter().any(|venue| {
+            // One that goes on sending what cannot be read makes books stale again and again.
+            let is_sane = venue.nonsense_per_million == 0 && venue.answers.garbage_per_million == 0;
+            is_sane && venue.has_snapshots && format!("{:?}", venue.kind) == *name
+        })
+    }
+
+    /// A client that stays reads all. What a client read is the beginning of what another one of the same plant's life reads in the end. Where the disk has not taken
+    /// inputs, a replay lacks their records: then each session is a part of the other, in order.
+    fn compare_sessions(&self) {
+        let sessions = locked(&self.shared.sessions);
+        let last = self.shared.starts.load(Ordering::Relaxed);
+        let has_lost = self.plan.faults.iter().any(|fault| matches!(fault.what, What::Disk(_)));
+        let of_life = || sessions.iter().filter(|session| session.began == last);
+        let Some(longest) = of_life().max_by_key(|session| session.records.len()) else { return };
+        if longest.records.is_empty() && self.shared.of_orders.load(Ordering::Relaxed) > 0 {
+            self.shared.violation("no client has read a record".to_owned());
+        }
+        for session in of_life() {
+            if session.is_whole && session.records.len() < longest.records.len() && !has_lost {
+                let (read, most) = (session.records.len(), longest.records.len());
+                self.shared.violation(format!(
+                    "a client that stayed has read {read} records when no more came, and another one {most}"
+                ));
+            }
+            let mut rest = longest.records.iter();
+            let mut is_in_order = |record: &u64| match has_lost {
+                true => rest.any(|one| one == record),
+                false => rest.next() == Some(record),
+            };
+            if let Some(place) = session.records.iter().position(|record| !is_in_order(record)) {
+                let (read, most) = (session.records.len(), longest.records.len());
+                self.shared.violation(format!(
+                    "two clients differ from record {place} on: one read {read}, the other {most}"
+                ));
+            }
+        }
+    }
+
+    fn wait_for(&self, process: ProcessId, otherwise: &str) {
+        let until_ns = now_ns() + 30 * SECOND;
+        while !has_ended(process) {
+            if now_ns() >= until_ns {
+                self.shared.violation(otherwise.to_owned());
+                return;
+            }
+            Simulated::sleep(Duration::from_millis(50));
+        }
+        self.look();
+    }
+}
+
+/// The plant's process.
+fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
+    let options = plan.plant();
+    let history = options.history_in::<Simulated>();
+    let listener = match server::bind_in::<Simulated>((PLANT_HOST, CLIENTS_PORT).into()) {
+        Ok(listener) => listener,
+        Err(error) => {
+            shared.violation(format!("the plant cannot listen: {error}"));
+            return;
+        }
+    };
+    let books = options.books();
+    let started = Plant::<Simulated>::start_in(options, &["check", "clients"], Watch::default());
+    let (mut plant, mut readers) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            note(|| format!("the plant does not start: {error}"));
+            shared.reaches(notes::START_REFUSED);
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+    };
+    shared.is_running.store(true, Ordering::Release);
+    *locked(&shared.status) = Some(plant.status_handle());
+    let (first_event, live_from) = (plant.first_event(), plant.live_from());
+    let checking = readers.take("check").map(|reader| {
+        let its = Arc::clone(shared);
+        let begin = (first_event, Arc::clone(&live_from), promise);
+        let history = history.clone();
+        Simulated::spawn("check", move || check(reader.consumer, begin, history.as_ref(), &its))
+    });
+    let clients = readers.take("clients").map(|reader| {
+        let begin = Begin {
+            first_event,
+            first_time: plant.first_time(),
+            history: history.map(|history| Arc::new(history) as Arc<dyn History>),
+            live_from,
+            wake_up: reader.wake_up,
+        };
+        serve_clients(plan, listener, begin, books, reader.consumer)
+    });
+    match plant.replayed() {
+        Ok(replayed) => note(|| format!("the plant has replayed {} inputs", replayed.inputs)),
+        Err(error) => {
+            note(|| format!("the plant cannot replay its journal: {error}"));
+            shared.reaches(notes::REPLAY_FAILED);
+            shared.refused.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    while !shared.stop_plant.load(Ordering::Acquire) && !plant.has_ended() {
+        Simulated::sleep(Duration::from_millis(50));
+    }
+    if let Err(error) = plant.stop() {
+        shared.violation(format!("the plant failed: {error}"));
+    }
+    match clients {
+        Some(Ok(clients)) => {
+            if let Err(error) = clients.join() {
+                shared.violation(format!("the clients' server failed: {error}"));
+            }
+        }
+        Some(Err(error)) => shared.violation(format!("the clients' server does not start: {error}")),
+        None => {}
+    }
+    if let Some(Ok(checking)) = checking {
+        let _panic_is_noted = checking.join();
+    }
+}
+
+/// The key of all clients.
+const KEY: &str = "db-0123456789abcdef0123456789abc";
+
+/// The dataset of all feeds.
+const DATASET: &str = "ALL";
+
+fn serve_clients(
+    plan: &Plan,
+    listener: <Simulated as World>::Listener,
+    begin: Begin<Simulated>,
+    books: BookOptions,
+    consumer: EventConsumer<Simulated>,
+) -> Result<Server<Simulated>, String> {
+    let key = Key::new("sim", KEY).map_err(|error| error.to_string())?;
+    let options = Options {
+        keys: Keys::new(vec![key]),
+        datasets: vec![Dataset { name: DATASET.to_owned(), publishers: Vec::new() }],
+        books,
+        queue_bytes: plan.queue_bytes,
+        history: begin.history.clone(),
+        ..Options::default()
+    };
+    let address = (PLANT_HOST, CLIENTS_PORT).into();
+    let options = ServerOptions { begin, ..ServerOptions::new_in(address, options) };
+    server::start_on(listener, options, consumer).map_err(|error| error.to_string())
+}
+
+/// What a plant's journal must still have of what was published before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Promise {
+    /// Everything: only its process died, or every record was synced.
+    All,
+    /// What the disk had.
+    Synced,
+    /// There is no journal.
+    Nothing,
+}
+
+/// Reads the plant's ring beside its other readers, and compares.
+fn check(
+    mut consumer: EventConsumer<Simulated>,
+    (first_event, live_from, promise): (u64, Arc<AtomicU64>, Promise),
+    history: Option<&impl History>,
+    shared: &Arc<Shared>,
+) {
+    if promise == Promise::Nothing {
+        locked(&shared.oracle).forget(0);
+    }
+    let mut shown = match (first_event, history) {
+        (1.., Some(history)) => match past(history, first_event, promise, shared) {
+            Ok(shown) => shown,
+            Err(why) => {
+                shared.violation(format!("the plant begins at event {first_event}, and its history {why}"));
+                return;
+            }
+        },
+        _ => locked(&shared.oracle).shown(promise == Promise::Synced),
+    };
+    let (mut batch, mut is_live): (Vec<Event>, bool) = (Vec::new(), false);
+    let mut next = first_event;
+    let mut silence = Silence::can_follow(&shared.plan).then(Silence::default);
+    loop {
+        batch.clear();
+        let polled = consumer.poll(|event, _, _| batch.push(*event));
+        // The plant names the first event of the present before it publishes it. Those of the journal come before it.
+        let live = live_from.load(Ordering::Acquire);
+        let of_past = if is_live { 0 } else { live.saturating_sub(next) };
+        let (past, present) = batch.split_at(usize::try_from(of_past).unwrap_or(usize::MAX).min(batch.len()));
+        if !past.is_empty() {
+            locked(&shared.oracle).shows(&mut shown, past);
+            next += past.len() as u64;
+        }
+        if !is_live && next >= live {
+            is_live = true;
+            let mut oracle = locked(&shared.oracle);
+            let published = oracle.published();
+            if next < published && promise == Promise::All {
+                oracle.violation(format!("{published} events were published, and the journal has {next}"));
+            }
+            // What was lost may come as something else.
+            oracle.forget(next);
+            oracle.goes_live(&mut shown);
+        }
+        if !present.is_empty() {
+            locked(&shared.oracle).shows(&mut shown, present);
+            next += present.len() as u64;
+        }
+        match polled {
+            Ok(0) => {
+                locked(&shared.oracle).compare(&mut shown);
+                if let Some(silence) = &mut silence
+                    && silence.is_due(now_ns())
+                    && let Some(status) = shared.status()
+                    && let Some(wrong) = silence.look(&status, shared.plan.arbiter.silence_ns)
+                {
+                    shared.violation(wrong);
+                }
+                Simulated::sleep(Duration::from_millis(1));
+            }
+            Ok(count) => {
+                shared.events.fetch_add(count as u64, Ordering::Relaxed);
+                let is_of_order =
+                    |event: &&Event| event.order_id > 0 && event.instrument < InstrumentId::UNKNOWN;
+                let of_orders = batch.iter().filter(is_of_order).count() as u64;
+                shared.of_orders.fetch_add(of_orders, Ordering::Relaxed);
+            }
+            Err(PollError::Closed) => break,
+            Err(PollError::Failed(_)) => return,
+        }
+    }
+    let mut oracle = locked(&shared.oracle);
+    oracle.compare(&mut shown);
+    if shared.stop_plant.load(Ordering::Acquire) {
+        oracle.complete(&shown);
+    }
+}
+
+/// What the plant has shown before its event `first_event`.
+fn past(
+    history: &impl History,
+    first_event: u64,
+    promise: Promise,
+    shared: &Shared,
+) -> Result<Shown, String> {
+    let mut reader = history.open(Nanos(u64::MAX)).map_err(|error| error.to_string())?;
+    let (mut shown, mut next) = (locked(&shared.oracle).shown(promise != Promise::All), 0);
+    while next < first_event {
+        match reader.read().map_err(|error| error.to_string())? {
+            HistoryRead::Start { start, .. } => {
+                next = start.first_event();
+                shown = locked(&shared.oracle).shown_from(*start, promise != Promise::All);
+            }
+            HistoryRead::Events(events) => {
+                let most = usize::try_from(first_event - next).unwrap_or(usize::MAX);
+                let events = events.get(..most).unwrap_or(events);
+                next += events.len() as u64;
+                locked(&shared.oracle).shows(&mut shown, events);
+            }
+            HistoryRead::CaughtUp => return Err(format!("ends at event {next}")),
+        }
+    }
+    if next == first_event { Ok(shown) } else { Err(format!("goes on at event {next}")) }
+}
+
+/// A client: it connects again and again, each time from the beginning, and keeps what it read.
+fn client(number: usize, plan: ClientPlan, has_history: bool, shared: &Shared) {
+    let mut options = SubscriberOptions {
+        address: (PLANT_HOST, CLIENTS_PORT).into(),
+        key: KEY.to_owned(),
+        dataset: DATASET.to_owned(),
+        schemas: vec!["mbo".to_owned()],
+        symbols: Vec::new(),
+        snapshot: false,
+        start: has_history.then_some(1),
+        slow_reader: None,
+        ts_out: false,
+        timeout: Some(Duration::from_millis(500)),
+        patience: Duration::from_secs(2),
+    };
+    // Each session is a replay: one that ends often begins less and less often.
+    let mut again = Duration::from_millis(100);
+    while !shared.stop_clients.load(Ordering::Acquire) {
+        if plan.is_absurd {
+            // Before the first event, in a thousand years, of nothing, of too much, in a schema that there is not.
+            options.start = [Some(0), Some(1), Some(u64::MAX), None][below(4) as usize];
+            let symbols =
+                [vec![], vec!["NOSUCH".to_owned()], vec!["A".repeat(300)], vec!["X".to_owned(); 3_000]];
+            options.symbols = symbols[below(4) as usize].clone();
+            options.schemas = vec![["mbo", "no-such-schema", "", "trades|x=y"][below(4) as usize].to_owned()];
+        }
+        match Subscriber::<Simulated>::connect_in(&options) {
+            Err(error) => {
+                note(|| format!("client {number} is not served: {error}"));
+                shared.reaches(notes::NOT_SERVED);
+                Simulated::sleep(Duration::from_millis(300));
+            }
+            Ok(mut subscriber) => {
+                let began = shared.starts.load(Ordering::Relaxed);
+                let (records, is_whole) = read_all(&mut subscriber, plan, shared);
+                note(|| format!("client {number} has read {} records", records.len()));
+                match () {
+                    () if records.len() as u64 == plan.leaves_after => shared.reaches(notes::LEFT),
+                    () if !is_whole && !shared.stop_clients.load(Ordering::Acquire) => {
+                        shared.reaches(notes::CUT)
+                    }
+                    () => {}
+                }
+                // Without a journal each session begins where the plant is.
+                if has_history && !plan.is_absurd {
+                    locked(&shared.sessions).push(Session { began, records, is_whole });
+                }
+                Simulated::sleep(again);
+                again = (2 * again).min(Duration::from_secs(5));
+            }
+        }
+    }
+}
+
+/// The hashes of the market's records of a session, until it ends or clients stop, and whether the client has read all that came before
+/// it stopped.
+fn read_all(subscriber: &mut Subscriber<Simulated>, plan: ClientPlan, shared: &Shared) -> (Vec<u64>, bool) {
+    let mut records = Vec::new();
+    let mut is_last = false;
+    loop {
+        match subscriber.next_record() {
+            Ok(None) => return (records, false),
+            Ok(Some(record)) => {
+                if record.get::<dbn::MboMsg>().is_some() {
+                    let mut hasher = FxHasher::default();
+                    record.as_ref().hash(&mut hasher);
+                    records.push(hasher.finish());
+                    let count = records.len() as u64;
+                    if count == plan.leaves_after {
+                        return (records, false);
+                    }
+                    let is_slow = plan.pause_ns > 0 && !shared.stop_clients.load(Ordering::Acquire);
+                    if is_slow && count.is_multiple_of(1_000) {
+                        Simulated::sleep(Duration::from_nanos(plan.pause_ns));
+                    }
+                }
+            }
+            Err(error) if error.is_timeout() => {
+                // Once more after the stop, for what is on its way.
+                if std::mem::replace(&mut is_last, shared.stop_clients.load(Ordering::Acquire)) {
+                    return (records, true);
+                }
+            }
+            Err(_) => return (records, false),
+        }
+    }
+}
+
+/// What a client read in one session.
+struct Session {
+    /// The plant's start that it was served by.
+    began: u64,
+    records: Vec<u64>,
+    /// The client stopped by itself, when no more came.
+    is_whole: bool,
+}

@@ -1,0 +1,20 @@
+//! In place of the search for deliberate bugs, in a build that has none.
+
+const NONE: &str = "this build has no deliberate bugs: `cargo xtask simulate --bugs` makes one that has";
+
+/// Switches on the deliberate bug of this name for what runs on this thread of the system.
+///
+/// # Errors
+/// There is no such bug, or this build has none: it was not built with `--cfg tapeworks_bug`.
+pub fn switch_on(_name: &str) -> Result<(), String> {
+    Err(NONE.to_owned())
+}
+
+/// Runs the seeds from 1 to `last` until each deliberate bug, or the one of this name, has failed one, and prints the table. Whether
+/// each was found.
+///
+/// # Errors
+/// As [`switch_on`].
+pub fn search_bugs(_name: Option<&str>, _last: u64, _jobs: usize) -> Result<bool, String> {
+    Err(NONE.to_owned())
+}

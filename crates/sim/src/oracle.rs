@@ -1,0 +1,580 @@
+//! The truth, and the comparison of what the plant shows with it.
+//!
+//! The oracle sees each packet of line A as the venue sends it, before the network does anything. An engine and books of its own make
+//! of them what a plant without a lost packet would have. The plant's events are compared with that one by one, by the numbers of their
+//! messages; its books are compared wherever it calls them good.
+//!
+//! The plant's events do not name their session. It empties all books of a channel when it changes to another; the first message behind
+//! that shows, by its content and time, which one it is. The end of a session may be missing without a name, if no packet came that would
+//! have shown that it is: the oracle also sees which packets the plant takes.
+
+mod truth;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash as _, Hasher as _};
+
+use rustc_hash::FxHasher;
+use tapeworks_engine::{EngineOptions, MarketStage, Start};
+use tapeworks_market::{BookOptions, Capacity, Event, EventKind, Flags, InstrumentId, Nanos, Side, Symbol};
+
+use truth::{SessionTruth, Truth};
+
+/// An event without what depends on how its packet came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Essence {
+    sequence: u64,
+    kind: EventKind,
+    symbol: Option<Symbol>,
+    order: u64,
+    price: i64,
+    size: u32,
+    aux: u64,
+    detail: u8,
+    side: Side,
+    time: Nanos,
+}
+
+impl Essence {
+    /// Whether the plant may show this event so. A plant that has joined late does not know the names that were sent before.
+    fn is_shown_as(&self, is: &Self) -> bool {
+        Self { symbol: is.symbol.and(self.symbol), ..*self } == *is
+    }
+}
+
+/// Symbols by the instruments' numbers of one stream.
+#[derive(Default, Debug)]
+struct Names(BTreeMap<InstrumentId, Symbol>);
+
+impl Names {
+    fn note(&mut self, event: &Event) {
+        if let (EventKind::SymbolMapping, Some(symbol)) = (event.kind, event.symbol()) {
+            self.0.insert(event.instrument, symbol);
+        }
+    }
+
+    fn essence(&self, event: &Event) -> Essence {
+        Essence {
+            sequence: event.channel_sequence,
+            kind: event.kind,
+            symbol: self.0.get(&event.instrument).copied(),
+            order: event.order_id,
+            price: tapeworks_market::price::price_e9(event.price),
+            size: event.size,
+            aux: event.aux,
+            detail: event.detail,
+            side: event.side,
+            time: event.ts_event,
+        }
+    }
+}
+
+/// Whether an event is of a venue's message.
+fn is_of_message(event: &Event) -> bool {
+    !matches!(event.kind, EventKind::SymbolMapping | EventKind::Gap | EventKind::Recovered)
+        && event.channel_sequence > 0
+}
+
+/// Where the plant's events are in the truth of a channel.
+#[derive(Clone, Default, Debug)]
+struct Place {
+    /// The session, by its place among the channel's.
+    session: usize,
+    /// It is not known yet: no message of it was shown. It is this one or a later one.
+    is_entering: bool,
+    /// The next event of the session's truth.
+    next: usize,
+    /// Messages that the plant has named as missing.
+    named: Vec<(u64, u64)>,
+    /// A snapshot replaced the messages before this one.
+    replaced: u64,
+    /// The last message.
+    at: u64,
+    /// A snapshot has emptied the books, and is not whole: its end is a [`EventKind::Recovered`].
+    is_rebuilding: bool,
+    /// A message of the session came as random bytes behind a sound header. It may have been taken for any other, and may have changed
+    /// any book or symbol of the session.
+    is_spoiled: bool,
+}
+
+impl Place {
+    /// Before the first message of this session, or of a later one.
+    fn entering(session: usize) -> Self {
+        Self { session, is_entering: true, ..Self::default() }
+    }
+
+    /// The first message of the session that the plant knows of by now, has not shown and has not named.
+    fn silent(&self, session: &SessionTruth, now: Nanos) -> Option<u64> {
+        if self.is_spoiled || !session.spoiled.is_empty() {
+            return None;
+        }
+        let heard = session.heard(now);
+        let rest = session.all.get(self.next..).unwrap_or_default();
+        let silent = rest.iter().map(|essence| essence.sequence);
+        silent.take_while(|sequence| *sequence < heard).find(|sequence| !self.accounts_for(*sequence))
+    }
+
+    fn accounts_for(&self, sequence: u64) -> bool {
+        sequence < self.replaced
+            || self.named.iter().any(|(first, count)| (*first..first + count).contains(&sequence))
+    }
+}
+
+/// An event that the plant has published, by its number.
+#[derive(Clone, Copy, Debug)]
+struct Published {
+    /// Of all that a reader sees.
+    hash: u64,
+    event: Event,
+}
+
+/// What the plant shows, as a reader of its ring sees it.
+pub(crate) struct Shown {
+    market: MarketStage,
+    names: Names,
+    places: Vec<Place>,
+    /// Instruments that changed since they were compared.
+    touched: BTreeSet<(usize, InstrumentId)>,
+    /// The number of the next event.
+    next: u64,
+    /// The journal may lack some of what was published before.
+    may_have_lost: bool,
+}
+
+/// The truth of all channels.
+pub(crate) struct Oracle {
+    channels: Vec<Truth>,
+    /// The plant's time of day is the true one.
+    has_true_clock: bool,
+    options: EngineOptions,
+    violations: Vec<String>,
+    /// What readers saw, by its number.
+    published: Vec<Published>,
+    /// Books that were compared.
+    pub(crate) compared: u64,
+    /// Books that were stale, and not compared.
+    pub(crate) stale: u64,
+    /// Messages that were named as missing.
+    pub(crate) missing: u64,
+    /// The same, by channel.
+    named: Vec<u64>,
+    /// Events that came again with the same number, and were the same.
+    pub(crate) again: u64,
+    /// Sessions that the plant has entered.
+    pub(crate) entered: u64,
+}
+
+/// What a channel's venue has sent, and what a plant that has all of it finds wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Sums {
+    /// Sessions begun.
+    pub(crate) sessions: u64,
+    /// Messages, over all sessions.
+    pub(crate) sent: u64,
+    /// Messages that the plant has named as missing.
+    pub(crate) named: u64,
+    /// What cannot be read, and names that contradict each other.
+    pub(crate) problems: u64,
+    /// Changes that books refuse.
+    pub(crate) rejected: u64,
+    /// Books of the last session that are contradicted.
+    pub(crate) contradicted_books: u64,
+}
+
+impl Sums {
+    pub(crate) const fn add(&mut self, other: &Self) {
+        self.sessions += other.sessions;
+        self.sent += other.sent;
+        self.named += other.named;
+        self.problems += other.problems;
+        self.rejected += other.rejected;
+        self.contradicted_books += other.contradicted_books;
+    }
+}
+
+/// More are not of use.
+const MOST_VIOLATIONS: usize = 8;
+
+fn hash_of(event: &Event) -> u64 {
+    let mut hasher = FxHasher::default();
+    let numbers = (event.kind as u8, event.side as u8, event.detail, event.flags().0, event.line() as u8);
+    let names = (event.channel_sequence, event.instrument.0, event.publisher.0, event.channel, event.aux);
+    let values = (event.order_id, tapeworks_market::price::price_e9(event.price), event.size);
+    (numbers, names, values, event.ts_event.0, event.ts_recv.0).hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Oracle {
+    pub(crate) fn new(options: EngineOptions, has_true_clock: bool) -> Self {
+        let channels = options.channels.iter().map(|channel| {
+            let capacity = Capacity::for_orders(1 << 10);
+            let feeds = channel.publishers().map(|publisher| (publisher, capacity)).collect();
+            let books = BookOptions { feeds, capacity, ..options.books.clone() };
+            Truth::new(EngineOptions { channels: vec![channel.clone()], books, ..options.clone() })
+        });
+        let channels: Vec<_> = channels.collect();
+        Self {
+            named: vec![0; channels.len()],
+            channels,
+            has_true_clock,
+            options,
+            violations: Vec::new(),
+            published: Vec::new(),
+            compared: 0,
+            stale: 0,
+            missing: 0,
+            again: 0,
+            entered: 0,
+        }
+    }
+
+    /// A venue sends a packet on line A.
+    pub(crate) fn sends(&mut self, channel: usize, now: Nanos, received: Nanos, payload: &[u8]) {
+        if let Some(truth) = self.channels.get_mut(channel) {
+            truth.packet(now, received, payload);
+        }
+    }
+
+    /// The plant takes a packet of a line.
+    pub(crate) fn takes(&mut self, channel: usize, now: Nanos, payload: &[u8]) {
+        if let Some(truth) = self.channels.get_mut(channel) {
+            truth.takes(now, payload);
+        }
+    }
+
+    /// A channel's retransmission server answers with garbage at times: its answers are shown to the oracle.
+    pub(crate) fn expect_garbage(&mut self, channel: usize) {
+        if let Some(truth) = self.channels.get_mut(channel) {
+            truth.keeps_messages = true;
+        }
+    }
+
+    /// A retransmission server answers.
+    pub(crate) fn answers(&mut self, channel: usize, payload: &[u8]) {
+        if let Some(truth) = self.channels.get_mut(channel) {
+            truth.answers(payload);
+        }
+    }
+
+    /// The plant starts, and may have lost what it took before.
+    pub(crate) fn plant_starts(&mut self) {
+        self.channels.iter_mut().for_each(Truth::plant_starts);
+    }
+
+    pub(crate) fn violation(&mut self, text: String) {
+        if self.violations.len() < MOST_VIOLATIONS {
+            self.violations.push(text);
+        }
+    }
+
+    pub(crate) fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// How many events readers have seen.
+    pub(crate) fn published(&self) -> u64 {
+        self.published.len() as u64
+    }
+
+    /// The plant has lost what it published from this number on: what it publishes now may be something else.
+    pub(crate) fn forget(&mut self, from: u64) {
+        self.published.truncate(usize::try_from(from).unwrap_or(usize::MAX));
+    }
+
+    /// A reader that begins with the first event.
+    pub(crate) fn shown(&self, may_have_lost: bool) -> Shown {
+        Shown {
+            market: MarketStage::new(&self.options, ()),
+            names: Names::default(),
+            places: vec![Place::entering(0); self.channels.len()],
+            touched: BTreeSet::new(),
+            next: 0,
+            may_have_lost,
+        }
+    }
+
+    /// A reader that begins with a state: its places in the truth follow from the events before, which were published once.
+    pub(crate) fn shown_from(&mut self, start: Start, may_have_lost: bool) -> Shown {
+        let mut shown = self.shown(may_have_lost);
+        let first = start.first_event();
+        for number in 0..first {
+            let Some(published) = usize::try_from(number).ok().and_then(|number| self.published.get(number))
+            else {
+                self.violation(format!(
+                    "the plant begins with event {first}, and has published {}",
+                    self.published.len()
+                ));
+                break;
+            };
+            let event = published.event;
+            shown.names.note(&event);
+            self.follow(&mut shown, &event);
+        }
+        shown.next = first;
+        shown.market.restore(start);
+        shown.touched.clear();
+        shown
+    }
+
+    /// The plant shows events.
+    pub(crate) fn shows(&mut self, shown: &mut Shown, events: &[Event]) {
+        for event in events {
+            let hash = hash_of(event);
+            let number = usize::try_from(shown.next).unwrap_or(usize::MAX);
+            match self.published.get(number) {
+                Some(before) if before.hash == hash => self.again += 1,
+                // What the disk lost may come as something else, and again.
+                Some(_) if shown.may_have_lost => {
+                    self.published.truncate(number);
+                    self.published.push(Published { hash, event: *event });
+                }
+                Some(before) => {
+                    let text = format!("event {number} is {event:?}, and was {:?} before", before.event);
+                    self.violation(text);
+                }
+                None => self.published.push(Published { hash, event: *event }),
+            }
+            shown.next += 1;
+            shown.names.note(event);
+            self.follow(shown, event);
+            let is_of_all = matches!(event.kind, EventKind::Recovered | EventKind::Clear);
+            if is_of_all && event.instrument == InstrumentId::ALL {
+                let all = shown.names.0.keys().map(|instrument| (usize::from(event.channel), *instrument));
+                shown.touched.extend(all);
+            }
+            shown.touched.insert((usize::from(event.channel), event.instrument));
+        }
+        shown.market.apply(events);
+    }
+
+    /// The journal is replayed, and the present begins: nothing comes again from now on.
+    pub(crate) fn goes_live(&self, shown: &mut Shown) {
+        shown.may_have_lost = false;
+        for (place, truth) in shown.places.iter_mut().zip(&self.channels) {
+            let Some(session) = truth.sessions.get(place.session).filter(|_| !place.is_entering) else {
+                continue;
+            };
+            let after = session.place_of(place.at.saturating_add(1));
+            // A message that has been shown in part is shown on.
+            place.next = if place.next < after { place.next } else { after };
+        }
+    }
+
+    /// Compares an event with the truth.
+    fn follow(&mut self, shown: &mut Shown, event: &Event) {
+        let channel = usize::from(event.channel);
+        let (Some(place), Some(truth)) = (shown.places.get_mut(channel), self.channels.get(channel)) else {
+            return;
+        };
+        if let Some(gap) = event.gap().filter(|_| event.kind == EventKind::Gap) {
+            self.missing += gap.count;
+            if let Some(named) = self.named.get_mut(channel) {
+                *named += gap.count;
+            }
+            place.named.push((gap.first, gap.count));
+            return;
+        }
+        let is_of_snapshot = event.flags().contains(Flags::SNAPSHOT);
+        if event.kind == EventKind::Clear && event.instrument == InstrumentId::ALL && !is_of_snapshot {
+            // Another session begins. The plant cannot name what no packet has shown to be missing.
+            let known = if self.has_true_clock { event.ts_recv } else { Nanos(0) };
+            let left = truth.sessions.get(place.session).filter(|_| !place.is_entering);
+            let silent = left.and_then(|session| place.silent(session, known));
+            let session = place.session;
+            *place = Place::entering(session);
+            if let Some(silent) = silent {
+                self.violation(format!(
+                    "channel {channel}: the plant leaves session {session}, and message {silent} is not shown, nor named as missing"
+                ));
+            }
+            return;
+        }
+        if event.instrument == InstrumentId::ALL {
+            match event.kind {
+                EventKind::Clear => place.is_rebuilding = true,
+                EventKind::Recovered => place.is_rebuilding = false,
+                _ => {}
+            }
+        }
+        if !is_of_message(event) {
+            return;
+        }
+        if is_of_snapshot {
+            // The books are emptied first, under the number of the next message.
+            if event.kind == EventKind::Clear {
+                return;
+            }
+            place.replaced = place.replaced.max(event.channel_sequence + 1);
+            place.at = place.at.max(event.channel_sequence);
+            if let Some(session) = truth.sessions.get(place.session).filter(|_| !place.is_entering) {
+                place.next = place.next.max(session.place_of(place.replaced));
+            }
+            return;
+        }
+        let is = shown.names.essence(event);
+        if place.is_entering
+            && let Some(session) = truth.session_of(place.session, &is)
+        {
+            (place.session, place.is_entering) = (session, false);
+            self.entered += 1;
+        } else if let Some(session) = truth.session_like(place.session, &is)
+            && place.named.last().is_some_and(|(first, count)| first + count == is.sequence)
+        {
+            // It began anew under the same name while the plant was away, and its numbers are beyond the old ones: the plant sees a gap.
+            *place = Place { session, named: vec![(0, is.sequence)], at: is.sequence, ..Place::default() };
+            self.entered += 1;
+        }
+        let Some(session) = truth.sessions.get(place.session) else { return };
+        place.is_spoiled |= session.spoiled.range(..=event.channel_sequence).next().is_some();
+        // Of two symbols for one locate the first one counts: to a plant that missed it the other one is the first.
+        place.is_spoiled |= session.contradicted.is_some_and(|at| {
+            at <= event.channel_sequence && place.named.iter().any(|(first, count)| *first < at && *count > 0)
+        });
+        if place.is_spoiled {
+            place.next = place.next.max(session.place_of(event.channel_sequence + 1));
+            place.at = place.at.max(event.channel_sequence);
+            return;
+        }
+        let all = &session.all;
+        if shown.may_have_lost
+            && all.get(place.next).is_none_or(|next| next.sequence > event.channel_sequence)
+        {
+            place.next = session.place_of(event.channel_sequence);
+        }
+        let mut wrong = None;
+        while let Some(missed) =
+            all.get(place.next).filter(|essence| essence.sequence < event.channel_sequence)
+        {
+            if !place.accounts_for(missed.sequence) {
+                wrong.get_or_insert_with(|| {
+                    format!("message {} is not shown, nor named as missing", missed.sequence)
+                });
+            }
+            place.next += 1;
+        }
+        let mut unreadable = session.unreadable.range(place.at + 1..event.channel_sequence.max(place.at + 1));
+        if let Some(number) = unreadable.find(|number| !place.accounts_for(**number))
+            && !shown.may_have_lost
+        {
+            wrong = Some(format!("message {number} cannot be read, and is not named as missing"));
+        }
+        match all.get(place.next) {
+            Some(should) if should.is_shown_as(&is) => place.next += 1,
+            Some(should) => wrong = Some(format!("shows {is:?}, and the venue sent {should:?}")),
+            None => wrong = Some(format!("shows {is:?}, which the venue has not sent")),
+        }
+        place.at = place.at.max(event.channel_sequence);
+        let (session, name) = (place.session, session.name);
+        if let Some(wrong) = wrong {
+            self.violation(format!(
+                "channel {channel}, session {session} ({name}), event {}: {wrong}",
+                shown.next
+            ));
+        }
+    }
+
+    /// The plant has shown all events so far: its good books are the venue's.
+    pub(crate) fn compare(&mut self, shown: &mut Shown) {
+        for (channel, instrument) in std::mem::take(&mut shown.touched) {
+            let (Some(truth), Some(place)) = (self.channels.get_mut(channel), shown.places.get(channel))
+            else {
+                continue;
+            };
+            // Which session it is follows from the next message. The events of a snapshot say that they are: books are whole behind the
+            // last, and a reader may see the ring between two of them.
+            if place.is_entering || place.is_rebuilding {
+                shown.touched.insert((channel, instrument));
+                continue;
+            }
+            let Some(truth) = truth.sessions.get_mut(place.session) else { continue };
+            truth.advance(place.at);
+            let Some(publisher) = self.options.channels.get(channel).map(|channel| channel.publisher) else {
+                continue;
+            };
+            if instrument == InstrumentId::ALL {
+                continue;
+            }
+            let Some(symbol) = shown.names.0.get(&instrument) else { continue };
+            let Some(books) = shown.market.books().feed(publisher) else { continue };
+            let book = books.book(instrument);
+            if book.is_stale() || truth.at != place.at || place.is_spoiled {
+                self.stale += 1;
+                continue;
+            }
+            let Some(of_truth) = truth.market.books().feed(publisher) else { continue };
+            let true_instrument = truth.market.instruments().find(*symbol);
+            if true_instrument.is_some_and(|instrument| of_truth.book(instrument).is_stale()) {
+                // The venue itself made it doubtful. Only a snapshot, which the oracle does not see, makes it good again.
+                if place.replaced == 0 {
+                    self.violation(format!(
+                        "channel {channel}, {symbol}, message {}: the venue's messages contradict the book, and the plant calls it good",
+                        place.at
+                    ));
+                }
+                continue;
+            }
+            self.compared += 1;
+            for side in [Side::Bid, Side::Ask] {
+                let is_equal = match true_instrument {
+                    Some(instrument) => book.levels(side).eq(of_truth.book(instrument).levels(side)),
+                    None => book.levels(side).next().is_none(),
+                };
+                if !is_equal {
+                    let has: Vec<_> = book.levels(side).take(3).collect();
+                    let should: Vec<_> = true_instrument
+                        .map(|instrument| of_truth.book(instrument).levels(side).take(3).collect())
+                        .unwrap_or_default();
+                    let text = format!(
+                        "channel {channel}, {symbol}, message {}: the plant's {side:?} side is called good and has {has:?}, the \
+                         venue's has {should:?}",
+                        place.at
+                    );
+                    if self.violations.len() < MOST_VIOLATIONS {
+                        self.violations.push(text);
+                    }
+                    break;
+                }
+            }
+        }
+    }
+
+    /// All is over: every message of a venue's last session was shown, or named as missing, if a packet behind it came.
+    pub(crate) fn complete(&mut self, shown: &Shown) {
+        for (channel, place) in shown.places.iter().enumerate() {
+            let Some(truth) = self.channels.get(channel) else { continue };
+            let Some(last) = truth.sessions.len().checked_sub(1) else { continue };
+            let Some(session) = truth.sessions.get(last) else { continue };
+            let is_elsewhere = place.session < last && !place.is_entering;
+            if place.session < last && truth.is_last_too_short() {
+                continue;
+            }
+            let text = if is_elsewhere && session.heard(Nanos(u64::MAX)) > 1 {
+                Some(format!("the plant is in session {} of {last} at the end", place.session))
+            } else {
+                place.silent(session, Nanos(u64::MAX)).map(|number| {
+                    let sent = session.sent();
+                    format!("at the end message {number} of {sent} is not shown, nor named as missing")
+                })
+            };
+            if let Some(text) = text {
+                self.violation(format!("channel {channel}: {text}"));
+            }
+        }
+    }
+
+    /// What a channel's venue has sent, and what a plant that has all of it finds wrong.
+    pub(crate) fn sums(&mut self, channel: usize) -> Sums {
+        let named = self.named.get(channel).copied().unwrap_or_default();
+        let sums = self.channels.get_mut(channel).map(Truth::sums).unwrap_or_default();
+        Sums { named, ..sums }
+    }
+
+    /// How many sessions a channel's venue has begun.
+    pub(crate) fn begun(&self, channel: usize) -> u64 {
+        self.channels.get(channel).map_or(0, |truth| truth.sessions.len() as u64)
+    }
+
+    /// How many messages a channel's venue has sent.
+    pub(crate) fn sent(&self, channel: usize) -> u64 {
+        self.channels.get(channel).map_or(0, Truth::sent)
+    }
+}

@@ -1,0 +1,249 @@
+//! What a venue really sent on one channel: its sessions, one after the other.
+//!
+//! A venue that restarts numbers its messages from 1, under a new name or under the old one. So a message has a session, by its place
+//! among the channel's, and a number. Each session has an engine and books of its own: nothing of the one before is left.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{Hash as _, Hasher as _};
+
+use rustc_hash::FxHasher;
+use tapeworks_engine::{Engine, EngineOptions, MarketStage};
+use tapeworks_feed::live::Input;
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos};
+use tapeworks_session::{SessionId, TransportKind};
+
+use super::{Essence, Names, Sums, is_of_message};
+
+/// What one channel really is.
+pub(super) struct Truth {
+    options: EngineOptions,
+    transport: Option<TransportKind>,
+    /// In the order in which they began; the last one runs.
+    pub(super) sessions: Vec<SessionTruth>,
+    /// By the hash of a packet: its session, and the number behind its last message.
+    packets: HashMap<u64, (usize, u64)>,
+    /// Answers are compared with what was sent.
+    pub(super) keeps_messages: bool,
+}
+
+fn hash_of(payload: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    payload.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Truth {
+    pub(super) fn new(options: EngineOptions) -> Self {
+        let transport = options.channels.first().map(|channel| channel.application.transport());
+        Self { options, transport, sessions: Vec::new(), packets: HashMap::new(), keeps_messages: false }
+    }
+
+    /// A packet as the venue sends it on line A, where numbers go back only when a session begins.
+    pub(super) fn packet(&mut self, now: Nanos, received: Nanos, payload: &[u8]) {
+        let Some(header) = self.transport.and_then(|transport| transport.header(payload).ok()) else {
+            return;
+        };
+        let running =
+            self.sessions.last().filter(|last| last.name == header.session && header.first >= last.next);
+        if running.is_none() {
+            self.sessions.push(SessionTruth::new(header.session, now, &self.options));
+        }
+        let end = header.first.saturating_add(header.count);
+        self.packets.insert(hash_of(payload), (self.sessions.len().saturating_sub(1), end));
+        if let Some(session) = self.sessions.last_mut() {
+            (session.next, session.last) = (end, now);
+            if let Some(transport) = self.transport.filter(|_| self.keeps_messages) {
+                let messages = &mut session.messages;
+                transport.each_message(payload, |number, message| {
+                    messages.insert(number, hash_of(message));
+                });
+            }
+            session.packet(received, payload);
+        }
+    }
+
+    /// The plant takes a packet of one of the lines, as it was sent or damaged.
+    pub(super) fn takes(&mut self, now: Nanos, payload: &[u8]) {
+        let Some((session, end)) = self.packets.get(&hash_of(payload)) else { return };
+        let Some(session) = self.sessions.get_mut(*session) else { return };
+        if session.heard.last().is_none_or(|(_, before)| before < end) {
+            session.heard.push((now, *end));
+        }
+    }
+
+    /// A retransmission server answers: what it says is compared with what was sent.
+    pub(super) fn answers(&mut self, payload: &[u8]) {
+        let Some(transport) = self.transport else { return };
+        let Ok(header) = transport.header(payload) else { return };
+        // Of sessions with one name the server answers for the last.
+        let of_name = self.sessions.iter_mut().rev().find(|session| session.name == header.session);
+        let Some(session) = of_name else { return };
+        let SessionTruth { messages, spoiled, .. } = session;
+        transport.each_message(payload, |number, message| {
+            if messages.get(&number).is_some_and(|hash| *hash != hash_of(message)) {
+                spoiled.insert(number);
+            }
+        });
+    }
+
+    /// What an earlier life of the plant has taken does not count.
+    pub(super) fn plant_starts(&mut self) {
+        self.sessions.iter_mut().for_each(|session| session.heard.clear());
+    }
+
+    /// How many messages were sent, over all sessions.
+    pub(super) fn sent(&self) -> u64 {
+        self.sessions.iter().map(SessionTruth::sent).sum()
+    }
+
+    /// A later session than this one, of the same name, that has this event.
+    pub(super) fn session_like(&self, session: usize, is: &Essence) -> Option<usize> {
+        let name = self.sessions.get(session)?.name;
+        let rest = self.sessions.iter().enumerate().skip(session + 1);
+        rest.filter(|(_, later)| later.name == name).find(|(_, later)| later.has(is)).map(|(at, _)| at)
+    }
+
+    /// What was sent, and what is wrong with it.
+    pub(super) fn sums(&mut self) -> Sums {
+        let mut sums = Sums { sessions: self.sessions.len() as u64, ..Sums::default() };
+        for session in &mut self.sessions {
+            session.advance(u64::MAX);
+            let feed = session.engine.feed().feed();
+            sums.sent += session.next - 1;
+            sums.problems += feed.problems().total + feed.unreadable_symbols();
+            let books = || session.market.books().feeds().iter();
+            sums.rejected += books().map(|books| books.counters().rejected()).sum::<u64>();
+            sums.contradicted_books = books().map(|books| books.contradicted_count() as u64).sum();
+        }
+        sums
+    }
+
+    /// Whether the last session is one that was begun anew under the same name, and too short for a plant to notice: that takes the time
+    /// of silence, and as long again where the numbers are not the first ones.
+    pub(super) fn is_last_too_short(&self) -> bool {
+        let [.., before, last] = self.sessions.as_slice() else { return false };
+        let silence_ns = self.options.channels.first().map_or(0, |channel| channel.arbiter.silence_ns);
+        before.name == last.name && last.last.since(last.began) < 3 * silence_ns
+    }
+
+    /// The first session from `from` on that has this event, or in which an answer brought garbage for its message.
+    pub(super) fn session_of(&self, from: usize, is: &Essence) -> Option<usize> {
+        let first = |may_be: fn(&SessionTruth, &Essence) -> bool| {
+            let mut sessions = self.sessions.iter().enumerate().skip(from);
+            sessions.find(|(_, session)| may_be(session, is)).map(|(at, _)| at)
+        };
+        first(SessionTruth::has)
+            .or_else(|| first(|session, is| session.spoiled.range(..=is.sequence).next().is_some()))
+    }
+}
+
+/// A session of a channel.
+pub(super) struct SessionTruth {
+    pub(super) name: SessionId,
+    /// When its first packet was sent, and the last.
+    began: Nanos,
+    last: Nanos,
+    /// The number of the next message.
+    next: u64,
+    engine: Engine,
+    pub(super) market: MarketStage,
+    names: Names,
+    /// Events that the books do not have yet, in order.
+    pending: VecDeque<Event>,
+    /// The books have the messages up to this one.
+    pub(super) at: u64,
+    /// All events of messages, in order.
+    pub(super) all: Vec<Essence>,
+    events: Vec<Event>,
+    /// The symbols of `all`.
+    named: Names,
+    /// The hash of each message, where they are kept.
+    messages: HashMap<u64, u64>,
+    /// Messages that an answer brought as something else.
+    pub(super) spoiled: BTreeSet<u64>,
+    /// Messages of a known type that cannot be read: a plant names them as missing.
+    pub(super) unreadable: BTreeSet<u64>,
+    /// The first message that contradicts the venue's names.
+    pub(super) contradicted: Option<u64>,
+    /// What the running plant knows to have been sent: from this time on, the messages before this number.
+    heard: Vec<(Nanos, u64)>,
+}
+
+impl SessionTruth {
+    fn new(name: SessionId, now: Nanos, options: &EngineOptions) -> Self {
+        Self {
+            name,
+            began: now,
+            last: now,
+            next: 1,
+            engine: Engine::new(options),
+            market: MarketStage::new(options, ()),
+            names: Names::default(),
+            pending: VecDeque::new(),
+            at: 0,
+            all: Vec::new(),
+            events: Vec::new(),
+            named: Names::default(),
+            messages: HashMap::new(),
+            spoiled: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
+            contradicted: None,
+            heard: Vec::new(),
+        }
+    }
+
+    /// The running plant knew at this time that the messages before this number had been sent.
+    pub(super) fn heard(&self, until: Nanos) -> u64 {
+        let known = self.heard.iter().rev().find(|(at, _)| *at <= until);
+        known.map_or(0, |(_, end)| *end)
+    }
+
+    fn packet(&mut self, received: Nanos, payload: &[u8]) {
+        let input = Input::Packet { channel: 0, line: Line::A, received, payload };
+        self.engine.input(&input, &mut self.events);
+        while self.engine.take_request().is_some() {}
+        for event in self.events.drain(..) {
+            self.named.note(&event);
+            match event.gap() {
+                Some(gap) if event.instrument == InstrumentId::ALL && gap.count > 0 => {
+                    self.unreadable.extend(gap.first..gap.first + gap.count);
+                }
+                _ => {}
+            }
+            if event.kind == EventKind::Gap && event.is_contradiction() {
+                self.contradicted.get_or_insert(event.channel_sequence);
+            }
+            if is_of_message(&event) {
+                self.all.push(self.named.essence(&event));
+            }
+            self.pending.push_back(event);
+        }
+    }
+
+    /// Brings the books to the message numbered `sequence`.
+    pub(super) fn advance(&mut self, sequence: u64) {
+        while let Some(event) = self.pending.front() {
+            if event.channel_sequence > sequence {
+                break;
+            }
+            self.names.note(event);
+            self.market.apply(std::slice::from_ref(event));
+            self.pending.pop_front();
+        }
+        self.at = self.at.max(sequence);
+    }
+
+    /// The place behind the events of the messages before this one.
+    pub(super) fn place_of(&self, sequence: u64) -> usize {
+        self.all.partition_point(|essence| essence.sequence < sequence)
+    }
+
+    fn has(&self, is: &Essence) -> bool {
+        let rest = self.all.get(self.place_of(is.sequence)..).unwrap_or_default();
+        rest.iter().take_while(|one| one.sequence == is.sequence).any(|one| one.is_shown_as(is))
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.all.last().map_or(0, |essence| essence.sequence)
+    }
+}

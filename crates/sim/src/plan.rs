@@ -1,0 +1,721 @@
+//! What one seed decides: the market, the plant's configuration, how threads are scheduled, and which faults happen when.
+//!
+//! A plan is data: a failing run is made smaller by leaving parts of its plan out.
+
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use tapeworks_exchange::VenueKind;
+use tapeworks_exchange::live::{LiveBurst, Silence};
+use tapeworks_exchange::random::Random;
+use tapeworks_feed::Application;
+use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
+use tapeworks_feed::live::SnapshotOptions;
+use tapeworks_journal::JournalOptions;
+use tapeworks_market::Publisher;
+use tapeworks_plant::{JournalSetting, PlantOptions, SyncPolicy, Topology, VenueOptions, WhenFailing};
+use tapeworks_ring::wait::Wait;
+use tapeworks_venues::{AnswerFaults, Config, Venue};
+
+use crate::kernel::Schedule;
+use crate::kernel::disk::DiskFaults;
+use crate::kernel::network::{LinkFaults, TcpFaults};
+
+pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) const MILLISECOND: u64 = 1_000_000;
+
+/// Where the venues are.
+pub(crate) const VENUES_HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// Where the plant is.
+pub(crate) const PLANT_HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
+/// Where clients are.
+pub(crate) const CLIENT_HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 4);
+/// Where the plant serves clients.
+pub(crate) const CLIENTS_PORT: u16 = 13_000;
+
+/// What a fault does, for its length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum What {
+    /// One line of a venue.
+    Line {
+        /// The venue's place in the plan.
+        venue: usize,
+        /// 0: line A, 1: line B.
+        line: usize,
+        /// What the network does to it.
+        faults: LinkFaults,
+    },
+    /// Both lines of a venue bring nothing.
+    LinesOut {
+        /// The venue's place in the plan.
+        venue: usize,
+    },
+    /// Requests to a venue's retransmission server, and its answers.
+    Requests {
+        /// The venue's place in the plan.
+        venue: usize,
+        /// What the network does to them.
+        faults: LinkFaults,
+    },
+    /// All connections.
+    Tcp(TcpFaults),
+    /// The plant's disk.
+    Disk(DiskFaults),
+    /// The plant is killed, and starts again at the end of the length.
+    Kill,
+    /// The plant's machine loses its power, and the plant starts again at the end of the length.
+    PowerOff,
+    /// As `PowerOff`, and bits of a file of the journal's folder turn.
+    Rot {
+        /// How many.
+        bits: u32,
+    },
+    /// The plant's clock is wrong, by so many ns.
+    Clock(i64),
+    /// The plant's clock gains so many in a million ns, or loses them; -1,000,000: it stands.
+    Drift(i32),
+    /// Another plant is started on the journal's folder, and refused.
+    SecondPlant,
+}
+
+impl What {
+    /// Whether the plant does not run while it lasts.
+    pub(crate) const fn stops_the_plant(self) -> bool {
+        matches!(self, Self::Kill | Self::PowerOff | Self::Rot { .. })
+    }
+
+    /// Whether it is so as long as it lasts, and not something that happens at its beginning.
+    pub(crate) const fn is_condition(self) -> bool {
+        !self.stops_the_plant() && !matches!(self, Self::SecondPlant)
+    }
+}
+
+/// A fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Fault {
+    /// When it begins, in ns since the start.
+    pub at_ns: u64,
+    /// How long it lasts, in ns.
+    pub length_ns: u64,
+    /// What it does.
+    pub what: What,
+}
+
+impl From<AnswerPlan> for AnswerFaults {
+    fn from(plan: AnswerPlan) -> Self {
+        Self {
+            late_per_million: plan.late_per_million,
+            late_ns: plan.late_ns,
+            partial_per_million: plan.partial_per_million,
+            more_per_million: plan.more_per_million,
+            other_range_per_million: plan.other_range_per_million,
+            other_session_per_million: plan.other_session_per_million,
+            garbage_per_million: plan.garbage_per_million,
+        }
+    }
+}
+
+impl VenuePlan {
+    /// Whether it numbers its messages once.
+    pub(crate) fn has_one_session(&self) -> bool {
+        self.reset.is_none() && self.restart_after == [0; MOST_RESTARTS]
+    }
+}
+
+impl AnswerPlan {
+    /// Of a million answers, those that do not bring what was requested in time.
+    const fn sum(&self) -> u64 {
+        let Self { late_per_million, partial_per_million, other_range_per_million, .. } = *self;
+        let (late, partial) = (late_per_million as u64, partial_per_million as u64);
+        late + partial + other_range_per_million as u64 + self.other_session_per_million as u64
+    }
+}
+
+/// New sessions of a venue in one run.
+pub(crate) const MOST_RESTARTS: usize = 3;
+
+/// A venue of the market.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VenuePlan {
+    /// Its kind.
+    #[serde(with = "names::kind")]
+    pub kind: VenueKind,
+    /// Whether it has a line B.
+    pub has_line_b: bool,
+    /// Whether it has a retransmission server.
+    pub has_retransmission: bool,
+    /// Whether it has a snapshot server.
+    pub has_snapshots: bool,
+    /// Answers of the retransmission server that it loses, per million.
+    pub answers_lost_per_million: u32,
+    /// It sends nothing, not even heartbeats, after so many of its messages, and for so long, in ns.
+    pub silence: Option<(u64, u64)>,
+    /// It begins a new session after so many of its messages, those of all sessions together; 0: no more. Ascending.
+    #[serde(default)]
+    pub restart_after: [u64; MOST_RESTARTS],
+    /// It begins the same session anew after so many of its messages, and sends nothing before for so long, in ns.
+    #[serde(default)]
+    pub reset: Option<(u64, u64)>,
+    /// What is wrong with the answers of the retransmission server.
+    #[serde(default)]
+    pub answers: AnswerPlan,
+    /// Messages that make no sense, for a million of its own.
+    #[serde(default)]
+    pub nonsense_per_million: u32,
+}
+
+/// What is wrong with answers, each per million. An answer has one fault at most.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct AnswerPlan {
+    /// Late.
+    pub late_per_million: u32,
+    /// How late at most, in ns.
+    pub late_ns: u64,
+    /// With fewer messages than requested.
+    pub partial_per_million: u32,
+    /// With more messages than requested.
+    pub more_per_million: u32,
+    /// With other messages of the session.
+    pub other_range_per_million: u32,
+    /// Of another session.
+    pub other_session_per_million: u32,
+    /// With random bytes for messages.
+    pub garbage_per_million: u32,
+}
+
+/// A time of a higher rate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Burst {
+    /// When it begins, in ns since the start.
+    pub at_ns: u64,
+    /// How long it lasts, in ns.
+    pub length_ns: u64,
+    /// Messages a second, besides the usual ones.
+    pub rate: u64,
+}
+
+/// A client of the plant.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct ClientPlan {
+    /// It pauses for so long after each 1,000 records, in ns.
+    pub pause_ns: u64,
+    /// It leaves after so many records, and comes again; 0: it stays.
+    pub leaves_after: u64,
+    /// It asks for ranges and symbols that there are not, and for what is no request.
+    pub is_absurd: bool,
+}
+
+/// Everything that a run is made of.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// The seed of all that is drawn while it runs.
+    pub seed: u64,
+    /// How long faults may happen, in ns.
+    pub trouble_ns: u64,
+    /// The venues.
+    pub venues: Vec<VenuePlan>,
+    /// Messages a second, over all venues.
+    pub rate: u64,
+    /// Symbols of each venue.
+    pub symbols: u32,
+    /// How the threads of all machines are scheduled.
+    pub schedule: Schedule,
+    /// Which thread of the plant does what.
+    #[serde(with = "names::topology")]
+    pub topology: Topology,
+    /// How the plant's threads wait.
+    #[serde(with = "names::wait")]
+    pub wait: Wait,
+    /// Events in the plant's ring.
+    pub ring_events: usize,
+    /// The plant's journal, if it keeps one.
+    pub journal: Option<JournalPlan>,
+    /// How lines are followed.
+    pub arbiter: ArbiterPlan,
+    /// How late the plant starts, in ns.
+    pub plant_starts_ns: u64,
+    /// Clients.
+    pub clients: Vec<ClientPlan>,
+    /// Bytes of a line's socket.
+    pub buffer_bytes: usize,
+    /// Times of a higher rate.
+    pub bursts: Vec<Burst>,
+    /// Bytes that may wait for one of them.
+    pub queue_bytes: usize,
+    /// The faults, by their time.
+    pub faults: Vec<Fault>,
+}
+
+/// The plant's journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct JournalPlan {
+    /// When it is synced.
+    #[serde(with = "names::sync")]
+    pub sync: SyncPolicy,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Inputs that may wait to be written.
+    pub queue: usize,
+    /// The interval of checkpoints.
+    pub checkpoint_every: Option<Duration>,
+}
+
+/// How lines are followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ArbiterPlan {
+    /// How long a gap may be filled by the other line, in ns.
+    pub reorder_window_ns: u64,
+    /// How long an answer may take, in ns.
+    pub timeout_ns: u64,
+    /// Time-outs of a request before a gap is given up.
+    pub attempts: u32,
+    /// Messages of a request.
+    pub messages_per_request: u16,
+    /// Requests at the same time.
+    pub requests_in_flight: u16,
+    /// A line that brings nothing for so long is silent, in ns.
+    pub silence_ns: u64,
+}
+
+/// Other crates' settings by their names.
+mod names {
+    /// A type whose values have names.
+    macro_rules! named {
+        ($module:ident, $type:ty, $of_name:expr, $name:expr) => {
+            pub(super) mod $module {
+                use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+                use super::super::*;
+
+                pub(in super::super) fn serialize<S: Serializer>(
+                    value: &$type,
+                    to: S,
+                ) -> Result<S::Ok, S::Error> {
+                    let name: fn(&$type) -> String = $name;
+                    to.serialize_str(&name(value))
+                }
+
+                pub(in super::super) fn deserialize<'d, D: Deserializer<'d>>(
+                    from: D,
+                ) -> Result<$type, D::Error> {
+                    let name = String::deserialize(from)?;
+                    let of_name: fn(&str) -> Option<$type> = $of_name;
+                    of_name(&name)
+                        .ok_or_else(|| D::Error::custom(format!("'{name}' is no {}", stringify!($module))))
+                }
+            }
+        };
+    }
+
+    named!(kind, VenueKind, VenueKind::by_key, |kind| kind.key().to_owned());
+    named!(
+        topology,
+        Topology,
+        |name| match name {
+            "inline" => Some(Topology::Inline),
+            "pipeline" => Some(Topology::Pipeline),
+            _ => None,
+        },
+        |topology| match topology {
+            Topology::Inline => "inline".to_owned(),
+            Topology::Pipeline => "pipeline".to_owned(),
+        }
+    );
+    named!(wait, Wait, |name| Wait::ALL.into_iter().find(|wait| wait.name() == name), |wait| wait
+        .name()
+        .to_owned());
+    named!(
+        sync,
+        SyncPolicy,
+        |name| match name {
+            "never" => Some(SyncPolicy::Never),
+            "always" => Some(SyncPolicy::Always),
+            _ => name.strip_suffix(" ns")?.parse().ok().map(|ns| SyncPolicy::Every(Duration::from_nanos(ns))),
+        },
+        |sync| match sync {
+            SyncPolicy::Never => "never".to_owned(),
+            SyncPolicy::Always => "always".to_owned(),
+            SyncPolicy::Every(interval) => format!("{} ns", interval.as_nanos()),
+        }
+    );
+}
+
+/// Draws of one seed.
+struct Draw(Random);
+
+impl Draw {
+    /// One of these.
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        // No list is empty.
+        of[self.0.below(of.len() as u32) as usize % of.len()]
+    }
+
+    /// From `least` to `most`, small numbers as often as large ones of ten times the size.
+    fn between(&mut self, least: u64, most: u64) -> u64 {
+        let (mut low, high) = (least.max(1), most.max(1));
+        let decades = (high / low).checked_ilog10().unwrap_or_default();
+        for _ in 0..self.0.below(decades + 1) {
+            low *= 10;
+        }
+        let high = (low.saturating_mul(10)).min(high).max(low);
+        low + (self.0.bits() % (high - low + 1))
+    }
+
+    fn chance(&mut self, percent: u32) -> bool {
+        self.0.below(100) < percent
+    }
+
+    /// A rate per million, often 0.
+    fn rarely(&mut self, most: u64) -> u32 {
+        if self.chance(50) { 0 } else { self.between(10, most) as u32 }
+    }
+
+    /// Up to so many numbers, ascending.
+    fn restarts(&mut self) -> [u64; MOST_RESTARTS] {
+        let mut after = [0; MOST_RESTARTS];
+        let count = 1 + self.0.below(MOST_RESTARTS as u32) as usize;
+        after.iter_mut().take(count).for_each(|after| *after = self.between(10, 100_000));
+        after.get_mut(..count).unwrap_or_default().sort_unstable();
+        after
+    }
+
+    fn answers(&mut self) -> AnswerPlan {
+        AnswerPlan {
+            late_per_million: self.rarely(300_000),
+            late_ns: self.between(MILLISECOND, 2 * SECOND),
+            partial_per_million: self.rarely(200_000),
+            more_per_million: self.rarely(100_000),
+            other_range_per_million: self.rarely(100_000),
+            other_session_per_million: self.rarely(100_000),
+            garbage_per_million: if self.chance(80) { 0 } else { self.between(10, 100_000) as u32 },
+        }
+    }
+
+    /// When a venue begins its session anew, and for how long it is silent before. Its numbers say nothing about their age, so a plant
+    /// notices only while they are lower than before: it needs the time of silence, behind the last requests. They stay lower for three
+    /// times as long.
+    fn reset(&mut self, plan: &Plan) -> (u64, u64) {
+        let ArbiterPlan { silence_ns, attempts, timeout_ns, .. } = plan.arbiter;
+        let needed_ns = 3 * (silence_ns + (u64::from(attempts) + 1) * timeout_ns);
+        let in_bursts = plan.bursts.iter().map(|burst| burst.rate * burst.length_ns / SECOND).sum::<u64>();
+        let least = plan.rate * needed_ns / SECOND / plan.venues.len().max(1) as u64 + in_bursts;
+        (least + self.between(10, 10_000), self.between(10 * MILLISECOND, 8 * SECOND))
+    }
+
+    fn link(&mut self, until_ns: u64) -> LinkFaults {
+        LinkFaults {
+            lost_per_million: self.rarely(300_000),
+            twice_per_million: self.rarely(100_000),
+            late_per_million: self.rarely(100_000),
+            late_ns: self.between(10_000, 50_000_000) as u32,
+            cut_per_million: self.rarely(10_000),
+            garbled_per_million: self.rarely(10_000),
+            renamed_per_million: self.rarely(1_000),
+            renamed_at: 2,
+            least_ns: self.between(1_000, 5_000_000) as u32,
+            jitter_ns: if self.chance(50) { 0 } else { self.between(1_000, 2_000_000) as u32 },
+            out_until_ns: if self.chance(20) { until_ns } else { 0 },
+        }
+    }
+
+    fn disk(&mut self) -> DiskFaults {
+        DiskFaults {
+            write_ns: self.between(1_000, 50_000_000) as u32,
+            sync_ns: self.between(10_000, 2_000_000_000) as u32,
+            failed_syncs_per_million: self.rarely(500_000),
+            failed_writes_per_million: self.rarely(500_000),
+            failed_reads_per_million: if self.chance(80) { 0 } else { self.between(10, 10_000) as u32 },
+            capacity: if self.chance(20) { self.between(10_000, 10_000_000) } else { u64::MAX },
+        }
+    }
+
+    fn tcp(&mut self, until_ns: u64) -> TcpFaults {
+        TcpFaults {
+            window: self.between(64, 1 << 20) as u32,
+            piece: self.between(1, 64 << 10) as u32,
+            least_ns: self.between(1_000, 50_000_000) as u32,
+            jitter_ns: self.between(1_000, 50_000_000) as u32,
+            reset_per_million: self.rarely(10_000),
+            out_until_ns: if self.chance(20) { until_ns } else { 0 },
+        }
+    }
+
+    fn what(&mut self, plan: &Plan, until_ns: u64) -> What {
+        let venue = self.0.below(plan.venues.len() as u32) as usize;
+        let has_journal = plan.journal.is_some();
+        loop {
+            return match self.0.below(12) {
+                0 | 1 => {
+                    let lines = 1 + u32::from(plan.venues.get(venue).is_some_and(|venue| venue.has_line_b));
+                    let is_iex = plan.venues.get(venue).is_some_and(|venue| venue.kind == VenueKind::IexDeep);
+                    let mut faults = self.link(until_ns);
+                    // In the session's name: of IEX-TP behind 8 bytes, of MoldUDP64 from the first on.
+                    faults.renamed_at = if is_iex { 8 } else { 2 };
+                    What::Line { venue, line: self.0.below(lines) as usize, faults }
+                }
+                2 => What::LinesOut { venue },
+                3 => What::Requests { venue, faults: self.link(until_ns) },
+                4 => What::Tcp(self.tcp(until_ns)),
+                5 if has_journal => What::Disk(self.disk()),
+                6 => What::Kill,
+                7 if has_journal => What::PowerOff,
+                8 if has_journal => What::Rot { bits: self.between(1, 64) as u32 },
+                9 if has_journal => What::SecondPlant,
+                10 => {
+                    let ahead = self.between(MILLISECOND, 7_200 * SECOND) as i64;
+                    What::Clock(if self.chance(50) { ahead } else { -ahead })
+                }
+                11 => {
+                    let gains = self.between(10, 500_000) as i32;
+                    What::Drift(self.one(&[gains, -gains, -1_000_000]))
+                }
+                _ => continue,
+            };
+        }
+    }
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut draw = Draw(Random::new(seed ^ 0x706C_616E));
+        let kinds = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Psx, VenueKind::IexDeep, VenueKind::Memx];
+        let mut kinds = kinds.to_vec();
+        let venues = (0..=draw.0.below(3))
+            .map(|_| {
+                let kind = kinds.swap_remove(draw.0.below(kinds.len() as u32) as usize);
+                VenuePlan {
+                    kind,
+                    has_line_b: draw.chance(80),
+                    has_retransmission: draw.chance(80),
+                    has_snapshots: kind == VenueKind::Nasdaq && draw.chance(70),
+                    answers_lost_per_million: draw.rarely(300_000),
+                    silence: draw
+                        .chance(20)
+                        .then(|| (draw.between(100, 100_000), draw.between(10 * MILLISECOND, 8 * SECOND))),
+                    restart_after: if draw.chance(30) { draw.restarts() } else { [0; MOST_RESTARTS] },
+                    reset: None,
+                    nonsense_per_million: if draw.chance(80) { 0 } else { draw.between(10, 20_000) as u32 },
+                    answers: if draw.chance(40) { draw.answers() } else { AnswerPlan::default() },
+                }
+            })
+            .collect();
+        let journal = draw.chance(80).then(|| JournalPlan {
+            sync: match draw.0.below(3) {
+                0 => SyncPolicy::Never,
+                1 => SyncPolicy::Always,
+                _ => SyncPolicy::Every(Duration::from_nanos(draw.between(MILLISECOND, 5 * SECOND))),
+            },
+            segment_bytes: draw.between(16 << 10, 4 << 20),
+            queue: draw.between(64, 16_384) as usize,
+            checkpoint_every: draw
+                .chance(70)
+                .then(|| Duration::from_nanos(draw.between(100 * MILLISECOND, 10 * SECOND))),
+        });
+        let mut plan = Self {
+            seed,
+            trouble_ns: draw.between(2 * SECOND, 20 * SECOND),
+            venues,
+            rate: draw.between(100, 10_000),
+            symbols: draw.between(1, 200) as u32,
+            schedule: Schedule {
+                preempted_per_million: draw.rarely(20_000),
+                away_ns: draw.between(1_000, 20_000_000) as u32,
+                wake_ns: draw.between(1, 200_000) as u32,
+                spin_ns: draw.between(20_000, 500_000) as u32,
+            },
+            topology: draw.one(&[Topology::Inline, Topology::Pipeline]),
+            wait: draw.one(&[Wait::Park, Wait::Park, Wait::Backoff, Wait::Yielding, Wait::BusySpin]),
+            ring_events: draw.between(1_024, 1 << 17) as usize,
+            journal,
+            arbiter: ArbiterPlan {
+                reorder_window_ns: draw.between(10_000, 50_000_000),
+                timeout_ns: draw.between(2 * MILLISECOND, 200 * MILLISECOND),
+                attempts: draw.between(1, 20) as u32,
+                messages_per_request: draw.between(1, 5_000) as u16,
+                requests_in_flight: draw.between(1, 64) as u16,
+                silence_ns: draw.between(1_500 * MILLISECOND, 5 * SECOND),
+            },
+            plant_starts_ns: if draw.chance(50) { 0 } else { draw.between(MILLISECOND, 3 * SECOND) },
+            clients: (0..draw.0.below(5))
+                .map(|_| ClientPlan {
+                    pause_ns: if draw.chance(60) { 0 } else { draw.between(MILLISECOND, 2 * SECOND) },
+                    leaves_after: if draw.chance(70) { 0 } else { draw.between(10, 100_000) },
+                    is_absurd: draw.chance(15),
+                })
+                .collect(),
+            buffer_bytes: draw.between(4_096, 4 << 20) as usize,
+            bursts: Vec::new(),
+            queue_bytes: draw.between(64 << 10, 16 << 20) as usize,
+            faults: Vec::new(),
+        };
+        for _ in 0..draw.0.below(3) {
+            let length_ns = draw.between(MILLISECOND, 200 * MILLISECOND);
+            let at_ns = draw.0.bits() % plan.trouble_ns;
+            plan.bursts.push(Burst { at_ns, length_ns, rate: draw.between(1_000, 200_000) });
+        }
+        for _ in 0..draw.0.below(8) {
+            let length_ns = draw.between(MILLISECOND, 3 * SECOND);
+            let at_ns = draw.0.bits() % plan.trouble_ns.saturating_sub(length_ns).max(1);
+            let what = draw.what(&plan, at_ns + length_ns);
+            plan.faults.push(Fault { at_ns, length_ns, what });
+        }
+        plan.faults.sort_by_key(|fault| fault.at_ns);
+        // A plant whose clock jumps cannot know how long something has lasted.
+        for venue in 0..plan.venues.len() {
+            let reset = (draw.chance(20) && plan.has_true_clock()).then(|| draw.reset(&plan));
+            if let (Some(venue), Some(reset)) = (plan.venues.get_mut(venue), reset) {
+                venue.reset = Some(reset);
+                // The numbers of a session that has just begun are low.
+                venue.restart_after = [0; MOST_RESTARTS];
+            }
+        }
+        plan
+    }
+
+    /// Whether the plant's time of day is the true one throughout.
+    pub(crate) fn has_true_clock(&self) -> bool {
+        !self.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Drift(_)))
+    }
+
+    /// Within what time all must be good again after the last fault, in ns: ten seconds, and as long as the requests for all messages
+    /// of the trouble take where answers are lost and few requests may wait for one.
+    pub(crate) fn recovery_ns(&self) -> u64 {
+        /// Messages that an answer holds, in one datagram.
+        const IN_AN_ANSWER: u64 = 16;
+        let in_bursts = self.bursts.iter().map(|burst| burst.rate * burst.length_ns / SECOND).sum::<u64>();
+        let messages = self.rate * (self.trouble_ns / SECOND + 1) + in_bursts;
+        let in_an_answer = IN_AN_ANSWER.min(u64::from(self.arbiter.messages_per_request));
+        let requests = messages / in_an_answer / u64::from(self.arbiter.requests_in_flight);
+        let lost = self
+            .venues
+            .iter()
+            .map(|venue| u64::from(venue.answers_lost_per_million) + venue.answers.sum())
+            .max()
+            .unwrap_or_default();
+        let silences = self.venues.iter().flat_map(|venue| [venue.silence, venue.reset]);
+        let silence = silences.flatten().map(|(_, length_ns)| length_ns).max();
+        10 * SECOND
+            + silence.unwrap_or_default()
+            + requests * (MILLISECOND + 3 * lost * self.arbiter.timeout_ns / 1_000_000)
+    }
+
+    /// The addresses of a venue's lines.
+    pub(crate) fn line(venue: usize, line: usize) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::new(239, 1, venue as u8 + 1, line as u8 + 1), 30_000)
+    }
+
+    pub(crate) fn retransmission(venue: usize) -> SocketAddr {
+        (VENUES_HOST, 31_000 + venue as u16).into()
+    }
+
+    /// The venue whose retransmission server sends from this address.
+    pub(crate) fn answers_of(from: SocketAddr) -> Option<usize> {
+        (0..8).find(|venue| Self::retransmission(*venue) == from)
+    }
+
+    pub(crate) fn snapshots(venue: usize) -> SocketAddr {
+        (VENUES_HOST, 32_000 + venue as u16).into()
+    }
+
+    /// The configuration of the venues.
+    pub(crate) fn venues(&self) -> Config {
+        let venues = self.venues.iter().enumerate().map(|(place, one)| {
+            let lines = (0..=usize::from(one.has_line_b)).map(|line| Self::line(place, line)).collect();
+            let mut venue = Venue::new(&format!("{:?}", one.kind), one.kind, lines);
+            venue.live.line_b = one.has_line_b;
+            venue.retransmission = one.has_retransmission.then(|| Self::retransmission(place));
+            venue.retransmission_lost_per_million = one.answers_lost_per_million;
+            venue.retransmission_faults = one.answers.into();
+            let silences = one.silence.map(|(after, length_ns)| Silence { after, length_ns });
+            venue.live.silences = silences.into_iter().collect();
+            venue.live.restart_after = one.restart_after.into_iter().filter(|after| *after > 0).collect();
+            let resets = one.reset.map(|(after, length_ns)| Silence { after, length_ns });
+            venue.live.resets = resets.into_iter().collect();
+            venue.live.nonsense_per_million = one.nonsense_per_million;
+            venue.snapshot = one.has_snapshots.then(|| Self::snapshots(place));
+            venue
+        });
+        let mut config = Config::new(venues.collect());
+        config.seed = self.seed;
+        config.symbols = self.symbols;
+        config.rate = self.rate;
+        config.store_bytes = 64 << 20;
+        let burst = |burst: &Burst| LiveBurst {
+            at_ns: burst.at_ns,
+            length_ns: burst.length_ns,
+            messages_per_second: burst.rate,
+        };
+        config.bursts = self.bursts.iter().map(burst).collect();
+        config
+    }
+
+    /// The options of the plant.
+    pub(crate) fn plant(&self) -> PlantOptions {
+        let venues = self.venues.iter().enumerate().map(|(place, one)| VenueOptions {
+            orders: 1 << 10,
+            name: format!("{:?}", one.kind),
+            application: application(one.kind),
+            publisher: publisher(one.kind),
+            lines: (0..=usize::from(one.has_line_b)).map(|line| Self::line(place, line).into()).collect(),
+            retransmission: one.has_retransmission.then(|| Self::retransmission(place)),
+            snapshot: one.has_snapshots.then(|| Self::snapshots(place)),
+            login: (String::new(), String::new()),
+            arbiter: ArbiterOptions {
+                reorder_window_ns: self.arbiter.reorder_window_ns,
+                retransmission: Some(RetransmissionOptions {
+                    attempts: self.arbiter.attempts,
+                    timeout_ns: self.arbiter.timeout_ns,
+                    messages_per_request: self.arbiter.messages_per_request,
+                    requests_in_flight: self.arbiter.requests_in_flight,
+                    ..RetransmissionOptions::default()
+                }),
+                silence_ns: self.arbiter.silence_ns,
+                ..ArbiterOptions::default()
+            },
+            snapshots: SnapshotOptions::default(),
+        });
+        let mut options = PlantOptions {
+            venues: venues.collect(),
+            topology: self.topology,
+            wait: self.wait,
+            ring_events: self.ring_events,
+            least_orders: 1 << 10,
+            journal: self.journal.map(|plan| JournalSetting {
+                options: JournalOptions { segment_bytes: plan.segment_bytes, keep_bytes: None },
+                sync: plan.sync,
+                when_failing: WhenFailing::GoOn,
+                queue: plan.queue,
+                checkpoint_every: plan.checkpoint_every,
+                ..JournalSetting::new("/journal")
+            }),
+            ..PlantOptions::default()
+        };
+        options.receive.buffers = 4_096;
+        options.receive.buffer_bytes = Some(self.buffer_bytes);
+        options
+    }
+}
+
+/// The protocol of a kind of venue.
+pub(crate) const fn application(kind: VenueKind) -> Application {
+    match kind {
+        VenueKind::IexDeep => Application::IexDeep10,
+        VenueKind::IexTops => Application::IexTops16,
+        VenueKind::Memx => Application::MemoirDepth13,
+        _ => Application::TotalViewItch50,
+    }
+}
+
+/// The feed of a kind of venue.
+pub(crate) const fn publisher(kind: VenueKind) -> Publisher {
+    match kind {
+        VenueKind::IexDeep => Publisher::IEXG_DEEP,
+        VenueKind::IexTops => Publisher::IEXG_TOPS,
+        VenueKind::Memx => Publisher::MEMX_MEMOIR,
+        VenueKind::Bx => Publisher::XBOS_ITCH,
+        VenueKind::Psx => Publisher::XPSX_ITCH,
+        _ => Publisher::XNAS_ITCH,
+    }
+}

@@ -1,0 +1,146 @@
+//! The search for deliberate bugs: which seed finds which.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tapeworks_planted::{BUGS, choose, is_reached, number};
+
+use crate::market::simulate;
+use crate::plan::Plan;
+
+/// Switches on the deliberate bug of this name for what runs on this thread of the system.
+///
+/// # Errors
+/// There is no such bug, or this build has none: it was not built with `--cfg tapeworks_bug`.
+pub fn switch_on(name: &str) -> Result<(), String> {
+    match BUGS.iter().any(|bug| bug.name == name) {
+        true => choose(Some(number(name))),
+        false => {
+            let names: Vec<&str> = BUGS.iter().map(|bug| bug.name).collect();
+            return Err(format!("there is no bug {name}; there are: {}", names.join(", ")));
+        }
+    }
+    Ok(())
+}
+
+/// The first failing seed of a bug.
+#[derive(Clone, Debug)]
+struct Found {
+    seed: u64,
+    simulated_ns: u64,
+    violation: String,
+}
+
+/// Shared by the threads of a search.
+struct Search {
+    next: AtomicU64,
+    found: Mutex<Vec<Option<Found>>>,
+    /// Seeds that fail without a bug: they say nothing.
+    failing: Mutex<Vec<u64>>,
+}
+
+impl Search {
+    /// The bugs that no lower seed has found.
+    fn left(&self, seed: u64) -> Vec<usize> {
+        let Ok(found) = self.found.lock() else { return Vec::new() };
+        let is_left = |found: &Option<Found>| found.as_ref().is_none_or(|found| found.seed > seed);
+        found.iter().enumerate().filter(|(_, found)| is_left(found)).map(|(place, _)| place).collect()
+    }
+
+    fn run(&self, last: u64, of: &[usize]) {
+        loop {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            let mut left = self.left(seed);
+            left.retain(|place| of.contains(place));
+            if seed > last || left.is_empty() {
+                return;
+            }
+            let plan = Plan::draw(seed);
+            choose(None);
+            let without = simulate(&plan, false);
+            if !without.violations.is_empty() {
+                println!("seed {seed} fails without a bug: {}", without.violations.join("; "));
+                if let Ok(mut failing) = self.failing.lock() {
+                    failing.push(seed);
+                }
+                continue;
+            }
+            // A run that does not come to a bug is the same with it.
+            left.retain(|place| is_reached(*place));
+            for place in left {
+                choose(Some(place));
+                let outcome = simulate(&plan, false);
+                let Some(violation) = outcome.violations.first() else { continue };
+                println!("seed {seed} finds {}: {violation}", BUGS[place].name);
+                let found = Found { seed, simulated_ns: outcome.ended.now_ns, violation: violation.clone() };
+                if let Ok(mut all) = self.found.lock()
+                    && all[place].as_ref().is_none_or(|known| known.seed > seed)
+                {
+                    all[place] = Some(found);
+                }
+            }
+        }
+    }
+}
+
+/// Runs the seeds from 1 to `last` until each deliberate bug, or the one of this name, has failed one, and prints the table. Whether
+/// each was found.
+///
+/// # Errors
+/// As [`switch_on`].
+pub fn search_bugs(name: Option<&str>, last: u64, jobs: usize) -> Result<bool, String> {
+    name.map_or(Ok(()), switch_on)?;
+    let is_wanted = |place: &usize| name.is_none_or(|name| BUGS[*place].name == name);
+    let of: Vec<usize> = (0..BUGS.len()).filter(is_wanted).collect();
+    let search = Search {
+        next: AtomicU64::new(1),
+        found: Mutex::new(vec![None; BUGS.len()]),
+        failing: Mutex::default(),
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| search.run(last, &of));
+        }
+    });
+    let mut failing = search.failing.into_inner().unwrap_or_default();
+    failing.sort_unstable();
+    let found = search.found.into_inner().unwrap_or_default();
+    println!("\n| bug | what is wrong | seed | after | what the simulator says |");
+    println!("| --- | --- | --- | --- | --- |");
+    let mut missed = Vec::new();
+    for place in of {
+        let bug = &BUGS[place];
+        match found.get(place).and_then(Option::as_ref) {
+            Some(Found { seed, simulated_ns, violation }) => {
+                let (seconds, said) = (*simulated_ns as f64 / 1e9, short(violation));
+                println!("| `{}` | {} | {seed} | {seconds:.0} s | {said} |", bug.name, bug.wrong);
+            }
+            None => missed.push(bug.name),
+        }
+    }
+    if !failing.is_empty() {
+        println!("\nseeds that fail without a bug, left out: {failing:?}");
+    }
+    if !missed.is_empty() {
+        println!("\nnot found within {last} seeds: {}", missed.join(", "));
+    }
+    Ok(missed.is_empty())
+}
+
+/// A violation as a cell of the table, without the values of structures.
+fn short(violation: &str) -> String {
+    const MOST: usize = 120;
+    let values =
+        ["Event {", "Essence {", "[Level {", "[]"].into_iter().filter_map(|value| violation.find(value));
+    let (text, rest) = violation.split_at(values.min().unwrap_or(violation.len()));
+    let after = match (rest.is_empty(), rest.contains("and was Event")) {
+        (true, _) => "",
+        (false, false) => "...",
+        (false, true) => "... and was another before",
+    };
+    let text = text.replace('|', "/") + after;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}...", text.get(..end).unwrap_or_default().trim_end()),
+        None => text,
+    }
+}

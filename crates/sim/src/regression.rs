@@ -1,0 +1,54 @@
+//! A plan that failed once, as a file with its story.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+
+/// A plan that failed once.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Regression {
+    /// What went wrong, and why.
+    pub story: String,
+    /// The plan.
+    pub plan: Plan,
+}
+
+impl Regression {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or is no regression: with its name and the place.
+    pub fn load(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Writes a file, in place of one that is there.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), String> {
+        let mut text = serde_json::to_string_pretty(self).map_err(|error| error.to_string())?;
+        text.push('\n');
+        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_the_same_after_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("one.json");
+        for seed in 0..50 {
+            let regression = Regression { story: "a story".to_owned(), plan: Plan::draw(seed) };
+            regression.save(&path).unwrap();
+            assert_eq!(Regression::load(&path).unwrap(), regression);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Plans with names: days that everybody fears.
+
+use std::time::Duration;
+
+use tapeworks_exchange::VenueKind;
+use tapeworks_plant::{SyncPolicy, Topology};
+use tapeworks_ring::wait::Wait;
+
+use crate::kernel::Schedule;
+use crate::kernel::disk::DiskFaults;
+use crate::kernel::network::{LinkFaults, TcpFaults};
+use crate::plan::{
+    AnswerPlan, ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, MILLISECOND, MOST_RESTARTS, Plan, SECOND,
+    VenuePlan, What,
+};
+
+/// A plan with a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// How it is asked for.
+    pub name: &'static str,
+    /// What happens.
+    pub story: &'static str,
+    change: fn(&mut Plan),
+}
+
+impl Scenario {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self { name: "quiet", story: "nothing fails", change: |_| {} },
+        Self {
+            name: "line-out",
+            story: "line A of the first venue is out for three seconds",
+            change: |plan| {
+                let out = LinkFaults { out_until_ns: 5 * SECOND, ..LinkFaults::default() };
+                plan.add(2 * SECOND, 3 * SECOND, What::Line { venue: 0, line: 0, faults: out });
+            },
+        },
+        Self {
+            name: "lines-out",
+            story: "both lines of the first venue are out for two seconds; its retransmission server has what was missed",
+            change: |plan| plan.add(2 * SECOND, 2 * SECOND, What::LinesOut { venue: 0 }),
+        },
+        Self {
+            name: "everything-out",
+            story: "all lines of all venues, their servers and all connections are out for ten seconds",
+            change: |plan| {
+                let (at, length) = (2 * SECOND, 10 * SECOND);
+                plan.trouble_ns = 20 * SECOND;
+                let out = LinkFaults { out_until_ns: at + length, ..LinkFaults::default() };
+                for venue in 0..plan.venues.len() {
+                    plan.add(at, length, What::LinesOut { venue });
+                    plan.add(at, length, What::Requests { venue, faults: out });
+                }
+                plan.add(
+                    at,
+                    length,
+                    What::Tcp(TcpFaults { out_until_ns: at + length, ..TcpFaults::default() }),
+                );
+            },
+        },
+        Self {
+            name: "lossy-lines",
+            story: "each line loses a tenth of its datagrams, repeats some and delays some, for five seconds",
+            change: |plan| {
+                for venue in 0..plan.venues.len() {
+                    for line in 0..2 {
+                        let faults = LinkFaults {
+                            lost_per_million: 100_000,
+                            twice_per_million: 20_000,
+                            late_per_million: 20_000,
+                            late_ns: 3_000_000,
+                            jitter_ns: 200_000,
+                            ..LinkFaults::default()
+                        };
+                        plan.add(2 * SECOND, 5 * SECOND, What::Line { venue, line, faults });
+                    }
+                }
+            },
+        },
+        Self {
+            name: "garbage",
+            story: "line B of the first venue brings cut datagrams, random bytes, and other sessions' names for five seconds",
+            change: |plan| {
+                let faults = LinkFaults {
+                    cut_per_million: 10_000,
+                    garbled_per_million: 10_000,
+                    renamed_per_million: 1_000,
+                    renamed_at: 2,
+                    ..LinkFaults::default()
+                };
+                plan.add(2 * SECOND, 5 * SECOND, What::Line { venue: 0, line: 1, faults });
+            },
+        },
+        Self {
+            name: "burst",
+            story: "200,000 messages a second more for 200 ms, into small socket buffers",
+            change: |plan| {
+                plan.buffer_bytes = 64 << 10;
+                plan.bursts = vec![Burst { at_ns: 2 * SECOND, length_ns: 200 * MILLISECOND, rate: 200_000 }];
+            },
+        },
+        Self {
+            name: "killed",
+            story: "the plant is killed, and is back after a second",
+            change: |plan| plan.add(3 * SECOND, SECOND, What::Kill),
+        },
+        Self {
+            name: "power-loss",
+            story: "the plant's machine loses its power, and what its disk had not synced; it is back after five seconds",
+            change: |plan| plan.add(3 * SECOND, 5 * SECOND, What::PowerOff),
+        },
+        Self {
+            name: "bad-disk",
+            story: "the disk is slow, then writes and syncs fail, then it is full",
+            change: |plan| {
+                let slow =
+                    DiskFaults { write_ns: 20_000_000, sync_ns: 1_000_000_000, ..DiskFaults::default() };
+                let failing = DiskFaults {
+                    failed_writes_per_million: 300_000,
+                    failed_syncs_per_million: 300_000,
+                    ..DiskFaults::default()
+                };
+                let full = DiskFaults { capacity: 100_000, ..DiskFaults::default() };
+                for (at, faults) in [(1, slow), (4, failing), (7, full)] {
+                    plan.add(at * SECOND, 2 * SECOND, What::Disk(faults));
+                }
+            },
+        },
+        Self {
+            name: "clock",
+            story: "the plant's clock is set an hour back, an hour ahead, and stands, while a line loses datagrams",
+            change: |plan| {
+                let faults = LinkFaults { lost_per_million: 50_000, ..LinkFaults::default() };
+                plan.add(SECOND, 8 * SECOND, What::Line { venue: 0, line: 0, faults });
+                let hour = 3_600 * SECOND as i64;
+                plan.add(2 * SECOND, 2 * SECOND, What::Clock(-hour));
+                plan.add(4_500 * MILLISECOND, 2 * SECOND, What::Clock(hour));
+                plan.add(7 * SECOND, SECOND, What::Drift(-1_000_000));
+            },
+        },
+        Self {
+            name: "new-sessions",
+            story: "each venue begins a new session in the middle of the day, while a line is out",
+            change: |plan| {
+                for (place, venue) in plan.venues.iter_mut().enumerate() {
+                    venue.restart_after[0] = 5_000 + 1_000 * place as u64;
+                }
+                let out = LinkFaults { out_until_ns: 6 * SECOND, ..LinkFaults::default() };
+                plan.add(2 * SECOND, 4 * SECOND, What::Line { venue: 0, line: 1, faults: out });
+            },
+        },
+        Self {
+            name: "hostile-servers",
+            story: "both lines lose datagrams, and retransmission servers answer late, in part, with other ranges, or not at all",
+            change: |plan| {
+                for venue in &mut plan.venues {
+                    venue.answers_lost_per_million = 100_000;
+                    venue.answers = AnswerPlan {
+                        late_per_million: 100_000,
+                        late_ns: 30_000_000,
+                        partial_per_million: 200_000,
+                        more_per_million: 100_000,
+                        other_range_per_million: 100_000,
+                        other_session_per_million: 50_000,
+                        garbage_per_million: 0,
+                    };
+                }
+                for line in 0..2 {
+                    let faults = LinkFaults { lost_per_million: 200_000, ..LinkFaults::default() };
+                    plan.add(2 * SECOND, 3 * SECOND, What::Line { venue: 0, line, faults });
+                }
+            },
+        },
+        Self {
+            name: "slow-clients",
+            story: "clients that pause, leave, and ask for what there is not, over connections with small windows and resets",
+            change: |plan| {
+                plan.queue_bytes = 256 << 10;
+                plan.clients.push(ClientPlan { pause_ns: SECOND, leaves_after: 0, is_absurd: false });
+                plan.clients.push(ClientPlan { pause_ns: 0, leaves_after: 5_000, is_absurd: false });
+                plan.clients.push(ClientPlan { pause_ns: 0, leaves_after: 0, is_absurd: true });
+                let tcp = TcpFaults {
+                    window: 4_096,
+                    piece: 100,
+                    least_ns: 1_000_000,
+                    reset_per_million: 1_000,
+                    ..TcpFaults::default()
+                };
+                plan.add(2 * SECOND, 4 * SECOND, What::Tcp(tcp));
+            },
+        },
+    ];
+
+    /// The one of this name.
+    pub fn of_name(name: &str) -> Option<&'static Self> {
+        Self::ALL.iter().find(|scenario| scenario.name == name)
+    }
+
+    /// Its plan, with all that is random drawn from `seed`.
+    pub fn plan(&self, seed: u64) -> Plan {
+        let venue = |kind| VenuePlan {
+            kind,
+            has_line_b: true,
+            has_retransmission: true,
+            has_snapshots: kind == VenueKind::Nasdaq,
+            answers_lost_per_million: 0,
+            silence: None,
+            restart_after: [0; MOST_RESTARTS],
+            reset: None,
+            answers: AnswerPlan::default(),
+            nonsense_per_million: 0,
+        };
+        let mut plan = Plan {
+            seed,
+            trouble_ns: 10 * SECOND,
+            venues: [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::IexDeep].map(venue).to_vec(),
+            rate: 5_000,
+            symbols: 20,
+            schedule: Schedule::default(),
+            topology: Topology::Pipeline,
+            wait: Wait::Park,
+            ring_events: 1 << 16,
+            journal: Some(JournalPlan {
+                sync: SyncPolicy::Every(Duration::from_millis(100)),
+                segment_bytes: 1 << 20,
+                queue: 4_096,
+                checkpoint_every: Some(Duration::from_secs(2)),
+            }),
+            arbiter: ArbiterPlan {
+                reorder_window_ns: 500_000,
+                timeout_ns: 10 * MILLISECOND,
+                attempts: 10,
+                messages_per_request: 1_000,
+                requests_in_flight: 32,
+                silence_ns: 3 * SECOND,
+            },
+            plant_starts_ns: 0,
+            clients: vec![ClientPlan::default()],
+            buffer_bytes: 4 << 20,
+            bursts: Vec::new(),
+            queue_bytes: 16 << 20,
+            faults: Vec::new(),
+        };
+        (self.change)(&mut plan);
+        plan
+    }
+}
+
+impl Plan {
+    fn add(&mut self, at_ns: u64, length_ns: u64, what: What) {
+        self.faults.push(Fault { at_ns, length_ns, what });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate;
+
+    #[test]
+    fn names_differ_and_nothing_is_wrong_when_nothing_fails() {
+        for (place, scenario) in Scenario::ALL.iter().enumerate() {
+            assert!(Scenario::ALL[..place].iter().all(|other| other.name != scenario.name));
+            assert_eq!(Scenario::of_name(scenario.name).unwrap().story, scenario.story);
+        }
+        let mut plan = Scenario::of_name("quiet").unwrap().plan(1);
+        plan.trouble_ns = SECOND;
+        let outcome = simulate(&plan, false);
+        assert_eq!(outcome.violations, Vec::<String>::new());
+        assert_eq!((outcome.counts.missing, outcome.counts.stale), (0, 0));
+        assert!(outcome.counts.records > 0 && outcome.counts.compared > 0);
+    }
+}

@@ -1,0 +1,104 @@
+//! Makes a failing plan smaller: fewer faults, fewer venues, a shorter time, as long as it still fails.
+
+use crate::market::simulate;
+use crate::plan::{MILLISECOND, Plan, What};
+
+impl What {
+    /// The fault on the venues that are left, if its own is among them.
+    fn without_venue(self, gone: usize) -> Option<Self> {
+        let moved = |venue: usize| match venue.cmp(&gone) {
+            std::cmp::Ordering::Less => Some(venue),
+            std::cmp::Ordering::Equal => None,
+            std::cmp::Ordering::Greater => Some(venue - 1),
+        };
+        Some(match self {
+            Self::Line { venue, line, faults } => Self::Line { venue: moved(venue)?, line, faults },
+            Self::LinesOut { venue } => Self::LinesOut { venue: moved(venue)? },
+            Self::Requests { venue, faults } => Self::Requests { venue: moved(venue)?, faults },
+            other => other,
+        })
+    }
+}
+
+/// Plans that are a little smaller, the smallest first.
+fn smaller(plan: &Plan) -> Vec<Plan> {
+    let mut all = Vec::new();
+    let mut add = |change: &dyn Fn(&mut Plan)| {
+        let mut changed = plan.clone();
+        change(&mut changed);
+        if changed != *plan {
+            all.push(changed);
+        }
+    };
+    // Halves of the faults, then each alone.
+    let faults = plan.faults.len();
+    if faults > 2 {
+        add(&|plan| plan.faults.truncate(faults / 2));
+        add(&|plan| {
+            plan.faults.drain(..faults / 2);
+        });
+    }
+    for fault in 0..faults {
+        add(&|plan| {
+            plan.faults.remove(fault);
+        });
+    }
+    if plan.venues.len() > 1 {
+        for venue in 0..plan.venues.len() {
+            add(&|plan| {
+                plan.venues.remove(venue);
+                let faults = std::mem::take(&mut plan.faults).into_iter();
+                plan.faults = faults
+                    .filter_map(|mut fault| {
+                        fault.what = fault.what.without_venue(venue)?;
+                        Some(fault)
+                    })
+                    .collect();
+            });
+        }
+    }
+    add(&|plan| plan.clients.clear());
+    for client in 0..plan.clients.len() {
+        add(&|plan| {
+            plan.clients.remove(client);
+        });
+    }
+    add(&|plan| plan.bursts.clear());
+    add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.silence = None));
+    add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.restart_after = Default::default()));
+    add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.reset = None));
+    add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.answers = Default::default()));
+    add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.nonsense_per_million = 0));
+    add(&|plan| plan.buffer_bytes = 4 << 20);
+    add(&|plan| plan.trouble_ns = (plan.trouble_ns / 2).max(100 * MILLISECOND));
+    add(&|plan| {
+        plan.trouble_ns =
+            plan.faults.iter().map(|fault| fault.at_ns + fault.length_ns).max().unwrap_or_default();
+    });
+    add(&|plan| plan.rate = (plan.rate / 2).max(10));
+    add(&|plan| plan.symbols = (plan.symbols / 2).max(1));
+    add(&|plan| plan.plant_starts_ns = 0);
+    add(&|plan| plan.schedule.preempted_per_million = 0);
+    add(&|plan| plan.journal = None);
+    all
+}
+
+/// The smallest plan that was found to fail, in so many tries, and what it violates. The given one fails.
+pub fn shrink(plan: &Plan, tries: usize) -> (Plan, Vec<String>) {
+    let (mut best, mut violations) = (plan.clone(), simulate(plan, false).violations);
+    let mut left = tries;
+    'again: loop {
+        for candidate in smaller(&best) {
+            if left == 0 {
+                return (best, violations);
+            }
+            left -= 1;
+            let failed = simulate(&candidate, false).violations;
+            if !failed.is_empty() {
+                (best, violations) = (candidate, failed);
+                continue 'again;
+            }
+        }
+        return (best, violations);
+    }
+}

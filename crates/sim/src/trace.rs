@@ -1,0 +1,40 @@
+//! What happened, as lines for people and as a hash.
+
+/// A moment of the simulation, in seconds.
+fn seconds(now_ns: u64) -> String {
+    format!("{:>5}.{:09}", now_ns / 1_000_000_000, now_ns % 1_000_000_000)
+}
+
+/// The trace of a simulation.
+#[derive(Default, Debug)]
+pub(crate) struct Trace {
+    /// Whether the lines are kept.
+    pub(crate) is_kept: bool,
+    lines: Vec<String>,
+    hash: u64,
+}
+
+impl Trace {
+    /// Adds numbers to the hash.
+    pub(crate) const fn mix(&mut self, now_ns: u64, what: u64) {
+        // The finaliser of SplitMix64 on what was, and on what happens now.
+        let mut mixed = self.hash.rotate_left(5) ^ now_ns.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ what;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        self.hash = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    }
+
+    /// Adds a line.
+    pub(crate) fn line(&mut self, now_ns: u64, text: impl FnOnce() -> String) {
+        if self.is_kept {
+            self.lines.push(format!("{} {}", seconds(now_ns), text()));
+        }
+    }
+
+    pub(crate) const fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    pub(crate) fn into_lines(self) -> Vec<String> {
+        self.lines
+    }
+}

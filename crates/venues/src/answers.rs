@@ -1,0 +1,219 @@
+//! Answers of a retransmission server that are wrong on purpose: a receiver must get along with every server.
+
+use tapeworks_exchange::random::Random;
+use tapeworks_session::{Refusal, Request, SessionId, Store, Transport as _, TransportKind, for_transport};
+use tapeworks_wire::framing::Blocks;
+
+/// What a retransmission server does wrong. Each number is of a million answers; an answer has one fault at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AnswerFaults {
+    /// Sent late.
+    pub late_per_million: u32,
+    /// How late at most, in nanoseconds.
+    pub late_ns: u64,
+    /// With fewer messages than requested.
+    pub partial_per_million: u32,
+    /// With more messages than requested.
+    pub more_per_million: u32,
+    /// With other messages of the session than those requested.
+    pub other_range_per_million: u32,
+    /// Of another session, by its header.
+    pub other_session_per_million: u32,
+    /// With random bytes for messages, of the same lengths, behind a sound header.
+    pub garbage_per_million: u32,
+}
+
+/// What is wrong with one answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    Late,
+    Partial,
+    More,
+    OtherRange,
+    OtherSession,
+    Garbage,
+}
+
+impl AnswerFaults {
+    /// The most answers of a million that can be wrong.
+    pub(crate) const fn sum(&self) -> u64 {
+        let Self { late_per_million, partial_per_million, more_per_million, .. } = *self;
+        let Self { other_range_per_million, other_session_per_million, garbage_per_million, .. } = *self;
+        late_per_million as u64
+            + partial_per_million as u64
+            + more_per_million as u64
+            + other_range_per_million as u64
+            + other_session_per_million as u64
+            + garbage_per_million as u64
+    }
+
+    /// What is wrong with the next answer.
+    pub(crate) fn draw(&self, random: &mut Random) -> Option<Wrong> {
+        if self.sum() == 0 {
+            return None;
+        }
+        let mut place = random.below(1_000_000);
+        let parts = [
+            (self.late_per_million, Wrong::Late),
+            (self.partial_per_million, Wrong::Partial),
+            (self.more_per_million, Wrong::More),
+            (self.other_range_per_million, Wrong::OtherRange),
+            (self.other_session_per_million, Wrong::OtherSession),
+            (self.garbage_per_million, Wrong::Garbage),
+        ];
+        for (part, wrong) in parts {
+            if place < part {
+                return Some(wrong);
+            }
+            place -= part;
+        }
+        None
+    }
+}
+
+/// Another session of the same channel.
+const fn other(session: SessionId) -> SessionId {
+    match session {
+        SessionId::MoldUdp64(mut name) => {
+            // Of two digits one becomes the other.
+            name[9] ^= 1;
+            SessionId::MoldUdp64(name)
+        }
+        SessionId::IexTp { protocol, channel, session } => {
+            SessionId::IexTp { protocol, channel, session: session.wrapping_add(1) }
+        }
+        SessionId::Memoir(session) => SessionId::Memoir(session.wrapping_add(1)),
+    }
+}
+
+/// Writes the answer to a request into `answer`, as [`Store::answer`] does, with what is wrong with it.
+pub(crate) fn answer(
+    store: &Store,
+    request: &[u8],
+    wrong: Option<Wrong>,
+    now_ns: u64,
+    random: &mut Random,
+    answer: &mut Vec<u8>,
+) -> Result<u16, Refusal> {
+    let Some(wrong) = wrong else { return store.answer(request, now_ns, answer) };
+    let mut asked = store.read_request(request)?;
+    let named = if wrong == Wrong::OtherSession { other(asked.session) } else { asked.session };
+    match wrong {
+        Wrong::Partial => asked.count = 1 + random.below(u32::from(asked.count).saturating_sub(1)) as u16,
+        Wrong::More => asked.count = asked.count.saturating_add(1 + random.below(200) as u16),
+        Wrong::OtherRange => asked.first = other_first(store, &asked, random),
+        Wrong::Late | Wrong::OtherSession | Wrong::Garbage => {}
+    }
+    let messages = store.answer_as(&asked, named, now_ns, answer)?;
+    if wrong == Wrong::Garbage {
+        garble(store.transport(), answer, random);
+    }
+    Ok(messages)
+}
+
+/// Where another range begins: near the one that is requested.
+fn other_first(store: &Store, asked: &Request, random: &mut Random) -> u64 {
+    let away = 1 + u64::from(random.below(200));
+    let behind = asked.first.saturating_add(away);
+    if random.below(2) == 0 && behind < store.kept().end {
+        behind
+    } else {
+        asked.first.saturating_sub(away).max(1)
+    }
+}
+
+/// Random bytes in place of the messages of a packet; header and lengths stay.
+fn garble(transport: TransportKind, packet: &mut [u8], random: &mut Random) {
+    let messages = packet.get_mut(transport.header_bytes()..).unwrap_or_default();
+    let mut places = Vec::new();
+    for_transport!(transport, T => {
+        let mut walk = Blocks::new(messages, T::prefix());
+        while let Some(Ok(message)) = walk.next() {
+            places.push(walk.offset() - message.len()..walk.offset());
+        }
+    });
+    for place in places {
+        for byte in messages.get_mut(place).unwrap_or_default() {
+            *byte = random.bits() as u8;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_session::Made;
+    use tapeworks_wire::framing::write_block;
+
+    use super::*;
+
+    const ALL: [TransportKind; 3] = [TransportKind::MoldUdp64, TransportKind::IexTp, TransportKind::Memoir];
+
+    fn session(transport: TransportKind) -> SessionId {
+        match transport {
+            TransportKind::MoldUdp64 => SessionId::MoldUdp64(*b"AA00000007"),
+            TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
+            TransportKind::Memoir => SessionId::Memoir(7),
+        }
+    }
+
+    fn store(transport: TransportKind) -> Store {
+        let mut store = Store::new(transport, 1 << 20);
+        store.begin_session(session(transport));
+        for first in 1..=500 {
+            let mut blocks = [0; 64];
+            let written = for_transport!(transport, T => {
+                write_block(T::prefix(), &mut blocks, &[first as u8; 20])
+            });
+            let blocks = &blocks[..written.unwrap()];
+            store.keep(&Made { first, count: 1, stream_offset: 0, blocks });
+        }
+        store
+    }
+
+    #[test]
+    fn a_wrong_answer_has_sound_framing() {
+        for transport in ALL {
+            let (store, mut random, mut bytes) = (store(transport), Random::new(1), Vec::new());
+            let request = Request { session: session(transport), first: 300, count: 10 };
+            let mut wrong = |wrong| {
+                let asked = request.encode();
+                let messages = answer(&store, &asked, wrong, 0, &mut random, &mut bytes).unwrap();
+                assert!(transport.is_sound(&bytes), "{wrong:?}");
+                let header = transport.header(&bytes).unwrap();
+                assert_eq!(header.count, u64::from(messages));
+                (header, bytes.clone())
+            };
+            let (right, sound) = wrong(None);
+            assert_eq!((right.first, right.count), (300, 10));
+            assert_eq!(wrong(Some(Wrong::Late)), (right, sound.clone()));
+            assert!((1..10).contains(&wrong(Some(Wrong::Partial)).0.count));
+            assert!(wrong(Some(Wrong::More)).0.count > 10);
+            assert_ne!(wrong(Some(Wrong::OtherRange)).0.first, 300);
+            let (other, _) = wrong(Some(Wrong::OtherSession));
+            assert_ne!(other.session, right.session);
+            assert!(other.session.is_of_channel_of(&right.session));
+            let (garbage, bytes) = wrong(Some(Wrong::Garbage));
+            assert_eq!((garbage, bytes.len()), (right, sound.len()));
+            assert_ne!(bytes, sound);
+        }
+    }
+
+    #[test]
+    fn each_fault_is_drawn_as_often_as_configured() {
+        let faults = AnswerFaults {
+            late_per_million: 100_000,
+            partial_per_million: 200_000,
+            garbage_per_million: 300_000,
+            ..AnswerFaults::default()
+        };
+        let mut random = Random::new(7);
+        let drawn: Vec<_> = (0..10_000).map(|_| faults.draw(&mut random)).collect();
+        let count = |wrong| drawn.iter().filter(|one| **one == wrong).count();
+        let all = [Some(Wrong::Late), Some(Wrong::Partial), Some(Wrong::Garbage), None].map(count);
+        for (count, expected) in all.into_iter().zip([1_000, 2_000, 3_000, 4_000]) {
+            assert!(count.abs_diff(expected) < 200, "{all:?}");
+        }
+        assert_eq!(all.iter().sum::<usize>(), drawn.len());
+        assert_eq!(AnswerFaults::default().draw(&mut random), None);
+    }
+}
