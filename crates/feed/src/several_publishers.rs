@@ -178,13 +178,15 @@ fn a_gap_of_one_of_several_channels_leaves_the_books_of_the_others() {
     assert_eq!([market.stale(0), market.stale(1)], [[true; 2], [false; 2]]);
     // The first message of an instrument is of one publisher; the missing ones may have been of any.
     assert_eq!(market.stale(2), [true; 2]);
-    // The late packet is the end of the gap.
+    // The late packet is the end of the gap, once the sequence goes on behind it.
     let late = {
         let mut again = Wire::new(b"SIP0000001");
         again.packet(&both_sides(b"AAA     "));
         again.packet(&both_sides(b"CCC     "))
     };
     market.packet(0, &late);
+    assert_eq!([market.stale(0), market.stale(1)], [[true; 2], [false; 2]]);
+    market.packet(0, &wires[0].packet(&[quote(1, b'B', b"CCC     ")]));
     // What it names is stale, of both publishers; the rest is not.
     assert_eq!([market.stale(0), market.stale(1), market.stale(2)], [[false; 2], [false; 2], [true; 2]]);
 }

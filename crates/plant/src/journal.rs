@@ -215,8 +215,8 @@ impl<W: World> JournalThread<W> {
             let mut failure = None;
             let mut left = self.inputs.len();
             let has_written = left > 0;
-            let mut state = None;
-            let Self { inputs, writer, coordinator, .. } = &mut self;
+            let (mut state, mut last_time) = (None, None);
+            let Self { inputs, writer, coordinator, status, .. } = &mut self;
             writer.need_from(coordinator.needed_from());
             let (losses, unconfirmed) = (writer.losses(), writer.unconfirmed());
             while left > 0 {
@@ -224,12 +224,23 @@ impl<W: World> JournalThread<W> {
                     let owned = match queued {
                         Queued::Input(owned) => owned,
                         Queued::State(taken) => {
-                            state = Some((writer.next_number(), taken));
+                            // It includes inputs that the journal has lost: the record that counts them goes first. A reader that
+                            // gets here without it would take its own state for the checkpoint's.
+                            let now = last_time.unwrap_or_else(|| W::time_of_day().0);
+                            match writer.record_loss(now) {
+                                Ok(()) => state = Some((writer.next_number(), taken)),
+                                Err(error) => {
+                                    checkpoint::report::<W>(status, Err(error.to_string()));
+                                    failure = Some(error);
+                                }
+                            }
                             return;
                         }
                     };
                     let mut scratch = [0; 8];
-                    if let Err(error) = writer.append(&record_of(&owned.input(), &mut scratch)) {
+                    let record = record_of(&owned.input(), &mut scratch);
+                    last_time = Some(record.time);
+                    if let Err(error) = writer.append(&record) {
                         failure = Some(error);
                     }
                 });
