@@ -108,7 +108,7 @@ pub(crate) mod notes {
 }
 
 /// The kinds of faults.
-const FAULTS: [Fact<What>; 11] = [
+const FAULTS: [Fact<What>; 12] = [
     ("fault: line", |what| matches!(what, What::Line { .. })),
     ("fault: both lines out", |what| matches!(what, What::LinesOut { .. })),
     ("fault: requests and answers", |what| matches!(what, What::Requests { .. })),
@@ -119,6 +119,7 @@ const FAULTS: [Fact<What>; 11] = [
     ("fault: bits of the disk turn", |what| matches!(what, What::Rot { .. })),
     ("fault: clock set", |what| matches!(what, What::Clock(_))),
     ("fault: clock drifts or stands", |what| matches!(what, What::Drift(_))),
+    ("fault: snapshot server out", |what| matches!(what, What::SnapshotsOut { .. })),
     ("fault: second plant", |what| matches!(what, What::SecondPlant)),
 ];
 

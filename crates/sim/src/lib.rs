@@ -21,14 +21,14 @@ pub use kernel::disk::{
     set_disk_faults, set_power_loss,
 };
 pub use kernel::network::{
-    LinkCounts, LinkFaults, Step, Tap, TcpFaults, link_counts, set_link, set_tap, set_tcp,
+    LinkCounts, LinkFaults, Step, Tap, TcpFaults, link_counts, set_link, set_refusing, set_tap, set_tcp,
 };
 pub use kernel::{
     Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, has_ended, kill, note,
     now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
 pub use market::{Counts, Outcome, simulate};
-pub use plan::{ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, Plan, VenuePlan, What};
+pub use plan::{ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, LimitPlan, Plan, VenuePlan, What};
 pub use planted::{search_bugs, switch_on};
 pub use regression::Regression;
 pub use scenario::Scenario;

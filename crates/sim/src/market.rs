@@ -15,7 +15,7 @@ use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
 use tapeworks_outputs::subscriber::{Records as _, Subscriber, SubscriberOptions};
 use tapeworks_plant::view::Watch;
-use tapeworks_plant::{EventConsumer, Plant, PlantError, Status, SyncPolicy};
+use tapeworks_plant::{EventConsumer, Plant, PlantError, PlantFailure, Status, SyncPolicy};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::world::{ThreadHandle as _, World};
@@ -24,7 +24,7 @@ use tapeworks_venues::Venues;
 use crate::counters;
 use crate::coverage::{Reached, notes};
 use crate::kernel::disk::{DiskFaults, files_of, flip_bits, set_disk_faults};
-use crate::kernel::network::{LinkFaults, Step, TcpFaults, set_link, set_tap, set_tcp};
+use crate::kernel::network::{LinkFaults, Step, TcpFaults, set_link, set_refusing, set_tap, set_tcp};
 use crate::kernel::{
     Ended, HostId, ProcessId, RunOptions, Simulated, add_host, below, has_ended, kill, note, now_ns,
     panic_of, power_off, power_on, run, set_clock, start,
@@ -326,6 +326,8 @@ impl Conductor {
                     if stops(&fault) && !active.iter().any(stops) {
                         power_on(self.plant_host);
                         self.start_again();
+                    } else if self.plan.ends_by_itself() && !active.iter().any(stops) {
+                        self.start_again();
                     }
                 }
             }
@@ -372,6 +374,7 @@ impl Conductor {
                 }
             }
             What::SecondPlant => self.start_second_plant(),
+            What::SnapshotsOut { venue } => set_refusing(Plan::snapshots(venue), true),
         }
     }
 
@@ -396,6 +399,7 @@ impl Conductor {
         for venue in 0..self.plan.venues.len() {
             (0..2).for_each(|line| set_link(Plan::line(venue, line).into(), LinkFaults::default()));
             set_link(Plan::retransmission(venue), LinkFaults::default());
+            set_refusing(Plan::snapshots(venue), false);
         }
         set_tcp(TcpFaults::default());
         set_disk_faults(self.plant_host, DiskFaults::default());
@@ -499,7 +503,7 @@ impl Conductor {
                     "is recovering"
                 }
                 () if channel.is_silent => "is silent",
-                () if channel.is_stale && can_recover => "has stale books",
+                () if channel.is_stale && can_recover && channel.snapshots.given_up == 0 => "has stale books",
                 () => return None,
             };
             Some(format!("{name} {wrong}"))
@@ -531,13 +535,16 @@ impl Conductor {
         let sessions = locked(&self.shared.sessions);
         let last = self.shared.starts.load(Ordering::Relaxed);
         let has_lost = self.plan.faults.iter().any(|fault| matches!(fault.what, What::Disk(_)));
+        // A replay begins with the oldest record that the journal has kept.
+        let begins_later = self.plan.limits.keep_bytes.is_some();
         let of_life = || sessions.iter().filter(|session| session.began == last);
         let Some(longest) = of_life().max_by_key(|session| session.records.len()) else { return };
         if longest.records.is_empty() && self.shared.of_orders.load(Ordering::Relaxed) > 0 {
             self.shared.violation("no client has read a record".to_owned());
         }
         for session in of_life() {
-            if session.is_whole && session.records.len() < longest.records.len() && !has_lost {
+            let is_short = session.records.len() < longest.records.len();
+            if session.is_whole && is_short && !has_lost && !begins_later {
                 let (read, most) = (session.records.len(), longest.records.len());
                 self.shared.violation(format!(
                     "a client that stayed has read {read} records when no more came, and another one {most}"
@@ -546,7 +553,12 @@ impl Conductor {
             if has_lost && !longest.is_whole {
                 continue;
             }
-            let mut rest = longest.records.iter();
+            let begin = session.records.first().filter(|_| begins_later);
+            let begin = begin.and_then(|first| longest.records.iter().position(|one| one == first));
+            if begins_later && begin.is_none() {
+                continue;
+            }
+            let mut rest = longest.records.iter().skip(begin.unwrap_or_default());
             let mut is_in_order = |record: &u64| match has_lost {
                 true => rest.any(|one| one == record),
                 false => rest.next() == Some(record),
@@ -625,12 +637,16 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     while !shared.stop_plant.load(Ordering::Acquire) && !plant.has_ended() {
         Simulated::sleep(Duration::from_millis(50));
     }
-    if let Err(error) = plant.stop() {
+    if let Err(error) = plant.stop()
+        && !(shared.plan.ends_by_itself() && matches!(error, PlantFailure::Journal(_)))
+    {
         shared.violation(format!("the plant failed: {error}"));
     }
     match clients {
         Some(Ok(clients)) => {
-            if let Err(error) = clients.join() {
+            if let Err(error) = clients.join()
+                && !shared.plan.ends_by_itself()
+            {
                 shared.violation(format!("the clients' server failed: {error}"));
             }
         }
@@ -820,7 +836,7 @@ fn client(number: usize, plan: ClientPlan, has_history: bool, shared: &Shared) {
             }
             Ok(mut subscriber) => {
                 let began = shared.starts.load(Ordering::Relaxed);
-                let (records, is_whole) = read_all(&mut subscriber, plan, shared);
+                let (records, is_whole) = read_all(&mut subscriber, plan, &mut options.start, shared);
                 note(|| format!("client {number} has read {} records", records.len()));
                 match () {
                     () if records.len() as u64 == plan.leaves_after => shared.reaches(notes::LEFT),
@@ -841,14 +857,24 @@ fn client(number: usize, plan: ClientPlan, has_history: bool, shared: &Shared) {
 }
 
 /// The hashes of the market's records of a session, until it ends or clients stop, and whether the client has read all that came before
-/// it stopped.
-fn read_all(subscriber: &mut Subscriber<Simulated>, plan: ClientPlan, shared: &Shared) -> (Vec<u64>, bool) {
+/// it stopped. A server that no longer has what was asked for names the earliest `start` for the next session.
+fn read_all(
+    subscriber: &mut Subscriber<Simulated>,
+    plan: ClientPlan,
+    start: &mut Option<u64>,
+    shared: &Shared,
+) -> (Vec<u64>, bool) {
     let mut records = Vec::new();
     let mut is_last = false;
     loop {
         match subscriber.next_record() {
             Ok(None) => return (records, false),
             Ok(Some(record)) => {
+                if let Some(error) = record.get::<dbn::ErrorMsg>() {
+                    let earliest =
+                        error.err().ok().and_then(|text| text.split_once("start=")?.1.split(' ').next());
+                    *start = earliest.and_then(|number| number.parse().ok()).or(*start);
+                }
                 if record.get::<dbn::MboMsg>().is_some() {
                     let mut hasher = FxHasher::default();
                     record.as_ref().hash(&mut hasher);

@@ -77,6 +77,11 @@ pub enum What {
     Drift(i32),
     /// Another plant is started on the journal's folder, and refused.
     SecondPlant,
+    /// A venue's snapshot server refuses connections.
+    SnapshotsOut {
+        /// The venue's place in the plan.
+        venue: usize,
+    },
 }
 
 impl What {
@@ -233,6 +238,9 @@ pub struct Plan {
     pub journal: Option<JournalPlan>,
     /// How lines are followed.
     pub arbiter: ArbiterPlan,
+    /// Limits of what the plant keeps, waits for and tries.
+    #[serde(default)]
+    pub limits: LimitPlan,
     /// How late the plant starts, in ns.
     pub plant_starts_ns: u64,
     /// Clients.
@@ -276,6 +284,40 @@ pub struct ArbiterPlan {
     pub requests_in_flight: u16,
     /// A line that brings nothing for so long is silent, in ns.
     pub silence_ns: u64,
+}
+
+/// Limits of what the plant keeps, waits for and tries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LimitPlan {
+    /// The most time for one gap, in ns.
+    pub gap_ns: u64,
+    /// The longest gap that is requested, in messages.
+    pub gap_messages: u64,
+    /// Bytes held behind a gap.
+    pub held_bytes: usize,
+    /// Failed requests of a snapshot before the channel goes on without.
+    pub snapshot_attempts: u32,
+    /// How long a snapshot may take, in ns.
+    pub snapshot_ns: u64,
+    /// Bytes of the journal that are kept.
+    pub keep_bytes: Option<u64>,
+    /// The plant ends when its journal cannot be written.
+    pub ends_with_the_journal: bool,
+}
+
+impl Default for LimitPlan {
+    fn default() -> Self {
+        let (gap, snapshot) = (RetransmissionOptions::default(), SnapshotOptions::default());
+        Self {
+            gap_ns: gap.limit_ns,
+            gap_messages: gap.limit_messages,
+            held_bytes: ArbiterOptions::default().held_bytes,
+            snapshot_attempts: snapshot.attempts,
+            snapshot_ns: snapshot.timeout_ns,
+            keep_bytes: None,
+            ends_with_the_journal: false,
+        }
+    }
 }
 
 /// Other crates' settings by their names.
@@ -413,6 +455,7 @@ impl Draw {
             garbled_per_million: self.rarely(10_000),
             renamed_per_million: self.rarely(1_000),
             renamed_at: 2,
+            padded_per_million: 0,
             least_ns: self.between(1_000, 5_000_000) as u32,
             jitter_ns: if self.chance(50) { 0 } else { self.between(1_000, 2_000_000) as u32 },
             out_until_ns: if self.chance(20) { until_ns } else { 0 },
@@ -537,6 +580,7 @@ impl Plan {
                 requests_in_flight: draw.between(1, 64) as u16,
                 silence_ns: draw.between(1_500 * MILLISECOND, 5 * SECOND),
             },
+            limits: LimitPlan::default(),
             plant_starts_ns: if draw.chance(50) { 0 } else { draw.between(MILLISECOND, 3 * SECOND) },
             clients: (0..draw.0.below(5))
                 .map(|_| ClientPlan {
@@ -571,12 +615,56 @@ impl Plan {
                 venue.restart_after = [0; MOST_RESTARTS];
             }
         }
+        plan.draw_limits();
         plan
+    }
+
+    /// Limits, and faults that meet them, drawn apart from the rest.
+    fn draw_limits(&mut self) {
+        let mut draw = Draw(Random::new(self.seed ^ 0x6C69_6D69));
+        let usual = LimitPlan::default();
+        let limits = &mut self.limits;
+        limits.gap_ns =
+            if draw.chance(80) { usual.gap_ns } else { draw.between(10 * MILLISECOND, 10 * SECOND) };
+        limits.gap_messages = if draw.chance(80) { usual.gap_messages } else { draw.between(1, 100_000) };
+        limits.held_bytes =
+            if draw.chance(80) { usual.held_bytes } else { draw.between(1 << 10, 16 << 20) as usize };
+        limits.snapshot_attempts = draw.between(1, 9) as u32;
+        limits.snapshot_ns = draw.between(100 * MILLISECOND, usual.snapshot_ns);
+        if let Some(journal) = &self.journal {
+            // Without checkpoints no start is possible once the first segment is gone.
+            let keeps_all = journal.checkpoint_every.is_none() || draw.chance(70);
+            limits.keep_bytes = (!keeps_all).then(|| journal.segment_bytes * draw.between(2, 50));
+            limits.ends_with_the_journal = draw.chance(30);
+        }
+        for fault in &mut self.faults {
+            if let What::Line { faults, .. } = &mut fault.what {
+                faults.padded_per_million = draw.rarely(10_000);
+                // Of IEX-TP: in the name of the protocol, not in that of the session.
+                if faults.renamed_at == 8 && draw.chance(30) {
+                    faults.renamed_at = 2;
+                }
+            }
+        }
+        for venue in 0..self.venues.len() {
+            if self.venues.get(venue).is_some_and(|venue| venue.has_snapshots) && draw.chance(30) {
+                let length_ns = draw.between(MILLISECOND, 10 * SECOND);
+                let at_ns = draw.0.bits() % self.trouble_ns.saturating_sub(length_ns).max(1);
+                self.faults.push(Fault { at_ns, length_ns, what: What::SnapshotsOut { venue } });
+            }
+        }
+        self.faults.sort_by_key(|fault| fault.at_ns);
     }
 
     /// Whether the plant's time of day is the true one throughout.
     pub(crate) fn has_true_clock(&self) -> bool {
         !self.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Drift(_)))
+    }
+
+    /// Whether the plant may end without being asked to: it must journal, and its disk fails.
+    pub(crate) fn ends_by_itself(&self) -> bool {
+        self.limits.ends_with_the_journal
+            && self.faults.iter().any(|fault| matches!(fault.what, What::Disk(_)))
     }
 
     /// Within what time all must be good again after the last fault, in ns: ten seconds, and as long as the requests for all messages
@@ -669,12 +757,18 @@ impl Plan {
                     timeout_ns: self.arbiter.timeout_ns,
                     messages_per_request: self.arbiter.messages_per_request,
                     requests_in_flight: self.arbiter.requests_in_flight,
-                    ..RetransmissionOptions::default()
+                    limit_ns: self.limits.gap_ns,
+                    limit_messages: self.limits.gap_messages,
                 }),
+                held_bytes: self.limits.held_bytes,
                 silence_ns: self.arbiter.silence_ns,
                 ..ArbiterOptions::default()
             },
-            snapshots: SnapshotOptions::default(),
+            snapshots: SnapshotOptions {
+                attempts: self.limits.snapshot_attempts,
+                timeout_ns: self.limits.snapshot_ns,
+                ..SnapshotOptions::default()
+            },
         });
         let mut options = PlantOptions {
             venues: venues.collect(),
@@ -683,9 +777,16 @@ impl Plan {
             ring_events: self.ring_events,
             least_orders: 1 << 10,
             journal: self.journal.map(|plan| JournalSetting {
-                options: JournalOptions { segment_bytes: plan.segment_bytes, keep_bytes: None },
+                options: JournalOptions {
+                    segment_bytes: plan.segment_bytes,
+                    keep_bytes: self.limits.keep_bytes,
+                },
                 sync: plan.sync,
-                when_failing: WhenFailing::GoOn,
+                when_failing: if self.limits.ends_with_the_journal {
+                    WhenFailing::Stop
+                } else {
+                    WhenFailing::GoOn
+                },
                 queue: plan.queue,
                 checkpoint_every: plan.checkpoint_every,
                 ..JournalSetting::new("/journal")

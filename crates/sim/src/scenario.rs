@@ -10,8 +10,8 @@ use crate::kernel::Schedule;
 use crate::kernel::disk::DiskFaults;
 use crate::kernel::network::{LinkFaults, TcpFaults};
 use crate::plan::{
-    AnswerPlan, ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, MILLISECOND, MOST_RESTARTS, Plan, SECOND,
-    VenuePlan, What,
+    AnswerPlan, ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, LimitPlan, MILLISECOND, MOST_RESTARTS,
+    Plan, SECOND, VenuePlan, What,
 };
 
 /// A plan with a name.
@@ -26,7 +26,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "line-out",
@@ -173,6 +173,26 @@ impl Scenario {
             },
         },
         Self {
+            name: "late-without-snapshots",
+            story: "the plant starts late, and the snapshot server refuses connections for longer than it tries",
+            change: |plan| {
+                plan.plant_starts_ns = 2 * SECOND;
+                plan.limits.snapshot_attempts = 2;
+                plan.limits.snapshot_ns = 500 * MILLISECOND;
+                plan.add(SECOND, 7 * SECOND, What::SnapshotsOut { venue: 0 });
+            },
+        },
+        Self {
+            name: "full-journal",
+            story: "the journal keeps little, and the plant, which must journal, ends when its disk is full; it is started again",
+            change: |plan| {
+                plan.limits.keep_bytes = Some(3 << 20);
+                plan.limits.ends_with_the_journal = true;
+                let full = DiskFaults { capacity: 100_000, ..DiskFaults::default() };
+                plan.add(6 * SECOND, 2 * SECOND, What::Disk(full));
+            },
+        },
+        Self {
             name: "slow-clients",
             story: "clients that pause, leave, and ask for what there is not, over connections with small windows and resets",
             change: |plan| {
@@ -235,6 +255,7 @@ impl Scenario {
                 requests_in_flight: 32,
                 silence_ns: 3 * SECOND,
             },
+            limits: LimitPlan::default(),
             plant_starts_ns: 0,
             clients: vec![ClientPlan::default()],
             buffer_bytes: 4 << 20,

@@ -14,6 +14,7 @@ impl What {
         Some(match self {
             Self::Line { venue, line, faults } => Self::Line { venue: moved(venue)?, line, faults },
             Self::LinesOut { venue } => Self::LinesOut { venue: moved(venue)? },
+            Self::SnapshotsOut { venue } => Self::SnapshotsOut { venue: moved(venue)? },
             Self::Requests { venue, faults } => Self::Requests { venue: moved(venue)?, faults },
             other => other,
         })
@@ -69,6 +70,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.reset = None));
     add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.answers = Default::default()));
     add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.nonsense_per_million = 0));
+    add(&|plan| plan.limits = Default::default());
     add(&|plan| plan.buffer_bytes = 4 << 20);
     add(&|plan| plan.trouble_ns = (plan.trouble_ns / 2).max(100 * MILLISECOND));
     add(&|plan| {

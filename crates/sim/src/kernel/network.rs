@@ -4,7 +4,7 @@
 //! drawn for each. A TCP connection delivers its bytes in order and once, in pieces that are drawn, or not at all while the link is out.
 
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
@@ -20,6 +20,9 @@ use tapeworks_runtime::world::{
 };
 
 use super::{HostId, Kernel, TaskId, Waits, call, until, wait, with};
+
+/// The bytes of the longest datagram of IPv4.
+const MOST_BYTES: usize = 65_507;
 
 /// What the network does to the datagrams for an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -40,6 +43,9 @@ pub struct LinkFaults {
     pub renamed_per_million: u32,
     /// Where these bytes are.
     pub renamed_at: u32,
+    /// With more bytes behind it than a buffer holds, per million.
+    #[serde(default)]
+    pub padded_per_million: u32,
     /// The shortest time on the way, in ns.
     pub least_ns: u32,
     /// What is added to it at most, in ns. Less than the time between two datagrams keeps them in order.
@@ -59,6 +65,7 @@ impl Default for LinkFaults {
             garbled_per_million: 0,
             renamed_per_million: 0,
             renamed_at: 0,
+            padded_per_million: 0,
             least_ns: 20_000,
             jitter_ns: 0,
             out_until_ns: 0,
@@ -237,6 +244,8 @@ pub(crate) struct Network {
     links: BTreeMap<SocketAddr, LinkFaults>,
     counts: BTreeMap<SocketAddr, LinkCounts>,
     pub(crate) tcp: TcpFaults,
+    /// Where connections are refused though a server listens.
+    refusing: BTreeSet<SocketAddr>,
     next_port: u16,
     tap: Option<Tap>,
 }
@@ -381,6 +390,11 @@ impl Kernel {
                 let (mut renamed, at) = (bytes.to_vec(), faults.renamed_at as usize);
                 renamed.iter_mut().skip(at).take(4).for_each(|byte| *byte = self.random.bits() as u8);
                 payload = renamed.into();
+            } else if self.random.chance(faults.padded_per_million) {
+                count(self, |counts| counts.damaged += 1);
+                let mut padded = bytes.to_vec();
+                padded.resize(MOST_BYTES, 0);
+                payload = padded.into();
             }
             let is_twice = self.random.chance(faults.twice_per_million);
             for copy in 0..=u32::from(is_twice) {
@@ -568,6 +582,14 @@ pub fn set_link(to: SocketAddr, faults: LinkFaults) {
 /// What the network did to the datagrams for an address.
 pub fn link_counts(to: SocketAddr) -> LinkCounts {
     with(|kernel| kernel.network.counts.get(&to).copied().unwrap_or_default())
+}
+
+/// Sets whether new connections to an address are refused.
+pub fn set_refusing(address: SocketAddr, is_refusing: bool) {
+    with(|kernel| match is_refusing {
+        true => kernel.network.refusing.insert(address),
+        false => kernel.network.refusing.remove(&address),
+    });
 }
 
 /// Sets what TCP does.
@@ -1017,7 +1039,9 @@ impl BlockingStream for SimBlockingStream {
         }
         let (here, there) = with(|kernel| {
             let address = remote(kernel, address);
-            let listener = kernel.listener_at(address).ok_or(io::ErrorKind::ConnectionRefused)?;
+            let listener =
+                kernel.listener_at(address).filter(|_| !kernel.network.refusing.contains(&address));
+            let listener = listener.ok_or(io::ErrorKind::ConnectionRefused)?;
             let host = kernel.network.socket(listener).ok_or_else(invalid)?.host;
             let own = local(kernel, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
             let connection = |remote| Connection {
