@@ -8,7 +8,8 @@
 //! A journal may span days. The files of a day have the inputs received on it; books, last trades and open intervals come from
 //! earlier inputs, from the newest checkpoint of an earlier day on, or from the journal's beginning.
 //!
-//! Where the journal lost inputs, the files go on from the checkpoint behind them, as a client's replay does.
+//! Where the journal lost inputs, the files go on as a client's replay does: without them where the plant did, else from the checkpoint
+//! behind them.
 //!
 //! A journal whose beginning was removed to make room is replayed from the oldest checkpoint that is kept with it. Its files
 //! equal those of the whole day from some time on: [`Exported::from`].
@@ -32,6 +33,7 @@ use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
 
 use crate::checkpoint::{self, Restored};
 use crate::days::{day_of_name, name_of_day};
+use crate::loss::{self, Behind};
 use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
 
@@ -226,16 +228,6 @@ pub fn export_in<D: Disk>(
 /// How far the times of records may be out of order, in ns.
 const SLACK: u64 = Nanos::SECOND;
 
-/// The state behind inputs that the journal lost at its record `record`, and the records behind it.
-fn state_behind<D: Disk>(
-    journal: &Path,
-    record: u64,
-    engine_options: &EngineOptions,
-) -> Option<(JournalReader<D>, Restored)> {
-    let behind = checkpoint::folder::behind::<D>(journal, record, engine_options)?;
-    Some((JournalReader::at_number_in(journal, behind.record).ok()??, behind))
-}
-
 /// The books and instruments of the checkpoint that the files begin with.
 fn go_on_from(start: Start, outputs: &mut [Output]) -> (Through<BookStage, NbboStage>, Instruments) {
     let now = start.time();
@@ -293,7 +285,7 @@ fn make<D: Disk>(
     if let Some(start) = start {
         (market, instruments) = go_on_from(start, &mut outputs);
     }
-    let mut has_begun = false;
+    let (mut has_begun, mut agrees_until) = (false, 0);
     let (mut events, mut inputs, mut made, mut lost): (Vec<Event>, u64, u64, u64) = (Vec::new(), 0, 0, 0);
     let mut written = Ok(());
     while let Some(record) = reader.next()? {
@@ -304,9 +296,19 @@ fn make<D: Disk>(
         let mut behind = None;
         if record.kind == LOST {
             lost += if (begin..end).contains(&time) { record.extra } else { 0 };
-            behind = state_behind(journal, record.number, engine_options);
-            match &behind {
-                Some((_, behind)) => engine.put_missed(&behind.engine, time, &mut events),
+            let at = (record.number, time);
+            let is_known = record.number < agrees_until;
+            let behind_it =
+                if is_known { None } else { loss::behind::<D>(journal, at, &engine, engine_options) };
+            match behind_it {
+                Some(Behind::From(state)) => {
+                    engine.put_missed(&state.engine, time, &mut events);
+                    behind = Some(state);
+                }
+                Some(Behind::Without(until)) => {
+                    agrees_until = until;
+                    engine.inputs_lost(time, &mut events);
+                }
                 None => engine.inputs_lost(time, &mut events),
             }
         } else {
@@ -339,8 +341,10 @@ fn make<D: Disk>(
         written?;
         written = Ok(());
         events.clear();
-        if let Some((behind_reader, Restored { engine: restored, market: start, .. })) = behind {
-            (reader, engine) = (behind_reader, restored);
+        if let Some(state) = behind {
+            let Restored { record, engine: restored, market: start } = *state;
+            reader = JournalReader::at_number_in(journal, record)?.ok_or_else(beheaded)?;
+            engine = restored;
             (market, instruments) = go_on_from(start, &mut outputs);
         }
         if inputs.is_multiple_of(INPUTS_AT_ONCE) && !go_on(inputs) {

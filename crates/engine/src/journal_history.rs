@@ -11,6 +11,7 @@ use tapeworks_planted::planted;
 
 use crate::checkpoint::{Restored, folder};
 use crate::history::{History, HistoryError, HistoryReader, Read};
+use crate::loss::{self, Behind};
 use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
 
@@ -99,40 +100,20 @@ struct JournalEvents<D: Disk> {
 }
 
 impl<D: Disk> JournalEvents<D> {
-    /// Whether the engine, without the lost inputs, makes as many events of as many inputs as the one of the checkpoint had made.
-    fn agrees(&self, behind: &Restored, (record, time): (u64, Nanos)) -> bool {
-        let JournalHistory { options, folder, .. } = &self.history;
-        let copy = |feed: Vec<u8>| Engine::restore(options, *self.engine.counters(), &feed);
-        let Ok(mut engine) = self.engine.feed().save().and_then(copy) else { return false };
-        let Ok(Some(mut reader)) = JournalReader::<D>::at_number_in(folder, record.saturating_add(1)) else {
-            return false;
-        };
-        let mut events = Vec::new();
-        engine.inputs_lost(time, &mut events);
-        while reader.next_number() < behind.record {
-            let Ok(Some(record)) = reader.next() else { return false };
-            match input_of(&record) {
-                Some(input) => engine.input(&input, &mut events),
-                None if record.kind == LOST => engine.inputs_lost(Nanos(record.time), &mut events),
-                None => {}
-            }
-            events.clear();
-            while engine.take_request().is_some() {}
-        }
-        engine.counters() == behind.engine.counters()
-    }
-
-    /// Continues from the checkpoint behind a record of lost inputs. The events of those inputs are missing. `false` while there
-    /// is no such checkpoint.
+    /// Goes on behind a record of lost inputs: without them, or from the next checkpoint, where the events of those inputs are missing.
+    /// `false` while there is no such checkpoint.
     fn pass(&mut self, (record, time): (u64, Nanos)) -> Result<bool, HistoryError> {
         let JournalHistory { options, folder, .. } = &self.history;
-        let Some(behind) = folder::behind::<D>(folder, record, options) else { return Ok(false) };
-        if self.agrees(&behind, (record, time)) {
-            self.agrees_until = behind.record;
-            self.engine.inputs_lost(time, &mut self.buffer);
-            self.loss = None;
-            return Ok(true);
-        }
+        let behind = match loss::behind::<D>(folder, (record, time), &self.engine, options) {
+            None => return Ok(false),
+            Some(Behind::Without(until)) => {
+                self.agrees_until = until;
+                self.engine.inputs_lost(time, &mut self.buffer);
+                self.loss = None;
+                return Ok(true);
+            }
+            Some(Behind::From(behind)) => *behind,
+        };
         let reader = JournalReader::at_number_in(folder, behind.record)
             .map_err(|error| HistoryError::unreadable(error.to_string()))?
             .filter(|_| behind.engine.counters().events >= self.engine.counters().events);

@@ -9,6 +9,7 @@ mod engine;
 pub mod export;
 pub mod history;
 mod journal_history;
+mod loss;
 mod options;
 pub mod records;
 mod replay;

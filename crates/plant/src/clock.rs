@@ -12,6 +12,32 @@ use tapeworks_runtime::world::World;
 /// The clocks may differ by so much, in ns. A clock that is slewed gains or loses little more than this in minutes.
 pub(super) const MOST_APART: u64 = 100_000_000;
 
+/// The receive times of one source. They come in order while nobody sets the clock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReceiveTimes {
+    last: Nanos,
+}
+
+impl ReceiveTimes {
+    pub(super) const NONE: Self = Self { last: Nanos(0) };
+
+    /// The time of the next datagram. `Err`: it says a time long before the last one's. The clock was set back for a while, or still is,
+    /// and the last one's time is nearer to the truth.
+    #[inline]
+    pub(super) fn next(&mut self, received: Nanos) -> Result<Nanos, Nanos> {
+        if received.0.saturating_add(MOST_APART) < self.last.0 {
+            return Err(self.last);
+        }
+        self.last = self.last.max(received);
+        Ok(received)
+    }
+
+    /// It is `now`, and the clock was set ahead by so many ns.
+    pub(super) fn set(&mut self, now: Nanos, ahead_ns: i64) {
+        self.last = Nanos(self.last.0.saturating_add_signed(ahead_ns)).min(now);
+    }
+}
+
 /// The time of day beside a clock that cannot be set.
 #[derive(Debug)]
 pub(super) struct TimeOfDay<W> {
@@ -35,5 +61,28 @@ impl<W: World> TimeOfDay<W> {
         }
         (self.time, self.at) = (time, at);
         Some((time, time.0.wrapping_sub(should).cast_signed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_datagram_that_was_stamped_by_a_clock_set_back_has_the_time_of_the_one_before() {
+        const SECOND: u64 = 1_000_000_000;
+        let mut times = ReceiveTimes::NONE;
+        assert_eq!(times.next(Nanos(100 * SECOND)), Ok(Nanos(100 * SECOND)));
+        // Two queues of a card are a little out of order.
+        assert_eq!(times.next(Nanos(100 * SECOND - MOST_APART)), Ok(Nanos(100 * SECOND - MOST_APART)));
+        assert_eq!(times.next(Nanos(10 * SECOND)), Err(Nanos(100 * SECOND)));
+        assert_eq!(times.next(Nanos(101 * SECOND)), Ok(Nanos(101 * SECOND)));
+        // Set ahead for a while: the next true times are not too old.
+        assert_eq!(times.next(Nanos(5_000 * SECOND)), Ok(Nanos(5_000 * SECOND)));
+        times.set(Nanos(102 * SECOND), 0);
+        assert_eq!(times.next(Nanos(102 * SECOND)), Ok(Nanos(102 * SECOND)));
+        // Stamped before the clock was set ahead, and read after.
+        times.set(Nanos(203 * SECOND), 100 * SECOND as i64);
+        assert_eq!(times.next(Nanos(103 * SECOND)), Err(Nanos(202 * SECOND)));
     }
 }

@@ -353,7 +353,7 @@ impl<W: World> Ingest<W> {
         let last = engine.feed().time();
         let is_far =
             |arrived: &Arrived| last.is_none_or(|last| last.0.abs_diff(arrived.received.0) > MOST_APART);
-        if taken == 0 || self.arrived.iter().any(is_far) {
+        if taken == 0 || self.receivers.take_gone_back() || self.arrived.iter().any(is_far) {
             taken += self.look_at_clock(engine)?;
         }
         // While packets come, the time is that of the first one here: other packets may have waited in a socket as long, and a
@@ -401,10 +401,17 @@ impl<W: World> Ingest<W> {
     /// Looks whether the clock was set. Returns how many inputs there were.
     fn look_at_clock(&mut self, engine: &mut Engine) -> Result<usize, PlantFailure> {
         let set = self.time_of_day.was_set();
-        if !self.arrived.is_empty() {
-            // Packets have waited since before it was set back.
-            let now = set.map_or_else(W::time_of_day, |(now, _)| now);
-            self.arrived.iter_mut().for_each(|arrived| arrived.received = arrived.received.min(now));
+        if !self.arrived.is_empty() || set.is_some() {
+            let (now, ahead_ns) = set.unwrap_or_else(|| (W::time_of_day(), 0));
+            self.receivers.set_times(now, ahead_ns);
+            for Arrived { received, .. } in &mut self.arrived {
+                // One that came before the clock was set has the time of the clock as it was.
+                let by_new_clock = Nanos(received.0.saturating_add_signed(ahead_ns));
+                if by_new_clock.0.abs_diff(now.0) < received.0.abs_diff(now.0) {
+                    *received = by_new_clock;
+                }
+                *received = (*received).min(now);
+            }
         }
         let Some((now, ahead_ns)) = set else { return Ok(0) };
         self.input(engine, Owned::ClockSet { now, ahead_ns })?;

@@ -22,6 +22,7 @@ use tapeworks_runtime::world::{
     DatagramReceiver as _, FrameSource as _, Poll as _, Ready, Source as _, World,
 };
 
+use crate::clock::ReceiveTimes;
 use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Source};
 use crate::status::InterfaceStatus;
@@ -45,6 +46,7 @@ pub(super) struct LineReceiver<W: World> {
     pub(super) buffer_bytes: usize,
     pub(super) wanted_bytes: usize,
     venue: String,
+    times: ReceiveTimes,
     /// Its datagrams come as frames, by another way.
     by_frames: bool,
 }
@@ -87,6 +89,9 @@ pub(super) struct Receivers<W: World> {
     /// Where AF_XDP takes answers too: the sockets that send requests, by server and own port.
     by_answer: HashMap<(SocketAddr, u16), usize>,
     interface: Option<InterfaceStatus>,
+    frame_times: ReceiveTimes,
+    /// A datagram said a time long before another's of its source.
+    has_gone_back: bool,
 }
 
 impl<W: World> Receivers<W> {
@@ -147,6 +152,8 @@ impl<W: World> Receivers<W> {
             frame_buffer: Vec::with_capacity(MAX_BATCH),
             _joined: joined,
             by_answer,
+            frame_times: ReceiveTimes::NONE,
+            has_gone_back: false,
             interface: options
                 .receive
                 .source
@@ -195,11 +202,16 @@ impl<W: World> Receivers<W> {
             if !*ready || from.by_frames {
                 continue;
             }
-            let too_long = &mut from.too_long;
+            let (too_long, times, has_gone_back) =
+                (&mut from.too_long, &mut from.times, &mut self.has_gone_back);
             let (channel, line) = (from.channel, from.line);
             let received = from.receiver.receive(&mut self.pool, MAX_BATCH, 0, |received| match received {
                 Received::Packet(packet) => {
-                    let received = Nanos(packet.description().timestamp_ns);
+                    let received = times.next(Nanos(packet.description().timestamp_ns));
+                    let received = received.unwrap_or_else(|last| {
+                        *has_gone_back = true;
+                        last
+                    });
                     let payload = (0, packet.bytes().len() as u32);
                     arrived.push(Arrived { received, channel, line, packet, payload });
                 }
@@ -227,6 +239,18 @@ impl<W: World> Receivers<W> {
             insertion_sort(arrived);
         }
         Ok(())
+    }
+
+    /// Whether a datagram has said, since the last call, a time long before another's of its source: someone has set the clock.
+    #[inline]
+    pub(super) const fn take_gone_back(&mut self) -> bool {
+        std::mem::replace(&mut self.has_gone_back, false)
+    }
+
+    /// It is `now`, and the clock was set ahead by so many ns: the times of later datagrams are compared with that.
+    pub(super) fn set_times(&mut self, now: Nanos, ahead_ns: i64) {
+        self.frame_times.set(now, ahead_ns);
+        self.lines.iter_mut().for_each(|line| line.times.set(now, ahead_ns));
     }
 
     /// The interface, as the kernel counts now.
@@ -269,13 +293,12 @@ impl<W: World> Receivers<W> {
             let start = datagram.payload_offset as u32;
             let payload = (start, start + datagram.payload.len() as u32);
             let (channel, line) = (line.channel, line.line);
-            arrived.push(Arrived {
-                received: Nanos(description.timestamp_ns),
-                channel,
-                line,
-                packet,
-                payload,
+            let received = self.frame_times.next(Nanos(description.timestamp_ns));
+            let received = received.unwrap_or_else(|last| {
+                self.has_gone_back = true;
+                last
             });
+            arrived.push(Arrived { received, channel, line, packet, payload });
         }
         Ok(had_some)
     }
@@ -339,6 +362,7 @@ fn open_line<W: World>(
         buffer_bytes,
         wanted_bytes: options.receive.buffer_bytes.unwrap_or_default(),
         venue: venue.to_owned(),
+        times: ReceiveTimes::NONE,
         by_frames: false,
     })
 }

@@ -606,9 +606,12 @@ impl Plan {
             plan.faults.push(Fault { at_ns, length_ns, what });
         }
         plan.faults.sort_by_key(|fault| fault.at_ns);
-        // A plant whose clock jumps cannot know how long something has lasted.
+        // A plant whose clock jumps cannot know how long something has lasted. One that is still far behind when numbers begin anew
+        // cannot distinguish new messages from those that it asks for: they have the same numbers, of the same session.
+        let is_quick = plan.recovery_ns() < 15 * SECOND;
         for venue in 0..plan.venues.len() {
             let reset = (draw.chance(20) && plan.has_true_clock()).then(|| draw.reset(&plan));
+            let reset = reset.filter(|_| is_quick);
             if let (Some(venue), Some(reset)) = (plan.venues.get_mut(venue), reset) {
                 venue.reset = Some(reset);
                 // The numbers of a session that has just begun are low.
