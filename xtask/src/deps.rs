@@ -140,6 +140,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-planted",
             "tapeworks-disk",
             "tapeworks-ring",
+            "tapeworks-stage",
             "tapeworks-packet",
             "tapeworks-market",
             "tapeworks-session",

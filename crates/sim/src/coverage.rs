@@ -104,7 +104,11 @@ pub(crate) mod notes {
     pub(crate) const CUT: &str = "client: its session was ended by the server";
     pub(crate) const LEFT: &str = "client: left and came back";
 
-    pub(super) const ALL: [&str; 6] = [START_REFUSED, REPLAY_FAILED, ENDED, NOT_SERVED, CUT, LEFT];
+    pub(crate) const FILED: &str = "day: its files are what a replay brings";
+    pub(crate) const FILED_IN_PART: &str = "day: files of a journal that lost its beginning or inputs";
+
+    pub(super) const ALL: [&str; 8] =
+        [START_REFUSED, REPLAY_FAILED, ENDED, NOT_SERVED, CUT, LEFT, FILED, FILED_IN_PART];
 }
 
 /// The kinds of faults.

@@ -2,6 +2,7 @@
 
 mod counters;
 mod coverage;
+mod day;
 mod kernel;
 mod market;
 mod oracle;
@@ -28,7 +29,9 @@ pub use kernel::{
     now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
 pub use market::{Counts, Outcome, simulate};
-pub use plan::{ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, LimitPlan, Plan, VenuePlan, What};
+pub use plan::{
+    ArbiterPlan, Burst, ClientPlan, DayPlan, Fault, JournalPlan, LimitPlan, Plan, VenuePlan, What,
+};
 pub use planted::{search_bugs, switch_on};
 pub use regression::Regression;
 pub use scenario::Scenario;

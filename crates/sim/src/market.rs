@@ -14,6 +14,7 @@ use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
 use tapeworks_outputs::subscriber::{Records as _, Subscriber, SubscriberOptions};
+use tapeworks_plant::roll::Roll;
 use tapeworks_plant::view::Watch;
 use tapeworks_plant::{EventConsumer, Plant, PlantError, PlantFailure, Status, SyncPolicy};
 use tapeworks_ring::disruptor::PollError;
@@ -23,6 +24,7 @@ use tapeworks_venues::Venues;
 
 use crate::counters;
 use crate::coverage::{Reached, notes};
+use crate::day::{self, GRACE_NS, MIDNIGHT_NS};
 use crate::kernel::disk::{DiskFaults, files_of, flip_bits, set_disk_faults};
 use crate::kernel::network::{LinkFaults, Step, TcpFaults, set_link, set_refusing, set_tap, set_tcp};
 use crate::kernel::{
@@ -31,12 +33,10 @@ use crate::kernel::{
 };
 use crate::oracle::{Oracle, Shown};
 use crate::plan::{
-    CLIENT_HOST, CLIENTS_PORT, ClientPlan, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND, VENUES_HOST, What,
+    CLIENT_HOST, CLIENTS_PORT, ClientPlan, DayPlan, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND,
+    VENUES_HOST, What,
 };
 use crate::status::{Silence, wrong_counts};
-
-/// 2025-11-14 09:30 in New York.
-const EPOCH_NS: u64 = 1_763_130_600_000_000_000;
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -80,7 +80,7 @@ pub struct Counts {
     pub records: u64,
 }
 
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -96,6 +96,8 @@ struct Shared {
     stop_clients: AtomicBool,
     /// The plant has its journal.
     is_running: AtomicBool,
+    /// The day is over, and so is its journal.
+    is_over: AtomicBool,
     starts: AtomicU64,
     /// Starts that failed.
     refused: AtomicU64,
@@ -126,7 +128,8 @@ impl Shared {
 
 /// Runs the plan.
 pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
-    let options = RunOptions { seed: plan.seed, epoch_ns: EPOCH_NS, schedule: plan.schedule, keeps_trace };
+    let options =
+        RunOptions { seed: plan.seed, epoch_ns: plan.epoch_ns(), schedule: plan.schedule, keeps_trace };
     let shared = Arc::new(Shared {
         plan: plan.clone(),
         oracle: Mutex::new(Oracle::new(plan.plant().engine(), plan.has_true_clock())),
@@ -135,6 +138,7 @@ pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
         stop_plant: AtomicBool::new(false),
         stop_clients: AtomicBool::new(false),
         is_running: AtomicBool::new(false),
+        is_over: AtomicBool::new(false),
         starts: AtomicU64::new(0),
         refused: AtomicU64::new(0),
         events: AtomicU64::new(0),
@@ -226,6 +230,9 @@ impl Conductor {
         self.shared.stop_clients.store(true, Ordering::Release);
         clients.into_iter().for_each(|client| self.wait_for(client, "a client does not end"));
         self.compare_sessions();
+        if let Some(day) = self.plan.day {
+            self.end_day(day);
+        }
         self.shared.stop_plant.store(true, Ordering::Release);
         if let Some(plant) = self.plant {
             self.wait_for(plant, "the plant does not end");
@@ -242,6 +249,7 @@ impl Conductor {
             self.plan.venues.iter().map(|venue| venue.answers.garbage_per_million > 0).collect();
         let with_garbage = has_garbage.iter().enumerate().filter(|(_, has)| **has);
         with_garbage.for_each(|(channel, _)| locked(&shared.oracle).expect_garbage(channel));
+        let epoch_ns = self.plan.epoch_ns();
         set_tap(Box::new(move |step, now_ns, from, to, payload| {
             if let (Step::Sent, Some(channel)) = (step, Plan::answers_of(from)) {
                 if has_garbage.get(channel) == Some(&true) {
@@ -254,10 +262,10 @@ impl Conductor {
             let mut oracle = locked(&shared.oracle);
             match step {
                 Step::Sent if is_line_a => {
-                    oracle.sends(channel, Nanos(EPOCH_NS + now_ns), Nanos(EPOCH_NS), payload)
+                    oracle.sends(channel, Nanos(epoch_ns + now_ns), Nanos(epoch_ns), payload)
                 }
                 Step::Sent => {}
-                Step::Taken => oracle.takes(channel, Nanos(EPOCH_NS + now_ns), payload),
+                Step::Taken => oracle.takes(channel, Nanos(epoch_ns + now_ns), payload),
             }
         }));
     }
@@ -392,6 +400,49 @@ impl Conductor {
                 Ok(_) => shared.violation("two plants write one journal".to_owned()),
             }
         });
+    }
+
+    /// The day ends: the plant makes files of it, also if it is killed meanwhile.
+    fn end_day(&mut self, day: DayPlan) {
+        let due_ns = MIDNIGHT_NS + GRACE_NS - self.plan.epoch_ns();
+        Simulated::sleep(Duration::from_nanos((due_ns + day.killed_after_ns).saturating_sub(now_ns())));
+        if day.killed_after_ns > 0 {
+            if day.loses_power {
+                power_off(self.plant_host);
+            } else {
+                self.plant.into_iter().for_each(kill);
+            }
+            Simulated::sleep(Duration::from_secs(1));
+            power_on(self.plant_host);
+            // The journal of the day may be moved away: the next one begins with event 0.
+            self.shared.is_over.store(true, Ordering::Release);
+            self.start_plant();
+            let until_ns = now_ns() + 30 * SECOND;
+            while !self.shared.is_running.load(Ordering::Acquire) && now_ns() < until_ns {
+                Simulated::sleep(Duration::from_millis(50));
+            }
+        }
+        let may_lose =
+            day.loses_power && self.plan.journal.is_some_and(|journal| journal.sync != SyncPolicy::Always);
+        let journal = (self.may_be_gone(), may_lose);
+        let (options, shared) = (self.plan.plant(), Arc::clone(&self.shared));
+        let files = start(self.plant_host, "files", move || match day::check(&options, journal) {
+            Ok(records) => {
+                note(|| format!("the day's files have {records} records"));
+                shared.reaches(if records > 0 { notes::FILED } else { notes::FILED_IN_PART });
+            }
+            Err(why) => {
+                note(|| format!("{:#?}", shared.status().map(|status| status.roll)));
+                shared.violation(why);
+            }
+        });
+        self.wait_for(files, "the day's files cannot be compared");
+    }
+
+    /// Bits of the only checkpoint may have turned that a shortened journal could be read from: then the past is gone.
+    fn may_be_gone(&self) -> bool {
+        self.plan.limits.keep_bytes.is_some()
+            && self.plan.faults.iter().any(|fault| matches!(fault.what, What::Rot { .. }))
     }
 
     /// No condition lasts.
@@ -542,10 +593,10 @@ impl Conductor {
         let begins_later = self.plan.limits.keep_bytes.is_some();
         let of_life = || sessions.iter().filter(|session| session.began == last);
         let Some(longest) = of_life().max_by_key(|session| session.records.len()) else { return };
-        // Where bits of the only checkpoint turned that a shortened journal could be read from, the past is gone.
-        let may_be_gone =
-            begins_later && self.plan.faults.iter().any(|fault| matches!(fault.what, What::Rot { .. }));
-        if longest.records.is_empty() && !may_be_gone && self.shared.of_orders.load(Ordering::Relaxed) > 0 {
+        if longest.records.is_empty()
+            && !self.may_be_gone()
+            && self.shared.of_orders.load(Ordering::Relaxed) > 0
+        {
             self.shared.violation("no client has read a record".to_owned());
         }
         for session in of_life() {
@@ -617,7 +668,7 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     shared.is_running.store(true, Ordering::Release);
     *locked(&shared.status) = Some(plant.status_handle());
     let (first_event, live_from) = (plant.first_event(), plant.live_from());
-    let checking = readers.take("check").map(|reader| {
+    let checking = readers.take("check").filter(|_| !shared.is_over.load(Ordering::Acquire)).map(|reader| {
         let its = Arc::clone(shared);
         let begin = (first_event, Arc::clone(&live_from), promise);
         let history = history.clone();
@@ -641,9 +692,15 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
             shared.refused.fetch_add(1, Ordering::Relaxed);
         }
     }
+    let roll =
+        plan.day.map(|_| Roll::<Simulated>::start_in(day::setting(), plan.plant(), plant.status_handle()));
+    if let Some(Err(error)) = &roll {
+        shared.violation(format!("the daily roll does not start: {error}"));
+    }
     while !shared.stop_plant.load(Ordering::Acquire) && !plant.has_ended() {
         Simulated::sleep(Duration::from_millis(50));
     }
+    drop(roll);
     if let Err(error) = plant.stop()
         && !(shared.plan.ends_by_itself() && matches!(error, PlantFailure::Journal(_)))
     {
@@ -902,7 +959,10 @@ fn read_all(
                     return (records, true);
                 }
             }
-            Err(_) => return (records, false),
+            Err(error) => {
+                note(|| format!("the session fails: {error}"));
+                return (records, false);
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ use tapeworks_plant::{JournalSetting, PlantOptions, SyncPolicy, Topology, VenueO
 use tapeworks_ring::wait::Wait;
 use tapeworks_venues::{AnswerFaults, Config, Venue};
 
+use crate::day::MIDNIGHT_NS;
 use crate::kernel::Schedule;
 use crate::kernel::disk::DiskFaults;
 use crate::kernel::network::{LinkFaults, TcpFaults};
@@ -241,6 +242,9 @@ pub struct Plan {
     /// Limits of what the plant keeps, waits for and tries.
     #[serde(default)]
     pub limits: LimitPlan,
+    /// The end of the day.
+    #[serde(default)]
+    pub day: Option<DayPlan>,
     /// How late the plant starts, in ns.
     pub plant_starts_ns: u64,
     /// Clients.
@@ -284,6 +288,15 @@ pub struct ArbiterPlan {
     pub requests_in_flight: u16,
     /// A line that brings nothing for so long is silent, in ns.
     pub silence_ns: u64,
+}
+
+/// The day ends behind everything else, and the plant makes files of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DayPlan {
+    /// The plant is killed so long after it has begun to make them, in ns; 0: it is not.
+    pub killed_after_ns: u64,
+    /// Then its machine loses its power too.
+    pub loses_power: bool,
 }
 
 /// Limits of what the plant keeps, waits for and tries.
@@ -581,6 +594,7 @@ impl Plan {
                 silence_ns: draw.between(1_500 * MILLISECOND, 5 * SECOND),
             },
             limits: LimitPlan::default(),
+            day: None,
             plant_starts_ns: if draw.chance(50) { 0 } else { draw.between(MILLISECOND, 3 * SECOND) },
             clients: (0..draw.0.below(5))
                 .map(|_| ClientPlan {
@@ -657,6 +671,20 @@ impl Plan {
             }
         }
         self.faults.sort_by_key(|fault| fault.at_ns);
+        // A thread that spins through the minutes before midnight takes the simulator's time.
+        let has_right_clock = !self.faults.iter().any(|fault| matches!(fault.what, What::Clock(_)));
+        if self.journal.is_some() && has_right_clock && self.wait == Wait::Park && draw.chance(20) {
+            let killed_after_ns = if draw.chance(50) { 0 } else { draw.between(1_000, 100 * MILLISECOND) };
+            self.day = Some(DayPlan { killed_after_ns, loses_power: draw.chance(50) });
+        }
+    }
+
+    /// What 0 of the simulation's clock is, in ns since the epoch. Where the day ends, that is long enough before midnight for all
+    /// else to be over.
+    pub(crate) fn epoch_ns(&self) -> u64 {
+        /// 2025-11-14 09:30 in New York.
+        const OPEN_NS: u64 = 1_763_130_600_000_000_000;
+        if self.day.is_some() { MIDNIGHT_NS - 600 * SECOND } else { OPEN_NS }
     }
 
     /// Whether the plant's time of day is the true one throughout.

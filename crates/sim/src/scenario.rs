@@ -256,6 +256,7 @@ impl Scenario {
                 silence_ns: 3 * SECOND,
             },
             limits: LimitPlan::default(),
+            day: None,
             plant_starts_ns: 0,
             clients: vec![ClientPlan::default()],
             buffer_bytes: 4 << 20,
