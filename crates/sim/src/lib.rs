@@ -12,6 +12,7 @@ mod regression;
 mod scenario;
 mod shrink;
 mod status;
+mod timeline;
 mod trace;
 mod world;
 
@@ -24,12 +25,14 @@ pub use kernel::network::{
     LinkCounts, LinkFaults, Step, Tap, TcpFaults, link_counts, set_link, set_tap, set_tcp,
 };
 pub use kernel::{
-    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, has_ended, kill, note,
-    now_ns, panic_of, power_off, power_on, run, set_clock, start,
+    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, clock_ahead_ns, has_ended,
+    kill, note, now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
-pub use market::{Counts, Outcome, simulate};
+pub use market::{Counts, Outcome, simulate, simulate_with_timeline};
 pub use plan::{ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, Plan, VenuePlan, What};
 pub use planted::{search_bugs, switch_on};
 pub use regression::Regression;
 pub use scenario::Scenario;
 pub use shrink::shrink;
+pub use timeline::Timeline;
+pub use trace::Note;

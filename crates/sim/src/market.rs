@@ -3,7 +3,7 @@
 use std::hash::{Hash as _, Hasher as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustc_hash::FxHasher;
@@ -27,16 +27,17 @@ use crate::kernel::disk::{DiskFaults, files_of, flip_bits, set_disk_faults};
 use crate::kernel::network::{LinkFaults, Step, TcpFaults, set_link, set_tap, set_tcp};
 use crate::kernel::{
     Ended, HostId, ProcessId, RunOptions, Simulated, add_host, below, has_ended, kill, note, now_ns,
-    panic_of, power_off, power_on, run, set_clock, start,
+    panic_of, power_off, power_on, run, set_clock, set_sampler, start,
 };
 use crate::oracle::{Oracle, Shown};
 use crate::plan::{
     CLIENT_HOST, CLIENTS_PORT, ClientPlan, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND, VENUES_HOST, What,
 };
 use crate::status::{Silence, wrong_counts};
+use crate::timeline::{ClientEnds, EVERY_NS, Recorder, Seen, Timeline};
 
 /// 2025-11-14 09:30 in New York.
-const EPOCH_NS: u64 = 1_763_130_600_000_000_000;
+pub(crate) const EPOCH_NS: u64 = 1_763_130_600_000_000_000;
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -84,6 +85,15 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// As [`locked`], if nothing has locked it.
+fn try_locked<T>(shared: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match shared.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
 /// What the processes and the conductor share. It outlives every process.
 struct Shared {
     plan: Plan,
@@ -105,6 +115,8 @@ struct Shared {
     /// What clients read.
     sessions: Mutex<Vec<Session>>,
     reached: Mutex<Reached>,
+    /// What the timeline gets, if there is one.
+    recorder: Option<Recorder>,
 }
 
 impl Shared {
@@ -122,10 +134,46 @@ impl Shared {
     fn reaches(&self, fact: &str) {
         locked(&self.reached).note(fact);
     }
+
+    /// Notes something for the timeline.
+    fn record(&self, note: impl FnOnce(&Recorder)) {
+        if let Some(recorder) = &self.recorder {
+            note(recorder);
+        }
+    }
+
+    /// Shows the timeline what is so now. Nothing waits here: what a thread has locked is left out.
+    fn sample(&self, now_ns: u64) {
+        let handle = try_locked(&self.status).and_then(|status| status.clone());
+        let status = handle.as_ref().map(|handle| try_locked(handle));
+        let oracle = try_locked(&self.oracle);
+        let seen = Seen {
+            // Without a plant that has started there is none.
+            status: status.as_ref().map(|status| status.as_deref()),
+            violations: oracle.as_ref().map(|oracle| oracle.violations()).unwrap_or_default(),
+            begun: oracle
+                .iter()
+                .flat_map(|oracle| (0..self.plan.venues.len()).map(|channel| oracle.begun(channel)))
+                .collect(),
+            events: self.events.load(Ordering::Relaxed),
+        };
+        self.record(|recorder| recorder.look(now_ns, &seen));
+    }
 }
 
 /// Runs the plan.
 pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
+    run_market(plan, keeps_trace, None).0
+}
+
+/// Runs the plan, and keeps its trace and what a page shows of it. The run is the same as without.
+pub fn simulate_with_timeline(plan: &Plan) -> (Outcome, Timeline) {
+    let (outcome, timeline) = run_market(plan, true, Some(Recorder::new(plan)));
+    let timeline = timeline.unwrap_or_else(|| Recorder::new(plan).finish(plan, &outcome));
+    (outcome, timeline)
+}
+
+fn run_market(plan: &Plan, keeps_trace: bool, recorder: Option<Recorder>) -> (Outcome, Option<Timeline>) {
     let options = RunOptions { seed: plan.seed, epoch_ns: EPOCH_NS, schedule: plan.schedule, keeps_trace };
     let shared = Arc::new(Shared {
         plan: plan.clone(),
@@ -141,6 +189,7 @@ pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
         of_orders: AtomicU64::new(0),
         sessions: Mutex::default(),
         reached: Mutex::default(),
+        recorder,
     });
     let (its, of_run) = (Arc::clone(&shared), plan.clone());
     let ended = run(&options, move || Conductor::new(of_run, its).conduct());
@@ -165,7 +214,9 @@ pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
     };
     let mut reached = std::mem::take(&mut *locked(&shared.reached));
     reached.faults(plan);
-    Outcome { ended, violations, counts, reached }
+    let outcome = Outcome { ended, violations, counts, reached };
+    let timeline = shared.recorder.as_ref().map(|recorder| recorder.finish(plan, &outcome));
+    (outcome, timeline)
 }
 
 /// The process that makes things happen.
@@ -189,6 +240,7 @@ impl Conductor {
 
     fn conduct(mut self) {
         self.watch_lines();
+        self.watch_time();
         let starts_ns = self.plan.plant_starts_ns;
         if starts_ns == 0 {
             self.start_plant();
@@ -243,6 +295,9 @@ impl Conductor {
         let with_garbage = has_garbage.iter().enumerate().filter(|(_, has)| **has);
         with_garbage.for_each(|(channel, _)| locked(&shared.oracle).expect_garbage(channel));
         set_tap(Box::new(move |step, now_ns, from, to, payload| {
+            if step == Step::Sent {
+                shared.record(|recorder| recorder.sends(from, to));
+            }
             if let (Step::Sent, Some(channel)) = (step, Plan::answers_of(from)) {
                 if has_garbage.get(channel) == Some(&true) {
                     locked(&shared.oracle).answers(channel, payload);
@@ -260,6 +315,14 @@ impl Conductor {
                 Step::Taken => oracle.takes(channel, Nanos(EPOCH_NS + now_ns), payload),
             }
         }));
+    }
+
+    /// The timeline sees what is so at equal intervals.
+    fn watch_time(&self) {
+        if self.shared.recorder.is_some() {
+            let shared = Arc::clone(&self.shared);
+            set_sampler(EVERY_NS, Box::new(move |now_ns| shared.sample(now_ns)));
+        }
     }
 
     fn start_venues(&self) -> ProcessId {
@@ -288,7 +351,9 @@ impl Conductor {
             matches!(fault.what, What::Disk(_)) && lasts.contains(&now_ns())
         });
         let promise = if plan.journal.is_some() { self.promise } else { Promise::Nothing };
-        self.plant = Some(start(self.plant_host, "plant", move || plant(&plan, promise, &shared)));
+        let process = start(self.plant_host, "plant", move || plant(&plan, promise, &shared));
+        self.shared.record(|recorder| recorder.plant_starts(process, self.plant_host));
+        self.plant = Some(process);
         self.promise = if has_bad_disk { Promise::Synced } else { Promise::All };
     }
 
@@ -727,6 +792,7 @@ fn check(
         }
         if !present.is_empty() {
             locked(&shared.oracle).shows(&mut shown, present);
+            shared.record(|recorder| recorder.publishes(now_ns(), present));
             next += present.len() as u64;
         }
         match polled {
@@ -816,19 +882,27 @@ fn client(number: usize, plan: ClientPlan, has_history: bool, shared: &Shared) {
             Err(error) => {
                 note(|| format!("client {number} is not served: {error}"));
                 shared.reaches(notes::NOT_SERVED);
+                shared.record(|recorder| recorder.refuses(number, now_ns(), error.to_string()));
                 Simulated::sleep(Duration::from_millis(300));
             }
             Ok(mut subscriber) => {
                 let began = shared.starts.load(Ordering::Relaxed);
-                let (records, is_whole) = read_all(&mut subscriber, plan, shared);
+                shared.record(|recorder| recorder.connects(number, now_ns(), began));
+                let (records, is_whole) = read_all(&mut subscriber, (number, plan), shared);
                 note(|| format!("client {number} has read {} records", records.len()));
-                match () {
-                    () if records.len() as u64 == plan.leaves_after => shared.reaches(notes::LEFT),
-                    () if !is_whole && !shared.stop_clients.load(Ordering::Acquire) => {
-                        shared.reaches(notes::CUT)
+                let ends = match () {
+                    () if plan.leaves_after > 0 && records.len() as u64 == plan.leaves_after => {
+                        ClientEnds::Left
                     }
-                    () => {}
+                    () if !is_whole && !shared.stop_clients.load(Ordering::Acquire) => ClientEnds::Cut,
+                    () => ClientEnds::Stopped,
+                };
+                match ends {
+                    ClientEnds::Left => shared.reaches(notes::LEFT),
+                    ClientEnds::Cut => shared.reaches(notes::CUT),
+                    ClientEnds::Stopped => {}
                 }
+                shared.record(|recorder| recorder.disconnects(number, now_ns(), ends));
                 // Without a journal each session begins where the plant is.
                 if has_history && !plan.is_absurd {
                     locked(&shared.sessions).push(Session { began, records, is_whole });
@@ -842,7 +916,11 @@ fn client(number: usize, plan: ClientPlan, has_history: bool, shared: &Shared) {
 
 /// The hashes of the market's records of a session, until it ends or clients stop, and whether the client has read all that came before
 /// it stopped.
-fn read_all(subscriber: &mut Subscriber<Simulated>, plan: ClientPlan, shared: &Shared) -> (Vec<u64>, bool) {
+fn read_all(
+    subscriber: &mut Subscriber<Simulated>,
+    (number, plan): (usize, ClientPlan),
+    shared: &Shared,
+) -> (Vec<u64>, bool) {
     let mut records = Vec::new();
     let mut is_last = false;
     loop {
@@ -853,6 +931,7 @@ fn read_all(subscriber: &mut Subscriber<Simulated>, plan: ClientPlan, shared: &S
                     let mut hasher = FxHasher::default();
                     record.as_ref().hash(&mut hasher);
                     records.push(hasher.finish());
+                    shared.record(|recorder| recorder.reads(number));
                     let count = records.len() as u64;
                     if count == plan.leaves_after {
                         return (records, false);
