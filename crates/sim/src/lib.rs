@@ -8,6 +8,7 @@ mod oracle;
 mod plan;
 #[cfg_attr(not(tapeworks_bug), path = "not_planted.rs")]
 mod planted;
+mod recorder;
 mod regression;
 mod scenario;
 mod shrink;
@@ -28,11 +29,11 @@ pub use kernel::{
     Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, clock_ahead_ns, has_ended,
     kill, note, now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
-pub use market::{Counts, Outcome, simulate, simulate_with_timeline};
+pub use market::{Counts, Outcome, simulate};
 pub use plan::{ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, Plan, VenuePlan, What};
 pub use planted::{search_bugs, switch_on};
 pub use regression::Regression;
 pub use scenario::Scenario;
 pub use shrink::shrink;
-pub use timeline::Timeline;
+pub use timeline::{Timeline, simulate_with_timeline};
 pub use trace::Note;

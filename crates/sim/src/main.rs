@@ -99,7 +99,8 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         (None, Some(path)) => {
             let Regression { story, plan } = Regression::load(path)?;
             println!("{story}");
-            one((&path.display().to_string(), &story), &plan, arguments)
+            let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+            one((&name, &story), &plan, arguments)
         }
         (None, None) if arguments.timeline.is_some() => {
             Err("--timeline shows one run: it needs --seed, --regression or --scenario".to_owned())

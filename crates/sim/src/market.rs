@@ -33,11 +33,11 @@ use crate::oracle::{Oracle, Shown};
 use crate::plan::{
     CLIENT_HOST, CLIENTS_PORT, ClientPlan, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND, VENUES_HOST, What,
 };
+use crate::recorder::{ClientEnds, EVERY_NS, Recorded, Recorder, Seen};
 use crate::status::{Silence, wrong_counts};
-use crate::timeline::{ClientEnds, EVERY_NS, Recorder, Seen, Timeline};
 
 /// 2025-11-14 09:30 in New York.
-pub(crate) const EPOCH_NS: u64 = 1_763_130_600_000_000_000;
+const EPOCH_NS: u64 = 1_763_130_600_000_000_000;
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -166,14 +166,12 @@ pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
     run_market(plan, keeps_trace, None).0
 }
 
-/// Runs the plan, and keeps its trace and what a page shows of it. The run is the same as without.
-pub fn simulate_with_timeline(plan: &Plan) -> (Outcome, Timeline) {
-    let (outcome, timeline) = run_market(plan, true, Some(Recorder::new(plan)));
-    let timeline = timeline.unwrap_or_else(|| Recorder::new(plan).finish(plan, &outcome));
-    (outcome, timeline)
-}
-
-fn run_market(plan: &Plan, keeps_trace: bool, recorder: Option<Recorder>) -> (Outcome, Option<Timeline>) {
+/// Runs the plan. Returns what the recorder has recorded, if there is one.
+pub(crate) fn run_market(
+    plan: &Plan,
+    keeps_trace: bool,
+    recorder: Option<Recorder>,
+) -> (Outcome, Option<Recorded>) {
     let options = RunOptions { seed: plan.seed, epoch_ns: EPOCH_NS, schedule: plan.schedule, keeps_trace };
     let shared = Arc::new(Shared {
         plan: plan.clone(),
@@ -215,8 +213,7 @@ fn run_market(plan: &Plan, keeps_trace: bool, recorder: Option<Recorder>) -> (Ou
     let mut reached = std::mem::take(&mut *locked(&shared.reached));
     reached.faults(plan);
     let outcome = Outcome { ended, violations, counts, reached };
-    let timeline = shared.recorder.as_ref().map(|recorder| recorder.finish(plan, &outcome));
-    (outcome, timeline)
+    (outcome, shared.recorder.as_ref().map(Recorder::so_far))
 }
 
 /// The process that makes things happen.

@@ -192,9 +192,14 @@ function drawRow({ row, strips, wide, lanes, height: high }, top) {
       pen.fillText(shortened(bar.label, right - left - 8), left + 4, under + LANE / 2);
     }
   }
+  let [last, crowd] = [-Infinity, 0];
   for (const mark of row.marks) {
     if (mark.at < from || mark.at > to) continue;
-    const [centre, middle, size] = [x(mark.at), top + high / 2, mark.count > 1 ? 5 : 4];
+    const [centre, size] = [x(mark.at), mark.count > 1 ? 5 : 4];
+    // Those that would hide each other lie a little higher and lower.
+    crowd = centre - last < 5 ? crowd + 1 : 0;
+    last = centre;
+    const middle = top + high / 2 + [0, -4, 4][crowd % 3];
     pen.beginPath();
     pen.moveTo(centre, middle - size - 1);
     pen.lineTo(centre + size, middle);

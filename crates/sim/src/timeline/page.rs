@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
-use super::rows::{Bar, Column, Mark, Row};
-use super::{Group, Timeline, text};
+use super::{Group, Timeline};
 use crate::market::{Counts, Outcome};
 use crate::plan::Plan;
+use crate::recorder::rows::{Bar, Column, Mark, Row};
+use crate::recorder::text;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");

@@ -9,7 +9,7 @@ use crate::kernel::network::{LinkFaults, TcpFaults};
 use crate::plan::{AnswerPlan, ClientPlan, JournalPlan, Plan, VenuePlan};
 
 /// A number with separators between thousands.
-pub(super) fn number(number: u64) -> String {
+pub(crate) fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
@@ -22,7 +22,7 @@ pub(super) fn number(number: u64) -> String {
 }
 
 /// A time in its unit: "1.5 s", "20 ms", "300 ns".
-pub(super) fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     let (unit_ns, unit) = match ns {
         1_000_000_000.. => (1e9, "s"),
         1_000_000.. => (1e6, "ms"),
@@ -68,7 +68,7 @@ impl Parts {
 }
 
 /// What the network does to a line or to requests, apart from an outage.
-pub(super) fn link(faults: &LinkFaults) -> String {
+pub(crate) fn link(faults: &LinkFaults) -> String {
     let mut parts = Parts::default();
     parts.rate("loses", faults.lost_per_million);
     parts.rate("repeats", faults.twice_per_million);
@@ -86,7 +86,7 @@ pub(super) fn link(faults: &LinkFaults) -> String {
 }
 
 /// What TCP does, apart from an outage.
-pub(super) fn tcp(faults: &TcpFaults) -> String {
+pub(crate) fn tcp(faults: &TcpFaults) -> String {
     let mut parts = Parts::default();
     parts.rate("resets", faults.reset_per_million);
     parts.add(true, || format!("windows of {}", bytes(faults.window.into())));
@@ -98,7 +98,7 @@ pub(super) fn tcp(faults: &TcpFaults) -> String {
 }
 
 /// What a disk does badly.
-pub(super) fn disk(faults: &DiskFaults) -> String {
+pub(crate) fn disk(faults: &DiskFaults) -> String {
     let mut parts = Parts::default();
     parts.rate("writes fail", faults.failed_writes_per_million);
     parts.rate("syncs fail", faults.failed_syncs_per_million);
@@ -113,13 +113,13 @@ pub(super) fn disk(faults: &DiskFaults) -> String {
 }
 
 /// How far a clock is ahead or behind.
-pub(super) fn ahead(ns: i64) -> String {
+pub(crate) fn ahead(ns: i64) -> String {
     let text = time(ns.unsigned_abs());
     if ns < 0 { format!("{text} behind") } else { format!("{text} ahead") }
 }
 
 /// How a clock drifts.
-pub(super) fn drift(gains_ppm: i32) -> String {
+pub(crate) fn drift(gains_ppm: i32) -> String {
     match gains_ppm {
         -1_000_000 => "the clock stands".to_owned(),
         ..0 => format!("the clock loses {}", share(gains_ppm.unsigned_abs())),
@@ -139,7 +139,7 @@ fn answers(plan: &AnswerPlan, parts: &mut Parts) {
 }
 
 /// A venue.
-pub(super) fn venue(plan: &VenuePlan) -> String {
+pub(crate) fn venue(plan: &VenuePlan) -> String {
     let mut parts = Parts::default();
     parts.add(true, || if plan.has_line_b { "lines A and B" } else { "line A" }.to_owned());
     parts.add(plan.has_retransmission, || "retransmission".to_owned());
@@ -165,7 +165,7 @@ pub(super) fn venue(plan: &VenuePlan) -> String {
 }
 
 /// A client.
-pub(super) fn client(plan: &ClientPlan) -> String {
+pub(crate) fn client(plan: &ClientPlan) -> String {
     let mut parts = Parts::default();
     parts.add(plan.pause_ns > 0, || format!("pauses {} after each 1,000 records", time(plan.pause_ns)));
     parts.add(plan.leaves_after > 0, || format!("leaves after {} records", number(plan.leaves_after)));
@@ -192,7 +192,7 @@ fn ns(time: Duration) -> u64 {
 }
 
 /// The configuration, line by line: a name and its value.
-pub(super) fn configuration(plan: &Plan) -> Vec<(&'static str, String)> {
+pub(crate) fn configuration(plan: &Plan) -> Vec<(&'static str, String)> {
     let market = format!(
         "{} messages a second over all venues, {} symbols each, faults for {}",
         number(plan.rate),

@@ -27,30 +27,30 @@ const MERGED_TEXTS: u32 = 3;
 
 /// Something was so from here to there.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(super) struct Bar {
-    pub(super) from: u64,
-    pub(super) to: u64,
+pub(crate) struct Bar {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
     /// The colour: a class of the page.
-    pub(super) kind: &'static str,
-    pub(super) label: String,
+    pub(crate) kind: &'static str,
+    pub(crate) label: String,
 }
 
 /// Something happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub(super) struct Mark {
-    pub(super) at: u64,
-    pub(super) kind: &'static str,
-    pub(super) label: String,
+pub(crate) struct Mark {
+    pub(crate) at: u64,
+    pub(crate) kind: &'static str,
+    pub(crate) label: String,
     /// How often, where marks were merged.
-    pub(super) count: u32,
+    pub(crate) count: u32,
 }
 
 /// A number for each interval.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Column {
-    pub(super) name: &'static str,
+pub(crate) struct Column {
+    pub(crate) name: &'static str,
     /// Whether the numbers are levels; else they are counts of the interval.
-    pub(super) is_level: bool,
+    pub(crate) is_level: bool,
     numbers: Vec<u64>,
     /// The counter at the last look.
     last: u64,
@@ -58,14 +58,14 @@ pub(super) struct Column {
 
 /// What is shown of one thing.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Row {
-    pub(super) name: String,
+pub(crate) struct Row {
+    pub(crate) name: String,
     /// What it shows, in a sentence.
-    pub(super) hint: &'static str,
-    pub(super) bars: Vec<Bar>,
-    pub(super) marks: Vec<Mark>,
+    pub(crate) hint: &'static str,
+    pub(crate) bars: Vec<Bar>,
+    pub(crate) marks: Vec<Mark>,
     /// The first of them decides the shade.
-    pub(super) columns: Vec<Column>,
+    pub(crate) columns: Vec<Column>,
     /// Bars that have not ended, by their kind.
     open: BTreeMap<&'static str, (u64, String)>,
 }
@@ -79,30 +79,30 @@ fn shortened(text: &str) -> String {
 }
 
 impl Row {
-    pub(super) fn new(name: impl Into<String>, hint: &'static str) -> Self {
+    pub(crate) fn new(name: impl Into<String>, hint: &'static str) -> Self {
         Self { name: name.into(), hint, ..Self::default() }
     }
 
     /// With columns of counts.
-    pub(super) fn counting(mut self, names: &[&'static str]) -> Self {
+    pub(crate) fn counting(mut self, names: &[&'static str]) -> Self {
         let column = |name: &&'static str| Column { name, is_level: false, numbers: Vec::new(), last: 0 };
         self.columns.extend(names.iter().map(column));
         self
     }
 
     /// With a column of levels.
-    pub(super) fn level(mut self, name: &'static str) -> Self {
+    pub(crate) fn level(mut self, name: &'static str) -> Self {
         self.columns.push(Column { name, is_level: true, numbers: Vec::new(), last: 0 });
         self
     }
 
     /// Adds a bar whose end is known.
-    pub(super) fn bar(&mut self, from: u64, to: u64, kind: &'static str, label: impl Into<String>) {
+    pub(crate) fn bar(&mut self, from: u64, to: u64, kind: &'static str, label: impl Into<String>) {
         self.bars.push(Bar { from, to, kind, label: shortened(&label.into()) });
     }
 
     /// Something is so now, with this label, or no longer.
-    pub(super) fn state(&mut self, now_ns: u64, kind: &'static str, label: Option<String>) {
+    pub(crate) fn state(&mut self, now_ns: u64, kind: &'static str, label: Option<String>) {
         let is_same = match (self.open.get(kind), &label) {
             (Some((_, open)), Some(label)) => open == label,
             (None, None) => true,
@@ -120,14 +120,14 @@ impl Row {
     }
 
     /// Nothing is so any more.
-    pub(super) fn close(&mut self, now_ns: u64) {
+    pub(crate) fn close(&mut self, now_ns: u64) {
         for (kind, (from, label)) in std::mem::take(&mut self.open) {
             self.bar(from, now_ns, kind, label);
         }
     }
 
     /// Adds a mark, or adds to the last one of its kind in the same interval.
-    pub(super) fn mark(&mut self, at: u64, kind: &'static str, label: impl Into<String>) {
+    pub(crate) fn mark(&mut self, at: u64, kind: &'static str, label: impl Into<String>) {
         let mark = Mark { at, kind, label: label.into(), count: 1 };
         match self.marks.iter_mut().rev().take(8).find(|last| last.kind == kind) {
             Some(last) if last.at / EVERY_NS == at / EVERY_NS => last.add(&mark),
@@ -136,7 +136,7 @@ impl Row {
     }
 
     /// A counter is so high now: the interval gets what it has moved.
-    pub(super) fn counter(&mut self, place: usize, counter: u64) {
+    pub(crate) fn counter(&mut self, place: usize, counter: u64) {
         if let Some(column) = self.columns.get_mut(place) {
             let moved = counter.saturating_sub(std::mem::replace(&mut column.last, counter));
             column.numbers.push(moved);
@@ -145,7 +145,7 @@ impl Row {
 
     /// As [`Row::counter`] of a counter that is looked at less often: the intervals since it moved last share what it has moved, at most
     /// so many of them.
-    pub(super) fn rare_counter(&mut self, place: usize, counter: u64, most_intervals: usize) {
+    pub(crate) fn rare_counter(&mut self, place: usize, counter: u64, most_intervals: usize) {
         self.counter(place, counter);
         let Some(column) = self.columns.get_mut(place) else { return };
         let Some((moved, before)) = column.numbers.split_last_mut() else { return };
@@ -161,19 +161,19 @@ impl Row {
     }
 
     /// The interval gets a number.
-    pub(super) fn number(&mut self, place: usize, number: u64) {
+    pub(crate) fn number(&mut self, place: usize, number: u64) {
         if let Some(column) = self.columns.get_mut(place) {
             column.numbers.push(number);
         }
     }
 
     /// Counters begin at these numbers: what they were before is no news.
-    pub(super) fn rebase(&mut self, counters: &[u64]) {
+    pub(crate) fn rebase(&mut self, counters: &[u64]) {
         self.columns.iter_mut().zip(counters).for_each(|(column, counter)| column.last = *counter);
     }
 
     /// Nothing is known of this interval: nothing was counted, and levels are as before.
-    pub(super) fn columns_stay(&mut self) {
+    pub(crate) fn columns_stay(&mut self) {
         for column in &mut self.columns {
             let level = column.numbers.last().copied().filter(|_| column.is_level);
             column.numbers.push(level.unwrap_or_default());
@@ -181,7 +181,7 @@ impl Row {
     }
 
     /// Closes what is open, and merges what is too much. The columns get so many intervals together.
-    pub(super) fn finish(&mut self, end_ns: u64, together: usize) {
+    pub(crate) fn finish(&mut self, end_ns: u64, together: usize) {
         self.close(end_ns);
         self.bars.sort_by_key(|bar| bar.from);
         merge_bars(&mut self.bars);
@@ -213,12 +213,12 @@ impl Column {
     }
 
     /// Whether all are 0.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.numbers.iter().all(|number| *number == 0)
     }
 
     /// The numbers; a negative one stands for so many times the number before it, or 0 at the beginning.
-    pub(super) fn runs(&self) -> Vec<i64> {
+    pub(crate) fn runs(&self) -> Vec<i64> {
         let mut runs: Vec<i64> = Vec::new();
         let mut before = 0;
         let mut repeated = 0;
@@ -238,7 +238,7 @@ impl Column {
 }
 
 /// How many intervals are put together in a run of this length.
-pub(super) fn together(end_ns: u64) -> usize {
+pub(crate) fn together(end_ns: u64) -> usize {
     let numbers = usize::try_from(end_ns / EVERY_NS).unwrap_or(usize::MAX);
     numbers.div_ceil(MOST_NUMBERS).max(1)
 }
