@@ -251,7 +251,7 @@ impl VenueRows {
             server: Plan::retransmission(venue),
             gaps: Row::new(
                 "gaps",
-                "shade: opened; bars: awaited from a line, or being requested; marks: given up",
+                "shade: opened; bars: awaited from a line, or being requested; marks: messages named as missing",
             )
             .counting(&GAPS),
             requests: Row::new("requests", request).counting(&["requests", "answers", "lost", "damaged"]),
@@ -300,7 +300,10 @@ impl VenueRows {
                 self.books.mark(now_ns, "contradicted", "the venue's messages contradict a book");
             }
             Some(gap) if is_of_all && gap.count > 0 => {
-                let label = format!("{} messages from {} on are missing", text::number(gap.count), gap.first);
+                let label = match gap.count {
+                    1 => format!("message {} is missing", gap.first),
+                    count => format!("{} messages from {} on are missing", text::number(count), gap.first),
+                };
                 self.gaps.mark(now_ns, "given-up", label);
             }
             Some(_) if is_of_all => {

@@ -339,7 +339,8 @@ function point() {
   tip.replaceChildren();
   const at = time(pointer.left);
   if (inside) line(`${seconds(at, 6)}`, null, "when");
-  near.forEach(([at, text]) => line(`VIOLATION at ${seconds(at)}: ${text}`, null, "violation"));
+  near.slice(0, 2).forEach(([at, text]) => line(`VIOLATION at ${seconds(at)}: ${text.length > 160 ? text.slice(0, 160) + "\u2026" : text}`, null, "violation"));
+  if (near.length > 2) line(`and ${near.length - 2} more violations`, null, "violation");
   if (entry && entry.row) {
     const { row, group } = entry;
     line(`${group.name}: ${row.name}`, null, inside ? "quiet" : "when");
@@ -436,7 +437,7 @@ document.addEventListener("keydown", (event) => {
 const LEGEND = [
   ["out", "out"], ["lossy", "lossy, slow or failing"], ["garbled", "damaged, or a wrong clock"], ["silent", "called silent"],
   ["awaited", "gap awaited"], ["requesting", "gap being requested"], ["joining", "joining"], ["stale", "stale, or writes fail"],
-  ["running", "running, connected"], ["given-up", "gap given up", "mark"], ["good", "good", "mark"], ["bad", "failed", "mark"],
+  ["running", "running, connected"], ["given-up", "messages named as missing", "mark"], ["good", "good", "mark"], ["bad", "failed", "mark"],
   ["session", "session", "mark"], ["requested", "requested", "mark"], ["violation", "violation", "mark"],
 ];
 const system = matchMedia("(prefers-color-scheme: light)");
