@@ -114,12 +114,12 @@ fn a_page_shows_faults_states_and_what_the_plant_did() {
 }
 
 #[test]
-fn a_page_shows_violations_and_every_regression_has_its_faults() {
+fn a_page_shows_violations_and_the_faults_of_a_regression() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
-    let path = folder.join("garbled-rejoin.json");
+    let path = folder.join("clock-set-forward.json");
     let regression = Regression::load(&path).unwrap();
     let (mut outcome, timeline) = simulate_with_timeline(&regression.plan);
-    let shown = data(&timeline.page("garbled-rejoin", &regression.story).unwrap());
+    let shown = data(&timeline.page("clock-set-forward", &regression.story).unwrap());
     assert_eq!(shown["story"], regression.story);
     let bars = |data: &Value, kinds: &[&str]| -> usize {
         let groups = data["groups"].as_array().unwrap().iter();
