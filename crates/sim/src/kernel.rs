@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use generator::{Generator, Gn};
 use tapeworks_exchange::random::Random;
 
-use crate::trace::Trace;
+use crate::trace::{Note, Trace};
 use clock::HostClock;
 use disk::{Crash, DiskState};
 use network::{Network, NetworkEvent};
@@ -119,6 +119,12 @@ enum What {
     PowerOff(HostId),
 }
 
+/// Looks at the simulation at equal intervals. It changes nothing: it draws no number and takes no time.
+struct Sampler {
+    every_ns: u64,
+    look: Box<dyn FnMut(u64)>,
+}
+
 /// When something happens. Equal times are ordered by chance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Due {
@@ -147,6 +153,11 @@ impl Agenda {
         };
         self.slots[slot as usize] = Some(what);
         self.dues.push(Reverse(Due { at_ns, tie, slot }));
+    }
+
+    /// When the next event is.
+    fn next_ns(&self) -> Option<u64> {
+        self.dues.peek().map(|Reverse(next)| next.at_ns)
     }
 
     fn pop(&mut self) -> Option<(u64, What)> {
@@ -198,6 +209,9 @@ pub(crate) struct Kernel {
     pub(crate) trace: Trace,
     /// Events taken.
     pub(crate) steps: u64,
+    sampler: Option<Sampler>,
+    /// When the sampler looks next; never without one.
+    sample_ns: u64,
 }
 
 thread_local! {
@@ -236,6 +250,8 @@ impl Kernel {
             network: Network::default(),
             trace: Trace::default(),
             steps: 0,
+            sampler: None,
+            sample_ns: u64::MAX,
         }
     }
 
@@ -419,8 +435,11 @@ impl Kernel {
 
 /// Waits until it is woken or the time is over.
 pub(crate) fn wait(waits: Waits, until_ns: Option<u64>) {
-    if with(|kernel| kernel.begin_wait(waits, until_ns)) {
+    let (is_waiting, now_ns) = with(|kernel| (kernel.begin_wait(waits, until_ns), kernel.now_ns));
+    if is_waiting {
         switch();
+    } else {
+        sample_until(now_ns);
     }
 }
 
@@ -591,6 +610,38 @@ pub fn below(limit: u32) -> u32 {
     with(|kernel| kernel.random.below(limit))
 }
 
+/// What a host's clock is ahead of the simulation's, in ns.
+pub fn clock_ahead_ns(host: HostId) -> i64 {
+    with(|kernel| kernel.hosts.get(host.0).map_or(0, |host| host.clock.ahead_ns(kernel.now_ns)))
+}
+
+/// Calls `look` with each multiple of this time, before anything later happens. It may ask the kernel what is so, and must change
+/// nothing: then the run is the same as without it.
+pub(crate) fn set_sampler(every_ns: u64, look: Box<dyn FnMut(u64)>) {
+    with(|kernel| {
+        kernel.sample_ns = (kernel.now_ns / every_ns + 1) * every_ns;
+        kernel.sampler = Some(Sampler { every_ns, look });
+    });
+}
+
+/// The sampler looks at each of its times up to this one.
+fn sample_until(now_ns: u64) {
+    loop {
+        let due = with(|kernel| {
+            let at_ns = kernel.sample_ns;
+            if at_ns > now_ns {
+                return None;
+            }
+            let sampler = kernel.sampler.take()?;
+            kernel.sample_ns += sampler.every_ns;
+            Some((at_ns, sampler))
+        });
+        let Some((at_ns, mut sampler)) = due else { return };
+        (sampler.look)(at_ns);
+        with(|kernel| kernel.sampler = Some(sampler));
+    }
+}
+
 /// What a simulation was.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Ended {
@@ -601,7 +652,7 @@ pub struct Ended {
     /// The hash of all that happened: equal for equal seeds.
     pub hash: u64,
     /// The lines of the trace, if it was wanted.
-    pub trace: Vec<String>,
+    pub trace: Vec<Note>,
     /// Nothing was left to happen before the first process had ended.
     pub is_stuck: bool,
 }
@@ -665,6 +716,11 @@ pub fn run(options: &RunOptions, main: impl FnOnce() + Send + 'static) -> Ended 
 
 /// Takes the next event. `false` when there is none.
 fn step() -> bool {
+    if let Some(next_ns) =
+        with(|kernel| kernel.agenda.next_ns().filter(|next_ns| *next_ns >= kernel.sample_ns))
+    {
+        sample_until(next_ns);
+    }
     let Some(what) = with(|kernel| {
         let (at_ns, what) = kernel.agenda.pop()?;
         kernel.now_ns = kernel.now_ns.max(at_ns);

@@ -9,10 +9,12 @@ mod oracle;
 mod plan;
 #[cfg_attr(not(tapeworks_bug), path = "not_planted.rs")]
 mod planted;
+mod recorder;
 mod regression;
 mod scenario;
 mod shrink;
 mod status;
+mod timeline;
 mod trace;
 mod world;
 
@@ -25,8 +27,8 @@ pub use kernel::network::{
     LinkCounts, LinkFaults, Step, Tap, TcpFaults, link_counts, set_link, set_refusing, set_tap, set_tcp,
 };
 pub use kernel::{
-    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, has_ended, kill, note,
-    now_ns, panic_of, power_off, power_on, run, set_clock, start,
+    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, clock_ahead_ns, has_ended,
+    kill, note, now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
 pub use market::{Counts, Outcome, simulate};
 pub use plan::{
@@ -36,3 +38,5 @@ pub use planted::{search_bugs, switch_on};
 pub use regression::Regression;
 pub use scenario::Scenario;
 pub use shrink::shrink;
+pub use timeline::{Timeline, simulate_with_timeline};
+pub use trace::Note;

@@ -8,7 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, value_parser};
-use tapeworks_sim::{Outcome, Plan, Regression, Scenario, facts, search_bugs, shrink, simulate, switch_on};
+use tapeworks_sim::{
+    Outcome, Plan, Regression, Scenario, facts, search_bugs, shrink, simulate, simulate_with_timeline,
+    switch_on,
+};
 
 /// Runs the shipped code of plant, venues and clients in simulated markets: one thread each, a virtual clock, faults by seed.
 #[derive(Parser, Debug)]
@@ -49,6 +52,9 @@ struct Arguments {
     /// Print all that happens, and the plan, of one seed or plan.
     #[arg(long)]
     trace: bool,
+    /// Write a page of HTML that shows the run of one seed, plan or scenario over its time into this file.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seeds", "minutes", "bugs", "regressions", "coverage"])]
+    timeline: Option<PathBuf>,
     /// Simulations at the same time.
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=1_024))]
     jobs: Option<u16>,
@@ -85,15 +91,20 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     match (&arguments.seed, &arguments.regression) {
         (Some(seed), _) => {
             let plan = Plan::draw(*seed);
-            let is_well = one(&format!("seed {seed}"), &plan, arguments);
+            let is_well = one((&format!("seed {seed}"), ""), &plan, arguments)?;
             let story = format!("Seed {seed}");
             let saved = arguments.save.as_ref().map(|path| Regression { story, plan }.save(path));
             saved.transpose().map(|_| is_well)
         }
-        (None, Some(path)) => Regression::load(path).map(|regression| {
-            println!("{}", regression.story);
-            one(&path.display().to_string(), &regression.plan, arguments)
-        }),
+        (None, Some(path)) => {
+            let Regression { story, plan } = Regression::load(path)?;
+            println!("{story}");
+            let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+            one((&name, &story), &plan, arguments)
+        }
+        (None, None) if arguments.timeline.is_some() => {
+            Err("--timeline shows one run: it needs --seed, --regression or --scenario".to_owned())
+        }
         (None, None) => many(arguments),
     }
 }
@@ -109,7 +120,7 @@ fn scenario(name: &str, arguments: &Arguments) -> Result<bool, String> {
         Scenario::of_name(name).ok_or_else(|| format!("'{name}' is no scenario: there are {}", names()))?;
     println!("{}", scenario.story);
     let plan = scenario.plan(arguments.seed.unwrap_or(1));
-    let is_well = one(name, &plan, arguments);
+    let is_well = one((name, scenario.story), &plan, arguments)?;
     if let Some(path) = &arguments.save {
         Regression { story: scenario.story.to_owned(), plan }.save(path)?;
     }
@@ -132,18 +143,31 @@ fn summary(outcome: &Outcome, took: Duration) -> String {
     )
 }
 
-/// Runs one plan. Whether all was well.
-fn one(name: &str, plan: &Plan, arguments: &Arguments) -> bool {
+/// Runs one plan, with its name and story. Whether all was well.
+fn one((name, story): (&str, &str), plan: &Plan, arguments: &Arguments) -> Result<bool, String> {
     if arguments.trace {
         println!("{plan:#?}");
     }
     let began = Instant::now();
-    let outcome = simulate(plan, arguments.trace);
-    outcome.ended.trace.iter().for_each(|line| println!("{line}"));
+    let (outcome, timeline) = match &arguments.timeline {
+        Some(path) => {
+            let (outcome, timeline) = simulate_with_timeline(plan);
+            (outcome, Some((path, timeline)))
+        }
+        None => (simulate(plan, arguments.trace), None),
+    };
+    if arguments.trace {
+        outcome.ended.trace.iter().for_each(|line| println!("{line}"));
+    }
     println!("{name}: {}", summary(&outcome, began.elapsed()));
     println!("{:#?}", outcome.counts);
     outcome.violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
-    outcome.violations.is_empty()
+    if let Some((path, timeline)) = timeline {
+        let page = timeline.page(name, story)?;
+        std::fs::write(path, page).map_err(|error| format!("{}: {error}", path.display()))?;
+        println!("the timeline is in {}", path.display());
+    }
+    Ok(outcome.violations.is_empty())
 }
 
 /// Shared by the threads that run seeds.

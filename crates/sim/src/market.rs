@@ -3,7 +3,7 @@
 use std::hash::{Hash as _, Hasher as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use rustc_hash::FxHasher;
@@ -29,13 +29,14 @@ use crate::kernel::disk::{DiskFaults, files_of, flip_bits, set_disk_faults};
 use crate::kernel::network::{LinkFaults, Step, TcpFaults, set_link, set_refusing, set_tap, set_tcp};
 use crate::kernel::{
     Ended, HostId, ProcessId, RunOptions, Simulated, add_host, below, has_ended, kill, note, now_ns,
-    panic_of, power_off, power_on, run, set_clock, start,
+    panic_of, power_off, power_on, run, set_clock, set_sampler, start,
 };
 use crate::oracle::{Oracle, Shown};
 use crate::plan::{
     CLIENT_HOST, CLIENTS_PORT, ClientPlan, DayPlan, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND,
     VENUES_HOST, What,
 };
+use crate::recorder::{ClientEnds, EVERY_NS, Recorded, Recorder, Seen};
 use crate::status::{Silence, wrong_counts};
 
 /// How a run ended.
@@ -84,6 +85,15 @@ pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// As [`locked`], if nothing has locked it.
+fn try_locked<T>(shared: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match shared.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
 /// What the processes and the conductor share. It outlives every process.
 struct Shared {
     plan: Plan,
@@ -107,6 +117,8 @@ struct Shared {
     /// What clients read.
     sessions: Mutex<Vec<Session>>,
     reached: Mutex<Reached>,
+    /// What the timeline gets, if there is one.
+    recorder: Option<Recorder>,
 }
 
 impl Shared {
@@ -124,10 +136,44 @@ impl Shared {
     fn reaches(&self, fact: &str) {
         locked(&self.reached).note(fact);
     }
+
+    /// Notes something for the timeline.
+    fn record(&self, note: impl FnOnce(&Recorder)) {
+        if let Some(recorder) = &self.recorder {
+            note(recorder);
+        }
+    }
+
+    /// Shows the timeline what is so now. Nothing waits here: what a thread has locked is left out.
+    fn sample(&self, now_ns: u64) {
+        let handle = try_locked(&self.status).and_then(|status| status.clone());
+        let status = handle.as_ref().map(|handle| try_locked(handle));
+        let oracle = try_locked(&self.oracle);
+        let seen = Seen {
+            // Without a plant that has started there is none.
+            status: status.as_ref().map(|status| status.as_deref()),
+            violations: oracle.as_ref().map(|oracle| oracle.violations()).unwrap_or_default(),
+            begun: oracle
+                .iter()
+                .flat_map(|oracle| (0..self.plan.venues.len()).map(|channel| oracle.begun(channel)))
+                .collect(),
+            events: self.events.load(Ordering::Relaxed),
+        };
+        self.record(|recorder| recorder.look(now_ns, &seen));
+    }
 }
 
 /// Runs the plan.
 pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
+    run_market(plan, keeps_trace, None).0
+}
+
+/// Runs the plan. Returns what the recorder has recorded, if there is one.
+pub(crate) fn run_market(
+    plan: &Plan,
+    keeps_trace: bool,
+    recorder: Option<Recorder>,
+) -> (Outcome, Option<Recorded>) {
     let options =
         RunOptions { seed: plan.seed, epoch_ns: plan.epoch_ns(), schedule: plan.schedule, keeps_trace };
     let shared = Arc::new(Shared {
@@ -145,6 +191,7 @@ pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
         of_orders: AtomicU64::new(0),
         sessions: Mutex::default(),
         reached: Mutex::default(),
+        recorder,
     });
     let (its, of_run) = (Arc::clone(&shared), plan.clone());
     let ended = run(&options, move || Conductor::new(of_run, its).conduct());
@@ -169,7 +216,8 @@ pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
     };
     let mut reached = std::mem::take(&mut *locked(&shared.reached));
     reached.faults(plan);
-    Outcome { ended, violations, counts, reached }
+    let outcome = Outcome { ended, violations, counts, reached };
+    (outcome, shared.recorder.as_ref().map(Recorder::so_far))
 }
 
 /// The process that makes things happen.
@@ -193,6 +241,7 @@ impl Conductor {
 
     fn conduct(mut self) {
         self.watch_lines();
+        self.watch_time();
         let starts_ns = self.plan.plant_starts_ns;
         if starts_ns == 0 {
             self.start_plant();
@@ -251,6 +300,9 @@ impl Conductor {
         with_garbage.for_each(|(channel, _)| locked(&shared.oracle).expect_garbage(channel));
         let epoch_ns = self.plan.epoch_ns();
         set_tap(Box::new(move |step, now_ns, from, to, payload| {
+            if step == Step::Sent {
+                shared.record(|recorder| recorder.sends(from, to));
+            }
             if let (Step::Sent, Some(channel)) = (step, Plan::answers_of(from)) {
                 if has_garbage.get(channel) == Some(&true) {
                     locked(&shared.oracle).answers(channel, payload);
@@ -268,6 +320,14 @@ impl Conductor {
                 Step::Taken => oracle.takes(channel, Nanos(epoch_ns + now_ns), payload),
             }
         }));
+    }
+
+    /// The timeline sees what is so at equal intervals.
+    fn watch_time(&self) {
+        if self.shared.recorder.is_some() {
+            let shared = Arc::clone(&self.shared);
+            set_sampler(EVERY_NS, Box::new(move |now_ns| shared.sample(now_ns)));
+        }
     }
 
     fn start_venues(&self) -> ProcessId {
@@ -296,7 +356,9 @@ impl Conductor {
             matches!(fault.what, What::Disk(_)) && lasts.contains(&now_ns())
         });
         let promise = if plan.journal.is_some() { self.promise } else { Promise::Nothing };
-        self.plant = Some(start(self.plant_host, "plant", move || plant(&plan, promise, &shared)));
+        let process = start(self.plant_host, "plant", move || plant(&plan, promise, &shared));
+        self.shared.record(|recorder| recorder.plant_starts(process, self.plant_host));
+        self.plant = Some(process);
         self.promise = if has_bad_disk { Promise::Synced } else { Promise::All };
     }
 
@@ -807,6 +869,7 @@ fn check(
         }
         if !present.is_empty() {
             locked(&shared.oracle).shows(&mut shown, present);
+            shared.record(|recorder| recorder.publishes(now_ns(), present));
             next += present.len() as u64;
         }
         match polled {
@@ -896,19 +959,28 @@ fn client(number: usize, plan: ClientPlan, has_history: bool, shared: &Shared) {
             Err(error) => {
                 note(|| format!("client {number} is not served: {error}"));
                 shared.reaches(notes::NOT_SERVED);
+                shared.record(|recorder| recorder.refuses(number, now_ns(), error.to_string()));
                 Simulated::sleep(Duration::from_millis(300));
             }
             Ok(mut subscriber) => {
                 let began = shared.starts.load(Ordering::Relaxed);
-                let (records, is_whole) = read_all(&mut subscriber, plan, &mut options.start, shared);
+                shared.record(|recorder| recorder.connects(number, now_ns(), began));
+                let (records, is_whole) =
+                    read_all(&mut subscriber, (number, plan), &mut options.start, shared);
                 note(|| format!("client {number} has read {} records", records.len()));
-                match () {
-                    () if records.len() as u64 == plan.leaves_after => shared.reaches(notes::LEFT),
-                    () if !is_whole && !shared.stop_clients.load(Ordering::Acquire) => {
-                        shared.reaches(notes::CUT)
+                let ends = match () {
+                    () if plan.leaves_after > 0 && records.len() as u64 == plan.leaves_after => {
+                        ClientEnds::Left
                     }
-                    () => {}
+                    () if !is_whole && !shared.stop_clients.load(Ordering::Acquire) => ClientEnds::Cut,
+                    () => ClientEnds::Stopped,
+                };
+                match ends {
+                    ClientEnds::Left => shared.reaches(notes::LEFT),
+                    ClientEnds::Cut => shared.reaches(notes::CUT),
+                    ClientEnds::Stopped => {}
                 }
+                shared.record(|recorder| recorder.disconnects(number, now_ns(), ends));
                 // Without a journal each session begins where the plant is.
                 if has_history && !plan.is_absurd {
                     locked(&shared.sessions).push(Session { began, records, is_whole });
@@ -924,7 +996,7 @@ fn client(number: usize, plan: ClientPlan, has_history: bool, shared: &Shared) {
 /// it stopped. A server that no longer has what was asked for names the earliest `start` for the next session.
 fn read_all(
     subscriber: &mut Subscriber<Simulated>,
-    plan: ClientPlan,
+    (number, plan): (usize, ClientPlan),
     start: &mut Option<u64>,
     shared: &Shared,
 ) -> (Vec<u64>, bool) {
@@ -943,6 +1015,7 @@ fn read_all(
                     let mut hasher = FxHasher::default();
                     record.as_ref().hash(&mut hasher);
                     records.push(hasher.finish());
+                    shared.record(|recorder| recorder.reads(number));
                     let count = records.len() as u64;
                     if count == plan.leaves_after {
                         return (records, false);

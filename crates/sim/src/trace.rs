@@ -1,8 +1,20 @@
 //! What happened, as lines for people and as a hash.
 
-/// A moment of the simulation, in seconds.
-fn seconds(now_ns: u64) -> String {
-    format!("{:>5}.{:09}", now_ns / 1_000_000_000, now_ns % 1_000_000_000)
+use std::fmt;
+
+/// A line of a trace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// When it was written, in ns since the start.
+    pub at_ns: u64,
+    /// What happened.
+    pub text: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>5}.{:09} {}", self.at_ns / 1_000_000_000, self.at_ns % 1_000_000_000, self.text)
+    }
 }
 
 /// The trace of a simulation.
@@ -10,7 +22,7 @@ fn seconds(now_ns: u64) -> String {
 pub(crate) struct Trace {
     /// Whether the lines are kept.
     pub(crate) is_kept: bool,
-    lines: Vec<String>,
+    lines: Vec<Note>,
     hash: u64,
 }
 
@@ -26,7 +38,7 @@ impl Trace {
     /// Adds a line.
     pub(crate) fn line(&mut self, now_ns: u64, text: impl FnOnce() -> String) {
         if self.is_kept {
-            self.lines.push(format!("{} {}", seconds(now_ns), text()));
+            self.lines.push(Note { at_ns: now_ns, text: text() });
         }
     }
 
@@ -34,7 +46,7 @@ impl Trace {
         self.hash
     }
 
-    pub(crate) fn into_lines(self) -> Vec<String> {
+    pub(crate) fn into_lines(self) -> Vec<Note> {
         self.lines
     }
 }

@@ -1,0 +1,165 @@
+//! What a run was, over its time, on a page: rows for lines, channels, the plant and clients.
+//!
+//! A [`Recorder`] has followed the run; here the faults of its plan, its notes and its violations are added.
+
+mod page;
+
+use crate::kernel::network::LinkFaults;
+use crate::market::{Outcome, run_market};
+use crate::plan::{Fault, Plan, What};
+use crate::recorder::rows::{self, EVERY_NS, Row};
+use crate::recorder::{Recorded, Recorder, text};
+use crate::trace::Note;
+
+/// What a run was, over its time.
+#[derive(Clone, Debug)]
+pub struct Timeline {
+    summary: page::Summary,
+    groups: Vec<Group>,
+}
+
+/// Rows that belong together.
+#[derive(Clone, Debug)]
+struct Group {
+    name: String,
+    hint: String,
+    rows: Vec<Row>,
+}
+
+/// Runs the plan, and keeps its trace and what a page shows of it. The run is the same as without.
+pub fn simulate_with_timeline(plan: &Plan) -> (Outcome, Timeline) {
+    let (outcome, recorded) = run_market(plan, true, Some(Recorder::new(plan)));
+    let recorded = recorded.unwrap_or_else(|| Recorder::new(plan).so_far());
+    let timeline = Timeline::new(recorded, plan, &outcome);
+    (outcome, timeline)
+}
+
+impl Timeline {
+    fn new(mut recorded: Recorded, plan: &Plan, outcome: &Outcome) -> Self {
+        let end_ns = outcome.ended.now_ns;
+        for burst in &plan.bursts {
+            let label = format!("{} messages a second more", text::number(burst.rate));
+            recorded.market.bar(burst.at_ns, burst.at_ns + burst.length_ns, "burst", label);
+        }
+        recorded.market.mark(plan.trouble_ns.min(end_ns), "end", "no more faults");
+        plan.faults.iter().for_each(|fault| add_fault(&mut recorded, fault, end_ns));
+        let notes = add_notes(&mut recorded, &outcome.ended.trace);
+        let seen = &recorded.violations;
+        let violations = outcome.violations.iter().enumerate();
+        // One that is found behind the last look was found at the end.
+        let violations = violations
+            .map(|(place, text)| (seen.get(place).copied().unwrap_or(end_ns), text.clone()))
+            .collect();
+        let together = rows::together(end_ns);
+        let summary = page::Summary::new(plan, outcome, violations, EVERY_NS * together as u64);
+        let mut groups = groups(recorded, notes, plan);
+        groups.iter_mut().flat_map(|group| &mut group.rows).for_each(|row| row.finish(end_ns, together));
+        Self { summary, groups }
+    }
+}
+
+/// Adds what the trace says of the plant to its row. Returns a row of what no other row shows.
+fn add_notes(recorded: &mut Recorded, trace: &[Note]) -> Row {
+    let mut others = Row::new("notes", "marks: lines of the trace");
+    for Note { at_ns, text } in trace {
+        let starts_with = |starts: &[&str]| starts.iter().any(|start| text.starts_with(start));
+        match () {
+            // Bars, clients' rows and the list of violations show these.
+            () if starts_with(&["VIOLATION ", "for ", "over: ", "client"]) => {}
+            () if text == "plant: started" => recorded.plant.life.mark(*at_ns, "start", text.as_str()),
+            () if starts_with(&["the plant ", "plant: "]) => {
+                recorded.plant.life.mark(*at_ns, "note", text.as_str());
+            }
+            () => others.mark(*at_ns, "note", text.as_str()),
+        }
+    }
+    others
+}
+
+/// The rows in the order of the page.
+fn groups(recorded: Recorded, notes: Row, plan: &Plan) -> Vec<Group> {
+    let group = |name: &str, hint: String, rows: Vec<Row>| Group { name: name.to_owned(), hint, rows };
+    let Recorded { market, venues, plant, connections, clients, .. } = recorded;
+    let mut groups = vec![group("Market", String::new(), vec![market, notes])];
+    for (venue, rows) in plan.venues.iter().zip(venues) {
+        groups.push(group(&format!("{:?}", venue.kind), text::venue(venue), rows.into_rows(venue)));
+    }
+    let starts = if plant.starts == 1 { "1 start".to_owned() } else { format!("{} starts", plant.starts) };
+    groups.push(group("Plant", starts, plant.into_rows(plan)));
+    let has_faults = !connections.bars.is_empty();
+    let of_clients: Vec<Row> = has_faults.then_some(connections).into_iter().chain(clients).collect();
+    if !of_clients.is_empty() {
+        groups.push(group("Clients", String::new(), of_clients));
+    }
+    groups
+}
+
+/// Adds the bar of a fault.
+fn add_fault(recorded: &mut Recorded, fault: &Fault, end_ns: u64) {
+    if fault.at_ns >= end_ns {
+        return;
+    }
+    let (from, to) = (fault.at_ns, (fault.at_ns + fault.length_ns).min(end_ns));
+    let lasts = text::time(fault.length_ns);
+    let life = &mut recorded.plant.life;
+    match fault.what {
+        What::Line { venue, line, faults } => {
+            let row = recorded.venues.get_mut(venue).and_then(|venue| venue.lines.get_mut(line));
+            row.into_iter().for_each(|(_, row)| add_link(row, (from, to), &faults));
+        }
+        What::LinesOut { venue } => {
+            let lines = recorded.venues.get_mut(venue).into_iter().flat_map(|venue| &mut venue.lines);
+            lines.for_each(|(_, row)| row.bar(from, to, "out", "out: both lines"));
+        }
+        What::Requests { venue, faults } => {
+            let row = recorded.venues.get_mut(venue).map(|venue| &mut venue.requests);
+            row.into_iter().for_each(|row| add_link(row, (from, to), &faults));
+        }
+        What::SnapshotsOut { venue } => {
+            let row = recorded.venues.get_mut(venue).map(|venue| &mut venue.snapshots);
+            row.into_iter().for_each(|row| row.bar(from, to, "out", "connections are refused"));
+        }
+        What::Tcp(faults) => {
+            let out_until = faults.out_until_ns.clamp(from, to);
+            if out_until > from {
+                recorded.connections.bar(from, out_until, "out", "out");
+            }
+            recorded.connections.bar(out_until, to, "lossy", text::tcp(&faults));
+        }
+        What::Disk(faults) => recorded.plant.disk.bar(from, to, "lossy", text::disk(&faults)),
+        What::Kill => life.bar(from, to, "out", format!("killed; starts again after {lasts}")),
+        What::PowerOff => life.bar(from, to, "out", format!("power loss; starts again after {lasts}")),
+        What::Rot { bits } => {
+            life.bar(
+                from,
+                to,
+                "out",
+                format!("power loss, and {bits} bits turn; starts again after {lasts}"),
+            );
+        }
+        What::SecondPlant => life.mark(from, "note", "a second plant is started on the same journal"),
+        What::Clock(ahead_ns) => {
+            recorded.plant.clock.bar(from, to, "garbled", format!("the clock is {}", text::ahead(ahead_ns)));
+        }
+        What::Drift(gains_ppm) => recorded.plant.clock.bar(from, to, "garbled", text::drift(gains_ppm)),
+    }
+}
+
+/// Adds the bars of what the network does to a line or to requests.
+fn add_link(row: &mut Row, (from, to): (u64, u64), faults: &LinkFaults) {
+    let out_until = faults.out_until_ns.clamp(from, to);
+    if out_until > from {
+        row.bar(from, out_until, "out", "out");
+    }
+    let LinkFaults { cut_per_million, garbled_per_million, renamed_per_million, padded_per_million, .. } =
+        *faults;
+    let is_damaging =
+        [cut_per_million, garbled_per_million, renamed_per_million, padded_per_million] != [0; 4];
+    let is_usual = LinkFaults { out_until_ns: 0, ..*faults } == LinkFaults::default();
+    if out_until < to && !is_usual {
+        row.bar(out_until, to, if is_damaging { "garbled" } else { "lossy" }, text::link(faults));
+    }
+}
+
+#[cfg(test)]
+mod tests;
