@@ -68,9 +68,10 @@ impl Names {
     }
 }
 
-/// Whether an event is of a venue's message.
+/// Whether an event is of a venue's message, and has its number: the second half of an imbalance has not.
 fn is_of_message(event: &Event) -> bool {
-    !matches!(event.kind, EventKind::SymbolMapping | EventKind::Gap | EventKind::Recovered)
+    use EventKind::{Gap, ImbalancePrices, Recovered, SymbolMapping};
+    !matches!(event.kind, SymbolMapping | Gap | Recovered | ImbalancePrices)
         && event.channel_sequence > 0
 }
 
