@@ -104,11 +104,32 @@ pub(crate) mod notes {
     pub(crate) const CUT: &str = "client: its session was ended by the server";
     pub(crate) const LEFT: &str = "client: left and came back";
 
-    pub(super) const ALL: [&str; 6] = [START_REFUSED, REPLAY_FAILED, ENDED, NOT_SERVED, CUT, LEFT];
+    pub(crate) const RESUMED: &str = "client: went on behind what it had";
+    pub(crate) const SKIPPED: &str = "client: got the number of records that it missed";
+    pub(crate) const CONFLATED: &str = "client: got the last quotes only";
+    pub(crate) const COMPARED: &str = "client: compared with one that read all again";
+
+    pub(crate) const RECOVERED: &str = "multicast: messages recovered";
+    pub(crate) const GIVEN_UP: &str = "multicast: messages given up";
+
+    pub(super) const ALL: [&str; 12] = [
+        START_REFUSED,
+        REPLAY_FAILED,
+        ENDED,
+        NOT_SERVED,
+        CUT,
+        LEFT,
+        RESUMED,
+        SKIPPED,
+        CONFLATED,
+        COMPARED,
+        RECOVERED,
+        GIVEN_UP,
+    ];
 }
 
 /// The kinds of faults.
-const FAULTS: [Fact<What>; 11] = [
+const FAULTS: [Fact<What>; 12] = [
     ("fault: line", |what| matches!(what, What::Line { .. })),
     ("fault: both lines out", |what| matches!(what, What::LinesOut { .. })),
     ("fault: requests and answers", |what| matches!(what, What::Requests { .. })),
@@ -119,6 +140,7 @@ const FAULTS: [Fact<What>; 11] = [
     ("fault: bits of the disk turn", |what| matches!(what, What::Rot { .. })),
     ("fault: clock set", |what| matches!(what, What::Clock(_))),
     ("fault: clock drifts or stands", |what| matches!(what, What::Drift(_))),
+    ("fault: multicast", |what| matches!(what, What::Group { .. })),
     ("fault: second plant", |what| matches!(what, What::SecondPlant)),
 ];
 

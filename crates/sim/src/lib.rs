@@ -1,16 +1,23 @@
 #![doc = include_str!("../README.md")]
 
+mod clients;
 mod counters;
 mod coverage;
+mod group;
 mod kernel;
 mod market;
+mod multicast;
 mod oracle;
 mod plan;
 #[cfg_attr(not(tapeworks_bug), path = "not_planted.rs")]
 mod planted;
 mod regression;
 mod scenario;
+mod session;
+mod sessions;
+mod shared;
 mod shrink;
+mod states;
 mod status;
 mod trace;
 mod world;
@@ -28,7 +35,7 @@ pub use kernel::{
     now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
 pub use market::{Counts, Outcome, simulate};
-pub use plan::{ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, Plan, VenuePlan, What};
+pub use plan::{ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, MulticastPlan, Plan, VenuePlan, What};
 pub use planted::{search_bugs, switch_on};
 pub use regression::Regression;
 pub use scenario::Scenario;

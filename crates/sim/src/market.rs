@@ -1,38 +1,41 @@
 //! A run: the machines, their processes, the faults, and the checks while it goes and at its end.
 
-use std::hash::{Hash as _, Hasher as _};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rustc_hash::FxHasher;
 use tapeworks_engine::history::{History, Read as HistoryRead};
 use tapeworks_journal::JournalError;
 use tapeworks_market::{BookOptions, Event, InstrumentId, Nanos};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
-use tapeworks_outputs::subscriber::{Records as _, Subscriber, SubscriberOptions};
 use tapeworks_plant::view::Watch;
-use tapeworks_plant::{EventConsumer, Plant, PlantError, Status, SyncPolicy};
+use tapeworks_plant::{EventConsumer, Plant, PlantError, SyncPolicy};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::world::{ThreadHandle as _, World};
 use tapeworks_venues::Venues;
 
+use crate::clients::{DATASET, KEY, client, read_all_again};
 use crate::counters;
 use crate::coverage::{Reached, notes};
+use crate::group;
 use crate::kernel::disk::{DiskFaults, files_of, flip_bits, set_disk_faults};
 use crate::kernel::network::{LinkFaults, Step, TcpFaults, set_link, set_tap, set_tcp};
 use crate::kernel::{
     Ended, HostId, ProcessId, RunOptions, Simulated, add_host, below, has_ended, kill, note, now_ns,
     panic_of, power_off, power_on, run, set_clock, start,
 };
+use crate::multicast::{self, receive};
 use crate::oracle::{Oracle, Shown};
 use crate::plan::{
-    CLIENT_HOST, CLIENTS_PORT, ClientPlan, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND, VENUES_HOST, What,
+    CLIENT_HOST, CLIENTS_PORT, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND, VENUES_HOST, What,
 };
+use crate::sessions;
+use crate::shared::{Shared, locked};
 use crate::status::{Silence, wrong_counts};
 
 /// 2025-11-14 09:30 in New York.
@@ -80,50 +83,6 @@ pub struct Counts {
     pub records: u64,
 }
 
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What the processes and the conductor share. It outlives every process.
-struct Shared {
-    plan: Plan,
-    oracle: Mutex<Oracle>,
-    /// The status of the running plant.
-    status: Mutex<Option<Arc<Mutex<Status>>>>,
-    /// The processes end.
-    stop_venues: AtomicBool,
-    stop_plant: AtomicBool,
-    stop_clients: AtomicBool,
-    /// The plant has its journal.
-    is_running: AtomicBool,
-    starts: AtomicU64,
-    /// Starts that failed.
-    refused: AtomicU64,
-    events: AtomicU64,
-    /// Of them, those of orders of an instrument with a name: clients get records of them.
-    of_orders: AtomicU64,
-    /// What clients read.
-    sessions: Mutex<Vec<Session>>,
-    reached: Mutex<Reached>,
-}
-
-impl Shared {
-    fn violation(&self, text: String) {
-        note(|| format!("VIOLATION {text}"));
-        locked(&self.oracle).violation(text);
-    }
-
-    fn status(&self) -> Option<Status> {
-        let handle = locked(&self.status).clone()?;
-        let status = locked(&handle).clone();
-        Some(status)
-    }
-
-    fn reaches(&self, fact: &str) {
-        locked(&self.reached).note(fact);
-    }
-}
-
 /// Runs the plan.
 pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
     let options = RunOptions { seed: plan.seed, epoch_ns: EPOCH_NS, schedule: plan.schedule, keeps_trace };
@@ -140,6 +99,8 @@ pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
         events: AtomicU64::new(0),
         of_orders: AtomicU64::new(0),
         sessions: Mutex::default(),
+        sent: Mutex::default(),
+        receptions: Mutex::default(),
         reached: Mutex::default(),
     });
     let (its, of_run) = (Arc::clone(&shared), plan.clone());
@@ -200,18 +161,24 @@ impl Conductor {
             Simulated::sleep(Duration::from_nanos(starts_ns));
             self.start_plant();
         }
-        let clients: Vec<_> = self
+        let mut clients: Vec<_> = self
             .plan
             .clients
             .iter()
-            .copied()
+            .cloned()
             .enumerate()
             .map(|(number, client_plan)| {
                 let shared = Arc::clone(&self.shared);
                 let has_history = self.plan.journal.is_some();
-                start(self.clients_host, "client", move || client(number, client_plan, has_history, &shared))
+                start(self.clients_host, "client", move || client(number, &client_plan, has_history, &shared))
             })
             .collect();
+        if let Some(multicast) = &self.plan.multicast {
+            for number in 0..multicast.receivers {
+                let (multicast, its) = (multicast.clone(), Arc::clone(&self.shared));
+                clients.push(start(self.clients_host, "receiver", move || receive(number, &multicast, &its)));
+            }
+        }
         self.trouble();
         note(|| "no more faults".to_owned());
         if self.plant.is_none_or(has_ended) {
@@ -223,6 +190,10 @@ impl Conductor {
         self.wait_for(venues, "the venues do not end");
         self.wait_until_recovered();
         self.check_counters();
+        if self.plan.multicast.is_some() {
+            // A receiver follows another session when the one before has been silent for three seconds.
+            Simulated::sleep(Duration::from_secs(5));
+        }
         self.shared.stop_clients.store(true, Ordering::Release);
         clients.into_iter().for_each(|client| self.wait_for(client, "a client does not end"));
         self.compare_sessions();
@@ -243,6 +214,13 @@ impl Conductor {
         let with_garbage = has_garbage.iter().enumerate().filter(|(_, has)| **has);
         with_garbage.for_each(|(channel, _)| locked(&shared.oracle).expect_garbage(channel));
         set_tap(Box::new(move |step, now_ns, from, to, payload| {
+            if to == SocketAddr::V4(Plan::multicast_group()) {
+                let began = shared.starts.load(Ordering::Relaxed);
+                let wrong =
+                    (step == Step::Sent).then(|| locked(&shared.sent).sends(began, payload)).flatten();
+                wrong.into_iter().for_each(|wrong| locked(&shared.oracle).violation(wrong));
+                return;
+            }
             if let (Step::Sent, Some(channel)) = (step, Plan::answers_of(from)) {
                 if has_garbage.get(channel) == Some(&true) {
                     locked(&shared.oracle).answers(channel, payload);
@@ -342,6 +320,8 @@ impl Conductor {
                 (0..2).for_each(|line| set_link(Plan::line(venue, line).into(), out));
             }
             What::Requests { venue, faults } => set_link(Plan::retransmission(venue), faults),
+            What::Group { of_requests: false, faults } => set_link(Plan::multicast_group().into(), faults),
+            What::Group { of_requests: true, faults } => set_link(Plan::multicast_requests(), faults),
             What::Tcp(faults) => set_tcp(faults),
             What::Disk(faults) => {
                 set_disk_faults(self.plant_host, faults);
@@ -397,6 +377,8 @@ impl Conductor {
             (0..2).for_each(|line| set_link(Plan::line(venue, line).into(), LinkFaults::default()));
             set_link(Plan::retransmission(venue), LinkFaults::default());
         }
+        set_link(Plan::multicast_group().into(), LinkFaults::default());
+        set_link(Plan::multicast_requests(), LinkFaults::default());
         set_tcp(TcpFaults::default());
         set_disk_faults(self.plant_host, DiskFaults::default());
         set_clock(self.plant_host, 0, 0);
@@ -524,39 +506,45 @@ impl Conductor {
         })
     }
 
-    /// A client that stays reads all. What a client read is the beginning of what another one of the same plant's life reads in the
-    /// end. Where the disk has not taken inputs, a replay lacks their records: then each session is a part, in order, of one that
-    /// has read to the end.
+    /// Compares what clients have read, with one that reads all again where there are clients of all kinds.
     fn compare_sessions(&self) {
-        let sessions = locked(&self.shared.sessions);
-        let last = self.shared.starts.load(Ordering::Relaxed);
-        let has_lost = self.plan.faults.iter().any(|fault| matches!(fault.what, What::Disk(_)));
-        let of_life = || sessions.iter().filter(|session| session.began == last);
-        let Some(longest) = of_life().max_by_key(|session| session.records.len()) else { return };
-        if longest.records.is_empty() && self.shared.of_orders.load(Ordering::Relaxed) > 0 {
-            self.shared.violation("no client has read a record".to_owned());
+        let sessions = locked(&self.shared.sessions).split_off(0);
+        let mut schemas: BTreeSet<String> = sessions
+            .iter()
+            .filter(|session| !session.client.is_plain())
+            .flat_map(|session| session.client.schema_names())
+            .collect();
+        let multicast = self.plan.multicast.as_ref().filter(|_| self.plan.journal.is_some());
+        schemas.extend(multicast.into_iter().flat_map(|multicast| multicast.schemas.clone()));
+        // Records of these two have one number.
+        let (tbbo, others): (Vec<_>, Vec<_>) = schemas.into_iter().partition(|schema| schema == "tbbo");
+        let mut again = Vec::new();
+        for schemas in [others, tbbo].into_iter().filter(|schemas| !schemas.is_empty()) {
+            let host = self.clients_host;
+            let (its, read) = (Arc::clone(&self.shared), Arc::new(Mutex::new(None)));
+            let into = Arc::clone(&read);
+            let process = start(host, "client", move || *locked(&into) = read_all_again(&schemas, &its));
+            let until_ns = now_ns() + 120 * SECOND;
+            while !has_ended(process) && now_ns() < until_ns {
+                Simulated::sleep(Duration::from_millis(50));
+            }
+            again.extend(locked(&read).take());
         }
-        for session in of_life() {
-            if session.is_whole && session.records.len() < longest.records.len() && !has_lost {
-                let (read, most) = (session.records.len(), longest.records.len());
-                self.shared.violation(format!(
-                    "a client that stayed has read {read} records when no more came, and another one {most}"
-                ));
-            }
-            if has_lost && !longest.is_whole {
-                continue;
-            }
-            let mut rest = longest.records.iter();
-            let mut is_in_order = |record: &u64| match has_lost {
-                true => rest.any(|one| one == record),
-                false => rest.next() == Some(record),
-            };
-            if let Some(place) = session.records.iter().position(|record| !is_in_order(record)) {
-                let (read, most) = (session.records.len(), longest.records.len());
-                self.shared.violation(format!(
-                    "two clients differ from record {place} on: one read {read}, the other {most}"
-                ));
-            }
+        let last = self.shared.starts.load(Ordering::Relaxed);
+        let has_orders = self.shared.of_orders.load(Ordering::Relaxed) > 0;
+        let wrong = sessions::compare(&self.plan, &sessions, &again, last, has_orders);
+        wrong.violations.into_iter().for_each(|text| self.shared.violation(text));
+        wrong.reached.into_iter().for_each(|fact| self.shared.reaches(fact));
+        locked(&self.shared.sessions).extend(sessions);
+        let (sent, receptions) = (locked(&self.shared.sent), locked(&self.shared.receptions));
+        let compared = group::compare(&self.plan, &sent, &receptions);
+        compared.violations.into_iter().for_each(|text| self.shared.violation(text));
+        compared.reached.into_iter().for_each(|fact| self.shared.reaches(fact));
+        if !self.plan.has_bad_disk()
+            && let Some(multicast) = multicast
+            && let Err(why) = group::compare_with_clients(multicast, &sent, &again, last)
+        {
+            self.shared.violation(why);
         }
     }
 
@@ -584,8 +572,17 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
             return;
         }
     };
+    let sockets = match plan.multicast.as_ref().map(multicast::bind).transpose() {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            shared.violation(format!("the plant cannot send: {error}"));
+            return;
+        }
+    };
     let books = options.books();
-    let started = Plant::<Simulated>::start_in(options, &["check", "clients"], Watch::default());
+    let names = ["check", "clients", "multicast"];
+    let names = names.get(..if sockets.is_some() { 3 } else { 2 }).unwrap_or_default();
+    let started = Plant::<Simulated>::start_in(options, names, Watch::default());
     let (mut plant, mut readers) = match started {
         Ok(started) => started,
         Err(error) => {
@@ -604,14 +601,20 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
         let history = history.clone();
         Simulated::spawn("check", move || check(reader.consumer, begin, history.as_ref(), &its))
     });
+    let begin = Begin {
+        first_event,
+        first_time: plant.first_time(),
+        history: history.map(|history| Arc::new(history) as Arc<dyn History>),
+        live_from,
+        wake_up: None,
+    };
+    let group = plan.multicast.as_ref().zip(sockets).zip(readers.take("multicast"));
+    let group = group.map(|((multicast, sockets), reader)| {
+        let begin = Begin { wake_up: reader.wake_up, ..begin.clone() };
+        multicast::serve(multicast, sockets, begin, &books, reader.consumer)
+    });
     let clients = readers.take("clients").map(|reader| {
-        let begin = Begin {
-            first_event,
-            first_time: plant.first_time(),
-            history: history.map(|history| Arc::new(history) as Arc<dyn History>),
-            live_from,
-            wake_up: reader.wake_up,
-        };
+        let begin = Begin { wake_up: reader.wake_up, ..begin };
         serve_clients(plan, listener, begin, books, reader.consumer)
     });
     match plant.replayed() {
@@ -637,16 +640,19 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
         Some(Err(error)) => shared.violation(format!("the clients' server does not start: {error}")),
         None => {}
     }
+    match group {
+        Some(Ok(group)) => {
+            if let Err(error) = group.join() {
+                shared.violation(format!("the multicast failed: {error}"));
+            }
+        }
+        Some(Err(error)) => shared.violation(format!("the multicast does not start: {error}")),
+        None => {}
+    }
     if let Some(Ok(checking)) = checking {
         let _panic_is_noted = checking.join();
     }
 }
-
-/// The key of all clients.
-const KEY: &str = "db-0123456789abcdef0123456789abc";
-
-/// The dataset of all feeds.
-const DATASET: &str = "ALL";
 
 fn serve_clients(
     plan: &Plan,
@@ -784,101 +790,4 @@ fn past(
         }
     }
     if next == first_event { Ok(shown) } else { Err(format!("goes on at event {next}")) }
-}
-
-/// A client: it connects again and again, each time from the beginning, and keeps what it read.
-fn client(number: usize, plan: ClientPlan, has_history: bool, shared: &Shared) {
-    let mut options = SubscriberOptions {
-        address: (PLANT_HOST, CLIENTS_PORT).into(),
-        key: KEY.to_owned(),
-        dataset: DATASET.to_owned(),
-        schemas: vec!["mbo".to_owned()],
-        symbols: Vec::new(),
-        snapshot: false,
-        start: has_history.then_some(1),
-        slow_reader: None,
-        ts_out: false,
-        timeout: Some(Duration::from_millis(500)),
-        patience: Duration::from_secs(2),
-    };
-    // Each session is a replay: one that ends often begins less and less often.
-    let mut again = Duration::from_millis(100);
-    while !shared.stop_clients.load(Ordering::Acquire) {
-        if plan.is_absurd {
-            // Before the first event, in a thousand years, of nothing, of too much, in a schema that there is not.
-            options.start = [Some(0), Some(1), Some(u64::MAX), None][below(4) as usize];
-            let symbols =
-                [vec![], vec!["NOSUCH".to_owned()], vec!["A".repeat(300)], vec!["X".to_owned(); 3_000]];
-            options.symbols = symbols[below(4) as usize].clone();
-            options.schemas = vec![["mbo", "no-such-schema", "", "trades|x=y"][below(4) as usize].to_owned()];
-        }
-        match Subscriber::<Simulated>::connect_in(&options) {
-            Err(error) => {
-                note(|| format!("client {number} is not served: {error}"));
-                shared.reaches(notes::NOT_SERVED);
-                Simulated::sleep(Duration::from_millis(300));
-            }
-            Ok(mut subscriber) => {
-                let began = shared.starts.load(Ordering::Relaxed);
-                let (records, is_whole) = read_all(&mut subscriber, plan, shared);
-                note(|| format!("client {number} has read {} records", records.len()));
-                match () {
-                    () if records.len() as u64 == plan.leaves_after => shared.reaches(notes::LEFT),
-                    () if !is_whole && !shared.stop_clients.load(Ordering::Acquire) => {
-                        shared.reaches(notes::CUT)
-                    }
-                    () => {}
-                }
-                // Without a journal each session begins where the plant is.
-                if has_history && !plan.is_absurd {
-                    locked(&shared.sessions).push(Session { began, records, is_whole });
-                }
-                Simulated::sleep(again);
-                again = (2 * again).min(Duration::from_secs(5));
-            }
-        }
-    }
-}
-
-/// The hashes of the market's records of a session, until it ends or clients stop, and whether the client has read all that came before
-/// it stopped.
-fn read_all(subscriber: &mut Subscriber<Simulated>, plan: ClientPlan, shared: &Shared) -> (Vec<u64>, bool) {
-    let mut records = Vec::new();
-    let mut is_last = false;
-    loop {
-        match subscriber.next_record() {
-            Ok(None) => return (records, false),
-            Ok(Some(record)) => {
-                if record.get::<dbn::MboMsg>().is_some() {
-                    let mut hasher = FxHasher::default();
-                    record.as_ref().hash(&mut hasher);
-                    records.push(hasher.finish());
-                    let count = records.len() as u64;
-                    if count == plan.leaves_after {
-                        return (records, false);
-                    }
-                    let is_slow = plan.pause_ns > 0 && !shared.stop_clients.load(Ordering::Acquire);
-                    if is_slow && count.is_multiple_of(1_000) {
-                        Simulated::sleep(Duration::from_nanos(plan.pause_ns));
-                    }
-                }
-            }
-            Err(error) if error.is_timeout() => {
-                // Once more after the stop, for what is on its way.
-                if std::mem::replace(&mut is_last, shared.stop_clients.load(Ordering::Acquire)) {
-                    return (records, true);
-                }
-            }
-            Err(_) => return (records, false),
-        }
-    }
-}
-
-/// What a client read in one session.
-struct Session {
-    /// The plant's start that it was served by.
-    began: u64,
-    records: Vec<u64>,
-    /// The client stopped by itself, when no more came.
-    is_whole: bool,
 }
