@@ -73,6 +73,12 @@ impl Instrument {
     }
 }
 
+/// The name of the symbol with this number, from 0.
+#[must_use]
+pub fn symbol_name(index: u32) -> String {
+    symbol(index).0.iter().map(|letter| char::from(*letter)).collect::<String>().trim_end().to_owned()
+}
+
 /// Four letters, different for each of the first 456,976 numbers.
 fn symbol(index: u32) -> Ascii<8> {
     const NAMES: u64 = 26 * 26 * 26 * 26;

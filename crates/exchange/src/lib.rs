@@ -43,6 +43,7 @@ mod script;
 
 pub use files::{write_itch, write_pcap};
 pub use generator::{Generated, Generator, MAX_MESSAGE_BYTES};
+pub use instrument::symbol_name;
 pub use packets::{Packet, Packets};
 pub use report::{Injected, Report, VenueReport};
 pub use scenario::{

@@ -182,4 +182,49 @@ pub const BUGS: &[Bug] = &[
         "crates/outputs/src/clients/distributor/client.rs",
         "after a socket has taken a part, the server waits for a readiness that was reported before",
     ),
+    bug(
+        "conflation-drops-a-trade",
+        "crates/outputs/src/clients/distributor/client.rs",
+        "a client that conflates quotes misses a trade",
+    ),
+    bug(
+        "conflation-keeps-the-first",
+        "crates/outputs/src/clients/distributor/client.rs",
+        "a client that conflates quotes gets the first of those that wait, not the last",
+    ),
+    bug(
+        "skip-not-counted",
+        "crates/outputs/src/clients/distributor/client.rs",
+        "the first record that is left out for a slow client is not counted",
+    ),
+    bug(
+        "start-is-exclusive",
+        "crates/outputs/src/clients/replay.rs",
+        "a replay begins behind the records of its start, not with them",
+    ),
+    bug(
+        "replay-repeats-behind-a-chunk",
+        "crates/outputs/src/clients/replay.rs",
+        "the first record of a piece of a client's replay is sent twice",
+    ),
+    bug(
+        "list-forgets-a-new-symbol",
+        "crates/outputs/src/clients/distributor/client.rs",
+        "a symbol on a client's list that appears later is not sent",
+    ),
+    bug(
+        "snapshot-one-event-late",
+        "crates/outputs/src/clients/distributor.rs",
+        "the records behind a client's snapshot begin one event too late",
+    ),
+    bug(
+        "receiver-gives-up-silently",
+        "crates/outputs/src/multicast/receiver.rs",
+        "a receiver of the multicast does not count messages that it gives up",
+    ),
+    bug(
+        "multicast-answer-one-short",
+        "crates/outputs/src/multicast/server.rs",
+        "an answer with messages of the multicast has one message too few",
+    ),
 ];

@@ -107,12 +107,34 @@ pub(crate) mod notes {
     pub(crate) const FILED: &str = "day: its files are what a replay brings";
     pub(crate) const FILED_IN_PART: &str = "day: files of a journal that lost its beginning or inputs";
 
-    pub(super) const ALL: [&str; 8] =
-        [START_REFUSED, REPLAY_FAILED, ENDED, NOT_SERVED, CUT, LEFT, FILED, FILED_IN_PART];
+    pub(crate) const RESUMED: &str = "client: went on behind what it had";
+    pub(crate) const SKIPPED: &str = "client: got the number of records that it missed";
+    pub(crate) const CONFLATED: &str = "client: got the last quotes only";
+    pub(crate) const COMPARED: &str = "client: compared with one that read all again";
+
+    pub(crate) const RECOVERED: &str = "multicast: messages recovered";
+    pub(crate) const GIVEN_UP: &str = "multicast: messages given up";
+
+    pub(super) const ALL: [&str; 14] = [
+        START_REFUSED,
+        REPLAY_FAILED,
+        ENDED,
+        NOT_SERVED,
+        CUT,
+        LEFT,
+        RESUMED,
+        SKIPPED,
+        CONFLATED,
+        COMPARED,
+        RECOVERED,
+        GIVEN_UP,
+        FILED,
+        FILED_IN_PART,
+    ];
 }
 
 /// The kinds of faults.
-const FAULTS: [Fact<What>; 12] = [
+const FAULTS: [Fact<What>; 13] = [
     ("fault: line", |what| matches!(what, What::Line { .. })),
     ("fault: both lines out", |what| matches!(what, What::LinesOut { .. })),
     ("fault: requests and answers", |what| matches!(what, What::Requests { .. })),
@@ -124,6 +146,7 @@ const FAULTS: [Fact<What>; 12] = [
     ("fault: clock set", |what| matches!(what, What::Clock(_))),
     ("fault: clock drifts or stands", |what| matches!(what, What::Drift(_))),
     ("fault: snapshot server out", |what| matches!(what, What::SnapshotsOut { .. })),
+    ("fault: multicast", |what| matches!(what, What::Group { .. })),
     ("fault: second plant", |what| matches!(what, What::SecondPlant)),
 ];
 

@@ -19,8 +19,8 @@ use tapeworks_stage::Stage as _;
 use tapeworks_store::{Destination, Options, Schema, Scratch, StoreError, Writer};
 
 use crate::kernel::{Simulated, note, now_ns};
-use crate::market::locked;
 use crate::plan::SECOND;
+use crate::shared::locked;
 
 /// Midnight in New York at the end of 2025-11-14, in ns since the epoch.
 pub(crate) const MIDNIGHT_NS: u64 = 1_763_182_800_000_000_000;

@@ -1,10 +1,13 @@
 #![doc = include_str!("../README.md")]
 
+mod clients;
 mod counters;
 mod coverage;
 mod day;
+mod group;
 mod kernel;
 mod market;
+mod multicast;
 mod oracle;
 mod plan;
 #[cfg_attr(not(tapeworks_bug), path = "not_planted.rs")]
@@ -12,7 +15,11 @@ mod planted;
 mod recorder;
 mod regression;
 mod scenario;
+mod session;
+mod sessions;
+mod shared;
 mod shrink;
+mod states;
 mod status;
 mod timeline;
 mod trace;
@@ -32,7 +39,8 @@ pub use kernel::{
 };
 pub use market::{Counts, Outcome, simulate};
 pub use plan::{
-    ArbiterPlan, Burst, ClientPlan, DayPlan, Fault, JournalPlan, LimitPlan, Plan, VenuePlan, What,
+    ArbiterPlan, Burst, ClientPlan, DayPlan, Fault, JournalPlan, LimitPlan, MulticastPlan, Plan, VenuePlan,
+    What,
 };
 pub use planted::{search_bugs, switch_on};
 pub use regression::Regression;

@@ -1,42 +1,44 @@
 //! A run: the machines, their processes, the faults, and the checks while it goes and at its end.
 
-use std::hash::{Hash as _, Hasher as _};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rustc_hash::FxHasher;
 use tapeworks_engine::history::{History, Read as HistoryRead};
 use tapeworks_journal::JournalError;
 use tapeworks_market::{BookOptions, Event, InstrumentId, Nanos};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
-use tapeworks_outputs::subscriber::{Records as _, Subscriber, SubscriberOptions};
 use tapeworks_plant::roll::Roll;
 use tapeworks_plant::view::Watch;
-use tapeworks_plant::{EventConsumer, Plant, PlantError, PlantFailure, Status, SyncPolicy};
+use tapeworks_plant::{EventConsumer, Plant, PlantError, PlantFailure, SyncPolicy};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::world::{ThreadHandle as _, World};
 use tapeworks_venues::Venues;
 
+use crate::clients::{DATASET, KEY, client, read_all_again};
 use crate::counters;
 use crate::coverage::{Reached, notes};
 use crate::day::{self, GRACE_NS, MIDNIGHT_NS};
+use crate::group;
 use crate::kernel::disk::{DiskFaults, files_of, flip_bits, set_disk_faults};
 use crate::kernel::network::{LinkFaults, Step, TcpFaults, set_link, set_refusing, set_tap, set_tcp};
 use crate::kernel::{
     Ended, HostId, ProcessId, RunOptions, Simulated, add_host, below, has_ended, kill, note, now_ns,
     panic_of, power_off, power_on, run, set_clock, set_sampler, start,
 };
+use crate::multicast::{self, receive};
 use crate::oracle::{Oracle, Shown};
 use crate::plan::{
-    CLIENT_HOST, CLIENTS_PORT, ClientPlan, DayPlan, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND,
-    VENUES_HOST, What,
+    CLIENT_HOST, CLIENTS_PORT, DayPlan, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND, VENUES_HOST, What,
 };
-use crate::recorder::{ClientEnds, EVERY_NS, Recorded, Recorder, Seen};
+use crate::recorder::{EVERY_NS, Recorded, Recorder};
+use crate::sessions;
+use crate::shared::{Shared, locked};
 use crate::status::{Silence, wrong_counts};
 
 /// How a run ended.
@@ -81,88 +83,6 @@ pub struct Counts {
     pub records: u64,
 }
 
-pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// As [`locked`], if nothing has locked it.
-fn try_locked<T>(shared: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match shared.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
-/// What the processes and the conductor share. It outlives every process.
-struct Shared {
-    plan: Plan,
-    oracle: Mutex<Oracle>,
-    /// The status of the running plant.
-    status: Mutex<Option<Arc<Mutex<Status>>>>,
-    /// The processes end.
-    stop_venues: AtomicBool,
-    stop_plant: AtomicBool,
-    stop_clients: AtomicBool,
-    /// The plant has its journal.
-    is_running: AtomicBool,
-    /// The day is over, and so is its journal.
-    is_over: AtomicBool,
-    starts: AtomicU64,
-    /// Starts that failed.
-    refused: AtomicU64,
-    events: AtomicU64,
-    /// Of them, those of orders of an instrument with a name: clients get records of them.
-    of_orders: AtomicU64,
-    /// What clients read.
-    sessions: Mutex<Vec<Session>>,
-    reached: Mutex<Reached>,
-    /// What the timeline gets, if there is one.
-    recorder: Option<Recorder>,
-}
-
-impl Shared {
-    fn violation(&self, text: String) {
-        note(|| format!("VIOLATION {text}"));
-        locked(&self.oracle).violation(text);
-    }
-
-    fn status(&self) -> Option<Status> {
-        let handle = locked(&self.status).clone()?;
-        let status = locked(&handle).clone();
-        Some(status)
-    }
-
-    fn reaches(&self, fact: &str) {
-        locked(&self.reached).note(fact);
-    }
-
-    /// Notes something for the timeline.
-    fn record(&self, note: impl FnOnce(&Recorder)) {
-        if let Some(recorder) = &self.recorder {
-            note(recorder);
-        }
-    }
-
-    /// Shows the timeline what is so now. Nothing waits here: what a thread has locked is left out.
-    fn sample(&self, now_ns: u64) {
-        let handle = try_locked(&self.status).and_then(|status| status.clone());
-        let status = handle.as_ref().map(|handle| try_locked(handle));
-        let oracle = try_locked(&self.oracle);
-        let seen = Seen {
-            // Without a plant that has started there is none.
-            status: status.as_ref().map(|status| status.as_deref()),
-            violations: oracle.as_ref().map(|oracle| oracle.violations()).unwrap_or_default(),
-            begun: oracle
-                .iter()
-                .flat_map(|oracle| (0..self.plan.venues.len()).map(|channel| oracle.begun(channel)))
-                .collect(),
-            events: self.events.load(Ordering::Relaxed),
-        };
-        self.record(|recorder| recorder.look(now_ns, &seen));
-    }
-}
-
 /// Runs the plan.
 pub fn simulate(plan: &Plan, keeps_trace: bool) -> Outcome {
     run_market(plan, keeps_trace, None).0
@@ -190,6 +110,8 @@ pub(crate) fn run_market(
         events: AtomicU64::new(0),
         of_orders: AtomicU64::new(0),
         sessions: Mutex::default(),
+        sent: Mutex::default(),
+        receptions: Mutex::default(),
         reached: Mutex::default(),
         recorder,
     });
@@ -253,18 +175,24 @@ impl Conductor {
             Simulated::sleep(Duration::from_nanos(starts_ns));
             self.start_plant();
         }
-        let clients: Vec<_> = self
+        let mut clients: Vec<_> = self
             .plan
             .clients
             .iter()
-            .copied()
+            .cloned()
             .enumerate()
             .map(|(number, client_plan)| {
                 let shared = Arc::clone(&self.shared);
                 let has_history = self.plan.journal.is_some();
-                start(self.clients_host, "client", move || client(number, client_plan, has_history, &shared))
+                start(self.clients_host, "client", move || client(number, &client_plan, has_history, &shared))
             })
             .collect();
+        if let Some(multicast) = &self.plan.multicast {
+            for number in 0..multicast.receivers {
+                let (multicast, its) = (multicast.clone(), Arc::clone(&self.shared));
+                clients.push(start(self.clients_host, "receiver", move || receive(number, &multicast, &its)));
+            }
+        }
         self.trouble();
         note(|| "no more faults".to_owned());
         if self.plant.is_none_or(has_ended) {
@@ -276,6 +204,10 @@ impl Conductor {
         self.wait_for(venues, "the venues do not end");
         self.wait_until_recovered();
         self.check_counters();
+        if self.plan.multicast.is_some() {
+            // A receiver follows another session when the one before has been silent for three seconds.
+            Simulated::sleep(Duration::from_secs(5));
+        }
         self.shared.stop_clients.store(true, Ordering::Release);
         clients.into_iter().for_each(|client| self.wait_for(client, "a client does not end"));
         self.compare_sessions();
@@ -302,6 +234,13 @@ impl Conductor {
         set_tap(Box::new(move |step, now_ns, from, to, payload| {
             if step == Step::Sent {
                 shared.record(|recorder| recorder.sends(from, to));
+            }
+            if to == SocketAddr::V4(Plan::multicast_group()) {
+                let began = shared.starts.load(Ordering::Relaxed);
+                let wrong =
+                    (step == Step::Sent).then(|| locked(&shared.sent).sends(began, payload)).flatten();
+                wrong.into_iter().for_each(|wrong| locked(&shared.oracle).violation(wrong));
+                return;
             }
             if let (Step::Sent, Some(channel)) = (step, Plan::answers_of(from)) {
                 if has_garbage.get(channel) == Some(&true) {
@@ -414,6 +353,8 @@ impl Conductor {
                 (0..2).for_each(|line| set_link(Plan::line(venue, line).into(), out));
             }
             What::Requests { venue, faults } => set_link(Plan::retransmission(venue), faults),
+            What::Group { of_requests: false, faults } => set_link(Plan::multicast_group().into(), faults),
+            What::Group { of_requests: true, faults } => set_link(Plan::multicast_requests(), faults),
             What::Tcp(faults) => set_tcp(faults),
             What::Disk(faults) => {
                 set_disk_faults(self.plant_host, faults);
@@ -486,7 +427,7 @@ impl Conductor {
         }
         let may_lose =
             day.loses_power && self.plan.journal.is_some_and(|journal| journal.sync != SyncPolicy::Always);
-        let journal = (self.may_be_gone(), may_lose);
+        let journal = (self.plan.may_lose_the_past(), may_lose);
         let (options, shared) = (self.plan.plant(), Arc::clone(&self.shared));
         let files = start(self.plant_host, "files", move || match day::check(&options, journal) {
             Ok(records) => {
@@ -501,12 +442,6 @@ impl Conductor {
         self.wait_for(files, "the day's files cannot be compared");
     }
 
-    /// Bits of the only checkpoint may have turned that a shortened journal could be read from: then the past is gone.
-    fn may_be_gone(&self) -> bool {
-        self.plan.limits.keep_bytes.is_some()
-            && self.plan.faults.iter().any(|fault| matches!(fault.what, What::Rot { .. }))
-    }
-
     /// No condition lasts.
     fn calm(&self) {
         for venue in 0..self.plan.venues.len() {
@@ -514,6 +449,8 @@ impl Conductor {
             set_link(Plan::retransmission(venue), LinkFaults::default());
             set_refusing(Plan::snapshots(venue), false);
         }
+        set_link(Plan::multicast_group().into(), LinkFaults::default());
+        set_link(Plan::multicast_requests(), LinkFaults::default());
         set_tcp(TcpFaults::default());
         set_disk_faults(self.plant_host, DiskFaults::default());
         set_clock(self.plant_host, 0, 0);
@@ -644,51 +581,46 @@ impl Conductor {
         })
     }
 
-    /// A client that stays reads all. What a client read is the beginning of what another one of the same plant's life reads in the
-    /// end. Where the disk has not taken inputs, a replay lacks their records: then each session is a part, in order, of one that
-    /// has read to the end.
+    /// Compares what clients have read, with one that reads all again where there are clients of all kinds.
     fn compare_sessions(&self) {
-        let sessions = locked(&self.shared.sessions);
-        let last = self.shared.starts.load(Ordering::Relaxed);
-        let has_lost = self.plan.faults.iter().any(|fault| matches!(fault.what, What::Disk(_)));
-        // A replay begins with the oldest record that the journal has kept.
-        let begins_later = self.plan.limits.keep_bytes.is_some();
-        let of_life = || sessions.iter().filter(|session| session.began == last);
-        let Some(longest) = of_life().max_by_key(|session| session.records.len()) else { return };
-        if longest.records.is_empty()
-            && !self.may_be_gone()
-            && self.shared.of_orders.load(Ordering::Relaxed) > 0
-        {
-            self.shared.violation("no client has read a record".to_owned());
+        let sessions = locked(&self.shared.sessions).split_off(0);
+        let mut schemas: BTreeSet<String> = sessions
+            .iter()
+            .filter(|session| !session.client.is_plain())
+            .flat_map(|session| session.client.schema_names())
+            .collect();
+        let multicast = self.plan.multicast.as_ref().filter(|_| self.plan.journal.is_some());
+        schemas.extend(multicast.into_iter().flat_map(|multicast| multicast.schemas.clone()));
+        // Records of these two have one number.
+        let (tbbo, others): (Vec<_>, Vec<_>) = schemas.into_iter().partition(|schema| schema == "tbbo");
+        let mut again = Vec::new();
+        let is_comparable = |schemas: &Vec<String>| !schemas.is_empty() && self.plan.keeps_the_past();
+        for schemas in [others, tbbo].into_iter().filter(is_comparable) {
+            let host = self.clients_host;
+            let (its, read) = (Arc::clone(&self.shared), Arc::new(Mutex::new(None)));
+            let into = Arc::clone(&read);
+            let process = start(host, "client", move || *locked(&into) = read_all_again(&schemas, &its));
+            let until_ns = now_ns() + 120 * SECOND;
+            while !has_ended(process) && now_ns() < until_ns {
+                Simulated::sleep(Duration::from_millis(50));
+            }
+            again.extend(locked(&read).take());
         }
-        for session in of_life() {
-            let is_short = session.records.len() < longest.records.len();
-            if session.is_whole && is_short && !has_lost && !begins_later {
-                let (read, most) = (session.records.len(), longest.records.len());
-                self.shared.violation(format!(
-                    "a client that stayed has read {read} records when no more came, and another one {most}"
-                ));
-            }
-            if has_lost && !longest.is_whole {
-                continue;
-            }
-            let begin = session.records.first().filter(|_| begins_later);
-            let begin = begin.and_then(|first| longest.records.iter().position(|one| one == first));
-            if begins_later && begin.is_none() {
-                continue;
-            }
-            let mut rest = longest.records.iter().skip(begin.unwrap_or_default());
-            let mut is_in_order = |record: &u64| match (has_lost, begins_later) {
-                (true, _) => rest.any(|one| one == record),
-                (_, true) => rest.next().is_none_or(|one| one == record),
-                _ => rest.next() == Some(record),
-            };
-            if let Some(place) = session.records.iter().position(|record| !is_in_order(record)) {
-                let (read, most) = (session.records.len(), longest.records.len());
-                self.shared.violation(format!(
-                    "two clients differ from record {place} on: one read {read}, the other {most}"
-                ));
-            }
+        let last = self.shared.starts.load(Ordering::Relaxed);
+        let has_orders = self.shared.of_orders.load(Ordering::Relaxed) > 0;
+        let wrong = sessions::compare(&self.plan, &sessions, &again, last, has_orders);
+        wrong.violations.into_iter().for_each(|text| self.shared.violation(text));
+        wrong.reached.into_iter().for_each(|fact| self.shared.reaches(fact));
+        locked(&self.shared.sessions).extend(sessions);
+        let (sent, receptions) = (locked(&self.shared.sent), locked(&self.shared.receptions));
+        let compared = group::compare(&self.plan, &sent, &receptions);
+        compared.violations.into_iter().for_each(|text| self.shared.violation(text));
+        compared.reached.into_iter().for_each(|fact| self.shared.reaches(fact));
+        if self.plan.keeps_the_past()
+            && let Some(multicast) = multicast
+            && let Err(why) = group::compare_with_clients(multicast, &sent, &again, last)
+        {
+            self.shared.violation(why);
         }
     }
 
@@ -716,8 +648,17 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
             return;
         }
     };
+    let sockets = match plan.multicast.as_ref().map(multicast::bind).transpose() {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            shared.violation(format!("the plant cannot send: {error}"));
+            return;
+        }
+    };
     let books = options.books();
-    let started = Plant::<Simulated>::start_in(options, &["check", "clients"], Watch::default());
+    let names = ["check", "clients", "multicast"];
+    let names = names.get(..if sockets.is_some() { 3 } else { 2 }).unwrap_or_default();
+    let started = Plant::<Simulated>::start_in(options, names, Watch::default());
     let (mut plant, mut readers) = match started {
         Ok(started) => started,
         Err(error) => {
@@ -736,14 +677,20 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
         let history = history.clone();
         Simulated::spawn("check", move || check(reader.consumer, begin, history.as_ref(), &its))
     });
+    let begin = Begin {
+        first_event,
+        first_time: plant.first_time(),
+        history: history.map(|history| Arc::new(history) as Arc<dyn History>),
+        live_from,
+        wake_up: None,
+    };
+    let group = plan.multicast.as_ref().zip(sockets).zip(readers.take("multicast"));
+    let group = group.map(|((multicast, sockets), reader)| {
+        let begin = Begin { wake_up: reader.wake_up, ..begin.clone() };
+        multicast::serve(multicast, sockets, begin, &books, reader.consumer)
+    });
     let clients = readers.take("clients").map(|reader| {
-        let begin = Begin {
-            first_event,
-            first_time: plant.first_time(),
-            history: history.map(|history| Arc::new(history) as Arc<dyn History>),
-            live_from,
-            wake_up: reader.wake_up,
-        };
+        let begin = Begin { wake_up: reader.wake_up, ..begin };
         serve_clients(plan, listener, begin, books, reader.consumer)
     });
     match plant.replayed() {
@@ -779,16 +726,19 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
         Some(Err(error)) => shared.violation(format!("the clients' server does not start: {error}")),
         None => {}
     }
+    match group {
+        Some(Ok(group)) => {
+            if let Err(error) = group.join() {
+                shared.violation(format!("the multicast failed: {error}"));
+            }
+        }
+        Some(Err(error)) => shared.violation(format!("the multicast does not start: {error}")),
+        None => {}
+    }
     if let Some(Ok(checking)) = checking {
         let _panic_is_noted = checking.join();
     }
 }
-
-/// The key of all clients.
-const KEY: &str = "db-0123456789abcdef0123456789abc";
-
-/// The dataset of all feeds.
-const DATASET: &str = "ALL";
 
 fn serve_clients(
     plan: &Plan,
@@ -927,124 +877,4 @@ fn past(
         }
     }
     if next == first_event { Ok(shown) } else { Err(format!("goes on at event {next}")) }
-}
-
-/// A client: it connects again and again, each time from the beginning, and keeps what it read.
-fn client(number: usize, plan: ClientPlan, has_history: bool, shared: &Shared) {
-    let mut options = SubscriberOptions {
-        address: (PLANT_HOST, CLIENTS_PORT).into(),
-        key: KEY.to_owned(),
-        dataset: DATASET.to_owned(),
-        schemas: vec!["mbo".to_owned()],
-        symbols: Vec::new(),
-        snapshot: false,
-        start: has_history.then_some(1),
-        slow_reader: None,
-        ts_out: false,
-        timeout: Some(Duration::from_millis(500)),
-        patience: Duration::from_secs(2),
-    };
-    // Each session is a replay: one that ends often begins less and less often.
-    let mut again = Duration::from_millis(100);
-    while !shared.stop_clients.load(Ordering::Acquire) {
-        if plan.is_absurd {
-            // Before the first event, in a thousand years, of nothing, of too much, in a schema that there is not.
-            options.start = [Some(0), Some(1), Some(u64::MAX), None][below(4) as usize];
-            let symbols =
-                [vec![], vec!["NOSUCH".to_owned()], vec!["A".repeat(300)], vec!["X".to_owned(); 3_000]];
-            options.symbols = symbols[below(4) as usize].clone();
-            options.schemas = vec![["mbo", "no-such-schema", "", "trades|x=y"][below(4) as usize].to_owned()];
-        }
-        match Subscriber::<Simulated>::connect_in(&options) {
-            Err(error) => {
-                note(|| format!("client {number} is not served: {error}"));
-                shared.reaches(notes::NOT_SERVED);
-                shared.record(|recorder| recorder.refuses(number, now_ns(), error.to_string()));
-                Simulated::sleep(Duration::from_millis(300));
-            }
-            Ok(mut subscriber) => {
-                let began = shared.starts.load(Ordering::Relaxed);
-                shared.record(|recorder| recorder.connects(number, now_ns(), began));
-                let (records, is_whole) =
-                    read_all(&mut subscriber, (number, plan), &mut options.start, shared);
-                note(|| format!("client {number} has read {} records", records.len()));
-                let ends = match () {
-                    () if plan.leaves_after > 0 && records.len() as u64 == plan.leaves_after => {
-                        ClientEnds::Left
-                    }
-                    () if !is_whole && !shared.stop_clients.load(Ordering::Acquire) => ClientEnds::Cut,
-                    () => ClientEnds::Stopped,
-                };
-                match ends {
-                    ClientEnds::Left => shared.reaches(notes::LEFT),
-                    ClientEnds::Cut => shared.reaches(notes::CUT),
-                    ClientEnds::Stopped => {}
-                }
-                shared.record(|recorder| recorder.disconnects(number, now_ns(), ends));
-                // Without a journal each session begins where the plant is.
-                if has_history && !plan.is_absurd {
-                    locked(&shared.sessions).push(Session { began, records, is_whole });
-                }
-                Simulated::sleep(again);
-                again = (2 * again).min(Duration::from_secs(5));
-            }
-        }
-    }
-}
-
-/// The hashes of the market's records of a session, until it ends or clients stop, and whether the client has read all that came before
-/// it stopped. A server that no longer has what was asked for names the earliest `start` for the next session.
-fn read_all(
-    subscriber: &mut Subscriber<Simulated>,
-    (number, plan): (usize, ClientPlan),
-    start: &mut Option<u64>,
-    shared: &Shared,
-) -> (Vec<u64>, bool) {
-    let mut records = Vec::new();
-    let mut is_last = false;
-    loop {
-        match subscriber.next_record() {
-            Ok(None) => return (records, false),
-            Ok(Some(record)) => {
-                if let Some(error) = record.get::<dbn::ErrorMsg>() {
-                    let earliest =
-                        error.err().ok().and_then(|text| text.split_once("start=")?.1.split(' ').next());
-                    *start = earliest.and_then(|number| number.parse().ok()).or(*start);
-                }
-                if record.get::<dbn::MboMsg>().is_some() {
-                    let mut hasher = FxHasher::default();
-                    record.as_ref().hash(&mut hasher);
-                    records.push(hasher.finish());
-                    shared.record(|recorder| recorder.reads(number));
-                    let count = records.len() as u64;
-                    if count == plan.leaves_after {
-                        return (records, false);
-                    }
-                    let is_slow = plan.pause_ns > 0 && !shared.stop_clients.load(Ordering::Acquire);
-                    if is_slow && count.is_multiple_of(1_000) {
-                        Simulated::sleep(Duration::from_nanos(plan.pause_ns));
-                    }
-                }
-            }
-            Err(error) if error.is_timeout() => {
-                // Once more after the stop, for what is on its way.
-                if std::mem::replace(&mut is_last, shared.stop_clients.load(Ordering::Acquire)) {
-                    return (records, true);
-                }
-            }
-            Err(error) => {
-                note(|| format!("the session fails: {error}"));
-                return (records, false);
-            }
-        }
-    }
-}
-
-/// What a client read in one session.
-struct Session {
-    /// The plant's start that it was served by.
-    began: u64,
-    records: Vec<u64>,
-    /// The client stopped by itself, when no more came.
-    is_whole: bool,
 }

@@ -71,8 +71,7 @@ impl Names {
 /// Whether an event is of a venue's message, and has its number: the second half of an imbalance has not.
 fn is_of_message(event: &Event) -> bool {
     use EventKind::{Gap, ImbalancePrices, Recovered, SymbolMapping};
-    !matches!(event.kind, SymbolMapping | Gap | Recovered | ImbalancePrices)
-        && event.channel_sequence > 0
+    !matches!(event.kind, SymbolMapping | Gap | Recovered | ImbalancePrices) && event.channel_sequence > 0
 }
 
 /// Where the plant's events are in the truth of a channel.

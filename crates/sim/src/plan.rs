@@ -63,6 +63,13 @@ pub enum What {
     Tcp(TcpFaults),
     /// The plant's disk.
     Disk(DiskFaults),
+    /// The multicast output.
+    Group {
+        /// Requests for its messages and the answers, not the group.
+        of_requests: bool,
+        /// What the network does to it.
+        faults: LinkFaults,
+    },
     /// The plant is killed, and starts again at the end of the length.
     Kill,
     /// The plant's machine loses its power, and the plant starts again at the end of the length.
@@ -202,14 +209,63 @@ pub struct Burst {
 }
 
 /// A client of the plant.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct ClientPlan {
-    /// It pauses for so long after each 1,000 records, in ns.
+    /// It pauses for so long after each [`ClientPlan::pause_every`] records, in ns.
     pub pause_ns: u64,
     /// It leaves after so many records, and comes again; 0: it stays.
     pub leaves_after: u64,
     /// It asks for ranges and symbols that there are not, and for what is no request.
     pub is_absurd: bool,
+    /// The schemas that it subscribes to, by DBN's names; none: `mbo`.
+    #[serde(default)]
+    pub schemas: Vec<String>,
+    /// It subscribes to the first so many symbols of the market; 0: to all.
+    #[serde(default)]
+    pub symbols: u32,
+    /// It begins at the present, not with the first event.
+    #[serde(default)]
+    pub is_live: bool,
+    /// The current state comes first. Only where it begins at the present.
+    #[serde(default)]
+    pub has_snapshot: bool,
+    /// What the server does when it is slow: `warn`, `skip` or `conflate`.
+    #[serde(default)]
+    pub slow_reader: Option<String>,
+    /// It goes on behind what it has when its session ends.
+    #[serde(default)]
+    pub resumes: bool,
+    /// Records between two pauses; 0: 1,000.
+    #[serde(default)]
+    pub pause_every: u64,
+}
+
+impl ClientPlan {
+    /// Whether it is one of those that read all orders from the beginning.
+    pub(crate) fn is_plain(&self) -> bool {
+        let Self { schemas, symbols, is_live, slow_reader, resumes, .. } = self;
+        schemas.is_empty() && *symbols == 0 && !is_live && slow_reader.is_none() && !resumes
+    }
+
+    /// The names of its schemas.
+    pub(crate) fn schema_names(&self) -> Vec<String> {
+        if self.schemas.is_empty() { vec!["mbo".to_owned()] } else { self.schemas.clone() }
+    }
+}
+
+/// The multicast output of the plant, and those who receive it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MulticastPlan {
+    /// The schemas that are sent, by DBN's names.
+    pub schemas: Vec<String>,
+    /// Bytes of messages that can be requested again.
+    pub store_bytes: usize,
+    /// Whether there is a server for requests.
+    pub has_retransmission: bool,
+    /// Receivers.
+    pub receivers: u32,
+    /// Whether they request the session from its first message on.
+    pub from_beginning: bool,
 }
 
 /// Everything that a run is made of.
@@ -249,6 +305,9 @@ pub struct Plan {
     pub plant_starts_ns: u64,
     /// Clients.
     pub clients: Vec<ClientPlan>,
+    /// The multicast output, if there is one.
+    #[serde(default)]
+    pub multicast: Option<MulticastPlan>,
     /// Bytes of a line's socket.
     pub buffer_bytes: usize,
     /// Times of a higher rate.
@@ -497,6 +556,56 @@ impl Draw {
         }
     }
 
+    /// A client of any schema, with any policy.
+    fn client(&mut self) -> ClientPlan {
+        const QUOTES: [&str; 6] = ["mbp-1", "mbp-1", "cmbp-1", "cmbp-1", "bbo-1s", "cbbo-1s"];
+        const STATES: [&str; 6] = ["mbo", "mbp-1", "mbp-10", "bbo-1s", "cmbp-1", "cbbo-1s"];
+        const OTHERS: [&str; 6] = ["trades", "tbbo", "ohlcv-1s", "status", "definition", "imbalance"];
+        let schema = if self.chance(50) { self.one(&STATES) } else { self.one(&OTHERS) };
+        let mut client = ClientPlan {
+            pause_ns: if self.chance(50) { 0 } else { self.between(MILLISECOND, SECOND) },
+            pause_every: self.between(10, 1_000),
+            leaves_after: if self.chance(70) { 0 } else { self.between(10, 100_000) },
+            schemas: vec![schema.to_owned()],
+            symbols: if self.chance(60) { 0 } else { self.between(1, 20) as u32 },
+            ..ClientPlan::default()
+        };
+        match self.0.below(6) {
+            0 | 5 => {
+                client.resumes = true;
+                client.schemas =
+                    vec![self.one(&["mbo", "trades", "tbbo", "mbp-1", "mbp-10", "cmbp-1"]).to_owned()];
+                client.leaves_after = if self.chance(20) { 0 } else { self.between(10, 2_000) };
+            }
+            1 => {
+                client.slow_reader = Some("conflate".to_owned());
+                client.schemas = [self.one(&QUOTES), self.one(&["trades", "trades", "trades", "mbo"])]
+                    .map(str::to_owned)
+                    .to_vec();
+                self.slow_down(&mut client);
+            }
+            2 => {
+                client.slow_reader = Some("skip".to_owned());
+                client.schemas = vec![self.one(&STATES).to_owned()];
+                self.slow_down(&mut client);
+            }
+            3 => {
+                client.schemas = vec![self.one(&STATES).to_owned()];
+                (client.is_live, client.has_snapshot) = (true, true);
+            }
+            _ => client.is_live = self.chance(20),
+        }
+        client
+    }
+
+    /// Lets a client read so slowly that its queue fills, in many a market.
+    fn slow_down(&mut self, client: &mut ClientPlan) {
+        client.pause_every = self.between(10, 5_000);
+        client.pause_ns = self.between(50 * MILLISECOND, 3 * SECOND);
+        client.is_live = self.chance(30);
+        client.leaves_after = 0;
+    }
+
     fn what(&mut self, plan: &Plan, until_ns: u64) -> What {
         let venue = self.0.below(plan.venues.len() as u32) as usize;
         let has_journal = plan.journal.is_some();
@@ -601,8 +710,10 @@ impl Plan {
                     pause_ns: if draw.chance(60) { 0 } else { draw.between(MILLISECOND, 2 * SECOND) },
                     leaves_after: if draw.chance(70) { 0 } else { draw.between(10, 100_000) },
                     is_absurd: draw.chance(15),
+                    ..ClientPlan::default()
                 })
                 .collect(),
+            multicast: None,
             buffer_bytes: draw.between(4_096, 4 << 20) as usize,
             bursts: Vec::new(),
             queue_bytes: draw.between(64 << 10, 16 << 20) as usize,
@@ -632,6 +743,7 @@ impl Plan {
                 venue.restart_after = [0; MOST_RESTARTS];
             }
         }
+        plan.draw_outputs();
         plan.draw_limits();
         plan
     }
@@ -687,6 +799,51 @@ impl Plan {
         if self.day.is_some() { MIDNIGHT_NS - 600 * SECOND } else { OPEN_NS }
     }
 
+    /// Clients of all kinds, in some plans. By draws of their own: a seed that has none is what it was before there were any.
+    fn draw_outputs(&mut self) {
+        let mut draw = Draw(Random::new(self.seed ^ 0x6F75_7470));
+        if draw.chance(60) {
+            for _ in 0..=draw.0.below(3) {
+                self.clients.push(draw.client());
+            }
+        }
+        if draw.chance(35) {
+            self.draw_multicast(&mut draw);
+        }
+        // The buffers of a connection are larger than many a queue: what a server does with slow clients shows when they are small.
+        if draw.chance(80) && self.clients.iter().any(|client| client.slow_reader.is_some()) {
+            self.queue_bytes = draw.between(64 << 10, 512 << 10) as usize;
+            let window = draw.between(4 << 10, 64 << 10) as u32;
+            let faults = TcpFaults { window, ..TcpFaults::default() };
+            self.faults.insert(0, Fault { at_ns: 0, length_ns: self.trouble_ns, what: What::Tcp(faults) });
+        }
+    }
+
+    fn draw_multicast(&mut self, draw: &mut Draw) {
+        let schemas = [&["mbo", "cmbp-1"][..], &["trades"], &["mbo"], &["mbp-1", "trades"]];
+        self.multicast = Some(MulticastPlan {
+            schemas: draw.one(&schemas).iter().map(|schema| (*schema).to_owned()).collect(),
+            store_bytes: draw.between(256 << 10, 256 << 20) as usize,
+            has_retransmission: draw.chance(80),
+            receivers: 1 + draw.0.below(2),
+            from_beginning: draw.chance(30),
+        });
+        for _ in 0..draw.0.below(4) {
+            let length_ns = draw.between(MILLISECOND, 3 * SECOND);
+            let at_ns = draw.0.bits() % self.trouble_ns.saturating_sub(length_ns).max(1);
+            let of_requests = draw.chance(30);
+            // A message has no checksum of its own, and an answer is not checked against anything.
+            let faults = LinkFaults {
+                garbled_per_million: 0,
+                renamed_per_million: 0,
+                cut_per_million: 0,
+                ..draw.link(at_ns + length_ns)
+            };
+            self.faults.push(Fault { at_ns, length_ns, what: What::Group { of_requests, faults } });
+        }
+        self.faults.sort_by_key(|fault| fault.at_ns);
+    }
+
     /// Whether the plant's time of day is the true one throughout.
     pub(crate) fn has_true_clock(&self) -> bool {
         !self.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Drift(_)))
@@ -694,8 +851,33 @@ impl Plan {
 
     /// Whether the plant may end without being asked to: it must journal, and its disk fails.
     pub(crate) fn ends_by_itself(&self) -> bool {
-        self.limits.ends_with_the_journal
-            && self.faults.iter().any(|fault| matches!(fault.what, What::Disk(_)))
+        self.limits.ends_with_the_journal && self.has_bad_disk()
+    }
+
+    /// Whether a plant that starts again has all that it published: its disk kept all that it took, and took all.
+    pub(crate) fn keeps_all(&self) -> bool {
+        let syncs_always = self.journal.is_some_and(|journal| journal.sync == SyncPolicy::Always);
+        !self.faults.iter().any(|fault| match fault.what {
+            What::Disk(_) | What::Rot { .. } => true,
+            What::PowerOff => !syncs_always,
+            _ => false,
+        })
+    }
+
+    /// Whether a replay has all that clients of the same life of the plant have got.
+    pub(crate) fn keeps_the_past(&self) -> bool {
+        !self.has_bad_disk() && self.limits.keep_bytes.is_none()
+    }
+
+    /// Bits of the only checkpoint may have turned that a shortened journal could be read from: then the past is gone.
+    pub(crate) fn may_lose_the_past(&self) -> bool {
+        self.limits.keep_bytes.is_some()
+            && self.faults.iter().any(|fault| matches!(fault.what, What::Rot { .. }))
+    }
+
+    /// Whether the disk has refused what the plant gave it: a replay may lack it.
+    pub(crate) fn has_bad_disk(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.what, What::Disk(_)))
     }
 
     /// Within what time all must be good again after the last fault, in ns: ten seconds, and as long as the requests for all messages
@@ -736,6 +918,16 @@ impl Plan {
 
     pub(crate) fn snapshots(venue: usize) -> SocketAddr {
         (VENUES_HOST, 32_000 + venue as u16).into()
+    }
+
+    /// The group of the multicast output.
+    pub(crate) const fn multicast_group() -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::new(239, 2, 0, 1), 34_000)
+    }
+
+    /// Where the multicast output answers requests.
+    pub(crate) fn multicast_requests() -> SocketAddr {
+        (PLANT_HOST, 34_001).into()
     }
 
     /// The configuration of the venues.

@@ -55,6 +55,7 @@ pub(crate) struct Recorded {
     pub(crate) venues: Vec<VenueRows>,
     pub(crate) plant: PlantRows,
     pub(crate) connections: Row,
+    pub(crate) group: Row,
     pub(crate) clients: Vec<Row>,
     /// Records that each client has read.
     records: Vec<u64>,
@@ -125,6 +126,7 @@ impl Recorder {
                 .counting(&["datagrams sent"]),
             plant: PlantRows::new(),
             connections: Row::new("connections", "what the network does to TCP"),
+            group: Row::new("multicast", "what the network does to the plant's multicast and to requests"),
             clients: plan.clients.iter().enumerate().map(client).collect(),
             records: vec![0; plan.clients.len()],
             violations: Vec::new(),

@@ -197,9 +197,9 @@ impl Scenario {
             story: "clients that pause, leave, and ask for what there is not, over connections with small windows and resets",
             change: |plan| {
                 plan.queue_bytes = 256 << 10;
-                plan.clients.push(ClientPlan { pause_ns: SECOND, leaves_after: 0, is_absurd: false });
-                plan.clients.push(ClientPlan { pause_ns: 0, leaves_after: 5_000, is_absurd: false });
-                plan.clients.push(ClientPlan { pause_ns: 0, leaves_after: 0, is_absurd: true });
+                plan.clients.push(ClientPlan { pause_ns: SECOND, ..ClientPlan::default() });
+                plan.clients.push(ClientPlan { leaves_after: 5_000, ..ClientPlan::default() });
+                plan.clients.push(ClientPlan { is_absurd: true, ..ClientPlan::default() });
                 let tcp = TcpFaults {
                     window: 4_096,
                     piece: 100,
@@ -259,6 +259,7 @@ impl Scenario {
             day: None,
             plant_starts_ns: 0,
             clients: vec![ClientPlan::default()],
+            multicast: None,
             buffer_bytes: 4 << 20,
             bursts: Vec::new(),
             queue_bytes: 16 << 20,

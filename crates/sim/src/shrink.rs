@@ -64,6 +64,10 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
             plan.clients.remove(client);
         });
     }
+    add(&|plan| {
+        plan.multicast = None;
+        plan.faults.retain(|fault| !matches!(fault.what, What::Group { .. }));
+    });
     add(&|plan| plan.bursts.clear());
     add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.silence = None));
     add(&|plan| plan.venues.iter_mut().for_each(|venue| venue.restart_after = Default::default()));

@@ -79,15 +79,15 @@ fn add_notes(recorded: &mut Recorded, trace: &[Note]) -> Row {
 /// The rows in the order of the page.
 fn groups(recorded: Recorded, notes: Row, plan: &Plan) -> Vec<Group> {
     let group = |name: &str, hint: String, rows: Vec<Row>| Group { name: name.to_owned(), hint, rows };
-    let Recorded { market, venues, plant, connections, clients, .. } = recorded;
+    let Recorded { market, venues, plant, connections, group: multicast, clients, .. } = recorded;
     let mut groups = vec![group("Market", String::new(), vec![market, notes])];
     for (venue, rows) in plan.venues.iter().zip(venues) {
         groups.push(group(&format!("{:?}", venue.kind), text::venue(venue), rows.into_rows(venue)));
     }
     let starts = if plant.starts == 1 { "1 start".to_owned() } else { format!("{} starts", plant.starts) };
     groups.push(group("Plant", starts, plant.into_rows(plan)));
-    let has_faults = !connections.bars.is_empty();
-    let of_clients: Vec<Row> = has_faults.then_some(connections).into_iter().chain(clients).collect();
+    let with_faults = [connections, multicast].into_iter().filter(|row| !row.bars.is_empty());
+    let of_clients: Vec<Row> = with_faults.chain(clients).collect();
     if !of_clients.is_empty() {
         groups.push(group("Clients", String::new(), of_clients));
     }
@@ -114,6 +114,10 @@ fn add_fault(recorded: &mut Recorded, fault: &Fault, end_ns: u64) {
         What::Requests { venue, faults } => {
             let row = recorded.venues.get_mut(venue).map(|venue| &mut venue.requests);
             row.into_iter().for_each(|row| add_link(row, (from, to), &faults));
+        }
+        What::Group { of_requests, faults } => {
+            let which = if of_requests { "requests: " } else { "" };
+            add_link_as(&mut recorded.group, (from, to), &faults, which);
         }
         What::SnapshotsOut { venue } => {
             let row = recorded.venues.get_mut(venue).map(|venue| &mut venue.snapshots);
@@ -146,10 +150,15 @@ fn add_fault(recorded: &mut Recorded, fault: &Fault, end_ns: u64) {
 }
 
 /// Adds the bars of what the network does to a line or to requests.
-fn add_link(row: &mut Row, (from, to): (u64, u64), faults: &LinkFaults) {
+fn add_link(row: &mut Row, at: (u64, u64), faults: &LinkFaults) {
+    add_link_as(row, at, faults, "");
+}
+
+/// The same, where the row has more than one.
+fn add_link_as(row: &mut Row, (from, to): (u64, u64), faults: &LinkFaults, which: &str) {
     let out_until = faults.out_until_ns.clamp(from, to);
     if out_until > from {
-        row.bar(from, out_until, "out", "out");
+        row.bar(from, out_until, "out", format!("{which}out"));
     }
     let LinkFaults { cut_per_million, garbled_per_million, renamed_per_million, padded_per_million, .. } =
         *faults;
@@ -157,7 +166,8 @@ fn add_link(row: &mut Row, (from, to): (u64, u64), faults: &LinkFaults) {
         [cut_per_million, garbled_per_million, renamed_per_million, padded_per_million] != [0; 4];
     let is_usual = LinkFaults { out_until_ns: 0, ..*faults } == LinkFaults::default();
     if out_until < to && !is_usual {
-        row.bar(out_until, to, if is_damaging { "garbled" } else { "lossy" }, text::link(faults));
+        let kind = if is_damaging { "garbled" } else { "lossy" };
+        row.bar(out_until, to, kind, format!("{which}{}", text::link(faults)));
     }
 }
 

@@ -37,6 +37,7 @@ use tapeworks_engine::Start;
 use tapeworks_engine::history::History;
 use tapeworks_engine::replica::{Mode, Replica, SCHEMAS, Special, place_of};
 pub use tapeworks_market::BookOptions;
+use tapeworks_planted::planted;
 use tapeworks_runtime::keys::Keys;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::world::{Listener as _, Poll as _, Ready, Source as _, Stream as _, System, World};
@@ -816,7 +817,9 @@ impl<W: World> Distributor<W> {
     /// Lets a subscription take effect: names of instruments, acknowledgement, snapshot.
     fn apply(&mut self, place: usize, subscription: &Subscription) -> Result<(), Refusal> {
         let schema = subscription.schema;
-        let from = if subscription.start.is_some() { u64::MAX } else { self.replica.market.next };
+        let is_late = subscription.has_snapshot && planted!("snapshot-one-event-late");
+        let next = self.replica.market.next + u64::from(is_late);
+        let from = if subscription.start.is_some() { u64::MAX } else { next };
         let Self { clients, replica, now: Clocks { wall: now, .. }, .. } = self;
         let Some(client) = clients.get_mut(place).and_then(Option::as_mut) else { return Ok(()) };
         let holds = replica.held(schema).is_some();

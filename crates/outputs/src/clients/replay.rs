@@ -369,10 +369,14 @@ impl<W: World> Run<W> {
                 return;
             };
             let is_wanted = (item.event < join || item.event == join && planted!("replay-repeats-a-record"))
-                && item.time >= one.selection.start.0
+                && (item.time > one.selection.start.0
+                    || item.time == one.selection.start.0 && !planted!("start-is-exclusive"))
                 && (one.is_all || one.instruments.contains(&item.instrument))
                 && (begin.publishers.is_empty() || begin.publishers.contains(&item.publisher));
             if is_wanted {
+                if chunk.is_empty() && planted!("replay-repeats-behind-a-chunk") {
+                    chunk.extend_from_slice(made.batch.record(item));
+                }
                 chunk.extend_from_slice(made.batch.record(item));
                 *count += 1;
             }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use mio::{Interest, Token};
 use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_packet::live::Sent;
+use tapeworks_planted::planted;
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_session::soupbintcp::{SoupClient, SoupEnd};
@@ -760,6 +761,13 @@ impl<W: World> Group<W> {
                 Err(_) => continue,
             };
             counters.requests += 1;
+            // The number of messages is the last two bytes of a request.
+            if let Some([_, .., low]) = bytes.get_mut(..length)
+                && *low > 0
+                && planted!("multicast-answer-one-short")
+            {
+                *low -= 1;
+            }
             match sequence.answer(bytes.get(..length).unwrap_or_default(), message) {
                 Err(refusal) => {
                     counters.refused_requests += 1;

@@ -260,7 +260,7 @@ impl Interest {
         // The subscription may name it by its symbol, by its number, or by both.
         let is_named = self.pending.remove(&symbol);
         let by_number = self.pending_numbers.remove(&instrument);
-        let is_wanted = is_named || by_number == Some(true);
+        let is_wanted = (is_named || by_number == Some(true)) && !planted!("list-forgets-a-new-symbol");
         if is_wanted {
             if let Some(group) = self.groups.first_mut() {
                 insert(&mut group.instruments, instrument);
@@ -324,8 +324,10 @@ impl Conflated {
     /// Takes a quote. Returns whether an earlier one gave way.
     fn put(&mut self, key: QuoteKey, record: &[u8]) -> bool {
         if let Some(known) = self.places.get(&key).and_then(|place| self.records.get_mut(*place)) {
-            known.clear();
-            known.extend_from_slice(record);
+            if !planted!("conflation-keeps-the-first") {
+                known.clear();
+                known.extend_from_slice(record);
+            }
             return true;
         }
         self.places.insert(key, self.records.len());
@@ -823,7 +825,8 @@ impl<W: World> Client<W> {
         let waiting = self.backlog() + record.len();
         match self.slow_reader() {
             SlowReader::Skip if self.skipping.is_some() || waiting > limit => {
-                *self.skipping.get_or_insert(0) += 1;
+                let is_first = self.skipping.is_none();
+                *self.skipping.get_or_insert(0) += u64::from(!(is_first && planted!("skip-not-counted")));
                 self.skipped += 1;
                 counters.skipped += 1;
             }
@@ -838,6 +841,10 @@ impl<W: World> Client<W> {
                     counters.conflated += 1;
                 }
             }
+            SlowReader::Conflate
+                if of_schema == place_of(Schema::Trades)
+                    && !self.conflated.is_empty()
+                    && planted!("conflation-drops-a-trade") => {}
             SlowReader::Warn | SlowReader::Conflate if waiting > limit => {
                 self.is_over = !planted!("slow-client-skips-silently");
             }
