@@ -22,9 +22,6 @@ use crate::kernel::{Simulated, note, now_ns};
 use crate::plan::SECOND;
 use crate::shared::locked;
 
-/// Midnight in New York at the end of 2025-11-14, in ns since the epoch.
-pub(crate) const MIDNIGHT_NS: u64 = 1_763_182_800_000_000_000;
-
 /// How long after midnight a day is over, in ns: the plant's grace, and its look at the clock each second.
 pub(crate) const GRACE_NS: u64 = 61 * SECOND;
 

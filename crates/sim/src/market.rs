@@ -23,7 +23,7 @@ use tapeworks_venues::Venues;
 use crate::clients::{DATASET, KEY, client, read_all_again};
 use crate::counters;
 use crate::coverage::{Reached, notes};
-use crate::day::{self, GRACE_NS, MIDNIGHT_NS};
+use crate::day::{self, GRACE_NS};
 use crate::group;
 use crate::kernel::disk::{DiskFaults, files_of, flip_bits, set_disk_faults};
 use crate::kernel::network::{LinkFaults, Step, TcpFaults, set_link, set_refusing, set_tap, set_tcp};
@@ -34,7 +34,8 @@ use crate::kernel::{
 use crate::multicast::{self, receive};
 use crate::oracle::{Oracle, Shown};
 use crate::plan::{
-    CLIENT_HOST, CLIENTS_PORT, DayPlan, Fault, MILLISECOND, PLANT_HOST, Plan, SECOND, VENUES_HOST, What,
+    CLIENT_HOST, CLIENTS_PORT, DayPlan, Fault, MIDNIGHT_NS, MILLISECOND, PLANT_HOST, Plan, SECOND,
+    VENUES_HOST, What,
 };
 use crate::recorder::{EVERY_NS, Recorded, Recorder};
 use crate::sessions;
@@ -728,7 +729,9 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     }
     match group {
         Some(Ok(group)) => {
-            if let Err(error) = group.join() {
+            if let Err(error) = group.join()
+                && !shared.plan.ends_by_itself()
+            {
                 shared.violation(format!("the multicast failed: {error}"));
             }
         }

@@ -18,13 +18,15 @@ use tapeworks_plant::{JournalSetting, PlantOptions, SyncPolicy, Topology, VenueO
 use tapeworks_ring::wait::Wait;
 use tapeworks_venues::{AnswerFaults, Config, Venue};
 
-use crate::day::MIDNIGHT_NS;
 use crate::kernel::Schedule;
 use crate::kernel::disk::DiskFaults;
 use crate::kernel::network::{LinkFaults, TcpFaults};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const MILLISECOND: u64 = 1_000_000;
+
+/// Midnight in New York at the end of 2025-11-14, in ns since the epoch.
+pub(crate) const MIDNIGHT_NS: u64 = 1_763_182_800_000_000_000;
 
 /// Where the venues are.
 pub(crate) const VENUES_HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
