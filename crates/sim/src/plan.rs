@@ -543,6 +543,7 @@ impl Draw {
             failed_syncs_per_million: self.rarely(500_000),
             failed_writes_per_million: self.rarely(500_000),
             failed_reads_per_million: if self.chance(80) { 0 } else { self.between(10, 10_000) as u32 },
+            failed_names_per_million: 0,
             capacity: if self.chance(20) { self.between(10_000, 10_000_000) } else { u64::MAX },
         }
     }
@@ -775,6 +776,9 @@ impl Plan {
                 if faults.renamed_at == 8 && draw.chance(30) {
                     faults.renamed_at = 2;
                 }
+            }
+            if let What::Disk(faults) = &mut fault.what {
+                faults.failed_names_per_million = draw.rarely(300_000);
             }
         }
         for venue in 0..self.venues.len() {

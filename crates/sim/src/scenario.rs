@@ -26,7 +26,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "line-out",
@@ -90,6 +90,8 @@ impl Scenario {
                     ..LinkFaults::default()
                 };
                 plan.add(2 * SECOND, 5 * SECOND, What::Line { venue: 0, line: 1, faults });
+                // IEX-TP names its protocol there.
+                plan.add(3 * SECOND, 5 * SECOND, What::Line { venue: 2, line: 1, faults });
             },
         },
         Self {
@@ -148,6 +150,50 @@ impl Scenario {
                 }
                 let out = LinkFaults { out_until_ns: 6 * SECOND, ..LinkFaults::default() };
                 plan.add(2 * SECOND, 4 * SECOND, What::Line { venue: 0, line: 1, faults: out });
+            },
+        },
+        Self {
+            name: "new-session-in-a-gap",
+            story: "a venue begins a new session while messages of the old one are requested, and nobody answers",
+            change: |plan| {
+                plan.arbiter.attempts = 1_000;
+                if let Some(venue) = plan.venues.first_mut() {
+                    venue.restart_after[0] = 5_000;
+                }
+                let lost = LinkFaults { lost_per_million: 300_000, ..LinkFaults::default() };
+                for line in 0..2 {
+                    plan.add(SECOND, 4 * SECOND, What::Line { venue: 0, line, faults: lost });
+                }
+                let out = LinkFaults { lost_per_million: 1_000_000, ..LinkFaults::default() };
+                plan.add(SECOND, 8 * SECOND, What::Requests { venue: 0, faults: out });
+            },
+        },
+        Self {
+            name: "slow-journal",
+            story: "the disk takes 100 ms for a write, and few inputs may wait for it; names cannot be changed or removed for a while",
+            change: |plan| {
+                plan.limits.keep_bytes = Some(1 << 20);
+                if let Some(journal) = &mut plan.journal {
+                    (journal.queue, journal.segment_bytes) = (64, 200_000);
+                    journal.checkpoint_every = Some(Duration::from_millis(200));
+                }
+                let slow = DiskFaults { write_ns: 100_000_000, ..DiskFaults::default() };
+                let stuck = DiskFaults { failed_names_per_million: 1_000_000, ..DiskFaults::default() };
+                plan.add(SECOND, 2 * SECOND, What::Disk(slow));
+                plan.add(4 * SECOND, 2 * SECOND, What::Disk(stuck));
+            },
+        },
+        Self {
+            name: "unreadable-disk",
+            story: "the plant is killed, and starts again on a disk that cannot be read, and then hardly",
+            change: |plan| {
+                plan.limits.ends_with_the_journal = true;
+                let unreadable = DiskFaults { failed_reads_per_million: 1_000_000, ..DiskFaults::default() };
+                let hardly = DiskFaults { failed_reads_per_million: 100_000, ..DiskFaults::default() };
+                plan.add(3 * SECOND, SECOND, What::Kill);
+                plan.add(3_500 * MILLISECOND, SECOND, What::Disk(unreadable));
+                plan.add(5 * SECOND, SECOND, What::Kill);
+                plan.add(5_500 * MILLISECOND, 2 * SECOND, What::Disk(hardly));
             },
         },
         Self {

@@ -37,6 +37,9 @@ pub struct DiskFaults {
     pub failed_writes_per_million: u32,
     /// Reads that fail, per million.
     pub failed_reads_per_million: u32,
+    /// Changes of a name that fail, and removals, per million.
+    #[serde(default)]
+    pub failed_names_per_million: u32,
     /// Bytes that all files may have.
     pub capacity: u64,
 }
@@ -49,6 +52,7 @@ impl Default for DiskFaults {
             failed_syncs_per_million: 0,
             failed_writes_per_million: 0,
             failed_reads_per_million: 0,
+            failed_names_per_million: 0,
             capacity: u64::MAX,
         }
     }
@@ -406,6 +410,14 @@ impl DiskState {
         self.failures += u64::from(fails);
         fails
     }
+
+    /// A name is about to change.
+    fn check_name(&mut self, random: &mut Random) -> io::Result<()> {
+        match self.fails(random, self.faults.failed_names_per_million) {
+            true => Err(io::Error::other("an error of the simulated disk")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Asks the disk of a host.
@@ -633,6 +645,9 @@ impl DiskFile for SimFile {
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
         self.check_writable()?;
         self.asked(|disk, _| {
             disk.check_room(self.inode, bytes)?;
@@ -770,7 +785,7 @@ impl Disk for Simulated {
     }
 
     fn rename(from: &Path, to: &Path) -> io::Result<()> {
-        asked(|disk, _| {
+        asked(|disk, random| {
             let is_folder = disk.names.folders.contains_key(from);
             if !is_folder && !disk.names.files.contains_key(from)
                 || !to.parent().is_some_and(|folder| disk.names.has_folder(folder))
@@ -791,6 +806,7 @@ impl Disk for Simulated {
                 }
                 _ => {}
             }
+            disk.check_name(random)?;
             // In one step: a reader finds the old file or the new one.
             disk.name(Naming::Rename(from.to_owned(), to.to_owned()));
             Ok(())
@@ -814,13 +830,14 @@ impl Disk for Simulated {
     }
 
     fn remove_file(path: &Path) -> io::Result<()> {
-        asked(|disk, _| {
+        asked(|disk, random| {
             if disk.names.folders.contains_key(path) {
                 return Err(io::ErrorKind::IsADirectory.into());
             }
             if !disk.names.files.contains_key(path) {
                 return Err(not_found());
             }
+            disk.check_name(random)?;
             disk.name(Naming::Unlink(path.to_owned()));
             Ok(())
         })

@@ -104,6 +104,7 @@ pub(crate) fn disk(faults: &DiskFaults) -> String {
     parts.rate("writes fail", faults.failed_writes_per_million);
     parts.rate("syncs fail", faults.failed_syncs_per_million);
     parts.rate("reads fail", faults.failed_reads_per_million);
+    parts.rate("renames and removals fail", faults.failed_names_per_million);
     parts.add(faults.capacity != u64::MAX, || format!("full at {}", bytes(faults.capacity)));
     let usual = DiskFaults::default();
     parts.add((faults.write_ns, faults.sync_ns) != (usual.write_ns, usual.sync_ns), || {
