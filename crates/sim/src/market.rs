@@ -618,6 +618,7 @@ impl Conductor {
         compared.violations.into_iter().for_each(|text| self.shared.violation(text));
         compared.reached.into_iter().for_each(|fact| self.shared.reaches(fact));
         if self.plan.keeps_the_past()
+            && !self.plan.has_rot()
             && let Some(multicast) = multicast
             && let Err(why) = group::compare_with_clients(multicast, &sent, &again, last)
         {

@@ -154,7 +154,7 @@ impl Scenario {
         },
         Self {
             name: "new-session-in-a-gap",
-            story: "a venue begins a new session while messages of the old one are requested, and nobody answers",
+            story: "a venue begins a new session while messages of the old one are requested, nobody answers, and both lines are out",
             change: |plan| {
                 plan.arbiter.attempts = 1_000;
                 if let Some(venue) = plan.venues.first_mut() {
@@ -162,10 +162,11 @@ impl Scenario {
                 }
                 let lost = LinkFaults { lost_per_million: 300_000, ..LinkFaults::default() };
                 for line in 0..2 {
-                    plan.add(SECOND, 4 * SECOND, What::Line { venue: 0, line, faults: lost });
+                    plan.add(SECOND, 1_800 * MILLISECOND, What::Line { venue: 0, line, faults: lost });
                 }
+                plan.add(2_800 * MILLISECOND, 3 * SECOND, What::LinesOut { venue: 0 });
                 let out = LinkFaults { lost_per_million: 1_000_000, ..LinkFaults::default() };
-                plan.add(SECOND, 8 * SECOND, What::Requests { venue: 0, faults: out });
+                plan.add(SECOND, 9 * SECOND, What::Requests { venue: 0, faults: out });
             },
         },
         Self {
