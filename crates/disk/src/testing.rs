@@ -16,6 +16,71 @@ use proptest::test_runner::TestCaseError;
 
 use crate::{Access, Disk, DiskFile};
 
+/// Makes a type the system's disk: `system_disk!(Type)`. `system_disk!(Type, exchange)` has another function exchange names.
+#[macro_export]
+macro_rules! system_disk {
+    ($type:ty) => {
+        $crate::system_disk!($type, <$crate::System as $crate::Disk>::exchange);
+    };
+    ($type:ty, $exchange:expr) => {
+        impl $crate::Disk for $type {
+            type File = <$crate::System as $crate::Disk>::File;
+
+            fn open(path: &std::path::Path, access: $crate::Access) -> std::io::Result<Self::File> {
+                $crate::System::open(path, access)
+            }
+
+            fn read(path: &std::path::Path) -> std::io::Result<Vec<u8>> {
+                $crate::System::read(path)
+            }
+
+            fn length(path: &std::path::Path) -> std::io::Result<u64> {
+                <$crate::System as $crate::Disk>::length(path)
+            }
+
+            fn exists(path: &std::path::Path) -> bool {
+                $crate::System::exists(path)
+            }
+
+            fn is_dir(path: &std::path::Path) -> bool {
+                $crate::System::is_dir(path)
+            }
+
+            fn is_named(file: &Self::File, path: &std::path::Path) -> bool {
+                $crate::System::is_named(file, path)
+            }
+
+            fn create_dir_all(path: &std::path::Path) -> std::io::Result<()> {
+                $crate::System::create_dir_all(path)
+            }
+
+            fn entries(path: &std::path::Path) -> std::io::Result<Vec<std::path::PathBuf>> {
+                $crate::System::entries(path)
+            }
+
+            fn rename(from: &std::path::Path, to: &std::path::Path) -> std::io::Result<()> {
+                $crate::System::rename(from, to)
+            }
+
+            fn exchange(one: &std::path::Path, other: &std::path::Path) -> std::io::Result<()> {
+                $exchange(one, other)
+            }
+
+            fn remove_file(path: &std::path::Path) -> std::io::Result<()> {
+                $crate::System::remove_file(path)
+            }
+
+            fn remove_dir_all(path: &std::path::Path) -> std::io::Result<()> {
+                $crate::System::remove_dir_all(path)
+            }
+
+            fn sync_folder(path: &std::path::Path) -> std::io::Result<()> {
+                $crate::System::sync_folder(path)
+            }
+        }
+    };
+}
+
 const FILES: &[&str] = &["a", "b", "in/a", "in/b", "in/deep/a", "out/a"];
 const FOLDERS: &[&str] = &["in", "in/deep", "out"];
 const ACCESSES: &[Access] =

@@ -33,7 +33,7 @@ use tapeworks_store::{Format, Options, Schema, StoreError, Summary, Writer};
 
 use crate::checkpoint::{self, Restored};
 use crate::days::{day_of_name, name_of_day};
-use crate::loss::{self, Behind};
+use crate::loss::{Behind, Losses};
 use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
 
@@ -285,7 +285,7 @@ fn make<D: Disk>(
     if let Some(start) = start {
         (market, instruments) = go_on_from(start, &mut outputs);
     }
-    let (mut has_begun, mut agrees_until) = (false, 0);
+    let (mut has_begun, mut losses) = (false, Losses::default());
     let (mut events, mut inputs, mut made, mut lost): (Vec<Event>, u64, u64, u64) = (Vec::new(), 0, 0, 0);
     let mut written = Ok(());
     while let Some(record) = reader.next()? {
@@ -297,19 +297,12 @@ fn make<D: Disk>(
         if record.kind == LOST {
             lost += if (begin..end).contains(&time) { record.extra } else { 0 };
             let at = (record.number, time);
-            let is_known = record.number < agrees_until;
-            let behind_it =
-                if is_known { None } else { loss::behind::<D>(journal, at, &engine, engine_options) };
-            match behind_it {
+            match losses.behind::<D>(journal, at, &engine, engine_options) {
                 Some(Behind::From(state)) => {
                     engine.put_missed(&state.engine, time, &mut events);
                     behind = Some(state);
                 }
-                Some(Behind::Without(until)) => {
-                    agrees_until = until;
-                    engine.inputs_lost(time, &mut events);
-                }
-                None => engine.inputs_lost(time, &mut events),
+                Some(Behind::Without) | None => engine.inputs_lost(time, &mut events),
             }
         } else {
             let Some(input) = input_of(&record) else { continue };

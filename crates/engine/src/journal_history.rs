@@ -11,7 +11,7 @@ use tapeworks_planted::planted;
 
 use crate::checkpoint::{Restored, folder};
 use crate::history::{History, HistoryError, HistoryReader, Read};
-use crate::loss::{self, Behind};
+use crate::loss::{Behind, Losses};
 use crate::records::input_of;
 use crate::{Engine, EngineOptions, Start};
 
@@ -48,7 +48,7 @@ impl<D: Disk> JournalHistory<D> {
             buffer: Vec::new(),
             start,
             loss: None,
-            agrees_until: 0,
+            losses: Losses::default(),
         }
     }
 }
@@ -95,8 +95,7 @@ struct JournalEvents<D: Disk> {
     start: Option<Start>,
     /// The record of lost inputs and its time, until the checkpoint behind it exists.
     loss: Option<(u64, Nanos)>,
-    /// Without the lost inputs before this record the engine comes to the state of the checkpoint there.
-    agrees_until: u64,
+    losses: Losses,
 }
 
 impl<D: Disk> JournalEvents<D> {
@@ -104,10 +103,9 @@ impl<D: Disk> JournalEvents<D> {
     /// `false` while there is no such checkpoint.
     fn pass(&mut self, (record, time): (u64, Nanos)) -> Result<bool, HistoryError> {
         let JournalHistory { options, folder, .. } = &self.history;
-        let behind = match loss::behind::<D>(folder, (record, time), &self.engine, options) {
+        let behind = match self.losses.behind::<D>(folder, (record, time), &self.engine, options) {
             None => return Ok(false),
-            Some(Behind::Without(until)) => {
-                self.agrees_until = until;
+            Some(Behind::Without) => {
                 self.engine.inputs_lost(time, &mut self.buffer);
                 self.loss = None;
                 return Ok(true);
@@ -146,13 +144,8 @@ impl<D: Disk> HistoryReader for JournalEvents<D> {
         for _ in 0..INPUTS_AT_ONCE {
             match self.reader.next() {
                 Ok(Some(record)) if record.kind == LOST && !planted!("loss-not-noticed") => {
-                    let (number, time) = (record.number, Nanos(record.time));
-                    if number < self.agrees_until {
-                        self.engine.inputs_lost(time, &mut self.buffer);
-                    } else {
-                        self.loss = Some((number, time));
-                        break;
-                    }
+                    self.loss = Some((record.number, Nanos(record.time)));
+                    break;
                 }
                 Ok(Some(record)) => {
                     if let Some(input) = input_of(&record) {

@@ -15,25 +15,39 @@ use crate::{Engine, EngineOptions};
 
 /// How a replay goes on behind a loss.
 pub(crate) enum Behind {
-    /// Without the lost inputs, up to the record with this number, where the next checkpoint is.
-    Without(u64),
+    /// Without the lost inputs.
+    Without,
     /// From this checkpoint.
     From(Box<Restored>),
 }
 
-/// How a replay goes on that has come to the state of `engine` at the loss of the record `record`, received at `time`. `None`: there is
-/// no checkpoint behind it yet.
-pub(crate) fn behind<D: Disk>(
-    journal: &Path,
-    (record, time): (u64, Nanos),
-    engine: &Engine,
-    options: &EngineOptions,
-) -> Option<Behind> {
-    let behind = folder::behind::<D>(journal, record, options)?;
-    Some(match agrees::<D>(journal, (record, time), engine, &behind, options) {
-        true => Behind::Without(behind.record),
-        false => Behind::From(Box::new(behind)),
-    })
+/// The losses that a replay comes to, in their order.
+#[derive(Default, Debug)]
+pub(crate) struct Losses {
+    /// Without the lost inputs before this record the replay comes to the state of the checkpoint there.
+    agrees_until: u64,
+}
+
+impl Losses {
+    /// How a replay goes on that has come to the state of `engine` at the loss of the record `record`, received at `time`. `None`: there
+    /// is no checkpoint behind it yet.
+    pub(crate) fn behind<D: Disk>(
+        &mut self,
+        journal: &Path,
+        (record, time): (u64, Nanos),
+        engine: &Engine,
+        options: &EngineOptions,
+    ) -> Option<Behind> {
+        if record < self.agrees_until {
+            return Some(Behind::Without);
+        }
+        let behind = folder::behind::<D>(journal, record, options)?;
+        if agrees::<D>(journal, (record, time), engine, &behind, options) {
+            self.agrees_until = behind.record;
+            return Some(Behind::Without);
+        }
+        Some(Behind::From(Box::new(behind)))
+    }
 }
 
 /// Whether the engine, without the lost inputs, makes as many events of as many inputs as the one of the checkpoint had made.

@@ -287,6 +287,20 @@ fn any_faults() -> impl Strategy<Value = Faults> {
     })
 }
 
+/// Each message came once, in order, and each was counted.
+fn equals_lossless(run: &Run, messages: &[Vec<u8>]) -> Result<(), TestCaseError> {
+    let expected = contents(&lossless(messages));
+    let got = contents(&run.events);
+    let differs = got.iter().zip(&expected).position(|(got, expected)| got != expected);
+    prop_assert_eq!(differs.map(|at| (got[at], expected[at])), None);
+    prop_assert_eq!(got.len(), expected.len());
+    let arbiter = run.live.channels()[0].arbiter();
+    prop_assert_eq!(arbiter.counters().messages, messages.len() as u64);
+    // Each was brought by one line.
+    prop_assert_eq!(arbiter.lines().iter().map(|line| line.won).sum::<u64>(), messages.len() as u64);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -298,18 +312,12 @@ proptest! {
     ) {
         let messages = messages(1_500, 10, seed);
         let run = run(&messages, [a, b], 0, with_retransmission(), seed);
-        let expected = contents(&lossless(&messages));
-        let got = contents(&run.events);
-        let differs = got.iter().zip(&expected).position(|(got, expected)| got != expected);
-        prop_assert_eq!(differs.map(|at| (got[at], expected[at])), None);
-        prop_assert_eq!(got.len(), expected.len());
+        equals_lossless(&run, &messages)?;
         let arbiter = run.live.channels()[0].arbiter();
         let counters = arbiter.counters();
-        prop_assert_eq!(counters.messages, messages.len() as u64);
         prop_assert_eq!((counters.gaps, counters.missing, counters.late), (0, 0, 0));
         prop_assert_eq!(counters.requests, run.requests);
         let lines = arbiter.lines();
-        prop_assert_eq!(lines.iter().map(|line| line.won).sum::<u64>(), messages.len() as u64);
         for (line, injected) in lines.iter().zip(&run.injected) {
             prop_assert_eq!(line.lost, injected.lost);
             prop_assert_eq!(line.repeated, injected.repeated);
@@ -329,16 +337,10 @@ proptest! {
         let messages = messages(1_500, 10, seed);
         let faults = [Faults { damaged: damaged.0, ..a }, Faults { damaged: damaged.1, ..b }];
         let run = run_restored(&messages, faults, 0, with_retransmission(), seed, &restore_before);
-        let expected = contents(&lossless(&messages));
-        let got = contents(&run.events);
-        let differs = got.iter().zip(&expected).position(|(got, expected)| got != expected);
-        prop_assert_eq!(differs.map(|at| (got[at], expected[at])), None);
-        prop_assert_eq!(got.len(), expected.len());
+        equals_lossless(&run, &messages)?;
         let arbiter = run.live.channels()[0].arbiter();
         let counters = arbiter.counters();
-        prop_assert_eq!(counters.messages, messages.len() as u64);
         prop_assert_eq!((counters.gaps, counters.missing, counters.session_changes), (0, 0, 0));
-        prop_assert_eq!(arbiter.lines().iter().map(|line| line.won).sum::<u64>(), messages.len() as u64);
     }
 
     #[test]

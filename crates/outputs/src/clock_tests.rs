@@ -2,11 +2,9 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tapeworks_disk::{Access, Disk};
 use tapeworks_market::Nanos;
 use tapeworks_ring::cpu::CpuError;
 use tapeworks_ring::wait::WaitStrategy;
@@ -26,61 +24,7 @@ impl Clocked {
     }
 }
 
-impl Disk for Clocked {
-    type File = <System as Disk>::File;
-
-    fn open(path: &Path, access: Access) -> io::Result<Self::File> {
-        System::open(path, access)
-    }
-
-    fn is_named(file: &Self::File, path: &Path) -> bool {
-        System::is_named(file, path)
-    }
-
-    fn read(path: &Path) -> io::Result<Vec<u8>> {
-        System::read(path)
-    }
-
-    fn length(path: &Path) -> io::Result<u64> {
-        System::length(path)
-    }
-
-    fn exists(path: &Path) -> bool {
-        System::exists(path)
-    }
-
-    fn is_dir(path: &Path) -> bool {
-        System::is_dir(path)
-    }
-
-    fn create_dir_all(path: &Path) -> io::Result<()> {
-        System::create_dir_all(path)
-    }
-
-    fn entries(path: &Path) -> io::Result<Vec<PathBuf>> {
-        System::entries(path)
-    }
-
-    fn rename(from: &Path, to: &Path) -> io::Result<()> {
-        System::rename(from, to)
-    }
-
-    fn exchange(one: &Path, other: &Path) -> io::Result<()> {
-        System::exchange(one, other)
-    }
-
-    fn remove_file(path: &Path) -> io::Result<()> {
-        System::remove_file(path)
-    }
-
-    fn remove_dir_all(path: &Path) -> io::Result<()> {
-        System::remove_dir_all(path)
-    }
-
-    fn sync_folder(path: &Path) -> io::Result<()> {
-        System::sync_folder(path)
-    }
-}
+tapeworks_disk::system_disk!(Clocked);
 
 impl World for Clocked {
     type Thread = <System as World>::Thread;

@@ -21,15 +21,16 @@ pub(super) struct ReceiveTimes {
 impl ReceiveTimes {
     pub(super) const NONE: Self = Self { last: Nanos(0) };
 
-    /// The time of the next datagram. `Err`: it says a time long before the last one's. The clock was set back for a while, or still is,
-    /// and the last one's time is nearer to the truth.
+    /// The time of the next datagram. One that says a time long before the last one's was stamped while the clock was set back, or the clock
+    /// still is: the last one's time is nearer to the truth, and `has_gone_back` becomes true.
     #[inline]
-    pub(super) fn next(&mut self, received: Nanos) -> Result<Nanos, Nanos> {
+    pub(super) fn next(&mut self, received: Nanos, has_gone_back: &mut bool) -> Nanos {
         if received.0.saturating_add(MOST_APART) < self.last.0 {
-            return Err(self.last);
+            *has_gone_back = true;
+            return self.last;
         }
         self.last = self.last.max(received);
-        Ok(received)
+        received
     }
 
     /// It is `now`, and the clock was set ahead by so many ns.
@@ -71,18 +72,23 @@ mod tests {
     #[test]
     fn a_datagram_that_was_stamped_by_a_clock_set_back_has_the_time_of_the_one_before() {
         const SECOND: u64 = 1_000_000_000;
-        let mut times = ReceiveTimes::NONE;
-        assert_eq!(times.next(Nanos(100 * SECOND)), Ok(Nanos(100 * SECOND)));
+        let (mut times, seconds) = (ReceiveTimes::NONE, |count: u64| Nanos(count * SECOND));
+        let next = |times: &mut ReceiveTimes, received| {
+            let mut has_gone_back = false;
+            (times.next(received, &mut has_gone_back), has_gone_back)
+        };
+        assert_eq!(next(&mut times, seconds(100)), (seconds(100), false));
         // Two queues of a card are a little out of order.
-        assert_eq!(times.next(Nanos(100 * SECOND - MOST_APART)), Ok(Nanos(100 * SECOND - MOST_APART)));
-        assert_eq!(times.next(Nanos(10 * SECOND)), Err(Nanos(100 * SECOND)));
-        assert_eq!(times.next(Nanos(101 * SECOND)), Ok(Nanos(101 * SECOND)));
+        let before = Nanos(100 * SECOND - MOST_APART);
+        assert_eq!(next(&mut times, before), (before, false));
+        assert_eq!(next(&mut times, seconds(10)), (seconds(100), true));
+        assert_eq!(next(&mut times, seconds(101)), (seconds(101), false));
         // Set ahead for a while: the next true times are not too old.
-        assert_eq!(times.next(Nanos(5_000 * SECOND)), Ok(Nanos(5_000 * SECOND)));
-        times.set(Nanos(102 * SECOND), 0);
-        assert_eq!(times.next(Nanos(102 * SECOND)), Ok(Nanos(102 * SECOND)));
+        assert_eq!(next(&mut times, seconds(5_000)), (seconds(5_000), false));
+        times.set(seconds(102), 0);
+        assert_eq!(next(&mut times, seconds(102)), (seconds(102), false));
         // Stamped before the clock was set ahead, and read after.
-        times.set(Nanos(203 * SECOND), 100 * SECOND as i64);
-        assert_eq!(times.next(Nanos(103 * SECOND)), Err(Nanos(202 * SECOND)));
+        times.set(seconds(203), 100 * SECOND as i64);
+        assert_eq!(next(&mut times, seconds(103)), (seconds(202), true));
     }
 }

@@ -207,11 +207,7 @@ impl<W: World> Receivers<W> {
             let (channel, line) = (from.channel, from.line);
             let received = from.receiver.receive(&mut self.pool, MAX_BATCH, 0, |received| match received {
                 Received::Packet(packet) => {
-                    let received = times.next(Nanos(packet.description().timestamp_ns));
-                    let received = received.unwrap_or_else(|last| {
-                        *has_gone_back = true;
-                        last
-                    });
+                    let received = times.next(Nanos(packet.description().timestamp_ns), has_gone_back);
                     let payload = (0, packet.bytes().len() as u32);
                     arrived.push(Arrived { received, channel, line, packet, payload });
                 }
@@ -293,11 +289,7 @@ impl<W: World> Receivers<W> {
             let start = datagram.payload_offset as u32;
             let payload = (start, start + datagram.payload.len() as u32);
             let (channel, line) = (line.channel, line.line);
-            let received = self.frame_times.next(Nanos(description.timestamp_ns));
-            let received = received.unwrap_or_else(|last| {
-                self.has_gone_back = true;
-                last
-            });
+            let received = self.frame_times.next(Nanos(description.timestamp_ns), &mut self.has_gone_back);
             arrived.push(Arrived { received, channel, line, packet, payload });
         }
         Ok(had_some)

@@ -1,6 +1,7 @@
 //! A run: the machines, their processes, the faults, and the checks while it goes and at its end.
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -717,30 +718,26 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     {
         shared.violation(format!("the plant failed: {error}"));
     }
-    match clients {
-        Some(Ok(clients)) => {
-            if let Err(error) = clients.join()
-                && !shared.plan.ends_by_itself()
-            {
-                shared.violation(format!("the clients' server failed: {error}"));
-            }
-        }
-        Some(Err(error)) => shared.violation(format!("the clients' server does not start: {error}")),
-        None => {}
-    }
-    match group {
-        Some(Ok(group)) => {
-            if let Err(error) = group.join()
-                && !shared.plan.ends_by_itself()
-            {
-                shared.violation(format!("the multicast failed: {error}"));
-            }
-        }
-        Some(Err(error)) => shared.violation(format!("the multicast does not start: {error}")),
-        None => {}
-    }
+    join("the clients' server", clients, Server::join, shared);
+    join("the multicast", group, |group| group.join(), shared);
     if let Some(Ok(checking)) = checking {
         let _panic_is_noted = checking.join();
+    }
+}
+
+/// Waits for the end of an output, if there is one. It fails with a plant that must journal and cannot.
+fn join<O, E: Display>(
+    name: &str,
+    output: Option<Result<O, String>>,
+    join: impl FnOnce(O) -> Result<(), E>,
+    shared: &Shared,
+) {
+    match output.map(|started| started.map(join)) {
+        Some(Err(error)) => shared.violation(format!("{name} does not start: {error}")),
+        Some(Ok(Err(error))) if !shared.plan.ends_by_itself() => {
+            shared.violation(format!("{name} failed: {error}"));
+        }
+        _ => {}
     }
 }
 

@@ -117,20 +117,6 @@ pub struct Fault {
     pub what: What,
 }
 
-impl From<AnswerPlan> for AnswerFaults {
-    fn from(plan: AnswerPlan) -> Self {
-        Self {
-            late_per_million: plan.late_per_million,
-            late_ns: plan.late_ns,
-            partial_per_million: plan.partial_per_million,
-            more_per_million: plan.more_per_million,
-            other_range_per_million: plan.other_range_per_million,
-            other_session_per_million: plan.other_session_per_million,
-            garbage_per_million: plan.garbage_per_million,
-        }
-    }
-}
-
 impl VenuePlan {
     /// Whether it numbers its messages once.
     pub(crate) fn has_one_session(&self) -> bool {
@@ -138,13 +124,11 @@ impl VenuePlan {
     }
 }
 
-impl AnswerPlan {
-    /// Of a million answers, those that do not bring what was requested in time.
-    const fn sum(&self) -> u64 {
-        let Self { late_per_million, partial_per_million, other_range_per_million, .. } = *self;
-        let (late, partial) = (late_per_million as u64, partial_per_million as u64);
-        late + partial + other_range_per_million as u64 + self.other_session_per_million as u64
-    }
+/// Of a million answers, those that do not bring what was requested in time.
+const fn not_in_time(faults: AnswerFaults) -> u64 {
+    let AnswerFaults { late_per_million, partial_per_million, other_range_per_million, .. } = faults;
+    let (late, partial) = (late_per_million as u64, partial_per_million as u64);
+    late + partial + other_range_per_million as u64 + faults.other_session_per_million as u64
 }
 
 /// New sessions of a venue in one run.
@@ -174,29 +158,10 @@ pub struct VenuePlan {
     pub reset: Option<(u64, u64)>,
     /// What is wrong with the answers of the retransmission server.
     #[serde(default)]
-    pub answers: AnswerPlan,
+    pub answers: AnswerFaults,
     /// Messages that make no sense, for a million of its own.
     #[serde(default)]
     pub nonsense_per_million: u32,
-}
-
-/// What is wrong with answers, each per million. An answer has one fault at most.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct AnswerPlan {
-    /// Late.
-    pub late_per_million: u32,
-    /// How late at most, in ns.
-    pub late_ns: u64,
-    /// With fewer messages than requested.
-    pub partial_per_million: u32,
-    /// With more messages than requested.
-    pub more_per_million: u32,
-    /// With other messages of the session.
-    pub other_range_per_million: u32,
-    /// Of another session.
-    pub other_session_per_million: u32,
-    /// With random bytes for messages.
-    pub garbage_per_million: u32,
 }
 
 /// A time of a higher rate.
@@ -496,8 +461,8 @@ impl Draw {
         after
     }
 
-    fn answers(&mut self) -> AnswerPlan {
-        AnswerPlan {
+    fn answers(&mut self) -> AnswerFaults {
+        AnswerFaults {
             late_per_million: self.rarely(300_000),
             late_ns: self.between(MILLISECOND, 2 * SECOND),
             partial_per_million: self.rarely(200_000),
@@ -665,7 +630,7 @@ impl Plan {
                     restart_after: if draw.chance(30) { draw.restarts() } else { [0; MOST_RESTARTS] },
                     reset: None,
                     nonsense_per_million: if draw.chance(80) { 0 } else { draw.between(10, 20_000) as u32 },
-                    answers: if draw.chance(40) { draw.answers() } else { AnswerPlan::default() },
+                    answers: if draw.chance(40) { draw.answers() } else { AnswerFaults::default() },
                 }
             })
             .collect();
@@ -902,7 +867,7 @@ impl Plan {
         let lost = self
             .venues
             .iter()
-            .map(|venue| u64::from(venue.answers_lost_per_million) + venue.answers.sum())
+            .map(|venue| u64::from(venue.answers_lost_per_million) + not_in_time(venue.answers))
             .max()
             .unwrap_or_default();
         let silences = self.venues.iter().flat_map(|venue| [venue.silence, venue.reset]);
@@ -948,7 +913,7 @@ impl Plan {
             venue.live.line_b = one.has_line_b;
             venue.retransmission = one.has_retransmission.then(|| Self::retransmission(place));
             venue.retransmission_lost_per_million = one.answers_lost_per_million;
-            venue.retransmission_faults = one.answers.into();
+            venue.retransmission_faults = one.answers;
             let silences = one.silence.map(|(after, length_ns)| Silence { after, length_ns });
             venue.live.silences = silences.into_iter().collect();
             venue.live.restart_after = one.restart_after.into_iter().filter(|after| *after > 0).collect();

@@ -5,13 +5,14 @@ use std::time::Duration;
 use tapeworks_exchange::VenueKind;
 use tapeworks_plant::{SyncPolicy, Topology};
 use tapeworks_ring::wait::Wait;
+use tapeworks_venues::AnswerFaults;
 
 use crate::kernel::Schedule;
 use crate::kernel::disk::DiskFaults;
 use crate::kernel::network::{LinkFaults, TcpFaults};
 use crate::plan::{
-    AnswerPlan, ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, LimitPlan, MILLISECOND, MOST_RESTARTS,
-    Plan, SECOND, VenuePlan, What,
+    ArbiterPlan, Burst, ClientPlan, Fault, JournalPlan, LimitPlan, MILLISECOND, MOST_RESTARTS, Plan, SECOND,
+    VenuePlan, What,
 };
 
 /// A plan with a name.
@@ -203,7 +204,7 @@ impl Scenario {
             change: |plan| {
                 for venue in &mut plan.venues {
                     venue.answers_lost_per_million = 100_000;
-                    venue.answers = AnswerPlan {
+                    venue.answers = AnswerFaults {
                         late_per_million: 100_000,
                         late_ns: 30_000_000,
                         partial_per_million: 200_000,
@@ -275,7 +276,7 @@ impl Scenario {
             silence: None,
             restart_after: [0; MOST_RESTARTS],
             reset: None,
-            answers: AnswerPlan::default(),
+            answers: AnswerFaults::default(),
             nonsense_per_million: 0,
         };
         let mut plan = Plan {

@@ -709,6 +709,10 @@ fn play_faults(seed: u64, faults: DiskFaults, is_dark: bool) -> Failing {
     failing
 }
 
+fn bad_disk(failed_syncs_per_million: u32, failed_writes_per_million: u32, capacity: u64) -> DiskFaults {
+    DiskFaults { failed_syncs_per_million, failed_writes_per_million, capacity, ..DiskFaults::default() }
+}
+
 #[test]
 fn a_disk_that_fails_or_is_full_loses_what_the_writer_counts() {
     const SEEDS: u64 = 60;
@@ -720,12 +724,7 @@ fn a_disk_that_fails_or_is_full_loses_what_the_writer_counts() {
         (250_000, 100_000, u64::MAX),
         (100_000, 100_000, 8_000),
     ] {
-        let faults = DiskFaults {
-            failed_syncs_per_million,
-            failed_writes_per_million,
-            capacity,
-            ..DiskFaults::default()
-        };
+        let faults = bad_disk(failed_syncs_per_million, failed_writes_per_million, capacity);
         for seed in 0..SEEDS {
             for is_dark in [false, true] {
                 let failing = play_faults(seed, faults, is_dark);
@@ -899,12 +898,7 @@ fn a_checkpoint_that_the_disk_refuses_does_not_replace_one_that_is_whole() {
         (200_000, 200_000, 3 * length - 1),
         (0, 0, 2 * length),
     ] {
-        let faults = DiskFaults {
-            failed_syncs_per_million,
-            failed_writes_per_million,
-            capacity,
-            ..DiskFaults::default()
-        };
+        let faults = bad_disk(failed_syncs_per_million, failed_writes_per_million, capacity);
         for seed in 0..SEEDS {
             failed += play_checkpoints(&bytes, seed, None, None, faults).0.failed;
             cases += 1;

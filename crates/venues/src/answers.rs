@@ -5,7 +5,7 @@ use tapeworks_session::{Refusal, Request, SessionId, Store, Transport as _, Tran
 use tapeworks_wire::framing::Blocks;
 
 /// What a retransmission server does wrong. Each number is of a million answers; an answer has one fault at most.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct AnswerFaults {
     /// Sent late.
     pub late_per_million: u32,

@@ -195,63 +195,13 @@ mod tests {
     #[derive(Clone, Copy, Default, Debug)]
     struct Simple;
 
-    impl Disk for Simple {
-        type File = fs::File;
+    tapeworks_disk::system_disk!(Simple, no_exchange);
 
-        fn open(path: &Path, access: Access) -> io::Result<fs::File> {
-            System::open(path, access)
+    fn no_exchange(_one: &Path, other: &Path) -> io::Result<()> {
+        if let Ok(old) = fs::File::open(other) {
+            assert!(matches!(old.try_lock(), Err(TryLockError::WouldBlock)), "another run may take it");
         }
-
-        fn read(path: &Path) -> io::Result<Vec<u8>> {
-            System::read(path)
-        }
-
-        fn length(path: &Path) -> io::Result<u64> {
-            System::length(path)
-        }
-
-        fn exists(path: &Path) -> bool {
-            System::exists(path)
-        }
-
-        fn is_dir(path: &Path) -> bool {
-            System::is_dir(path)
-        }
-
-        fn is_named(file: &fs::File, path: &Path) -> bool {
-            System::is_named(file, path)
-        }
-
-        fn create_dir_all(path: &Path) -> io::Result<()> {
-            System::create_dir_all(path)
-        }
-
-        fn entries(path: &Path) -> io::Result<Vec<PathBuf>> {
-            System::entries(path)
-        }
-
-        fn rename(from: &Path, to: &Path) -> io::Result<()> {
-            System::rename(from, to)
-        }
-
-        fn exchange(_one: &Path, other: &Path) -> io::Result<()> {
-            if let Ok(old) = fs::File::open(other) {
-                assert!(matches!(old.try_lock(), Err(TryLockError::WouldBlock)), "another run may take it");
-            }
-            Err(io::ErrorKind::Unsupported.into())
-        }
-
-        fn remove_file(path: &Path) -> io::Result<()> {
-            System::remove_file(path)
-        }
-
-        fn remove_dir_all(path: &Path) -> io::Result<()> {
-            System::remove_dir_all(path)
-        }
-
-        fn sync_folder(path: &Path) -> io::Result<()> {
-            System::sync_folder(path)
-        }
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn replace<D: Disk>() {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use tapeworks_plant::{SyncPolicy, Topology};
+use tapeworks_venues::AnswerFaults;
 
 use crate::kernel::disk::DiskFaults;
 use crate::kernel::network::{LinkFaults, TcpFaults};
-use crate::plan::{AnswerPlan, ClientPlan, JournalPlan, Plan, VenuePlan};
+use crate::plan::{ClientPlan, JournalPlan, Plan, VenuePlan};
 
 /// A number with separators between thousands.
 pub(crate) fn number(number: u64) -> String {
@@ -129,7 +130,7 @@ pub(crate) fn drift(gains_ppm: i32) -> String {
     }
 }
 
-fn answers(plan: &AnswerPlan, parts: &mut Parts) {
+fn answers(plan: &AnswerFaults, parts: &mut Parts) {
     parts.add(plan.late_per_million > 0, || {
         format!("answers late {} by up to {}", share(plan.late_per_million), time(plan.late_ns))
     });
