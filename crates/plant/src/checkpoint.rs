@@ -183,6 +183,8 @@ pub(super) type Job = (u64, Box<Taken>);
 /// The thread that writes checkpoints. It ends when no thread is left that takes any.
 pub(super) struct CheckpointWriter<W: World = System> {
     pub(super) folder: PathBuf,
+    /// The record of the checkpoint that the plant started from, or 0.
+    pub(super) start: u64,
     /// Whether checkpoints are taken at intervals, so that the journal need not keep the records before the newest; otherwise
     /// they are taken only behind inputs that the journal lost.
     pub(super) is_regular: bool,
@@ -219,7 +221,7 @@ impl<W: World> CheckpointWriter<W> {
         let bytes = folder::write_in::<W>(&self.folder, record, bytes).map_err(|error| error.to_string())?;
         // The checkpoint on the disk is good even if older ones could not be removed.
         self.coordinator.bridged.fetch_max(losses, Ordering::AcqRel);
-        let needed_from = folder::prune_in::<W>(&self.folder)?;
+        let needed_from = folder::prune_in::<W>(&self.folder, self.start)?;
         if self.is_regular {
             self.coordinator.need_from(needed_from);
         }

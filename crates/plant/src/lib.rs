@@ -28,6 +28,7 @@ mod journal;
 mod options;
 mod plant;
 mod queued;
+mod readiness;
 mod receive;
 pub mod roll;
 mod shared;
@@ -43,6 +44,7 @@ pub use events::{EventConsumer, Reader, Readers};
 pub use journal::{JournalSetting, SyncPolicy, WhenFailing};
 pub use options::{ORDERS, PlantOptions, ReceiveOptions, Source, Topology, VenueOptions};
 pub use plant::Plant;
+pub use readiness::Condition;
 pub use shared::{Published, SHARED_MEANING};
 pub use status::{
     ChannelStatus, CheckpointStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, JournalStatus,

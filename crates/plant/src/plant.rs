@@ -178,6 +178,7 @@ fn start_journal<W: World>(
     let books_part = BooksPart::new(Arc::clone(coordinator), to, Arc::clone(status));
     let writer = CheckpointWriter::<W> {
         folder: setting.folder.clone(),
+        start: from.unwrap_or_default(),
         is_regular,
         jobs,
         books,

@@ -12,6 +12,7 @@ mod oracle;
 mod plan;
 #[cfg_attr(not(tapeworks_bug), path = "not_planted.rs")]
 mod planted;
+mod readiness;
 mod recorder;
 mod regression;
 mod scenario;

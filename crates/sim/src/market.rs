@@ -15,7 +15,7 @@ use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
 use tapeworks_plant::roll::Roll;
 use tapeworks_plant::view::Watch;
-use tapeworks_plant::{EventConsumer, Plant, PlantError, PlantFailure, SyncPolicy};
+use tapeworks_plant::{Condition, EventConsumer, Plant, PlantError, PlantFailure, SyncPolicy};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::world::{ThreadHandle as _, World};
@@ -38,6 +38,7 @@ use crate::plan::{
     CLIENT_HOST, CLIENTS_PORT, DayPlan, Fault, MIDNIGHT_NS, MILLISECOND, PLANT_HOST, Plan, SECOND,
     VENUES_HOST, What,
 };
+use crate::readiness::{self, Readiness};
 use crate::recorder::{EVERY_NS, Recorded, Recorder};
 use crate::sessions;
 use crate::shared::{Shared, locked};
@@ -106,6 +107,7 @@ pub(crate) fn run_market(
         stop_plant: AtomicBool::new(false),
         stop_clients: AtomicBool::new(false),
         is_running: AtomicBool::new(false),
+        has_replayed: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
         starts: AtomicU64::new(0),
         refused: AtomicU64::new(0),
@@ -290,6 +292,7 @@ impl Conductor {
         self.shared.starts.fetch_add(1, Ordering::Relaxed);
         locked(&self.shared.oracle).plant_starts();
         self.shared.is_running.store(false, Ordering::Release);
+        self.shared.has_replayed.store(false, Ordering::Release);
         *locked(&self.shared.status) = None;
         let (plan, shared) = (self.plan.clone(), Arc::clone(&self.shared));
         let has_bad_disk = self.plan.faults.iter().any(|fault| {
@@ -548,7 +551,7 @@ impl Conductor {
         if status.channels.len() != self.plan.venues.len() {
             return Some("the plant has not reported".to_owned());
         }
-        status.channels.iter().find_map(|channel| {
+        let of_channels = status.channels.iter().find_map(|channel| {
             let name = &channel.name;
             // Without a server that could bring them, what was missed stays missing.
             let can_recover = self.can_recover(name);
@@ -562,7 +565,10 @@ impl Conductor {
                 () => return None,
             };
             Some(format!("{name} {wrong}"))
-        })
+        });
+        let has_replayed = self.shared.has_replayed.load(Ordering::Acquire);
+        let now = Nanos(self.plan.epoch_ns() + now_ns());
+        of_channels.or_else(|| readiness::unmet_of_plant(&status.conditions(has_replayed, now)))
     }
 
     /// The plant's counters are possible.
@@ -619,7 +625,6 @@ impl Conductor {
         compared.violations.into_iter().for_each(|text| self.shared.violation(text));
         compared.reached.into_iter().for_each(|fact| self.shared.reaches(fact));
         if self.plan.keeps_the_past()
-            && !self.plan.has_rot()
             && let Some(multicast) = multicast
             && let Err(why) = group::compare_with_clients(multicast, &sent, &again, last)
         {
@@ -697,7 +702,10 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
         serve_clients(plan, listener, begin, books, reader.consumer)
     });
     match plant.replayed() {
-        Ok(replayed) => note(|| format!("the plant has replayed {} inputs", replayed.inputs)),
+        Ok(replayed) => {
+            note(|| format!("the plant has replayed {} inputs", replayed.inputs));
+            shared.has_replayed.store(true, Ordering::Release);
+        }
         Err(error) => {
             note(|| format!("the plant cannot replay its journal: {error}"));
             shared.reaches(notes::REPLAY_FAILED);
@@ -796,6 +804,7 @@ fn check(
     let (mut batch, mut is_live): (Vec<Event>, bool) = (Vec::new(), false);
     let mut next = first_event;
     let mut silence = Silence::can_follow(&shared.plan).then(Silence::default);
+    let mut readiness = Readiness::of(&shared.plan);
     loop {
         batch.clear();
         let polled = consumer.poll(|event, _, _| batch.push(*event));
@@ -832,6 +841,17 @@ fn check(
                     && let Some(wrong) = silence.look(&status, shared.plan.arbiter.silence_ns)
                 {
                     shared.violation(wrong);
+                }
+                if let Some(readiness) = readiness.as_mut()
+                    && readiness.is_due(now_ns())
+                    && let Some(status) = shared.status()
+                {
+                    let has_replayed = shared.has_replayed.load(Ordering::Acquire);
+                    let conditions = status.conditions(has_replayed, Simulated::time_of_day());
+                    let is_ready = conditions.iter().all(Condition::is_met);
+                    if let Some(wrong) = readiness.look(now_ns(), is_ready, &shown, &locked(&shared.oracle)) {
+                        shared.violation(wrong);
+                    }
                 }
                 Simulated::sleep(Duration::from_millis(1));
             }

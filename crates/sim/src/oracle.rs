@@ -191,6 +191,15 @@ impl Sums {
     }
 }
 
+/// What a venue has sent: a session and events of its messages.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct SentUntil {
+    /// The session, by its place among the channel's.
+    session: usize,
+    /// The number of its events.
+    events: usize,
+}
+
 /// More are not of use.
 const MOST_VIOLATIONS: usize = 8;
 
@@ -313,6 +322,41 @@ impl Oracle {
         shown.market.restore(start);
         shown.touched.clear();
         shown
+    }
+
+    /// What each venue has sent up to now.
+    pub(crate) fn sent_until(&self) -> Vec<SentUntil> {
+        let of = |truth: &Truth| match truth.sessions.as_slice() {
+            [before @ .., last] => SentUntil { session: before.len(), events: last.all.len() },
+            [] => SentUntil::default(),
+        };
+        self.channels.iter().map(of).collect()
+    }
+
+    /// What of `sent` is neither shown nor named as missing.
+    pub(crate) fn not_shown(&self, shown: &Shown, sent: &[SentUntil]) -> Option<String> {
+        for (channel, (place, sent)) in shown.places.iter().zip(sent).enumerate() {
+            let Some(session) = self.channels.get(channel).and_then(|truth| truth.sessions.get(sent.session))
+            else {
+                continue;
+            };
+            let is_there = place.session == sent.session;
+            // One that is left, or about to be, is looked at by the next event.
+            let is_left = place.session > sent.session || is_there && place.is_entering;
+            if is_left || place.is_spoiled || !session.spoiled.is_empty() {
+                continue;
+            }
+            let shown = if is_there { place.next } else { 0 };
+            let late = session.all.get(shown..sent.events).unwrap_or_default();
+            let is_late = |late: &&Essence| !is_there || !place.accounts_for(late.sequence);
+            if let Some(late) = late.iter().find(is_late) {
+                return Some(format!(
+                    "channel {channel} has not shown message {} of session {}",
+                    late.sequence, sent.session
+                ));
+            }
+        }
+        None
     }
 
     /// The plant shows events.

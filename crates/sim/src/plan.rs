@@ -840,14 +840,10 @@ impl Plan {
         !self.has_bad_disk() && self.limits.keep_bytes.is_none()
     }
 
-    /// Whether bits of the journal turn: a replay goes on from the next checkpoint that is left.
-    pub(crate) fn has_rot(&self) -> bool {
-        self.faults.iter().any(|fault| matches!(fault.what, What::Rot { .. }))
-    }
-
     /// Bits of the only checkpoint may have turned that a shortened journal could be read from: then the past is gone.
     pub(crate) fn may_lose_the_past(&self) -> bool {
-        self.limits.keep_bytes.is_some() && self.has_rot()
+        let has_rot = self.faults.iter().any(|fault| matches!(fault.what, What::Rot { .. }));
+        self.limits.keep_bytes.is_some() && has_rot
     }
 
     /// Whether the disk has refused what the plant gave it: a replay may lack it.

@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) stop_clients: AtomicBool,
     /// The plant has its journal.
     pub(crate) is_running: AtomicBool,
+    /// It has replayed the journal.
+    pub(crate) has_replayed: AtomicBool,
     /// The day is over, and so is its journal.
     pub(crate) is_over: AtomicBool,
     pub(crate) starts: AtomicU64,

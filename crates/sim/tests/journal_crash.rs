@@ -790,7 +790,7 @@ fn write_checkpoints(bytes: &[u8], written: &Shared<Written>) {
             Ok(_) => written.get().complete = Some(record),
             Err(_) => written.get().failed += 1,
         }
-        let needed = prune_in::<W>(folder).unwrap();
+        let needed = prune_in::<W>(folder, 0).unwrap();
         // The journal keeps what the older of the newest two continues from.
         assert!(needed <= record, "{needed}");
     }
@@ -844,7 +844,7 @@ fn play_checkpoints(
                 newest_found.get().first = newest();
                 W::create_dir_all(Path::new(FOLDER)).unwrap();
                 write_in::<W>(Path::new(FOLDER), 50, &mut bytes.to_vec()).unwrap();
-                prune_in::<W>(Path::new(FOLDER)).unwrap();
+                prune_in::<W>(Path::new(FOLDER), 0).unwrap();
                 newest_found.get().after = newest();
             });
         });

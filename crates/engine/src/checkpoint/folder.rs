@@ -1,7 +1,8 @@
 //! The checkpoints in a journal's folder.
 //!
-//! A file is written under another name, synced, and renamed. The newest two are kept, and the first in each segment of the journal; the
-//! journal keeps the segments from the older of the newest two on, whatever its size
+//! A file is written under another name, synced, and renamed. The newest two are kept, the first in each segment of the journal, and
+//! those up to the one that the plant started from: where a record before them is damaged, a replay goes on from them, and clients
+//! have had what lies behind them. The journal keeps the segments from the older of the newest two on, whatever its size
 //! ([`JournalOptions::keep_bytes`](tapeworks_journal::JournalOptions::keep_bytes)). A checkpoint that is damaged, of another
 //! configuration, or of records that the journal does not have is not used, and the start reports it.
 
@@ -50,20 +51,21 @@ pub fn write_in<D: Disk>(folder: &Path, record: u64, bytes: &mut [u8]) -> io::Re
     Ok(bytes.len() as u64)
 }
 
-/// Removes the checkpoints that are no longer needed: all but the newest two and the first in each segment of the journal. Returns
-/// the first record of the journal that is needed.
+/// Removes the checkpoints that are no longer needed: all but the newest two, the first in each segment of the journal, and those
+/// up to the record `start`, with which this run began, as long as the journal has their segment. Returns the first record of the
+/// journal that is needed.
 ///
 /// # Errors
 /// A folder that cannot be listed, or a file that cannot be removed.
-pub fn prune(folder: &Path) -> Result<u64, String> {
-    prune_in::<System>(folder)
+pub fn prune(folder: &Path, start: u64) -> Result<u64, String> {
+    prune_in::<System>(folder, start)
 }
 
 /// As [`prune`], on the disk `D`.
 ///
 /// # Errors
 /// As [`prune`].
-pub fn prune_in<D: Disk>(folder: &Path) -> Result<u64, String> {
+pub fn prune_in<D: Disk>(folder: &Path, start: u64) -> Result<u64, String> {
     let failed = |error: io::Error| format!("{}: {error}", folder.display());
     let all = list::<D>(folder).map_err(failed)?;
     let starts = segment_starts_in::<D>(folder).map_err(|error| error.to_string())?;
@@ -72,7 +74,8 @@ pub fn prune_in<D: Disk>(folder: &Path) -> Result<u64, String> {
     for (record, path) in old {
         // 0 is the place before the first segment.
         let segment = starts.partition_point(|start| start <= record);
-        if segment == last_segment {
+        let is_first = segment > last_segment;
+        if segment == 0 || *record > start && !is_first {
             D::remove_file(path).map_err(failed)?;
         }
         last_segment = segment;

@@ -181,7 +181,19 @@ fn an_unusable_checkpoint_is_reported_and_the_previous_one_is_used() {
         let record = 100 * (round as u64 + 1);
         write(folder.path(), record, &mut encoded(&engine, &market)).unwrap();
     }
-    assert_eq!(prune(folder.path()), Ok(200));
+    let kept = |start| {
+        assert_eq!(prune(folder.path(), start), Ok(200));
+        let all = list::<System>(folder.path()).unwrap();
+        all.into_iter().map(|(record, _)| record).collect::<Vec<_>>()
+    };
+    // The run began with 110: the others stay while the journal has their segment.
+    fs::write(folder.path().join(format!("{:020}.snapshot", 110)), b"").unwrap();
+    let segment = folder.path().join(format!("{:020}.journal", 100));
+    fs::write(&segment, b"").unwrap();
+    assert_eq!(kept(110), [100, 110, 200, 300]);
+    assert_eq!(kept(0), [100, 200, 300], "the first in a segment");
+    fs::remove_file(segment).unwrap();
+    assert_eq!(kept(110), [200, 300]);
     let all = list::<System>(folder.path()).unwrap();
     let [(200, first), (300, last)] = &all[..] else { panic!("the newest two are kept: {all:?}") };
     let used = |next, options: &EngineOptions| {

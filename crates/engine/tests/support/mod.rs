@@ -135,7 +135,7 @@ pub(crate) fn keep(folder: &Path, journal: JournalOptions, checkpoints: usize) -
         if at > 0 && at % every == 0 && times.len() < checkpoints {
             writer.sync().unwrap();
             write(folder, at as u64, &mut encoded(&engine, &market)).unwrap();
-            writer.need_from(prune(folder).unwrap());
+            writer.need_from(prune(folder, 0).unwrap());
             times.push(market.image().time());
         }
         run(&mut engine, &mut market, std::slice::from_ref(packet));

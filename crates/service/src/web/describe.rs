@@ -12,14 +12,8 @@ use super::App;
 use crate::describe::{self, feed_name};
 use crate::report::Report;
 use tapeworks_plant::view::{SymbolView, View};
-use tapeworks_plant::{ChannelStatus, DelayPoint};
+use tapeworks_plant::{Condition, DelayPoint};
 use tapeworks_runtime::now;
-
-/// A message that is missing for so long, in ns, is no brief loss any more.
-const BRIEF: u64 = Nanos::SECOND;
-
-/// A status older than this, in ns, means that the plant's thread stands still.
-const OLD: u64 = 3_000_000_000;
 
 /// One look at everything.
 pub(super) struct Look {
@@ -46,49 +40,9 @@ impl Look {
         }
     }
 
-    /// The conditions of a complete output, each with the reasons why it is not met. `/health` shows whether the process lives.
+    /// The conditions of a complete output. `/health` shows whether the process lives.
     pub(super) fn conditions(&self) -> [Condition; 7] {
-        let all = &self.report.plant.channels;
-        let reasons_of = |name, is_unmet: &dyn Fn(&ChannelStatus) -> bool, what: &str| {
-            let unmet = all.iter().filter(|channel| is_unmet(channel));
-            Condition {
-                name,
-                reasons: unmet.map(|channel| format!("venue '{}' {what}", channel.name)).collect(),
-            }
-        };
-        let if_so = |name, is_unmet: bool, reason: &dyn Fn() -> String| Condition {
-            name,
-            reasons: if is_unmet { vec![reason()] } else { Vec::new() },
-        };
-        let age = self.now.since(self.report.plant.time);
-        let is_begun = self.has_replayed && !all.is_empty();
-        let journal = self.report.plant.journal.as_ref().filter(|journal| journal.is_failing);
-        [
-            if_so("journal_replayed", !is_begun, &|| "the journal is being replayed".to_owned()),
-            if_so("plant_reports", is_begun && age > OLD, &|| {
-                format!("the plant has reported nothing for {} s", age / Nanos::SECOND)
-            }),
-            if_so("journal_written", journal.is_some(), &|| {
-                let why = journal.and_then(|journal| journal.error.as_deref()).unwrap_or("the disk fails");
-                format!("the journal loses inputs: {why}")
-            }),
-            reasons_of(
-                "venues_followed",
-                &|channel| channel.is_joining || channel.next.is_none(),
-                "is not followed yet: no packet or no snapshot has come",
-            ),
-            reasons_of("venues_heard", &|channel| channel.is_silent, "is silent"),
-            reasons_of(
-                "venues_recovered",
-                &|channel| channel.recovering_since.is_some_and(|since| self.now.since(since) > BRIEF),
-                "lacks messages, which are requested for more than a second",
-            ),
-            reasons_of(
-                "books_sound",
-                &|channel| channel.is_stale,
-                "has stale books: messages of it are missing",
-            ),
-        ]
+        self.report.plant.conditions(self.has_replayed, self.now)
     }
 
     /// The answer of `/ready`, and whether all conditions are met.
@@ -103,21 +57,6 @@ impl Look {
             .collect();
         let reasons: Vec<&String> = conditions.iter().flat_map(|condition| &condition.reasons).collect();
         (is_ready, json!({ "is_ready": is_ready, "reasons": reasons, "conditions": states }))
-    }
-}
-
-/// One of the conditions of readiness.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Condition {
-    /// The name, as in `/ready` and in the metric `ready_condition`.
-    pub(super) name: &'static str,
-    /// Why it is not met; empty when it is.
-    pub(super) reasons: Vec<String>,
-}
-
-impl Condition {
-    pub(super) const fn is_met(&self) -> bool {
-        self.reasons.is_empty()
     }
 }
 

@@ -8,14 +8,16 @@ use std::fmt::Write as _;
 use tapeworks_feed::arbitration::{ArbiterCounters, GapReason, LineCounters};
 use tapeworks_feed::live::SnapshotCounters;
 
-use super::describe::{Condition, Look};
+use super::describe::Look;
 use crate::describe::{feed_name, line_name, multicast_messages};
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::{ClientView, Counters};
 use tapeworks_outputs::clients::server::Stats;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
-use tapeworks_plant::{ChannelStatus, CheckpointStatus, DELAY_BOUNDS, InterfaceStatus, LineStatus, Status};
+use tapeworks_plant::{
+    ChannelStatus, CheckpointStatus, Condition, DELAY_BOUNDS, InterfaceStatus, LineStatus, Status,
+};
 
 #[derive(Clone, Copy)]
 enum Kind {

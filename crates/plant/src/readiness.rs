@@ -1,0 +1,123 @@
+//! Whether a plant's output is complete: the conditions of readiness.
+
+use tapeworks_market::Nanos;
+
+use crate::status::{ChannelStatus, Status};
+
+/// Messages that are requested for so long, in ns, are no brief loss any more.
+const BRIEF: u64 = Nanos::SECOND;
+
+/// A status older than this, in ns, means that the plant's thread stands still.
+const OLD: u64 = 3 * Nanos::SECOND;
+
+/// One of the conditions of readiness.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Condition {
+    /// The name, as in `/ready` and in the metric `ready_condition`.
+    pub name: &'static str,
+    /// Why it is not met; empty when it is.
+    pub reasons: Vec<String>,
+}
+
+impl Condition {
+    /// Whether it is met.
+    pub const fn is_met(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    fn of_plant(name: &'static str, is_unmet: bool, reason: impl FnOnce() -> String) -> Self {
+        Self { name, reasons: if is_unmet { vec![reason()] } else { Vec::new() } }
+    }
+
+    fn of_venues(
+        name: &'static str,
+        status: &Status,
+        is_unmet: impl Fn(&ChannelStatus) -> bool,
+        reason: &str,
+    ) -> Self {
+        let unmet = status.channels.iter().filter(|channel| is_unmet(channel));
+        Self { name, reasons: unmet.map(|channel| format!("venue '{}' {reason}", channel.name)).collect() }
+    }
+}
+
+impl Status {
+    /// The conditions of a complete output at the time `now`, each with the reasons why it is not met. `has_replayed`: the plant has replayed
+    /// its journal.
+    pub fn conditions(&self, has_replayed: bool, now: Nanos) -> [Condition; 7] {
+        let age = now.since(self.time);
+        let is_begun = has_replayed && !self.channels.is_empty();
+        let failing = self.journal.as_ref().filter(|journal| journal.is_failing);
+        [
+            Condition::of_plant("journal_replayed", !is_begun, || "the journal is being replayed".to_owned()),
+            Condition::of_plant("plant_reports", is_begun && age > OLD, || {
+                format!("the plant has reported nothing for {} s", age / Nanos::SECOND)
+            }),
+            Condition::of_plant("journal_written", failing.is_some(), || {
+                let why = failing.and_then(|journal| journal.error.as_deref()).unwrap_or("the disk fails");
+                format!("the journal loses inputs: {why}")
+            }),
+            Condition::of_venues(
+                "venues_followed",
+                self,
+                |channel| channel.is_joining || channel.next.is_none(),
+                "is not followed yet: no packet or no snapshot has come",
+            ),
+            Condition::of_venues("venues_heard", self, |channel| channel.is_silent, "is silent"),
+            Condition::of_venues(
+                "venues_recovered",
+                self,
+                |channel| channel.recovering_since.is_some_and(|since| now.since(since) > BRIEF),
+                "lacks messages, which are requested for more than a second",
+            ),
+            Condition::of_venues(
+                "books_sound",
+                self,
+                |channel| channel.is_stale,
+                "has stale books: messages of it are missing",
+            ),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::JournalStatus;
+    use crate::tests::channel_status;
+
+    const NOW: Nanos = Nanos(1_763_130_600_000_000_000);
+
+    fn unmet(status: &Status, has_replayed: bool) -> Vec<&'static str> {
+        let conditions = status.conditions(has_replayed, NOW);
+        conditions
+            .into_iter()
+            .filter(|condition| !condition.is_met())
+            .map(|condition| condition.name)
+            .collect()
+    }
+
+    #[test]
+    fn each_trouble_leaves_its_condition_unmet() {
+        let sound = Status { time: NOW, channels: vec![channel_status()], ..Status::default() };
+        assert_eq!(unmet(&sound, true), [""; 0]);
+        assert_eq!(unmet(&sound, false), ["journal_replayed"]);
+        assert_eq!(unmet(&Status { channels: Vec::new(), ..sound.clone() }, true), ["journal_replayed"]);
+        assert_eq!(unmet(&Status { time: Nanos(NOW.0 - OLD - 1), ..sound.clone() }, true), ["plant_reports"]);
+        let journal = Some(JournalStatus { is_failing: true, ..JournalStatus::default() });
+        assert_eq!(unmet(&Status { journal, ..sound.clone() }, true), ["journal_written"]);
+        let with = |change: fn(&mut ChannelStatus)| {
+            let mut status = sound.clone();
+            change(&mut status.channels[0]);
+            unmet(&status, true)
+        };
+        assert_eq!(with(|channel| channel.is_joining = true), ["venues_followed"]);
+        assert_eq!(with(|channel| channel.next = None), ["venues_followed"]);
+        assert_eq!(with(|channel| channel.is_silent = true), ["venues_heard"]);
+        assert_eq!(with(|channel| channel.is_stale = true), ["books_sound"]);
+        assert_eq!(
+            with(|channel| channel.recovering_since = Some(Nanos(NOW.0 - BRIEF - 1))),
+            ["venues_recovered"]
+        );
+        assert_eq!(with(|channel| channel.recovering_since = Some(Nanos(NOW.0 - BRIEF))), [""; 0], "briefly");
+    }
+}

@@ -1,0 +1,75 @@
+//! What a plant answers to `/ready`, compared with what its venues send.
+
+use std::collections::VecDeque;
+
+use tapeworks_plant::Condition;
+
+use crate::oracle::{Oracle, SentUntil, Shown};
+use crate::plan::{MILLISECOND, Plan, SECOND, What};
+
+/// How often it looks, in ns.
+const EVERY_NS: u64 = 200 * MILLISECOND;
+
+/// Beyond the silences: the plant's status may be 3 s old, messages may be requested for a second, and timers may be late.
+const PATIENCE_NS: u64 = 6 * SECOND;
+
+/// Follows a plant that says that it is ready: it has shown, or named as missing, all that its venues sent some seconds ago.
+#[derive(Debug)]
+pub(crate) struct Readiness {
+    /// A ready plant is at most so far behind, in ns.
+    patience_ns: u64,
+    looked_ns: u64,
+    /// What the venues had sent at each look, as far back as needed.
+    sent: VecDeque<(u64, Vec<SentUntil>)>,
+    /// It is said once.
+    has_failed: bool,
+}
+
+impl Readiness {
+    /// For a plan whose times can be compared: its clock is not set.
+    pub(crate) fn of(plan: &Plan) -> Option<Self> {
+        let has_clock = plan.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Drift(_)));
+        // A session that begins anew under its name is followed after two silences.
+        let patience_ns = PATIENCE_NS + 3 * plan.arbiter.silence_ns + plan.arbiter.reorder_window_ns;
+        (!has_clock).then(|| Self { patience_ns, looked_ns: 0, sent: VecDeque::new(), has_failed: false })
+    }
+
+    /// Whether it is time to look again.
+    pub(crate) const fn is_due(&mut self, now_ns: u64) -> bool {
+        let is_due = now_ns >= self.looked_ns + EVERY_NS;
+        if is_due {
+            self.looked_ns = now_ns;
+        }
+        is_due
+    }
+
+    /// A plant that is ready and far behind. `shown` has all that is in the ring.
+    pub(crate) fn look(
+        &mut self,
+        now_ns: u64,
+        is_ready: bool,
+        shown: &Shown,
+        oracle: &Oracle,
+    ) -> Option<String> {
+        self.sent.push_back((now_ns, oracle.sent_until()));
+        let is_old = |(at_ns, _): &(u64, Vec<SentUntil>)| at_ns + self.patience_ns <= now_ns;
+        while self.sent.get(1).is_some_and(is_old) {
+            self.sent.pop_front();
+        }
+        let (at_ns, sent) = self.sent.front().filter(|first| is_old(first))?;
+        if !is_ready || self.has_failed {
+            return None;
+        }
+        let late = oracle.not_shown(shown, sent)?;
+        self.has_failed = true;
+        Some(format!("the plant is ready, and {late}, sent {} ms ago", (now_ns - at_ns) / MILLISECOND))
+    }
+}
+
+/// A condition of the plant itself, not of its venues, that is not met.
+pub(crate) fn unmet_of_plant(conditions: &[Condition]) -> Option<String> {
+    let of_plant = ["journal_replayed", "plant_reports", "journal_written"];
+    let unmet =
+        conditions.iter().find(|condition| of_plant.contains(&condition.name) && !condition.is_met())?;
+    Some(format!("the plant is not ready: {}", unmet.reasons.join("; ")))
+}
