@@ -22,6 +22,7 @@ use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
 use crate::generator::{Generator, MAX_MESSAGE_BYTES};
 use crate::lines::{LineOptions, Lines, Outgoing};
+pub use crate::nonsense::NonsenseCounts;
 use crate::nonsense::NonsenseMaker;
 use crate::report::{Injected, VenueReport};
 use crate::scenario::{LineFaults, Popularity, SECOND_NS, Scenario, ScenarioError, VenueConfig, VenueKind};
@@ -181,7 +182,7 @@ pub struct LiveVenueReport {
     /// Times that it forgot its numbers.
     pub resets: u64,
     /// Messages that make no sense.
-    pub nonsense: u64,
+    pub nonsense: NonsenseCounts,
 }
 
 /// The counters so far.
@@ -272,7 +273,6 @@ struct Venue {
     silences: VecDeque<Silence>,
     resets: VecDeque<Silence>,
     nonsense: NonsenseMaker,
-    nonsense_sent: u64,
     messages: u64,
     packets: u64,
     silences_begun: u64,
@@ -362,7 +362,6 @@ impl Live {
                     venue.nonsense_per_million,
                     options.seed ^ 0x6E6F_6E73_656E_7365 ^ index as u64,
                 ),
-                nonsense_sent: 0,
                 messages: 0,
                 packets: 0,
                 silences_begun: 0,
@@ -535,7 +534,6 @@ impl Live {
         {
             for_dialect!(kind, D => D::restamp(bytes, due_utc_ns, self.midnight_ns));
             self.put(index, bytes, due_utc_ns, now_ns, outlet);
-            self.venues[index].nonsense_sent += 1;
         }
         let venue = &mut self.venues[index];
         if venue.silences.front().is_some_and(|silence| venue.messages >= silence.after) {
@@ -745,7 +743,7 @@ impl Live {
             lost_messages: venue.report.lost_messages,
             silences: venue.silences_begun,
             resets: venue.resets_begun,
-            nonsense: venue.nonsense_sent,
+            nonsense: venue.nonsense.made(),
         };
         LiveReport {
             messages: self.messages,

@@ -19,6 +19,17 @@ const DIRECTORY_BYTES: usize = 39;
 const ORDER_BYTES: usize = 19;
 const SHARES: std::ops::Range<usize> = 20..24;
 
+/// Messages that make no sense, as many as were sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NonsenseCounts {
+    /// Of all kinds.
+    pub messages: u64,
+    /// Directory messages with another symbol for the same locate.
+    pub renamed: u64,
+    /// Executions and cancellations of more than an order has.
+    pub too_much: u64,
+}
+
 /// A message that makes no sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nonsense {
@@ -44,11 +55,18 @@ pub(crate) struct NonsenseMaker {
     /// The last directory message and the last addition of an order.
     directory: Option<[u8; DIRECTORY_BYTES]>,
     addition: Option<[u8; SHARES.end]>,
+    made: NonsenseCounts,
 }
 
 impl NonsenseMaker {
     pub(crate) fn new(kind: VenueKind, per_million: u32, seed: u64) -> Self {
-        Self { kind, per_million, random: Random::new(seed), directory: None, addition: None }
+        let random = Random::new(seed);
+        let made = NonsenseCounts::default();
+        Self { kind, per_million, random, directory: None, addition: None, made }
+    }
+
+    pub(crate) const fn made(&self) -> NonsenseCounts {
+        self.made
     }
 
     /// The venue sends this message. `Some`: and behind it one that makes no sense.
@@ -73,6 +91,7 @@ impl NonsenseMaker {
     }
 
     fn make(&mut self, message: &[u8]) -> Nonsense {
+        self.made.messages += 1;
         match self.random.below(8) {
             0 => self.cut(message),
             1 => self.random_bytes(),
@@ -109,7 +128,9 @@ impl NonsenseMaker {
         let symbol = message.get_mut(SYMBOL)?;
         let letter = b'A' + self.random.below(26) as u8;
         symbol.copy_from_slice(&[b'Z', b'Z', b'Z', letter, b' ', b' ', b' ', b' ']);
-        Some(Nonsense::new(&message))
+        let nonsense = Nonsense::new(&message);
+        self.made.renamed += 1;
+        Some(nonsense)
     }
 
     /// The order that was added last is executed, or cancelled, by more than it has.
@@ -122,6 +143,7 @@ impl NonsenseMaker {
         *nonsense.bytes.first_mut()? = kind;
         nonsense.bytes.get_mut(ORDER_BYTES..ORDER_BYTES + 4)?.copy_from_slice(&more);
         nonsense.length = ORDER_BYTES + 4 + rest;
+        self.made.too_much += 1;
         Some(nonsense)
     }
 }
@@ -167,6 +189,8 @@ mod tests {
         for count in [renamed, too_much, unread] {
             assert!((150..700).contains(&count), "{renamed} {too_much} {unread}");
         }
+        let made = maker.made();
+        assert_eq!((made.renamed, made.too_much), (renamed.into(), too_much.into()));
     }
 
     #[test]

@@ -4,7 +4,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tapeworks_disk::{Access, Disk, DiskFile as _, System};
-use tapeworks_planted::planted;
 
 use crate::error::{JournalError, failed};
 use crate::folder::{Segment, segment_path, segments};
@@ -236,7 +235,7 @@ impl<D: Disk> JournalReader<D> {
                 Found::Nothing | Found::Bad => 0,
             };
             // The buffer may be older than the file.
-            if self.refill(needed.max(RECORD_HEADER_BYTES))? || self.next_segment()? || self.pass_damage()? {
+            if self.refill(needed.max(RECORD_HEADER_BYTES))? || self.next_segment() || self.pass_damage()? {
                 continue;
             }
             return Ok(Step::End);
@@ -283,17 +282,15 @@ impl<D: Disk> JournalReader<D> {
     }
 
     /// At the end of this segment: goes to the one that begins with the next record, if it exists.
-    fn next_segment(&mut self) -> Result<bool, JournalError> {
-        let Some(open) = &self.open else { return Ok(false) };
+    fn next_segment(&mut self) -> bool {
+        let Some(open) = &self.open else { return false };
         let path = segment_path(&self.folder, self.next);
         if path == open.path || !D::exists(&path) {
-            return Ok(false);
+            return false;
         }
-        // The segment may have grown between the look into it and the look for its successor.
-        if !self.refill(RECORD_HEADER_BYTES)? || planted!("segment-left-too-early") {
-            self.open = None;
-        }
-        Ok(true)
+        // Its name is the number of its first record: this one has no more.
+        self.open = None;
+        true
     }
 
     /// At the end of the sound records of this segment: continues behind the damage, if a sound record follows.

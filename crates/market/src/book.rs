@@ -593,7 +593,8 @@ impl Books {
             Ok(at) => *depth = at,
             Err(_) => return Outcome::LevelMismatch,
         }
-        if size > order.size { Outcome::Overfill } else { Outcome::Applied }
+        let is_too_much = size > order.size && !planted!("over-execution-ignored");
+        if is_too_much { Outcome::Overfill } else { Outcome::Applied }
     }
 
     /// The old order leaves, the new one joins on the same side behind all others at its price.

@@ -67,6 +67,16 @@ pub const BUGS: &[Bug] = &[
         "crates/feed/src/live/snapshot.rs",
         "a snapshot that failed is not requested again",
     ),
+    bug(
+        "locate-renamed-by-any-message",
+        "crates/feed/src/locates.rs",
+        "a message that names another symbol than its locate stands for is believed",
+    ),
+    bug(
+        "over-execution-ignored",
+        "crates/market/src/book.rs",
+        "an order of which more is executed than it has leaves its book good",
+    ),
     bug("gap-leaves-books-good", "crates/market/src/book.rs", "a gap does not make the books stale"),
     bug(
         "stale-marks-not-saved",
@@ -142,11 +152,6 @@ pub const BUGS: &[Bug] = &[
     bug("name-not-synced", "crates/journal/src/io_task.rs", "the name of a new segment is not synced"),
     bug("record-not-checked", "crates/journal/src/format.rs", "a record is read although its CRC is wrong"),
     bug("folder-not-locked", "crates/journal/src/writer.rs", "two processes write one journal"),
-    bug(
-        "segment-left-too-early",
-        "crates/journal/src/reader.rs",
-        "a reader that finds a later segment does not look again for the end of this one",
-    ),
     bug(
         "replay-repeats-a-record",
         "crates/outputs/src/clients/replay.rs",

@@ -6,13 +6,19 @@ use std::net::SocketAddr;
 
 use tapeworks_market::Line;
 use tapeworks_plant::{ChannelStatus, Status};
+use tapeworks_venues::Report;
 
 use crate::kernel::network::{LinkCounts, link_counts};
 use crate::oracle::{Oracle, Sums};
 use crate::plan::{Plan, VenuePlan, What};
 
 /// What is checked at the end, of a plant that has run from before the first packet on.
-pub(crate) fn check(plan: &Plan, status: &Status, oracle: &mut Oracle) -> Vec<String> {
+pub(crate) fn check(
+    plan: &Plan,
+    status: &Status,
+    oracle: &mut Oracle,
+    venues: Option<&Report>,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut is_whole = true;
     let mut all = Sums::default();
@@ -34,6 +40,16 @@ pub(crate) fn check(plan: &Plan, status: &Status, oracle: &mut Oracle) -> Vec<St
     if is_whole && found != is {
         wrong.push(format!(
             "problems, rejected changes, contradicted books are {found:?}, and the venues sent {is:?}"
+        ));
+    }
+    // The venues know themselves what they sent that no book and no locate can be right with.
+    let nonsense = venues.iter().flat_map(|report| &report.venues).map(|venue| venue.live.nonsense);
+    let (renamed, too_much) =
+        nonsense.fold((0, 0), |(renamed, too_much), sent| (renamed + sent.renamed, too_much + sent.too_much));
+    if is_whole && (status.problems < renamed || status.rejected < too_much) {
+        wrong.push(format!(
+            "{} problems and {} rejected changes, and the venues sent {renamed} other symbols and {too_much} orders overfilled",
+            status.problems, status.rejected
         ));
     }
     wrong

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,7 +36,7 @@ use crate::kernel::{
 use crate::multicast::{self, receive};
 use crate::oracle::{Oracle, Shown};
 use crate::plan::{
-    CLIENT_HOST, CLIENTS_PORT, DayPlan, Fault, MIDNIGHT_NS, MILLISECOND, PLANT_HOST, Plan, SECOND,
+    CLIENT_HOST, CLIENTS_PORT, DayPlan, Fault, MIDNIGHT_NS, MILLISECOND, PLANT_HOST, Plan, RotOf, SECOND,
     VENUES_HOST, What,
 };
 use crate::readiness::{self, Readiness};
@@ -113,6 +114,7 @@ pub(crate) fn run_market(
         refused: AtomicU64::new(0),
         events: AtomicU64::new(0),
         of_orders: AtomicU64::new(0),
+        venues: Mutex::default(),
         sessions: Mutex::default(),
         sent: Mutex::default(),
         receptions: Mutex::default(),
@@ -280,8 +282,9 @@ impl Conductor {
                 while !shared.stop_venues.load(Ordering::Acquire) {
                     Simulated::sleep(Duration::from_millis(50));
                 }
-                if let Err(error) = venues.stop() {
-                    shared.violation(format!("the venues failed: {error}"));
+                match venues.stop() {
+                    Ok(report) => *locked(&shared.venues) = Some(report),
+                    Err(error) => shared.violation(format!("the venues failed: {error}")),
                 }
             }
             Err(error) => shared.violation(format!("the venues do not start: {error}")),
@@ -377,16 +380,29 @@ impl Conductor {
             }
             What::Clock(ahead_ns) => set_clock(self.plant_host, ahead_ns, 0),
             What::Drift(gains_ppm) => set_clock(self.plant_host, 0, gains_ppm.into()),
-            What::Rot { bits } => {
+            What::Rot { bits, of } => {
                 power_off(self.plant_host);
                 self.promise = Promise::Synced;
                 // The power is gone before the bits turn.
                 Simulated::sleep(Duration::from_nanos(1));
                 let mut files = files_of(self.plant_host);
-                files.retain(|(path, length)| path.starts_with("/journal") && *length > 0);
-                if let Some((path, _)) = files.get(below(files.len() as u32) as usize) {
+                let ends_in = |path: &Path, ending| path.extension().is_some_and(|its| its == ending);
+                files.retain(|(path, length)| {
+                    let is_of = match of {
+                        RotOf::Any => true,
+                        RotOf::Checkpoint => ends_in(path, "snapshot"),
+                        RotOf::Tail => ends_in(path, "journal"),
+                    };
+                    is_of && path.starts_with("/journal") && *length > 0
+                });
+                let turned = match of {
+                    RotOf::Any => files.get(below(files.len() as u32) as usize),
+                    // The names are in the order of the numbers.
+                    RotOf::Checkpoint | RotOf::Tail => files.iter().max(),
+                };
+                if let Some((path, _)) = turned {
                     note(|| format!("{bits} bits of {} turn", path.display()));
-                    flip_bits(self.plant_host, path, bits);
+                    flip_bits(self.plant_host, path, bits, of == RotOf::Tail);
                 }
             }
             What::SecondPlant => self.start_second_plant(),
@@ -534,7 +550,8 @@ impl Conductor {
         // The status is some tenths of a second old.
         Simulated::sleep(Duration::from_millis(500));
         let Some(status) = self.shared.status() else { return };
-        let wrong = counters::check(&self.plan, &status, &mut locked(&self.shared.oracle));
+        let report = locked(&self.shared.venues);
+        let wrong = counters::check(&self.plan, &status, &mut locked(&self.shared.oracle), report.as_ref());
         if !wrong.is_empty() {
             note(|| format!("{status:#?}"));
         }

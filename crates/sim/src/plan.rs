@@ -37,6 +37,18 @@ pub(crate) const CLIENT_HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 4);
 /// Where the plant serves clients.
 pub(crate) const CLIENTS_PORT: u16 = 13_000;
 
+/// Whose bits turn.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub enum RotOf {
+    /// Any file of the journal's folder.
+    #[default]
+    Any,
+    /// The newest checkpoint.
+    Checkpoint,
+    /// The end of the newest segment.
+    Tail,
+}
+
 /// What a fault does, for its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum What {
@@ -80,6 +92,9 @@ pub enum What {
     Rot {
         /// How many.
         bits: u32,
+        /// Of which file.
+        #[serde(default)]
+        of: RotOf,
     },
     /// The plant's clock is wrong, by so many ns.
     Clock(i64),
@@ -422,6 +437,9 @@ mod names {
     );
 }
 
+/// Schemas of clients that resume.
+const RESUMED: [&str; 6] = ["mbo", "trades", "tbbo", "mbp-1", "mbp-10", "cmbp-1"];
+
 /// Draws of one seed.
 struct Draw(Random);
 
@@ -541,8 +559,7 @@ impl Draw {
         match self.0.below(6) {
             0 | 5 => {
                 client.resumes = true;
-                client.schemas =
-                    vec![self.one(&["mbo", "trades", "tbbo", "mbp-1", "mbp-10", "cmbp-1"]).to_owned()];
+                client.schemas = vec![self.one(&RESUMED).to_owned()];
                 client.leaves_after = if self.chance(20) { 0 } else { self.between(10, 2_000) };
             }
             1 => {
@@ -593,7 +610,7 @@ impl Draw {
                 5 if has_journal => What::Disk(self.disk()),
                 6 => What::Kill,
                 7 if has_journal => What::PowerOff,
-                8 if has_journal => What::Rot { bits: self.between(1, 64) as u32 },
+                8 if has_journal => What::Rot { bits: self.between(1, 64) as u32, of: RotOf::Any },
                 9 if has_journal => What::SecondPlant,
                 10 => {
                     let ahead = self.between(MILLISECOND, 7_200 * SECOND) as i64;
@@ -713,7 +730,102 @@ impl Plan {
         }
         plan.draw_outputs();
         plan.draw_limits();
+        plan.draw_theme();
         plan
+    }
+
+    /// In one plan of four, what seldom comes together: a recovery that needs several things to happen is reached by some of them.
+    fn draw_theme(&mut self) {
+        let mut draw = Draw(Random::new(self.seed ^ 0x7468_656D));
+        if !draw.chance(25) {
+            return;
+        }
+        match draw.0.below(4) {
+            0 => self.draw_rot(&mut draw),
+            1 => self.draw_late_lines(&mut draw),
+            2 => self.draw_snapshots(&mut draw),
+            _ => self.draw_clients_over_kills(&mut draw),
+        }
+        self.faults.sort_by_key(|fault| fault.at_ns);
+    }
+
+    /// A fault at some time.
+    fn add_some_time(&mut self, draw: &mut Draw, length_ns: u64, what: What) {
+        let at_ns = draw.0.bits() % self.trouble_ns.saturating_sub(length_ns).max(1);
+        self.faults.push(Fault { at_ns, length_ns, what });
+    }
+
+    /// Bits turn in the checkpoint that a start would use, and in the records that it stands for.
+    fn draw_rot(&mut self, draw: &mut Draw) {
+        self.draw_checkpoints(draw);
+        for _ in 0..=draw.0.below(2) {
+            let (length_ns, bits) = (draw.between(MILLISECOND, SECOND), draw.between(1, 64) as u32);
+            let of = draw.one(&[RotOf::Checkpoint, RotOf::Tail]);
+            self.add_some_time(draw, length_ns, What::Rot { bits, of });
+        }
+    }
+
+    /// A journal whose checkpoints come often.
+    fn draw_checkpoints(&mut self, draw: &mut Draw) {
+        let every = Duration::from_nanos(draw.between(100 * MILLISECOND, SECOND));
+        let sync = draw.one(&[SyncPolicy::Always, SyncPolicy::Every(Duration::from_millis(10))]);
+        let usual = JournalPlan { sync, segment_bytes: 4 << 20, queue: 4_096, checkpoint_every: None };
+        self.journal = Some(JournalPlan { checkpoint_every: Some(every), ..self.journal.unwrap_or(usual) });
+    }
+
+    /// Packets are late on both lines, by more than the reorder window, none is lost, and no server has them.
+    fn draw_late_lines(&mut self, draw: &mut Draw) {
+        self.arbiter.reorder_window_ns = draw.between(10_000, MILLISECOND);
+        for venue in 0..self.venues.len() {
+            if let Some(of_venue) = self.venues.get_mut(venue) {
+                (of_venue.has_retransmission, of_venue.has_snapshots) = (false, false);
+            }
+            let late_per_million = draw.between(1_000, 300_000) as u32;
+            let late_ns = draw.between(2 * MILLISECOND, 200 * MILLISECOND) as u32;
+            let faults = LinkFaults { late_per_million, late_ns, ..LinkFaults::default() };
+            let length_ns = draw.between(SECOND, self.trouble_ns);
+            let at_ns = draw.0.bits() % self.trouble_ns.saturating_sub(length_ns).max(1);
+            for line in 0..2 {
+                self.faults.push(Fault { at_ns, length_ns, what: What::Line { venue, line, faults } });
+            }
+        }
+    }
+
+    /// Snapshots are needed again and again, fail at times, and the plant is killed between them.
+    fn draw_snapshots(&mut self, draw: &mut Draw) {
+        self.draw_checkpoints(draw);
+        self.limits.snapshot_attempts = draw.between(1, 4) as u32;
+        let Some(venue) = self.venues.iter().position(|venue| venue.kind == VenueKind::Nasdaq) else {
+            return;
+        };
+        if let Some(of_venue) = self.venues.get_mut(venue) {
+            (of_venue.has_retransmission, of_venue.has_snapshots) = (false, true);
+        }
+        for _ in 0..=draw.0.below(3) {
+            let length_ns = draw.between(10 * MILLISECOND, SECOND);
+            self.add_some_time(draw, length_ns, What::LinesOut { venue });
+            let length_ns = draw.between(10 * MILLISECOND, 5 * SECOND);
+            self.add_some_time(draw, length_ns, What::SnapshotsOut { venue });
+            let length_ns = draw.between(MILLISECOND, SECOND);
+            self.add_some_time(draw, length_ns, What::Kill);
+        }
+    }
+
+    /// Clients that resume, skip and conflate, small queues, and kills.
+    fn draw_clients_over_kills(&mut self, draw: &mut Draw) {
+        self.draw_checkpoints(draw);
+        self.queue_bytes = draw.between(64 << 10, 512 << 10) as usize;
+        for _ in 0..2 {
+            let schema = draw.one(&RESUMED).to_owned();
+            let leaves_after = draw.between(100, 20_000);
+            let schemas = vec![schema];
+            self.clients.push(ClientPlan { resumes: true, schemas, leaves_after, ..ClientPlan::default() });
+            self.clients.push(draw.client());
+        }
+        for _ in 0..=draw.0.below(3) {
+            let length_ns = draw.between(MILLISECOND, SECOND);
+            self.add_some_time(draw, length_ns, What::Kill);
+        }
     }
 
     /// Limits, and faults that meet them, drawn apart from the rest.

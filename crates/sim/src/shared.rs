@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use tapeworks_plant::Status;
+use tapeworks_venues::Report;
 
 use crate::coverage::Reached;
 use crate::group::{Reception, Sent};
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) events: AtomicU64,
     /// Of them, those of orders of an instrument with a name: clients get records of them.
     pub(crate) of_orders: AtomicU64,
+    /// What the venues have counted, at their end.
+    pub(crate) venues: Mutex<Option<Report>>,
     /// What clients read.
     pub(crate) sessions: Mutex<Vec<Session>>,
     /// What the plant sent to its multicast group, and what receivers got.

@@ -87,6 +87,13 @@ pub(crate) fn wrong_counts(plan: &Plan, venue: usize, channel: &ChannelStatus) -
             ));
         }
     }
+    let (failed, abandoned) = (channel.snapshots.failed, channel.snapshots.given_up);
+    if failed < abandoned * u64::from(plan.limits.snapshot_attempts) {
+        return Some(format!(
+            "{name} has given up {abandoned} snapshots after {failed} failures, and may try each {} times",
+            plan.limits.snapshot_attempts
+        ));
+    }
     let given_up = counters.gaps_of(GapReason::Attempts);
     if given_up > 0 && answers_always(plan, venue) {
         return Some(format!(

@@ -133,7 +133,7 @@ fn add_fault(recorded: &mut Recorded, fault: &Fault, end_ns: u64) {
         What::Disk(faults) => recorded.plant.disk.bar(from, to, "lossy", text::disk(&faults)),
         What::Kill => life.bar(from, to, "out", format!("killed; starts again after {lasts}")),
         What::PowerOff => life.bar(from, to, "out", format!("power loss; starts again after {lasts}")),
-        What::Rot { bits } => {
+        What::Rot { bits, .. } => {
             life.bar(
                 from,
                 to,

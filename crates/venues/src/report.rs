@@ -116,7 +116,7 @@ impl VenueReport {
             "lost_messages": self.live.lost_messages,
             "silences": self.live.silences,
             "resets": self.live.resets,
-            "nonsense": self.live.nonsense,
+            "nonsense": self.live.nonsense.messages,
             "sessions": self.live.sessions.iter().map(|session| json!({
                 "session": session.session.login_name().as_str().unwrap_or_default(),
                 "number": session.number,
