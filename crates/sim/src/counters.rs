@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use tapeworks_exchange::live::NonsenseCounts;
 use tapeworks_market::Line;
 use tapeworks_plant::{ChannelStatus, Status};
 use tapeworks_venues::Report;
@@ -21,17 +22,22 @@ pub(crate) fn check(
 ) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut is_whole = true;
-    let mut all = Sums::default();
+    let (mut all, mut sent_wrongly) = (Sums::default(), NonsenseCounts::default());
     for (place, (venue, channel)) in plan.venues.iter().zip(&status.channels).enumerate() {
         let sums = oracle.sums(place);
         let mut note = |text: String| wrong.push(format!("counters of {}: {text}", channel.name));
         is_whole &= lines(plan, place, channel, &mut note);
         sequence(venue, channel, &sums, &mut note);
-        is_whole &= sums.sessions == 1
+        let is_complete = sums.sessions == 1
             && channel.next == Some(sums.sent + 1)
-            && channel.counters.missing == 0
+            && channel.counters.missing == sums.unreadable
             && channel.snapshots.requests == 0
             && venue.answers.garbage_per_million == 0;
+        is_whole &= is_complete && channel.counters.missing == 0;
+        if let Some(report) = venues.and_then(|report| report.venues.get(place)).filter(|_| is_complete) {
+            sent_wrongly.renamed += report.live.nonsense.renamed;
+            sent_wrongly.too_much += report.live.nonsense.too_much;
+        }
         all.add(&sums);
     }
     // A plant that has every message, and no other, finds what the venue did wrong, and nothing else.
@@ -42,11 +48,9 @@ pub(crate) fn check(
             "problems, rejected changes, contradicted books are {found:?}, and the venues sent {is:?}"
         ));
     }
-    // The venues know themselves what they sent that no book and no locate can be right with.
-    let nonsense = venues.iter().flat_map(|report| &report.venues).map(|venue| venue.live.nonsense);
-    let (renamed, too_much) =
-        nonsense.fold((0, 0), |(renamed, too_much), sent| (renamed + sent.renamed, too_much + sent.too_much));
-    if is_whole && (status.problems < renamed || status.rejected < too_much) {
+    // Of messages that can be read the venues know themselves that no locate and no book can be right with them.
+    let NonsenseCounts { renamed, too_much, .. } = sent_wrongly;
+    if status.problems < renamed || status.rejected < too_much {
         wrong.push(format!(
             "{} problems and {} rejected changes, and the venues sent {renamed} other symbols and {too_much} orders overfilled",
             status.problems, status.rejected

@@ -27,7 +27,7 @@ use crate::counters;
 use crate::coverage::{Reached, notes};
 use crate::day::{self, GRACE_NS};
 use crate::group;
-use crate::kernel::disk::{DiskFaults, files_of, flip_bits, set_disk_faults};
+use crate::kernel::disk::{DiskFaults, files_of, flip_bits, lose_end, set_disk_faults};
 use crate::kernel::network::{LinkFaults, Step, TcpFaults, set_link, set_refusing, set_tap, set_tcp};
 use crate::kernel::{
     Ended, HostId, ProcessId, RunOptions, Simulated, add_host, below, has_ended, kill, note, now_ns,
@@ -44,6 +44,9 @@ use crate::recorder::{EVERY_NS, Recorded, Recorder};
 use crate::sessions;
 use crate::shared::{Shared, locked};
 use crate::status::{Silence, wrong_counts};
+
+/// A page of a disk, in bytes.
+const PAGE_BYTES: usize = 4_096;
 
 /// How a run ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -401,8 +404,13 @@ impl Conductor {
                     RotOf::Checkpoint | RotOf::Tail => files.iter().max(),
                 };
                 if let Some((path, _)) = turned {
-                    note(|| format!("{bits} bits of {} turn", path.display()));
-                    flip_bits(self.plant_host, path, bits, of == RotOf::Tail);
+                    if of == RotOf::Tail {
+                        note(|| format!("{bits} pages at the end of {} are lost", path.display()));
+                        lose_end(self.plant_host, path, bits as usize * PAGE_BYTES);
+                    } else {
+                        note(|| format!("{bits} bits of {} turn", path.display()));
+                        flip_bits(self.plant_host, path, bits);
+                    }
                 }
             }
             What::SecondPlant => self.start_second_plant(),

@@ -172,6 +172,8 @@ pub(crate) struct Sums {
     pub(crate) sent: u64,
     /// Messages that the plant has named as missing.
     pub(crate) named: u64,
+    /// Messages that cannot be read.
+    pub(crate) unreadable: u64,
     /// What cannot be read, and names that contradict each other.
     pub(crate) problems: u64,
     /// Changes that books refuse.
@@ -542,6 +544,13 @@ impl Oracle {
             let book = books.book(instrument);
             if book.is_stale() || truth.at != place.at || place.is_spoiled {
                 self.stale += 1;
+                continue;
+            }
+            if place.replaced == 0 && truth.overfilled.get(symbol).is_some_and(|first| *first <= place.at) {
+                self.violation(format!(
+                    "channel {channel}, {symbol}, message {}: an order was overfilled, and the plant calls the book good",
+                    place.at
+                ));
                 continue;
             }
             let Some(of_truth) = truth.market.books().feed(publisher) else { continue };

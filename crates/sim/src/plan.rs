@@ -45,7 +45,7 @@ pub enum RotOf {
     Any,
     /// The newest checkpoint.
     Checkpoint,
-    /// The end of the newest segment.
+    /// The newest segment: not bits turn, but the last so many pages that were written to it are lost, synced or not.
     Tail,
 }
 

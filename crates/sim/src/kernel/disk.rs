@@ -497,23 +497,34 @@ pub fn set_power_loss(host: HostId, power_loss: Option<PowerLoss>) -> Option<Pow
     on(host, |disk, _| std::mem::replace(&mut disk.power_loss, power_loss)).ok().flatten()
 }
 
-/// Turns bits of a file of a host that is without power or whose disk is not in use: `bits` of them, at random places, or in the last
-/// two kilobytes before the zeros at its end.
-pub fn flip_bits(host: HostId, path: &Path, bits: u32, is_at_end: bool) {
+/// Turns bits of a file of a host that is without power or whose disk is not in use: `bits` of them, at random places.
+pub fn flip_bits(host: HostId, path: &Path, bits: u32) {
     let _no_host = on(host, |disk, random| {
         let Some(inode) = disk.names.files.get(path).and_then(|inode| disk.inodes.get_mut(*inode)) else {
             return;
         };
-        let end = inode.data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let within = if is_at_end { end.saturating_sub(2_048)..end } else { 0..inode.data.len() };
         for _ in 0..bits {
-            let at = within.start + random.below(within.len() as u32) as usize;
+            let at = random.below(inode.data.len() as u32) as usize;
             let bit = 1 << random.below(8);
             for bytes in [&mut inode.data, &mut inode.durable] {
                 if let Some(byte) = bytes.get_mut(at) {
                     *byte ^= bit;
                 }
             }
+        }
+    });
+}
+
+/// Loses the last so many bytes that were written to a file of a host without power, although they were synced: they are zeros.
+pub(crate) fn lose_end(host: HostId, path: &Path, bytes: usize) {
+    let _no_host = on(host, |disk, _| {
+        let Some(inode) = disk.names.files.get(path).and_then(|inode| disk.inodes.get_mut(*inode)) else {
+            return;
+        };
+        let end = inode.data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        for data in [&mut inode.data, &mut inode.durable] {
+            let lost = end.saturating_sub(bytes)..end.min(data.len());
+            data.get_mut(lost).unwrap_or_default().fill(0);
         }
     });
 }

@@ -9,7 +9,7 @@ use std::hash::{Hash as _, Hasher as _};
 use rustc_hash::FxHasher;
 use tapeworks_engine::{Engine, EngineOptions, MarketStage};
 use tapeworks_feed::live::Input;
-use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Symbol};
 use tapeworks_session::{SessionId, TransportKind};
 
 use super::{Essence, Names, Sums, is_of_message};
@@ -110,6 +110,7 @@ impl Truth {
             session.advance(u64::MAX);
             let feed = session.engine.feed().feed();
             sums.sent += session.next - 1;
+            sums.unreadable += session.unreadable.len() as u64;
             sums.problems += feed.problems().total + feed.unreadable_symbols();
             let books = || session.market.books().feeds().iter();
             sums.rejected += books().map(|books| books.counters().rejected()).sum::<u64>();
@@ -163,6 +164,10 @@ pub(super) struct SessionTruth {
     pub(super) spoiled: BTreeSet<u64>,
     /// Messages of a known type that cannot be read: a plant names them as missing.
     pub(super) unreadable: BTreeSet<u64>,
+    /// Orders with their symbol and what is left of them, counted without the shipped books.
+    orders: HashMap<u64, (Symbol, u32)>,
+    /// The first message that executes or cancels more than an order of the symbol has.
+    pub(super) overfilled: HashMap<Symbol, u64>,
     /// The first message that contradicts the venue's names.
     pub(super) contradicted: Option<u64>,
     /// What the running plant knows to have been sent: from this time on, the messages before this number.
@@ -187,6 +192,8 @@ impl SessionTruth {
             messages: HashMap::new(),
             spoiled: BTreeSet::new(),
             unreadable: BTreeSet::new(),
+            orders: HashMap::new(),
+            overfilled: HashMap::new(),
             contradicted: None,
             heard: Vec::new(),
         }
@@ -202,8 +209,10 @@ impl SessionTruth {
         let input = Input::Packet { channel: 0, line: Line::A, received, payload };
         self.engine.input(&input, &mut self.events);
         while self.engine.take_request().is_some() {}
-        for event in self.events.drain(..) {
+        let mut events = std::mem::take(&mut self.events);
+        for event in events.drain(..) {
             self.named.note(&event);
+            self.count_order(&event);
             match event.gap() {
                 Some(gap) if event.instrument == InstrumentId::ALL && gap.count > 0 => {
                     self.unreadable.extend(gap.first..gap.first + gap.count);
@@ -217,6 +226,37 @@ impl SessionTruth {
                 self.all.push(self.named.essence(&event));
             }
             self.pending.push_back(event);
+        }
+        self.events = events;
+    }
+
+    /// Follows what is left of an order.
+    fn count_order(&mut self, event: &Event) {
+        match event.kind {
+            EventKind::Add => {
+                if let Some(symbol) = self.named.0.get(&event.instrument) {
+                    self.orders.insert(event.order_id, (*symbol, event.size));
+                }
+            }
+            EventKind::Execute | EventKind::Cancel => {
+                let Some((symbol, left)) = self.orders.get_mut(&event.order_id) else { return };
+                if event.size > *left {
+                    self.overfilled.entry(*symbol).or_insert(event.channel_sequence);
+                }
+                *left = left.saturating_sub(event.size);
+                if *left == 0 {
+                    self.orders.remove(&event.order_id);
+                }
+            }
+            EventKind::Delete => {
+                self.orders.remove(&event.order_id);
+            }
+            EventKind::Replace => {
+                if let Some((symbol, _)) = self.orders.remove(&event.order_id) {
+                    self.orders.insert(event.aux, (symbol, event.size));
+                }
+            }
+            _ => {}
         }
     }
 
