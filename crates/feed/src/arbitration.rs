@@ -478,7 +478,9 @@ impl Arbiter {
         }
         let numbers = header.first..header.first.saturating_add(header.count);
         let Some(next) = self.next.filter(|_| header.count > 0) else {
-            counters.unrequested += 1;
+            if header.is_end_of_session || !self.is_not_kept(header.first, now, deliver) {
+                self.lines[place(Line::Recovery)].counters.unrequested += 1;
+            }
             return;
         };
         if numbers.end <= next {

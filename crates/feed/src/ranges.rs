@@ -68,6 +68,17 @@ impl Ranges {
         Some(self.first_in(bounds)?.start..self.last_in(bounds)?.end)
     }
 
+    /// Takes the numbers from `at` on away, and returns them.
+    pub(crate) fn split_off(&mut self, at: u64) -> Self {
+        let from = self.ranges.partition_point(|range| range.end <= at);
+        let mut behind = self.ranges.split_off(from);
+        if let Some(first) = behind.first_mut().filter(|first| first.start < at) {
+            self.ranges.push(first.start..at);
+            first.start = at;
+        }
+        Self { ranges: behind }
+    }
+
     /// Whether the ranges lie apart, in order.
     #[cfg(feature = "serde")]
     pub(crate) fn is_ordered(&self) -> bool {
@@ -183,6 +194,10 @@ mod tests {
                 let within = || set.range(bounds.clone());
                 let span = within().next().map(|first| *first..within().next_back().unwrap() + 1);
                 prop_assert_eq!(ranges.span_in(&bounds), span);
+                let mut before = ranges.clone();
+                let behind = before.split_off(start);
+                prop_assert!(before.iter().flatten().eq(set.range(..start).copied()));
+                prop_assert!(behind.iter().flatten().eq(set.range(start..).copied()));
                 prop_assert!(ranges.ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
             }
         }

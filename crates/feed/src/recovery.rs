@@ -17,6 +17,9 @@
 //! requested from the end backwards. Then the missing messages are one range. A gap that is over waits for those before it: a line or a late
 //! answer may still fill it until then. The gaps behind it go on.
 //!
+//! A server may name the oldest message that it keeps ([`RetransmissionOptions::answers_name_oldest`]). What is missing before it is over at
+//! once, and the rest of its gap is requested on.
+//!
 //! Requests time out by the clock ([`Arbiter::advance`](crate::arbitration::Arbiter::advance)) and not by the times of packets: packets that
 //! have waited in a socket come with old times and faster than time passes, and the answer may be behind them.
 //!
@@ -49,6 +52,9 @@ pub struct RetransmissionOptions {
     pub messages_per_request: u16,
     /// Requests that wait for an answer at the same time, for all gaps together.
     pub requests_in_flight: u16,
+    /// An answer without messages names the oldest message that the server keeps, as that of a plant's multicast does: what is missing
+    /// before it is given up at once. Otherwise such an answer says nothing.
+    pub answers_name_oldest: bool,
 }
 
 impl Default for RetransmissionOptions {
@@ -61,6 +67,7 @@ impl Default for RetransmissionOptions {
             limit_messages: 10_000_000,
             messages_per_request: 1_000,
             requests_in_flight: 32,
+            answers_name_oldest: false,
         }
     }
 }
@@ -102,11 +109,13 @@ pub enum GapReason {
     NoSnapshot,
     /// The numbers jumped implausibly far, and stayed there for the time of silence.
     Jump,
+    /// The server does not keep the messages any more ([`RetransmissionOptions::answers_name_oldest`]).
+    NotKept,
 }
 
 impl GapReason {
     /// Each of them, in order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::NoServer,
         Self::JoinedLate,
         Self::Attempts,
@@ -116,6 +125,7 @@ impl GapReason {
         Self::SessionChange,
         Self::NoSnapshot,
         Self::Jump,
+        Self::NotKept,
     ];
 
     /// As metrics name it.
@@ -130,6 +140,7 @@ impl GapReason {
             Self::SessionChange => "session_change",
             Self::NoSnapshot => "no_snapshot",
             Self::Jump => "jump",
+            Self::NotKept => "not_kept",
         }
     }
 }
@@ -485,6 +496,64 @@ impl OpenGaps {
             }
         }
         too_long
+    }
+
+    /// The server keeps no message before `oldest`: what is missing before it is over, of gaps whose window is. `false`: nothing is.
+    pub(crate) fn not_kept(
+        &mut self,
+        oldest: u64,
+        options: &RetransmissionOptions,
+        window_ns: u64,
+        now: Nanos,
+    ) -> bool {
+        let (mut at, mut is_any) = (0, false);
+        let Self { gaps, pieces } = self;
+        while let Some(gap) = gaps.get_mut(at) {
+            let span = gap.missing.span();
+            if span.start >= oldest || gap.is_waiting() && now < gap.window_end(window_ns) {
+                break;
+            }
+            at += 1;
+            if gap.over.is_some() {
+                continue;
+            }
+            is_any = true;
+            gap.over = Some(GapReason::NotKept);
+            if span.end <= oldest {
+                pieces.retain(|piece| !piece.is_of(&gap.numbers));
+                continue;
+            }
+            let mut behind = OpenGap {
+                numbers: oldest..gap.numbers.end,
+                missing: gap.missing.split_off(oldest),
+                since: gap.since,
+                narrowed: None,
+                requested: gap.requested.take(),
+                over: None,
+            };
+            gap.numbers.end = oldest;
+            let (low, OpenGap { numbers, missing, requested, .. }) = (gap.numbers.clone(), &mut behind);
+            let is_backward = requested.as_ref().is_some_and(|requested| requested.is_backward);
+            pieces.retain_mut(|piece| {
+                if piece.is_of(&low) {
+                    let Some(left) = missing.span_in(&piece.numbers) else { return false };
+                    // What is left of it is requested at once.
+                    (piece.numbers, piece.attempt, piece.is_owed) = (left, 1, true);
+                    (piece.due, piece.is_timed) = (options.due(now), false);
+                }
+                !is_backward || !piece.is_of(numbers)
+            });
+            if let Some(requested) = requested {
+                requested.span.start = missing.span().start;
+                requested.unrequested.start = requested.unrequested.start.max(oldest);
+                if is_backward {
+                    // Its beginning may be kept after all.
+                    requested.restart(missing);
+                }
+            }
+            gaps.insert(at, behind);
+        }
+        is_any
     }
 
     /// There is no server: the first gap is over with its window.

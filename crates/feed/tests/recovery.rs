@@ -61,6 +61,8 @@ struct Server {
     room: u64,
     /// What it keeps begins here.
     kept_from: u64,
+    /// It names the first message that it keeps instead of saying nothing.
+    names_oldest: bool,
     silent: u64,
     late: u64,
     twice: u64,
@@ -69,7 +71,8 @@ struct Server {
 }
 
 impl Server {
-    const RIGHT: Self = Self { room: 40, kept_from: 1, silent: 0, late: 0, twice: 0, amid: 0, wrong: 0 };
+    const RIGHT: Self =
+        Self { room: 40, kept_from: 1, names_oldest: false, silent: 0, late: 0, twice: 0, amid: 0, wrong: 0 };
 
     /// The answers to a request, each after so many ns.
     fn answers(&self, request: &Request, sent: u64, draw: &mut Draw) -> Vec<(u64, Vec<u8>)> {
@@ -109,6 +112,9 @@ impl Server {
             if draw.chance(self.twice) {
                 answers.push(right(numbers));
             }
+        }
+        if request.first < self.kept_from && self.names_oldest && !draw.chance(self.silent) {
+            answers.push(packet(SESSION, self.kept_from, 0, 0..0));
         }
         let late = self.late;
         answers
@@ -246,7 +252,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let messages = 20_000;
-        let server = Server { room, kept_from: 1, silent, late, twice, amid, wrong };
+        let server = Server { room, kept_from: 1, names_oldest: false, silent, late, twice, amid, wrong };
         let options = RetransmissionOptions { messages_per_request, requests_in_flight, ..patient() };
         let outages = [outage.0..outage.0 + outage.1, second.0..second.0 + second.1];
         let outcome = run(messages, &outages, lost, server, options, seed);
@@ -279,6 +285,50 @@ proptest! {
         prop_assert_eq!(outcome.gaps.len(), 1);
         prop_assert_eq!(missing + outcome.delivered.len() as u64, 80_000);
     }
+
+    #[test]
+    fn exactly_the_messages_before_the_oldest_that_a_server_names_are_missing(
+        kept_from in 1u64..20_000,
+        lost in prop::sample::select(vec![0u64, 5, 200]),
+        end in 200u64..19_000,
+        (silent, late, twice) in (0u64..400, 0u64..400, 0u64..400),
+        messages_per_request in prop::sample::select(vec![1u16, 100, 65_534]),
+        requests_in_flight in prop::sample::select(vec![1u16, 32]),
+        seed in any::<u64>(),
+    ) {
+        let server = Server { kept_from, names_oldest: true, silent, late, twice, ..Server::RIGHT };
+        let options = RetransmissionOptions {
+            answers_name_oldest: true, messages_per_request, requests_in_flight, ..patient()
+        };
+        let outage = 100..end;
+        let outcome = run(20_000, std::slice::from_ref(&outage), lost, server, options, seed);
+        let missing: Vec<u64> = outcome.gaps.iter().flat_map(|(first, count)| *first..first + count).collect();
+        let counters = outcome.arbiter.counters();
+        prop_assert_eq!(counters.missing, missing.len() as u64);
+        prop_assert!(missing.iter().all(|number| *number < kept_from), "{:?}", outcome.gaps);
+        // What was missing behind it came, and what is missing before it never did.
+        let mut all = [missing, outcome.delivered].concat();
+        all.sort_unstable();
+        prop_assert!(all.into_iter().eq(1..=20_000));
+        prop_assert_eq!(counters.gaps_of(GapReason::NotKept), counters.gaps);
+        prop_assert_eq!(counters.recovered > 0, counters.filled_by_retransmission > 0);
+    }
+}
+
+#[test]
+fn gaps_that_the_server_no_longer_keeps_are_given_up_as_soon_as_it_says_so() {
+    let server = Server { kept_from: 15_000, names_oldest: true, ..Server::RIGHT };
+    let options = RetransmissionOptions { answers_name_oldest: true, ..RetransmissionOptions::default() };
+    let outcome = run(20_000, &[], 100, server, options, 7);
+    let counters = outcome.arbiter.counters();
+    assert!(counters.gaps > 300 && counters.filled_by_retransmission > 100, "{counters:?}");
+    assert_eq!((counters.gaps_of(GapReason::NotKept), counters.repeated_requests), (counters.gaps, 0));
+    assert!(outcome.ended < 2 * MS, "{}", outcome.ended);
+    // Of one long gap the first part is missing, and the rest is not.
+    let outage = 100..19_000;
+    let outcome = run(20_000, std::slice::from_ref(&outage), 0, server, options, 7);
+    let [(first, count)] = outcome.gaps[..] else { panic!("{:?}", outcome.gaps) };
+    assert_eq!((first + count, outcome.arbiter.counters().repeated_requests), (15_000, 0));
 }
 
 #[test]

@@ -70,6 +70,23 @@ impl Arbiter {
         true
     }
 
+    /// An answer without messages. Some servers name the oldest message that they keep so: what is missing before it is given up.
+    /// `false`: it says nothing.
+    pub(super) fn is_not_kept(
+        &mut self,
+        oldest: u64,
+        now: Nanos,
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) -> bool {
+        let window_ns = self.options.reorder_window_ns;
+        let options = self.options.retransmission.filter(|options| options.answers_name_oldest);
+        let is_any = options.is_some_and(|options| self.gaps.not_kept(oldest, &options, window_ns, now));
+        if is_any {
+            self.work_on_gaps(now, false, deliver);
+        }
+        is_any
+    }
+
     /// Hands on held packets up to the next sequence gap, and requests what may be requested now.
     pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.release(deliver);

@@ -1,7 +1,8 @@
 //! A receiver of the plant's multicast: packets in, records out, requests for lost messages.
 //!
 //! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): it waits for a missing
-//! message, requests it, and only then gives it up and counts it. It begins with the first packet that it receives, or, if chosen, with
+//! message, requests it, and only then gives it up and counts it. Where the plant no longer keeps messages, its answer says from which one on it
+//! does, and those before are given up at once. It begins with the first packet that it receives, or, if chosen, with
 //! the session's first message: then the messages before are a gap like any other.
 
 use std::collections::VecDeque;
@@ -254,6 +255,7 @@ impl<W: World> Receiver<W> {
         let arbiter = ArbiterOptions {
             retransmission: options.retransmission.map(|_| RetransmissionOptions {
                 timeout_ns: 50_000_000,
+                answers_name_oldest: true,
                 ..RetransmissionOptions::default()
             }),
             join: if options.from_beginning { Join::Beginning } else { Join::FirstHeard },
