@@ -151,8 +151,9 @@ impl Run {
             Delivery::Packet { payload, header, .. } => {
                 let blocks = Blocks::counted(&payload[20..], header.count, BigEndian);
                 for (number, block) in (header.first..).zip(blocks) {
-                    // Skips messages that it had before, as a consumer does.
-                    if delivered.last().is_none_or(|last| *last < number) {
+                    // Skips messages that it had before, or that were given up, as a consumer does.
+                    let given_up = gaps.last().map_or(0, |(first, count)| first + count);
+                    if number >= given_up && delivered.last().is_none_or(|last| *last < number) {
                         assert_eq!(u64::from_be_bytes(block.unwrap().try_into().unwrap()), number);
                         delivered.push(number);
                     }
