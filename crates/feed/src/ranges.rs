@@ -30,9 +30,11 @@ impl Ranges {
         self.ranges.len() <= MOST_RANGES && self.is_ordered()
     }
 
-    /// The numbers of one range.
-    pub(crate) fn of(range: Range<u64>) -> Self {
-        Self { ranges: if range.is_empty() { Vec::new() } else { vec![range] } }
+    /// The numbers of one range, in the memory of another set.
+    pub(crate) fn of(range: Range<u64>, mut spare: Self) -> Self {
+        spare.ranges.clear();
+        spare.ranges.extend(Some(range).filter(|range| !range.is_empty()));
+        spare
     }
 
     /// The first number.

@@ -36,6 +36,9 @@ use tapeworks_market::Nanos;
 
 use crate::ranges::{Ranges, overlap};
 
+/// Most sets of numbers that are kept for reuse.
+const MOST_SPARE: usize = 64;
+
 /// How retransmissions are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetransmissionOptions {
@@ -305,6 +308,9 @@ pub(crate) struct OpenGaps {
     gaps: VecDeque<OpenGap>,
     /// The requests on their way.
     pieces: Vec<Piece>,
+    /// The memory of gaps that are closed.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    spare: Vec<Ranges>,
 }
 
 impl OpenGaps {
@@ -326,8 +332,9 @@ impl OpenGaps {
 
     /// The packet behind `numbers`, which are missing, came `since`.
     pub(crate) fn open(&mut self, numbers: Range<u64>, since: Nanos) {
+        let spare = self.spare.pop().unwrap_or_default();
         self.gaps.push_back(OpenGap {
-            missing: Ranges::of(numbers.clone()),
+            missing: Ranges::of(numbers.clone(), spare),
             numbers,
             since,
             narrowed: None,
@@ -341,6 +348,13 @@ impl OpenGaps {
         let gap = self.gaps.pop_front()?;
         self.pieces.retain(|piece| !piece.is_of(&gap.numbers));
         Some(gap)
+    }
+
+    /// A gap is closed: its memory is free for reuse.
+    pub(crate) fn let_go(&mut self, gap: OpenGap) {
+        if self.spare.len() < MOST_SPARE {
+            self.spare.push(gap.missing);
+        }
     }
 
     /// Since when messages have been requested.
@@ -401,13 +415,13 @@ impl OpenGaps {
         numbers: &Range<u64>,
         options: &RetransmissionOptions,
         now: Nanos,
-        filled: impl FnMut(OpenGap),
+        filled: impl FnMut(&OpenGap),
     ) -> u64 {
         self.came(numbers, now, Some(options), filled)
     }
 
     /// A line brought `numbers`. `filled` gets the gaps that are filled.
-    pub(crate) fn brought_by_line(&mut self, numbers: &Range<u64>, now: Nanos, filled: impl FnMut(OpenGap)) {
+    pub(crate) fn brought_by_line(&mut self, numbers: &Range<u64>, now: Nanos, filled: impl FnMut(&OpenGap)) {
         self.came(numbers, now, None, filled);
     }
 
@@ -417,7 +431,7 @@ impl OpenGaps {
         numbers: &Range<u64>,
         now: Nanos,
         options: Option<&RetransmissionOptions>,
-        mut filled: impl FnMut(OpenGap),
+        mut filled: impl FnMut(&OpenGap),
     ) -> u64 {
         let mut brought = 0;
         let mut at = self.gaps.partition_point(|gap| gap.numbers.end <= numbers.start);
@@ -457,7 +471,10 @@ impl OpenGaps {
                 true
             });
             if gap.missing.is_empty() {
-                self.gaps.remove(at).into_iter().for_each(&mut filled);
+                if let Some(gap) = self.gaps.remove(at) {
+                    filled(&gap);
+                    self.let_go(gap);
+                }
             } else {
                 at += 1;
             }
@@ -475,7 +492,7 @@ impl OpenGaps {
         is_timed: bool,
     ) -> u64 {
         let mut too_long = 0;
-        let Self { gaps, pieces } = self;
+        let Self { gaps, pieces, .. } = self;
         for gap in gaps {
             if pieces.len() >= options.most_pieces() {
                 break;
@@ -507,7 +524,7 @@ impl OpenGaps {
         now: Nanos,
     ) -> bool {
         let (mut at, mut is_any) = (0, false);
-        let Self { gaps, pieces } = self;
+        let Self { gaps, pieces, .. } = self;
         while let Some(gap) = gaps.get_mut(at) {
             let span = gap.missing.span();
             if span.start >= oldest || gap.is_waiting() && now < gap.window_end(window_ns) {
@@ -567,7 +584,7 @@ impl OpenGaps {
     /// repeated.
     pub(crate) fn time_out(&mut self, options: &RetransmissionOptions, now: Nanos) -> u64 {
         let begun = self.begun();
-        let Self { gaps, pieces } = self;
+        let Self { gaps, pieces, .. } = self;
         for gap in gaps.iter_mut().take(begun).filter(|gap| gap.over.is_none()) {
             if gap.requested.as_ref().is_some_and(|requested| now.since(requested.began) >= options.limit_ns)
             {

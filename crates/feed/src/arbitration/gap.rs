@@ -53,7 +53,7 @@ impl Arbiter {
     /// A line brought `numbers`, some of which may be missing.
     pub(super) fn brought_by_line(&mut self, numbers: &Range<u64>, now: Nanos) {
         let Self { gaps, counters, last_recovery, .. } = self;
-        gaps.brought_by_line(numbers, now, |gap| filled(last_recovery, counters, &gap, now));
+        gaps.brought_by_line(numbers, now, |gap| filled(last_recovery, counters, gap, now));
     }
 
     /// An answer brought `numbers`. `false`: none of them is missing and was requested.
@@ -62,7 +62,7 @@ impl Arbiter {
         let Some(options) = options.retransmission.as_ref().filter(|_| gaps.requests_any_of(numbers)) else {
             return false;
         };
-        let brought = gaps.answered(numbers, options, now, |gap| filled(last_recovery, counters, &gap, now));
+        let brought = gaps.answered(numbers, options, now, |gap| filled(last_recovery, counters, gap, now));
         counters.recovered += brought;
         if planted!("partial-answer-ends-recovery") {
             gaps.end_first();
@@ -125,6 +125,7 @@ impl Arbiter {
             self.pass_over(missing.end, reason, now, deliver);
         }
         report(&mut self.last_recovery, &mut self.counters, &gap, now);
+        self.gaps.let_go(gap);
         self.release(deliver);
         if self.held.is_empty() {
             self.change_session_if_done(now, deliver);
