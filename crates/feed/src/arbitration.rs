@@ -1,11 +1,11 @@
 //! Makes one sequence of lines A and B and of retransmissions.
 //!
 //! An [`Arbiter`] follows one channel. It takes the first copy of each message, from either line. Behind a sequence gap it
-//! holds the packets that come, in order, and
+//! holds the packets that come, in order. Between them there may be further gaps. For each it
 //!
 //! 1. waits a reorder window: the other line, or a packet that was overtaken, may fill the gap;
-//! 2. requests the missing messages, several requests at a time, as long as answers bring missing messages, within limits in
-//!    messages and time ([`RetransmissionOptions`]);
+//! 2. requests the missing messages, several requests at a time for all gaps together, as long as answers bring missing messages,
+//!    within limits in messages and time for each gap ([`RetransmissionOptions`]);
 //! 3. gives the gap up: it hands on the packets that it holds, the consumer sees the numbers jump, and the channel requests a
 //!    snapshot if it has a server.
 //!
@@ -42,14 +42,13 @@ use tapeworks_session::{Header, Request, SessionId, TransportKind};
 use tapeworks_wire::DecodeError;
 
 use crate::ranges::Ranges;
-use crate::recovery::Recovery;
+use crate::recovery::OpenGaps;
 use crate::table::Application;
-use gap::OpenGap;
 use line::LineFollower;
 use session::Successor;
 
-pub use crate::recovery::RetransmissionOptions;
-pub use counters::{ArbiterCounters, GapReason, LineCounters, RecoveryReport};
+pub use crate::recovery::{GapReason, RetransmissionOptions};
+pub use counters::{ArbiterCounters, LineCounters, RecoveryReport};
 
 /// Most buffers of packets that are kept for reuse.
 const MOST_SPARE: usize = 1024;
@@ -168,6 +167,13 @@ struct Held {
     payload: Vec<u8>,
 }
 
+impl Held {
+    /// The first number behind it.
+    const fn end(&self) -> u64 {
+        self.header.first.saturating_add(self.header.count)
+    }
+}
+
 /// Makes one sequence of a channel's lines: see the [module](self).
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
@@ -187,7 +193,10 @@ pub struct Arbiter {
     /// Packets behind a sequence gap, by number; while joining, all.
     held: VecDeque<Held>,
     held_bytes: usize,
-    open_gap: Option<OpenGap>,
+    /// The first number behind all held packets, while there are any.
+    reach: u64,
+    /// The sequence gaps before and between the held packets.
+    gaps: OpenGaps,
     given_up: Ranges,
     /// Numbers given up that are no longer remembered.
     forgotten: u64,
@@ -236,7 +245,8 @@ impl Arbiter {
             lines: Default::default(),
             held: VecDeque::new(),
             held_bytes: 0,
-            open_gap: None,
+            reach: 0,
+            gaps: OpenGaps::default(),
             given_up: Ranges::default(),
             forgotten: 0,
             successors: Vec::new(),
@@ -271,8 +281,21 @@ impl Arbiter {
         self.held_bytes == held
             && self.successors.iter().all(Successor::is_sound)
             && self.given_up.is_sound()
-            && self.recovery().is_none_or(Recovery::is_sound)
+            && self.are_gaps_sound()
             && self.lines.iter().all(|line| line.gaps.is_sound())
+    }
+
+    /// Whether the open gaps are what the held packets leave out.
+    #[cfg(feature = "serde")]
+    fn are_gaps_sound(&self) -> bool {
+        let Some(next) = self.next else { return self.gaps.is_sound(std::iter::empty()) };
+        let mut reach = next;
+        let mut missing = Vec::new();
+        for held in &self.held {
+            missing.extend(Some(reach..held.header.first).filter(|missing| !missing.is_empty()));
+            reach = reach.max(held.end());
+        }
+        (self.held.is_empty() || self.reach == reach) && self.gaps.is_sound(missing.into_iter())
     }
 
     /// The session; `None` before the first packet.
@@ -311,13 +334,13 @@ impl Arbiter {
     }
 
     /// Whether something is missing and it waits for it or requests it.
-    pub const fn is_recovering(&self) -> bool {
-        self.open_gap.is_some()
+    pub fn is_recovering(&self) -> bool {
+        !self.gaps.is_empty()
     }
 
     /// Since when missing messages have been requested; `None` if none are.
     pub fn recovering_since(&self) -> Option<Nanos> {
-        self.open_gap.as_ref()?.recovery.as_ref().map(Recovery::began)
+        self.gaps.requested_since()
     }
 
     /// Packets held behind a sequence gap, while joining, or of sessions that may follow.
@@ -331,11 +354,6 @@ impl Arbiter {
         !self.successors.is_empty()
     }
 
-    #[cfg(feature = "serde")]
-    fn recovery(&self) -> Option<&Recovery> {
-        self.open_gap.as_ref()?.recovery.as_ref()
-    }
-
     /// The last requested gap that was filled or given up, of those that had a thousand messages or took a second.
     pub const fn last_recovery(&self) -> Option<&RecoveryReport> {
         self.last_recovery.as_ref()
@@ -344,7 +362,7 @@ impl Arbiter {
     /// The next request to send, if there is one. There may be several: take them until there is none.
     pub fn take_request(&mut self) -> Option<Request> {
         let session = self.session?;
-        let wanted = self.open_gap.as_mut()?.recovery.as_mut()?.take_request()?;
+        let wanted = self.gaps.take_request()?;
         self.counters.requests += 1;
         let count = (wanted.end - wanted.start).min(u64::from(u16::MAX - 1)) as u16;
         Some(Request { session, first: wanted.start, count })
@@ -357,16 +375,16 @@ impl Arbiter {
 
     /// The earliest time at which [`Arbiter::advance`] has something to do.
     pub fn deadline(&self) -> Option<Nanos> {
-        let open_gap = self.open_gap.as_ref().map(|open_gap| self.gap_deadline(open_gap));
+        let gaps = self.gap_deadline();
         let successor =
             self.successors.iter().filter_map(|successor| self.successor_deadline(successor)).min();
-        let successor = successor.filter(|_| self.open_gap.is_none());
+        let successor = successor.filter(|_| self.gaps.is_empty());
         let outlived = self.successors.iter().filter_map(|successor| self.outlived_at(successor)).min();
         let silence = |last: Option<Nanos>, is_silent: bool| {
             last.filter(|_| !is_silent).map(|last| Nanos(last.0.saturating_add(self.options.silence_ns)))
         };
         let lines = self.lines[..2].iter().filter_map(|line| silence(line.last, line.is_silent)).min();
-        [open_gap, successor, outlived, lines, silence(self.last, self.is_silent)].into_iter().flatten().min()
+        [gaps, successor, outlived, lines, silence(self.last, self.is_silent)].into_iter().flatten().min()
     }
 
     /// Takes a packet of a line; retransmissions come as [`Line::Recovery`].
@@ -460,23 +478,19 @@ impl Arbiter {
         }
         let numbers = header.first..header.first.saturating_add(header.count);
         let Some(next) = self.next.filter(|_| header.count > 0) else {
-            counters.unrequested += 1;
+            if header.is_end_of_session || !self.is_not_kept(header.first, now, deliver) {
+                self.lines[place(Line::Recovery)].counters.unrequested += 1;
+            }
             return;
         };
         if numbers.end <= next {
             self.take(header, Line::Recovery, received, payload, deliver);
             return;
         }
-        let recovery = self.open_gap.as_mut().and_then(|open_gap| open_gap.recovery.as_mut());
-        let (Some(recovery), Some(options)) = (recovery, &self.options.retransmission) else {
-            counters.unrequested += 1;
-            return;
-        };
-        if !recovery.requests_any_of(&numbers) {
-            counters.unrequested += 1;
+        if !self.brought_by_answer(&numbers, now) {
+            self.lines[place(Line::Recovery)].counters.unrequested += 1;
             return;
         }
-        self.counters.recovered += recovery.answered(&numbers, options, now);
         if header.first <= next {
             self.take(header, Line::Recovery, received, payload, deliver);
         } else {
@@ -557,8 +571,9 @@ impl Arbiter {
             self.hold(header, line, received, payload, deliver);
             return;
         };
-        if let Some(recovery) = self.open_gap.as_mut().and_then(|open_gap| open_gap.recovery.as_mut()) {
-            recovery.brought_by_line(&(header.first..header.first.saturating_add(header.count)));
+        let is_gap_open = !self.gaps.is_empty();
+        if is_gap_open {
+            self.brought_by_line(&(header.first..header.first.saturating_add(header.count)), received);
         }
         if header.first > next {
             self.hold(header, line, received, payload, deliver);
@@ -569,12 +584,8 @@ impl Arbiter {
             (follower.begin, follower.next) = (header.first, Some(header.first.saturating_add(header.count)));
             self.out_of_order(header, line, received, payload, deliver);
         } else {
-            match &mut self.open_gap {
-                None => self.heard(received, deliver),
-                Some(open_gap) if header.first.saturating_add(header.count) > next => {
-                    open_gap.narrowed = Some(received)
-                }
-                Some(_) => {}
+            if !is_gap_open {
+                self.heard(received, deliver);
             }
             self.take(header, line, received, payload, deliver);
             self.go_on(received, deliver);
@@ -634,7 +645,7 @@ impl Arbiter {
         header.first < next
             && header.first.saturating_add(header.count) < next
             && received.since(self.stood()) > self.options.silence_ns
-            && self.open_gap.is_none()
+            && self.gaps.is_empty()
     }
 
     /// Takes a packet whose first message is the next one or one before it.
@@ -686,16 +697,20 @@ impl Arbiter {
         let end = header.first.saturating_add(header.count);
         // Most packets belong behind the last.
         let at = self.held.partition_point(|held| held.header.first <= header.first);
-        let is_known = self.held.iter().take(at).rev().take(64).any(|held| {
-            held.header.first <= header.first && held.header.first.saturating_add(held.header.count) >= end
-        });
+        let is_known = self
+            .held
+            .iter()
+            .take(at)
+            .rev()
+            .take(64)
+            .any(|held| held.header.first <= header.first && held.end() >= end);
         if is_known {
             self.lines[place(line)].counters.duplicate += header.count;
             return;
         }
-        if self.held.is_empty() && !self.is_joining {
-            self.counters.gaps_opened += 1;
-            self.open_gap = Some(OpenGap::new(received));
+        if !self.is_joining {
+            self.open_gap(header.first, received);
+            self.reach = if self.held.is_empty() { end } else { self.reach.max(end) };
         }
         let held = self.copy_of(header, line, received, payload);
         self.held.insert(at, held);
@@ -707,7 +722,7 @@ impl Arbiter {
             } else {
                 self.give_up(GapReason::HeldBytes, received, deliver);
             }
-        } else if self.open_gap.as_ref().is_some_and(|open_gap| received >= self.gap_deadline(open_gap)) {
+        } else if self.gap_deadline().is_some_and(|deadline| received >= deadline) {
             self.advance_to_packet(received, deliver);
         }
     }
@@ -750,7 +765,9 @@ impl Arbiter {
     }
 
     fn pass(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
-        self.work_on_gap(now, is_tick, deliver);
+        if !self.gaps.is_empty() {
+            self.work_on_gaps(now, is_tick, deliver);
+        }
         if self.has_successor() {
             self.work_on_successors(now, deliver);
         }

@@ -5,6 +5,11 @@ use std::ops::Range;
 /// How many ranges one set remembers; beyond it the lowest is forgotten.
 pub(crate) const MOST_RANGES: usize = 1024;
 
+/// What two ranges share; empty if nothing.
+pub(crate) fn overlap(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
+    one.start.max(other.start)..one.end.min(other.end)
+}
+
 /// A set of sequence numbers as ranges that lie apart, lowest first. It holds the sequence gaps of a line or a channel, which
 /// are few and short.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -22,8 +27,64 @@ impl Ranges {
     /// Whether the ranges lie apart, in order, within the limit.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self) -> bool {
-        self.ranges.len() <= MOST_RANGES
-            && self.ranges.iter().all(|range| range.start < range.end)
+        self.ranges.len() <= MOST_RANGES && self.is_ordered()
+    }
+
+    /// The numbers of one range, in the memory of another set.
+    pub(crate) fn of(range: Range<u64>, mut spare: Self) -> Self {
+        spare.ranges.clear();
+        spare.ranges.extend(Some(range).filter(|range| !range.is_empty()));
+        spare
+    }
+
+    /// The first number.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.ranges.first().map(|first| first.start)
+    }
+
+    /// From the first number to the last.
+    pub(crate) fn span(&self) -> Range<u64> {
+        let end = self.ranges.last().map(|last| last.end).unwrap_or_default();
+        self.first().unwrap_or(end)..end
+    }
+
+    /// How many numbers it holds.
+    pub(crate) fn count(&self) -> u64 {
+        self.ranges.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// The first range within these bounds, cut at them.
+    pub(crate) fn first_in(&self, bounds: &Range<u64>) -> Option<Range<u64>> {
+        let at = self.ranges.partition_point(|range| range.end <= bounds.start);
+        self.ranges.get(at).map(|range| overlap(range, bounds)).filter(|range| !range.is_empty())
+    }
+
+    /// The last range within these bounds, cut at them.
+    pub(crate) fn last_in(&self, bounds: &Range<u64>) -> Option<Range<u64>> {
+        let at = self.ranges.partition_point(|range| range.start < bounds.end).checked_sub(1)?;
+        self.ranges.get(at).map(|range| overlap(range, bounds)).filter(|range| !range.is_empty())
+    }
+
+    /// From the first number within these bounds to the last.
+    pub(crate) fn span_in(&self, bounds: &Range<u64>) -> Option<Range<u64>> {
+        Some(self.first_in(bounds)?.start..self.last_in(bounds)?.end)
+    }
+
+    /// Takes the numbers from `at` on away, and returns them.
+    pub(crate) fn split_off(&mut self, at: u64) -> Self {
+        let from = self.ranges.partition_point(|range| range.end <= at);
+        let mut behind = self.ranges.split_off(from);
+        if let Some(first) = behind.first_mut().filter(|first| first.start < at) {
+            self.ranges.push(first.start..at);
+            first.start = at;
+        }
+        Self { ranges: behind }
+    }
+
+    /// Whether the ranges lie apart, in order.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.ranges.iter().all(|range| range.start < range.end)
             && self.ranges.windows(2).all(|pair| matches!(pair, [one, other] if one.end < other.start))
     }
 
@@ -130,6 +191,15 @@ mod tests {
                     prop_assert_eq!(ranges.remove(numbers), taken);
                 }
                 prop_assert_eq!(ranges.iter().flatten().collect::<Vec<_>>(), set.iter().copied().collect::<Vec<_>>());
+                prop_assert_eq!((ranges.count(), ranges.first()), (set.len() as u64, set.first().copied()));
+                let bounds = start + 3..start + 3 + 2 * length;
+                let within = || set.range(bounds.clone());
+                let span = within().next().map(|first| *first..within().next_back().unwrap() + 1);
+                prop_assert_eq!(ranges.span_in(&bounds), span);
+                let mut before = ranges.clone();
+                let behind = before.split_off(start);
+                prop_assert!(before.iter().flatten().eq(set.range(..start).copied()));
+                prop_assert!(behind.iter().flatten().eq(set.range(start..).copied()));
                 prop_assert!(ranges.ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
             }
         }

@@ -1,42 +1,63 @@
-//! The requests to a venue's retransmission server that fill one sequence gap.
+//! The open sequence gaps of a channel, and the requests to the venue's retransmission server that fill them.
 //!
-//! A server answers a request with one packet: as many of the requested messages as fit, from the first on. So a [`Recovery`]
-//! cuts the gap into pieces and requests several of them at once. It requests the rest of a piece as soon as an answer
-//! has brought a part, and again when no answer comes in time. The number of pieces bounds what is on its way: 32
-//! answers of 1,500 bytes fit the smallest receive buffer that Linux gives.
+//! A packet behind all others opens a gap: the numbers before it that no packet has brought. [`OpenGaps`] holds the gaps in the
+//! order of their numbers, with what is still missing of each. A gap waits for the lines until its reorder window is over. Then it is
+//! requested, whatever stands before it: many small gaps behind each other wait for their answers together, and an answer
+//! that is lost costs one time-out, not one for each gap.
 //!
-//! A gap is given up when a request timed out `attempts` times and nothing new came from any request meanwhile. The server may
-//! have forgotten the beginning of a long gap: before giving up, the recovery requests the remaining pieces from the end
-//! backwards. Then the missing messages are one range.
+//! A server answers a request with one packet: as many of the requested messages as fit, from the first on. So a gap
+//! is cut into pieces, and several of them are requested at once, those of the first gap first. The rest of a piece is requested as soon as an
+//! answer has brought a part, and again when no answer comes in time. The number of pieces bounds what is on its way, for all gaps
+//! together: 32 answers of 1,500 bytes fit the smallest receive buffer that Linux gives. A piece lies between two packets that are
+//! held: a request never names a message that has come. Two gaps in one request would save nothing, since each answer is one packet, and would
+//! bring again what lies between them.
+//!
+//! Each gap has limits of its own. It is given up when a request of it timed out `attempts` times and nothing new came from any request
+//! for the same gap meanwhile. The server may have forgotten the beginning of a long gap: before giving up, the remaining pieces are
+//! requested from the end backwards. Then the missing messages are one range. A gap that is over waits for those before it: a line or a late
+//! answer may still fill it until then. The gaps behind it go on.
+//!
+//! A server may name the oldest message that it keeps ([`RetransmissionOptions::answers_name_oldest`]). What is missing before it is over at
+//! once, and the rest of its gap is requested on.
 //!
 //! Requests time out by the clock ([`Arbiter::advance`](crate::arbitration::Arbiter::advance)) and not by the times of packets: packets that
 //! have waited in a socket come with old times and faster than time passes, and the answer may be behind them.
 //!
-//! It keeps numbers only. It may request a message that a line has brought meanwhile: the answer is then a duplicate. It never
-//! skips a missing message.
+//! It keeps numbers only, and never skips a missing message.
 //!
 //! # Cost
-//! Per packet one compare when it lies behind the gap, otherwise a walk of at most as many pieces as requests may be in flight.
+//! Per packet behind a gap a binary search among the open gaps. A packet that brings missing messages walks the pieces, at most as many as
+//! requests may be in flight. A turn that requests more walks the gaps that are requested.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use tapeworks_market::Nanos;
 
+use crate::ranges::{Ranges, overlap};
+
+/// Most sets of numbers that are kept for reuse.
+const MOST_SPARE: usize = 64;
+
 /// How retransmissions are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RetransmissionOptions {
-    /// Time-outs in a row of one request, with nothing new from any other, before a gap is given up.
+    /// Time-outs in a row of one request, with nothing new from any other for the same gap, before the gap is given up.
     pub attempts: u32,
     /// How long to wait for an answer, in ns.
     pub timeout_ns: u64,
-    /// The most time for one gap, in ns, even if answers still come.
+    /// The most time for one gap from its first request on, in ns, even if answers still come. Each of several gaps has this time.
     pub limit_ns: u64,
-    /// The longest gap that is requested, in messages; a longer one is given up at once.
+    /// The longest gap that is requested, in messages; a longer one is given up at once. Each of several gaps may be so long: what is held
+    /// behind them bounds them together.
     pub limit_messages: u64,
     /// Messages of one request, at most 65,534.
     pub messages_per_request: u16,
-    /// Requests that wait for an answer at the same time.
+    /// Requests that wait for an answer at the same time, for all gaps together.
     pub requests_in_flight: u16,
+    /// An answer without messages names the oldest message that the server keeps, as that of a plant's multicast does: what is missing
+    /// before it is given up at once. Otherwise such an answer says nothing.
+    pub answers_name_oldest: bool,
 }
 
 impl Default for RetransmissionOptions {
@@ -49,6 +70,7 @@ impl Default for RetransmissionOptions {
             limit_messages: 10_000_000,
             messages_per_request: 1_000,
             requests_in_flight: 32,
+            answers_name_oldest: false,
         }
     }
 }
@@ -61,13 +83,77 @@ impl RetransmissionOptions {
     fn piece_messages(&self) -> u64 {
         u64::from(self.messages_per_request.clamp(1, u16::MAX - 1))
     }
+
+    fn most_pieces(&self) -> usize {
+        usize::from(self.requests_in_flight.max(1))
+    }
 }
 
-/// The messages of one request.
+/// Why a sequence gap was given up.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum GapReason {
+    /// The reorder window was over, and there is no retransmission server.
+    NoServer,
+    /// The same, of the beginning of a session: the channel was joined late.
+    JoinedLate,
+    /// The requests timed out [`RetransmissionOptions::attempts`] times in a row.
+    Attempts,
+    /// The recovery took longer than [`RetransmissionOptions::limit_ns`].
+    TimeLimit,
+    /// More messages are missing than [`RetransmissionOptions::limit_messages`].
+    MessageLimit,
+    /// More waited behind it than [`ArbiterOptions::held_bytes`](crate::arbitration::ArbiterOptions::held_bytes).
+    HeldBytes,
+    /// Another session began.
+    SessionChange,
+    /// The channel was joined late, and no snapshot came.
+    NoSnapshot,
+    /// The numbers jumped implausibly far, and stayed there for the time of silence.
+    Jump,
+    /// The server does not keep the messages any more ([`RetransmissionOptions::answers_name_oldest`]).
+    NotKept,
+}
+
+impl GapReason {
+    /// Each of them, in order.
+    pub const ALL: [Self; 10] = [
+        Self::NoServer,
+        Self::JoinedLate,
+        Self::Attempts,
+        Self::TimeLimit,
+        Self::MessageLimit,
+        Self::HeldBytes,
+        Self::SessionChange,
+        Self::NoSnapshot,
+        Self::Jump,
+        Self::NotKept,
+    ];
+
+    /// As metrics name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoServer => "no_server",
+            Self::JoinedLate => "joined_late",
+            Self::Attempts => "attempts",
+            Self::TimeLimit => "time_limit",
+            Self::MessageLimit => "message_limit",
+            Self::HeldBytes => "held_bytes",
+            Self::SessionChange => "session_change",
+            Self::NoSnapshot => "no_snapshot",
+            Self::Jump => "jump",
+            Self::NotKept => "not_kept",
+        }
+    }
+}
+
+/// A request that waits for its answer.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Debug)]
 struct Piece {
-    missing: Range<u64>,
+    /// Its numbers, of one gap: the first and the last are missing.
+    numbers: Range<u64>,
     /// Requests for it since something new came.
     attempt: u32,
     /// When the last request times out.
@@ -78,232 +164,523 @@ struct Piece {
     is_owed: bool,
 }
 
-/// The consequence of a time-out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TimedOut {
-    /// Requests are repeated.
-    Repeated(u64),
-    /// The server does not have the messages.
-    Exhausted,
+impl Piece {
+    const fn is_of(&self, gap: &Range<u64>) -> bool {
+        gap.start <= self.numbers.start && self.numbers.start < gap.end
+    }
 }
 
-/// A sequence gap that is being filled: see the [module](self).
+/// The requests for a gap.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
-pub(crate) struct Recovery {
-    began: Nanos,
-    first: u64,
-    /// The first number behind the gap.
-    end: u64,
-    /// The requested pieces.
-    pieces: Vec<Piece>,
-    /// What is not requested yet.
+pub(crate) struct Requested {
+    /// When it was first requested.
+    pub(crate) began: Nanos,
+    /// From the first number that was missing then to the last.
+    pub(crate) span: Range<u64>,
+    /// Messages that came as answers.
+    pub(crate) recovered: u64,
+    /// Requests sent.
+    pub(crate) requests: u64,
+    /// What is missing within these bounds is not requested yet.
     unrequested: Range<u64>,
     /// Pieces are cut from the end of `unrequested`: requests for its beginning failed.
     is_backward: bool,
-    /// Messages that came.
-    recovered: u64,
-    /// The same at the time when the whole gap had last been divided into pieces.
+    /// `recovered` at the time when the whole gap had last been divided into pieces.
     recovered_before: u64,
-    /// Requests sent.
-    requests: u64,
 }
 
-impl Recovery {
-    /// Requests the first pieces of `missing`.
-    pub(crate) fn new(
-        missing: Range<u64>,
+/// An open sequence gap.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
+pub(crate) struct OpenGap {
+    /// The numbers that were missing when it was opened.
+    numbers: Range<u64>,
+    /// Those that are still missing: at least one.
+    missing: Ranges,
+    /// When the packet behind it came.
+    since: Nanos,
+    /// When a line last brought the first missing message.
+    narrowed: Option<Nanos>,
+    /// Its requests; `None` within the reorder window.
+    requested: Option<Requested>,
+    /// It is given up as soon as those before it are filled or given up.
+    over: Option<GapReason>,
+}
+
+impl OpenGap {
+    /// The numbers that are still missing.
+    pub(crate) const fn missing(&self) -> &Ranges {
+        &self.missing
+    }
+
+    /// When a line last brought the first missing message.
+    pub(crate) const fn narrowed(&self) -> Option<Nanos> {
+        self.narrowed
+    }
+
+    /// Its requests, if its reorder window is over.
+    pub(crate) const fn requested(&self) -> Option<&Requested> {
+        self.requested.as_ref()
+    }
+
+    /// Why it is to be given up.
+    pub(crate) const fn over(&self) -> Option<GapReason> {
+        self.over
+    }
+
+    const fn is_waiting(&self) -> bool {
+        self.requested.is_none() && self.over.is_none()
+    }
+
+    fn window_end(&self, window_ns: u64) -> Nanos {
+        Nanos(self.since.0.saturating_add(window_ns))
+    }
+
+    /// Requests what is not requested yet, as long as there is room.
+    fn request(
+        &mut self,
+        pieces: &mut Vec<Piece>,
         options: &RetransmissionOptions,
         now: Nanos,
-        is_tick: bool,
-    ) -> Self {
-        let mut recovery = Self {
+        is_timed: bool,
+    ) {
+        let Some(requested) = &mut self.requested else { return };
+        loop {
+            while pieces.len() < options.most_pieces() {
+                let Range { start, end } = requested.unrequested;
+                let run = if requested.is_backward {
+                    self.missing.last_in(&(start..end))
+                } else {
+                    self.missing.first_in(&(start..end))
+                };
+                let Some(run) = run else { break };
+                let count = options.piece_messages().min(run.end - run.start);
+                let numbers = if requested.is_backward {
+                    requested.unrequested.end = run.end - count;
+                    run.end - count..run.end
+                } else {
+                    requested.unrequested.start = run.start + count;
+                    run.start..run.start + count
+                };
+                pieces.push(Piece { numbers, attempt: 1, due: options.due(now), is_timed, is_owed: true });
+            }
+            let is_done = requested.is_backward && self.missing.first_in(&requested.unrequested).is_none();
+            if !is_done || pieces.iter().any(|piece| piece.is_of(&self.numbers)) {
+                return;
+            }
+            if requested.recovered == requested.recovered_before {
+                self.over = Some(GapReason::Attempts);
+                return;
+            }
+            // Some requests failed while others were answered: requests the rest once more.
+            requested.restart(&self.missing);
+        }
+    }
+}
+
+impl Requested {
+    fn new(missing: &Ranges, now: Nanos) -> Self {
+        Self {
             began: now,
-            first: missing.start,
-            end: missing.end,
-            pieces: Vec::new(),
-            unrequested: missing,
-            is_backward: false,
+            span: missing.span(),
             recovered: 0,
-            recovered_before: 0,
             requests: 0,
-        };
-        recovery.fill(options, now, is_tick);
-        recovery
+            unrequested: missing.span(),
+            is_backward: false,
+            recovered_before: 0,
+        }
     }
 
-    /// When it began.
-    pub(crate) const fn began(&self) -> Nanos {
-        self.began
+    /// All that is missing is requested again.
+    fn restart(&mut self, missing: &Ranges) {
+        self.recovered_before = self.recovered;
+        self.is_backward = false;
+        self.unrequested = missing.span();
+    }
+}
+
+/// The sequence gaps of a channel that are open: see the [module](self).
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Default)]
+pub(crate) struct OpenGaps {
+    /// By number. Those that are requested or over come first, then those that wait for their window.
+    gaps: VecDeque<OpenGap>,
+    /// The requests on their way.
+    pieces: Vec<Piece>,
+    /// The memory of gaps that are closed.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    spare: Vec<Ranges>,
+}
+
+impl OpenGaps {
+    /// Whether none is open.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.gaps.is_empty()
     }
 
-    /// The first number that was missing when it began.
-    pub(crate) const fn first(&self) -> u64 {
-        self.first
+    /// The one with the lowest numbers.
+    pub(crate) fn first(&self) -> Option<&OpenGap> {
+        self.gaps.front()
     }
 
-    /// The first number behind the gap.
-    pub(crate) const fn end(&self) -> u64 {
-        self.end
+    /// Forgets all.
+    pub(crate) fn clear(&mut self) {
+        self.gaps.clear();
+        self.pieces.clear();
     }
 
-    /// Messages that came since it began.
-    pub(crate) const fn recovered(&self) -> u64 {
-        self.recovered
+    /// The packet behind `numbers`, which are missing, came `since`.
+    pub(crate) fn open(&mut self, numbers: Range<u64>, since: Nanos) {
+        let spare = self.spare.pop().unwrap_or_default();
+        self.gaps.push_back(OpenGap {
+            missing: Ranges::of(numbers.clone(), spare),
+            numbers,
+            since,
+            narrowed: None,
+            requested: None,
+            over: None,
+        });
     }
 
-    /// Requests sent.
-    pub(crate) const fn requests(&self) -> u64 {
-        self.requests
+    /// Takes the first one out: it is given up.
+    pub(crate) fn take_first(&mut self) -> Option<OpenGap> {
+        let gap = self.gaps.pop_front()?;
+        self.pieces.retain(|piece| !piece.is_of(&gap.numbers));
+        Some(gap)
     }
 
-    /// When a request times out or the gap's time is over.
-    pub(crate) fn deadline(&self, options: &RetransmissionOptions) -> Nanos {
-        let limit = Nanos(self.began.0.saturating_add(options.limit_ns));
-        self.pieces.iter().map(|piece| piece.due).fold(limit, Nanos::min)
+    /// A gap is closed: its memory is free for reuse.
+    pub(crate) fn let_go(&mut self, gap: OpenGap) {
+        if self.spare.len() < MOST_SPARE {
+            self.spare.push(gap.missing);
+        }
     }
 
-    /// Whether the gap's time is over.
-    pub(crate) fn is_over_time(&self, options: &RetransmissionOptions, now: Nanos) -> bool {
-        now.since(self.began) >= options.limit_ns
+    /// Since when messages have been requested.
+    pub(crate) fn requested_since(&self) -> Option<Nanos> {
+        self.gaps.iter().find_map(|gap| gap.requested.as_ref()).map(|requested| requested.began)
+    }
+
+    /// The gap of a number that was missing when the gap was opened.
+    fn gap_of(&mut self, number: u64) -> Option<&mut OpenGap> {
+        let at = self.gaps.partition_point(|gap| gap.numbers.end <= number);
+        self.gaps.get_mut(at).filter(|gap| gap.numbers.start <= number)
+    }
+
+    /// When there is something to do next: a reorder window ends, a request times out, or a gap's time is over.
+    pub(crate) fn deadline(&self, options: Option<&RetransmissionOptions>, window_ns: u64) -> Option<Nanos> {
+        let first = self.gaps.front()?;
+        let Some(options) = options else { return Some(first.window_end(window_ns)) };
+        // The first was requested first.
+        let limit = first.requested.as_ref();
+        let limit = limit.map(|requested| Nanos(requested.began.0.saturating_add(options.limit_ns)));
+        let has_room = self.pieces.len() < options.most_pieces();
+        let waiting = self.gaps.get(self.begun()).filter(|_| has_room);
+        let waiting = waiting.map(|gap| gap.window_end(window_ns));
+        self.pieces.iter().map(|piece| piece.due).chain(limit).chain(waiting).min()
+    }
+
+    /// How many are requested or over.
+    fn begun(&self) -> usize {
+        self.gaps.partition_point(|gap| !gap.is_waiting())
     }
 
     /// The messages of the next request to send.
     pub(crate) fn take_request(&mut self) -> Option<Range<u64>> {
         let owed = self.pieces.iter_mut().find(|piece| piece.is_owed)?;
         owed.is_owed = false;
-        self.requests += 1;
-        Some(owed.missing.clone())
+        let numbers = owed.numbers.clone();
+        if let Some(requested) = self.gap_of(numbers.start).and_then(|gap| gap.requested.as_mut()) {
+            requested.requests += 1;
+        }
+        Some(numbers)
     }
 
-    /// Whether a message of `numbers` is requested.
+    /// Whether a message of `numbers` is requested, or was, of a gap that is over meanwhile.
     pub(crate) fn requests_any_of(&self, numbers: &Range<u64>) -> bool {
-        let overlaps = |piece: &Piece| numbers.start < piece.missing.end && piece.missing.start < numbers.end;
-        numbers.start < self.end && self.pieces.iter().any(overlaps)
+        if self.pieces.iter().any(|piece| !overlap(&piece.numbers, numbers).is_empty()) {
+            return true;
+        }
+        let from = self.gaps.partition_point(|gap| gap.numbers.end <= numbers.start);
+        let gaps = self.gaps.range(from..).take_while(|gap| gap.numbers.start < numbers.end);
+        let mut over = gaps.filter(|gap| gap.over.is_some() && gap.requested.is_some());
+        over.any(|gap| gap.missing.first_in(numbers).is_some())
     }
 
-    /// An answer brought `numbers`: the next request follows at once. Returns how many of them were missing.
+    /// An answer brought `numbers`: the next request follows at once. Returns how many of them were missing. `filled` gets the gaps that
+    /// are filled.
     pub(crate) fn answered(
         &mut self,
         numbers: &Range<u64>,
         options: &RetransmissionOptions,
         now: Nanos,
+        filled: impl FnMut(&OpenGap),
     ) -> u64 {
-        let brought = self.remove(numbers, Some(options.due(now)));
-        self.recovered += brought;
+        self.came(numbers, now, Some(options), filled)
+    }
+
+    /// A line brought `numbers`. `filled` gets the gaps that are filled.
+    pub(crate) fn brought_by_line(&mut self, numbers: &Range<u64>, now: Nanos, filled: impl FnMut(&OpenGap)) {
+        self.came(numbers, now, None, filled);
+    }
+
+    /// A packet brought `numbers`. With `options` it was an answer.
+    fn came(
+        &mut self,
+        numbers: &Range<u64>,
+        now: Nanos,
+        options: Option<&RetransmissionOptions>,
+        mut filled: impl FnMut(&OpenGap),
+    ) -> u64 {
+        let mut brought = 0;
+        let mut at = self.gaps.partition_point(|gap| gap.numbers.end <= numbers.start);
+        while let Some(gap) = self.gaps.get_mut(at).filter(|gap| gap.numbers.start < numbers.end) {
+            let is_first = gap.missing.first().is_some_and(|first| numbers.contains(&first));
+            let removed = gap.missing.remove(numbers.clone());
+            if removed == 0 {
+                at += 1;
+                continue;
+            }
+            brought += removed;
+            if let (Some(_), Some(requested)) = (options, &mut gap.requested) {
+                requested.recovered += removed;
+                if gap.over == Some(GapReason::Attempts) {
+                    // The answer was late.
+                    gap.over = None;
+                    requested.restart(&gap.missing);
+                }
+            } else if is_first && options.is_none() {
+                gap.narrowed = Some(now);
+            }
+            let Self { pieces, .. } = self;
+            pieces.retain_mut(|piece| {
+                if !piece.is_of(&gap.numbers) {
+                    return true;
+                }
+                let is_touched = !overlap(&piece.numbers, numbers).is_empty();
+                let Some(left) = gap.missing.span_in(&piece.numbers) else { return false };
+                piece.numbers = left;
+                if let Some(options) = options {
+                    // The server answers.
+                    piece.attempt = 1;
+                    if is_touched {
+                        (piece.due, piece.is_timed, piece.is_owed) = (options.due(now), false, true);
+                    }
+                }
+                true
+            });
+            if gap.missing.is_empty() {
+                if let Some(gap) = self.gaps.remove(at) {
+                    filled(&gap);
+                    self.let_go(gap);
+                }
+            } else {
+                at += 1;
+            }
+        }
         brought
     }
 
-    /// A line brought `numbers`.
-    pub(crate) fn brought_by_line(&mut self, numbers: &Range<u64>) {
-        if numbers.start < self.end {
-            self.remove(numbers, None);
-        }
-    }
-
-    /// Takes `numbers` from the ends of the pieces. With `again_due` the rest of a piece is requested at once.
-    fn remove(&mut self, numbers: &Range<u64>, again_due: Option<Nanos>) -> u64 {
-        let mut removed = 0;
-        for piece in &mut self.pieces {
-            let Range { start, end } = piece.missing;
-            if numbers.start <= start {
-                piece.missing.start = numbers.end.clamp(start, end);
-            } else if numbers.end >= end {
-                piece.missing.end = numbers.start.clamp(start, end);
-            }
-            let of_piece = end - start - (piece.missing.end - piece.missing.start);
-            removed += of_piece;
-            if let (Some(due), true) = (again_due, of_piece > 0) {
-                (piece.due, piece.is_timed, piece.is_owed) = (due, false, true);
-            }
-        }
-        if removed > 0 {
-            self.pieces.retain(|piece| !piece.missing.is_empty());
-            if again_due.is_some() {
-                // The server answers.
-                self.pieces.iter_mut().for_each(|piece| piece.attempt = 1);
-            }
-        }
-        removed
-    }
-
-    /// Requests further pieces of the missing messages `next..behind`. `false`: all were requested and none came.
-    pub(crate) fn go_on(
+    /// Requests what may be requested: of gaps whose window is over, as long as there is room. Returns how many gaps are too long for
+    /// it. `is_timed`: `now` is the present and not a packet's time.
+    pub(crate) fn request(
         &mut self,
-        next: u64,
-        behind: u64,
         options: &RetransmissionOptions,
+        window_ns: u64,
+        now: Nanos,
+        is_timed: bool,
+    ) -> u64 {
+        let mut too_long = 0;
+        let Self { gaps, pieces, .. } = self;
+        for gap in gaps {
+            if pieces.len() >= options.most_pieces() {
+                break;
+            }
+            if gap.is_waiting() {
+                if now < gap.window_end(window_ns) {
+                    break;
+                }
+                if gap.missing.count() > options.limit_messages {
+                    too_long += 1;
+                    gap.over = Some(GapReason::MessageLimit);
+                } else {
+                    gap.requested = Some(Requested::new(&gap.missing, now));
+                }
+            }
+            if gap.over.is_none() {
+                gap.request(pieces, options, now, is_timed);
+            }
+        }
+        too_long
+    }
+
+    /// The server keeps no message before `oldest`: what is missing before it is over, of gaps whose window is. `false`: nothing is.
+    pub(crate) fn not_kept(
+        &mut self,
+        oldest: u64,
+        options: &RetransmissionOptions,
+        window_ns: u64,
         now: Nanos,
     ) -> bool {
-        self.remove(&(0..next), None);
-        self.unrequested.start = self.unrequested.start.max(next).min(self.unrequested.end);
-        self.fill(options, now, false);
-        if self.pieces.is_empty() {
-            if self.recovered == self.recovered_before {
-                return false;
+        let (mut at, mut is_any) = (0, false);
+        let Self { gaps, pieces, .. } = self;
+        while let Some(gap) = gaps.get_mut(at) {
+            let span = gap.missing.span();
+            if span.start >= oldest || gap.is_waiting() && now < gap.window_end(window_ns) {
+                break;
             }
-            // Some requests failed while others were answered: requests the rest once more.
-            self.recovered_before = self.recovered;
-            self.is_backward = false;
-            self.unrequested = next..behind.min(self.end);
-            self.fill(options, now, false);
-        }
-        !self.pieces.is_empty()
-    }
-
-    fn fill(&mut self, options: &RetransmissionOptions, now: Nanos, is_timed: bool) {
-        let most = usize::from(options.requests_in_flight.max(1));
-        while self.pieces.len() < most && !self.unrequested.is_empty() {
-            let Range { start, end } = self.unrequested;
-            let count = options.piece_messages().min(end - start);
-            let missing = if self.is_backward { end - count..end } else { start..start + count };
-            self.unrequested = if self.is_backward { start..missing.start } else { missing.end..end };
-            self.pieces.push(Piece { missing, attempt: 1, due: options.due(now), is_timed, is_owed: true });
-        }
-    }
-
-    /// The clock has ticked: repeats the requests whose time is over.
-    pub(crate) fn time_out(&mut self, options: &RetransmissionOptions, now: Nanos) -> TimedOut {
-        let mut repeated = 0;
-        for piece in self.pieces.iter_mut().filter(|piece| piece.due <= now) {
-            if !piece.is_timed {
-                // A packet that had waited caused the request, which was sent later than the packet's time.
-                (piece.due, piece.is_timed) = (options.due(now), true);
+            at += 1;
+            if gap.over.is_some() {
                 continue;
             }
-            if piece.attempt >= options.attempts {
-                if self.is_backward || self.unrequested.is_empty() {
-                    return TimedOut::Exhausted;
-                }
-                // The server has no more of the beginning: the recovery continues from the end.
-                self.pieces.clear();
-                self.is_backward = true;
-                self.fill(options, now, true);
-                return TimedOut::Repeated(0);
+            is_any = true;
+            gap.over = Some(GapReason::NotKept);
+            if span.end <= oldest {
+                pieces.retain(|piece| !piece.is_of(&gap.numbers));
+                continue;
             }
-            piece.attempt += 1;
-            (piece.due, piece.is_owed) = (options.due(now), true);
-            repeated += 1;
+            let mut behind = OpenGap {
+                numbers: oldest..gap.numbers.end,
+                missing: gap.missing.split_off(oldest),
+                since: gap.since,
+                narrowed: None,
+                requested: gap.requested.take(),
+                over: None,
+            };
+            gap.numbers.end = oldest;
+            let (low, OpenGap { numbers, missing, requested, .. }) = (gap.numbers.clone(), &mut behind);
+            let is_backward = requested.as_ref().is_some_and(|requested| requested.is_backward);
+            pieces.retain_mut(|piece| {
+                if piece.is_of(&low) {
+                    let Some(left) = missing.span_in(&piece.numbers) else { return false };
+                    // What is left of it is requested at once.
+                    (piece.numbers, piece.attempt, piece.is_owed) = (left, 1, true);
+                    (piece.due, piece.is_timed) = (options.due(now), false);
+                }
+                !is_backward || !piece.is_of(numbers)
+            });
+            if let Some(requested) = requested {
+                requested.span.start = missing.span().start;
+                requested.unrequested.start = requested.unrequested.start.max(oldest);
+                if is_backward {
+                    // Its beginning may be kept after all.
+                    requested.restart(missing);
+                }
+            }
+            gaps.insert(at, behind);
         }
-        TimedOut::Repeated(repeated)
+        is_any
+    }
+
+    /// There is no server: the first gap is over with its window.
+    pub(crate) fn end_window(&mut self, window_ns: u64, now: Nanos) {
+        if let Some(first) = self.gaps.front_mut().filter(|first| now >= first.window_end(window_ns)) {
+            first.over = Some(GapReason::NoServer);
+        }
+    }
+
+    /// The clock has ticked: repeats the requests whose time is over, and ends gaps whose limits are reached. Returns how many are
+    /// repeated.
+    pub(crate) fn time_out(&mut self, options: &RetransmissionOptions, now: Nanos) -> u64 {
+        let begun = self.begun();
+        let Self { gaps, pieces, .. } = self;
+        for gap in gaps.iter_mut().take(begun).filter(|gap| gap.over.is_none()) {
+            if gap.requested.as_ref().is_some_and(|requested| now.since(requested.began) >= options.limit_ns)
+            {
+                gap.over = Some(GapReason::TimeLimit);
+                pieces.retain(|piece| !piece.is_of(&gap.numbers));
+            }
+        }
+        let is_over = |piece: &Piece| piece.due <= now && piece.is_timed;
+        while let Some(failed) =
+            self.pieces.iter().find(|piece| is_over(piece) && piece.attempt >= options.attempts)
+        {
+            let start = failed.numbers.start;
+            let Some(gap) = self.gap_of(start) else {
+                self.pieces.retain(|piece| piece.numbers.start != start);
+                continue;
+            };
+            let numbers = gap.numbers.clone();
+            if let Some(requested) = &mut gap.requested
+                && !requested.is_backward
+                && gap.missing.first_in(&requested.unrequested).is_some()
+            {
+                // The server has no more of the beginning: the recovery continues from the end.
+                requested.is_backward = true;
+            } else {
+                gap.over = Some(GapReason::Attempts);
+            }
+            self.pieces.retain(|piece| !piece.is_of(&numbers));
+        }
+        let mut repeated = 0;
+        for piece in self.pieces.iter_mut().filter(|piece| piece.due <= now) {
+            if piece.is_timed {
+                piece.attempt += 1;
+                piece.is_owed = true;
+                repeated += 1;
+            }
+            // Otherwise a packet that had waited caused the request, which was sent later than the packet's time.
+            (piece.due, piece.is_timed) = (options.due(now), true);
+        }
+        repeated
+    }
+
+    /// The first gap is given up for want of answers, whatever is on its way.
+    pub(crate) fn end_first(&mut self) {
+        if let Some(first) = self.gaps.front_mut().filter(|first| first.requested.is_some()) {
+            first.over = Some(GapReason::Attempts);
+        }
     }
 
     /// The clock shows so many ns more than it would have.
     pub(crate) fn clock_was_set(&mut self, ahead_ns: i64) {
-        self.began = self.began.set_by(ahead_ns);
-        self.pieces.iter_mut().for_each(|piece| piece.due = piece.due.set_by(ahead_ns));
+        let set = |time: &mut Nanos| *time = time.set_by(ahead_ns);
+        for gap in &mut self.gaps {
+            set(&mut gap.since);
+            gap.narrowed.iter_mut().for_each(set);
+            gap.requested.iter_mut().for_each(|requested| set(&mut requested.began));
+        }
+        self.pieces.iter_mut().for_each(|piece| set(&mut piece.due));
     }
 
-    /// Whether a restored state is valid.
+    /// Whether a restored state is valid. `missing` are the numbers that the held packets leave out, in order.
     #[cfg(feature = "serde")]
-    pub(crate) fn is_sound(&self) -> bool {
-        let is_within = |range: &Range<u64>| range.start <= range.end && range.end <= self.end;
-        self.pieces.len() <= usize::from(u16::MAX)
-            && is_within(&self.unrequested)
+    pub(crate) fn is_sound(&self, missing: impl Iterator<Item = Range<u64>>) -> bool {
+        let are_gaps_sound = self.gaps.iter().all(|gap| {
+            let span = gap.missing.span();
+            gap.missing.is_ordered()
+                && !gap.missing.is_empty()
+                && gap.numbers.start <= span.start
+                && span.end <= gap.numbers.end
+        });
+        let bounds = self.gaps.iter().map(|gap| &gap.numbers);
+        let are_ordered = bounds.clone().zip(bounds.skip(1)).all(|(one, other)| one.end <= other.start);
+        let is_waiting = self.gaps.iter().map(OpenGap::is_waiting);
+        let are_pieces_sound = self.pieces.len() <= usize::from(u16::MAX)
             && self.pieces.iter().all(|piece| {
-                is_within(&piece.missing)
-                    && piece.missing.end - piece.missing.start <= u64::from(u16::MAX - 1)
-                    && !piece.missing.is_empty()
-            })
+                let Range { start, end } = piece.numbers;
+                start < end
+                    && end - start <= u64::from(u16::MAX - 1)
+                    && self.gaps.iter().any(|gap| piece.is_of(&gap.numbers) && end <= gap.numbers.end)
+            });
+        are_gaps_sound
+            && are_ordered
+            && is_waiting.is_sorted()
+            && are_pieces_sound
+            && joined(self.gaps.iter().flat_map(|gap| gap.missing.iter())).eq(joined(missing))
     }
+}
+
+/// Ranges in order, those that touch as one.
+#[cfg(feature = "serde")]
+fn joined(ranges: impl Iterator<Item = Range<u64>>) -> impl Iterator<Item = Range<u64>> {
+    let mut ranges = ranges.peekable();
+    std::iter::from_fn(move || {
+        let mut whole = ranges.next()?;
+        while let Some(next) = ranges.next_if(|next| next.start == whole.end) {
+            whole.end = next.end;
+        }
+        Some(whole)
+    })
 }

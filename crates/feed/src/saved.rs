@@ -19,7 +19,7 @@ fn described(options: &FeedOptions, channels: &[LiveChannelOptions]) -> String {
         symbols.sort();
         symbols
     });
-    format!("6 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?}")
+    format!("7 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?}")
 }
 
 impl LiveFeed {

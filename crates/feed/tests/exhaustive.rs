@@ -322,6 +322,10 @@ fn check(play: &Play<'_>, lines: &[OfLine; 2], came: &[u64], overtaken: &[u64]) 
         (watch.delivered, watch.given_up.count(), watch.gaps),
         "{case:?}"
     );
+    // Each gap that was opened is filled or given up, and one that is given up may be several to the consumer.
+    let filled = counters.filled_by_lines + counters.filled_by_retransmission;
+    assert!(filled + u64::from(counters.gaps > 0) <= counters.gaps_opened, "{counters:?}: {case:?}");
+    assert!(counters.gaps_opened <= filled + counters.gaps, "{counters:?}: {case:?}");
     // What came after it was given up is late, and no longer missing.
     let mut missing = Messages::default();
     arbiter.missing().flatten().for_each(|number| missing.insert(number));

@@ -1180,8 +1180,13 @@ fn an_unanswered_request_is_repeated_and_then_the_gap_is_given_up() {
 #[test]
 fn each_of_many_gaps_has_its_own_time_limit() {
     let messages = messages(40, 3, 8);
-    let retransmission =
-        RetransmissionOptions { timeout_ns: 50 * MS, limit_ns: 200 * MS, ..Default::default() };
+    let retransmission = RetransmissionOptions {
+        timeout_ns: 50 * MS,
+        limit_ns: 200 * MS,
+        // One after the other: the last is requested later than one may take.
+        requests_in_flight: 1,
+        ..Default::default()
+    };
     let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
     let mut live = live(options, None);
     let piece = |first: u64, count: u64| {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use proptest::prelude::*;
-use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, RetransmissionOptions};
+use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, GapReason, RetransmissionOptions};
 use tapeworks_market::{Line, Nanos};
 use tapeworks_session::{Request, SessionId, TransportKind};
 use tapeworks_wire::Ascii;
@@ -61,6 +61,8 @@ struct Server {
     room: u64,
     /// What it keeps begins here.
     kept_from: u64,
+    /// It names the first message that it keeps instead of saying nothing.
+    names_oldest: bool,
     silent: u64,
     late: u64,
     twice: u64,
@@ -69,7 +71,8 @@ struct Server {
 }
 
 impl Server {
-    const RIGHT: Self = Self { room: 40, kept_from: 1, silent: 0, late: 0, twice: 0, amid: 0, wrong: 0 };
+    const RIGHT: Self =
+        Self { room: 40, kept_from: 1, names_oldest: false, silent: 0, late: 0, twice: 0, amid: 0, wrong: 0 };
 
     /// The answers to a request, each after so many ns.
     fn answers(&self, request: &Request, sent: u64, draw: &mut Draw) -> Vec<(u64, Vec<u8>)> {
@@ -86,7 +89,10 @@ impl Server {
                 3 => packet(SESSION, at, 0, at..at),
                 4 => packet(SESSION, wanted.start, END_OF_SESSION, at..at),
                 // Packets that were never requested, from long ago or not sent yet.
-                5 => right(at.saturating_sub(2_000).max(1)..at.saturating_sub(2_000).max(1) + count),
+                5 => {
+                    let old = at.saturating_sub(2_000).clamp(1, sent - count);
+                    right(old..old + count)
+                }
                 6 => right(sent + 100_000..sent + 100_000 + count),
                 // Cut, longer than it says, and of no session.
                 7 => {
@@ -106,6 +112,9 @@ impl Server {
             if draw.chance(self.twice) {
                 answers.push(right(numbers));
             }
+        }
+        if request.first < self.kept_from && self.names_oldest && !draw.chance(self.silent) {
+            answers.push(packet(SESSION, self.kept_from, 0, 0..0));
         }
         let late = self.late;
         answers
@@ -142,8 +151,9 @@ impl Run {
             Delivery::Packet { payload, header, .. } => {
                 let blocks = Blocks::counted(&payload[20..], header.count, BigEndian);
                 for (number, block) in (header.first..).zip(blocks) {
-                    // Skips messages that it had before, as a consumer does.
-                    if delivered.last().is_none_or(|last| *last < number) {
+                    // Skips messages that it had before, or that were given up, as a consumer does.
+                    let given_up = gaps.last().map_or(0, |(first, count)| first + count);
+                    if number >= given_up && delivered.last().is_none_or(|last| *last < number) {
                         assert_eq!(u64::from_be_bytes(block.unwrap().try_into().unwrap()), number);
                         delivered.push(number);
                     }
@@ -243,7 +253,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let messages = 20_000;
-        let server = Server { room, kept_from: 1, silent, late, twice, amid, wrong };
+        let server = Server { room, kept_from: 1, names_oldest: false, silent, late, twice, amid, wrong };
         let options = RetransmissionOptions { messages_per_request, requests_in_flight, ..patient() };
         let outages = [outage.0..outage.0 + outage.1, second.0..second.0 + second.1];
         let outcome = run(messages, &outages, lost, server, options, seed);
@@ -276,6 +286,50 @@ proptest! {
         prop_assert_eq!(outcome.gaps.len(), 1);
         prop_assert_eq!(missing + outcome.delivered.len() as u64, 80_000);
     }
+
+    #[test]
+    fn exactly_the_messages_before_the_oldest_that_a_server_names_are_missing(
+        kept_from in 1u64..20_000,
+        lost in prop::sample::select(vec![0u64, 5, 200]),
+        end in 200u64..19_000,
+        (silent, late, twice) in (0u64..400, 0u64..400, 0u64..400),
+        messages_per_request in prop::sample::select(vec![1u16, 100, 65_534]),
+        requests_in_flight in prop::sample::select(vec![1u16, 32]),
+        seed in any::<u64>(),
+    ) {
+        let server = Server { kept_from, names_oldest: true, silent, late, twice, ..Server::RIGHT };
+        let options = RetransmissionOptions {
+            answers_name_oldest: true, messages_per_request, requests_in_flight, ..patient()
+        };
+        let outage = 100..end;
+        let outcome = run(20_000, std::slice::from_ref(&outage), lost, server, options, seed);
+        let missing: Vec<u64> = outcome.gaps.iter().flat_map(|(first, count)| *first..first + count).collect();
+        let counters = outcome.arbiter.counters();
+        prop_assert_eq!(counters.missing, missing.len() as u64);
+        prop_assert!(missing.iter().all(|number| *number < kept_from), "{:?}", outcome.gaps);
+        // What was missing behind it came, and what is missing before it never did.
+        let mut all = [missing, outcome.delivered].concat();
+        all.sort_unstable();
+        prop_assert!(all.into_iter().eq(1..=20_000));
+        prop_assert_eq!(counters.gaps_of(GapReason::NotKept), counters.gaps);
+        prop_assert_eq!(counters.recovered > 0, counters.filled_by_retransmission > 0);
+    }
+}
+
+#[test]
+fn gaps_that_the_server_no_longer_keeps_are_given_up_as_soon_as_it_says_so() {
+    let server = Server { kept_from: 15_000, names_oldest: true, ..Server::RIGHT };
+    let options = RetransmissionOptions { answers_name_oldest: true, ..RetransmissionOptions::default() };
+    let outcome = run(20_000, &[], 100, server, options, 7);
+    let counters = outcome.arbiter.counters();
+    assert!(counters.gaps > 300 && counters.filled_by_retransmission > 100, "{counters:?}");
+    assert_eq!((counters.gaps_of(GapReason::NotKept), counters.repeated_requests), (counters.gaps, 0));
+    assert!(outcome.ended < 2 * MS, "{}", outcome.ended);
+    // Of one long gap the first part is missing, and the rest is not.
+    let outage = 100..19_000;
+    let outcome = run(20_000, std::slice::from_ref(&outage), 0, server, options, 7);
+    let [(first, count)] = outcome.gaps[..] else { panic!("{:?}", outcome.gaps) };
+    assert_eq!((first + count, outcome.arbiter.counters().repeated_requests), (15_000, 0));
 }
 
 #[test]
@@ -344,6 +398,119 @@ fn gaps_that_are_too_long_or_take_too_long_are_given_up() {
     assert_eq!(missing + outcome.delivered.len() as u64, 50_000);
     let report = outcome.arbiter.last_recovery().unwrap();
     assert!(!report.is_complete && report.duration_ns() >= 500 * MS);
+}
+
+/// Ten messages for each gap; the last of them is missing. Follows an arbiter whose server has the answers to the requests that `is_answered` says,
+/// 300 us later. Returns it, the gaps that were given up, and the last request or answer.
+fn many_gaps(
+    gaps: u64,
+    retransmission: RetransmissionOptions,
+    mut is_answered: impl FnMut(u64, &Request) -> bool,
+) -> (Arbiter, Vec<(u64, u64)>, u64) {
+    let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
+    let mut run = Run {
+        arbiter: Arbiter::new(TransportKind::MoldUdp64, options),
+        delivered: Vec::new(),
+        gaps: Vec::new(),
+    };
+    for gap in 0..=gaps {
+        let payload = right(10 * gap + 1..10 * gap + 10);
+        run.each(|arbiter, deliver| {
+            arbiter.packet(Line::A, Nanos(gap), &payload, &mut |one| deliver(one)).unwrap();
+        });
+    }
+    let (mut answers, mut now, mut ended) = (BTreeMap::new(), gaps, 0);
+    while run.arbiter.is_recovering() {
+        let due = run.arbiter.deadline().unwrap().0;
+        let answer = answers.first_key_value().map(|(key, _): (&(u64, u64), _)| *key);
+        if let Some(key) = answer.filter(|(at, _)| *at <= due) {
+            now = key.0;
+            let numbers: Range<u64> = answers.remove(&key).unwrap();
+            run.each(|arbiter, deliver| {
+                arbiter.packet(Line::Recovery, Nanos(now), &right(numbers), &mut |one| deliver(one)).unwrap();
+            });
+            ended = now;
+        } else {
+            now = due.max(now);
+            run.each(|arbiter, deliver| arbiter.advance(Nanos(now), &mut |one| deliver(one)));
+        }
+        while let Some(request) = run.arbiter.take_request() {
+            assert_eq!((request.first % 10, request.count), (0, 1));
+            if is_answered(now, &request) {
+                answers.insert((now + 300 * US, request.first), request.first..request.first + 1);
+            }
+            ended = now;
+        }
+    }
+    (run.arbiter, run.gaps, ended)
+}
+
+#[test]
+fn fifty_gaps_behind_each_other_wait_for_lost_answers_together() {
+    let mut asked = std::collections::BTreeSet::new();
+    let options = RetransmissionOptions { requests_in_flight: 50, ..RetransmissionOptions::default() };
+    // The first answer for each gap is lost.
+    let (arbiter, gaps, ended) = many_gaps(50, options, |_, request| !asked.insert(request.first));
+    assert_eq!((gaps.len(), arbiter.next()), (0, Some(510)));
+    // The reorder window, one time-out, and the way of an answer. One after the other they would take 515 ms.
+    assert!(ended <= 500 * US + 50 + 10 * MS + 300 * US, "{ended}");
+    let counters = arbiter.counters();
+    assert_eq!((counters.requests, counters.repeated_requests, counters.recovered), (100, 50, 50));
+    assert_eq!(
+        (counters.gaps_opened, counters.filled_by_retransmission, counters.filled_by_lines),
+        (50, 50, 0)
+    );
+    // With fewer requests in flight so many gaps wait together. A request that a packet causes has twice the time: the packet may be old.
+    asked.clear();
+    let few = RetransmissionOptions { requests_in_flight: 10, ..options };
+    let (arbiter, gaps, ended) = many_gaps(50, few, |_, request| !asked.insert(request.first));
+    assert_eq!((gaps.len(), arbiter.next()), (0, Some(510)));
+    assert!(ended <= 5 * (20 * MS + 600 * US), "{ended}");
+}
+
+#[test]
+fn a_gap_that_is_hopeless_takes_no_gap_behind_it_along() {
+    let options =
+        RetransmissionOptions { attempts: 3, requests_in_flight: 8, ..RetransmissionOptions::default() };
+    // Of each third gap the server has nothing; the first answers for the others are lost.
+    let mut asked = std::collections::BTreeSet::new();
+    let is_answered =
+        |_, request: &Request| !request.first.is_multiple_of(30) && !asked.insert(request.first);
+    let (arbiter, gaps, ended) = many_gaps(40, options, is_answered);
+    let hopeless: Vec<(u64, u64)> = (1..=13).map(|gap| (30 * gap, 1)).collect();
+    assert_eq!(gaps, hopeless);
+    let counters = arbiter.counters();
+    assert_eq!((counters.gaps_opened, counters.filled_by_retransmission, counters.gaps), (40, 27, 13));
+    assert_eq!(counters.gaps_of(GapReason::Attempts), 13);
+    // One after the other they would take 13 times three time-outs, and 27 times one.
+    assert!(ended < (13 * 30 + 27 * 10) * MS / 5, "{ended}");
+}
+
+#[test]
+fn a_gap_whose_tries_are_over_is_filled_by_an_answer_that_comes_before_its_turn() {
+    let retransmission = RetransmissionOptions { attempts: 2, ..RetransmissionOptions::default() };
+    let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
+    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut gaps = 0;
+    let mut deliver = |delivery: Delivery<'_>| gaps += u64::from(matches!(delivery, Delivery::Gap { .. }));
+    // A gap that is answered message by message, and one behind it whose answer is late.
+    for (at, numbers) in [(0, 1..2), (1, 52..53), (2, 54..55)] {
+        arbiter.packet(Line::A, Nanos(at), &right(numbers), &mut deliver).unwrap();
+    }
+    for step in 1..=50 {
+        let now = Nanos(step * MS);
+        arbiter.advance(now, &mut deliver);
+        while let Some(request) = arbiter.take_request() {
+            // The second gap is requested twice, and then no more.
+            assert!(request.first != 53 || step <= 11, "{request:?} at {step} ms");
+        }
+        arbiter.packet(Line::Recovery, now, &right(step + 1..step + 2), &mut deliver).unwrap();
+        if step == 40 {
+            arbiter.packet(Line::Recovery, now, &right(53..54), &mut deliver).unwrap();
+        }
+    }
+    assert_eq!((arbiter.next(), arbiter.counters().recovered), (Some(55), 51));
+    assert_eq!((arbiter.lines()[2].unrequested, gaps), (0, 0));
 }
 
 #[test]

@@ -299,6 +299,34 @@ fn a_late_receiver_reports_no_gap_unless_it_wants_the_beginning() {
 }
 
 #[test]
+fn a_receiver_does_not_wait_for_messages_that_are_no_longer_kept() {
+    let events = session::events(&session::scenario(6_000, 12, 45));
+    let line = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
+    let (relay, _lost) = lossy(line, 5);
+    let mut setting = setting(v4(relay));
+    setting.store_bytes = 16 << 10;
+    let mut plant = Plant::start(setting);
+    plant.go_live(0);
+    let (early, late) = events.split_at(events.len() / 2);
+    plant.publish(early);
+    let began = Instant::now();
+    while plant.multicast.stats().oldest < 1_000 && began.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let mut receiver = join(line, plant.multicast.retransmission(), true);
+    let reader = std::thread::spawn(move || (receive(&mut receiver), receiver.counters()));
+    plant.publish(late);
+    let multicast = plant.end();
+    let (received, counters) = reader.join().unwrap();
+    let stats = ended(multicast);
+    assert!(counters.missing >= 999, "{counters:?} {stats:?}");
+    assert_eq!(counters.messages + counters.missing + 1, counters.next, "{counters:?}");
+    let records = received.records.values().map(Vec::len).sum::<usize>();
+    assert_eq!(records + received.mappings, counters.messages as usize);
+    assert!(stats.refused_requests > 0, "{stats:?}");
+}
+
+#[test]
 fn events_of_before_the_session_are_not_sent_and_count_for_the_books() {
     let events = session::events(&session::scenario(3_000, 8, 43));
     // Where an interval of a second with a record is open: a file that ends there has one record more.

@@ -802,6 +802,7 @@ mod tests {
             limit_messages: 7_000,
             messages_per_request: 500,
             requests_in_flight: 9,
+            answers_name_oldest: false,
         };
         assert_eq!(again, expected);
         assert_eq!(nasdaq.login, ("me".to_owned(), "secret".to_owned()));

@@ -3,7 +3,7 @@
 //! Cost: a message is copied into its packet, a packet into the store; nothing is allocated once the largest burst was seen.
 
 use tapeworks_wire::Ascii;
-use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, RequestPacketFields};
+use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacket, DownstreamPacketFields, RequestPacketFields};
 
 use crate::retransmission::{Made, Refusal, Store};
 use crate::stream::Stream;
@@ -125,12 +125,28 @@ impl Sequence {
         self.ends.clear();
     }
 
-    /// Writes the answer to a request packet into `answer`; says how many messages it has.
+    /// Writes the answer to a request packet into `answer`; says how many messages it has. Where the first requested message is no longer
+    /// kept, the answer has none: it is a packet as of a heartbeat, with the number of the oldest message that is kept.
     ///
     /// # Errors
     /// Why there is no answer.
     pub fn answer(&self, request: &[u8], answer: &mut Vec<u8>) -> Result<u16, Refusal> {
-        self.store.answer(request, 0, answer)
+        match self.store.answer(request, 0, answer) {
+            Err(Refusal::NotKept) => {
+                let oldest = DownstreamPacketFields {
+                    session: Ascii(self.name),
+                    sequence_number: self.kept().start,
+                    message_count: 0,
+                    messages: &[],
+                };
+                answer.clear();
+                answer.resize(HEADER_BYTES, 0);
+                // A header has room for itself.
+                let _written = oldest.encode_into(answer);
+                Ok(0)
+            }
+            answered => answered,
+        }
     }
 
     /// Passes the messages from number `from` on to `each`, as many as one packet holds. Returns their number: 0 when all were
@@ -212,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_too_long_is_counted_and_a_request_too_old_is_refused() {
+    fn a_message_too_long_is_counted_and_a_request_too_old_is_answered_with_the_oldest_number() {
         let mut sequence = Sequence::new(*b"2511140000", 4_000);
         sequence.put(&[0; MAX_MESSAGE_BYTES + 1]);
         assert_eq!(sequence.too_long(), 1);
@@ -224,6 +240,19 @@ mod tests {
         let kept = sequence.kept();
         assert!(kept.start > 1 && kept.end == 101, "{kept:?}");
         assert!(sequence.messages(kept.start, &mut Vec::new(), |_| {}).unwrap() > 0);
+        let mut answer = Vec::new();
+        for (first, count, answered) in [(1, 5, 0), (kept.start - 1, 60, 0), (kept.start, 5, 5)] {
+            let request = RequestPacketFields {
+                session: Ascii(*b"2511140000"),
+                sequence_number: first,
+                requested_message_count: count,
+            };
+            assert_eq!(sequence.answer(&request.encode(), &mut answer), Ok(answered));
+            let packet = DownstreamPacket::decode(&answer).unwrap();
+            assert_eq!((packet.sequence_number(), packet.count()), (kept.start, answered));
+            assert_eq!((packet.session(), answer.len() == 20), (Ascii(*b"2511140000"), answered == 0));
+            assert!(!packet.is_end_of_session());
+        }
         assert_eq!(sequence.messages(101, &mut Vec::new(), |_| {}), Ok(0));
     }
 }

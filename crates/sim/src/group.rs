@@ -55,12 +55,6 @@ impl SentSession {
         const MOST_BYTES: usize = 520;
         self.messages.len() * MOST_BYTES < plan.store_bytes
     }
-
-    /// Whether no receiver waits at the end: requests for messages that are no longer kept are not answered, and each gap of them takes
-    /// all attempts.
-    fn is_settled(&self, plan: &MulticastPlan) -> bool {
-        !plan.has_retransmission || self.is_kept(plan)
-    }
 }
 
 impl Sent {
@@ -112,7 +106,7 @@ pub(crate) fn compare(plan: &Plan, sent: &Sent, receptions: &[Reception]) -> Com
         let checked = match &sent.sessions[..] {
             [] => Ok(()),
             [session] => reception.of_one(session, multicast, plan),
-            sessions => reception.of_several(sessions, multicast),
+            sessions => reception.of_several(sessions),
         };
         if let Err(why) = checked {
             compared.violations.push(format!("receiver {}: {why}", reception.number));
@@ -152,7 +146,7 @@ impl Reception {
     /// The plant has sent one session.
     fn of_one(&self, session: &SentSession, multicast: &MulticastPlan, plan: &Plan) -> Result<(), String> {
         let ReceiverCounters { first, next, missing, not_records, messages, .. } = self.counters;
-        if next <= self.last && session.is_settled(multicast) {
+        if next <= self.last {
             return Err(format!("its next message is {next}, and {} were sent", self.last));
         }
         if first != 1 && (multicast.from_beginning || first == 0) {
@@ -181,7 +175,7 @@ impl Reception {
     }
 
     /// Plants have sent several sessions, one after the other. Of each but the last the end may be missing.
-    fn of_several(&self, sessions: &[SentSession], multicast: &MulticastPlan) -> Result<(), String> {
+    fn of_several(&self, sessions: &[SentSession]) -> Result<(), String> {
         let (mut of, mut place) = (0, 0);
         for (at, hash) in self.records.iter().enumerate() {
             loop {
@@ -201,7 +195,7 @@ impl Reception {
         let Some(last) = sessions.last() else { return Ok(()) };
         let (name, sent) = (String::from_utf8_lossy(&last.name), self.last);
         let ReceiverCounters { session, next, .. } = &self.counters;
-        if (*session != name || *next <= sent) && sessions.iter().all(|one| one.is_settled(multicast)) {
+        if *session != name || *next <= sent {
             return Err(format!("its next message is {next} of {session}, and {sent} of {name} were sent"));
         }
         Ok(())

@@ -534,17 +534,11 @@ impl Conductor {
         Simulated::sleep(Duration::from_millis(500));
         // A session that has just begun is followed when the one before has been silent for so long.
         Simulated::sleep(Duration::from_nanos(self.plan.arbiter.silence_ns));
-        let mut until_ns = now_ns() + self.plan.recovery_ns();
-        let mut last = None;
+        let until_ns = now_ns() + self.plan.recovery_ns();
         while now_ns() < until_ns
             && let Some(status) = self.shared.status()
             && status.channels.iter().any(|channel| channel.is_recovering || channel.is_joining)
         {
-            // A channel recovers one gap after the other.
-            let places: Vec<_> = status.channels.iter().map(|channel| channel.next).collect();
-            if last.as_ref() != Some(&places) {
-                (last, until_ns) = (Some(places), now_ns() + self.plan.recovery_ns());
-            }
             Simulated::sleep(Duration::from_millis(100));
         }
     }

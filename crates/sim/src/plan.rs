@@ -1065,6 +1065,7 @@ impl Plan {
                     requests_in_flight: self.arbiter.requests_in_flight,
                     limit_ns: self.limits.gap_ns,
                     limit_messages: self.limits.gap_messages,
+                    answers_name_oldest: false,
                 }),
                 held_bytes: self.limits.held_bytes,
                 silence_ns: self.arbiter.silence_ns,

@@ -17,11 +17,7 @@ impl Arbiter {
         self.lines.iter_mut().for_each(|line| all(&mut line.last));
         let waiting = self.successors.iter_mut().flat_map(|successor| &mut successor.packets);
         self.held.iter_mut().chain(waiting).for_each(|held| set(&mut held.received));
-        if let Some(open_gap) = &mut self.open_gap {
-            set(&mut open_gap.since);
-            all(&mut open_gap.narrowed);
-            open_gap.recovery.iter_mut().for_each(|recovery| recovery.clock_was_set(ahead_ns));
-        }
+        self.gaps.clock_was_set(ahead_ns);
         all(&mut self.last);
         set(&mut self.advanced);
         set(&mut self.confirmed);

@@ -2,6 +2,8 @@
 
 use tapeworks_market::Nanos;
 
+use crate::recovery::GapReason;
+
 /// A recovery of so many messages or ns is reported.
 const LONG_MESSAGES: u64 = 1_000;
 const LONG_NS: u64 = 1_000_000_000;
@@ -87,60 +89,6 @@ impl ArbiterCounters {
     /// Sequence gaps given up for `reason`. All reasons together are [`ArbiterCounters::gaps`].
     pub fn gaps_of(&self, reason: GapReason) -> u64 {
         self.gaps_by.get(reason as usize).copied().unwrap_or_default()
-    }
-}
-
-/// Why a sequence gap was given up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum GapReason {
-    /// The reorder window was over, and there is no retransmission server.
-    NoServer,
-    /// The same, of the beginning of a session: the channel was joined late.
-    JoinedLate,
-    /// The requests timed out [`RetransmissionOptions::attempts`](super::RetransmissionOptions::attempts) times in a row.
-    Attempts,
-    /// The recovery took longer than [`RetransmissionOptions::limit_ns`](super::RetransmissionOptions::limit_ns).
-    TimeLimit,
-    /// More messages are missing than [`RetransmissionOptions::limit_messages`](super::RetransmissionOptions::limit_messages).
-    MessageLimit,
-    /// More waited behind it than [`ArbiterOptions::held_bytes`](super::ArbiterOptions::held_bytes).
-    HeldBytes,
-    /// Another session began.
-    SessionChange,
-    /// The channel was joined late, and no snapshot came.
-    NoSnapshot,
-    /// The numbers jumped implausibly far, and stayed there for the time of silence.
-    Jump,
-}
-
-impl GapReason {
-    /// Each of them, in order.
-    pub const ALL: [Self; 9] = [
-        Self::NoServer,
-        Self::JoinedLate,
-        Self::Attempts,
-        Self::TimeLimit,
-        Self::MessageLimit,
-        Self::HeldBytes,
-        Self::SessionChange,
-        Self::NoSnapshot,
-        Self::Jump,
-    ];
-
-    /// As metrics name it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::NoServer => "no_server",
-            Self::JoinedLate => "joined_late",
-            Self::Attempts => "attempts",
-            Self::TimeLimit => "time_limit",
-            Self::MessageLimit => "message_limit",
-            Self::HeldBytes => "held_bytes",
-            Self::SessionChange => "session_change",
-            Self::NoSnapshot => "no_snapshot",
-            Self::Jump => "jump",
-        }
     }
 }
 

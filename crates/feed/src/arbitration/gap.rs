@@ -1,194 +1,153 @@
-//! An open sequence gap: awaited, requested, then filled or given up.
+//! Open sequence gaps: awaited, requested, then filled or given up.
+
+use std::ops::Range;
 
 use tapeworks_market::Nanos;
 use tapeworks_planted::planted;
 
-use super::counters::{GapReason, RecoveryReport};
+use super::counters::{ArbiterCounters, RecoveryReport};
 use super::{Arbiter, Delivery, place};
-use crate::recovery::{Recovery, TimedOut};
+use crate::recovery::{GapReason, OpenGap};
 
-/// An open sequence gap.
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[derive(Debug)]
-pub(super) struct OpenGap {
-    /// When it was seen.
-    pub(super) since: Nanos,
-    /// Requests; `None` within the reorder window.
-    pub(super) recovery: Option<Recovery>,
-    /// When a line last brought the gap's first message.
-    pub(super) narrowed: Option<Nanos>,
+/// A sequence gap that was requested is filled or given up.
+fn report(last: &mut Option<RecoveryReport>, counters: &mut ArbiterCounters, gap: &OpenGap, now: Nanos) {
+    let Some(requested) = gap.requested() else { return };
+    let report = RecoveryReport {
+        first: requested.span.start,
+        end: requested.span.end,
+        began: requested.began,
+        ended: now,
+        recovered: requested.recovered,
+        requests: requested.requests,
+        is_complete: gap.missing().is_empty(),
+    };
+    if report.is_long() {
+        counters.long_recoveries += 1;
+        *last = Some(report);
+    }
 }
 
-impl OpenGap {
-    pub(super) const fn new(since: Nanos) -> Self {
-        Self { since, recovery: None, narrowed: None }
+/// Counts a sequence gap that is filled.
+fn filled(last: &mut Option<RecoveryReport>, counters: &mut ArbiterCounters, gap: &OpenGap, now: Nanos) {
+    match gap.requested() {
+        Some(_) => counters.filled_by_retransmission += 1,
+        None => counters.filled_by_lines += 1,
     }
+    report(last, counters, gap, now);
 }
 
 impl Arbiter {
-    pub(super) fn gap_deadline(&self, open_gap: &OpenGap) -> Nanos {
-        match (&open_gap.recovery, &self.options.retransmission) {
-            (Some(recovery), Some(options)) => recovery.deadline(options),
-            _ => Nanos(open_gap.since.0.saturating_add(self.options.reorder_window_ns)),
+    pub(super) fn gap_deadline(&self) -> Option<Nanos> {
+        self.gaps.deadline(self.options.retransmission.as_ref(), self.options.reorder_window_ns)
+    }
+
+    /// The packets that are held leave messages out before `first`, the number of one that is held behind them.
+    pub(super) fn open_gap(&mut self, first: u64, since: Nanos) {
+        let from = if self.held.is_empty() { self.next } else { Some(self.reach) };
+        if let Some(from) = from.filter(|from| *from < first) {
+            self.counters.gaps_opened += 1;
+            self.gaps.open(from..first, since);
         }
     }
 
-    /// Hands on held packets up to the next sequence gap, and opens that gap.
-    pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        if self.held.is_empty() && self.successors.is_empty() {
-            self.open_gap = None;
-            return;
-        }
-        let was = self.next;
-        self.release(deliver);
-        let Some(mut open_gap) = self.open_gap.take() else {
-            return self.change_session_if_done(now, deliver);
-        };
-        let front = self.held.front().map(|front| (front.header.first, front.received));
-        let next = self.next.unwrap_or_default();
-        let Some(recovery) = &mut open_gap.recovery else {
-            match front {
-                None => {
-                    self.counters.filled_by_lines += 1;
-                    self.heard(now, deliver);
-                    self.change_session_if_done(now, deliver);
-                }
-                // The next gap began when the packet behind it came.
-                Some((_, since)) if self.next != was => self.open_gap = Some(OpenGap::new(since)),
-                Some(_) => self.open_gap = Some(open_gap),
-            }
-            return;
-        };
-        match (front, &self.options.retransmission) {
-            (Some((behind, _)), Some(options)) if next < recovery.end() => {
-                let is_requested =
-                    recovery.go_on(next, behind, options, now) && !planted!("partial-answer-ends-recovery");
-                self.open_gap = Some(open_gap);
-                if !is_requested {
-                    self.give_up(GapReason::Attempts, now, deliver);
-                }
-            }
-            (front, _) => {
-                self.report(recovery, now, true);
-                self.counters.filled_by_retransmission += 1;
-                match front {
-                    None => {
-                        self.heard(now, deliver);
-                        self.change_session_if_done(now, deliver);
-                    }
-                    Some((_, since)) => {
-                        self.counters.gaps_opened += 1;
-                        self.open_gap = Some(OpenGap::new(since));
-                        self.work_on_gap(now, false, deliver);
-                    }
-                }
-            }
-        }
+    /// A line brought `numbers`, some of which may be missing.
+    pub(super) fn brought_by_line(&mut self, numbers: &Range<u64>, now: Nanos) {
+        let Self { gaps, counters, last_recovery, .. } = self;
+        gaps.brought_by_line(numbers, now, |gap| filled(last_recovery, counters, gap, now));
     }
 
-    /// A requested sequence gap is filled or given up.
-    pub(super) fn report(&mut self, recovery: &Recovery, now: Nanos, is_complete: bool) {
-        let report = RecoveryReport {
-            first: recovery.first(),
-            end: recovery.end(),
-            began: recovery.began(),
-            ended: now,
-            recovered: recovery.recovered(),
-            requests: recovery.requests(),
-            is_complete,
-        };
-        if report.is_long() {
-            self.counters.long_recoveries += 1;
-            self.last_recovery = Some(report);
-        }
-    }
-
-    /// The reorder window is over: requests the messages missing before the first held packet. `false`: the limits forbid it.
-    pub(super) fn request(&mut self, now: Nanos, is_tick: bool) -> bool {
-        let (Some(open_gap), Some(options)) = (&mut self.open_gap, &self.options.retransmission) else {
+    /// An answer brought `numbers`. `false`: none of them is missing and was requested.
+    pub(super) fn brought_by_answer(&mut self, numbers: &Range<u64>, now: Nanos) -> bool {
+        let Self { gaps, counters, last_recovery, options, .. } = self;
+        let Some(options) = options.retransmission.as_ref().filter(|_| gaps.requests_any_of(numbers)) else {
             return false;
         };
-        let (Some(next), Some(front)) = (self.next, self.held.front()) else { return false };
-        let missing = next..front.header.first;
-        if missing.is_empty() {
-            return false;
+        let brought = gaps.answered(numbers, options, now, |gap| filled(last_recovery, counters, gap, now));
+        counters.recovered += brought;
+        if planted!("partial-answer-ends-recovery") {
+            gaps.end_first();
         }
-        if missing.end - missing.start > options.limit_messages {
-            self.counters.too_long += 1;
-            return false;
-        }
-        open_gap.recovery = Some(Recovery::new(missing, options, now, is_tick));
         true
     }
 
-    /// Whether the lines still bring messages from before the gap, later than a line may lag behind the held packets: then the
-    /// held packets are stray.
-    pub(super) fn contradicts_held(&self, open_gap: &OpenGap) -> bool {
+    /// An answer without messages. Some servers name the oldest message that they keep so: what is missing before it is given up.
+    /// `false`: it says nothing.
+    pub(super) fn is_not_kept(
+        &mut self,
+        oldest: u64,
+        now: Nanos,
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) -> bool {
         let window_ns = self.options.reorder_window_ns;
-        open_gap.narrowed.is_some_and(|at| self.held.iter().all(|held| at.since(held.received) > window_ns))
+        let options = self.options.retransmission.filter(|options| options.answers_name_oldest);
+        let is_any = options.is_some_and(|options| self.gaps.not_kept(oldest, &options, window_ns, now));
+        if is_any {
+            self.work_on_gaps(now, false, deliver);
+        }
+        is_any
     }
 
-    /// Gives the gap up and hands on the held packets.
+    /// Hands on held packets up to the next sequence gap, and requests what may be requested now.
+    pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        self.release(deliver);
+        if self.held.is_empty() {
+            self.heard(now, deliver);
+            self.change_session_if_done(now, deliver);
+        } else {
+            self.work_on_gaps(now, false, deliver);
+        }
+    }
+
+    /// Whether the lines still bring messages from before the held packets, later than a line may lag behind them: then the
+    /// held packets are stray.
+    fn contradicts_held(&self, gap: &OpenGap) -> bool {
+        let window_ns = self.options.reorder_window_ns;
+        gap.narrowed().is_some_and(|at| self.held.iter().all(|held| at.since(held.received) > window_ns))
+    }
+
+    /// Gives the first gap up and hands on the held packets behind it.
     pub(super) fn give_up(&mut self, reason: GapReason, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        let Some(open_gap) = self.open_gap.take() else { return };
-        if reason != GapReason::HeldBytes && self.contradicts_held(&open_gap) {
+        let Some(gap) = self.gaps.take_first() else { return };
+        if reason != GapReason::HeldBytes && self.contradicts_held(&gap) {
             // No message is missing: drops the stray packets that claimed so.
             while let Some(held) = self.held.pop_front() {
                 self.lines[place(held.line)].counters.implausible += 1;
                 self.held_bytes -= held.payload.len();
                 self.let_go(held.payload);
             }
+            self.gaps.clear();
             return;
         }
-        let recovery = open_gap.recovery;
-        let Some(front) = self.held.front() else { return };
-        let end = recovery.as_ref().map_or(front.header.first, Recovery::end);
         self.is_silent = false;
-        // Some of the requested messages may be held.
-        while let Some(first_held) = self.held.front().map(|front| front.header.first)
-            && self.next.is_some_and(|next| next < end)
-        {
-            self.pass_over(first_held, reason, now, deliver);
+        // Some of its messages may be held.
+        for missing in gap.missing().iter() {
             self.release(deliver);
+            self.pass_over(missing.end, reason, now, deliver);
         }
-        if let Some(recovery) = &recovery {
-            self.report(recovery, now, false);
-        }
+        report(&mut self.last_recovery, &mut self.counters, &gap, now);
+        self.gaps.let_go(gap);
         self.release(deliver);
-        match self.held.front() {
-            // The messages behind it are another sequence gap.
-            Some(front) => {
-                self.counters.gaps_opened += 1;
-                self.open_gap = Some(OpenGap::new(front.received));
-            }
-            None => self.change_session_if_done(now, deliver),
+        if self.held.is_empty() {
+            self.change_session_if_done(now, deliver);
         }
     }
 
-    /// Does what is due for the gap: requests it, requests it again, or gives it up. `is_tick`: `now` is the present and not a packet's time.
-    pub(super) fn work_on_gap(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
-        while let Some(open_gap) = &self.open_gap {
-            if now < self.gap_deadline(open_gap) || open_gap.recovery.is_some() && !is_tick {
-                return;
-            }
-            let recovery = self.open_gap.as_mut().and_then(|open_gap| open_gap.recovery.as_mut());
-            let over = match (recovery, &self.options.retransmission) {
-                (None, Some(_)) => (!self.request(now, is_tick)).then_some(GapReason::MessageLimit),
-                (Some(recovery), Some(options)) if !recovery.is_over_time(options, now) => {
-                    match recovery.time_out(options, now) {
-                        TimedOut::Repeated(requests) => {
-                            self.counters.repeated_requests += requests;
-                            None
-                        }
-                        TimedOut::Exhausted => Some(GapReason::Attempts),
+    /// Does what is due for the gaps: requests them, requests them again, or gives the first up. `is_tick`: `now` is the present and not a
+    /// packet's time.
+    pub(super) fn work_on_gaps(&mut self, now: Nanos, is_tick: bool, deliver: &mut impl FnMut(Delivery<'_>)) {
+        let window_ns = self.options.reorder_window_ns;
+        while !self.gaps.is_empty() {
+            match &self.options.retransmission {
+                Some(options) => {
+                    if is_tick {
+                        self.counters.repeated_requests += self.gaps.time_out(options, now);
                     }
+                    self.counters.too_long += self.gaps.request(options, window_ns, now, is_tick);
                 }
-                (Some(_), _) => Some(GapReason::TimeLimit),
-                (None, None) => Some(GapReason::NoServer),
-            };
-            if let Some(reason) = over {
-                self.give_up(reason, now, deliver);
+                None => self.gaps.end_window(window_ns, now),
             }
+            let Some(reason) = self.gaps.first().and_then(OpenGap::over) else { return };
+            self.give_up(reason, now, deliver);
         }
     }
 }

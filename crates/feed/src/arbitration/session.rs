@@ -15,9 +15,8 @@ use tapeworks_market::{Line, Nanos};
 use tapeworks_planted::planted;
 use tapeworks_session::{Header, SessionId};
 
-use super::counters::GapReason;
-use super::gap::OpenGap;
 use super::{Arbiter, ArbiterOptions, Delivery, Held, Join, place};
+use crate::recovery::GapReason;
 
 /// So near to the beginning of a session, the messages from the beginning are requested instead of a snapshot.
 const NEAR_THE_BEGINNING: u64 = 500;
@@ -199,7 +198,7 @@ impl Arbiter {
         }
         self.successors.retain(|successor| !successor.packets.is_empty());
         self.drop_stray(stray);
-        if self.open_gap.is_some() {
+        if !self.gaps.is_empty() {
             return;
         }
         let is_due = |at: &usize| {
@@ -311,7 +310,7 @@ impl Arbiter {
         self.next = None;
         self.is_joining = false;
         self.end = None;
-        self.open_gap = None;
+        self.gaps.clear();
         self.given_up.clear();
         self.forgotten = 0;
         self.advanced = now;
@@ -360,11 +359,17 @@ impl Arbiter {
         self.resume(now, deliver);
     }
 
-    /// Hands on the packets held while joining, up to the next gap.
+    /// Hands on the packets held while joining, up to the next gap, and opens the gaps between them.
     pub(super) fn resume(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.release(deliver);
-        let is_hole = !self.held.is_empty();
-        self.counters.gaps_opened += u64::from(is_hole);
-        self.open_gap = is_hole.then(|| OpenGap::new(now));
+        let Some(mut reach) = self.next else { return };
+        for held in &self.held {
+            if reach < held.header.first {
+                self.counters.gaps_opened += 1;
+                self.gaps.open(reach..held.header.first, now);
+            }
+            reach = reach.max(held.end());
+        }
+        self.reach = reach;
     }
 }

@@ -1,7 +1,8 @@
 //! A receiver of the plant's multicast: packets in, records out, requests for lost messages.
 //!
 //! It follows the sequence as the plant follows a venue's ([`tapeworks_feed::arbitration`]): it waits for a missing
-//! message, requests it, and only then gives it up and counts it. It begins with the first packet that it receives, or, if chosen, with
+//! message, requests it, and only then gives it up and counts it. Where the plant no longer keeps messages, its answer says from which one on it
+//! does, and those before are given up at once. It begins with the first packet that it receives, or, if chosen, with
 //! the session's first message: then the messages before are a gap like any other.
 
 use std::collections::VecDeque;
@@ -209,9 +210,11 @@ impl RecordQueue {
                 self.next = first;
                 self.first.get_or_insert(first);
             }
-            // Counted by the arbiter. A message that comes after it was given up is out of order, and is not handed on.
-            Delivery::Gap { .. }
-            | Delivery::Late { .. }
+            // Counted by the arbiter. A message that comes after it was given up is counted as missing, and is not handed on.
+            Delivery::Gap { missing: (first, count), .. } => {
+                self.next = self.next.max(first.saturating_add(count));
+            }
+            Delivery::Late { .. }
             | Delivery::Joining { .. }
             | Delivery::Silent { .. }
             | Delivery::Heard { .. } => {}
@@ -254,6 +257,7 @@ impl<W: World> Receiver<W> {
         let arbiter = ArbiterOptions {
             retransmission: options.retransmission.map(|_| RetransmissionOptions {
                 timeout_ns: 50_000_000,
+                answers_name_oldest: true,
                 ..RetransmissionOptions::default()
             }),
             join: if options.from_beginning { Join::Beginning } else { Join::FirstHeard },
@@ -527,6 +531,32 @@ mod tests {
         send(&packet(3, &[trade()]));
         assert!(receiver.next_record().unwrap().is_some());
         assert_eq!(receiver.counters().missing, 1);
+    }
+
+    #[test]
+    fn a_message_that_was_given_up_is_not_passed_on_with_those_behind_it() {
+        let message = trade();
+        let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
+        let mut queue = RecordQueue::default();
+        // Message 2 is missing, and is given up.
+        for (at, first) in [(1, 1), (2, 3)] {
+            let bytes = packet(first, std::slice::from_ref(&message));
+            arbiter.packet(Line::A, Nanos(at), &bytes, &mut |one| queue.take(one)).unwrap();
+        }
+        arbiter.advance(Nanos(1_000_000), &mut |one| queue.take(one));
+        // It comes too late, with the next ones.
+        let bytes = packet(2, &vec![message; 4]);
+        arbiter.packet(Line::A, Nanos(1_000_001), &bytes, &mut |one| queue.take(one)).unwrap();
+        assert_eq!((queue.len(), queue.next), (4, 6));
+        assert_eq!((arbiter.counters().messages, arbiter.counters().missing), (4, 1));
+        // And in a packet that begins before the given-up messages and ends behind them.
+        let bytes = packet(8, &[trade()]);
+        arbiter.packet(Line::A, Nanos(1_000_002), &bytes, &mut |one| queue.take(one)).unwrap();
+        arbiter.advance(Nanos(2_000_000), &mut |one| queue.take(one));
+        let bytes = packet(6, &vec![trade(); 5]);
+        arbiter.packet(Line::A, Nanos(2_000_001), &bytes, &mut |one| queue.take(one)).unwrap();
+        let counters = arbiter.counters();
+        assert_eq!((counters.messages, counters.missing, queue.len()), (7, 3, 7));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tapeworks_planted::planted;
 use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_session::soupbintcp::{SoupClient, SoupEnd};
-use tapeworks_session::{Credentials, Sequence};
+use tapeworks_session::{Credentials, Refusal, Sequence};
 use tapeworks_store::Schema;
 use tapeworks_store::live;
 
@@ -172,7 +172,7 @@ pub struct MulticastStats {
     pub answers: u64,
     /// Messages in the answers.
     pub answered_messages: u64,
-    /// Requests that were refused: for messages that are no longer kept, of another session, or malformed.
+    /// Requests that were refused: for messages that are no longer kept (these get the number of the oldest one), of another session, or malformed.
     pub refused_requests: u64,
     /// Answers that the system did not take.
     pub unsent_answers: u64,
@@ -772,6 +772,12 @@ impl<W: World> Group<W> {
                 Err(refusal) => {
                     counters.refused_requests += 1;
                     refused_requests.refused(client, &refusal, now_ns);
+                }
+                Ok(0) => {
+                    // It says which is the oldest that is kept.
+                    counters.refused_requests += 1;
+                    refused_requests.refused(client, &Refusal::NotKept, now_ns);
+                    counters.unsent_answers += u64::from(socket.send_to(message, client).is_err());
                 }
                 Ok(count) => match socket.send_to(message, client) {
                     Ok(_) => {
