@@ -497,13 +497,35 @@ fn twenty_five_feeds_at_once() {
 }
 
 #[test]
+fn a_failed_disk_stops_the_journal_and_not_the_clients() {
+    let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
+    let mut options = options(&venues);
+    let config = config(venues, 5_000);
+    let folder = Folder::new("full");
+    let mut journal = JournalSetting::new(folder.0.join("journal"));
+    // No disk has room for such a segment.
+    journal.options.segment_bytes = 1 << 60;
+    options.journal = Some(journal);
+    let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let venues = Venues::start(config).unwrap();
+    let (to, events) = channel();
+    let reader = collect(readers.take("reader").unwrap().consumer, to);
+    let (_, status) = finish(venues, plant);
+    reader.join().unwrap();
+    check_sequences(&all(&events));
+    assert!(status.messages >= 4_500, "{}", status.messages);
+    let journal = status.journal.unwrap();
+    assert!(journal.lost > 0 && journal.next == 0, "{journal:?}");
+    assert!(journal.error.unwrap().contains("cannot reserve its room"));
+}
+
+#[test]
 fn a_plant_that_must_journal_ends_when_it_cannot() {
     let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
     let mut options = options(&venues);
     let config = config(venues, 10_000);
     let folder = Folder::new("must");
     let mut journal = JournalSetting::new(folder.0.join("journal"));
-    // No disk has room for such a segment.
     journal.options.segment_bytes = 1 << 60;
     journal.when_failing = WhenFailing::Stop;
     options.journal = Some(journal);

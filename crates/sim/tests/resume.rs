@@ -55,7 +55,7 @@ fn events() -> &'static [Event] {
     static FIRST: OnceLock<Vec<Event>> = OnceLock::new();
     FIRST.get_or_init(|| {
         let venues = vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1 }];
-        let scenario = Scenario { venues, seed: 5, heartbeat_ns: 0, ..Scenario::full_session(60, 2) };
+        let scenario = Scenario { venues, seed: 5, ..Scenario::full_session(60, 2) };
         let channel = LiveChannelOptions {
             name: "nasdaq".to_owned(),
             application: Application::TotalViewItch50,
