@@ -334,7 +334,9 @@ fn a_late_plant_begins_with_a_snapshot_and_after_a_restart_continues() {
     let venues = five_venues();
     let mut options = options(&venues);
     let folder = Folder::new("late");
-    let venues = Venues::start(config(venues, 50_000)).unwrap();
+    // The venues go on until the plant is there again, on a slow machine too.
+    let config = Config { linger_ns: 1_000_000_000, ..config(venues, 80_000) };
+    let venues = Venues::start(config).unwrap();
     let wait_for_messages = |more: u64| {
         let until = venues.report().messages + more;
         wait_until("messages of the venues", || venues.report().messages >= until);
