@@ -281,7 +281,7 @@ fn a_damaged_journal_is_checked_and_repaired_and_no_sound_record_is_lost() {
 
 #[test]
 fn a_signal_at_any_moment_leaves_whole_files() {
-    let mut rounds = Rounds::new(4, 8);
+    let mut rounds = Rounds::new(4, 5);
     let folder = Folder::new("hostile-signals");
     let session = folder.path("session.pcap");
     let made = run(&["exchange", "generate", "--messages", "60000", "--symbols", "50", "--out", &session]);

@@ -15,7 +15,7 @@ use dbn::decode::{DecodeRecordRef as _, dbn::Decoder};
 use serde_json::Value;
 use support::{Folder, command, free_port, interrupt_once, run, stderr, stdout};
 
-const MESSAGES: u64 = 60_000;
+const MESSAGES: u64 = 20_000;
 
 /// Starts the program and waits until it has logged `wanted`; what it logs later is not kept.
 fn start(mut command: Command, wanted: &str) -> Child {
@@ -96,7 +96,7 @@ fn every_client_gets_the_records_of_the_journal_and_the_journal_becomes_files() 
     }
     let venues = folder.write(
         "venues.toml",
-        format!("rate = 20_000\nmessages = {MESSAGES}\nsymbols = 20\nwait = \"rest\"\ninterface = \"127.0.0.1\"\n{venues}")
+        format!("rate = 20_000\nmessages = {MESSAGES}\nsymbols = 20\nwait = \"rest\"\nheartbeat = \"50ms\"\nlinger = \"200ms\"\ninterface = \"127.0.0.1\"\n{venues}")
             .as_bytes(),
     );
     let shared = folder.path("shared");

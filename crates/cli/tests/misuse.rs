@@ -367,7 +367,18 @@ fn a_study_of_a_pipe_reads_it_once() {
     let folder = Folder::new("study-pipe");
     let session = folder.path("session.pcap");
     // Larger than what is read of it to recognise it.
-    run(&["exchange", "generate", "--messages", "50000", "--symbols", "20", "--out", &session]);
+    run(&[
+        "exchange",
+        "generate",
+        "--scenario",
+        "close",
+        "--messages",
+        "50000",
+        "--symbols",
+        "20",
+        "--out",
+        &session,
+    ]);
     let whole = stdout(&run(&["study", "--json", "--no-measure", &session]));
     for name in ["/dev/stdin", "-"] {
         let mut cat = std::process::Command::new("cat").arg(&session).stdout(Stdio::piped()).spawn().unwrap();

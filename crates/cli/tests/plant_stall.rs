@@ -38,11 +38,12 @@ fn a_plant_that_was_stopped_does_not_report_silence_while_it_catches_up() {
     (serving.rate, serving.symbols) = (4_000, 20);
     serving.interface = "127.0.0.1".parse().unwrap();
     let venues = Venues::start(serving).unwrap();
-    std::thread::sleep(Duration::from_secs(1));
+    wait_for(|| venues.report().messages > 2_000);
     signal(&plant, "-STOP");
-    std::thread::sleep(Duration::from_millis(2_500));
+    // Longer than a line may be silent.
+    std::thread::sleep(Duration::from_millis(1_500));
     signal(&plant, "-CONT");
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_millis(500));
     let output = interrupt_once(plant, || true);
     venues.stop().unwrap();
     let status: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -8,8 +8,8 @@ use tapeworks_market::book::BestMoved;
 use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::{BestSide, NbboRules, StaleBooks};
 use tapeworks_market::{
-    BookStage, BookUpdate, Event, EventKind, InstrumentId, Nbbo, NbboStage, NbboUpdate, Price, Publisher,
-    Side,
+    BookStage, BookUpdate, Capacity, Event, EventKind, InstrumentId, Nbbo, NbboStage, NbboUpdate, Price,
+    Publisher, Side,
 };
 use tapeworks_stage::Stage;
 
@@ -118,7 +118,9 @@ proptest! {
         let rules = NbboRules { stale_books, ..NbboRules::default() };
         // The feeds are named, or join as they are heard; tables start too small.
         let named = if is_named { &FEEDS[..] } else { &[] };
-        let (mut books, mut nbbo) = (BookStage::new([]), NbboStage::new(rules, named.iter().copied(), 1));
+        let capacity = Capacity { instruments: 1, orders: 8, levels: 4 };
+        let mut books = BookStage::with_unnamed([], capacity);
+        let mut nbbo = NbboStage::new(rules, named.iter().copied(), 1);
         let mut heard = BTreeSet::new();
         for (number, step) in steps.iter().enumerate() {
             let event = event(number, step);

@@ -1,6 +1,8 @@
 //! Helpers of the live plant's tests.
 
 use tapeworks_engine::EngineOptions;
+use tapeworks_feed::arbitration::ArbiterOptions;
+use tapeworks_market::Nanos;
 
 use crate::{ChannelStatus, PlantOptions, ReceiveOptions, VenueOptions};
 
@@ -21,7 +23,8 @@ pub(crate) fn plant() -> PlantOptions {
             retransmission: None,
             snapshot: None,
             login: Default::default(),
-            arbiter: channel.arbiter,
+            // The session has pauses of minutes, and each silence is a walk through all instruments.
+            arbiter: ArbiterOptions { silence_ns: 86_400 * Nanos::SECOND, ..channel.arbiter },
             snapshots: Default::default(),
         })
         .collect();

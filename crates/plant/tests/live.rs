@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};
 use std::path::PathBuf;
@@ -12,21 +12,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tapeworks_engine::history::{History, Read};
-use tapeworks_exchange::live::Silence;
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
-use tapeworks_market::{
-    BookStage, BookUpdate, Event, EventKind, Flags, InstrumentId, Instruments, Level, Nanos, Publisher, Side,
-};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Nanos, Publisher};
 use tapeworks_plant::{
     EventConsumer, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published, Readers,
     SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
 };
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
-use tapeworks_stage::{Inline, Sink};
-use tapeworks_venues::{Config, Report, Venue, Venues};
+use tapeworks_venues::{Config, Report, Venue, Venues, Wait};
 
 /// Two groups of their own for each venue of each test.
 fn lines() -> Vec<SocketAddrV4> {
@@ -64,6 +60,19 @@ fn five_venues() -> Vec<Venue> {
         venue("IEX", VenueKind::IexDeep),
         venue("MEMX", VenueKind::Memx),
     ]
+}
+
+/// So many messages of these venues, 20,000 a second.
+fn config(venues: Vec<Venue>, messages: u64) -> Config {
+    Config {
+        rate: 20_000,
+        messages: Some(messages),
+        symbols: 20,
+        heartbeat_ns: 50_000_000,
+        linger_ns: 200_000_000,
+        wait: Wait::Rest,
+        ..Config::new(venues)
+    }
 }
 
 fn options(venues: &[Venue]) -> PlantOptions {
@@ -230,10 +239,7 @@ fn lossy(topology: Topology, name: &str) {
         venue.live.skew_ns = 100_000;
     }
     let mut options = options(&venues);
-    let mut config = Config::new(venues);
-    config.rate = 20_000;
-    config.messages = Some(60_000);
-    config.symbols = 40;
+    let config = config(venues, 20_000);
     let folder = Folder::new(name);
     options.topology = topology;
     options.warm = topology == Topology::Pipeline;
@@ -294,10 +300,7 @@ fn frames_of_an_interface_give_the_same_result() {
     let venues = vec![venue("Nasdaq", VenueKind::Nasdaq), venue("IEX", VenueKind::IexDeep)];
     let mut options = options(&venues);
     options.receive.source = Source::Packet { device: "lo".to_owned() };
-    let mut config = Config::new(venues);
-    config.rate = 10_000;
-    config.messages = Some(20_000);
-    config.symbols = 20;
+    let config = config(venues, 10_000);
     let started = match Plant::start(options, &["reader"]) {
         Ok(started) => started,
         Err(PlantError::Interface { source }) => {
@@ -316,77 +319,6 @@ fn frames_of_an_interface_give_the_same_result() {
     }
 }
 
-/// The levels of every book at the end, by feed and symbol; what is stale at the end counts as none.
-fn levels(events: &[Event]) -> BTreeMap<(u16, String), Vec<Level>> {
-    struct Nothing;
-    impl<'a> Sink<BookUpdate<'a>> for Nothing {
-        fn put(&mut self, _update: BookUpdate<'a>) {}
-    }
-    let (mut books, mut buffer, mut nothing) = (BookStage::new([]), Vec::with_capacity(64), Nothing);
-    let mut symbols = BTreeMap::new();
-    let mut edge = Inline::new(&mut books, &mut buffer, &mut nothing);
-    for event in events {
-        symbols.extend(event.symbol().map(|symbol| (event.instrument, symbol.as_str().to_owned())));
-        edge.put(*event);
-    }
-    edge.end_of_batch();
-    let mut all = BTreeMap::new();
-    for feed in books.feeds() {
-        for (instrument, symbol) in &symbols {
-            let book = feed.book(*instrument);
-            assert!(!book.is_stale(), "{symbol} of {}", feed.publisher().0);
-            let sides = [Side::Bid, Side::Ask].map(|side| book.levels(side).collect::<Vec<_>>());
-            all.insert((feed.publisher().0, symbol.clone()), sides.concat());
-        }
-    }
-    all
-}
-
-#[test]
-fn books_after_restarts_resets_and_silences_equal_those_without() {
-    let run_of = |with: bool| {
-        let mut venues = five_venues();
-        for venue in &mut venues {
-            (venue.retransmission, venue.snapshot) = (None, None);
-        }
-        if with {
-            let silence = |after| Silence { after, length_ns: 2_000_000_000 };
-            venues[0].live.restart_after = vec![2_000, 4_000];
-            venues[1].live.silences = vec![silence(1_500)];
-            venues[2].live.resets = vec![silence(1_500)];
-            for venue in &mut venues[3..] {
-                (venue.live.restart_after, venue.live.resets) = (vec![3_000], vec![silence(1_500)]);
-            }
-        }
-        let mut options = options(&venues);
-        options.venues.iter_mut().for_each(|venue| venue.arbiter.silence_ns = 800_000_000);
-        let mut config = Config::new(venues);
-        config.rate = 20_000;
-        config.messages = Some(30_000);
-        config.symbols = 30;
-        config.heartbeat_ns = 100_000_000;
-        let (report, status, events) = run(Plant::start(options, &["reader"]).unwrap(), config);
-        for (venue, channel) in report.venues.iter().zip(&status.channels) {
-            assert_eq!((channel.counters.gaps, channel.counters.missing), (0, 0), "{channel:?}");
-            assert_eq!(channel.counters.messages, venue.live.messages, "{channel:?}");
-        }
-        let counters: Vec<_> = status
-            .channels
-            .iter()
-            .map(|channel| (channel.counters.session_changes, channel.counters.sequence_resets))
-            .collect();
-        let silences = status.channels.iter().map(|channel| channel.lines[0].counters.silences > 0);
-        (levels(&events), counters, silences.collect::<Vec<_>>())
-    };
-    let (without, nothing, _) = run_of(false);
-    assert_eq!(nothing, [(0, 0); 5]);
-    let (with, counters, silences) = run_of(true);
-    assert_eq!(counters, [(2, 0), (0, 0), (0, 1), (1, 1), (1, 1)]);
-    // On a machine that has much to do the first can be silent too.
-    assert_eq!(silences[1..], [true; 4]);
-    assert!(without.len() > 100 && with == without);
-}
-
 #[test]
 fn inline_nothing_is_lost_and_every_fault_is_counted() {
     lossy(Topology::Inline, "inline");
@@ -401,19 +333,21 @@ fn as_a_pipeline_nothing_is_lost_and_every_fault_is_counted() {
 fn a_late_plant_begins_with_a_snapshot_and_after_a_restart_continues() {
     let venues = five_venues();
     let mut options = options(&venues);
-    let mut config = Config::new(venues);
-    config.rate = 10_000;
-    config.messages = Some(60_000);
-    config.symbols = 20;
     let folder = Folder::new("late");
+    // The venues go on until the plant is there again, on a slow machine too.
+    let config = Config { linger_ns: 1_000_000_000, ..config(venues, 80_000) };
     let venues = Venues::start(config).unwrap();
+    let wait_for_messages = |more: u64| {
+        let until = venues.report().messages + more;
+        wait_until("messages of the venues", || venues.report().messages >= until);
+    };
     options.journal = Some(JournalSetting::new(folder.0.join("journal")));
     for venue in &mut options.venues {
         // Nothing is within the reach of a request.
         venue.arbiter.retransmission =
             Some(RetransmissionOptions { messages_per_request: 10, ..Default::default() });
     }
-    std::thread::sleep(Duration::from_millis(1_500));
+    wait_for_messages(8_000);
     let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
     let (to, first) = channel();
     let reader = collect(readers.take("reader").unwrap().consumer, to);
@@ -421,7 +355,7 @@ fn a_late_plant_begins_with_a_snapshot_and_after_a_restart_continues() {
         let channels = plant.status().channels;
         channels.len() == 5 && channels.iter().all(|channel| channel.snapshots.applied == 1)
     });
-    std::thread::sleep(Duration::from_millis(300));
+    wait_for_messages(4_000);
     plant.stop().unwrap();
     reader.join().unwrap();
     let first = all(&first);
@@ -429,7 +363,7 @@ fn a_late_plant_begins_with_a_snapshot_and_after_a_restart_continues() {
     assert!(first.iter().any(|event| event.flags().contains(Flags::SNAPSHOT)));
 
     // While nobody looks, some thousand messages pass.
-    std::thread::sleep(Duration::from_millis(500));
+    wait_for_messages(8_000);
     let (mut plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
     let (to, second) = channel();
     let reader = collect(readers.take("reader").unwrap().consumer, to);
@@ -444,49 +378,6 @@ fn a_late_plant_begins_with_a_snapshot_and_after_a_restart_continues() {
         assert!(!channel.is_stale, "{channel:?}");
     }
     assert_eq!(history(&options).len(), second.len());
-}
-
-#[test]
-fn after_an_outage_nothing_is_missing_that_the_venues_have() {
-    let mut venues = five_venues();
-    for venue in &mut venues {
-        // Books could be had by a snapshot, trades could not.
-        venue.snapshot = None;
-        // Answers get lost too.
-        venue.live.faults[0].lost_per_million = 20_000;
-        venue.live.faults[1].lost_per_million = 20_000;
-    }
-    let mut options = options(&venues);
-    let mut config = Config::new(venues);
-    config.rate = 20_000;
-    config.messages = Some(160_000);
-    config.symbols = 20;
-    let folder = Folder::new("outage");
-    options.journal = Some(JournalSetting::new(folder.0.join("journal")));
-    let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
-    let venues = Venues::start(config).unwrap();
-    let (to, first) = channel();
-    let reader = collect(readers.take("reader").unwrap().consumer, to);
-    wait_until("the first messages", || plant.status().messages > 10_000);
-    plant.stop().unwrap();
-    reader.join().unwrap();
-    drop(first);
-
-    std::thread::sleep(Duration::from_secs(3));
-    let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
-    let (to, second) = channel();
-    let reader = collect(readers.take("reader").unwrap().consumer, to);
-    let (report, status) = finish(venues, plant);
-    reader.join().unwrap();
-    check_sequences(&all(&second));
-    for (venue, channel) in report.venues.iter().zip(&status.channels) {
-        let counters = &channel.counters;
-        assert_eq!((counters.gaps, counters.missing), (0, 0), "{channel:?}");
-        assert_eq!(counters.messages, venue.live.sessions[0].messages);
-        assert!(counters.recovered > 1_000 && counters.long_recoveries > 0, "{channel:?}");
-        assert!(!channel.is_stale && channel.snapshots.requests == 0, "{channel:?}");
-    }
-    check_sequences(&history(&options));
 }
 
 /// A snapshot server whose snapshots hold the first messages, as many as it is given.
@@ -595,10 +486,7 @@ fn twenty_five_feeds_at_once() {
         })
         .collect();
     let mut options = options(&venues);
-    let mut config = Config::new(venues);
-    config.rate = 20_000;
-    config.messages = Some(40_000);
-    config.symbols = 10;
+    let config = Config { symbols: 10, ..config(venues, 20_000) };
     for (number, venue) in options.venues.iter_mut().enumerate() {
         venue.publisher = Publisher(Publisher::FIRST_OWN + 100 + number as u16);
     }
@@ -614,23 +502,20 @@ fn twenty_five_feeds_at_once() {
 fn a_failed_disk_stops_the_journal_and_not_the_clients() {
     let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
     let mut options = options(&venues);
-    let mut config = Config::new(venues);
-    config.rate = 10_000;
-    config.messages = Some(10_000);
-    config.symbols = 10;
+    let config = config(venues, 5_000);
     let folder = Folder::new("full");
     let mut journal = JournalSetting::new(folder.0.join("journal"));
     // No disk has room for such a segment.
     journal.options.segment_bytes = 1 << 60;
     options.journal = Some(journal);
     let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
-    let venues = Venues::start(config.clone()).unwrap();
+    let venues = Venues::start(config).unwrap();
     let (to, events) = channel();
     let reader = collect(readers.take("reader").unwrap().consumer, to);
     let (_, status) = finish(venues, plant);
     reader.join().unwrap();
     check_sequences(&all(&events));
-    assert!(status.messages >= 9_000, "{}", status.messages);
+    assert!(status.messages >= 4_500, "{}", status.messages);
     let journal = status.journal.unwrap();
     assert!(journal.lost > 0 && journal.next == 0, "{journal:?}");
     assert!(journal.error.unwrap().contains("cannot reserve its room"));
@@ -640,10 +525,7 @@ fn a_failed_disk_stops_the_journal_and_not_the_clients() {
 fn a_plant_that_must_journal_ends_when_it_cannot() {
     let venues = vec![venue("Nasdaq", VenueKind::Nasdaq)];
     let mut options = options(&venues);
-    let mut config = Config::new(venues);
-    config.rate = 10_000;
-    config.messages = Some(10_000);
-    config.symbols = 10;
+    let config = config(venues, 10_000);
     let folder = Folder::new("must");
     let mut journal = JournalSetting::new(folder.0.join("journal"));
     journal.options.segment_bytes = 1 << 60;
@@ -657,6 +539,7 @@ fn a_plant_that_must_journal_ends_when_it_cannot() {
     venues.stop().unwrap();
     let error = plant.stop().unwrap_err();
     assert!(matches!(error, PlantFailure::Journal(_)), "{error}");
+    assert!(error.to_string().contains("cannot reserve its room"), "{error}");
     reader.join().unwrap();
     assert_eq!(all(&events), [], "nobody has seen what was not journaled");
 }

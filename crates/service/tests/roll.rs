@@ -48,13 +48,10 @@ fn plant(journal: &Path) -> PlantOptions {
 /// Keeps a session whose second half is received at the times that `later` gives. Returns its events.
 fn keep(journal: &Path, later: impl Fn(Nanos) -> Nanos) -> Vec<Event> {
     let venues = vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1 }];
-    let scenario = Scenario { venues, seed: 71, ..Scenario::full_session(3_000, 8) };
+    let scenario = Scenario { venues, seed: 71, heartbeat_ns: 0, ..Scenario::full_session(3_000, 8) };
     let (mut packets, mut all) = (Packets::new(&scenario).unwrap(), Vec::new());
     while let Some(packet) = packets.next_packet() {
-        // A day of heartbeats is long.
-        if packet.payload.len() > 40 {
-            all.push((Nanos(packet.timestamp_ns), packet.payload.to_vec()));
-        }
+        all.push((Nanos(packet.timestamp_ns), packet.payload.to_vec()));
     }
     let (mut writer, _) = JournalWriter::open(journal, JournalOptions::default()).unwrap();
     let (mut engine, mut events) = (Engine::new(&plant(journal).engine()), Vec::new());

@@ -27,7 +27,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "line-out",
@@ -151,6 +151,17 @@ impl Scenario {
                 }
                 let out = LinkFaults { out_until_ns: 6 * SECOND, ..LinkFaults::default() };
                 plan.add(2 * SECOND, 4 * SECOND, What::Line { venue: 0, line: 1, faults: out });
+            },
+        },
+        Self {
+            name: "numbers-anew",
+            story: "a venue is silent for half a second, and begins the same session anew",
+            change: |plan| {
+                plan.arbiter.silence_ns = 1_500 * MILLISECOND;
+                if let Some(venue) = plan.venues.get_mut(1) {
+                    // Its numbers are lower than before for five seconds.
+                    venue.reset = Some((8_500, 500 * MILLISECOND));
+                }
             },
         },
         Self {

@@ -4,7 +4,7 @@ use tapeworks_feed::arbitration::GapReason;
 use tapeworks_market::Nanos;
 use tapeworks_plant::{ChannelStatus, Status};
 
-use crate::plan::{MILLISECOND, Plan, SECOND, What};
+use crate::plan::{LimitPlan, MILLISECOND, Plan, SECOND, What};
 
 /// The status is so old, at most, and timers are so late.
 const SLACK_NS: u64 = SECOND;
@@ -94,6 +94,13 @@ pub(crate) fn wrong_counts(plan: &Plan, venue: usize, channel: &ChannelStatus) -
             plan.limits.snapshot_attempts
         ));
     }
+    let too_long = counters.gaps_of(GapReason::MessageLimit);
+    let has_usual_limit = plan.limits.gap_messages == LimitPlan::default().gap_messages;
+    if too_long > 0 && has_usual_limit && !plan.faults.iter().any(|fault| damages(fault.what, venue)) {
+        return Some(format!(
+            "{name} has given up {too_long} gaps as too long, and no venue sends so many messages"
+        ));
+    }
     let given_up = counters.gaps_of(GapReason::Attempts);
     if given_up > 0 && answers_always(plan, venue) {
         return Some(format!(
@@ -101,6 +108,12 @@ pub(crate) fn wrong_counts(plan: &Plan, venue: usize, channel: &ChannelStatus) -
         ));
     }
     None
+}
+
+/// Whether a fault damages packets of a venue: they may claim messages that there are not.
+fn damages(what: What, place: usize) -> bool {
+    matches!(what, What::Line { venue, faults, .. } if venue == place
+        && (faults.cut_per_million, faults.garbled_per_million, faults.renamed_per_million) != (0, 0, 0))
 }
 
 /// Whether each request for messages that there are is answered in time: no request or answer is lost, nothing but the lines themselves
@@ -112,13 +125,8 @@ fn answers_always(plan: &Plan, place: usize) -> bool {
     });
     let spoils = |what: What| match what {
         What::Requests { venue, .. } => venue == place,
-        What::Line { venue, faults, .. } => {
-            venue == place
-                && (faults.cut_per_million, faults.garbled_per_million, faults.renamed_per_million)
-                    != (0, 0, 0)
-        }
         What::Clock(_) | What::Disk(_) => true,
-        _ => false,
+        _ => damages(what, place),
     };
     answers
         && plan.arbiter.attempts >= 3

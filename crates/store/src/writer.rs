@@ -374,6 +374,9 @@ mod tests {
                     }
                 });
             });
+            if result.is_err() {
+                break;
+            }
         }
         result
     }

@@ -10,12 +10,13 @@ use proptest::prelude::*;
 use session::*;
 use tapeworks_market::event::{Flags, Gap};
 use tapeworks_market::{
-    BookStage, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Price, Publisher,
-    Side,
+    BookStage, Capacity, Event, EventKind, InstrumentId, Instruments, Nanos, NbboStage, NbboUpdate, Price,
+    Publisher, Side,
 };
 use tapeworks_stage::{Stage as _, Through};
 use tapeworks_store::live::{Batch, RecordBuilder};
 use tapeworks_store::{Options, Schema, Writer};
+use tempfile::{TempDir, tempdir, tempdir_in};
 
 const FEEDS: [Publisher; 2] = [Publisher::IEXG_DEEP, Publisher::XNAS_ITCH];
 
@@ -31,9 +32,18 @@ fn streamed(schema: Schema, events: &[Event]) -> Vec<Vec<u8>> {
     batch.items().iter().map(|item| batch.record(item).to_vec()).collect()
 }
 
+/// A folder in memory where the system offers it: a sync of each file would take most of the time.
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { tempdir_in(memory).unwrap() } else { tempdir().unwrap() }
+}
+
 fn each_update(events: &[Event], mut each: impl FnMut(&NbboUpdate<'_>, &Instruments)) {
     let instruments = instruments();
-    let mut market = Through::new(BookStage::new([]), NbboStage::new(Default::default(), FEEDS, 2));
+    // Books of the usual size would take most of the time to make.
+    let capacity = Capacity { instruments: 2, orders: 8, levels: 16 };
+    let books = BookStage::new(FEEDS.map(|feed| (feed, capacity)));
+    let mut market = Through::new(books, NbboStage::new(Default::default(), FEEDS, 2));
     for event in events {
         market.process(&[*event], &mut |update: NbboUpdate<'_>| each(&update, &instruments));
     }
@@ -85,7 +95,7 @@ proptest! {
 
     #[test]
     fn a_file_has_the_flags_of_the_stream(steps in prop::collection::vec(event(), 1..200)) {
-        let directory = directory("groups");
+        let directory = scratch();
         let mut now = 1_780_320_600_000_000_000;
         let mut events = Vec::new();
         for (number, (mut event, pause)) in steps.into_iter().enumerate() {
@@ -95,7 +105,7 @@ proptest! {
         }
         for schema in [Schema::Mbp1, Schema::Mbp10, Schema::Cmbp1] {
             let stream = streamed(schema, &events);
-            let path = directory.join(format!("{schema}.dbn"));
+            let path = directory.path().join(format!("{schema}.dbn"));
             prop_assert_eq!(&filed(schema, &events, None, &path), &stream);
             if schema == Schema::Cmbp1 {
                 continue;

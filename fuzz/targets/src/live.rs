@@ -1,6 +1,7 @@
 //! Inputs of a live plant, and its journal.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use tapeworks_engine::checkpoint::Checkpoint;
@@ -105,7 +106,10 @@ pub fn config(bytes: &[u8]) {
 
 /// A segment of a journal: never a panic; a reader finds every record that a check finds; and a writer goes on behind them.
 pub fn journal(bytes: &[u8]) {
-    let folder = std::env::temp_dir().join(format!("tapeworks-fuzz-journal-{}", std::process::id()));
+    // In memory where the system offers it: syncs of a disk would be most of the time.
+    let memory = Path::new("/dev/shm");
+    let scratch = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let folder = scratch.join(format!("tapeworks-fuzz-journal-{}", std::process::id()));
     let _not_there = std::fs::remove_dir_all(&folder);
     let options = JournalOptions { segment_bytes: 4_096, keep_bytes: None };
     let (mut writer, _) = JournalWriter::open(&folder, options).unwrap();

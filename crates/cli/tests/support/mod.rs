@@ -120,11 +120,11 @@ pub(crate) fn assert_one_error(output: &Output, code: i32, text: &str) {
 #[cfg(unix)]
 pub(crate) fn interrupt_once(mut child: Child, is_under_way: impl Fn() -> bool) -> Output {
     let wait_for = |is_so: &mut dyn FnMut() -> bool| {
-        for _ in 0..600 {
+        for _ in 0..3_000 {
             if is_so() {
                 break;
             }
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(std::time::Duration::from_millis(10));
         }
     };
     wait_for(&mut || is_under_way());
@@ -149,10 +149,10 @@ pub(crate) fn signal(child: &Child, signal: &str) {
 
 /// Waits until something is so, half a minute at most.
 pub(crate) fn wait_for(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..600 {
+    for _ in 0..3_000 {
         if is_so() {
             return;
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }

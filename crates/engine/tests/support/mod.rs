@@ -63,7 +63,7 @@ pub(crate) fn options() -> EngineOptions {
     EngineOptions { channels: KINDS.map(channel).to_vec(), symbols: None, books, keeps_last_trades: true }
 }
 
-/// A session without the heartbeats of a whole day.
+/// A session without heartbeats.
 pub(crate) fn without_heartbeats() -> Vec<(u16, Nanos, Vec<u8>)> {
     let mut packets = session();
     packets.retain(|(_, _, payload)| payload.len() > 40);
@@ -88,14 +88,15 @@ pub(crate) fn run(
 
 /// A session's packets: the channel, the receive time, the payload.
 pub(crate) fn session() -> Vec<(u16, Nanos, Vec<u8>)> {
-    // A day of heartbeats takes seconds to make.
     static SESSION: OnceLock<Vec<(u16, Nanos, Vec<u8>)>> = OnceLock::new();
     SESSION.get_or_init(make_session).clone()
 }
 
 fn make_session() -> Vec<(u16, Nanos, Vec<u8>)> {
     let venues = KINDS[..2].iter().map(|(kind, ..)| VenueConfig { kind: *kind, share: 1 }).collect();
-    let scenario = Scenario { venues, seed: 71, ..Scenario::full_session(3_000, 8) };
+    // Heartbeats of each second would be most packets of the day.
+    let heartbeat_ns = 60 * Nanos::SECOND;
+    let scenario = Scenario { venues, seed: 71, heartbeat_ns, ..Scenario::full_session(3_000, 8) };
     let mut packets = Packets::new(&scenario).unwrap();
     let mut all = Vec::new();
     while let Some(packet) = packets.next_packet() {

@@ -26,11 +26,11 @@ use tapeworks_store::{Schema, Writer};
 pub const KEY: &str = "db-TapeworksDemoKey0000000000000";
 pub const DATASET: &str = "TAPEWORKS.DEMO";
 
-/// A day of three venues, one with price levels: every schema has records.
+/// A day of three venues, one with price levels: every schema has records. Without heartbeats, which would be nine packets in ten.
 pub fn scenario(messages: u64, symbols: u32, seed: u64) -> Scenario {
     let kinds = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::IexDeep];
     let venues = kinds.map(|kind| VenueConfig { kind, share: 1 }).to_vec();
-    Scenario { venues, seed, ..Scenario::full_session(messages, symbols) }
+    Scenario { venues, seed, heartbeat_ns: 0, ..Scenario::full_session(messages, symbols) }
 }
 
 /// The events of a session, as the engine publishes them.

@@ -43,6 +43,12 @@ pub struct LinkFaults {
     pub renamed_per_million: u32,
     /// Where these bytes are.
     pub renamed_at: u32,
+    /// With a number that is 65,536 or more off, and without its last byte, per million.
+    #[serde(default)]
+    pub misnumbered_per_million: u32,
+    /// Where the byte is in which a bit turns.
+    #[serde(default)]
+    pub misnumbered_at: u32,
     /// With more bytes behind it than a buffer holds, per million.
     #[serde(default)]
     pub padded_per_million: u32,
@@ -65,6 +71,8 @@ impl Default for LinkFaults {
             garbled_per_million: 0,
             renamed_per_million: 0,
             renamed_at: 0,
+            misnumbered_per_million: 0,
+            misnumbered_at: 0,
             padded_per_million: 0,
             least_ns: 20_000,
             jitter_ns: 0,
@@ -390,6 +398,16 @@ impl Kernel {
                 let (mut renamed, at) = (bytes.to_vec(), faults.renamed_at as usize);
                 renamed.iter_mut().skip(at).take(4).for_each(|byte| *byte = self.random.bits() as u8);
                 payload = renamed.into();
+            } else if faults.misnumbered_per_million > 0
+                && self.random.chance(faults.misnumbered_per_million)
+            {
+                count(self, |counts| counts.damaged += 1);
+                let mut misnumbered = bytes.to_vec();
+                if let Some(byte) = misnumbered.get_mut(faults.misnumbered_at as usize) {
+                    *byte ^= 1 << self.random.below(8);
+                }
+                misnumbered.pop();
+                payload = misnumbered.into();
             } else if self.random.chance(faults.padded_per_million) {
                 count(self, |counts| counts.damaged += 1);
                 let mut padded = bytes.to_vec();
