@@ -417,6 +417,16 @@ impl Oracle {
                 *named += gap.count;
             }
             place.named.push((gap.first, gap.count));
+            let rest = truth.sessions.get(place.session..).unwrap_or_default();
+            let sent = rest.iter().map(SessionTruth::next).max().unwrap_or(u64::MAX);
+            if gap.first.saturating_add(gap.count) > sent {
+                self.violation(format!(
+                    "channel {channel}: {} messages from {} are named as missing, and {} were sent",
+                    gap.count,
+                    gap.first,
+                    sent.saturating_sub(1)
+                ));
+            }
             return;
         }
         let is_of_snapshot = event.flags().contains(Flags::SNAPSHOT);

@@ -512,6 +512,8 @@ impl Draw {
             garbled_per_million: self.rarely(10_000),
             renamed_per_million: self.rarely(1_000),
             renamed_at: 2,
+            misnumbered_per_million: 0,
+            misnumbered_at: 0,
             padded_per_million: 0,
             least_ns: self.between(1_000, 5_000_000) as u32,
             jitter_ns: if self.chance(50) { 0 } else { self.between(1_000, 2_000_000) as u32 },
@@ -740,10 +742,11 @@ impl Plan {
         if !draw.chance(25) {
             return;
         }
-        match draw.0.below(4) {
+        match draw.0.below(5) {
             0 => self.draw_rot(&mut draw),
             1 => self.draw_late_lines(&mut draw),
             2 => self.draw_snapshots(&mut draw),
+            3 => self.draw_misnumbered(&mut draw),
             _ => self.draw_clients_over_kills(&mut draw),
         }
         self.faults.sort_by_key(|fault| fault.at_ns);
@@ -788,6 +791,23 @@ impl Plan {
             for line in 0..2 {
                 self.faults.push(Fault { at_ns, length_ns, what: What::Line { venue, line, faults } });
             }
+        }
+    }
+
+    /// Damaged packets claim numbers far ahead, as lines begin to speak again too.
+    fn draw_misnumbered(&mut self, draw: &mut Draw) {
+        for venue in 0..self.venues.len() {
+            let is_iex = self.venues.get(venue).is_some_and(|venue| venue.kind == VenueKind::IexDeep);
+            // The byte of 65,536 in the number: of IEX-TP the last byte comes last, of the others first.
+            let misnumbered_at = if is_iex { 26 } else { 15 };
+            let misnumbered_per_million = draw.between(1_000, 100_000) as u32;
+            let faults = LinkFaults { misnumbered_per_million, misnumbered_at, ..LinkFaults::default() };
+            let length_ns = self.trouble_ns;
+            for line in 0..2 {
+                self.faults.push(Fault { at_ns: 0, length_ns, what: What::Line { venue, line, faults } });
+            }
+            let length_ns = draw.between(100 * MILLISECOND, 5 * SECOND);
+            self.add_some_time(draw, length_ns, What::LinesOut { venue });
         }
     }
 

@@ -112,8 +112,7 @@ pub(crate) fn wrong_counts(plan: &Plan, venue: usize, channel: &ChannelStatus) -
 
 /// Whether a fault damages packets of a venue: they may claim messages that there are not.
 fn damages(what: What, place: usize) -> bool {
-    matches!(what, What::Line { venue, faults, .. } if venue == place
-        && (faults.cut_per_million, faults.garbled_per_million, faults.renamed_per_million) != (0, 0, 0))
+    matches!(what, What::Line { venue, faults, .. } if venue == place && faults.damages())
 }
 
 /// Whether each request for messages that there are is answered in time: no request or answer is lost, nothing but the lines themselves

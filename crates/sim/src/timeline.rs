@@ -160,13 +160,9 @@ fn add_link_as(row: &mut Row, (from, to): (u64, u64), faults: &LinkFaults, which
     if out_until > from {
         row.bar(from, out_until, "out", format!("{which}out"));
     }
-    let LinkFaults { cut_per_million, garbled_per_million, renamed_per_million, padded_per_million, .. } =
-        *faults;
-    let is_damaging =
-        [cut_per_million, garbled_per_million, renamed_per_million, padded_per_million] != [0; 4];
     let is_usual = LinkFaults { out_until_ns: 0, ..*faults } == LinkFaults::default();
     if out_until < to && !is_usual {
-        let kind = if is_damaging { "garbled" } else { "lossy" };
+        let kind = if faults.damages() || faults.padded_per_million > 0 { "garbled" } else { "lossy" };
         row.bar(out_until, to, kind, format!("{which}{}", text::link(faults)));
     }
 }

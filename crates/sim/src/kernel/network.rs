@@ -81,6 +81,14 @@ impl Default for LinkFaults {
     }
 }
 
+impl LinkFaults {
+    /// Whether some datagrams say what was not sent.
+    pub(crate) fn damages(&self) -> bool {
+        let Self { cut_per_million, garbled_per_million, renamed_per_million, .. } = *self;
+        [cut_per_million, garbled_per_million, renamed_per_million, self.misnumbered_per_million] != [0; 4]
+    }
+}
+
 /// What the network did to the datagrams for an address.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct LinkCounts {
@@ -398,8 +406,7 @@ impl Kernel {
                 let (mut renamed, at) = (bytes.to_vec(), faults.renamed_at as usize);
                 renamed.iter_mut().skip(at).take(4).for_each(|byte| *byte = self.random.bits() as u8);
                 payload = renamed.into();
-            } else if faults.misnumbered_per_million > 0
-                && self.random.chance(faults.misnumbered_per_million)
+            } else if faults.misnumbered_per_million > 0 && self.random.chance(faults.misnumbered_per_million)
             {
                 count(self, |counts| counts.damaged += 1);
                 let mut misnumbered = bytes.to_vec();

@@ -283,6 +283,11 @@ impl SessionTruth {
         rest.iter().take_while(|one| one.sequence == is.sequence).any(|one| one.is_shown_as(is))
     }
 
+    /// The number of the next message.
+    pub(super) const fn next(&self) -> u64 {
+        self.next
+    }
+
     pub(super) fn sent(&self) -> u64 {
         self.all.last().map_or(0, |essence| essence.sequence)
     }

@@ -79,6 +79,7 @@ pub(crate) fn link(faults: &LinkFaults) -> String {
     parts.rate("cuts", faults.cut_per_million);
     parts.rate("garbles", faults.garbled_per_million);
     parts.rate("renames", faults.renamed_per_million);
+    parts.rate("misnumbers", faults.misnumbered_per_million);
     parts.rate("pads", faults.padded_per_million);
     let (least, jitter) = (faults.least_ns, faults.jitter_ns);
     parts.add((least, jitter) != (LinkFaults::default().least_ns, 0), || {
