@@ -62,6 +62,7 @@ impl Session {
             note(|| format!("client {} gets the error: {text}", self.number));
             let earliest = text.split_once("start=").and_then(|(_, rest)| rest.split(' ').next());
             self.earliest = earliest.and_then(|number| number.parse().ok());
+            self.is_put_off |= text.contains("replays are under way");
             let count = text.strip_prefix("slow reader: ").and_then(|rest| rest.split(' ').next());
             if let Some(count) = count.and_then(|count| count.parse().ok()) {
                 self.skipped.push((self.records.len(), count));

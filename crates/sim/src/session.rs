@@ -58,6 +58,8 @@ pub(crate) struct Session {
     pub(crate) repeated: usize,
     /// Replays that have ended.
     pub(crate) replays: usize,
+    /// The server had as many replays under way as it may.
+    pub(crate) is_put_off: bool,
     /// The earliest `start` of a server that no longer has what was asked for.
     pub(crate) earliest: Option<u64>,
 }
@@ -77,6 +79,7 @@ impl Session {
             last: (0, 0),
             repeated: 0,
             replays: 0,
+            is_put_off: false,
             earliest: None,
         }
     }
