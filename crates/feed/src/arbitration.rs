@@ -53,6 +53,10 @@ pub use counters::{ArbiterCounters, LineCounters, RecoveryReport};
 /// Most buffers of packets that are kept for reuse.
 const MOST_SPARE: usize = 1024;
 
+/// Most sequence gaps of a channel that are open at the same time. Beyond it the first is given up, as beyond
+/// [`ArbiterOptions::held_bytes`].
+const MOST_GAPS: usize = 1 << 16;
+
 /// Lines of a channel: A, B, and retransmissions ([`Line::Recovery`]).
 pub const LINES: usize = 3;
 
@@ -714,13 +718,15 @@ impl Arbiter {
         }
         let held = self.copy_of(header, line, received, payload);
         self.held.insert(at, held);
-        if self.held_bytes > self.options.held_bytes {
+        if self.held_bytes > self.options.held_bytes || self.gaps.len() > MOST_GAPS {
             self.counters.overflows += 1;
             if self.is_joining {
                 // The snapshot takes too long: what was held first would be needed most.
                 self.join_without_snapshot(received, deliver);
             } else {
                 self.give_up(GapReason::HeldBytes, received, deliver);
+                // The next one may be over already, and requests are free for others.
+                self.work_on_gaps(received, false, deliver);
             }
         } else if self.gap_deadline().is_some_and(|deadline| received >= deadline) {
             self.advance_to_packet(received, deliver);

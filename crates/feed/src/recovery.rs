@@ -9,7 +9,7 @@
 //! is cut into pieces, and several of them are requested at once, those of the first gap first. The rest of a piece is requested as soon as an
 //! answer has brought a part, and again when no answer comes in time. The number of pieces bounds what is on its way, for all gaps
 //! together: 32 answers of 1,500 bytes fit the smallest receive buffer that Linux gives. A piece lies between two packets that are
-//! held: a request never names a message that has come. Two gaps in one request would save nothing, since each answer is one packet, and would
+//! held. A line may bring messages from its middle: a request that is repeated names them too. Two gaps in one request would save nothing, since each answer is one packet, and would
 //! bring again what lies between them.
 //!
 //! Each gap has limits of its own. It is given up when a request of it timed out `attempts` times and nothing new came from any request
@@ -26,8 +26,8 @@
 //! It keeps numbers only, and never skips a missing message.
 //!
 //! # Cost
-//! Per packet behind a gap a binary search among the open gaps. A packet that brings missing messages walks the pieces, at most as many as
-//! requests may be in flight. A turn that requests more walks the gaps that are requested.
+//! Per packet behind a gap a binary search among the open gaps, and a walk of the pieces, at most as many as requests may be in flight. A turn
+//! that has room for more requests, and may have something to request, walks the gaps up to the one that it requests.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -308,6 +308,8 @@ pub(crate) struct OpenGaps {
     gaps: VecDeque<OpenGap>,
     /// The requests on their way.
     pieces: Vec<Piece>,
+    /// Some of what is missing of requested gaps may not be requested yet.
+    has_rest: bool,
     /// The memory of gaps that are closed.
     #[cfg_attr(feature = "serde", serde(skip))]
     spare: Vec<Ranges>,
@@ -319,6 +321,11 @@ impl OpenGaps {
         self.gaps.is_empty()
     }
 
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
+        self.gaps.len()
+    }
+
     /// The one with the lowest numbers.
     pub(crate) fn first(&self) -> Option<&OpenGap> {
         self.gaps.front()
@@ -328,6 +335,7 @@ impl OpenGaps {
     pub(crate) fn clear(&mut self) {
         self.gaps.clear();
         self.pieces.clear();
+        self.has_rest = false;
     }
 
     /// The packet behind `numbers`, which are missing, came `since`.
@@ -371,11 +379,18 @@ impl OpenGaps {
     /// When there is something to do next: a reorder window ends, a request times out, or a gap's time is over.
     pub(crate) fn deadline(&self, options: Option<&RetransmissionOptions>, window_ns: u64) -> Option<Nanos> {
         let first = self.gaps.front()?;
+        if first.over.is_some() {
+            // It is to be given up at once.
+            return Some(first.since);
+        }
         let Some(options) = options else { return Some(first.window_end(window_ns)) };
         // The first was requested first.
         let limit = first.requested.as_ref();
         let limit = limit.map(|requested| Nanos(requested.began.0.saturating_add(options.limit_ns)));
         let has_room = self.pieces.len() < options.most_pieces();
+        if has_room && self.has_rest {
+            return Some(first.since);
+        }
         let waiting = self.gaps.get(self.begun()).filter(|_| has_room);
         let waiting = waiting.map(|gap| gap.window_end(window_ns));
         self.pieces.iter().map(|piece| piece.due).chain(limit).chain(waiting).min()
@@ -397,15 +412,16 @@ impl OpenGaps {
         Some(numbers)
     }
 
-    /// Whether a message of `numbers` is requested, or was, of a gap that is over meanwhile.
+    /// Whether a message of `numbers` is requested, or is missing and was: its answer may be late.
     pub(crate) fn requests_any_of(&self, numbers: &Range<u64>) -> bool {
         if self.pieces.iter().any(|piece| !overlap(&piece.numbers, numbers).is_empty()) {
             return true;
         }
         let from = self.gaps.partition_point(|gap| gap.numbers.end <= numbers.start);
         let gaps = self.gaps.range(from..).take_while(|gap| gap.numbers.start < numbers.end);
-        let mut over = gaps.filter(|gap| gap.over.is_some() && gap.requested.is_some());
-        over.any(|gap| gap.missing.first_in(numbers).is_some())
+        let mut requested =
+            gaps.filter(|gap| gap.requested.is_some() || gap.over == Some(GapReason::NotKept));
+        requested.any(|gap| gap.missing.first_in(numbers).is_some())
     }
 
     /// An answer brought `numbers`: the next request follows at once. Returns how many of them were missing. `filled` gets the gaps that
@@ -434,12 +450,17 @@ impl OpenGaps {
         mut filled: impl FnMut(&OpenGap),
     ) -> u64 {
         let mut brought = 0;
-        let mut at = self.gaps.partition_point(|gap| gap.numbers.end <= numbers.start);
-        while let Some(gap) = self.gaps.get_mut(at).filter(|gap| gap.numbers.start < numbers.end) {
+        let from = self.gaps.partition_point(|gap| gap.numbers.end <= numbers.start);
+        // Those that are filled lie side by side: they are removed together.
+        let mut closed = from..from;
+        let Self { gaps, pieces, has_rest, .. } = self;
+        for (at, gap) in gaps.iter_mut().enumerate().skip(from) {
+            if gap.numbers.start >= numbers.end {
+                break;
+            }
             let is_first = gap.missing.first().is_some_and(|first| numbers.contains(&first));
             let removed = gap.missing.remove(numbers.clone());
             if removed == 0 {
-                at += 1;
                 continue;
             }
             brought += removed;
@@ -449,36 +470,40 @@ impl OpenGaps {
                     // The answer was late.
                     gap.over = None;
                     requested.restart(&gap.missing);
+                    *has_rest = true;
                 }
-            } else if is_first && options.is_none() {
+            } else if at == 0 && is_first && options.is_none() {
                 gap.narrowed = Some(now);
             }
-            let Self { pieces, .. } = self;
-            pieces.retain_mut(|piece| {
-                if !piece.is_of(&gap.numbers) {
-                    return true;
-                }
-                let is_touched = !overlap(&piece.numbers, numbers).is_empty();
-                let Some(left) = gap.missing.span_in(&piece.numbers) else { return false };
-                piece.numbers = left;
-                if let Some(options) = options {
-                    // The server answers.
-                    piece.attempt = 1;
-                    if is_touched {
-                        (piece.due, piece.is_timed, piece.is_owed) = (options.due(now), false, true);
+            if gap.requested.is_some() {
+                let before = pieces.len();
+                pieces.retain_mut(|piece| {
+                    if !piece.is_of(&gap.numbers) {
+                        return true;
                     }
-                }
-                true
-            });
+                    let is_touched = !overlap(&piece.numbers, numbers).is_empty();
+                    let Some(left) = gap.missing.span_in(&piece.numbers) else { return false };
+                    piece.numbers = left;
+                    if let Some(options) = options {
+                        // The server answers.
+                        piece.attempt = 1;
+                        if is_touched {
+                            (piece.due, piece.is_timed, piece.is_owed) = (options.due(now), false, true);
+                        }
+                    }
+                    true
+                });
+                *has_rest |= pieces.len() < before;
+            }
             if gap.missing.is_empty() {
-                if let Some(gap) = self.gaps.remove(at) {
-                    filled(&gap);
-                    self.let_go(gap);
-                }
-            } else {
-                at += 1;
+                filled(gap);
+                closed = if closed.is_empty() { at..at + 1 } else { closed.start..at + 1 };
             }
         }
+        let room = MOST_SPARE.saturating_sub(self.spare.len());
+        let memory = self.gaps.drain(closed).map(|gap| gap.missing);
+        // The rest is dropped with the iterator.
+        self.spare.extend(memory.take(room));
         brought
     }
 
@@ -492,8 +517,10 @@ impl OpenGaps {
         is_timed: bool,
     ) -> u64 {
         let mut too_long = 0;
-        let Self { gaps, pieces, .. } = self;
-        for gap in gaps {
+        // All of the others is requested.
+        let from = if self.has_rest { 0 } else { self.begun() };
+        let Self { gaps, pieces, has_rest, .. } = self;
+        for gap in gaps.iter_mut().skip(from) {
             if pieces.len() >= options.most_pieces() {
                 break;
             }
@@ -512,6 +539,7 @@ impl OpenGaps {
                 gap.request(pieces, options, now, is_timed);
             }
         }
+        *has_rest = pieces.len() >= options.most_pieces();
         too_long
     }
 
@@ -523,7 +551,12 @@ impl OpenGaps {
         window_ns: u64,
         now: Nanos,
     ) -> bool {
+        if self.pieces.is_empty() {
+            // It answers no request.
+            return false;
+        }
         let (mut at, mut is_any) = (0, false);
+        self.has_rest = true;
         let Self { gaps, pieces, .. } = self;
         while let Some(gap) = gaps.get_mut(at) {
             let span = gap.missing.span();
@@ -584,12 +617,13 @@ impl OpenGaps {
     /// repeated.
     pub(crate) fn time_out(&mut self, options: &RetransmissionOptions, now: Nanos) -> u64 {
         let begun = self.begun();
-        let Self { gaps, pieces, .. } = self;
+        let Self { gaps, pieces, has_rest, .. } = self;
         for gap in gaps.iter_mut().take(begun).filter(|gap| gap.over.is_none()) {
             if gap.requested.as_ref().is_some_and(|requested| now.since(requested.began) >= options.limit_ns)
             {
                 gap.over = Some(GapReason::TimeLimit);
                 pieces.retain(|piece| !piece.is_of(&gap.numbers));
+                *has_rest = true;
             }
         }
         let is_over = |piece: &Piece| piece.due <= now && piece.is_timed;
@@ -612,6 +646,7 @@ impl OpenGaps {
                 gap.over = Some(GapReason::Attempts);
             }
             self.pieces.retain(|piece| !piece.is_of(&numbers));
+            self.has_rest = true;
         }
         let mut repeated = 0;
         for piece in self.pieces.iter_mut().filter(|piece| piece.due <= now) {

@@ -514,6 +514,83 @@ fn a_gap_whose_tries_are_over_is_filled_by_an_answer_that_comes_before_its_turn(
 }
 
 #[test]
+fn a_gap_that_is_over_does_not_wait_when_the_one_before_it_makes_room() {
+    let retransmission = RetransmissionOptions { limit_messages: 5, ..RetransmissionOptions::default() };
+    let options =
+        ArbiterOptions { retransmission: Some(retransmission), held_bytes: 300, ..ArbiterOptions::default() };
+    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut gaps = Vec::new();
+    let mut deliver = |delivery: Delivery<'_>| {
+        if let Delivery::Gap { missing, .. } = delivery {
+            gaps.push(missing);
+        }
+    };
+    // One message is missing, and behind the next more than may be requested.
+    for numbers in [1..2, 3..4, 103..104] {
+        arbiter.packet(Line::A, Nanos(0), &right(numbers), &mut deliver).unwrap();
+    }
+    arbiter.advance(Nanos(MS), &mut deliver);
+    assert_eq!(arbiter.take_request().map(|request| request.first), Some(2));
+    let mut number = 104;
+    while arbiter.counters().overflows == 0 {
+        arbiter.packet(Line::A, Nanos(MS), &right(number..number + 1), &mut deliver).unwrap();
+        number += 1;
+    }
+    assert_eq!((arbiter.next(), arbiter.held_packets()), (Some(number), 0));
+    let counters = arbiter.counters();
+    let by = [GapReason::HeldBytes, GapReason::MessageLimit].map(|reason| counters.gaps_of(reason));
+    assert_eq!((by, gaps), ([1, 1], vec![(2, 1), (4, 99)]));
+}
+
+#[test]
+fn so_many_gaps_are_open_at_once_and_no_more() {
+    const MOST: u64 = 1 << 16;
+    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, ArbiterOptions::default());
+    let (mut gaps, mut delivered) = (0, 0);
+    let mut deliver = |delivery: Delivery<'_>| match delivery {
+        Delivery::Gap { .. } => gaps += 1,
+        Delivery::Packet { header, .. } => delivered += header.count,
+        _ => {}
+    };
+    // Each second message is missing.
+    let sent = 2 * MOST + 2_000;
+    for number in (1..=sent).step_by(2) {
+        arbiter.packet(Line::A, Nanos(0), &right(number..number + 1), &mut deliver).unwrap();
+    }
+    assert_eq!(arbiter.counters().gaps_of(GapReason::HeldBytes), 999);
+    // The other line brings all of them.
+    for number in (2..sent).step_by(2) {
+        arbiter.packet(Line::B, Nanos(0), &right(number..number + 1), &mut deliver).unwrap();
+    }
+    assert_eq!((arbiter.next(), gaps, delivered), (Some(sent), 999, sent - 1 - 999));
+}
+
+#[test]
+fn an_answer_that_comes_after_its_request_was_given_up_still_counts() {
+    let retransmission = RetransmissionOptions {
+        attempts: 1,
+        messages_per_request: 10,
+        requests_in_flight: 1,
+        ..RetransmissionOptions::default()
+    };
+    let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
+    let mut arbiter = Arbiter::new(TransportKind::MoldUdp64, options);
+    let mut deliver = |_: Delivery<'_>| {};
+    for numbers in [1..2, 42..43] {
+        arbiter.packet(Line::A, Nanos(0), &right(numbers), &mut deliver).unwrap();
+    }
+    let mut requested = Vec::new();
+    for step in 1..=15 {
+        arbiter.advance(Nanos(step * MS), &mut deliver);
+        requested.extend(std::iter::from_fn(|| arbiter.take_request()).map(|request| request.first));
+    }
+    assert_eq!(requested, [2, 32], "from its beginning, then from its end");
+    arbiter.packet(Line::Recovery, Nanos(16 * MS), &right(2..12), &mut deliver).unwrap();
+    assert_eq!((arbiter.next(), arbiter.counters().recovered), (Some(12), 10));
+    assert_eq!(arbiter.lines()[2].unrequested, 0);
+}
+
+#[test]
 fn packets_that_waited_in_a_socket_time_no_request_out() {
     let options = ArbiterOptions {
         retransmission: Some(RetransmissionOptions::default()),

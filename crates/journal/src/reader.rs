@@ -288,7 +288,7 @@ impl<D: Disk> JournalReader<D> {
         if path == open.path || !D::exists(&path) {
             return false;
         }
-        // Its name is the number of its first record: this one has no more.
+        // Its name is the number of its first record: this one has none of that number.
         self.open = None;
         true
     }

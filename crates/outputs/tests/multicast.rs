@@ -316,7 +316,8 @@ fn a_receiver_does_not_wait_for_messages_that_are_no_longer_kept() {
     assert_eq!(counters.messages + counters.missing + 1, counters.next, "{counters:?}");
     let records = received.records.values().map(Vec::len).sum::<usize>();
     assert_eq!(records + received.mappings, counters.messages as usize);
-    assert!(stats.refused_requests > 0, "{stats:?}");
+    // As many as may be in flight at once; without the answers each would be repeated ten times.
+    assert!((1..=64).contains(&stats.refused_requests), "{stats:?}");
 }
 
 #[test]

@@ -112,10 +112,12 @@ pub(crate) mod notes {
     pub(crate) const CONFLATED: &str = "client: got the last quotes only";
     pub(crate) const COMPARED: &str = "client: compared with one that read all again";
 
+    pub(crate) const CURRENT: &str = "readiness: compared with what was sent some seconds ago";
+
     pub(crate) const RECOVERED: &str = "multicast: messages recovered";
     pub(crate) const GIVEN_UP: &str = "multicast: messages given up";
 
-    pub(super) const ALL: [&str; 14] = [
+    pub(super) const ALL: [&str; 15] = [
         START_REFUSED,
         REPLAY_FAILED,
         ENDED,
@@ -126,6 +128,7 @@ pub(crate) mod notes {
         SKIPPED,
         CONFLATED,
         COMPARED,
+        CURRENT,
         RECOVERED,
         GIVEN_UP,
         FILED,

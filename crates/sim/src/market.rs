@@ -16,7 +16,7 @@ use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
 use tapeworks_plant::roll::Roll;
 use tapeworks_plant::view::Watch;
-use tapeworks_plant::{Condition, EventConsumer, Plant, PlantError, PlantFailure, SyncPolicy};
+use tapeworks_plant::{EventConsumer, Plant, PlantError, PlantFailure, SyncPolicy};
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::world::{ThreadHandle as _, World};
@@ -738,6 +738,9 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     }
     while !shared.stop_plant.load(Ordering::Acquire) && !plant.has_ended() {
         Simulated::sleep(Duration::from_millis(50));
+        if let Some(wrong) = clients.iter().flatten().find_map(|server| too_much_waits(plan, server)) {
+            shared.violation(wrong);
+        }
     }
     drop(roll);
     if let Err(error) = plant.stop()
@@ -750,6 +753,21 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     if let Some(Ok(checking)) = checking {
         let _panic_is_noted = checking.join();
     }
+}
+
+/// More waits for a client than may. Snapshots are counted apart, so with one any number of bytes may wait.
+fn too_much_waits(plan: &Plan, server: &Server<Simulated>) -> Option<String> {
+    /// The records of one event, and a piece of a replay.
+    const SLACK: usize = 1 << 20;
+    if plan.clients.iter().any(|client| client.has_snapshot) {
+        return None;
+    }
+    // Records of the present wait while a replay is sent, and both have the limit.
+    let most = 2 * plan.queue_bytes + SLACK;
+    let clients = server.stats().clients;
+    let too_much = clients.iter().find(|client| client.queued_bytes > most)?;
+    let (bytes, limit) = (too_much.queued_bytes, plan.queue_bytes);
+    Some(format!("{bytes} bytes wait for a client, and {limit} may"))
 }
 
 /// Waits for the end of an output, if there is one. It fails with a plant that must journal and cannot.
@@ -867,8 +885,9 @@ fn check(
                 {
                     let has_replayed = shared.has_replayed.load(Ordering::Acquire);
                     let conditions = status.conditions(has_replayed, Simulated::time_of_day());
-                    let is_ready = conditions.iter().all(Condition::is_met);
-                    if let Some(wrong) = readiness.look(now_ns(), is_ready, &shown, &locked(&shared.oracle)) {
+                    let is_current = readiness::is_current(&conditions);
+                    if let Some(wrong) = readiness.look(now_ns(), is_current, &shown, &locked(&shared.oracle))
+                    {
                         shared.violation(wrong);
                     }
                 }
@@ -884,6 +903,9 @@ fn check(
             Err(PollError::Closed) => break,
             Err(PollError::Failed(_)) => return,
         }
+    }
+    if readiness.is_some_and(|readiness| readiness.has_compared()) {
+        shared.reaches(notes::CURRENT);
     }
     let mut oracle = locked(&shared.oracle);
     oracle.compare(&mut shown);

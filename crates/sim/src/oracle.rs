@@ -418,7 +418,10 @@ impl Oracle {
             }
             place.named.push((gap.first, gap.count));
             let rest = truth.sessions.get(place.session..).unwrap_or_default();
-            let sent = rest.iter().map(SessionTruth::next).max().unwrap_or(u64::MAX);
+            // One that begins anew under its name may be taken for the one before.
+            let name = rest.first().map(|session| session.name);
+            let may_be = |session: &&SessionTruth| place.is_entering || Some(session.name) == name;
+            let sent = rest.iter().filter(may_be).map(SessionTruth::next).max().unwrap_or(u64::MAX);
             if gap.first.saturating_add(gap.count) > sent {
                 self.violation(format!(
                     "channel {channel}: {} messages from {} are named as missing, and {} were sent",

@@ -13,7 +13,7 @@ const EVERY_NS: u64 = 200 * MILLISECOND;
 /// Beyond the silences: the plant's status may be 3 s old, messages may be requested for a second, and timers may be late.
 const PATIENCE_NS: u64 = 6 * SECOND;
 
-/// Follows a plant that says that it is ready: it has shown, or named as missing, all that its venues sent some seconds ago.
+/// Follows a plant that says that it is ready, but for its journal or its books: it has shown, or named as missing, all that its venues sent some seconds ago.
 #[derive(Debug)]
 pub(crate) struct Readiness {
     /// A ready plant is at most so far behind, in ns.
@@ -23,6 +23,7 @@ pub(crate) struct Readiness {
     sent: VecDeque<(u64, Vec<SentUntil>)>,
     /// It is said once.
     has_failed: bool,
+    has_compared: bool,
 }
 
 impl Readiness {
@@ -31,7 +32,13 @@ impl Readiness {
         let has_clock = plan.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Drift(_)));
         // A session that begins anew under its name is followed after two silences.
         let patience_ns = PATIENCE_NS + 3 * plan.arbiter.silence_ns + plan.arbiter.reorder_window_ns;
-        (!has_clock).then(|| Self { patience_ns, looked_ns: 0, sent: VecDeque::new(), has_failed: false })
+        (!has_clock).then(|| Self {
+            patience_ns,
+            looked_ns: 0,
+            sent: VecDeque::new(),
+            has_failed: false,
+            has_compared: false,
+        })
     }
 
     /// Whether it is time to look again.
@@ -43,11 +50,16 @@ impl Readiness {
         is_due
     }
 
-    /// A plant that is ready and far behind. `shown` has all that is in the ring.
+    /// Whether there was anything to compare so far.
+    pub(crate) const fn has_compared(&self) -> bool {
+        self.has_compared
+    }
+
+    /// A plant that is current and far behind. `shown` has all that is in the ring.
     pub(crate) fn look(
         &mut self,
         now_ns: u64,
-        is_ready: bool,
+        is_current: bool,
         shown: &Shown,
         oracle: &Oracle,
     ) -> Option<String> {
@@ -57,13 +69,23 @@ impl Readiness {
             self.sent.pop_front();
         }
         let (at_ns, sent) = self.sent.front().filter(|first| is_old(first))?;
-        if !is_ready || self.has_failed {
+        if !is_current || self.has_failed {
             return None;
         }
+        self.has_compared = true;
         let late = oracle.not_shown(shown, sent)?;
         self.has_failed = true;
-        Some(format!("the plant is ready, and {late}, sent {} ms ago", (now_ns - at_ns) / MILLISECOND))
+        Some(format!(
+            "the plant says that nothing is late, and {late}, sent {} ms ago",
+            (now_ns - at_ns) / MILLISECOND
+        ))
     }
+}
+
+/// Whether a plant says that nothing is late. A journal that fails holds no event back, and stale books do not either.
+pub(crate) fn is_current(conditions: &[Condition]) -> bool {
+    let of_others = ["journal_written", "books_sound"];
+    conditions.iter().all(|condition| condition.is_met() || of_others.contains(&condition.name))
 }
 
 /// A condition of the plant itself, not of its venues, that is not met.

@@ -39,7 +39,7 @@ pub struct LineCounters {
     /// Packets whose number lies implausibly far ahead ([`MOST_AHEAD`](super::MOST_AHEAD)), and those of another session while the one
     /// that is followed went on.
     pub implausible: u64,
-    /// Answers without a message that is missing and was requested.
+    /// Answers of whose messages none was requested, or of which all had come.
     pub unrequested: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct ArbiterCounters {
     pub messages: u64,
     /// Sequence gaps seen in the sequence of both lines.
     pub gaps_opened: u64,
-    /// Of them, those that a line filled within the reorder window.
+    /// Of them, those that lines filled without a request.
     pub filled_by_lines: u64,
     /// Of them, those that retransmissions filled.
     pub filled_by_retransmission: u64,

@@ -146,8 +146,14 @@ impl Arbiter {
                 }
                 None => self.gaps.end_window(window_ns, now),
             }
-            let Some(reason) = self.gaps.first().and_then(OpenGap::over) else { return };
-            self.give_up(reason, now, deliver);
+            let mut is_any = false;
+            while let Some(reason) = self.gaps.first().and_then(OpenGap::over) {
+                self.give_up(reason, now, deliver);
+                is_any = true;
+            }
+            if !is_any {
+                return;
+            }
         }
     }
 }

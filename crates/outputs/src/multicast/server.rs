@@ -172,7 +172,8 @@ pub struct MulticastStats {
     pub answers: u64,
     /// Messages in the answers.
     pub answered_messages: u64,
-    /// Requests that were refused: for messages that are no longer kept (these get the number of the oldest one), of another session, or malformed.
+    /// Requests that were refused: for messages that are no longer kept (these get the number of the oldest one) or not sent yet, of another
+    /// session, or malformed.
     pub refused_requests: u64,
     /// Answers that the system did not take.
     pub unsent_answers: u64,
