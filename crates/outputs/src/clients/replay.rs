@@ -323,6 +323,9 @@ impl<W: World> Run<W> {
             }
             rest = rest.get(taken..).unwrap_or_default();
             self.collect(begin, join);
+            if self.chunk.len() >= CHUNK_BYTES && !self.flush() {
+                return;
+            }
             if let Some(Special::Mapping(instrument, symbol)) = special {
                 self.appears(begin, instrument, symbol, event < join);
             }
