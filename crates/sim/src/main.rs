@@ -13,12 +13,15 @@ use tapeworks_sim::{
     switch_on,
 };
 
+/// Seeds are counted up to here, and from here on as many again: the count does not overflow.
+const MOST_SEEDS: u64 = 1 << 62;
+
 /// Runs the shipped code of plant, venues and clients in simulated markets: one thread each, a virtual clock, faults by seed.
 #[derive(Parser, Debug)]
 #[command(name = "simulate", version)]
 struct Arguments {
     /// How many seeds to run: 300 unless given, and 2,000 at most for each deliberate bug.
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..),
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=MOST_SEEDS),
           conflicts_with_all = ["minutes", "seed", "regression"])]
     seeds: Option<u64>,
     /// Run seeds for so many minutes.
@@ -26,7 +29,8 @@ struct Arguments {
           conflicts_with_all = ["seed", "regression"])]
     minutes: Option<u64>,
     /// The first seed.
-    #[arg(long, value_name = "S", default_value_t = 1, conflicts_with = "seed")]
+    #[arg(long, value_name = "S", default_value_t = 1, value_parser = value_parser!(u64).range(..=MOST_SEEDS),
+          conflicts_with = "seed")]
     from: u64,
     /// Run this seed alone.
     #[arg(long, value_name = "S", conflicts_with = "regression")]
