@@ -27,8 +27,13 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
+        Self {
+            name: "steady",
+            story: "nothing fails at 10,000 messages a second for half a minute: what the simulator's speed is measured with",
+            change: |plan| (plan.rate, plan.trouble_ns) = (10_000, 30 * SECOND),
+        },
         Self {
             name: "line-out",
             story: "line A of the first venue is out for three seconds",
