@@ -116,9 +116,15 @@ pub trait Records {
 /// A subscription under way.
 pub struct Subscriber<W: World = System> {
     address: SocketAddr,
-    decoder: Decoder<BufReader<Patient<W>>>,
+    decoder: Decoder<Stream<W>>,
     session: String,
 }
+
+/// The head's prelude, which came first, and what follows it.
+type Stream<W> = io::Chain<io::Cursor<[u8; PRELUDE_BYTES]>, BufReader<Patient<W>>>;
+
+/// Bytes that say how long the head of a DBN stream is: "DBN", the version, the length.
+const PRELUDE_BYTES: usize = 8;
 
 /// A connection whose reads end after their time limit, or when the process gets a request to stop.
 struct Patient<W: World> {
@@ -267,9 +273,15 @@ impl<W: World> Subscriber<W> {
         }
         lines.push_str("start_session\n");
         reader.get_mut().stream.write_all(lines.as_bytes()).map_err(broken)?;
+        // The decoder expects them in one piece: it panics where its first read brings fewer.
+        let mut prelude = [0; PRELUDE_BYTES];
+        let read = reader.read_exact(&mut prelude);
+        read.map_err(|error| dbn::Error::io(error, "decoding metadata"))
+            .map_err(|source| SubscribeError::Decode { address, source })?;
+        let reader = io::Cursor::new(prelude).chain(reader);
         let mut decoder =
             Decoder::new(reader).map_err(|source| SubscribeError::Decode { address, source })?;
-        let patient = decoder.get_mut().get_mut();
+        let patient = decoder.get_mut().get_mut().1.get_mut();
         patient.patience = None;
         patient.stream.set_time_limits(options.timeout, None).map_err(broken)?;
         Ok(Self { address, decoder, session })
@@ -288,7 +300,7 @@ impl<W: World> Subscriber<W> {
 
 impl<W: World> Records for Subscriber<W> {
     fn has_more(&self) -> bool {
-        !self.decoder.get_ref().buffer().is_empty()
+        !self.decoder.get_ref().get_ref().1.buffer().is_empty()
     }
 
     fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError> {
