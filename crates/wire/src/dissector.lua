@@ -208,7 +208,9 @@ local function show_structure(protocol, structure, range, tree)
 end
 
 local function tag_of(protocol, range)
-    local tag = protocol.tag
+    local tag, constant = protocol.tag, protocol.constant
+    -- A message with another byte there is of no known type.
+    if constant and (range:len() <= constant.offset or range(constant.offset, 1):uint() ~= constant.value) then return nil end
     if not tag or range:len() < tag.offset + tag.length then return nil end
     local place = range(tag.offset, tag.length)
     if tag.text then return place:raw() end
@@ -249,7 +251,7 @@ local function choose(transport, structure, header, message)
     local fallback
     for _, carried in ipairs(transport.carries) do
         local application = carried.application
-        local selected = true
+        local selected = not carried.within or carried.within == structure.title
         if carried.selector and structure then
             selected = number_in(structure, carried.selector, header) == carried.value
         end
@@ -353,7 +355,11 @@ end
 
 local function register_stream(transport)
     local proto = transport.proto
-    local function size_at(tvb, offset) return 2 + tvb(offset, 2):uint() end
+    local framing = transport.framing
+    local head = framing.offset + 2
+    local function size_at(tvb, offset)
+        return framing.uncounted + unsigned(tvb(offset + framing.offset, 2), framing.little)
+    end
     local function one(tvb, pinfo, root)
         local range = tvb()
         local tag = tag_of(transport, range)
@@ -362,22 +368,23 @@ local function register_stream(transport)
         local payload = structure and transport.payloads[structure.title]
         if payload and range:len() > structure.minimum then
             local message = range(structure.minimum)
-            local application = choose(transport, nil, range, message)
+            local application = choose(transport, structure, range, message)
             if application then name = show_message(application, message, root) end
         end
         set_columns(pinfo, transport, { name })
         return range:len()
     end
     local function dissect(tvb, pinfo, root)
-        dissect_tcp_pdus(tvb, root, 2, function(buffer, _, offset) return size_at(buffer, offset) end,
+        dissect_tcp_pdus(tvb, root, head, function(buffer, _, offset) return size_at(buffer, offset) end,
             function(buffer, info, tree) return one(buffer, info, tree) end)
         return tvb:len()
     end
     proto.dissector = dissect
     proto:register_heuristic("tcp", function(tvb, pinfo, root)
-        if tvb:len() < 3 then return false end
+        if tvb:len() < head + 1 then return false end
         local range = tvb()
-        local structure = transport.by_tag[tag_of(transport, range)]
+        local tag = tag_of(transport, range)
+        local structure = tag and transport.by_tag[tag]
         local size = size_at(tvb, 0)
         if not structure or size < structure.minimum then return false end
         if structure.exact and size ~= structure.minimum then return false end
@@ -387,7 +394,8 @@ local function register_stream(transport)
             if size > structure.minimum then
                 local message = range(structure.minimum, size - structure.minimum)
                 for _, carried in ipairs(transport.carries) do
-                    known = known or fitting(carried.application, message) ~= nil
+                    local here = not carried.within or carried.within == structure.title
+                    known = known or (here and fitting(carried.application, message) ~= nil)
                 end
             end
             if not known then return false end

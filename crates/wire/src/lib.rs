@@ -67,6 +67,7 @@ pub mod framing;
 mod group;
 pub mod iex;
 pub mod memx;
+pub mod millennium;
 pub mod nasdaq;
 mod registry;
 pub mod schema;
@@ -90,7 +91,7 @@ pub fn bytes_at<const OFFSET: usize, const COUNT: usize, const LENGTH: usize>(
 
 pub use error::{DecodeError, EncodeError, TagNumber};
 pub use group::{Group, GroupEntries, GroupEntry};
-pub use registry::{Carrier, Protocol, Role, Transport, protocol_by_name, protocols};
+pub use registry::{Carrier, Protocol, Role, StreamFraming, Transport, protocol_by_name, protocols};
 pub use tapeworks_wire_macros::protocol;
 pub use value::{
     Ascii, AsciiNumber, Decimal, Nanoseconds, NanosecondsSinceEpoch, NanosecondsSinceMidnight, RawPrice,

@@ -1,7 +1,7 @@
 //! Every protocol of this crate, by name.
 
-use crate::schema::Schema;
-use crate::{iex, memx, nasdaq};
+use crate::schema::{Endian, Schema};
+use crate::{iex, memx, millennium, nasdaq};
 
 /// A protocol of this crate.
 #[derive(Clone, Copy, Debug)]
@@ -14,13 +14,26 @@ pub struct Protocol {
     pub role: Role,
 }
 
-/// Transport or application.
+/// Transport, application, or both.
 #[derive(Clone, Copy, Debug)]
 pub enum Role {
     /// Carries messages of applications.
     Transport(Transport),
     /// Is carried by these transports.
     Application(&'static [Carrier]),
+    /// Is its own transport on a TCP stream: a session and its application in one.
+    Stream(StreamFraming),
+}
+
+/// Where the length is in each message of a TCP stream. It has two bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamFraming {
+    /// Bytes before the length.
+    pub length_offset: usize,
+    /// The byte order of the length.
+    pub endian: Endian,
+    /// Bytes of a message that the length does not count.
+    pub uncounted_bytes: usize,
 }
 
 /// How a transport carries messages.
@@ -37,8 +50,10 @@ pub enum Transport {
         /// Name of the header of a packet without messages, where it differs.
         without_messages: Option<&'static str>,
     },
-    /// In packets on a TCP stream, each behind a two-byte length.
+    /// In packets on a TCP stream, each with a two-byte length.
     Stream {
+        /// Where the length is.
+        framing: StreamFraming,
         /// Names of the messages and of their field that hold an application's message.
         payloads: &'static [(&'static str, &'static str)],
     },
@@ -51,21 +66,42 @@ pub struct Carrier {
     pub transport: &'static Schema,
     /// The header's field and its value that announce the application; `None`: agreed out of band.
     pub selector: Option<(&'static str, u64)>,
+    /// The transport's message that carries it; `None`: whichever carries messages. A session carries another protocol from its
+    /// client than to it.
+    pub within: Option<&'static str>,
 }
 
-static PROTOCOLS: [&Protocol; 9] = [
+/// By the sequenced messages of SoupBinTCP, which the server sends.
+const FROM_SERVER: Carrier =
+    Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None, within: Some("SequencedData") };
+
+/// By the unsequenced messages of SoupBinTCP, which the client sends.
+const FROM_CLIENT: Carrier =
+    Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None, within: Some("UnsequencedData") };
+
+static PROTOCOLS: [&Protocol; 12] = [
     &Protocol {
         schema: &nasdaq::itch50::SCHEMA,
         aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
         role: Role::Application(&[
-            Carrier { transport: &nasdaq::moldudp64::SCHEMA, selector: None },
-            Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None },
+            Carrier { transport: &nasdaq::moldudp64::SCHEMA, selector: None, within: None },
+            FROM_SERVER,
         ]),
     },
     &Protocol {
         schema: &nasdaq::glimpse50::SCHEMA,
         aliases: &["glimpse", "glimpse50"],
-        role: Role::Application(&[Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None }]),
+        role: Role::Application(&[FROM_SERVER]),
+    },
+    &Protocol {
+        schema: &nasdaq::ouch50::outbound::SCHEMA,
+        aliases: &["ouch", "ouch-outbound", "ouch50-outbound"],
+        role: Role::Application(&[FROM_SERVER]),
+    },
+    &Protocol {
+        schema: &nasdaq::ouch50::inbound::SCHEMA,
+        aliases: &["ouch-inbound", "ouch50-inbound"],
+        role: Role::Application(&[FROM_CLIENT]),
     },
     &Protocol {
         schema: &nasdaq::moldudp64::SCHEMA,
@@ -81,6 +117,7 @@ static PROTOCOLS: [&Protocol; 9] = [
         schema: &nasdaq::soupbintcp::SCHEMA,
         aliases: &["soup", "soupbin", "soupbintcp"],
         role: Role::Transport(Transport::Stream {
+            framing: StreamFraming { length_offset: 0, endian: Endian::Big, uncounted_bytes: 2 },
             payloads: &[("SequencedData", "message"), ("UnsequencedData", "message")],
         }),
     },
@@ -90,6 +127,7 @@ static PROTOCOLS: [&Protocol; 9] = [
         role: Role::Application(&[Carrier {
             transport: &iex::tp::SCHEMA,
             selector: Some(("message_protocol_id", 0x8003)),
+            within: None,
         }]),
     },
     &Protocol {
@@ -98,6 +136,7 @@ static PROTOCOLS: [&Protocol; 9] = [
         role: Role::Application(&[Carrier {
             transport: &iex::tp::SCHEMA,
             selector: Some(("message_protocol_id", 0x8004)),
+            within: None,
         }]),
     },
     &Protocol {
@@ -116,6 +155,7 @@ static PROTOCOLS: [&Protocol; 9] = [
         role: Role::Application(&[Carrier {
             transport: &memx::udp::SCHEMA,
             selector: Some(("header_length", memx::udp::HEADER_LENGTH as u64)),
+            within: None,
         }]),
     },
     &Protocol {
@@ -126,6 +166,15 @@ static PROTOCOLS: [&Protocol; 9] = [
             special_count: None,
             payload_length: None,
             without_messages: Some("CommonHeader"),
+        }),
+    },
+    &Protocol {
+        schema: &millennium::native::SCHEMA,
+        aliases: &["native", "lse-native", "millennium-native", "mit203"],
+        role: Role::Stream(StreamFraming {
+            length_offset: 1,
+            endian: Endian::Little,
+            uncounted_bytes: millennium::native::UNCOUNTED_BYTES,
         }),
     },
 ];

@@ -2,7 +2,7 @@
 
 use core::fmt::{self, Write as _};
 
-use crate::registry::{Protocol, Role, Transport, protocols};
+use crate::registry::{Protocol, Role, StreamFraming, Transport, protocols};
 use crate::schema::{Endian, EnumSchema, Field, FlagsSchema, Kind, LengthRule, Schema, Structure};
 
 /// The part that all protocols share.
@@ -156,6 +156,9 @@ fn protocol_table(out: &mut String, schema: &Schema) -> fmt::Result {
         schema.endian == Endian::Little,
         schema.length_rule == LengthRule::Extensible
     )?;
+    if let Some(constant) = schema.constant {
+        write!(out, "constant = {{ offset = {}, value = {} }}, ", constant.offset, constant.value)?;
+    }
     if let Some(tag) = schema.tag {
         write!(out, "tag = {{ offset = {}, length = {}, text = {} }}, ", tag.offset, tag.length, tag.text)?;
     }
@@ -168,6 +171,27 @@ fn protocol_table(out: &mut String, schema: &Schema) -> fmt::Result {
     }
     out.push_str("} })\nend\n");
     Ok(())
+}
+
+/// Registers a protocol whose messages are cut from a TCP stream; `payloads` are those that carry others.
+fn stream_registration(
+    out: &mut String,
+    place: &str,
+    framing: &StreamFraming,
+    payloads: &[(&str, &str)],
+) -> fmt::Result {
+    writeln!(
+        out,
+        "{place}.framing = {{ offset = {}, little = {}, uncounted = {} }}",
+        framing.length_offset,
+        framing.endian == Endian::Little,
+        framing.uncounted_bytes
+    )?;
+    write!(out, "{place}.payloads = {{ ")?;
+    for (message, _) in payloads {
+        write!(out, "[{}] = true, ", lua_string(message))?;
+    }
+    writeln!(out, "}}\nregister_stream({place})")
 }
 
 fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Transport) -> fmt::Result {
@@ -186,13 +210,7 @@ fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Tra
             }
             writeln!(out, "register_datagram({place})")
         }
-        Transport::Stream { payloads } => {
-            write!(out, "{place}.payloads = {{ ")?;
-            for (message, _) in *payloads {
-                write!(out, "[{}] = true, ", lua_string(message))?;
-            }
-            writeln!(out, "}}\nregister_stream({place})")
-        }
+        Transport::Stream { framing, payloads } => stream_registration(out, &place, framing, payloads),
     }
 }
 
@@ -201,12 +219,12 @@ fn closure(chosen: &[&'static Protocol]) -> (Vec<&'static Protocol>, Vec<&'stati
     let wanted = |schema: &Schema| chosen.iter().any(|protocol| protocol.schema.name == schema.name);
     let carriers = |protocol: &Protocol| match protocol.role {
         Role::Application(carriers) => carriers,
-        Role::Transport(_) => &[],
+        Role::Transport(_) | Role::Stream(_) => &[],
     };
     let applications: Vec<&'static Protocol> = protocols()
         .iter()
         .copied()
-        .filter(|protocol| matches!(protocol.role, Role::Application(_)))
+        .filter(|protocol| !matches!(protocol.role, Role::Transport(_)))
         .filter(|protocol| {
             wanted(protocol.schema) || carriers(protocol).iter().any(|carrier| wanted(carrier.transport))
         })
@@ -253,12 +271,20 @@ fn script(out: &mut String, chosen: &[&'static Protocol]) -> fmt::Result {
             if let Some((field, value)) = carrier.selector {
                 write!(out, ", selector = {}, value = {value}", lua_string(field))?;
             }
+            if let Some(message) = carrier.within {
+                write!(out, ", within = {}", lua_string(message))?;
+            }
             out.push_str(" })\n");
         }
     }
-    for protocol in &transports {
-        if let Role::Transport(transport) = &protocol.role {
-            transport_registration(out, protocol, transport)?;
+    for protocol in applications.iter().chain(&transports) {
+        match &protocol.role {
+            Role::Transport(transport) => transport_registration(out, protocol, transport)?,
+            Role::Stream(framing) => {
+                let place = format!("protocols[{}]", lua_string(protocol.schema.name));
+                stream_registration(out, &place, framing, &[])?;
+            }
+            Role::Application(_) => {}
         }
     }
     Ok(())

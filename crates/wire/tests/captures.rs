@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use capture_files::{captures, payloads};
 use tapeworks_wire::iex::{deep10, tops16, tp};
-use tapeworks_wire::nasdaq::{itch50, moldudp64};
+use tapeworks_wire::nasdaq::{itch50, moldudp64, ouch50, soupbintcp};
 
 fn count(counts: &mut BTreeMap<&'static str, usize>, name: &'static str) {
     *counts.entry(name).or_default() += 1;
@@ -96,4 +96,47 @@ fn a_real_add_order_has_the_values_that_other_tools_show() {
     assert_eq!(order.stock().as_str(), Some("IVOO"));
     assert_eq!(order.buy_sell_indicator(), itch50::BuySellIndicator::Buy);
     assert_eq!((order.shares(), order.price().to_string().as_str()), (1_600, "87.3900"));
+}
+
+#[test]
+fn every_message_of_the_ouch_captures_decodes() {
+    let mut counts = BTreeMap::new();
+    for payload in captures("nasdaq-ouch50").iter().flat_map(|file| payloads(file)) {
+        for packet in soupbintcp::Packets::new(&payload) {
+            let packet = soupbintcp::Message::decode(packet.unwrap()).unwrap();
+            let (name, bytes, appendage) = match packet {
+                soupbintcp::Message::SequencedData(data) => {
+                    let message = ouch50::outbound::Message::decode(data.message()).unwrap();
+                    let appendage = match message {
+                        ouch50::outbound::Message::OrderAccepted(accepted) => accepted.appendage(),
+                        _ => &[],
+                    };
+                    (message.name(), data.message(), appendage)
+                }
+                soupbintcp::Message::UnsequencedData(data) => {
+                    let message = ouch50::inbound::Message::decode(data.message()).unwrap();
+                    let appendage = match message {
+                        ouch50::inbound::Message::EnterOrder(order) => order.appendage(),
+                        _ => &[],
+                    };
+                    (message.name(), data.message(), appendage)
+                }
+                other => (other.name(), other.as_bytes(), &[][..]),
+            };
+            assert!(
+                ouch50::appendage::OptionalFields::new(appendage).all(|field| field.is_ok()),
+                "{bytes:?}"
+            );
+            count(&mut counts, name);
+        }
+    }
+    let expected = [
+        ("CancelOrder", 1),
+        ("Canceled", 1),
+        ("ClientHeartbeat", 1),
+        ("EnterOrder", 1),
+        ("OrderAccepted", 1),
+        ("ServerHeartbeat", 1),
+    ];
+    assert_eq!(counts, BTreeMap::from(expected));
 }

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use tapeworks_wire::schema::{Kind, Schema, SplitMix64, Structure, arbitrary, json, markdown};
-use tapeworks_wire::{iex, nasdaq, protocol_by_name, protocols};
+use tapeworks_wire::{iex, millennium, nasdaq, protocol_by_name, protocols};
 
 /// Encodes what it decodes from random valid bytes, for each message of the protocol.
 macro_rules! round_trip {
@@ -36,6 +36,9 @@ round_trip!(glimpse50_encodes_what_it_decodes, nasdaq::glimpse50);
 round_trip!(soupbintcp_encodes_what_it_decodes, nasdaq::soupbintcp);
 round_trip!(tops16_encodes_what_it_decodes, iex::tops16);
 round_trip!(deep10_encodes_what_it_decodes, iex::deep10);
+round_trip!(ouch50_inbound_encodes_what_it_decodes, nasdaq::ouch50::inbound);
+round_trip!(ouch50_outbound_encodes_what_it_decodes, nasdaq::ouch50::outbound);
+round_trip!(native_encodes_what_it_decodes, millennium::native);
 
 #[test]
 fn headers_encode_to_the_bytes_they_decode() {
@@ -152,12 +155,29 @@ proptest! {
         use nasdaq::{moldudp64, soupbintcp};
         let mut tagged = bytes.clone();
         if let Some(first) = tagged.first_mut() {
-            let messages = nasdaq::itch50::SCHEMA.messages.iter().chain(iex::deep10::SCHEMA.messages).chain(iex::tops16::SCHEMA.messages);
+            let schemas = [
+                &nasdaq::itch50::SCHEMA,
+                &iex::deep10::SCHEMA,
+                &iex::tops16::SCHEMA,
+                &nasdaq::ouch50::inbound::SCHEMA,
+                &nasdaq::ouch50::outbound::SCHEMA,
+            ];
+            let messages = schemas.iter().flat_map(|schema| schema.messages);
             let tags: Vec<u8> = messages.filter_map(|message| message.tag).map(|tag| tag as u8).collect();
             *first = *tag.get(&tags);
         }
-        for bytes in [&bytes, &tagged] {
+        let mut native = bytes.clone();
+        if let [start, _, _, type_, ..] = &mut native[..] {
+            let tags: Vec<u8> =
+                millennium::native::SCHEMA.messages.iter().filter_map(|message| message.tag).map(|tag| tag as u8).collect();
+            (*start, *type_) = (2, *tag.get(&tags));
+        }
+        for bytes in [&bytes, &tagged, &native] {
             agree!(bytes, nasdaq::itch50, nasdaq::soupbintcp, iex::tops16, iex::deep10);
+            agree!(bytes, nasdaq::ouch50::inbound, nasdaq::ouch50::outbound, millennium::native);
+            let mut messages = millennium::stream::Messages::new(bytes);
+            let whole: usize = messages.by_ref().flatten().map(<[u8]>::len).sum();
+            prop_assert_eq!(whole + messages.rest().len(), bytes.len());
             if let Ok(packet) = moldudp64::DownstreamPacket::decode(bytes) {
                 prop_assert!(packet.blocks().count() <= usize::from(packet.count()));
             }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use capture_files::{captures, payloads};
-use tapeworks_wire::schema::{Decoded, Schema, Value};
+use tapeworks_wire::schema::{Decoded, Schema, SplitMix64, Value, arbitrary};
 use tapeworks_wire::{iex, memx, nasdaq, protocols};
 use tempfile::NamedTempFile;
 
@@ -23,7 +23,7 @@ fn tshark(script: &Path, arguments: &[&str]) -> String {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && !errors.contains("Lua"), "{errors}");
-    String::from_utf8(output.stdout).unwrap()
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn is_installed() -> bool {
@@ -70,6 +70,31 @@ fn expect(values: &mut BTreeMap<String, Vec<String>>, schema: &Schema, decoded: 
     });
 }
 
+/// Compares what tshark shows of a capture with the expected values. Returns how many there were.
+fn compare(script: &Path, file: &Path, expected: &BTreeMap<String, Vec<String>>) -> usize {
+    let file = file.to_str().unwrap();
+    let mut arguments = vec!["-r", file, "-T", "fields", "-E", "separator=|", "-E", "aggregator=;"];
+    for name in expected.keys() {
+        arguments.extend(["-e", name]);
+    }
+    let printed = tshark(script, &arguments);
+    let mut shown = vec![Vec::new(); expected.len()];
+    for line in printed.lines() {
+        for (values, column) in shown.iter_mut().zip(line.split('|')) {
+            // A blank value and no value print alike: a packet without the field has an empty column.
+            values.extend(column.split(';').map(str::to_owned));
+        }
+    }
+    let mut compared = 0;
+    for ((name, values), shown) in expected.iter().zip(shown) {
+        let without_blank =
+            |values: &[String]| values.iter().filter(|value| !value.is_empty()).cloned().collect::<Vec<_>>();
+        assert_eq!(without_blank(&shown), without_blank(values), "{name} in {file}");
+        compared += values.len();
+    }
+    compared
+}
+
 #[test]
 fn tshark_shows_the_fields_that_the_decoder_reads() {
     if !is_installed() {
@@ -111,29 +136,82 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
             if expected.is_empty() {
                 continue;
             }
-            let file = file.to_str().unwrap();
-            let mut arguments = vec!["-r", file, "-T", "fields", "-E", "separator=|", "-E", "aggregator=;"];
-            for name in expected.keys() {
-                arguments.extend(["-e", name]);
-            }
-            let printed = tshark(script.path(), &arguments);
-            let mut shown = vec![Vec::new(); expected.len()];
-            for line in printed.lines() {
-                for (values, column) in shown.iter_mut().zip(line.split('|')) {
-                    // A blank value and no value print alike: a packet without the field has an empty column.
-                    values.extend(column.split(';').map(str::to_owned));
-                }
-            }
-            for ((name, values), shown) in expected.iter().zip(shown) {
-                let without_blank = |values: &[String]| {
-                    values.iter().filter(|value| !value.is_empty()).cloned().collect::<Vec<_>>()
-                };
-                assert_eq!(without_blank(&shown), without_blank(values), "{name} in {file}");
-                compared += values.len();
-            }
+            compared += compare(script.path(), &file, &expected);
         }
     }
     assert!(compared > 700, "only {compared} values were compared");
+}
+
+#[test]
+fn tshark_shows_the_orders_of_ouch() {
+    if !is_installed() {
+        return;
+    }
+    let script = script();
+    let mut compared = 0;
+    for file in captures("nasdaq-ouch50") {
+        let mut expected = BTreeMap::new();
+        for payload in payloads(&file) {
+            let (schema, outer) = (&nasdaq::soupbintcp::SCHEMA, payload.as_slice());
+            expect(&mut expected, schema, schema.decode(outer));
+            let inner = match nasdaq::soupbintcp::Message::decode(outer).unwrap() {
+                nasdaq::soupbintcp::Message::SequencedData(data) => {
+                    Some((&nasdaq::ouch50::outbound::SCHEMA, data.message()))
+                }
+                nasdaq::soupbintcp::Message::UnsequencedData(data) => {
+                    Some((&nasdaq::ouch50::inbound::SCHEMA, data.message()))
+                }
+                _ => None,
+            };
+            if let Some((schema, message)) = inner {
+                expect(&mut expected, schema, schema.decode(message));
+            }
+        }
+        compared += compare(script.path(), &file, &expected);
+    }
+    assert!(compared > 35, "only {compared} values were compared");
+}
+
+/// A capture file of one TCP segment with this payload.
+fn tcp_capture(payload: &[u8]) -> NamedTempFile {
+    let length = |extra: usize| (payload.len() + extra) as u32;
+    let mut bytes = vec![0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(&length(54).to_le_bytes());
+    bytes.extend_from_slice(&length(54).to_le_bytes());
+    bytes.extend_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+    bytes.extend_from_slice(&[0x45, 0]);
+    bytes.extend_from_slice(&(length(40) as u16).to_be_bytes());
+    bytes.extend_from_slice(&[0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes.extend_from_slice(&[0xC0, 0, 0x23, 0x3D, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0x20, 0, 0, 0, 0, 0]);
+    bytes.extend_from_slice(payload);
+    let file = tempfile::Builder::new().suffix(".pcap").tempfile().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    file
+}
+
+#[test]
+fn tshark_shows_each_message_of_the_native_gateway() {
+    use tapeworks_wire::millennium::native::{SCHEMA, message_length};
+    if !is_installed() {
+        return;
+    }
+    let script = script();
+    let mut random = SplitMix64::new(0x7a9e);
+    let mut compared = 0;
+    for structure in SCHEMA.messages {
+        let mut bytes = Vec::new();
+        arbitrary(&SCHEMA, structure, &mut random, &mut bytes);
+        let length = message_length(bytes.len());
+        bytes[1..3].copy_from_slice(&length.to_le_bytes());
+        let mut expected = BTreeMap::new();
+        expect(&mut expected, &SCHEMA, SCHEMA.decode(&bytes));
+        // tshark prints a second that has no date otherwise, and text that is no text too.
+        expected.retain(|name, _| !name.contains("transact_time"));
+        let file = tcp_capture(&bytes);
+        compared += compare(script.path(), file.path(), &expected);
+    }
+    assert!(compared > 250, "only {compared} values were compared");
 }
 
 #[test]

@@ -29,7 +29,9 @@ pub use live::{checkpoint, config, journal, live_feed};
 pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
 pub use venues::{retransmission, snapshot};
-pub use wire::{deep10, iextp, itch50, memoir13, memoirudp, moldudp64, schema, soupbintcp, tops16};
+pub use wire::{
+    deep10, iextp, itch50, memoir13, memoirudp, moldudp64, native, ouch50, schema, soupbintcp, tops16,
+};
 
 /// A target: its name, and its function of bytes.
 pub type Target = (&'static str, fn(&[u8]));
@@ -54,7 +56,9 @@ pub const TARGETS: &[Target] = &[
     ("memoirudp", memoirudp),
     ("moldudp64", moldudp64),
     ("multicast", multicast),
+    ("native", native),
     ("net", net),
+    ("ouch50", ouch50),
     ("retransmission", retransmission),
     ("rewrite", rewrite),
     ("schema", schema),

@@ -9,7 +9,7 @@ use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed;
 use tapeworks_packet::net;
 use tapeworks_wire::schema::{Schema, SplitMix64, arbitrary};
-use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch, iex, memx, nasdaq};
+use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch, iex, memx, millennium, nasdaq};
 
 use crate::live::checkpoints;
 use crate::packets::{itch_packets, messages, mold_packets, relate};
@@ -90,6 +90,21 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
             packets.extend(messages(&nasdaq::glimpse50::SCHEMA, &mut random));
             packets.push(packets.concat());
             packets
+        }
+        "native" => {
+            let mut all = messages(&millennium::native::SCHEMA, &mut random);
+            all.iter_mut().for_each(|message| {
+                let length = millennium::native::message_length(message.len());
+                message[1..3].copy_from_slice(&length.to_le_bytes());
+            });
+            all.push(all.concat());
+            all
+        }
+        "ouch50" => {
+            let mut all = messages(&nasdaq::ouch50::inbound::SCHEMA, &mut random);
+            all.extend(messages(&nasdaq::ouch50::outbound::SCHEMA, &mut random));
+            all.push(b"\x05\x02LIME\x02\x04R\x09\x17\0\0\0\0\0\0\0\x01".to_vec());
+            all
         }
         "moldudp64" => headers(&nasdaq::moldudp64::SCHEMA, &mut random),
         "iextp" => headers(&iex::tp::SCHEMA, &mut random),

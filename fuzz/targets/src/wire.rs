@@ -3,7 +3,7 @@
 use tapeworks_session::{Memoir, Request, Transport as _};
 use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
 use tapeworks_wire::schema::{Decoded, Structure};
-use tapeworks_wire::{iex, memx, nasdaq, protocols};
+use tapeworks_wire::{iex, memx, millennium, nasdaq, protocols};
 
 /// The fields that the schema returns are JSON, whatever they hold, and lie inside the message.
 fn check_fields(decoded: &Decoded<'_>) {
@@ -66,6 +66,51 @@ decoder!(
     pub memoir13,
     memx::depth13
 );
+
+mod orders {
+    use super::check_fields;
+    decoder!(
+        /// One message of Millennium's native gateway.
+        pub(super) native,
+        super::millennium::native
+    );
+    decoder!(
+        /// One message of OUCH 5.0 from a client.
+        pub(super) ouch_inbound,
+        super::nasdaq::ouch50::inbound
+    );
+    decoder!(
+        /// One message of OUCH 5.0 to a client.
+        pub(super) ouch_outbound,
+        super::nasdaq::ouch50::outbound
+    );
+}
+
+/// A stream of Millennium's native gateway: its messages and the rest are the stream, and each message decodes as it does
+/// alone.
+pub fn native(bytes: &[u8]) {
+    orders::native(bytes);
+    let mut messages = millennium::stream::Messages::new(bytes);
+    let mut whole = 0;
+    for message in messages.by_ref().flatten() {
+        orders::native(message);
+        whole += message.len();
+    }
+    assert_eq!(whole + messages.rest().len(), bytes.len());
+    assert!(bytes.ends_with(messages.rest()));
+}
+
+/// One message of OUCH 5.0 of either direction, and an appendage: the fields that are read are written back.
+pub fn ouch50(bytes: &[u8]) {
+    orders::ouch_inbound(bytes);
+    orders::ouch_outbound(bytes);
+    let mut again = vec![0; bytes.len()];
+    let mut written = 0;
+    for field in nasdaq::ouch50::appendage::OptionalFields::new(bytes).map_while(Result::ok) {
+        written += field.write(&mut again[written..]).expect("as long as it was");
+    }
+    assert_eq!(again[..written], bytes[..written]);
+}
 
 mod soup {
     use super::check_fields;

@@ -1,6 +1,7 @@
-//! Nasdaq: TotalView-ITCH 5.0 (also of BX and PSX) and its transports.
+//! Nasdaq: TotalView-ITCH 5.0 (also of BX and PSX) and its transports, OUCH 5.0 (orders).
 
 pub mod glimpse50;
 pub mod itch50;
 pub mod moldudp64;
+pub mod ouch50;
 pub mod soupbintcp;

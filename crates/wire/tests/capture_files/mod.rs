@@ -10,7 +10,7 @@ pub(crate) fn captures(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The UDP payloads of a little-endian pcap file of Ethernet (with VLAN tags) and IPv4: all that the captures are.
+/// The payloads, UDP or TCP, of a little-endian pcap file of Ethernet (with VLAN tags) and IPv4: all that the captures are.
 pub(crate) fn payloads(file: &Path) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(file).unwrap();
     let mut at = 24;
@@ -23,9 +23,14 @@ pub(crate) fn payloads(file: &Path) -> Vec<Vec<u8>> {
             ip += 4;
         }
         assert_eq!(packet[ip - 2..ip], [8, 0], "not IPv4");
-        let udp = ip + usize::from(packet[ip] & 15) * 4;
-        let udp_length = usize::from(u16::from_be_bytes([packet[udp + 4], packet[udp + 5]]));
-        found.push(packet[udp + 8..udp + udp_length].to_vec());
+        let after = ip + usize::from(packet[ip] & 15) * 4;
+        let ip_length = usize::from(u16::from_be_bytes([packet[ip + 2], packet[ip + 3]]));
+        let header = match packet[ip + 9] {
+            6 => usize::from(packet[after + 12] >> 4) * 4,
+            17 => 8,
+            other => panic!("IP protocol {other}"),
+        };
+        found.push(packet[after + header..ip + ip_length].to_vec());
         at += 16 + length;
     }
     found

@@ -1,0 +1,5 @@
+//! Millennium Exchange's protocols: the London Stock Exchange, and venues that run the same system.
+
+pub mod native;
+pub mod stream;
+pub mod variant;
