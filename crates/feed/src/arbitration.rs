@@ -342,7 +342,7 @@ impl Arbiter {
         !self.gaps.is_empty()
     }
 
-    /// Since when missing messages have been requested; `None` if none are.
+    /// Since when the first messages that are requested have been missing; `None` if none are requested.
     pub fn recovering_since(&self) -> Option<Nanos> {
         self.gaps.requested_since()
     }

@@ -365,9 +365,9 @@ impl OpenGaps {
         }
     }
 
-    /// Since when messages have been requested.
+    /// Since when the first messages that are requested have been missing. They may have waited for others to be answered first.
     pub(crate) fn requested_since(&self) -> Option<Nanos> {
-        self.gaps.iter().find_map(|gap| gap.requested.as_ref()).map(|requested| requested.began)
+        self.gaps.iter().find(|gap| gap.requested.is_some()).map(|gap| gap.since)
     }
 
     /// The gap of a number that was missing when the gap was opened.

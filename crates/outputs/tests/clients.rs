@@ -973,12 +973,18 @@ fn a_gap_is_sent_and_marks_the_records_behind_it() {
     let client =
         Client::connect(plant.server.address(), "").subscribe("schema=mbp-1|symbols=ALL_SYMBOLS").rest();
     plant.publish(&events);
+    let mut replay =
+        Client::connect(plant.server.address(), "").subscribe("schema=mbp-1|symbols=ALL_SYMBOLS|start=0");
+    assert!(replay.read("Finished mbp-1 replay"));
+    let replay = replay.rest();
     plant.end();
-    let received = client.join().unwrap();
-    same("with gaps", &received.records, &expected(&events, Schema::Mbp1));
-    let messages: Vec<_> = received.system.iter().filter(|message| message.starts_with("gap: ")).collect();
-    assert_eq!(messages.len(), gaps, "{messages:?}");
-    assert!(received.records.iter().any(|one| flags_of(one) & dbn::flags::MAYBE_BAD_BOOK != 0));
+    for client in [client, replay] {
+        let received = client.join().unwrap();
+        same("with gaps", &received.records, &expected(&events, Schema::Mbp1));
+        let messages = received.system.iter().filter(|message| message.starts_with("gap: ")).count();
+        assert_eq!(messages, gaps, "{:?}", received.system);
+        assert!(received.records.iter().any(|one| flags_of(one) & dbn::flags::MAYBE_BAD_BOOK != 0));
+    }
 }
 
 #[test]

@@ -70,6 +70,9 @@ impl Session {
         } else if let Some(message) = record.get::<SystemMsg>() {
             let text = message.msg().unwrap_or_default();
             self.replays += usize::from(text.starts_with("Finished "));
+            if text.starts_with("gap: ") {
+                self.gaps.insert(self.records.len());
+            }
         } else {
             return false;
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tapeworks_engine::history::{History, Read as HistoryRead};
 use tapeworks_journal::JournalError;
-use tapeworks_market::{BookOptions, Event, InstrumentId, Nanos};
+use tapeworks_market::{BookOptions, Event, EventKind, InstrumentId, Nanos};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
@@ -380,7 +380,12 @@ impl Conductor {
                 power_off(self.plant_host);
                 let syncs_always =
                     self.plan.journal.is_some_and(|journal| journal.sync == SyncPolicy::Always);
-                if !syncs_always {
+                // What a disk failed to sync it may not have, although a plant that started since has read it from memory.
+                let may_be_unsynced = self.plan.faults.iter().any(|fault| {
+                    let fails = |disk: DiskFaults| disk.failed_syncs_per_million > 0;
+                    fault.at_ns <= now_ns() && matches!(fault.what, What::Disk(disk) if fails(disk))
+                });
+                if !syncs_always || may_be_unsynced {
                     self.promise = Promise::Synced;
                 }
             }
@@ -896,8 +901,12 @@ fn check(
             }
             Ok(count) => {
                 shared.events.fetch_add(count as u64, Ordering::Relaxed);
-                let is_of_order =
-                    |event: &&Event| event.order_id > 0 && event.instrument < InstrumentId::UNKNOWN;
+                let is_of_order = |event: &&Event| {
+                    matches!(event.kind, EventKind::Add | EventKind::Execute | EventKind::Trade)
+                        && event.order_id > 0
+                        && event.size > 0
+                        && event.instrument < InstrumentId::UNKNOWN
+                };
                 let of_orders = batch.iter().filter(is_of_order).count() as u64;
                 shared.of_orders.fetch_add(of_orders, Ordering::Relaxed);
             }

@@ -486,9 +486,10 @@ impl Oracle {
         let Some(session) = truth.sessions.get(place.session) else { return };
         place.is_spoiled |= session.spoiled.range(..=event.channel_sequence).next().is_some();
         // Of two symbols for one locate the first one counts: to a plant that missed it the other one is the first.
-        place.is_spoiled |= session.contradicted.is_some_and(|at| {
-            at <= event.channel_sequence && place.named.iter().any(|(first, count)| *first < at && *count > 0)
-        });
+        let contradicted = session.contradicted.partition_point(|at| *at <= event.channel_sequence);
+        let last = contradicted.checked_sub(1).and_then(|last| session.contradicted.get(last));
+        place.is_spoiled |=
+            last.is_some_and(|at| place.named.iter().any(|(first, count)| first < at && *count > 0));
         if place.is_spoiled {
             place.next = place.next.max(session.place_of(event.channel_sequence + 1));
             place.at = place.at.max(event.channel_sequence);

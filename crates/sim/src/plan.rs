@@ -972,8 +972,13 @@ impl Plan {
 
     /// Bits of the only checkpoint may have turned that a shortened journal could be read from: then the past is gone.
     pub(crate) fn may_lose_the_past(&self) -> bool {
-        let loses = |what: What| matches!(what, What::Rot { .. } | What::LostPages { .. });
-        self.limits.keep_bytes.is_some() && self.faults.iter().any(|fault| loses(fault.what))
+        self.limits.keep_bytes.is_some() && self.has_damage()
+    }
+
+    /// Whether the disk has changed or lost what it had: a replay passes over it.
+    pub(crate) fn has_damage(&self) -> bool {
+        let damages = |what: What| matches!(what, What::Rot { .. } | What::LostPages { .. });
+        self.faults.iter().any(|fault| damages(fault.what))
     }
 
     /// Whether the disk has refused what the plant gave it: a replay may lack it.

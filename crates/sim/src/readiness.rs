@@ -23,12 +23,15 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// For a plan whose times can be compared: its clock is not set.
+    /// For a plan whose times can be compared: its clock is not set. A session that begins anew under its name looks like the one before to
+    /// a plant that has lost the packet between them with its journal.
     pub(crate) fn of(plan: &Plan) -> Option<Self> {
         let has_clock = plan.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Drift(_)));
+        let may_forget = plan.has_damage() || plan.has_bad_disk();
+        let is_ambiguous = may_forget && plan.venues.iter().any(|venue| venue.reset.is_some());
         // A session that begins anew under its name is followed after two silences.
         let patience_ns = PATIENCE_NS + 3 * plan.arbiter.silence_ns + plan.arbiter.reorder_window_ns;
-        (!has_clock).then(|| Self {
+        (!has_clock && !is_ambiguous).then(|| Self {
             patience_ns,
             sent: VecDeque::new(),
             has_failed: false,

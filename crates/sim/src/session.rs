@@ -1,6 +1,6 @@
 //! What a client has read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dbn::RecordRef;
 
@@ -46,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) snapshot: BTreeMap<Book, u64>,
     /// Before the record at this place the server said that it left out so many.
     pub(crate) skipped: Vec<(usize, u64)>,
+    /// Records before which the server reported a gap.
+    pub(crate) gaps: BTreeSet<usize>,
     /// What the snapshot and the records make of books. Of clients with a snapshot, and of those that they are compared with.
     pub(crate) states: Option<States>,
     /// The symbols of instruments, as the server named them.
@@ -73,6 +75,7 @@ impl Session {
             records: Vec::new(),
             snapshot: BTreeMap::new(),
             skipped: Vec::new(),
+            gaps: BTreeSet::new(),
             states: client.has_snapshot.then(States::default),
             symbols: BTreeMap::new(),
             is_whole: false,

@@ -339,6 +339,33 @@ fn a_gap_marks_the_records_after_it() {
 }
 
 #[test]
+fn an_order_that_the_book_loses_by_what_it_refuses_is_cancelled() {
+    let mut too_much = event(2, EventKind::Execute, XNAS, tapeworks_market::InstrumentId(0));
+    (too_much.order_id, too_much.size) = (1, 101);
+    let mut taken = event(5, EventKind::Replace, XNAS, tapeworks_market::InstrumentId(0));
+    (taken.order_id, taken.aux, taken.size, taken.price) = (2, 3, 50, dollars("9"));
+    let events = [
+        add(1, 1, Side::Bid, "10", 100),
+        too_much,
+        add(3, 2, Side::Ask, "11", 70),
+        add(4, 3, Side::Ask, "12", 80),
+        taken,
+    ];
+    let path = directory("dbn-refused").join("refused.dbn");
+    write(&path, Schema::Mbo, &Options::default(), &events);
+    let records: Vec<MboMsg> = DbnDecoder::from_file(&path).unwrap().decode_records().unwrap();
+    let found: Vec<_> = records.iter().map(fields).collect();
+    let expected = [
+        (1, 'A', 'B', e9("10"), 100, 1, LAST),
+        (2, 'C', 'B', e9("10"), 100, 1, LAST | BAD),
+        (3, 'A', 'A', e9("11"), 70, 2, LAST | BAD),
+        (4, 'A', 'A', e9("12"), 80, 3, LAST | BAD),
+        (5, 'C', 'A', e9("11"), 70, 2, LAST | BAD),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn status_imbalance_and_definition_have_the_values_of_the_venue() {
     let (records, _, _) = round_trip::<StatusMsg>(Schema::Status);
     let [status] = &records[..] else { panic!("{records:?}") };

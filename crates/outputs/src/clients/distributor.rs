@@ -212,6 +212,19 @@ const READ_BYTES: usize = 1 << 16;
 /// Reads of one client in a turn.
 const READS: usize = 4;
 
+/// A gap of a channel as the text of a system message.
+fn gap_text(event: &Event, gap: Gap) -> String {
+    let feed = event
+        .publisher
+        .feed()
+        .map_or_else(|| format!("publisher {}", event.publisher.0), |feed| feed.dataset.to_owned());
+    let (channel, last) = (event.channel, gap.first.saturating_add(gap.count.saturating_sub(1)));
+    match gap.count {
+        0 => format!("gap: {feed} channel {channel} is silent, whatever comes from message {} on", gap.first),
+        _ => format!("gap: {feed} channel {channel}, messages {} to {last} missing", gap.first),
+    }
+}
+
 /// The subscribers of a schema.
 #[derive(Debug, Default)]
 struct Watchers {
@@ -426,8 +439,8 @@ impl<W: World> Distributor<W> {
                 self.instrument_appears(event, instrument, symbol);
             }
             self.distribute();
-            if let Some(Special::Gap(event, gap)) = special {
-                self.send_gap(&event, gap);
+            if let Some(Special::Gap(gap_event, gap)) = special {
+                self.send_gap(event, &gap_event, gap);
             }
         }
         self.live.store(self.replica.market.next, Ordering::Release);
@@ -554,24 +567,10 @@ impl<W: World> Distributor<W> {
         }
     }
 
-    fn send_gap(&mut self, event: &Event, gap: Gap) {
-        let feed = event
-            .publisher
-            .feed()
-            .map_or_else(|| format!("publisher {}", event.publisher.0), |feed| feed.dataset.to_owned());
-        let (channel, last) = (event.channel, gap.first.saturating_add(gap.count.saturating_sub(1)));
-        let text = match gap.count {
-            0 => format!(
-                "gap: {feed} channel {channel} is silent, whatever comes from message {} on",
-                gap.first
-            ),
-            _ => format!("gap: {feed} channel {channel}, messages {} to {last} missing", gap.first),
-        };
+    fn send_gap(&mut self, number: u64, event: &Event, gap: Gap) {
+        let text = gap_text(event, gap);
         for client in self.clients.iter_mut().flatten() {
-            if client.is_started() && client.sees(event.publisher.0) {
-                client.notify(|bytes| live::system(event.ts_recv, SystemCode::Other, &text, bytes));
-                self.counters.gaps += 1;
-            }
+            client.report_live_gap(number, event, &text, &mut self.counters);
         }
     }
 
@@ -966,6 +965,7 @@ impl<W: World> Distributor<W> {
             match message {
                 Message::Records { bytes, count } => client.put_records(&bytes, count, now, counters),
                 Message::Symbol(time, instrument, symbol) => client.name(time, instrument, symbol, false),
+                Message::Gap(event, gap) => client.report_gap(&event, &gap_text(&event, gap), counters),
                 Message::Join(position) => {
                     let join = next.max(position);
                     client.join(join);

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::TrySendError;
 use std::time::{Duration, Instant};
 
+use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, InstrumentId, Nanos, Symbol};
 use tapeworks_store::Schema;
 
@@ -71,6 +72,8 @@ pub(super) enum Message {
     Records { bytes: Vec<u8>, count: u64 },
     /// An instrument appears, before its records.
     Symbol(Nanos, InstrumentId, Symbol),
+    /// A gap of a channel, behind the records before it.
+    Gap(Event, Gap),
     /// A request to join: the replay is near the present, and its next event has this number.
     Join(u64),
     /// Every record of the events before the named one was sent.
@@ -325,11 +328,23 @@ impl<W: World> Run<W> {
             if !self.collect(begin, join) {
                 return false;
             }
-            if let Some(Special::Mapping(instrument, symbol)) = special {
-                self.appears(begin, instrument, symbol, event < join);
+            match special {
+                Some(Special::Mapping(instrument, symbol)) => {
+                    self.appears(begin, instrument, symbol, event < join);
+                }
+                Some(Special::Gap(gap_event, gap)) if event < join && self.is_started(gap_event.ts_recv) => {
+                    self.flush();
+                    self.send(Message::Gap(gap_event, gap));
+                }
+                _ => {}
             }
         }
         true
+    }
+
+    /// Whether the client has asked for some schema from an earlier time on.
+    fn is_started(&self, time: Nanos) -> bool {
+        self.chosen.iter().any(|one| time >= one.selection.start)
     }
 
     /// Continues from a checkpoint: the first of the history, or one behind missing events. `false` as [`Run::take`].
@@ -426,6 +441,7 @@ pub(crate) mod tests {
             match replay.messages.recv().unwrap() {
                 Message::Records { bytes, .. } => records.extend(bytes),
                 Message::Symbol(_, instrument, symbol) => symbols.push((instrument, symbol)),
+                Message::Gap(..) => {}
                 Message::Join(event) => replay.join(event),
                 Message::Done => return Ok((symbols, records)),
                 Message::Failed(error) => return Err(error),

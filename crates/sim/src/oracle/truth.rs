@@ -168,8 +168,8 @@ pub(super) struct SessionTruth {
     orders: HashMap<u64, (Symbol, u32)>,
     /// The first message that executes or cancels more than an order of the symbol has.
     pub(super) overfilled: HashMap<Symbol, u64>,
-    /// The first message that contradicts the venue's names.
-    pub(super) contradicted: Option<u64>,
+    /// The messages that contradict the venue's names, ascending.
+    pub(super) contradicted: Vec<u64>,
     /// What the running plant knows to have been sent: from this time on, the messages before this number.
     heard: Vec<(Nanos, u64)>,
 }
@@ -194,7 +194,7 @@ impl SessionTruth {
             unreadable: BTreeSet::new(),
             orders: HashMap::new(),
             overfilled: HashMap::new(),
-            contradicted: None,
+            contradicted: Vec::new(),
             heard: Vec::new(),
         }
     }
@@ -220,7 +220,7 @@ impl SessionTruth {
                 _ => {}
             }
             if event.kind == EventKind::Gap && event.is_contradiction() {
-                self.contradicted.get_or_insert(event.channel_sequence);
+                self.contradicted.push(event.channel_sequence);
             }
             if is_of_message(&event) {
                 self.all.push(self.named.essence(&event));

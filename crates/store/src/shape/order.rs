@@ -5,6 +5,7 @@
 //! | addition | `A` | |
 //! | cancellation | `C` | with the shares cancelled, or all that were left |
 //! | replacement | `C`, `A` | the old order leaves, the new one joins with its own id |
+//! | execution or cancellation of more than the order has, replacement by an order that the book refuses | `C` | the order leaves |
 //! | execution | `T`, `F`, `C` | trade (side of the aggressor), fill of the resting order, its reduction |
 //! | execution that is not printable | `F`, `C` | the auction's own message reports the trade once for all |
 //! | trade of a hidden order, auction | `T` | |
@@ -17,7 +18,7 @@
 use std::ffi::c_char;
 
 use dbn::{FlagSet, MboMsg};
-use tapeworks_market::book::Outcome;
+use tapeworks_market::book::{BookUpdate, Outcome};
 use tapeworks_market::event::{Event, EventKind};
 use tapeworks_market::price::{UNDEFINED_PRICE, price_e9};
 use tapeworks_market::{Action, Instruments, NbboUpdate, Side};
@@ -68,7 +69,7 @@ impl Shape for Orders {
         let book = &update.book;
         let event = book.event;
         if book.outcome != Outcome::Applied {
-            return rows.skip(not_applied(book.outcome));
+            return Self::refused(book, rows);
         }
         let (flags, open) = (event.flags().0, without_last(event.flags()));
         let (side, size) = (event.side, event.size);
@@ -121,6 +122,28 @@ impl Shape for Orders {
 }
 
 impl Orders {
+    /// An update that the book did not apply. It may have taken an order out all the same: more was executed than the order
+    /// had, or what should replace it was refused. That is a cancellation, so that a reader's book loses the order too.
+    #[cold]
+    #[inline(never)]
+    fn refused(book: &BookUpdate<'_>, rows: &mut Rows<MboMsg>) {
+        let Some(before) = &book.before else { return rows.skip(not_applied(book.outcome)) };
+        let event = book.event;
+        let size = match event.kind {
+            EventKind::Replace => before.size,
+            _ => event.size.min(before.size),
+        };
+        let cancellation = Order {
+            id: before.id,
+            price: before.price.e9(),
+            size,
+            action: Action::Cancel,
+            side: before.side,
+            flags: event.flags().0,
+        };
+        rows.push(record(event, cancellation), event);
+    }
+
     #[cold]
     #[inline(never)]
     fn rare(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments, rows: &mut Rows<MboMsg>) {

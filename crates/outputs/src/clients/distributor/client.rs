@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use fixedbitset::FixedBitSet;
-use tapeworks_market::{InstrumentId, Instruments, Nanos, Symbol};
+use tapeworks_market::{Event, InstrumentId, Instruments, Nanos, Symbol};
 use tapeworks_store::Schema;
 use tapeworks_store::live::{self, Batch, ErrorCode, HeadError, Item, SystemCode};
 
@@ -749,6 +749,38 @@ impl<W: World> Client<W> {
             live::with_ts_out(&record, self.turn, self.outbox.own());
         } else {
             write(self.outbox.own());
+        }
+    }
+
+    /// Reports a gap of the event with this number, if the client gets the events of that time. The report waits behind a replay that
+    /// is all that the client has.
+    pub(super) fn report_live_gap(
+        &mut self,
+        number: u64,
+        event: &Event,
+        text: &str,
+        counters: &mut Counters,
+    ) {
+        let has_come = |interest: &&Interest| interest.groups.iter().any(|group| group.from <= number);
+        let mut interests = self.interests.iter().flatten().filter(has_come).peekable();
+        if !self.is_started() || interests.peek().is_none() {
+            return;
+        }
+        if self.replay.is_some() && interests.all(|interest| interest.start.is_some()) {
+            if self.sees(event.publisher.0) {
+                live::system(event.ts_recv, SystemCode::Other, text, &mut self.kept);
+                counters.gaps += 1;
+            }
+        } else {
+            self.report_gap(event, text, counters);
+        }
+    }
+
+    /// Reports a gap, if the client sees that feed.
+    pub(super) fn report_gap(&mut self, event: &Event, text: &str, counters: &mut Counters) {
+        if self.sees(event.publisher.0) {
+            self.notify(|bytes| live::system(event.ts_recv, SystemCode::Other, text, bytes));
+            counters.gaps += 1;
         }
     }
 
