@@ -133,6 +133,20 @@ struct Patient<W: World> {
     patience: Option<Duration>,
 }
 
+impl<W: World> Patient<W> {
+    /// Sends a request. A server that takes nothing for as long as an answer may take is an error.
+    fn send(&mut self, request: &[u8]) -> io::Result<()> {
+        let patience = self.patience.unwrap_or_default();
+        self.stream.write_all(request).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                let text = format!("the request was not taken within {:.1} s", patience.as_secs_f64());
+                io::Error::new(io::ErrorKind::TimedOut, text)
+            }
+            _ => error,
+        })
+    }
+}
+
 impl<W: World> Read for Patient<W> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(patience) = self.patience else { return self.stream.read(buffer) };
@@ -143,7 +157,7 @@ impl<W: World> Read for Patient<W> {
                 let text = format!("no answer within {:.1} s", patience.as_secs_f64());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
-            self.stream.set_time_limits(Some(left.min(stop::LOOK)), None)?;
+            self.stream.set_time_limits(Some(left.min(stop::LOOK)), Some(patience))?;
             match self.stream.read(buffer) {
                 Err(error)
                     if matches!(
@@ -246,7 +260,7 @@ impl<W: World> Subscriber<W> {
             request.push_str(behaviour);
         }
         request.push('\n');
-        reader.get_mut().stream.write_all(request.as_bytes()).map_err(broken)?;
+        reader.get_mut().send(request.as_bytes()).map_err(broken)?;
         let answer = line(&mut reader, address)?;
         if value(&answer, "success") != Some("1") {
             let said = value(&answer, "error").unwrap_or(&answer).to_owned();
@@ -273,7 +287,7 @@ impl<W: World> Subscriber<W> {
             }
         }
         lines.push_str("start_session\n");
-        reader.get_mut().stream.write_all(lines.as_bytes()).map_err(broken)?;
+        reader.get_mut().send(lines.as_bytes()).map_err(broken)?;
         // The decoder expects them in one piece: it panics where its first read brings fewer.
         let mut prelude = [0; PRELUDE_BYTES];
         let read = reader.read_exact(&mut prelude);

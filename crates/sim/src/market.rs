@@ -655,7 +655,8 @@ impl Conductor {
         compared.reached.into_iter().for_each(|fact| self.shared.reaches(fact));
         if self.plan.keeps_the_past()
             && let Some(multicast) = multicast
-            && let Err(why) = group::compare_with_clients(multicast, &sent, &again, last)
+            && let Err(why) =
+                group::compare_with_clients(multicast, self.plan.has_damage(), &sent, &again, last)
         {
             self.shared.violation(why);
         }

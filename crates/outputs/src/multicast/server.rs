@@ -32,20 +32,15 @@ use tapeworks_runtime::world::{
     World,
 };
 
-/// The name of a session that starts at `started`: the day (UTC) as six digits, and the tenths of a second since its
-/// midnight as four digits to the base 36. A later start has a greater name.
+/// The name of a session that starts at `started`: the microseconds since 1970 as ten digits to the base 36. A later start has a greater
+/// name, also where a plant that was killed is back within a moment.
 fn session_name(started: Nanos) -> [u8; 10] {
-    let seconds = i64::try_from(started.0 / Nanos::SECOND).unwrap_or(0);
-    let day = jiff::Timestamp::from_second(seconds).unwrap_or_default().strftime("%y%m%d").to_string();
-    let mut tenths = started.0 % (86_400 * Nanos::SECOND) / (Nanos::SECOND / 10);
+    let mut microseconds = started.0 / 1_000;
     let mut name = [b'0'; 10];
-    for (place, digit) in name.iter_mut().zip(day.bytes()) {
-        *place = digit;
-    }
-    for place in name.iter_mut().skip(6).rev() {
-        let digit = (tenths % 36) as u8;
+    for place in name.iter_mut().rev() {
+        let digit = (microseconds % 36) as u8;
         *place = if digit < 10 { b'0' + digit } else { b'A' + digit - 10 };
-        tenths /= 36;
+        microseconds /= 36;
     }
     name
 }
@@ -827,16 +822,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_named_after_the_day_and_the_time_of_its_start() {
+    fn a_session_is_named_after_the_time_of_its_start() {
         // 2025-11-14 00:00 UTC.
         let midnight = 1_763_078_400 * Nanos::SECOND;
-        assert_eq!(&session_name(Nanos(midnight)), b"2511140000");
-        assert_eq!(&session_name(Nanos(midnight + 3_700_000_000)), b"2511140011");
-        // 863,999 tenths: 18, 18, 23 and 35 in base 36.
-        assert_eq!(&session_name(Nanos(midnight + 86_400 * Nanos::SECOND - 1)), b"251114IINZ");
+        let read = |name: [u8; 10]| u64::from_str_radix(std::str::from_utf8(&name).unwrap(), 36).unwrap();
+        assert_eq!(read(session_name(Nanos(midnight + 1_999))), 1_763_078_400_000_001);
         let names: Vec<[u8; 10]> =
-            (0..40).map(|step| session_name(Nanos(midnight + step * 9_000 * Nanos::SECOND))).collect();
-        assert!(names.is_sorted(), "{names:?}");
+            (0..40).map(|step| session_name(Nanos(midnight + (1 << step) * 1_000))).collect();
+        assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
         // No time is too late.
         session_name(Nanos(u64::MAX));
     }
