@@ -100,6 +100,15 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
             all.push(all.concat());
             all
         }
+        // Login, some messages, a break, and the rest.
+        "native_session" | "soup_session" => {
+            let carried = [0, 255, 1, 255].repeat(4);
+            let reports = [6, 0, 3, 0].repeat(5);
+            vec![
+                [&carried[..], &reports, &[14, 0, 7, 0, 12, 64, 6, 64], &carried, &reports, &carried]
+                    .concat(),
+            ]
+        }
         "ouch50" => {
             let mut all = messages(&nasdaq::ouch50::inbound::SCHEMA, &mut random);
             all.extend(messages(&nasdaq::ouch50::outbound::SCHEMA, &mut random));
