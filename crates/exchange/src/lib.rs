@@ -29,6 +29,7 @@ mod iex;
 mod instrument;
 mod lines;
 pub mod live;
+pub mod matching;
 mod memoir;
 mod nasdaq;
 mod nonsense;

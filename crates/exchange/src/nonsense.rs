@@ -128,9 +128,8 @@ impl NonsenseMaker {
         let symbol = message.get_mut(SYMBOL)?;
         let letter = b'A' + self.random.below(26) as u8;
         symbol.copy_from_slice(&[b'Z', b'Z', b'Z', letter, b' ', b' ', b' ', b' ']);
-        let nonsense = Nonsense::new(&message);
         self.made.renamed += 1;
-        Some(nonsense)
+        Some(Nonsense::new(&message))
     }
 
     /// The order that was added last is executed, or cancelled, by more than it has.

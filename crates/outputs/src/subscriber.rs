@@ -220,6 +220,7 @@ impl<W: World> Subscriber<W> {
     pub fn connect_in(options: &SubscriberOptions) -> Result<Self, SubscribeError> {
         let address = options.address;
         let broken = |source| SubscribeError::Connection { address, source };
+        let undecodable = |source| SubscribeError::Decode { address, source };
         let key = Key::new("", &options.key)?;
         let patience = options.patience.max(Duration::from_millis(1));
         let stream = connect::<W>(address, patience).map_err(broken)?;
@@ -276,11 +277,8 @@ impl<W: World> Subscriber<W> {
         // The decoder expects them in one piece: it panics where its first read brings fewer.
         let mut prelude = [0; PRELUDE_BYTES];
         let read = reader.read_exact(&mut prelude);
-        read.map_err(|error| dbn::Error::io(error, "decoding metadata"))
-            .map_err(|source| SubscribeError::Decode { address, source })?;
-        let reader = io::Cursor::new(prelude).chain(reader);
-        let mut decoder =
-            Decoder::new(reader).map_err(|source| SubscribeError::Decode { address, source })?;
+        read.map_err(|error| undecodable(dbn::Error::io(error, "decoding metadata")))?;
+        let mut decoder = Decoder::new(io::Cursor::new(prelude).chain(reader)).map_err(undecodable)?;
         let patient = decoder.get_mut().get_mut().1.get_mut();
         patient.patience = None;
         patient.stream.set_time_limits(options.timeout, None).map_err(broken)?;

@@ -81,9 +81,10 @@ impl Status {
 
 #[cfg(test)]
 mod tests {
+    use tapeworks_market::Publisher;
+
     use super::*;
     use crate::status::JournalStatus;
-    use crate::tests::channel_status;
 
     const NOW: Nanos = Nanos(1_763_130_600_000_000_000);
 
@@ -98,7 +99,8 @@ mod tests {
 
     #[test]
     fn each_trouble_leaves_its_condition_unmet() {
-        let sound = Status { time: NOW, channels: vec![channel_status()], ..Status::default() };
+        let followed = ChannelStatus { next: Some(2), ..ChannelStatus::new("Nasdaq", Publisher::XNAS_ITCH) };
+        let sound = Status { time: NOW, channels: vec![followed], ..Status::default() };
         assert_eq!(unmet(&sound, true), [""; 0]);
         assert_eq!(unmet(&sound, false), ["journal_replayed"]);
         assert_eq!(unmet(&Status { channels: Vec::new(), ..sound.clone() }, true), ["journal_replayed"]);

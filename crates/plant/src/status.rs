@@ -62,6 +62,27 @@ pub struct ChannelStatus {
     pub is_stale: bool,
 }
 
+impl ChannelStatus {
+    /// A channel before its first packet.
+    pub fn new(name: &str, publisher: Publisher) -> Self {
+        Self {
+            name: name.to_owned(),
+            publisher,
+            session: String::new(),
+            next: None,
+            counters: ArbiterCounters::default(),
+            last_recovery: None,
+            snapshots: SnapshotCounters::default(),
+            lines: Vec::new(),
+            is_recovering: false,
+            recovering_since: None,
+            is_joining: false,
+            is_silent: false,
+            is_stale: false,
+        }
+    }
+}
+
 /// Delays of the events of one second: from the kernel's receive time until they were published, in ns.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DelayPoint {

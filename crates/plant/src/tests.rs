@@ -4,7 +4,7 @@ use tapeworks_engine::EngineOptions;
 use tapeworks_feed::arbitration::ArbiterOptions;
 use tapeworks_market::Nanos;
 
-use crate::{ChannelStatus, PlantOptions, ReceiveOptions, VenueOptions};
+use crate::{PlantOptions, ReceiveOptions, VenueOptions};
 
 #[path = "../tests/engine_support/mod.rs"]
 pub(crate) mod support;
@@ -30,23 +30,4 @@ pub(crate) fn plant() -> PlantOptions {
         .collect();
     let receive = ReceiveOptions { buffers: 256, ..ReceiveOptions::default() };
     PlantOptions { venues, receive, ring_events: 4_096, ..PlantOptions::default() }
-}
-
-/// A channel that is followed, and all is well.
-pub(crate) fn channel_status() -> ChannelStatus {
-    ChannelStatus {
-        name: "Nasdaq".to_owned(),
-        publisher: tapeworks_market::Publisher::XNAS_ITCH,
-        session: "0000000001".to_owned(),
-        next: Some(2),
-        counters: Default::default(),
-        last_recovery: None,
-        snapshots: Default::default(),
-        lines: Vec::new(),
-        is_recovering: false,
-        recovering_since: None,
-        is_joining: false,
-        is_silent: false,
-        is_stale: false,
-    }
 }

@@ -368,19 +368,9 @@ mod tests {
 
     fn channel() -> ChannelStatus {
         ChannelStatus {
-            name: "Nasdaq".to_owned(),
-            publisher: Publisher::XNAS_ITCH,
             session: "S1".to_owned(),
             next: Some(7),
-            counters: Default::default(),
-            last_recovery: None,
-            snapshots: Default::default(),
-            lines: Vec::new(),
-            is_recovering: false,
-            recovering_since: None,
-            is_joining: false,
-            is_silent: false,
-            is_stale: false,
+            ..ChannelStatus::new("Nasdaq", Publisher::XNAS_ITCH)
         }
     }
 

@@ -53,19 +53,11 @@ fn line(line: Line, won: u64) -> LineStatus {
 
 fn channel(name: &str) -> ChannelStatus {
     ChannelStatus {
-        name: name.to_owned(),
-        publisher: Publisher::XNAS_ITCH,
         session: "S1".to_owned(),
         next: Some(101),
         counters: tapeworks_feed::arbitration::ArbiterCounters { messages: 100, ..Default::default() },
-        last_recovery: None,
-        snapshots: Default::default(),
         lines: vec![line(Line::A, 60), line(Line::B, 40)],
-        is_recovering: false,
-        recovering_since: None,
-        is_joining: false,
-        is_silent: false,
-        is_stale: false,
+        ..ChannelStatus::new(name, Publisher::XNAS_ITCH)
     }
 }
 

@@ -137,7 +137,7 @@ pub(crate) mod notes {
 }
 
 /// The kinds of faults.
-const FAULTS: [Fact<What>; 13] = [
+const FAULTS: [Fact<What>; 14] = [
     ("fault: line", |what| matches!(what, What::Line { .. })),
     ("fault: both lines out", |what| matches!(what, What::LinesOut { .. })),
     ("fault: requests and answers", |what| matches!(what, What::Requests { .. })),
@@ -146,6 +146,7 @@ const FAULTS: [Fact<What>; 13] = [
     ("fault: killed", |what| matches!(what, What::Kill)),
     ("fault: power off", |what| matches!(what, What::PowerOff)),
     ("fault: bits of the disk turn", |what| matches!(what, What::Rot { .. })),
+    ("fault: synced pages are gone", |what| matches!(what, What::LostPages { .. })),
     ("fault: clock set", |what| matches!(what, What::Clock(_))),
     ("fault: clock drifts or stands", |what| matches!(what, What::Drift(_))),
     ("fault: snapshot server out", |what| matches!(what, What::SnapshotsOut { .. })),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,7 +36,7 @@ use crate::kernel::{
 use crate::multicast::{self, receive};
 use crate::oracle::{Oracle, Shown};
 use crate::plan::{
-    CLIENT_HOST, CLIENTS_PORT, DayPlan, Fault, MIDNIGHT_NS, MILLISECOND, PLANT_HOST, Plan, RotOf, SECOND,
+    CLIENT_HOST, CLIENTS_PORT, DayPlan, Fault, MIDNIGHT_NS, MILLISECOND, PLANT_HOST, Plan, SECOND,
     VENUES_HOST, What,
 };
 use crate::readiness::{self, Readiness};
@@ -44,6 +44,9 @@ use crate::recorder::{EVERY_NS, Recorded, Recorder};
 use crate::sessions;
 use crate::shared::{Shared, locked};
 use crate::status::{Silence, wrong_counts};
+
+/// How often the plant's status is looked at, in ns.
+const LOOK_NS: u64 = 100 * MILLISECOND;
 
 /// A page of a disk, in bytes.
 const PAGE_BYTES: usize = 4_096;
@@ -383,39 +386,41 @@ impl Conductor {
             }
             What::Clock(ahead_ns) => set_clock(self.plant_host, ahead_ns, 0),
             What::Drift(gains_ppm) => set_clock(self.plant_host, 0, gains_ppm.into()),
-            What::Rot { bits, of } => {
-                power_off(self.plant_host);
-                self.promise = Promise::Synced;
-                // The power is gone before the bits turn.
-                Simulated::sleep(Duration::from_nanos(1));
-                let mut files = files_of(self.plant_host);
-                let ends_in = |path: &Path, ending| path.extension().is_some_and(|its| its == ending);
-                files.retain(|(path, length)| {
-                    let is_of = match of {
-                        RotOf::Any => true,
-                        RotOf::Checkpoint => ends_in(path, "snapshot"),
-                        RotOf::Tail => ends_in(path, "journal"),
-                    };
-                    is_of && path.starts_with("/journal") && *length > 0
-                });
-                let turned = match of {
-                    RotOf::Any => files.get(below(files.len() as u32) as usize),
-                    // The names are in the order of the numbers.
-                    RotOf::Checkpoint | RotOf::Tail => files.iter().max(),
-                };
-                if let Some((path, _)) = turned {
-                    if of == RotOf::Tail {
-                        note(|| format!("{bits} pages at the end of {} are lost", path.display()));
-                        lose_end(self.plant_host, path, bits as usize * PAGE_BYTES);
-                    } else {
-                        note(|| format!("{bits} bits of {} turn", path.display()));
-                        flip_bits(self.plant_host, path, bits);
-                    }
+            What::Rot { bits, is_of_checkpoint } => {
+                if let Some(path) = self.lose_power_and_more(is_of_checkpoint.then_some("snapshot")) {
+                    note(|| format!("{bits} bits of {} turn", path.display()));
+                    flip_bits(self.plant_host, &path, bits);
+                }
+            }
+            What::LostPages { pages } => {
+                if let Some(path) = self.lose_power_and_more(Some("journal")) {
+                    note(|| format!("{pages} pages at the end of {} are lost", path.display()));
+                    lose_end(self.plant_host, &path, pages as usize * PAGE_BYTES);
                 }
             }
             What::SecondPlant => self.start_second_plant(),
             What::SnapshotsOut { venue } => set_refusing(Plan::snapshots(venue), true),
         }
+    }
+
+    /// The plant's machine loses its power, and what it had synced is no longer safe. Answers a file of the journal's folder: the newest with
+    /// this ending, or any.
+    fn lose_power_and_more(&mut self, ending: Option<&str>) -> Option<PathBuf> {
+        power_off(self.plant_host);
+        self.promise = Promise::Synced;
+        // The power is gone before the bits turn.
+        Simulated::sleep(Duration::from_nanos(1));
+        let mut files = files_of(self.plant_host);
+        files.retain(|(path, length)| {
+            let is_it = ending.is_none_or(|ending| path.extension().is_some_and(|its| its == ending));
+            is_it && path.starts_with("/journal") && *length > 0
+        });
+        let (path, _) = match ending {
+            None => files.get(below(files.len() as u32) as usize),
+            // The names are in the order of the numbers.
+            Some(_) => files.iter().max(),
+        }?;
+        Some(path.clone())
     }
 
     /// Another plant on the same folder: it is refused while the first one runs.
@@ -841,7 +846,7 @@ fn check(
     let (mut batch, mut is_live): (Vec<Event>, bool) = (Vec::new(), false);
     let mut next = first_event;
     let mut silence = Silence::can_follow(&shared.plan).then(Silence::default);
-    let mut readiness = Readiness::of(&shared.plan);
+    let (mut readiness, mut looked_ns) = (Readiness::of(&shared.plan), 0);
     loop {
         batch.clear();
         let polled = consumer.poll(|event, _, _| batch.push(*event));
@@ -872,24 +877,20 @@ fn check(
         match polled {
             Ok(0) => {
                 locked(&shared.oracle).compare(&mut shown);
-                if let Some(silence) = &mut silence
-                    && silence.is_due(now_ns())
-                    && let Some(status) = shared.status()
-                    && let Some(wrong) = silence.look(&status, shared.plan.arbiter.silence_ns)
-                {
-                    shared.violation(wrong);
-                }
-                if let Some(readiness) = readiness.as_mut()
-                    && readiness.is_due(now_ns())
+                if now_ns() >= looked_ns + LOOK_NS
                     && let Some(status) = shared.status()
                 {
-                    let has_replayed = shared.has_replayed.load(Ordering::Acquire);
-                    let conditions = status.conditions(has_replayed, Simulated::time_of_day());
-                    let is_current = readiness::is_current(&conditions);
-                    if let Some(wrong) = readiness.look(now_ns(), is_current, &shown, &locked(&shared.oracle))
-                    {
-                        shared.violation(wrong);
-                    }
+                    looked_ns = now_ns();
+                    let silent = silence
+                        .as_mut()
+                        .and_then(|silence| silence.look(&status, shared.plan.arbiter.silence_ns));
+                    let late = readiness.as_mut().and_then(|readiness| {
+                        let has_replayed = shared.has_replayed.load(Ordering::Acquire);
+                        let conditions = status.conditions(has_replayed, Simulated::time_of_day());
+                        let is_current = readiness::is_current(&conditions);
+                        readiness.look(now_ns(), is_current, &shown, &locked(&shared.oracle))
+                    });
+                    [silent, late].into_iter().flatten().for_each(|wrong| shared.violation(wrong));
                 }
                 Simulated::sleep(Duration::from_millis(1));
             }

@@ -187,6 +187,7 @@ impl Sums {
         self.sessions += other.sessions;
         self.sent += other.sent;
         self.named += other.named;
+        self.unreadable += other.unreadable;
         self.problems += other.problems;
         self.rejected += other.rejected;
         self.contradicted_books += other.contradicted_books;

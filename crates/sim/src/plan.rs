@@ -37,18 +37,6 @@ pub(crate) const CLIENT_HOST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 4);
 /// Where the plant serves clients.
 pub(crate) const CLIENTS_PORT: u16 = 13_000;
 
-/// Whose bits turn.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub enum RotOf {
-    /// Any file of the journal's folder.
-    #[default]
-    Any,
-    /// The newest checkpoint.
-    Checkpoint,
-    /// The newest segment: not bits turn, but the last so many pages that were written to it are lost, synced or not.
-    Tail,
-}
-
 /// What a fault does, for its length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum What {
@@ -92,9 +80,14 @@ pub enum What {
     Rot {
         /// How many.
         bits: u32,
-        /// Of which file.
+        /// Of the newest checkpoint; else of any file.
         #[serde(default)]
-        of: RotOf,
+        is_of_checkpoint: bool,
+    },
+    /// As `PowerOff`, and the last pages that were written to the newest segment of the journal are gone, synced or not.
+    LostPages {
+        /// How many.
+        pages: u32,
     },
     /// The plant's clock is wrong, by so many ns.
     Clock(i64),
@@ -112,7 +105,7 @@ pub enum What {
 impl What {
     /// Whether the plant does not run while it lasts.
     pub(crate) const fn stops_the_plant(self) -> bool {
-        matches!(self, Self::Kill | Self::PowerOff | Self::Rot { .. })
+        matches!(self, Self::Kill | Self::PowerOff | Self::Rot { .. } | Self::LostPages { .. })
     }
 
     /// Whether it is so as long as it lasts, and not something that happens at its beginning.
@@ -461,6 +454,11 @@ impl Draw {
         low + (self.0.bits() % (high - low + 1))
     }
 
+    /// When something of this length begins, so that it is over within `within_ns`, if it can be.
+    fn begin(&mut self, within_ns: u64, length_ns: u64) -> u64 {
+        self.0.bits() % within_ns.saturating_sub(length_ns).max(1)
+    }
+
     fn chance(&mut self, percent: u32) -> bool {
         self.0.below(100) < percent
     }
@@ -612,7 +610,7 @@ impl Draw {
                 5 if has_journal => What::Disk(self.disk()),
                 6 => What::Kill,
                 7 if has_journal => What::PowerOff,
-                8 if has_journal => What::Rot { bits: self.between(1, 64) as u32, of: RotOf::Any },
+                8 if has_journal => What::Rot { bits: self.between(1, 64) as u32, is_of_checkpoint: false },
                 9 if has_journal => What::SecondPlant,
                 10 => {
                     let ahead = self.between(MILLISECOND, 7_200 * SECOND) as i64;
@@ -713,7 +711,7 @@ impl Plan {
         }
         for _ in 0..draw.0.below(8) {
             let length_ns = draw.between(MILLISECOND, 3 * SECOND);
-            let at_ns = draw.0.bits() % plan.trouble_ns.saturating_sub(length_ns).max(1);
+            let at_ns = draw.begin(plan.trouble_ns, length_ns);
             let what = draw.what(&plan, at_ns + length_ns);
             plan.faults.push(Fault { at_ns, length_ns, what });
         }
@@ -754,7 +752,7 @@ impl Plan {
 
     /// A fault at some time.
     fn add_some_time(&mut self, draw: &mut Draw, length_ns: u64, what: What) {
-        let at_ns = draw.0.bits() % self.trouble_ns.saturating_sub(length_ns).max(1);
+        let at_ns = draw.begin(self.trouble_ns, length_ns);
         self.faults.push(Fault { at_ns, length_ns, what });
     }
 
@@ -762,9 +760,10 @@ impl Plan {
     fn draw_rot(&mut self, draw: &mut Draw) {
         self.draw_checkpoints(draw);
         for _ in 0..=draw.0.below(2) {
-            let (length_ns, bits) = (draw.between(MILLISECOND, SECOND), draw.between(1, 64) as u32);
-            let of = draw.one(&[RotOf::Checkpoint, RotOf::Tail]);
-            self.add_some_time(draw, length_ns, What::Rot { bits, of });
+            let (length_ns, many) = (draw.between(MILLISECOND, SECOND), draw.between(1, 64) as u32);
+            let rot = What::Rot { bits: many, is_of_checkpoint: true };
+            let what = draw.one(&[rot, What::LostPages { pages: many }]);
+            self.add_some_time(draw, length_ns, what);
         }
     }
 
@@ -787,7 +786,7 @@ impl Plan {
             let late_ns = draw.between(2 * MILLISECOND, 200 * MILLISECOND) as u32;
             let faults = LinkFaults { late_per_million, late_ns, ..LinkFaults::default() };
             let length_ns = draw.between(SECOND, self.trouble_ns);
-            let at_ns = draw.0.bits() % self.trouble_ns.saturating_sub(length_ns).max(1);
+            let at_ns = draw.begin(self.trouble_ns, length_ns);
             for line in 0..2 {
                 self.faults.push(Fault { at_ns, length_ns, what: What::Line { venue, line, faults } });
             }
@@ -881,8 +880,7 @@ impl Plan {
         for venue in 0..self.venues.len() {
             if self.venues.get(venue).is_some_and(|venue| venue.has_snapshots) && draw.chance(30) {
                 let length_ns = draw.between(MILLISECOND, 10 * SECOND);
-                let at_ns = draw.0.bits() % self.trouble_ns.saturating_sub(length_ns).max(1);
-                self.faults.push(Fault { at_ns, length_ns, what: What::SnapshotsOut { venue } });
+                self.add_some_time(&mut draw, length_ns, What::SnapshotsOut { venue });
             }
         }
         self.faults.sort_by_key(|fault| fault.at_ns);
@@ -933,7 +931,7 @@ impl Plan {
         });
         for _ in 0..draw.0.below(4) {
             let length_ns = draw.between(MILLISECOND, 3 * SECOND);
-            let at_ns = draw.0.bits() % self.trouble_ns.saturating_sub(length_ns).max(1);
+            let at_ns = draw.begin(self.trouble_ns, length_ns);
             let of_requests = draw.chance(30);
             // A message has no checksum of its own, and an answer is not checked against anything.
             let faults = LinkFaults {
@@ -961,7 +959,7 @@ impl Plan {
     pub(crate) fn keeps_all(&self) -> bool {
         let syncs_always = self.journal.is_some_and(|journal| journal.sync == SyncPolicy::Always);
         !self.faults.iter().any(|fault| match fault.what {
-            What::Disk(_) | What::Rot { .. } => true,
+            What::Disk(_) | What::Rot { .. } | What::LostPages { .. } => true,
             What::PowerOff => !syncs_always,
             _ => false,
         })
@@ -974,8 +972,8 @@ impl Plan {
 
     /// Bits of the only checkpoint may have turned that a shortened journal could be read from: then the past is gone.
     pub(crate) fn may_lose_the_past(&self) -> bool {
-        let has_rot = self.faults.iter().any(|fault| matches!(fault.what, What::Rot { .. }));
-        self.limits.keep_bytes.is_some() && has_rot
+        let loses = |what: What| matches!(what, What::Rot { .. } | What::LostPages { .. });
+        self.limits.keep_bytes.is_some() && self.faults.iter().any(|fault| loses(fault.what))
     }
 
     /// Whether the disk has refused what the plant gave it: a replay may lack it.

@@ -7,9 +7,6 @@ use tapeworks_plant::Condition;
 use crate::oracle::{Oracle, SentUntil, Shown};
 use crate::plan::{MILLISECOND, Plan, SECOND, What};
 
-/// How often it looks, in ns.
-const EVERY_NS: u64 = 200 * MILLISECOND;
-
 /// Beyond the silences: the plant's status may be 3 s old, messages may be requested for a second, and timers may be late.
 const PATIENCE_NS: u64 = 6 * SECOND;
 
@@ -18,7 +15,6 @@ const PATIENCE_NS: u64 = 6 * SECOND;
 pub(crate) struct Readiness {
     /// A ready plant is at most so far behind, in ns.
     patience_ns: u64,
-    looked_ns: u64,
     /// What the venues had sent at each look, as far back as needed.
     sent: VecDeque<(u64, Vec<SentUntil>)>,
     /// It is said once.
@@ -34,20 +30,10 @@ impl Readiness {
         let patience_ns = PATIENCE_NS + 3 * plan.arbiter.silence_ns + plan.arbiter.reorder_window_ns;
         (!has_clock).then(|| Self {
             patience_ns,
-            looked_ns: 0,
             sent: VecDeque::new(),
             has_failed: false,
             has_compared: false,
         })
-    }
-
-    /// Whether it is time to look again.
-    pub(crate) const fn is_due(&mut self, now_ns: u64) -> bool {
-        let is_due = now_ns >= self.looked_ns + EVERY_NS;
-        if is_due {
-            self.looked_ns = now_ns;
-        }
-        is_due
     }
 
     /// Whether there was anything to compare so far.
@@ -94,4 +80,35 @@ pub(crate) fn unmet_of_plant(conditions: &[Condition]) -> Option<String> {
     let unmet =
         conditions.iter().find(|condition| of_plant.contains(&condition.name) && !condition.is_met())?;
     Some(format!("the plant is not ready: {}", unmet.reasons.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::{Nanos, Publisher};
+    use tapeworks_plant::{ChannelStatus, JournalStatus, Status};
+
+    use super::*;
+
+    #[test]
+    fn the_conditions_that_are_looked_at_exist() {
+        let now = Nanos(10 * SECOND);
+        let journal = Some(JournalStatus { is_failing: true, ..JournalStatus::default() });
+        let followed = ChannelStatus { next: Some(2), ..ChannelStatus::new("Nasdaq", Publisher::XNAS_ITCH) };
+        let sound = Status { time: now, channels: vec![followed.clone()], ..Status::default() };
+        let failing = Status { journal, ..sound.clone() };
+        let stale = ChannelStatus { is_stale: true, ..followed.clone() };
+        let stale = Status { channels: vec![stale], ..sound.clone() };
+        let silent =
+            Status { channels: vec![ChannelStatus { is_silent: true, ..followed }], ..sound.clone() };
+        let look = |status: &Status, has_replayed| {
+            let conditions = status.conditions(has_replayed, now);
+            (is_current(&conditions), unmet_of_plant(&conditions).is_some())
+        };
+        assert_eq!(look(&sound, true), (true, false));
+        assert_eq!(look(&sound, false), (false, true));
+        assert_eq!(look(&Status { time: Nanos(0), ..sound }, true), (false, true));
+        assert_eq!(look(&failing, true), (true, true));
+        assert_eq!(look(&stale, true), (true, false));
+        assert_eq!(look(&silent, true), (false, false));
+    }
 }

@@ -20,22 +20,12 @@ struct LastHeard {
 #[derive(Default, Debug)]
 pub(crate) struct Silence {
     lines: Vec<LastHeard>,
-    looked_ns: u64,
 }
 
 impl Silence {
     /// Whether the times of a plan's status can be compared: its clock is not set, and no disk makes ingest wait.
     pub(crate) fn can_follow(plan: &Plan) -> bool {
         !plan.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Disk(_)))
-    }
-
-    /// Whether it is time to look again.
-    pub(crate) const fn is_due(&mut self, now_ns: u64) -> bool {
-        let is_due = now_ns >= self.looked_ns + 100 * MILLISECOND;
-        if is_due {
-            self.looked_ns = now_ns;
-        }
-        is_due
     }
 
     /// A line that brings nothing and is not called silent.

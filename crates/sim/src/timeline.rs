@@ -141,6 +141,14 @@ fn add_fault(recorded: &mut Recorded, fault: &Fault, end_ns: u64) {
                 format!("power loss, and {bits} bits turn; starts again after {lasts}"),
             );
         }
+        What::LostPages { pages } => {
+            life.bar(
+                from,
+                to,
+                "out",
+                format!("power loss, and {pages} synced pages are gone; starts again after {lasts}"),
+            );
+        }
         What::SecondPlant => life.mark(from, "note", "a second plant is started on the same journal"),
         What::Clock(ahead_ns) => {
             recorded.plant.clock.bar(from, to, "garbled", format!("the clock is {}", text::ahead(ahead_ns)));

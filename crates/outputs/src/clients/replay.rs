@@ -247,20 +247,20 @@ impl<W: World> Run<W> {
             let mut is_caught_up = false;
             match reader.read()? {
                 Read::Start { missed, start } => {
-                    self.take(missed, begin, join);
-                    self.go_on_from(*start, begin, join);
+                    if !self.take(missed, begin, join) || !self.go_on_from(*start, begin, join) {
+                        return Ok(false);
+                    }
                     progressed = W::instant();
                 }
                 Read::Events(events) => {
-                    self.take(events, begin, join);
+                    if !self.take(events, begin, join) {
+                        return Ok(false);
+                    }
                     if !events.is_empty() {
                         progressed = W::instant();
                     }
                 }
                 Read::CaughtUp => is_caught_up = true,
-            }
-            if self.chunk.len() >= CHUNK_BYTES && !self.flush() {
-                return Ok(false);
             }
             let is_near = self.replica.market.next.saturating_add(NEAR) >= begin.live.load(Ordering::Acquire);
             if join == NOT_YET && (is_caught_up || is_near) {
@@ -281,8 +281,7 @@ impl<W: World> Run<W> {
                 }
                 if W::since(since) >= GROUP_PATIENCE {
                     self.replica.release();
-                    self.collect(begin, join);
-                    return Ok(self.flush());
+                    return Ok(self.collect(begin, join) && self.flush());
                 }
             } else if join != NOT_YET && W::since(progressed) >= PATIENCE {
                 let reason = format!(
@@ -313,35 +312,39 @@ impl<W: World> Run<W> {
         held.all(|event| event >= join)
     }
 
-    fn take(&mut self, events: &[Event], begin: &Begin, join: u64) {
+    /// `false` when the distributor has dropped the replay.
+    fn take(&mut self, events: &[Event], begin: &Begin, join: u64) -> bool {
         let mut rest = events;
         while !rest.is_empty() {
             let event = self.replica.market.next;
             let (taken, special) = self.replica.advance(rest);
             if taken == 0 {
-                return;
+                break;
             }
             rest = rest.get(taken..).unwrap_or_default();
-            self.collect(begin, join);
-            if self.chunk.len() >= CHUNK_BYTES && !self.flush() {
-                return;
+            if !self.collect(begin, join) {
+                return false;
             }
             if let Some(Special::Mapping(instrument, symbol)) = special {
                 self.appears(begin, instrument, symbol, event < join);
             }
         }
+        true
     }
 
-    /// Continues from a checkpoint: the first of the history, or one behind missing events.
-    fn go_on_from(&mut self, start: Start, begin: &Begin, join: u64) {
+    /// Continues from a checkpoint: the first of the history, or one behind missing events. `false` as [`Run::take`].
+    fn go_on_from(&mut self, start: Start, begin: &Begin, join: u64) -> bool {
         self.replica.release();
-        self.collect(begin, join);
+        if !self.collect(begin, join) {
+            return false;
+        }
         let known = self.replica.market.instruments.len();
         let new: Vec<_> = start.symbols().skip(known).collect();
         self.replica.restore(start);
         for (instrument, symbol) in new {
             self.appears(begin, instrument, symbol, true);
         }
+        true
     }
 
     /// A new instrument. The replay sends its symbol if `is_ours`, else the distributor does.
@@ -358,10 +361,10 @@ impl<W: World> Run<W> {
         }
     }
 
-    /// Moves the wanted ones of the records that were made into the chunk.
-    fn collect(&mut self, begin: &Begin, join: u64) {
+    /// Moves the wanted ones of the records that were made into the chunk, and sends it when it is large enough. `false` as [`Run::take`].
+    fn collect(&mut self, begin: &Begin, join: u64) -> bool {
         if !self.replica.has_records() {
-            return;
+            return true;
         }
         let Self { replica, chosen, by_schema, chunk, count, .. } = self;
         replica.in_order(|of_schema, place| {
@@ -385,6 +388,7 @@ impl<W: World> Run<W> {
             }
         });
         replica.clear();
+        self.chunk.len() < CHUNK_BYTES || self.flush()
     }
 }
 

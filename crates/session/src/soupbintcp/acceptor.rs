@@ -79,14 +79,13 @@ impl SoupAcceptor {
         let Some((_, client)) = connections.get_mut(place) else { return };
         client.receive_with(bytes, sequence, now_ns, &mut each);
         let is_new = client.is_admitted() && self.active != Some(connection);
-        if is_new {
-            if let Some(before) = self.active.replace(connection)
-                && let Some(place) = self.place(before)
-                && let Some((_, client)) = self.connections.get_mut(place)
-            {
-                client.displace();
-                self.displaced += 1;
-            }
+        if is_new
+            && let Some(before) = self.active.replace(connection)
+            && let Some(place) = self.place(before)
+            && let Some((_, client)) = self.connections.get_mut(place)
+        {
+            client.displace();
+            self.displaced += 1;
         }
         self.notice(connection);
     }
