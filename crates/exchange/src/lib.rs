@@ -33,6 +33,7 @@ pub mod matching;
 mod memoir;
 mod nasdaq;
 mod nonsense;
+pub mod orders;
 mod outbox;
 mod packets;
 mod popularity;
