@@ -84,7 +84,7 @@ fn display(display_qty: i32, quantity: u32) -> Result<Display, i32> {
 }
 
 fn quantity_of(quantity: i32) -> Result<u32, i32> {
-    u32::try_from(quantity).map_err(|_| code::QUANTITY)
+    u32::try_from(quantity).ok().filter(|quantity| *quantity > 0).ok_or(code::QUANTITY)
 }
 
 /// What an execution report says beyond its order.
@@ -230,7 +230,7 @@ impl Desk {
             kind,
             quantity,
             display: if rests { display(order.display_qty(), quantity)? } else { Display::Full },
-            minimum: quantity_of(order.minimum_quantity()).map_err(|_| code::MINIMUM_QUANTITY)?,
+            minimum: u32::try_from(order.minimum_quantity()).map_err(|_| code::MINIMUM_QUANTITY)?,
             lifetime,
             is_passive_only: order.passive_only_order() != PassiveOnlyOrder::NoConstraint,
             self_trade: self.self_trade,
