@@ -29,7 +29,7 @@ pub use feed::{feed_capture, feed_file, feed_packets};
 pub use live::{checkpoint, config, journal, live_feed};
 pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
-pub use orders::{native_session, soup_session};
+pub use orders::{native_session, order_exchange, soup_session};
 pub use venues::{retransmission, snapshot};
 pub use wire::{
     deep10, iextp, itch50, memoir13, memoirudp, moldudp64, native, ouch50, schema, soupbintcp, tops16,
@@ -61,6 +61,7 @@ pub const TARGETS: &[Target] = &[
     ("native", native),
     ("native_session", native_session),
     ("net", net),
+    ("order_exchange", order_exchange),
     ("ouch50", ouch50),
     ("retransmission", retransmission),
     ("rewrite", rewrite),

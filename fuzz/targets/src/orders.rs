@@ -1,5 +1,9 @@
-//! Order-entry sessions: any bytes at either end, and a whole session whose wire the input cuts and breaks.
+//! Order entry: any bytes at either end of a session, whole sessions whose wire the input cuts and breaks, and an exchange.
 
+use std::collections::BTreeMap;
+
+use tapeworks_exchange::matching::{BookChange, OrderSide, SymbolIndex};
+use tapeworks_exchange::orders::{Gate, Instrument, MarketEvent, OrderExchange, OrderOptions, OuchUser};
 use tapeworks_session::Credentials;
 use tapeworks_session::native::{
     Channel, Client, ClientSettings, ConnectionId, Event, Input, Server, ServerSettings, User, UserId,
@@ -7,6 +11,7 @@ use tapeworks_session::native::{
 use tapeworks_session::soupbintcp::{
     SoupAcceptor, SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace,
 };
+use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::native::{ExecutionReport, message_length};
 use tapeworks_wire::millennium::variant::{LSE, Variant};
 
@@ -166,4 +171,98 @@ pub fn soup_session(bytes: &[u8]) {
             line = None;
         }
     }
+}
+
+/// A simulated exchange that takes orders: any bytes on any of its connections, before and after logon. Market data makes the
+/// book that the engine shows.
+pub fn order_exchange(bytes: &[u8]) {
+    let variant = Variant { partitions: 1, throttle_per_second: 0, ..LSE };
+    let credentials = Credentials { user: "U".to_owned(), password: "P".to_owned() };
+    let options = OrderOptions {
+        instruments: vec![Instrument {
+            id: 1,
+            symbol: Ascii(*b"AAPL    "),
+            partition: 1,
+            tick_e8: 10_000,
+            most_quantity: 1_000,
+        }],
+        native_users: vec![User::new("U", "P", &variant)],
+        native: ServerSettings { variant, ..ServerSettings::default() },
+        ouch_users: vec![OuchUser { credentials: credentials.clone(), cancels_on_disconnect: true }],
+        ouch_store_bytes: 1 << 16,
+        most_orders: 8,
+        publishes_market: true,
+        ..OrderOptions::default()
+    };
+    let mut now_ns = SECOND_NS;
+    let mut exchange = OrderExchange::new(&options, now_ns).expect("sound options");
+    let gates = [Gate::Native(Channel::RealTime), Gate::Native(Channel::Recovery), Gate::Ouch { user: 0 }];
+    let mut lines: Vec<_> = gates.iter().filter_map(|gate| exchange.open(*gate, now_ns)).collect();
+    assert!(exchange.open(Gate::Ouch { user: 1 }, now_ns).is_none());
+    let mut take = Take(bytes);
+    if take.u8() & 1 == 0 {
+        let settings = ClientSettings {
+            variant,
+            user: "U".to_owned(),
+            password: "P".to_owned(),
+            ..ClientSettings::default()
+        };
+        let mut native = Client::new(settings).expect("names that fit");
+        native.connected(Channel::RealTime, now_ns);
+        exchange.receive(lines[0], native.output(Channel::RealTime), now_ns);
+        native.connected(Channel::Recovery, now_ns);
+        exchange.receive(lines[1], native.output(Channel::Recovery), now_ns);
+        let settings = SoupInitiatorSettings::new(credentials);
+        let mut ouch = SoupInitiator::new(settings, SoupPlace::default()).expect("names that fit");
+        ouch.connected(now_ns);
+        exchange.receive(lines[2], ouch.output(), now_ns);
+    }
+    while !take.is_empty() {
+        let (act, length) = (take.u8(), usize::from(take.u8()));
+        let place = usize::from(act) % lines.len();
+        match act >> 5 {
+            0..=5 => exchange.receive(lines[place], take.bytes(length), now_ns),
+            6 => {
+                now_ns += length as u64 * SECOND_NS / 16;
+                exchange.tick(now_ns);
+            }
+            _ => {
+                let waiting = exchange.output(lines[place]).len();
+                exchange.sent(lines[place], waiting, now_ns);
+            }
+        }
+        for (line, gate) in lines.iter_mut().zip(gates) {
+            if exchange.over(*line) {
+                exchange.closed(*line, now_ns);
+                *line = exchange.open(gate, now_ns).expect("a gate that is there");
+            }
+        }
+        assert!(exchange.engine().orders() <= 8);
+    }
+    let mut book: BTreeMap<u64, u32> = BTreeMap::new();
+    while let Some(event) = exchange.next_market() {
+        let MarketEvent::Book { change, .. } = event else { continue };
+        match change {
+            BookChange::Add { reference, quantity, .. } => assert_eq!(book.insert(reference, quantity), None),
+            BookChange::Execute { reference, quantity, .. }
+            | BookChange::Reduce { reference, by: quantity } => {
+                let left = book.get_mut(&reference).expect("an order of the book");
+                *left = left.checked_sub(quantity).expect("no more than rests");
+                if *left == 0 {
+                    book.remove(&reference);
+                }
+            }
+            BookChange::Delete { reference } => assert!(book.remove(&reference).is_some()),
+            BookChange::Replace { old, new, quantity, .. } => {
+                assert!(book.remove(&old).is_some());
+                book.insert(new, quantity);
+            }
+            BookChange::HiddenTrade { .. } => {}
+        }
+    }
+    let sides = [OrderSide::Buy, OrderSide::Sell];
+    let displayed = sides.into_iter().flat_map(|side| exchange.engine().displayed(SymbolIndex(0), side));
+    let displayed: BTreeMap<u64, u32> =
+        displayed.map(|(reference, _, quantity)| (reference, quantity)).collect();
+    assert_eq!(book, displayed);
 }
