@@ -27,7 +27,8 @@ use crate::throttle::Throttle;
 /// What a client needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// The venue: padding, heartbeats, partitions, message version. Its `throttle_per_second` is the rate that the client keeps to; 0: none.
+    /// The venue: padding, heartbeats, partitions, message version. Its `throttle_per_second` is the rate that the client keeps to; 0:
+    /// none. Set it below the venue's: messages that are sent over more than a second may arrive within one.
     pub variant: Variant,
     /// The user's name, up to 25 characters.
     pub user: String,

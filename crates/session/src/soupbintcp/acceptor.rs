@@ -104,6 +104,7 @@ impl SoupAcceptor {
         self.sequence.clear_ready();
         if let Some(active) = self.active {
             self.fill(active, now_ns);
+            self.notice(active);
         }
     }
 
