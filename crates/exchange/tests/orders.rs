@@ -244,6 +244,26 @@ fn an_amended_order_has_the_new_client_order_id_and_counts_what_is_executed() {
 }
 
 #[test]
+fn a_client_order_id_is_free_again_once_its_order_is_gone() {
+    let mut world = World::new(&options());
+    let (buy, sell) =
+        (order("A1", 11, Side::Buy, 10, 10 * E8).encode(), order("B1", 11, Side::Sell, 10, 10 * E8).encode());
+    for _ in 0..3 {
+        world.native(0, &buy);
+        assert_eq!(world.native(1, &sell).len(), 3, "both are filled");
+    }
+    for _ in 0..2 {
+        assert_eq!(world.native(0, &buy)[0].1.exec_type, ExecType::New);
+        assert_eq!(world.native(0, &buy)[0].1.order_reject_code, code::DUPLICATE);
+        assert_eq!(
+            world.native(0, &cancel("C1", "A1", name(""), Side::Buy))[0].1.exec_type,
+            ExecType::Cancelled
+        );
+    }
+    assert_eq!((world.exchange.counters().trades, world.exchange.engine().orders()), (3, 0));
+}
+
+#[test]
 fn a_mass_cancel_is_answered_before_the_cancels_of_its_instrument() {
     let mut world = World::new(&options());
     for (number, instrument) in [(1, 11), (2, 22), (3, 11)] {
