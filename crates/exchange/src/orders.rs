@@ -239,6 +239,8 @@ pub enum MarketEvent {
 pub struct OrderCounters {
     /// New orders that came.
     pub new_orders: u64,
+    /// Native quotes that came.
+    pub quotes: u64,
     /// Cancels that came.
     pub cancels: u64,
     /// Amendments, replaces and modifications that came.

@@ -14,8 +14,10 @@ use tapeworks_exchange::orders::{
 };
 use tapeworks_session::native::Channel;
 use tapeworks_wire::millennium::native::{
-    AppId, AutoCancel, ExecType, ExecutionReportFields, MassCancelResponse, Message, NewOrderFields,
-    NewQuote, OrderStatus, OrderType, PassiveOnlyOrder, Side, Tif, TradeLiquidityIndicator, TypeOfTrade,
+    AppId, AutoCancel, Capacity, ClearingAccount, ClientId, ExecType, ExecutingTrader, ExecutionReportFields,
+    InvestmentDecisionMaker, MassCancelResponse, Message, MifidFlags, NewOrderFields, NewQuote,
+    NewQuoteFields, OrderStatus, OrderType, PassiveOnlyOrder, PeggedExecInst, QuoteRequest, Side, Tif,
+    TradeLiquidityIndicator, TypeOfTrade, message_length,
 };
 use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, write_all};
 use tapeworks_wire::nasdaq::ouch50::{inbound, outbound};
@@ -368,18 +370,79 @@ fn a_suspended_instrument_takes_cancels_only_and_its_orders_are_notified() {
     assert_eq!(reports[0].1.exec_type, ExecType::Cancelled);
 }
 
+fn quote(name_: &str, bid: (i32, i64), ask: (i32, i64)) -> [u8; NewQuote::LENGTH] {
+    NewQuoteFields {
+        start_of_message: 2,
+        message_length: message_length(NewQuote::LENGTH),
+        client_order_id: name(name_),
+        trader_id: name("T"),
+        clearing_account: ClearingAccount::House,
+        instrument_id: 11,
+        bid_price: Decimal(bid.1),
+        bid_size: bid.0,
+        ask_price: Decimal(ask.1),
+        ask_size: ask.0,
+        capacity: Capacity::DealingOnOwnAccount,
+        auto_cancel: AutoCancel::ConformToUserConfiguration,
+        client_id: ClientId::None,
+        investment_decision_maker: InvestmentDecisionMaker::None,
+        executing_trader: ExecutingTrader::Client,
+        mifid_flags: MifidFlags(0),
+        party_role_qualifiers: 0,
+        pegged_exec_inst: PeggedExecInst::Default,
+    }
+    .encode()
+}
+
 #[test]
-fn quotes_are_answered_by_a_business_reject() {
+fn a_quote_is_two_orders_that_the_next_quote_replaces() {
     let mut world = World::new(&options());
-    let mut quote = [0; NewQuote::LENGTH];
-    quote[..4].copy_from_slice(&[2, (NewQuote::LENGTH - 3) as u8, 0, b'S']);
-    quote[4..6].copy_from_slice(b"Q1");
-    assert_eq!(world.native(0, &quote), []);
+    let reports = world.native(0, &quote("Q1", (10, 9 * E8), (20, 11 * E8)));
+    let new = [(0, ExecType::New, OrderStatus::New, 10), (0, ExecType::New, OrderStatus::New, 20)];
+    assert_eq!(kinds(&reports), new);
+    assert_eq!((reports[0].1.side, reports[1].1.side), (Side::Buy, Side::Sell));
+    // One side trades; the next quote cancels what is left of both, and shows one side only.
+    world.native(1, &order("B1", 11, Side::Sell, 4, 9 * E8).encode());
+    let reports = world.native(0, &quote("Q2", (0, 0), (30, 10 * E8)));
+    let expected = [
+        (0, ExecType::Cancelled, OrderStatus::Cancelled, 0),
+        (0, ExecType::Cancelled, OrderStatus::Cancelled, 0),
+        (0, ExecType::New, OrderStatus::New, 30),
+    ];
+    assert_eq!(kinds(&reports), expected);
+    assert_eq!(world.exchange.engine().orders(), 1);
+    // A crossed quote is rejected, and the one before stays.
+    let reports = world.native(0, &quote("Q3", (5, 10 * E8), (5, 10 * E8)));
+    assert_eq!((reports[0].1.exec_type, reports[0].1.order_reject_code), (ExecType::Rejected, code::PRICE));
+    // Orders and quotes are cancelled apart.
+    world.native(0, &order("A1", 11, Side::Buy, 5, 5 * E8).encode());
+    assert_eq!(world.native(0, &mass_cancel("M1", 11, 3)).len(), 1);
+    let mut of_quotes = mass_cancel("M2", 11, 3);
+    of_quotes[35] = 3;
+    let reports = world.native(0, &of_quotes);
+    assert_eq!((reports.len(), reports[0].1.client_order_id.as_str()), (1, Some("Q2")));
+    assert_eq!(world.exchange.engine().orders(), 0);
+    // A quote that traded away has nothing to cancel.
+    world.native(0, &quote("Q4", (5, 9 * E8), (0, 0)));
+    world.native(1, &order("B2", 11, Side::Sell, 5, 9 * E8).encode());
+    assert_eq!(
+        kinds(&world.native(0, &quote("Q5", (5, 9 * E8), (0, 0)))),
+        [(0, ExecType::New, OrderStatus::New, 5)]
+    );
+    assert_eq!(world.exchange.counters().quotes, 5);
+}
+
+#[test]
+fn requests_for_quotes_are_answered_by_a_business_reject() {
+    let mut world = World::new(&options());
+    let mut request = [0; QuoteRequest::LENGTH];
+    request[..4].copy_from_slice(&[2, (QuoteRequest::LENGTH - 3) as u8, 0, b'a']);
+    assert_eq!(world.native(0, &request), []);
     let Ok(Message::BusinessReject(reject)) = Message::decode(world.natives[0].reports.last().unwrap())
     else {
         panic!("no business reject")
     };
-    assert_eq!((reject.reject_code(), reject.client_order_id().as_str()), (code::NOT_SUPPORTED, Some("Q1")));
+    assert_eq!(reject.reject_code(), code::NOT_SUPPORTED);
 }
 
 #[test]

@@ -99,11 +99,13 @@ pub(super) struct Desk {
     /// Midnight in New York, for OUCH's times.
     pub(super) midnight_ns: u64,
     /// By slot of the engine's pool.
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<(OrderId, Entry)>>,
     by_instrument_id: HashMap<i32, SymbolIndex>,
     by_symbol: HashMap<[u8; 8], SymbolIndex>,
     /// Working native orders by user and client order id.
     pub(super) client_orders: HashMap<(usize, [u8; 20]), OrderId>,
+    /// Native quotes by user and instrument: the orders of their sides, some of them gone.
+    pub(super) quotes: HashMap<(usize, SymbolIndex), [Option<OrderId>; 2]>,
     /// Working OUCH orders by user and reference number.
     pub(super) references: HashMap<(usize, u32), OrderId>,
     /// The next user reference number of each OUCH user.
@@ -143,6 +145,7 @@ impl Desk {
             by_instrument_id: indexed().map(|(index, instrument)| (instrument.id, index)).collect(),
             by_symbol: indexed().map(|(index, instrument)| (instrument.symbol.0, index)).collect(),
             client_orders: HashMap::with_capacity(options.most_orders as usize),
+            quotes: HashMap::new(),
             references: HashMap::with_capacity(options.most_orders as usize),
             next_references: vec![1; options.ouch_users.len()],
             native_users: options.native_users.len(),
@@ -194,29 +197,30 @@ impl Desk {
     }
 
     pub(super) fn entry(&self, order: OrderId) -> Option<Entry> {
-        self.entries.get(order.slot()).copied().flatten()
+        let (id, entry) = self.entries.get(order.slot()).copied().flatten()?;
+        (id == order).then_some(entry)
     }
 
     pub(super) fn set_entry(&mut self, order: OrderId, entry: Entry) {
         if let Some(place) = self.entries.get_mut(order.slot()) {
-            *place = Some(entry);
+            *place = Some((order, entry));
         }
     }
 
     /// An order is gone.
     fn forget(&mut self, order: OrderId) {
         match self.entries.get_mut(order.slot()).and_then(Option::take) {
-            Some(Entry::Native(entry)) => {
+            Some((_, Entry::Native(entry))) if !entry.is_quote => {
                 self.client_orders.remove(&(entry.user, entry.key()));
             }
-            Some(Entry::Ouch(entry)) => {
+            Some((_, Entry::Ouch(entry))) => {
                 self.references.remove(&(entry.user, entry.reference));
             }
-            None => {}
+            Some((_, Entry::Native(_))) | None => {}
         }
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (OrderId, Entry)> + '_ {
         self.entries.iter().copied().flatten()
     }
 
@@ -409,7 +413,7 @@ impl Desk {
         let owner = self.owner(recipient);
         let Self { engine, entries, events, .. } = self;
         let is_meant = |order: OrderId, _: &crate::matching::WorkingOrder| {
-            entries.get(order.slot()).and_then(Option::as_ref).is_some_and(&is_meant)
+            entries.get(order.slot()).and_then(Option::as_ref).is_some_and(|(_, entry)| is_meant(entry))
         };
         let cancelled = engine.mass_cancel(owner, reason, is_meant, &mut |event| events.push(event));
         self.report_events();

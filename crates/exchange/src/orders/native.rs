@@ -1,16 +1,17 @@
 //! Native messages of Millennium to the engine's calls, and its events to execution reports.
 //!
-//! What the engine has no notion of is rejected: auction times in force, pegged orders, quotes (by Business Reject). Stop orders
+//! What the engine has no notion of is rejected: auction times in force, pegged orders, requests for quotes (by Business Reject). The sides of a quote are day
+//! orders, which the user's next quote replaces. Stop orders
 //! are reported as new; when a trade elects one, as restated. What is left of an immediate order, and a passive-only order that
 //! would trade, expires. Reject codes are the simulated exchange's own: [`order_reject_code`](super::order_reject_code).
 
 use tapeworks_wire::millennium::native::{
     AppId, AutoCancel, BusinessReject, BusinessRejectFields, Capacity, ExecType, ExecutionReport,
-    ExecutionReportFields, LastMarket, MassCancelRequestType, MassCancelResponse, Message, NewOrder,
-    OrderCancelReject, OrderCancelRejectFields, OrderCancelReplaceRequest, OrderCancelRequest,
-    OrderMassCancelReport, OrderMassCancelReportFields, OrderMassCancelRequest, OrderStatus, OrderSubType,
-    OrderType, OwnerType, PassiveOnlyOrder, ReportedPeggedExecInst, START_OF_MESSAGE, Side, Tif,
-    TradeLiquidityIndicator, TypeOfTrade, message_length, transact_time,
+    ExecutionReportFields, LastMarket, MassCancelOrderSubType, MassCancelRequestType, MassCancelResponse,
+    Message, NewOrder, NewQuote, OrderCancelReject, OrderCancelRejectFields, OrderCancelReplaceRequest,
+    OrderCancelRequest, OrderMassCancelReport, OrderMassCancelReportFields, OrderMassCancelRequest,
+    OrderStatus, OrderSubType, OrderType, OwnerType, PassiveOnlyOrder, ReportedPeggedExecInst,
+    START_OF_MESSAGE, Side, Tif, TradeLiquidityIndicator, TypeOfTrade, message_length, transact_time,
 };
 use tapeworks_wire::{Ascii, Decimal};
 
@@ -43,6 +44,8 @@ pub(super) struct NativeOrder {
     capacity: Capacity,
     pub(super) cancels_on_disconnect: bool,
     is_suspended: bool,
+    /// A side of a quote: its client order id names the quote, not the order.
+    pub(super) is_quote: bool,
 }
 
 impl NativeOrder {
@@ -110,18 +113,15 @@ impl Desk {
             Message::OrderCancelRequest(cancel) => self.native_cancel(user, cancel),
             Message::OrderCancelReplaceRequest(replace) => self.native_replace(user, replace),
             Message::OrderMassCancelRequest(request) => self.native_mass_cancel(user, request),
-            other => {
+            Message::NewQuote(quote) => self.native_quote(user, cancels_on_disconnect, quote),
+            _ => {
                 self.counters.business_rejects += 1;
-                let client_order_id = match other {
-                    Message::NewQuote(quote) => quote.client_order_id(),
-                    _ => self.text(""),
-                };
-                self.business_reject(user, client_order_id);
+                self.business_reject(user);
             }
         }
     }
 
-    fn business_reject(&mut self, user: usize, client_order_id: Ascii<20>) {
+    fn business_reject(&mut self, user: usize) {
         let (transact_time_seconds, transact_time_nanoseconds) = transact_time(self.now_ns);
         let fields = BusinessRejectFields {
             start_of_message: START_OF_MESSAGE,
@@ -129,7 +129,7 @@ impl Desk {
             app_id: AppId::System,
             sequence_no: 0,
             reject_code: code::NOT_SUPPORTED,
-            client_order_id,
+            client_order_id: self.text(""),
             order_id: self.text(""),
             transact_time_seconds,
             transact_time_nanoseconds,
@@ -160,6 +160,7 @@ impl Desk {
             cancels_on_disconnect: cancels_on_disconnect
                 && order.auto_cancel() == AutoCancel::ConformToUserConfiguration,
             is_suspended: false,
+            is_quote: false,
         };
         let submitted = match symbol {
             None => Err(code::UNKNOWN_INSTRUMENT),
@@ -176,17 +177,97 @@ impl Desk {
                 self.client_orders.insert((user, entry.key()), id);
                 self.report_events();
             }
-            Err(reject_code) => {
-                self.counters.rejected += 1;
-                let reported =
-                    Reported { exec_type: ExecType::Rejected, status: OrderStatus::Rejected, leaves: 0 };
-                let mut report = self.execution_report(None, &entry, &reported);
-                report.order_reject_code = reject_code;
-                // Orders of unknown instruments and of halted partitions are the system's.
-                let app_id = if reject_code == code::PARTITION_HALTED { 0 } else { partition };
-                self.report(Recipient::Native(user), app_id, &report.encode());
+            Err(reject_code) => self.native_reject(&entry, reject_code),
+        }
+    }
+
+    fn native_reject(&mut self, entry: &NativeOrder, reject_code: i32) {
+        self.counters.rejected += 1;
+        let reported = Reported { exec_type: ExecType::Rejected, status: OrderStatus::Rejected, leaves: 0 };
+        let mut report = self.execution_report(None, entry, &reported);
+        report.order_reject_code = reject_code;
+        // Orders of unknown instruments and of halted partitions are the system's.
+        let app_id = if reject_code == code::PARTITION_HALTED { 0 } else { entry.partition };
+        self.report(Recipient::Native(entry.user), app_id, &report.encode());
+    }
+
+    // ---- quotes ----
+
+    /// Takes a quote: its sides are day orders that replace those of the user's quote before. A side without size is none.
+    fn native_quote(&mut self, user: usize, cancels_on_disconnect: bool, quote: &NewQuote<'_>) {
+        self.counters.quotes += 1;
+        let symbol = self.symbol_of_id(quote.instrument_id());
+        let partition = symbol.and_then(|symbol| self.instrument(symbol)).map_or(0, |found| found.partition);
+        let entry = |side, size: i32| NativeOrder {
+            user,
+            partition,
+            instrument_id: quote.instrument_id(),
+            side,
+            client_order_id: quote.client_order_id(),
+            request_id: None,
+            quantity: u32::try_from(size).unwrap_or(0),
+            executed: 0,
+            display_qty: size,
+            minimum_quantity: 0,
+            owner_type: OwnerType::Default,
+            capacity: quote.capacity(),
+            cancels_on_disconnect: cancels_on_disconnect
+                && quote.auto_cancel() == AutoCancel::ConformToUserConfiguration,
+            is_suspended: false,
+            is_quote: true,
+        };
+        let (bid, ask) = (quote.bid_price().0, quote.ask_price().0);
+        let is_crossed = quote.bid_size() != 0 && quote.ask_size() != 0 && bid >= ask;
+        let symbol = match symbol {
+            None => Err(code::UNKNOWN_INSTRUMENT),
+            Some(_) if self.is_halted(partition) => Err(code::PARTITION_HALTED),
+            Some(_) if is_crossed => Err(code::PRICE),
+            Some(_) if self.script.rejects() => Err(code::BY_FAULT),
+            Some(symbol) => Ok(symbol),
+        };
+        let symbol = match symbol {
+            Ok(symbol) => symbol,
+            Err(reject_code) => return self.native_reject(&entry(Side::None, 0), reject_code),
+        };
+        let owner = self.owner(Recipient::Native(user));
+        let before = self.quotes.remove(&(user, symbol)).unwrap_or_default();
+        for id in before.into_iter().flatten() {
+            // It may have traded or been cancelled since.
+            let _gone = self.call(|engine, mut sink| engine.cancel(owner, id, &mut sink));
+            self.report_events();
+        }
+        let sides = [
+            (Side::Buy, OrderSide::Buy, bid, quote.bid_size()),
+            (Side::Sell, OrderSide::Sell, ask, quote.ask_size()),
+        ];
+        let mut now = [None; 2];
+        for (place, (native_side, side, price_e8, size)) in now.iter_mut().zip(sides) {
+            if size == 0 {
+                continue;
+            }
+            let entry = entry(native_side, size);
+            let new = EngineOrder {
+                owner,
+                symbol,
+                side,
+                kind: OrderKind::Limit { price_e8 },
+                quantity: entry.quantity,
+                display: Display::Full,
+                minimum: 0,
+                lifetime: Lifetime::Day,
+                is_passive_only: false,
+                self_trade: self.self_trade,
+            };
+            match self.call(|engine, mut sink| engine.submit(&new, &mut sink)) {
+                Ok(id) => {
+                    self.set_entry(id, Entry::Native(entry));
+                    *place = Some(id);
+                    self.report_events();
+                }
+                Err(refusal) => self.native_reject(&entry, refusal_code(refusal)),
             }
         }
+        self.quotes.insert((user, symbol), now);
     }
 
     fn native_order(
@@ -382,6 +463,7 @@ impl Desk {
             code::NONE
         };
         let is_accepted = reason == code::NONE;
+        let is_of_quotes = request.order_sub_type() == MassCancelOrderSubType::Quote;
         let (transact_time_seconds, transact_time_nanoseconds) = transact_time(self.now_ns);
         let fields = OrderMassCancelReportFields {
             start_of_message: START_OF_MESSAGE,
@@ -402,11 +484,10 @@ impl Desk {
         };
         self.report(Recipient::Native(user), partition, &fields.encode());
         if is_accepted {
-            self.cancel_all(
-                Recipient::Native(user),
-                EndReason::MassCancel,
-                |entry| matches!(entry, Entry::Native(order) if order.instrument_id == instrument_id),
-            );
+            self.cancel_all(Recipient::Native(user), EndReason::MassCancel, |entry| {
+                matches!(entry, Entry::Native(order)
+                        if order.instrument_id == instrument_id && order.is_quote == is_of_quotes)
+            });
         }
     }
 
@@ -429,10 +510,12 @@ impl Desk {
     }
 
     pub(super) fn native_replaced(&mut self, order: OrderId, entry: NativeOrder, leaves: u32) {
-        self.client_orders.remove(&(entry.user, entry.key()));
+        if !entry.is_quote {
+            self.client_orders.remove(&(entry.user, entry.key()));
+        }
         let client_order_id = entry.request_id.unwrap_or(entry.client_order_id);
         let quantity = leaves.saturating_add(entry.executed);
-        let entry = NativeOrder { client_order_id, request_id: None, quantity, ..entry };
+        let entry = NativeOrder { client_order_id, request_id: None, quantity, is_quote: false, ..entry };
         self.client_orders.insert((entry.user, entry.key()), order);
         self.set_entry(order, Entry::Native(entry));
         let status = working_status(entry.executed);
@@ -500,11 +583,11 @@ impl Desk {
         let Some(instrument_id) = self.instrument(symbol).map(|instrument| instrument.id) else { return };
         let orders: Vec<(NativeOrder, OrderId)> = self
             .entries()
-            .filter_map(|entry| match entry {
+            .filter_map(|(id, entry)| match entry {
                 Entry::Native(order)
                     if order.instrument_id == instrument_id && order.is_suspended != is_suspended =>
                 {
-                    Some((order, *self.client_orders.get(&(order.user, order.key()))?))
+                    Some((order, id))
                 }
                 _ => None,
             })
