@@ -21,7 +21,8 @@ use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
 use tapeworks_session::{Transport as UdpTransport, for_transport};
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 use tapeworks_wire::nasdaq::{glimpse50, soupbintcp};
-use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::schema::{Decoded, Schema, Structure};
+use tapeworks_wire::{Role, StreamFraming};
 
 use crate::input::{Input, Source};
 
@@ -378,11 +379,77 @@ struct Connection {
     /// SoupBinTCP, and whether its messages are in ITCH.
     is_recognised: bool,
     application: Option<Application>,
+    /// A protocol that is its own transport, instead of SoupBinTCP.
+    own: Option<OwnTransport>,
     /// After a gap in the stream the start of the next packet is unknown.
     is_given_up: bool,
     next_sequence: Option<u64>,
     /// Where the last bytes came from.
     place: Option<Place>,
+}
+
+/// A protocol that is its own transport on a TCP stream.
+#[derive(Debug, Clone, Copy)]
+struct OwnTransport {
+    schema: &'static Schema,
+    framing: StreamFraming,
+    header: &'static Structure,
+}
+
+impl OwnTransport {
+    /// Whether a message may start with these bytes: those of the constant byte that are there.
+    fn may_start(&self, bytes: &[u8]) -> bool {
+        self.schema
+            .constant
+            .is_none_or(|constant| bytes.get(constant.offset).is_none_or(|byte| *byte == constant.value))
+    }
+}
+
+/// Whether a stream is in a protocol that is its own transport.
+enum OwnStream {
+    Found(OwnTransport),
+    /// Its first message is not whole.
+    Wait,
+    No,
+}
+
+/// The longest first message to wait for, in bytes.
+const LONGEST_OWN_MESSAGE: usize = 1_024;
+
+/// Looks at the start of a TCP stream.
+fn own_stream(stream: &[u8]) -> OwnStream {
+    let mut found = OwnStream::No;
+    for protocol in tapeworks_wire::protocols() {
+        let Role::Stream { framing, header } = protocol.role else { continue };
+        let Some(header) = protocol.schema.structure(header) else { continue };
+        let own = OwnTransport { schema: protocol.schema, framing, header };
+        if !own.may_start(stream) {
+            continue;
+        }
+        match framing.message_bytes(stream).map(|bytes| (bytes, stream.get(..bytes))) {
+            Some((_, Some(message))) if protocol.schema.decode(message).error.is_none() => {
+                return OwnStream::Found(own);
+            }
+            Some((bytes, None)) if bytes <= LONGEST_OWN_MESSAGE => found = OwnStream::Wait,
+            None => found = OwnStream::Wait,
+            Some(_) => {}
+        }
+    }
+    found
+}
+
+/// The application of a message that a SoupBinTCP stream carries in messages of this name, where the feeds have not recognised it: the
+/// first one that can read it.
+fn carried_by_soup(within: &str, bytes: &[u8]) -> Option<&'static Schema> {
+    let is_carried = |protocol: &&&tapeworks_wire::Protocol| match protocol.role {
+        Role::Application(carriers) => carriers.iter().any(|carrier| {
+            carrier.transport.name == soupbintcp::SCHEMA.name
+                && carrier.within.is_none_or(|name| name == within)
+        }),
+        _ => false,
+    };
+    let candidates = tapeworks_wire::protocols().iter().filter(is_carried).map(|protocol| protocol.schema);
+    candidates.into_iter().find(|schema| schema.decode(bytes).error.is_none())
 }
 
 /// How far a file without packets is.
@@ -720,11 +787,15 @@ fn soup_packet(
     }
     let place = Place { offset: place.offset + 3, ..*place };
     // Unsequenced messages of clients are orders, not market data.
-    match envelope.application.filter(|_| is_sequenced).map(|application| application.spec().schema) {
+    let market = envelope.application.filter(|_| is_sequenced).map(|application| {
+        // The end of a snapshot is in none of the protocols of its messages.
+        let is_end = glimpse50::Message::decode(bytes).is_ok();
+        if is_end { &glimpse50::SCHEMA } else { application.spec().schema }
+    });
+    let within = if is_sequenced { "SequencedData" } else { "UnsequencedData" };
+    let is_read = |schema: &&'static Schema| schema.decode(bytes).error.is_none();
+    match market.filter(is_read).or_else(|| carried_by_soup(within, bytes)).or(market) {
         Some(schema) => {
-            // The end of a snapshot is in none of the protocols of its messages.
-            let is_end = glimpse50::Message::decode(bytes).is_ok();
-            let schema = if is_end { &glimpse50::SCHEMA } else { schema };
             let message = Message {
                 schema,
                 decoded: schema.decode(bytes),
@@ -804,6 +875,23 @@ fn stream_bytes(
         joined = std::mem::take(&mut connection.rest);
         &joined
     };
+    if !connection.is_recognised && !connection.is_given_up && forced.is_none() {
+        match own_stream(stream) {
+            OwnStream::Found(own) => {
+                connection.is_recognised = true;
+                connection.own = Some(own);
+            }
+            OwnStream::Wait => {
+                connection.rest = stream.to_vec();
+                return ControlFlow::Continue(());
+            }
+            OwnStream::No => {}
+        }
+    }
+    if let Some(own) = connection.own.filter(|_| !connection.is_given_up) {
+        let at = Place { offset: place.offset.saturating_sub(waiting), ..*place };
+        return own_messages(connection, &own, flow, stream, &at, vlan, visitor);
+    }
     if !connection.is_recognised && !connection.is_given_up {
         if forced.is_none() && recognise::is_start_cut(stream) {
             connection.rest = stream.to_vec();
@@ -835,6 +923,54 @@ fn stream_bytes(
         soup_packet(&at, &envelope, packet, &mut connection.next_sequence, visitor)?;
     }
     connection.rest = packets.rest().to_vec();
+    ControlFlow::Continue(())
+}
+
+/// Shows the messages of a protocol that is its own transport. After bytes that start no message the stream is given up.
+fn own_messages(
+    connection: &mut Connection,
+    own: &OwnTransport,
+    flow: Flow,
+    stream: &[u8],
+    place: &Place,
+    vlan: Option<u16>,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
+    let channel = ChannelIdentity::Stream { source: flow.source, destination: flow.destination };
+    let mut rest = stream;
+    while !rest.is_empty() {
+        if !own.may_start(rest) {
+            connection.is_given_up = true;
+            return visitor.visit(place, Item::Trouble(&unknown_stream(flow, rest.len()), rest));
+        }
+        let bytes = own.framing.message_bytes(rest);
+        let Some((message, after)) = bytes.and_then(|bytes| rest.split_at_checked(bytes)) else { break };
+        let at = Place { offset: place.offset + (stream.len() - rest.len()) as u64, ..*place };
+        rest = after;
+        let header = Header {
+            schema: own.schema,
+            decoded: own.header.decode(message),
+            channel,
+            publisher: None,
+            addresses: Some((flow.source, flow.destination)),
+            vlan,
+            first_sequence: None,
+            messages: 1,
+            is_end_of_session: false,
+            arrival: IN_ORDER,
+        };
+        visitor.visit(&at, Item::Header(header))?;
+        let message = Message {
+            schema: own.schema,
+            decoded: own.schema.decode(message),
+            channel,
+            sequence: None,
+            is_repeated: false,
+            is_cut: false,
+        };
+        visitor.visit(&at, Item::Message(message))?;
+    }
+    connection.rest = rest.to_vec();
     ControlFlow::Continue(())
 }
 
@@ -887,6 +1023,62 @@ mod tests {
             }
             assert_eq!((counted.headers, counted.troubles), expected);
         }
+    }
+
+    /// The protocol and the name of each message, and the troubles.
+    #[derive(Default)]
+    struct Named(Vec<(&'static str, String)>);
+
+    impl Visitor for Named {
+        fn visit(&mut self, _place: &Place, item: Item<'_>) -> ControlFlow<()> {
+            match item {
+                Item::Header(_) => {}
+                Item::Message(message) => {
+                    let name = message.decoded.name().unwrap_or("?").to_owned();
+                    self.0.push((message.schema.name, name));
+                }
+                Item::Trouble(trouble, _) => self.0.push(("trouble", trouble.to_string())),
+            }
+            ControlFlow::Continue(())
+        }
+    }
+
+    /// What the analyser finds in a stream that comes in pieces of so many bytes.
+    fn named(stream: &[u8], piece: usize) -> Vec<(&'static str, String)> {
+        let flow = Flow { source: "10.0.0.1:1".parse().unwrap(), destination: "10.0.0.2:2".parse().unwrap() };
+        let place = Place { file: 0, number: 1, offset: 0, time: None };
+        let (mut connections, mut named) = (HashMap::new(), Named::default());
+        let opened = StreamEvent::Opened { flow, midway: false };
+        let closed = StreamEvent::Closed { flow, length: stream.len() as u64 };
+        let pieces = stream.chunks(piece).map(|bytes| StreamEvent::Bytes { flow, offset: 0, bytes });
+        for event in std::iter::once(opened).chain(pieces).chain([closed]) {
+            assert!(stream_event(&mut connections, None, event, &place, None, &mut named).is_continue());
+        }
+        named.0
+    }
+
+    #[test]
+    fn a_stream_of_native_messages_is_recognised_however_it_is_cut() {
+        use tapeworks_wire::millennium::native::SCHEMA;
+        let stream = b"\x02\x01\x000\x02\x02\x00N\x00\x02\x03\x00n\x01\x02";
+        for piece in 1..=stream.len() {
+            let names = ["Heartbeat", "MissedMessageRequestAck", "SystemStatus"];
+            assert_eq!(named(stream, piece), names.map(|name| (SCHEMA.name, name.to_owned())), "{piece}");
+        }
+        let broken = [&stream[..], b"garbage"].concat();
+        let last = named(&broken, broken.len()).pop().unwrap();
+        assert_eq!(last.0, "trouble");
+        let cut = named(&stream[..7], 7);
+        assert_eq!((cut.len(), cut[1].0), (2, "trouble"), "{cut:?}");
+    }
+
+    #[test]
+    fn orders_of_ouch_are_found_in_both_directions() {
+        use tapeworks_wire::nasdaq::ouch50::{inbound, outbound};
+        let up = b"\x00\x0aUX\0\0\0\x01\0\0\0\0\x00\x01R";
+        let down = b"\x00\x13SC\0\0\x28\x9b\x4d\x68\x13\x17\0\x75\x3a\x8d\0\0\0\x28U\x00\x01H";
+        assert_eq!(named(up, up.len()), [(inbound::SCHEMA.name, "CancelOrder".to_owned())]);
+        assert_eq!(named(down, down.len()), [(outbound::SCHEMA.name, "Canceled".to_owned())]);
     }
 
     #[test]

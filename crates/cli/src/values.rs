@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use tapeworks_analysis::replay::MAX_THREADS;
 use tapeworks_feed::{Application, FEEDS, clock};
 use tapeworks_market::{Nanos, Publisher, Symbol};
+use tapeworks_wire::Role;
 
 /// A protocol that can be dumped and replayed.
 pub(crate) fn application(name: &str) -> Result<Application, String> {
@@ -16,7 +17,13 @@ pub(crate) fn application(name: &str) -> Result<Application, String> {
         return Ok(application);
     }
     if let Some(protocol) = tapeworks_wire::protocol_by_name(name) {
-        return Err(format!("{} is a transport: name a protocol that it carries", protocol.schema.name));
+        let name = protocol.schema.name;
+        return Err(match protocol.role {
+            Role::Transport(_) => format!("{name} is a transport: name a protocol that it carries"),
+            Role::Application(_) | Role::Stream { .. } => {
+                format!("{name} is recognised by itself; use {}", one_of(FEEDS.iter().map(|feed| feed.name)))
+            }
+        });
     }
     Err(format!("unknown protocol; use {}", one_of(FEEDS.iter().map(|feed| feed.name))))
 }

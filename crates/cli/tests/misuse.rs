@@ -163,6 +163,7 @@ fn a_study_of_no_message_gives_the_reason() {
 fn unknown_names_are_wrong_usage() {
     assert_one_error(&run(&["dump", "--protocol", "pitch", CAPTURE]), 2, "unknown protocol");
     assert_one_error(&run(&["dump", "--protocol", "moldudp64", CAPTURE]), 2, "is a transport");
+    assert_one_error(&run(&["dump", "--protocol", "ouch", CAPTURE]), 2, "is recognised by itself");
     assert_one_error(&run(&["dump", "--message", "NoSuch", CAPTURE]), 2, "NoSuch");
     assert_one_error(&run(&["schema", "pitch"]), 2, "unknown protocol 'pitch'");
     assert_one_error(&run(&["replay", "--schema", "mbp-2", CAPTURE]), 2, "mbp-2");
@@ -181,6 +182,18 @@ fn every_command_refuses_an_argument_that_it_does_not_know() {
     let mut files: Vec<String> =
         support::captures().into_iter().filter(|name| name.contains("ouch50")).collect();
     assert!(files.len() >= 4, "{files:?}");
+    // The same with a message of no type that is known.
+    for (name, message) in [
+        ("CancelOrderMessage", b"UX\0"),
+        ("CanceledMessage", b"SC\0"),
+        ("EnterOrderMessage", b"UO\0"),
+        ("OrderAcceptedMessage", b"SA\0"),
+    ] {
+        let mut bytes = content(&format!("testdata/captures/nasdaq-ouch50/{name}.pcap"));
+        let place = bytes.windows(3).rposition(|window| window == message).unwrap();
+        bytes[place + 1] = b'~';
+        files.push(folder.write(&format!("{name}.pcap"), &bytes));
+    }
     // The capture kept all but the last bytes of each frame, which the datagram in it does not need.
     let mut bytes = content("testdata/captures/nasdaq-itch50/AddOrderNoMpidAttributionMessage.pcap");
     let original = u32::from_le_bytes(bytes[36..40].try_into().unwrap());

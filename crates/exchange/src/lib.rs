@@ -11,6 +11,8 @@
 //! | [`write_itch`] | a raw ITCH file of one venue |
 //! | [`live::Live`] | packets as they are due, for venues that serve live |
 //!
+//! [`orders::OrderExchange`] is a venue that takes orders, by native messages and OUCH, over [`matching::MatchingEngine`].
+//!
 //! [`tapeworks_session`] keeps the packets for retransmission, and serves the snapshots that [`live::Live::image`] makes.
 //!
 //! A generated session is valid: orders are added before they change, no more is executed than rests, a venue's book is never
@@ -33,6 +35,7 @@ pub mod matching;
 mod memoir;
 mod nasdaq;
 mod nonsense;
+pub mod orders;
 mod outbox;
 mod packets;
 mod popularity;

@@ -74,6 +74,13 @@ pub enum ChannelIdentity {
         /// The file, by its place among the inputs.
         file: u16,
     },
+    /// One direction of a TCP connection in a protocol that is its own transport.
+    Stream {
+        /// Who sends.
+        source: SocketAddr,
+        /// Who receives.
+        destination: SocketAddr,
+    },
 }
 
 impl ChannelIdentity {
@@ -92,6 +99,7 @@ impl fmt::Display for ChannelIdentity {
             Self::Datagrams { session, port } => session.describe(f, *port),
             Self::SoupBinTcp { source, destination } => write!(f, "SoupBinTCP {source} to {destination}"),
             Self::File { file } => write!(f, "file {}", file + 1),
+            Self::Stream { source, destination } => write!(f, "TCP {source} to {destination}"),
         }
     }
 }

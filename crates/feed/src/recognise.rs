@@ -5,7 +5,8 @@
 //! carries only one. The [table](crate::FEEDS) has the check of each feed.
 
 use tapeworks_wire::framing::{BigEndian, Blocks};
-use tapeworks_wire::nasdaq::soupbintcp;
+use tapeworks_wire::millennium;
+use tapeworks_wire::nasdaq::{ouch50, soupbintcp};
 
 use crate::probe::PROBED_MESSAGES;
 use crate::table::{Application, FEEDS};
@@ -18,6 +19,47 @@ pub fn udp_payload(payload: &[u8]) -> Option<Application> {
 /// Whether a message of a stream or file can be read.
 fn is_message(message: &[u8]) -> bool {
     (Application::OF_STREAMS.spec().check)(message).is_ok()
+}
+
+/// Whether a SoupBinTCP packet carries a message of order entry, which no feed takes.
+fn is_order(packet: &soupbintcp::Message<'_>) -> bool {
+    match packet {
+        soupbintcp::Message::SequencedData(data) => ouch50::outbound::Message::decode(data.message()).is_ok(),
+        soupbintcp::Message::UnsequencedData(data) => {
+            ouch50::inbound::Message::decode(data.message()).is_ok()
+        }
+        _ => false,
+    }
+}
+
+/// Whether a SoupBinTCP packet of a stream carries a message of order entry and none of the feed of streams.
+pub(crate) fn is_order_of_stream(packet: &[u8]) -> bool {
+    match soupbintcp::Message::decode(packet) {
+        Ok(soupbintcp::Message::SequencedData(data)) if is_message(data.message()) => false,
+        Ok(packet) => is_order(&packet),
+        Err(_) => false,
+    }
+}
+
+/// Whether `stream`, the start of a TCP stream, is order entry, which no feed takes: native messages of Millennium, or OUCH over
+/// SoupBinTCP.
+pub(crate) fn order_entry(stream: &[u8]) -> bool {
+    let first = millennium::stream::Messages::new(stream).next();
+    if first.is_some_and(|found| found.is_ok_and(|found| millennium::native::Message::decode(found).is_ok()))
+    {
+        return true;
+    }
+    let (mut orders, mut others) = (0, 0);
+    for packet in soupbintcp::Packets::new(stream).filter_map(Result::ok).take(PROBED_MESSAGES) {
+        match soupbintcp::Message::decode(packet) {
+            Ok(packet) if is_order(&packet) => orders += 1,
+            Ok(soupbintcp::Message::SequencedData(_) | soupbintcp::Message::UnsequencedData(_)) | Err(_) => {
+                others += 1;
+            }
+            Ok(_) => {}
+        }
+    }
+    orders > 0 && others == 0
 }
 
 /// How a file without packets frames its messages.
@@ -85,5 +127,23 @@ mod tests {
         assert_eq!(udp_payload(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), None);
         assert_eq!(framing(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), None);
         assert_eq!(framing(&[]), None);
+    }
+
+    #[test]
+    fn order_entry_is_distinguished_from_market_data() {
+        let native = b"\x02\x01\x000\x02\x02\x00N\x00";
+        let cancel = b"\x00\x0aUX\0\0\0\x01\0\0\0\0";
+        let canceled = b"\x00\x13SC\0\0\x28\x9b\x4d\x68\x13\x17\0\x75\x3a\x8d\0\0\0\x28U";
+        for stream in [&native[..], cancel, canceled, &[&b"\0\x01H"[..], canceled].concat()] {
+            assert!(order_entry(stream), "{stream:?}");
+        }
+        // An ITCH system event, a heartbeat, an unknown message, another start byte, a cut message.
+        let event = b"\x00\x0dSS\0\0\0\0\0\0\0\0\0\0O";
+        for stream in [&event[..], b"\0\x01H", b"\0\x03S~~", b"\x03\x01\x000", b"\x02\x02\x00N"] {
+            assert!(!order_entry(stream), "{stream:?}");
+        }
+        assert!(
+            is_order_of_stream(canceled) && !is_order_of_stream(event) && !is_order_of_stream(b"\0\x01H")
+        );
     }
 }

@@ -5,11 +5,14 @@ mod iex_tp;
 mod login;
 mod memoir;
 mod moldudp64;
+pub mod native;
+mod outgoing;
 pub mod retransmission;
 pub mod sequence;
 pub mod soupbintcp;
 pub mod stream;
 mod table;
+mod throttle;
 pub mod transport;
 
 pub use iex_tp::IexTp;
@@ -19,6 +22,7 @@ pub use moldudp64::MoldUdp64;
 pub use retransmission::{Made, Refusal, Store};
 pub use sequence::Sequence;
 pub use stream::Stream;
+pub use throttle::Throttle;
 pub use transport::{
     Content, Header, MAX_PAYLOAD_BYTES, Outgoing, Packet, Request, SessionId, Transport, TransportKind,
 };

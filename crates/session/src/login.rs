@@ -66,19 +66,26 @@ pub(crate) fn rejected(reason: RejectReasonCode) -> [u8; LoginRejected::LENGTH] 
     LoginRejectedFields { packet_length: 2, reject_reason_code: reason }.encode()
 }
 
-/// A client sent a packet longer than a client's longest.
+/// A side sent a packet longer than its longest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TooLong;
 
-/// The packets of one client. Keeps the start of an incomplete packet, at most [`LONGEST_PACKET_BYTES`].
+/// The packets of one side. Keeps the start of an incomplete packet, at most as long as the longest.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PacketReader {
     start: Vec<u8>,
+    longest_bytes: usize,
 }
 
 impl PacketReader {
+    /// Of a client: no packet has more than [`LONGEST_PACKET_BYTES`].
     pub(crate) const fn new() -> Self {
-        Self { start: Vec::new() }
+        Self::with_longest(LONGEST_PACKET_BYTES)
+    }
+
+    /// Of a side whose longest packet has so many bytes with its length.
+    pub(crate) const fn with_longest(longest_bytes: usize) -> Self {
+        Self { start: Vec::new(), longest_bytes }
     }
 
     /// Takes bytes that are cut anywhere, and hands each whole packet to `each`.
@@ -89,7 +96,7 @@ impl PacketReader {
         let rest = packets.rest();
         let is_too_long = rest
             .first_chunk::<2>()
-            .is_some_and(|length| 2 + usize::from(u16::from_be_bytes(*length)) > LONGEST_PACKET_BYTES);
+            .is_some_and(|length| 2 + usize::from(u16::from_be_bytes(*length)) > self.longest_bytes);
         let used = self.start.len() - rest.len();
         self.start.drain(..used);
         if is_too_long {

@@ -4,6 +4,17 @@
 //! A client logs in with the session (blank: the running one) and the number of its first message (0: the next new one), and
 //! gets every message from there on. A few packets are copied for each client; the other messages stay in the [`Sequence`],
 //! which keeps them for retransmissions too. A client whose next message is not kept any more is too slow, and is disconnected.
+//!
+//! For orders, [`SoupAcceptor`] is a user's session at the server, with its connections, and [`SoupInitiator`] the client's end.
+
+mod acceptor;
+mod initiator;
+
+pub use acceptor::SoupAcceptor;
+pub use initiator::{
+    CredentialsTooLong, SoupEvent, SoupInitiator, SoupInitiatorCounters, SoupInitiatorEnd,
+    SoupInitiatorSettings, SoupPlace, SoupSendError,
+};
 
 use tapeworks_wire::nasdaq::soupbintcp::{
     EndOfSession, LoginRequest, Message, RejectReasonCode, SequencedData, ServerHeartbeat,
@@ -36,6 +47,8 @@ pub enum SoupEnd {
     TimedOut,
     /// The client's next message is not kept any more.
     TooSlow,
+    /// The user logged in on another connection.
+    Displaced,
 }
 
 impl SoupEnd {
@@ -45,7 +58,7 @@ impl SoupEnd {
             Self::Rejected => Some("the login was rejected: not this user, password or session"),
             Self::Malformed => Some("it sent an invalid packet"),
             Self::NoLogin => Some("no login in time"),
-            Self::Served | Self::Left | Self::TimedOut | Self::TooSlow => None,
+            Self::Served | Self::Left | Self::TimedOut | Self::TooSlow | Self::Displaced => None,
         }
     }
 }
@@ -100,24 +113,36 @@ impl SoupClient {
         }
     }
 
-    /// Takes bytes from the client.
+    /// Takes bytes from the client. Its unsequenced messages are ignored.
     pub fn receive(&mut self, bytes: &[u8], sequence: &Sequence, now_ns: u64) {
+        self.receive_with(bytes, sequence, now_ns, &mut |_| {});
+    }
+
+    /// Takes bytes from the client, and hands each unsequenced message of the logged-in client to `each`.
+    pub fn receive_with(
+        &mut self,
+        bytes: &[u8],
+        sequence: &Sequence,
+        now_ns: u64,
+        each: &mut impl FnMut(&[u8]),
+    ) {
         if matches!(self.state, State::Closing(_) | State::Over(_)) {
             return;
         }
         self.heard_ns = now_ns;
         let mut packets = std::mem::take(&mut self.packets);
-        let read = packets.read(bytes, |packet| self.packet(packet, sequence, now_ns));
+        let read = packets.read(bytes, |packet| self.packet(packet, sequence, now_ns, each));
         self.packets = packets;
         if read.is_err() {
             self.end(SoupEnd::Malformed);
         }
     }
 
-    fn packet(&mut self, packet: &[u8], sequence: &Sequence, now_ns: u64) {
+    fn packet(&mut self, packet: &[u8], sequence: &Sequence, now_ns: u64, each: &mut impl FnMut(&[u8])) {
         match (Message::decode(packet), self.state) {
             (_, State::Closing(_) | State::Over(_)) => {}
             (Ok(Message::LoginRequest(login)), State::Fresh) => self.login(&login, sequence, now_ns),
+            (Ok(Message::UnsequencedData(data)), State::Sending(_)) => each(data.message()),
             (Ok(Message::ClientHeartbeat(_) | Message::Debug(_) | Message::UnsequencedData(_)), _) => {}
             (Ok(Message::LogoutRequest(_)), _) => self.end(SoupEnd::Left),
             _ => self.end(SoupEnd::Malformed),
@@ -225,6 +250,11 @@ impl SoupClient {
     /// Whether it has logged in.
     pub const fn is_admitted(&self) -> bool {
         matches!(self.state, State::Sending(_))
+    }
+
+    /// The user logged in on another connection, which takes the place of this one.
+    pub fn displace(&mut self) {
+        self.end(SoupEnd::Displaced);
     }
 
     /// The client closed its side.

@@ -22,7 +22,12 @@ pub enum Role {
     /// Is carried by these transports.
     Application(&'static [Carrier]),
     /// Is its own transport on a TCP stream: a session and its application in one.
-    Stream(StreamFraming),
+    Stream {
+        /// Where the length is in a message.
+        framing: StreamFraming,
+        /// Name of the header that each message begins with.
+        header: &'static str,
+    },
 }
 
 /// Where the length is in each message of a TCP stream. It has two bytes.
@@ -34,6 +39,19 @@ pub struct StreamFraming {
     pub endian: Endian,
     /// Bytes of a message that the length does not count.
     pub uncounted_bytes: usize,
+}
+
+impl StreamFraming {
+    /// Bytes of the message that `stream` starts with; `None`: its length is not there yet.
+    #[must_use]
+    pub fn message_bytes(&self, stream: &[u8]) -> Option<usize> {
+        let length = *stream.get(self.length_offset..)?.first_chunk::<2>()?;
+        let length = match self.endian {
+            Endian::Big => u16::from_be_bytes(length),
+            Endian::Little => u16::from_le_bytes(length),
+        };
+        Some(self.uncounted_bytes + usize::from(length))
+    }
 }
 
 /// How a transport carries messages.
@@ -171,11 +189,14 @@ static PROTOCOLS: [&Protocol; 12] = [
     &Protocol {
         schema: &millennium::native::SCHEMA,
         aliases: &["native", "lse-native", "millennium-native", "mit203"],
-        role: Role::Stream(StreamFraming {
-            length_offset: 1,
-            endian: Endian::Little,
-            uncounted_bytes: millennium::native::UNCOUNTED_BYTES,
-        }),
+        role: Role::Stream {
+            framing: StreamFraming {
+                length_offset: 1,
+                endian: Endian::Little,
+                uncounted_bytes: millennium::native::UNCOUNTED_BYTES,
+            },
+            header: "MessageHeader",
+        },
     },
 ];
 

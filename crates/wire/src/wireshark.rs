@@ -219,7 +219,7 @@ fn closure(chosen: &[&'static Protocol]) -> (Vec<&'static Protocol>, Vec<&'stati
     let wanted = |schema: &Schema| chosen.iter().any(|protocol| protocol.schema.name == schema.name);
     let carriers = |protocol: &Protocol| match protocol.role {
         Role::Application(carriers) => carriers,
-        Role::Transport(_) | Role::Stream(_) => &[],
+        Role::Transport(_) | Role::Stream { .. } => &[],
     };
     let applications: Vec<&'static Protocol> = protocols()
         .iter()
@@ -280,7 +280,7 @@ fn script(out: &mut String, chosen: &[&'static Protocol]) -> fmt::Result {
     for protocol in applications.iter().chain(&transports) {
         match &protocol.role {
             Role::Transport(transport) => transport_registration(out, protocol, transport)?,
-            Role::Stream(framing) => {
+            Role::Stream { framing, .. } => {
                 let place = format!("protocols[{}]", lua_string(protocol.schema.name));
                 stream_registration(out, &place, framing, &[])?;
             }

@@ -15,6 +15,7 @@ mod feed;
 mod live;
 mod multicast;
 mod network;
+mod orders;
 mod packets;
 pub mod seeds;
 mod take;
@@ -28,6 +29,7 @@ pub use feed::{feed_capture, feed_file, feed_packets};
 pub use live::{checkpoint, config, journal, live_feed};
 pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
+pub use orders::{native_session, order_exchange, soup_session};
 pub use venues::{retransmission, snapshot};
 pub use wire::{
     deep10, iextp, itch50, memoir13, memoirudp, moldudp64, native, ouch50, schema, soupbintcp, tops16,
@@ -57,12 +59,15 @@ pub const TARGETS: &[Target] = &[
     ("moldudp64", moldudp64),
     ("multicast", multicast),
     ("native", native),
+    ("native_session", native_session),
     ("net", net),
+    ("order_exchange", order_exchange),
     ("ouch50", ouch50),
     ("retransmission", retransmission),
     ("rewrite", rewrite),
     ("schema", schema),
     ("snapshot", snapshot),
+    ("soup_session", soup_session),
     ("soupbintcp", soupbintcp),
     ("stream_request", stream_request),
     ("tcp", tcp),

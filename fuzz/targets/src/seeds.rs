@@ -100,6 +100,16 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
             all.push(all.concat());
             all
         }
+        "order_exchange" => order_messages(),
+        // Login, some messages, a break, and the rest.
+        "native_session" | "soup_session" => {
+            let carried = [0, 255, 1, 255].repeat(4);
+            let reports = [6, 0, 3, 0].repeat(5);
+            vec![
+                [&carried[..], &reports, &[14, 0, 7, 0, 12, 64, 6, 64], &carried, &reports, &carried]
+                    .concat(),
+            ]
+        }
         "ouch50" => {
             let mut all = messages(&nasdaq::ouch50::inbound::SCHEMA, &mut random);
             all.extend(messages(&nasdaq::ouch50::outbound::SCHEMA, &mut random));
@@ -134,6 +144,44 @@ const QUERIES: [&str; 6] = [
     "symbols=A%0AB&encoding=xml",
     "symbols=BRK.B,\u{fffd},A",
 ];
+
+/// Orders of both gateways that trade with each other, behind the acts of the target: which connection, and how many bytes.
+fn order_messages() -> Vec<Vec<u8>> {
+    use millennium::native::{NewOrder, OrderCancelRequest, message_length};
+    let native = |tag: u8, bytes: usize| {
+        let mut message = vec![0; bytes];
+        message[0] = 2;
+        message[1..3].copy_from_slice(&message_length(bytes).to_le_bytes());
+        message[3] = tag;
+        message
+    };
+    let order = |name: u8, side: u8, quantity: u8| {
+        let mut order = native(NewOrder::TAG, NewOrder::LENGTH);
+        (order[4], order[46], order[52], order[58]) = (name, 1, 2, side);
+        (order[59], order[63]) = (quantity, quantity);
+        order[67..75].copy_from_slice(&1_000_000_000i64.to_le_bytes());
+        order[76] = 1;
+        order
+    };
+    let mut cancel = native(OrderCancelRequest::TAG, OrderCancelRequest::LENGTH);
+    (cancel[4], cancel[24]) = (b'C', b'A');
+    let mut enter = b"\0\x30UO\0\0\0\x01S\0\0\0\x05AAPL    \0\0\0\0\0\x01\x86\xA00YPNN".to_vec();
+    enter.extend_from_slice(b"ORDER         \0\0");
+    let acts = |messages: &[(u8, &[u8])]| {
+        let mut all = vec![0];
+        for (line, message) in messages {
+            all.extend_from_slice(&[*line, message.len() as u8]);
+            all.extend_from_slice(message);
+        }
+        all
+    };
+    let (buy, sell) = (order(b'A', 1, 10), order(b'B', 2, 4));
+    vec![
+        acts(&[(0, &buy), (0, &sell), (0, &cancel)]),
+        acts(&[(0, &buy), (2, &enter), (224, b""), (192, b"")]),
+        acts(&[(2, &enter), (0, &sell), (2, b"\0\x0AUX\0\0\0\x01\0\0\0\0")]),
+    ]
+}
 
 /// Requests for messages that the target's stores have, and for others.
 fn requests() -> Vec<Vec<u8>> {

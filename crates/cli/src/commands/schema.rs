@@ -80,7 +80,7 @@ const fn role(role: &Role) -> &'static str {
     match role {
         Role::Transport(_) => "transport",
         Role::Application(_) => "application",
-        Role::Stream(_) => "session and application",
+        Role::Stream { .. } => "session and application",
     }
 }
 

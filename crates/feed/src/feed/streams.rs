@@ -139,7 +139,10 @@ impl Feed {
         };
         let StreamPlace { place, received } = self.stream_place;
         if connection.channel.is_none() {
-            if recognise::is_start_cut(stream) {
+            if !recognise::soup_stream(stream) && recognise::order_entry(stream) {
+                connection.is_given_up = true;
+                self.counters.skipped_stream_bytes += stream.len() as u64;
+            } else if recognise::is_start_cut(stream) {
                 connection.rest = stream.to_vec();
             } else if recognise::soup_stream(stream) {
                 let identity =
@@ -156,6 +159,13 @@ impl Feed {
         if let Some(index) = connection.channel {
             let mut packets = soupbintcp::Packets::new(stream);
             for soup in packets.by_ref().filter_map(Result::ok) {
+                if recognise::is_order_of_stream(soup) {
+                    let channel = &mut self.channels[index];
+                    channel.counters.packets += 1;
+                    channel.next_number += u64::from(soup.get(2) == Some(&soupbintcp::SequencedData::TAG));
+                    self.counters.skipped_stream_bytes += soup.len() as u64;
+                    continue;
+                }
                 // Without its length; what follows is the type and the body.
                 let body = soup.get(2..).unwrap_or_default();
                 self.soup_packet(index, body, received, place, sink);

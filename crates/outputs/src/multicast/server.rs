@@ -720,7 +720,7 @@ impl<W: World> Group<W> {
                 SoupEnd::Rejected => counters.rejected_logins += 1,
                 SoupEnd::TooSlow | SoupEnd::TimedOut | SoupEnd::NoLogin => counters.slow_clients += 1,
                 SoupEnd::Malformed => counters.malformed_clients += 1,
-                SoupEnd::Served | SoupEnd::Left => {}
+                SoupEnd::Served | SoupEnd::Left | SoupEnd::Displaced => {}
             }
             if let Some(refusal) = end.refusal() {
                 refused_clients.refused(*address, &refusal, now_ns);

@@ -81,6 +81,14 @@ tapeworks_wire_macros::protocol! {
         length: exact,
     }
 
+    /// What every message begins with.
+    header MessageHeader = 4 bytes {
+        start_of_message @ 0: u8,
+        /// Bytes that follow this field: the type and the body.
+        message_length   @ 1: u16,
+        message_type     @ 3: ascii<1>,
+    }
+
     /// Client, both channels: the first message of a connection.
     message Logon = 'A', 80 bytes {
         start_of_message @ 0 : u8,

@@ -3,8 +3,8 @@
 //! The layouts of [`native`](super::native) are the London Stock Exchange's, version 21.2; so are the partitions, order types and
 //! times in force of [`LSE`]. What the other rows say differently is what is commonly known of those venues, and is not
 //! verified: before a connection to a venue, check its document for the layouts and for every value of its row. Each
-//! value is a setting of whoever uses the row: change a copy. Oslo and Borsa Italiana have moved to another system
-//! since; their rows serve tests and old captures.
+//! value is a setting: a caller changes a copy. Oslo and Borsa Italiana have moved to another system since; their rows
+//! serve tests and old captures.
 
 use super::native::{OrderType, Tif};
 use crate::Ascii;

@@ -1,0 +1,710 @@
+//! A user's end of a native session: both channels, recovery, throttle.
+//!
+//! The caller opens connections where [`Client::wants`] says so, moves the bytes ([`Client::receive`], [`Client::output`],
+//! [`Client::sent`]), calls [`Client::tick`] at [`Client::due_ns`], and closes a connection that is [`Client::over`]. Reports
+//! come as [`Event::Report`], each once, in order per App ID. What was handed on is saved as [`Client::last_numbers`] and
+//! restored by [`Client::restore`] after a restart: the recovery goes on from there.
+//!
+//! Orders that wait for the throttle when the connection breaks are handed back as [`Event::Unsent`]. What became of an
+//! order whose bytes were put into the connection before it broke is known only from the reports.
+
+use std::collections::VecDeque;
+
+use tapeworks_wire::millennium::native::{
+    AppId, AppStatus, Logon, LogonFields, Logout, LogoutFields, Message, MissedMessageAckType,
+    MissedMessageReportType, MissedMessageRequest, MissedMessageRequestFields, Reject, START_OF_MESSAGE,
+    message_length, report_number,
+};
+use tapeworks_wire::millennium::variant::{LSE, Variant};
+use tapeworks_wire::{Ascii, DecodeError};
+use thiserror::Error;
+
+use super::link::{Link, Timing};
+use super::tracker::{Handed, MAX_REPORT_BYTES, RecoverySettings, Tracker, TrackerCounters};
+use super::{Channel, End};
+use crate::throttle::Throttle;
+
+/// What a client needs to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// The venue: padding, heartbeats, partitions, message version. Its `throttle_per_second` is the rate that the client keeps to; 0:
+    /// none. Set it below the venue's: messages that are sent over more than a second may arrive within one.
+    pub variant: Variant,
+    /// The user's name, up to 25 characters.
+    pub user: String,
+    /// The password, up to 25 characters.
+    pub password: String,
+    /// A new password that is set at the next logon.
+    pub new_password: Option<String>,
+    /// How long the answer to a logon may take, in nanoseconds. 10 s.
+    pub logon_timeout_ns: u64,
+    /// The wait before a connection is opened again, in nanoseconds. It doubles with each that fails. 1 s.
+    pub first_reconnect_ns: u64,
+    /// The longest such wait, in nanoseconds. 30 s.
+    pub longest_reconnect_ns: u64,
+    /// How many messages may wait for the throttle. 1,000.
+    pub queue_messages: usize,
+    /// How many bytes may wait to be sent before [`Client::send`] refuses. 1 MiB.
+    pub output_bytes: usize,
+    /// How missed reports are recovered.
+    pub recovery: RecoverySettings,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self {
+            variant: LSE,
+            user: String::new(),
+            password: String::new(),
+            new_password: None,
+            logon_timeout_ns: 10_000_000_000,
+            first_reconnect_ns: 1_000_000_000,
+            longest_reconnect_ns: 30_000_000_000,
+            queue_messages: 1_000,
+            output_bytes: 1 << 20,
+            recovery: RecoverySettings::default(),
+        }
+    }
+}
+
+/// Settings that no session can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The user's name does not fit.
+    #[error("the user name has more than 25 characters or other than printable ASCII")]
+    User,
+    /// A password does not fit.
+    #[error("a password has more than 25 characters or other than printable ASCII")]
+    Password,
+}
+
+/// What became of a message that was to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// It is in the connection's output.
+    Now,
+    /// It waits for the throttle, behind so many others.
+    Queued {
+        /// Messages before it.
+        before: usize,
+    },
+}
+
+/// Why a message is not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// The real-time channel is not logged on.
+    #[error("the session is not logged on")]
+    NotLoggedOn,
+    /// As many messages wait for the throttle as may.
+    #[error("{waiting} messages wait for the throttle")]
+    Throttled {
+        /// Messages that wait.
+        waiting: usize,
+    },
+    /// The venue reads too slowly.
+    #[error("{unsent} bytes wait to be sent")]
+    Backlog {
+        /// Bytes that wait.
+        unsent: usize,
+    },
+    /// The message is longer than any, or none at all.
+    #[error("a message of {length} bytes cannot be sent")]
+    Length {
+        /// Its bytes.
+        length: usize,
+    },
+}
+
+/// What happened on a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// A channel is logged on.
+    LoggedOn {
+        /// Which.
+        channel: Channel,
+        /// Days until the password expires, if the venue says.
+        password_expiry_days: Option<u32>,
+    },
+    /// The venue took the new password. Save it.
+    PasswordChanged,
+    /// A report: once, and in order of its App ID.
+    Report {
+        /// The partition.
+        app_id: u8,
+        /// Its number for this user and day.
+        number: u32,
+        /// The message, with its header.
+        message: &'a [u8],
+    },
+    /// The venue does not have these reports any more: the caller must find out by other means.
+    Missing {
+        /// The partition.
+        app_id: u8,
+        /// The first missing number.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
+    /// Nothing is missing of an App ID as far as the venue says.
+    CaughtUp {
+        /// The partition.
+        app_id: u8,
+    },
+    /// The venue rejected a message.
+    Rejected(Reject<'a>),
+    /// The state of a partition, or of its recovery.
+    SystemStatus {
+        /// The partition.
+        app_id: u8,
+        /// The state.
+        status: AppStatus,
+    },
+    /// A message that waited for the throttle and was not sent, because the session ended.
+    Unsent(&'a [u8]),
+    /// A connection ended.
+    Ended {
+        /// Which.
+        channel: Channel,
+        /// How.
+        end: End,
+    },
+}
+
+/// What a client counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClientCounters {
+    /// Those of the reports' numbers.
+    pub reports: TrackerCounters,
+    /// Messages sent by [`Client::send`].
+    pub sent: u64,
+    /// Messages that waited for the throttle.
+    pub queued: u64,
+    /// Messages that [`Client::send`] refused.
+    pub refused: u64,
+    /// Messages handed back as [`Event::Unsent`].
+    pub unsent: u64,
+    /// Requests for missed reports.
+    pub requests: u64,
+    /// Requests that the venue refused, or could not answer.
+    pub requests_refused: u64,
+    /// Connections that ended of themselves: neither by logout nor with the real-time channel.
+    pub breaks: u64,
+    /// Messages of a type that the declaration does not have, skipped.
+    pub unknown_messages: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// No connection.
+    Closed,
+    /// The logon is sent.
+    LoggingOn,
+    LoggedOn,
+    /// Our logout is sent.
+    LoggingOut,
+    /// The remaining bytes are sent, then the connection ends.
+    Closing(End),
+    Over(End),
+}
+
+#[derive(Debug, Clone)]
+struct Line {
+    link: Link,
+    phase: Phase,
+    /// When the next connection may be opened, and the wait after the one that fails next.
+    retry_at_ns: u64,
+    wait_ns: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Queued {
+    length: usize,
+    bytes: [u8; MAX_REPORT_BYTES],
+}
+
+/// A user's end of a session.
+#[derive(Debug, Clone)]
+pub struct Client {
+    settings: ClientSettings,
+    timing: Timing,
+    lines: [Line; 2],
+    tracker: Tracker,
+    throttle: Throttle,
+    queue: VecDeque<Queued>,
+    /// The App ID whose recovery is in progress.
+    recovering: Option<u8>,
+    /// The caller logged out: nothing is opened again.
+    is_stopped: bool,
+    counters: ClientCounters,
+}
+
+fn text<const N: usize>(settings: &ClientSettings, text: &str) -> Option<Ascii<N>> {
+    settings.variant.text_padding.field(text)
+}
+
+fn password_expiry_days(text: &[u8]) -> Option<u32> {
+    std::str::from_utf8(text.trim_ascii()).ok()?.parse().ok()
+}
+
+impl Client {
+    /// A session before its first connection.
+    ///
+    /// # Errors
+    /// A name or password does not fit into its field.
+    pub fn new(settings: ClientSettings) -> Result<Self, SettingsError> {
+        text::<25>(&settings, &settings.user).ok_or(SettingsError::User)?;
+        text::<25>(&settings, &settings.password).ok_or(SettingsError::Password)?;
+        text::<25>(&settings, settings.new_password.as_deref().unwrap_or(""))
+            .ok_or(SettingsError::Password)?;
+        let line = || Line {
+            link: Link::new(0),
+            phase: Phase::Closed,
+            retry_at_ns: 0,
+            wait_ns: settings.first_reconnect_ns,
+        };
+        Ok(Self {
+            timing: Timing::of(&settings.variant),
+            lines: [line(), line()],
+            tracker: Tracker::new(settings.variant.partitions, settings.recovery),
+            throttle: Throttle::new(settings.variant.throttle_per_second),
+            queue: VecDeque::with_capacity(settings.queue_messages),
+            recovering: None,
+            is_stopped: false,
+            counters: ClientCounters::default(),
+            settings,
+        })
+    }
+
+    fn line(&self, channel: Channel) -> &Line {
+        &self.lines[channel.index()]
+    }
+
+    fn line_mut(&mut self, channel: Channel) -> &mut Line {
+        &mut self.lines[channel.index()]
+    }
+
+    /// Whether the caller is to open this connection now.
+    #[must_use]
+    pub fn wants(&self, channel: Channel, now_ns: u64) -> bool {
+        let line = self.line(channel);
+        let is_turn = channel == Channel::RealTime || self.is_logged_on();
+        !self.is_stopped && is_turn && line.phase == Phase::Closed && line.retry_at_ns <= now_ns
+    }
+
+    /// Whether orders can be sent.
+    #[must_use]
+    pub fn is_logged_on(&self) -> bool {
+        self.line(Channel::RealTime).phase == Phase::LoggedOn
+    }
+
+    /// Whether every report so far was handed on, as far as is known: the session is logged on, and each App ID was recovered since.
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        self.is_logged_on() && self.tracker.is_caught_up()
+    }
+
+    /// Messages that wait for the throttle.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> ClientCounters {
+        ClientCounters { reports: self.tracker.counters(), ..self.counters }
+    }
+
+    /// The number of the last report that was handed on, per App ID: to be saved.
+    pub fn last_numbers(&self) -> impl Iterator<Item = (u8, u32)> {
+        self.tracker.last_numbers()
+    }
+
+    /// Goes on from the last handled report of an App ID, as saved. Before the first connection.
+    pub fn restore(&mut self, app_id: u8, last_number: u32) {
+        self.tracker.restore(app_id, last_number);
+    }
+
+    /// A new day begins: the numbers start at 1 again. While no connection is open.
+    pub fn new_day(&mut self) {
+        self.tracker.new_day();
+        self.is_stopped = false;
+    }
+
+    /// A connection was opened: the logon goes out.
+    pub fn connected(&mut self, channel: Channel, now_ns: u64) {
+        let settings = &self.settings;
+        // Constructor and password change have checked that the texts fit.
+        let fields = LogonFields {
+            start_of_message: START_OF_MESSAGE,
+            message_length: message_length(Logon::LENGTH),
+            user_name: text(settings, &settings.user).unwrap_or_default(),
+            password: text(settings, &settings.password).unwrap_or_default(),
+            new_password: text(settings, settings.new_password.as_deref().unwrap_or("")).unwrap_or_default(),
+            message_version: settings.variant.message_version,
+        };
+        let logon = fields.encode();
+        let line = self.line_mut(channel);
+        line.link.restart(now_ns);
+        line.link.put(&logon, now_ns);
+        line.phase = Phase::LoggingOn;
+    }
+
+    /// Takes bytes of a connection.
+    pub fn receive(&mut self, channel: Channel, bytes: &[u8], now_ns: u64, mut each: impl FnMut(Event<'_>)) {
+        if matches!(self.line(channel).phase, Phase::Closed | Phase::Over(_)) {
+            return;
+        }
+        self.line_mut(channel).link.heard(now_ns);
+        let mut reader = std::mem::take(&mut self.line_mut(channel).link.reader);
+        let read = reader.read(bytes, |message| {
+            self.message(channel, message, now_ns, &mut each);
+            !matches!(self.line(channel).phase, Phase::Closed | Phase::Over(_))
+        });
+        self.line_mut(channel).link.reader = reader;
+        if read.is_err() {
+            self.end(channel, End::Malformed, now_ns, &mut each);
+        }
+        self.request(now_ns);
+    }
+
+    fn message(&mut self, channel: Channel, message: &[u8], now_ns: u64, each: &mut impl FnMut(Event<'_>)) {
+        let phase = self.line(channel).phase;
+        if let Some((app_id, number)) = report_number(message) {
+            if phase == Phase::LoggingOn || Message::decode(message).is_err() {
+                return self.end(channel, End::Malformed, now_ns, each);
+            }
+            return self.tracker.take(app_id, number, message, &mut |handed| each(event(handed)));
+        }
+        match (Message::decode(message), phase) {
+            (Ok(Message::LogonReply(reply)), Phase::LoggingOn) => match reply.reject_code() {
+                0 => {
+                    let days = password_expiry_days(reply.password_expiry_day_count().trimmed());
+                    self.logged_on(channel, days, now_ns, each);
+                }
+                code => self.end(channel, End::Rejected(code), now_ns, each),
+            },
+            (Ok(Message::Heartbeat(_)), _) => {}
+            (Ok(Message::Reject(reject)), _) => {
+                each(Event::Rejected(reject));
+                if phase == Phase::LoggingOn {
+                    self.end(channel, End::Rejected(reject.reject_code()), now_ns, each);
+                } else if channel == Channel::Recovery
+                    && let Some(app_id) = self.recovering.take()
+                {
+                    self.counters.requests_refused += 1;
+                    self.tracker.refused(app_id, now_ns);
+                }
+            }
+            (Ok(Message::Logout(_)), Phase::LoggingOut) => self.end(channel, End::LoggedOut, now_ns, each),
+            (Ok(Message::Logout(_)), _) => {
+                let logout = self.logout_message("");
+                let line = self.line_mut(channel);
+                line.link.put(&logout, now_ns);
+                line.phase = Phase::Closing(End::LoggedOut);
+            }
+            (Ok(Message::SystemStatus(status)), Phase::LoggedOn | Phase::LoggingOut) => {
+                let (app_id, status) = (status.app_id().raw(), status.app_status());
+                if status == AppStatus::RecoveryServiceResumed {
+                    self.tracker.resumed(app_id);
+                }
+                each(Event::SystemStatus { app_id, status });
+            }
+            (Ok(Message::MissedMessageRequestAck(ack)), _) if channel == Channel::Recovery => {
+                self.acknowledged(ack.response_type(), now_ns, each);
+            }
+            (Ok(Message::MissedMessageReport(report)), _) if channel == Channel::Recovery => {
+                self.recovered(report.response_type(), now_ns, each);
+            }
+            (Err(DecodeError::UnknownMessage { .. }), Phase::LoggedOn | Phase::LoggingOut) => {
+                self.counters.unknown_messages += 1;
+            }
+            (_, Phase::Closing(_)) => {}
+            _ => self.end(channel, End::Malformed, now_ns, each),
+        }
+    }
+
+    fn logged_on(
+        &mut self,
+        channel: Channel,
+        password_expiry_days: Option<u32>,
+        _now_ns: u64,
+        each: &mut impl FnMut(Event<'_>),
+    ) {
+        let first_wait_ns = self.settings.first_reconnect_ns;
+        let line = self.line_mut(channel);
+        line.phase = Phase::LoggedOn;
+        line.wait_ns = first_wait_ns;
+        if let Some(password) = self.settings.new_password.take() {
+            self.settings.password = password;
+            each(Event::PasswordChanged);
+        }
+        each(Event::LoggedOn { channel, password_expiry_days });
+        if channel == Channel::RealTime {
+            self.tracker.real_time_began();
+            self.line_mut(Channel::Recovery).retry_at_ns = 0;
+        }
+    }
+
+    fn acknowledged(&mut self, ack: MissedMessageAckType, now_ns: u64, each: &mut impl FnMut(Event<'_>)) {
+        let Some(app_id) = self.recovering else { return };
+        match ack {
+            MissedMessageAckType::Successful => {}
+            MissedMessageAckType::InvalidAppId => {
+                // The venue has no reports of it: there is nothing to recover.
+                self.recovering = None;
+                self.counters.requests_refused += 1;
+                self.tracker.complete(app_id, &mut |handed| each(event(handed)));
+            }
+            MissedMessageAckType::RecoveryRequestLimitReached
+            | MissedMessageAckType::ServiceUnavailable
+            | MissedMessageAckType::Unknown(_) => {
+                self.recovering = None;
+                self.counters.requests_refused += 1;
+                self.tracker.refused(app_id, now_ns);
+            }
+        }
+    }
+
+    fn recovered(&mut self, end: MissedMessageReportType, now_ns: u64, each: &mut impl FnMut(Event<'_>)) {
+        let Some(app_id) = self.recovering.take() else { return };
+        match end {
+            MissedMessageReportType::DownloadComplete => {
+                self.tracker.complete(app_id, &mut |handed| each(event(handed)));
+            }
+            MissedMessageReportType::MessageLimitReached => self.tracker.limit_reached(app_id, now_ns),
+            MissedMessageReportType::ServiceUnavailable | MissedMessageReportType::Unknown(_) => {
+                self.counters.requests_refused += 1;
+                self.tracker.refused(app_id, now_ns);
+            }
+        }
+    }
+
+    /// Makes the next request for missed reports, if one is wanted: one at a time, because the end of the reports does not name the App ID.
+    fn request(&mut self, now_ns: u64) {
+        let is_open = self.line(Channel::Recovery).phase == Phase::LoggedOn && self.is_logged_on();
+        if self.recovering.is_some() || !is_open {
+            return;
+        }
+        let Some((app_id, last)) = self.tracker.next_request(now_ns) else { return };
+        let fields = MissedMessageRequestFields {
+            start_of_message: START_OF_MESSAGE,
+            message_length: message_length(MissedMessageRequest::LENGTH),
+            app_id: AppId::from_raw(app_id),
+            last_msg_seq_num: i32::try_from(last).unwrap_or(i32::MAX),
+        };
+        self.recovering = Some(app_id);
+        self.counters.requests += 1;
+        self.line_mut(Channel::Recovery).link.put(&fields.encode(), now_ns);
+    }
+
+    fn logout_message(&self, reason: &str) -> [u8; Logout::LENGTH] {
+        LogoutFields {
+            start_of_message: START_OF_MESSAGE,
+            message_length: message_length(Logout::LENGTH),
+            reason: text(&self.settings, reason).unwrap_or_default(),
+        }
+        .encode()
+    }
+
+    /// Ends a connection. The caller closes it.
+    fn end(&mut self, channel: Channel, end: End, now_ns: u64, each: &mut impl FnMut(Event<'_>)) {
+        let longest_ns = self.settings.longest_reconnect_ns;
+        let line = self.line_mut(channel);
+        if matches!(line.phase, Phase::Closed | Phase::Over(_)) {
+            return;
+        }
+        line.phase = Phase::Over(end);
+        line.retry_at_ns = now_ns.saturating_add(line.wait_ns);
+        line.wait_ns = line.wait_ns.saturating_mul(2).min(longest_ns);
+        self.counters.breaks += u64::from(!matches!(end, End::LoggedOut | End::RealTimeEnded));
+        each(Event::Ended { channel, end });
+        self.recovering = None;
+        self.tracker.recovery_broke();
+        if channel == Channel::RealTime {
+            while let Some(queued) = self.queue.pop_front() {
+                self.counters.unsent += 1;
+                each(Event::Unsent(queued.bytes.get(..queued.length).unwrap_or_default()));
+            }
+            self.end(Channel::Recovery, End::RealTimeEnded, now_ns, each);
+        }
+    }
+
+    /// Sends an order, a cancel, or another message of the user on the real-time channel. Over the throttle rate it waits in a queue.
+    ///
+    /// # Errors
+    /// Why it is not sent. The message is then not kept.
+    pub fn send(&mut self, message: &[u8], now_ns: u64) -> Result<Sent, SendError> {
+        let sent = self.try_send(message, now_ns);
+        self.counters.refused += u64::from(sent.is_err());
+        sent
+    }
+
+    fn try_send(&mut self, message: &[u8], now_ns: u64) -> Result<Sent, SendError> {
+        if !self.is_logged_on() {
+            return Err(SendError::NotLoggedOn);
+        }
+        if message.is_empty() || message.len() > MAX_REPORT_BYTES {
+            return Err(SendError::Length { length: message.len() });
+        }
+        let unsent = self.line(Channel::RealTime).link.unsent_bytes();
+        if unsent + message.len() > self.settings.output_bytes {
+            return Err(SendError::Backlog { unsent });
+        }
+        if self.queue.is_empty() && self.throttle.take(now_ns) {
+            self.counters.sent += 1;
+            self.line_mut(Channel::RealTime).link.put(message, now_ns);
+            return Ok(Sent::Now);
+        }
+        let before = self.queue.len();
+        if before >= self.settings.queue_messages {
+            return Err(SendError::Throttled { waiting: before });
+        }
+        let mut queued = Queued { length: message.len(), bytes: [0; MAX_REPORT_BYTES] };
+        if let Some(room) = queued.bytes.get_mut(..message.len()) {
+            room.copy_from_slice(message);
+        }
+        self.counters.queued += 1;
+        self.queue.push_back(queued);
+        Ok(Sent::Queued { before })
+    }
+
+    fn release(&mut self, now_ns: u64) {
+        while self.is_logged_on()
+            && let Some(queued) = self.queue.front()
+        {
+            let length = queued.length;
+            let unsent = self.line(Channel::RealTime).link.unsent_bytes();
+            if unsent + length > self.settings.output_bytes || !self.throttle.take(now_ns) {
+                return;
+            }
+            let Some(queued) = self.queue.pop_front() else { return };
+            self.counters.sent += 1;
+            let message = queued.bytes.get(..length).unwrap_or_default();
+            self.line_mut(Channel::RealTime).link.put(message, now_ns);
+        }
+    }
+
+    /// The bytes to send next on a connection; empty: none now.
+    #[must_use]
+    pub fn output(&self, channel: Channel) -> &[u8] {
+        match self.line(channel).phase {
+            Phase::Closed | Phase::Over(_) => &[],
+            _ => self.line(channel).link.output(),
+        }
+    }
+
+    /// So many bytes of [`Client::output`] went out.
+    pub fn sent(&mut self, channel: Channel, bytes: usize, now_ns: u64, mut each: impl FnMut(Event<'_>)) {
+        let line = self.line_mut(channel);
+        line.link.sent(bytes, now_ns);
+        if let Phase::Closing(end) = line.phase
+            && line.link.unsent_bytes() == 0
+        {
+            self.end(channel, end, now_ns, &mut each);
+        }
+    }
+
+    /// The connection is closed. After [`Client::over`], or because the venue closed it.
+    pub fn closed(&mut self, channel: Channel, now_ns: u64, mut each: impl FnMut(Event<'_>)) {
+        let end = match self.line(channel).phase {
+            Phase::Closing(end) => end,
+            Phase::LoggingOut => End::LoggedOut,
+            _ => End::Closed,
+        };
+        self.end(channel, end, now_ns, &mut each);
+        self.line_mut(channel).phase = Phase::Closed;
+    }
+
+    /// A connection could not be opened: it is tried again later.
+    pub fn refused(&mut self, channel: Channel, now_ns: u64) {
+        let longest_ns = self.settings.longest_reconnect_ns;
+        let line = self.line_mut(channel);
+        line.retry_at_ns = now_ns.saturating_add(line.wait_ns);
+        line.wait_ns = line.wait_ns.saturating_mul(2).min(longest_ns);
+    }
+
+    /// Logs out on both channels. Nothing is opened again until [`Client::resume`] or [`Client::new_day`].
+    pub fn logout(&mut self, reason: &str, now_ns: u64) {
+        self.is_stopped = true;
+        for channel in Channel::ALL {
+            let logout = self.logout_message(reason);
+            let line = self.line_mut(channel);
+            if matches!(line.phase, Phase::LoggingOn | Phase::LoggedOn) {
+                line.link.put(&logout, now_ns);
+                line.phase = Phase::LoggingOut;
+            }
+        }
+    }
+
+    /// Opens connections again after [`Client::logout`].
+    pub fn resume(&mut self) {
+        self.is_stopped = false;
+    }
+
+    /// Time passes: heartbeats, time-outs, the throttle's queue, requests that wait.
+    pub fn tick(&mut self, now_ns: u64, mut each: impl FnMut(Event<'_>)) {
+        for channel in Channel::ALL {
+            let (timing, timeout_ns) = (self.timing, self.settings.logon_timeout_ns);
+            let line = self.line_mut(channel);
+            let end = match line.phase {
+                Phase::Closed | Phase::Over(_) => None,
+                Phase::LoggingOn if line.link.age_ns(now_ns) >= timeout_ns => Some(End::NoLogon),
+                _ if line.link.is_dead(&timing, now_ns) => Some(End::TimedOut),
+                // The answer to the logout does not come.
+                Phase::LoggingOut | Phase::Closing(_) if line.link.idle_ns(now_ns) >= timing.dead_ns() => {
+                    Some(End::TimedOut)
+                }
+                Phase::LoggedOn => {
+                    line.link.keep_alive(&timing, now_ns);
+                    None
+                }
+                _ => None,
+            };
+            if let Some(end) = end {
+                self.end(channel, end, now_ns, &mut each);
+            }
+        }
+        self.release(now_ns);
+        self.request(now_ns);
+    }
+
+    /// When [`Client::tick`] has something to do next, in nanoseconds of the caller's clock; `u64::MAX`: nothing.
+    #[must_use]
+    pub fn due_ns(&self) -> u64 {
+        let mut due_ns = u64::MAX;
+        for line in &self.lines {
+            if !matches!(line.phase, Phase::Closed | Phase::Over(_)) {
+                due_ns = due_ns.min(line.link.due_ns(&self.timing));
+            }
+        }
+        if !self.queue.is_empty() {
+            due_ns = due_ns.min(self.throttle.free_at_ns());
+        }
+        if self.recovering.is_none() && self.line(Channel::Recovery).phase == Phase::LoggedOn {
+            due_ns = due_ns.min(self.tracker.request_due_ns().unwrap_or(u64::MAX));
+        }
+        due_ns
+    }
+
+    /// How a connection ended, if it did: the caller closes it and calls [`Client::closed`].
+    #[must_use]
+    pub fn over(&self, channel: Channel) -> Option<End> {
+        match self.line(channel).phase {
+            Phase::Over(end) => Some(end),
+            _ => None,
+        }
+    }
+}
+
+fn event(handed: Handed<'_>) -> Event<'_> {
+    match handed {
+        Handed::Report { app_id, number, message } => Event::Report { app_id, number, message },
+        Handed::Missing { app_id, first, count } => Event::Missing { app_id, first, count },
+        Handed::CaughtUp { app_id } => Event::CaughtUp { app_id },
+    }
+}

@@ -1,0 +1,849 @@
+//! A venue's end of the native sessions of all its users: logons, numbered reports, the recovery channel, throttles.
+//!
+//! The caller (the exchange) opens a connection for each that it accepts ([`Server::open`]), moves the bytes
+//! ([`Server::receive`], [`Server::output`], [`Server::sent`]), calls [`Server::tick`], and closes connections that are
+//! [`Server::over`] ([`Server::closed`]). Orders come as [`Input::Message`]. Reports go out by [`Server::report`], which numbers them
+//! per user and App ID, keeps them for the recovery channel, and sends them at once if the user is logged on.
+//!
+//! A user that reads too slowly is disconnected: its reports are kept, and it recovers them. The kept reports of a user
+//! are bounded; the oldest make room, and are counted.
+
+use std::collections::VecDeque;
+
+use tapeworks_wire::millennium::native::{
+    AppId, AppStatus, Logon, LogonReply, LogonReplyFields, Logout, LogoutFields, Message,
+    MissedMessageAckType, MissedMessageReport, MissedMessageReportFields, MissedMessageReportType,
+    MissedMessageRequest, MissedMessageRequestAck, MissedMessageRequestAckFields, NewOrder, NewQuote,
+    OrderCancelReplaceRequest, OrderCancelRequest, OrderMassCancelRequest, QuoteRequest, QuoteResponse,
+    Reject, RejectFields, RfqQuote, START_OF_MESSAGE, SystemStatus, SystemStatusFields, message_length,
+};
+use tapeworks_wire::millennium::variant::{LSE, Variant};
+use tapeworks_wire::{Ascii, DecodeError};
+
+use super::link::{Link, Timing};
+use super::tracker::MAX_REPORT_BYTES;
+use super::{Channel, End, reject_code};
+use crate::login::Credentials;
+use crate::throttle::Throttle;
+
+/// Reports copied for a recovery at a time, in bytes.
+const RECOVERY_OUTPUT_BYTES: usize = 32 << 10;
+
+/// How a venue behaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// Padding, heartbeats, partitions.
+    pub variant: Variant,
+    /// How long a client may take to log on, in nanoseconds. 10 s.
+    pub logon_timeout_ns: u64,
+    /// A second logon of a user is rejected; otherwise it ends the first. The source does not settle it. True.
+    pub rejects_second_logon: bool,
+    /// A user over its throttle rate is disconnected after the reject. The source does not settle it. True.
+    pub disconnects_over_throttle: bool,
+    /// The most reports that one request brings; then the client must request again. 1,000.
+    pub reports_per_request: u32,
+    /// The most requests of a user and App ID in a day; more are refused. 10,000.
+    pub requests_per_day: u32,
+    /// The reports that are kept per user and App ID. 1,000,000.
+    pub kept_reports: usize,
+    /// How many bytes may wait for a client before it is disconnected. 1 MiB.
+    pub output_bytes: usize,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            variant: LSE,
+            logon_timeout_ns: 10_000_000_000,
+            rejects_second_logon: true,
+            disconnects_over_throttle: true,
+            reports_per_request: 1_000,
+            requests_per_day: 10_000,
+            kept_reports: 1_000_000,
+            output_bytes: 1 << 20,
+        }
+    }
+}
+
+/// A user of the venue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Name and password.
+    pub credentials: Credentials,
+    /// The password must be changed at the next logon: it has expired, or is the first one.
+    pub must_change_password: bool,
+    /// Days until the password expires, as the logon reply says.
+    pub password_expiry_days: u32,
+    /// The user's orders are cancelled when its real-time channel ends.
+    pub cancels_on_disconnect: bool,
+    /// The most messages in any second; 0: no limit.
+    pub throttle_per_second: u32,
+}
+
+impl User {
+    /// A user with the variant's throttle, whose orders are cancelled on disconnect.
+    #[must_use]
+    pub fn new(name: &str, password: &str, variant: &Variant) -> Self {
+        Self {
+            credentials: Credentials { user: name.to_owned(), password: password.to_owned() },
+            must_change_password: false,
+            password_expiry_days: 90,
+            cancels_on_disconnect: true,
+            throttle_per_second: variant.throttle_per_second,
+        }
+    }
+}
+
+/// A user, by its place in the list given at start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UserId(
+    /// The place, from 0.
+    pub usize,
+);
+
+/// A connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(
+    /// A number that is not used again.
+    pub u64,
+);
+
+/// What the exchange is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Input<'a> {
+    /// A user logged on to the real-time channel.
+    LoggedOn {
+        /// Who.
+        user: UserId,
+    },
+    /// A user's order, cancel, amendment or quote: whole, of a type that clients send.
+    Message {
+        /// Who.
+        user: UserId,
+        /// The message.
+        message: Message<'a>,
+    },
+    /// A user's real-time channel ended.
+    Gone {
+        /// Who.
+        user: UserId,
+        /// Its orders are to be cancelled.
+        cancels_orders: bool,
+        /// How it ended.
+        end: End,
+    },
+}
+
+/// What a server counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerCounters {
+    /// Logons accepted.
+    pub logons: u64,
+    /// Logons rejected.
+    pub logons_rejected: u64,
+    /// Messages handed to the exchange.
+    pub messages: u64,
+    /// Messages rejected by the session.
+    pub rejects: u64,
+    /// Of these, those over the throttle rate.
+    pub throttled: u64,
+    /// Reports numbered.
+    pub reports: u64,
+    /// Reports sent again on the recovery channel.
+    pub recovered: u64,
+    /// Requests for missed reports.
+    pub requests: u64,
+    /// Of these, those refused.
+    pub requests_refused: u64,
+    /// Reports no longer kept because newer ones took their room.
+    pub not_kept: u64,
+    /// Reports longer than any that is declared, or of an App ID that is not there: not numbered.
+    pub not_numbered: u64,
+    /// Clients disconnected because they read too slowly.
+    pub too_slow: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Kept {
+    length: usize,
+    bytes: [u8; MAX_REPORT_BYTES],
+}
+
+/// The reports of a user and App ID.
+#[derive(Debug, Clone, Default)]
+struct Reports {
+    /// The number of the first that is kept, less one.
+    before: u32,
+    kept: VecDeque<Kept>,
+    requests: u32,
+    /// The recovery is not available.
+    is_unavailable: bool,
+}
+
+impl Reports {
+    fn last(&self) -> u32 {
+        // A user has fewer than 2^31 reports a day.
+        self.before + self.kept.len() as u32
+    }
+
+    fn get(&self, number: u32) -> Option<&[u8]> {
+        let kept = self.kept.get(number.checked_sub(self.before + 1)? as usize)?;
+        kept.bytes.get(..kept.length)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct UserState {
+    user: User,
+    throttle: Throttle,
+    /// The connection of each channel.
+    connections: [Option<ConnectionId>; 2],
+    reports: Vec<Reports>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// No logon yet.
+    Fresh,
+    LoggedOn(UserId),
+    /// The remaining bytes are sent, then the connection ends.
+    Closing(End),
+    Over(End),
+}
+
+/// A recovery in progress: the next number, and how many more.
+#[derive(Debug, Clone, Copy)]
+struct Recovery {
+    user: UserId,
+    app_id: u8,
+    next: u32,
+    last: u32,
+    is_limited: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Connection {
+    id: ConnectionId,
+    channel: Channel,
+    link: Link,
+    phase: Phase,
+    recovery: Option<Recovery>,
+}
+
+/// A venue's end of its users' sessions.
+#[derive(Debug, Clone)]
+pub struct Server {
+    settings: ServerSettings,
+    timing: Timing,
+    users: Vec<UserState>,
+    /// Sorted by number.
+    connections: Vec<Connection>,
+    next_connection: u64,
+    counters: ServerCounters,
+}
+
+impl Server {
+    /// A venue with these users, at the start of a day.
+    #[must_use]
+    pub fn new(settings: ServerSettings, users: Vec<User>) -> Self {
+        let app_ids = usize::from(settings.variant.partitions) + 1;
+        let users = users.into_iter().map(|user| UserState {
+            throttle: Throttle::new(user.throttle_per_second),
+            connections: [None; 2],
+            reports: vec![Reports::default(); app_ids],
+            user,
+        });
+        Self {
+            timing: Timing::of(&settings.variant),
+            users: users.collect(),
+            connections: Vec::new(),
+            next_connection: 0,
+            counters: ServerCounters::default(),
+            settings,
+        }
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> ServerCounters {
+        self.counters
+    }
+
+    /// The user of this name.
+    #[must_use]
+    pub fn user(&self, name: &str) -> Option<UserId> {
+        self.users.iter().position(|state| state.user.credentials.user == name).map(UserId)
+    }
+
+    /// Whether a user is logged on to a channel.
+    #[must_use]
+    pub fn is_logged_on(&self, user: UserId, channel: Channel) -> bool {
+        self.users.get(user.0).is_some_and(|state| state.connections[channel.index()].is_some())
+    }
+
+    /// The number of the last report of a user and App ID.
+    #[must_use]
+    pub fn last_number(&self, user: UserId, app_id: u8) -> u32 {
+        self.reports(user, app_id).map_or(0, Reports::last)
+    }
+
+    fn reports(&self, user: UserId, app_id: u8) -> Option<&Reports> {
+        self.users.get(user.0)?.reports.get(usize::from(app_id))
+    }
+
+    fn place(&self, id: ConnectionId) -> Option<usize> {
+        self.connections.binary_search_by_key(&id, |connection| connection.id).ok()
+    }
+
+    fn connection(&self, id: ConnectionId) -> Option<&Connection> {
+        self.connections.get(self.place(id)?)
+    }
+
+    fn connection_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let place = self.place(id)?;
+        self.connections.get_mut(place)
+    }
+
+    /// A client connected to the port of a channel.
+    pub fn open(&mut self, channel: Channel, now_ns: u64) -> ConnectionId {
+        let id = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        self.connections.push(Connection {
+            id,
+            channel,
+            link: Link::new(now_ns),
+            phase: Phase::Fresh,
+            recovery: None,
+        });
+        id
+    }
+
+    /// Takes bytes of a connection.
+    pub fn receive(&mut self, id: ConnectionId, bytes: &[u8], now_ns: u64, mut each: impl FnMut(Input<'_>)) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        if matches!(connection.phase, Phase::Closing(_) | Phase::Over(_)) {
+            return;
+        }
+        connection.link.heard(now_ns);
+        let mut reader = std::mem::take(&mut connection.link.reader);
+        let read = reader.read(bytes, |message| {
+            self.message(id, message, now_ns, &mut each);
+            self.connection(id)
+                .is_some_and(|connection| matches!(connection.phase, Phase::Fresh | Phase::LoggedOn(_)))
+        });
+        if let Some(connection) = self.connection_mut(id) {
+            connection.link.reader = reader;
+        }
+        if read.is_err() {
+            self.reject_and_close(id, reject_code::MALFORMED, "malformed message", 0, now_ns, &mut each);
+        }
+    }
+
+    fn message(&mut self, id: ConnectionId, message: &[u8], now_ns: u64, each: &mut impl FnMut(Input<'_>)) {
+        let Some(connection) = self.connection(id) else { return };
+        let (channel, phase) = (connection.channel, connection.phase);
+        let decoded = Message::decode(message);
+        let tag = message.get(3).copied().unwrap_or(0);
+        match (decoded, phase) {
+            (Ok(Message::Logon(logon)), Phase::Fresh) => self.logon(id, channel, &logon, now_ns, each),
+            (_, Phase::Fresh) => {
+                self.reject_and_close(id, reject_code::NOT_LOGGED_ON, "log on first", tag, now_ns, each);
+            }
+            (Ok(Message::Heartbeat(_)), _) | (_, Phase::Closing(_) | Phase::Over(_)) => {}
+            (Ok(Message::Logout(_)), Phase::LoggedOn(_)) => {
+                let logout = LogoutFields {
+                    start_of_message: START_OF_MESSAGE,
+                    message_length: message_length(Logout::LENGTH),
+                    reason: self.text(""),
+                };
+                self.close_with(id, &logout.encode(), End::LoggedOut, now_ns, each);
+            }
+            (Ok(Message::MissedMessageRequest(request)), Phase::LoggedOn(user)) => {
+                if channel == Channel::Recovery {
+                    self.missed(id, user, &request, now_ns);
+                } else {
+                    self.reject(id, reject_code::WRONG_CHANNEL, "recovery channel only", message, now_ns);
+                }
+            }
+            (Ok(message), Phase::LoggedOn(user)) if is_of_client(tag) => {
+                self.order(id, channel, user, message, now_ns, each);
+            }
+            (Err(DecodeError::UnknownMessage { .. }) | Ok(_), Phase::LoggedOn(_)) => {
+                self.reject(id, reject_code::MALFORMED, "unknown message type", message, now_ns);
+            }
+            (Err(_), Phase::LoggedOn(_)) => {
+                self.reject_and_close(id, reject_code::MALFORMED, "malformed message", tag, now_ns, each);
+            }
+        }
+    }
+
+    fn order(
+        &mut self,
+        id: ConnectionId,
+        channel: Channel,
+        user: UserId,
+        message: Message<'_>,
+        now_ns: u64,
+        each: &mut impl FnMut(Input<'_>),
+    ) {
+        if channel == Channel::Recovery {
+            let bytes = message.as_bytes();
+            return self.reject(id, reject_code::WRONG_CHANNEL, "real-time channel only", bytes, now_ns);
+        }
+        let is_free = self.users.get_mut(user.0).is_some_and(|state| state.throttle.take(now_ns));
+        if !is_free {
+            self.counters.throttled += 1;
+            self.reject(id, reject_code::THROTTLED, "over the throttle rate", message.as_bytes(), now_ns);
+            if self.settings.disconnects_over_throttle {
+                self.close(id, End::OverThrottle, each);
+            }
+            return;
+        }
+        self.counters.messages += 1;
+        each(Input::Message { user, message });
+    }
+
+    fn logon(
+        &mut self,
+        id: ConnectionId,
+        channel: Channel,
+        logon: &Logon<'_>,
+        now_ns: u64,
+        each: &mut impl FnMut(Input<'_>),
+    ) {
+        let found = self.users.iter().position(|state| {
+            state.user.credentials.admit(logon.user_name().trimmed(), logon.password().trimmed())
+        });
+        let (code, days) = match found {
+            None => (reject_code::NOT_AUTHORISED, 0),
+            Some(place) => (self.admits(place, channel, logon), self.expiry_days(place)),
+        };
+        let reply = LogonReplyFields {
+            start_of_message: START_OF_MESSAGE,
+            message_length: message_length(LogonReply::LENGTH),
+            reject_code: code,
+            password_expiry_day_count: self.text(&days.to_string()),
+        };
+        let user = match found {
+            Some(place) if code == reject_code::NONE => UserId(place),
+            _ => {
+                self.counters.logons_rejected += 1;
+                return self.close_with(id, &reply.encode(), End::Rejected(code), now_ns, each);
+            }
+        };
+        self.counters.logons += 1;
+        let before = self.users.get_mut(user.0).and_then(|state| {
+            if !logon.new_password().is_blank() {
+                state.user.credentials.password =
+                    String::from_utf8_lossy(logon.new_password().trimmed()).into_owned();
+                state.user.must_change_password = false;
+            }
+            state.connections[channel.index()]
+        });
+        if let Some(before) = before {
+            self.close(before, End::Displaced, each);
+        }
+        if let Some(state) = self.users.get_mut(user.0) {
+            state.connections[channel.index()] = Some(id);
+        }
+        if let Some(connection) = self.connection_mut(id) {
+            connection.phase = Phase::LoggedOn(user);
+            connection.link.put(&reply.encode(), now_ns);
+        }
+        if channel == Channel::RealTime {
+            each(Input::LoggedOn { user });
+        }
+    }
+
+    /// The reject code for a logon with the right password; [`reject_code::NONE`]: it is accepted.
+    fn admits(&self, place: usize, channel: Channel, logon: &Logon<'_>) -> i32 {
+        let Some(state) = self.users.get(place) else { return reject_code::NOT_AUTHORISED };
+        let [real_time, _] = state.connections;
+        let is_new_password_right = logon.new_password().as_str().is_some()
+            && logon.new_password().trimmed() != logon.password().trimmed();
+        if channel == Channel::Recovery && real_time.is_none() {
+            reject_code::REAL_TIME_FIRST
+        } else if self.settings.rejects_second_logon && state.connections[channel.index()].is_some() {
+            reject_code::ALREADY_LOGGED_ON
+        } else if !logon.new_password().is_blank() && !is_new_password_right {
+            reject_code::WRONG_NEW_PASSWORD
+        } else if state.user.must_change_password && logon.new_password().is_blank() {
+            reject_code::PASSWORD_EXPIRED
+        } else {
+            reject_code::NONE
+        }
+    }
+
+    fn expiry_days(&self, place: usize) -> u32 {
+        self.users.get(place).map_or(0, |state| state.user.password_expiry_days)
+    }
+
+    fn text<const N: usize>(&self, text: &str) -> Ascii<N> {
+        self.settings.variant.text_padding.field(text).unwrap_or_default()
+    }
+
+    /// Sends a Reject for a message of a client.
+    fn reject(&mut self, id: ConnectionId, code: i32, reason: &str, message: &[u8], now_ns: u64) {
+        self.counters.rejects += 1;
+        let tag = message.get(3).copied().unwrap_or(b' ');
+        let client_order_id = match is_of_client(tag) && has_client_order_id(tag) {
+            true => message
+                .get(4..)
+                .and_then(|body| body.first_chunk::<20>())
+                .map_or_else(|| self.text(""), |bytes| Ascii(*bytes)),
+            false => self.text(""),
+        };
+        let fields = RejectFields {
+            start_of_message: START_OF_MESSAGE,
+            message_length: message_length(Reject::LENGTH),
+            reject_code: code,
+            reject_reason: self.text(reason),
+            rejected_message_type: Ascii([tag]),
+            client_order_id,
+        };
+        self.put(id, &fields.encode(), now_ns);
+    }
+
+    fn reject_and_close(
+        &mut self,
+        id: ConnectionId,
+        code: i32,
+        reason: &str,
+        tag: u8,
+        now_ns: u64,
+        each: &mut impl FnMut(Input<'_>),
+    ) {
+        self.reject(id, code, reason, &[START_OF_MESSAGE, 0, 0, tag], now_ns);
+        self.close(id, End::Malformed, each);
+    }
+
+    fn put(&mut self, id: ConnectionId, message: &[u8], now_ns: u64) {
+        if let Some(connection) = self.connection_mut(id)
+            && matches!(connection.phase, Phase::Fresh | Phase::LoggedOn(_))
+        {
+            connection.link.put(message, now_ns);
+        }
+    }
+
+    fn close_with(
+        &mut self,
+        id: ConnectionId,
+        message: &[u8],
+        end: End,
+        now_ns: u64,
+        each: &mut impl FnMut(Input<'_>),
+    ) {
+        self.put(id, message, now_ns);
+        self.close(id, end, each);
+    }
+
+    /// Ends a connection once what waits for it is sent.
+    fn close(&mut self, id: ConnectionId, end: End, each: &mut impl FnMut(Input<'_>)) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        let phase = connection.phase;
+        if matches!(phase, Phase::Closing(_) | Phase::Over(_)) {
+            return;
+        }
+        let is_sent = connection.link.unsent_bytes() == 0;
+        connection.phase = if is_sent { Phase::Over(end) } else { Phase::Closing(end) };
+        connection.recovery = None;
+        self.left(id, phase, end, each);
+    }
+
+    /// A user's connection ended: with the real-time channel ends the recovery channel.
+    fn left(&mut self, id: ConnectionId, phase: Phase, end: End, each: &mut impl FnMut(Input<'_>)) {
+        let Phase::LoggedOn(user) = phase else { return };
+        let Some(state) = self.users.get_mut(user.0) else { return };
+        let Some(channel) =
+            Channel::ALL.into_iter().find(|channel| state.connections[channel.index()] == Some(id))
+        else {
+            return;
+        };
+        state.connections[channel.index()] = None;
+        if channel == Channel::RealTime {
+            let cancels_orders = state.user.cancels_on_disconnect;
+            let recovery = state.connections[Channel::Recovery.index()];
+            each(Input::Gone { user, cancels_orders, end });
+            if let Some(recovery) = recovery {
+                self.close(recovery, End::RealTimeEnded, each);
+            }
+        }
+    }
+
+    // ---- recovery ----
+
+    fn missed(&mut self, id: ConnectionId, user: UserId, request: &MissedMessageRequest<'_>, now_ns: u64) {
+        self.counters.requests += 1;
+        let app_id = request.app_id().raw();
+        if self.connection(id).is_some_and(|connection| connection.recovery.is_some()) {
+            self.counters.requests_refused += 1;
+            let (code, reason) = (reject_code::RECOVERY_IN_PROGRESS, "a recovery is in progress");
+            return self.reject(
+                id,
+                code,
+                reason,
+                &[START_OF_MESSAGE, 0, 0, MissedMessageRequest::TAG],
+                now_ns,
+            );
+        }
+        let limits = (self.settings.requests_per_day, self.settings.reports_per_request.max(1));
+        let reports = self.users.get_mut(user.0).and_then(|state| state.reports.get_mut(usize::from(app_id)));
+        let (ack, recovery) = match reports {
+            None => (MissedMessageAckType::InvalidAppId, None),
+            Some(reports) if reports.is_unavailable => (MissedMessageAckType::ServiceUnavailable, None),
+            Some(reports) if reports.requests >= limits.0 => {
+                (MissedMessageAckType::RecoveryRequestLimitReached, None)
+            }
+            Some(reports) => {
+                reports.requests += 1;
+                let seen = u32::try_from(request.last_msg_seq_num()).unwrap_or(0);
+                let next = seen.max(reports.before).saturating_add(1);
+                let last = reports.last().min(next.saturating_add(limits.1 - 1));
+                let recovery = Recovery { user, app_id, next, last, is_limited: last < reports.last() };
+                (MissedMessageAckType::Successful, Some(recovery))
+            }
+        };
+        self.counters.requests_refused += u64::from(recovery.is_none());
+        let fields = MissedMessageRequestAckFields {
+            start_of_message: START_OF_MESSAGE,
+            message_length: message_length(MissedMessageRequestAck::LENGTH),
+            response_type: ack,
+        };
+        self.put(id, &fields.encode(), now_ns);
+        if let Some(connection) = self.connection_mut(id) {
+            connection.recovery = recovery;
+        }
+        self.recover(id, now_ns);
+    }
+
+    /// Copies the next missed reports once the client has read the previous ones.
+    fn recover(&mut self, id: ConnectionId, now_ns: u64) {
+        let Self { connections, users, counters, .. } = self;
+        let Ok(place) = connections.binary_search_by_key(&id, |connection| connection.id) else { return };
+        let Some(connection) = connections.get_mut(place) else { return };
+        let Some(recovery) = &mut connection.recovery else { return };
+        let reports =
+            users.get(recovery.user.0).and_then(|state| state.reports.get(usize::from(recovery.app_id)));
+        let Some(reports) = reports else { return };
+        let mut end = MissedMessageReportType::DownloadComplete;
+        while recovery.next <= recovery.last {
+            if connection.link.unsent_bytes() >= RECOVERY_OUTPUT_BYTES {
+                return;
+            }
+            if reports.is_unavailable {
+                end = MissedMessageReportType::ServiceUnavailable;
+                break;
+            }
+            if let Some(report) = reports.get(recovery.next) {
+                connection.link.put(report, now_ns);
+                counters.recovered += 1;
+            }
+            recovery.next += 1;
+        }
+        if recovery.is_limited && end == MissedMessageReportType::DownloadComplete {
+            end = MissedMessageReportType::MessageLimitReached;
+        }
+        connection.recovery = None;
+        let fields = MissedMessageReportFields {
+            start_of_message: START_OF_MESSAGE,
+            message_length: message_length(MissedMessageReport::LENGTH),
+            response_type: end,
+        };
+        connection.link.put(&fields.encode(), now_ns);
+    }
+
+    // ---- what the exchange sends ----
+
+    /// Numbers a report of the user and App ID, writes both into it, keeps it, and sends it if the user is logged on. Returns the
+    /// number; `None` if the report is too short or too long, or there is no such user or App ID.
+    pub fn report(
+        &mut self,
+        user: UserId,
+        app_id: u8,
+        report: &mut [u8],
+        now_ns: u64,
+        each: impl FnMut(Input<'_>),
+    ) -> Option<u32> {
+        let number = self.keep(user, app_id, report)?;
+        self.send_live(user, report, now_ns, each);
+        Some(number)
+    }
+
+    /// Numbers and keeps a report as [`Server::report`] does and does not send it: a fault. The client notices the gap at the
+    /// next report, and recovers it.
+    pub fn report_unsent(&mut self, user: UserId, app_id: u8, report: &mut [u8]) -> Option<u32> {
+        self.keep(user, app_id, report)
+    }
+
+    fn keep(&mut self, user: UserId, app_id: u8, report: &mut [u8]) -> Option<u32> {
+        let limit = self.settings.kept_reports.max(1);
+        let reports = self.users.get_mut(user.0).and_then(|state| state.reports.get_mut(usize::from(app_id)));
+        let numbers = report.get_mut(4..).and_then(|body| body.first_chunk_mut::<5>());
+        let (Some(reports), Some(numbers)) = (reports, numbers) else {
+            self.counters.not_numbered += 1;
+            return None;
+        };
+        let number = reports.last() + 1;
+        let [first, second, third, fourth] = number.to_le_bytes();
+        *numbers = [app_id, first, second, third, fourth];
+        let mut kept = Kept { length: report.len(), bytes: [0; MAX_REPORT_BYTES] };
+        let Some(room) = kept.bytes.get_mut(..report.len()) else {
+            self.counters.not_numbered += 1;
+            return None;
+        };
+        room.copy_from_slice(report);
+        if reports.kept.len() >= limit {
+            reports.kept.pop_front();
+            reports.before += 1;
+            self.counters.not_kept += 1;
+        }
+        reports.kept.push_back(kept);
+        self.counters.reports += 1;
+        Some(number)
+    }
+
+    fn send_live(&mut self, user: UserId, bytes: &[u8], now_ns: u64, mut each: impl FnMut(Input<'_>)) {
+        let connection = self.users.get(user.0).and_then(|state| state.connections[0]);
+        let Some(id) = connection else { return };
+        let limit = self.settings.output_bytes;
+        let Some(connection) = self.connection_mut(id) else { return };
+        if connection.link.unsent_bytes() + bytes.len() > limit {
+            self.counters.too_slow += 1;
+            return self.drop_connection(id, End::TooSlow, &mut each);
+        }
+        connection.link.put(bytes, now_ns);
+    }
+
+    /// Sends bytes as they are to a user's real-time channel, for faults: garbage.
+    pub fn send_raw(&mut self, user: UserId, bytes: &[u8], now_ns: u64, each: impl FnMut(Input<'_>)) {
+        self.send_live(user, bytes, now_ns, each);
+    }
+
+    /// Reports the state of an App ID or of its recovery to every user, on the channel that it concerns, and keeps to it.
+    pub fn set_status(&mut self, app_id: u8, status: AppStatus, now_ns: u64) {
+        let channel = match status {
+            AppStatus::RecoveryServiceResumed | AppStatus::RecoveryServiceNotAvailable => Channel::Recovery,
+            AppStatus::PartitionNotAvailable | AppStatus::Unknown(_) => Channel::RealTime,
+        };
+        let fields = SystemStatusFields {
+            start_of_message: START_OF_MESSAGE,
+            message_length: message_length(SystemStatus::LENGTH),
+            app_id: AppId::from_raw(app_id),
+            app_status: status,
+        };
+        for place in 0..self.users.len() {
+            let Some(state) = self.users.get_mut(place) else { continue };
+            if channel == Channel::Recovery
+                && let Some(reports) = state.reports.get_mut(usize::from(app_id))
+            {
+                reports.is_unavailable = status == AppStatus::RecoveryServiceNotAvailable;
+            }
+            if let Some(id) = state.connections[channel.index()] {
+                self.put(id, &fields.encode(), now_ns);
+            }
+        }
+    }
+
+    /// Ends a user's connection at once, without what waits for it: a fault.
+    pub fn disconnect(&mut self, user: UserId, channel: Channel, mut each: impl FnMut(Input<'_>)) {
+        if let Some(id) = self.users.get(user.0).and_then(|state| state.connections[channel.index()]) {
+            self.drop_connection(id, End::Dropped, &mut each);
+        }
+    }
+
+    fn drop_connection(&mut self, id: ConnectionId, end: End, each: &mut impl FnMut(Input<'_>)) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        let phase = connection.phase;
+        if !matches!(phase, Phase::Over(_)) {
+            connection.phase = Phase::Over(end);
+            self.left(id, phase, end, each);
+        }
+    }
+
+    /// A new day begins: numbers start at 1, and nothing is kept. While no user is logged on.
+    pub fn new_day(&mut self) {
+        for state in &mut self.users {
+            state.reports.iter_mut().for_each(|reports| *reports = Reports::default());
+        }
+    }
+
+    // ---- the connection ----
+
+    /// The bytes to send next on a connection; empty: none now.
+    #[must_use]
+    pub fn output(&self, id: ConnectionId) -> &[u8] {
+        match self.connection(id) {
+            Some(connection) if !matches!(connection.phase, Phase::Over(_)) => connection.link.output(),
+            _ => &[],
+        }
+    }
+
+    /// So many bytes of [`Server::output`] went out.
+    pub fn sent(&mut self, id: ConnectionId, bytes: usize, now_ns: u64) {
+        let Some(connection) = self.connection_mut(id) else { return };
+        connection.link.sent(bytes, now_ns);
+        match connection.phase {
+            Phase::Closing(end) if connection.link.unsent_bytes() == 0 => connection.phase = Phase::Over(end),
+            Phase::LoggedOn(_) => self.recover(id, now_ns),
+            _ => {}
+        }
+    }
+
+    /// A connection is closed. After [`Server::over`], or because the client closed it.
+    pub fn closed(&mut self, id: ConnectionId, mut each: impl FnMut(Input<'_>)) {
+        self.drop_connection(id, End::Closed, &mut each);
+        if let Some(place) = self.place(id) {
+            self.connections.remove(place);
+        }
+    }
+
+    /// Time passes: heartbeats, and the end of clients that are silent or do not log on.
+    pub fn tick(&mut self, now_ns: u64, mut each: impl FnMut(Input<'_>)) {
+        let (timing, timeout_ns) = (self.timing, self.settings.logon_timeout_ns);
+        for place in 0..self.connections.len() {
+            let Some(connection) = self.connections.get_mut(place) else { break };
+            let end = match connection.phase {
+                Phase::Fresh if connection.link.age_ns(now_ns) >= timeout_ns => Some(End::NoLogon),
+                Phase::LoggedOn(_) if connection.link.is_dead(&timing, now_ns) => Some(End::TimedOut),
+                // What waits is not read: the end does not wait for it.
+                Phase::Closing(end) if connection.link.idle_ns(now_ns) >= timing.dead_ns() => Some(end),
+                Phase::LoggedOn(_) => {
+                    connection.link.keep_alive(&timing, now_ns);
+                    None
+                }
+                _ => None,
+            };
+            if let Some(end) = end {
+                let id = connection.id;
+                self.drop_connection(id, end, &mut each);
+            }
+        }
+    }
+
+    /// How a connection ended, if it did: the caller closes it and calls [`Server::closed`].
+    #[must_use]
+    pub fn over(&self, id: ConnectionId) -> Option<End> {
+        match self.connection(id)?.phase {
+            Phase::Over(end) => Some(end),
+            _ => None,
+        }
+    }
+}
+
+/// Whether clients send messages of this type to the matching side.
+const fn is_of_client(tag: u8) -> bool {
+    has_client_order_id(tag) || matches!(tag, QuoteRequest::TAG | QuoteResponse::TAG | RfqQuote::TAG)
+}
+
+/// Whether messages of this type begin with a Client Order ID.
+const fn has_client_order_id(tag: u8) -> bool {
+    matches!(
+        tag,
+        NewOrder::TAG
+            | NewQuote::TAG
+            | OrderCancelReplaceRequest::TAG
+            | OrderCancelRequest::TAG
+            | OrderMassCancelRequest::TAG
+    )
+}

@@ -1,0 +1,509 @@
+//! Which reports of a day were handled, per App ID: each is handed on once and in order, through gaps and reconnects.
+//!
+//! A report whose number is the next one is handed on at once. A live report beyond it is held (bounded) until the recovery
+//! channel has brought those before it. A held report that has no room is dropped and counted; the recovery is
+//! then requested once more, so none is lost. When the venue says several times that a recovery is complete and reports are
+//! still missing, they are given up: [`Handed::Missing`] names them.
+//!
+//! Cost: a report in order is one comparison and one addition. Nothing allocates after start-up.
+
+use std::collections::VecDeque;
+
+/// The longest report, in bytes.
+pub(super) const MAX_REPORT_BYTES: usize = 164;
+
+/// How a client recovers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecoverySettings {
+    /// Live reports that are held per App ID while those before them are recovered.
+    pub held_reports: usize,
+    /// How often the recovery of an App ID may be complete without progress before the reports that are still missing are
+    /// given up.
+    pub attempts: u32,
+    /// The wait before a refused request is made again, in nanoseconds. It doubles with each refusal.
+    pub first_wait_ns: u64,
+    /// The longest such wait, in nanoseconds.
+    pub longest_wait_ns: u64,
+}
+
+impl Default for RecoverySettings {
+    /// 1,024 reports, 3 attempts, waits from 1 s to 30 s.
+    fn default() -> Self {
+        Self {
+            held_reports: 1_024,
+            attempts: 3,
+            first_wait_ns: 1_000_000_000,
+            longest_wait_ns: 30_000_000_000,
+        }
+    }
+}
+
+/// What is dropped, and what was noticed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TrackerCounters {
+    /// Reports that were handed on.
+    pub handed: u64,
+    /// Reports that came again and were dropped.
+    pub duplicates: u64,
+    /// Jumps of the live numbers.
+    pub gaps: u64,
+    /// Live reports dropped because too many were held. They are recovered.
+    pub not_held: u64,
+    /// Reports that the venue does not have any more: given up.
+    pub missing: u64,
+    /// Reports with a number below 1, dropped.
+    pub wrong_numbers: u64,
+    /// Reports of an App ID that the settings do not have, handed on as they came.
+    pub unknown_app_ids: u64,
+}
+
+/// What the tracker hands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handed<'a> {
+    Report { app_id: u8, number: u32, message: &'a [u8] },
+    Missing { app_id: u8, first: u32, count: u32 },
+    CaughtUp { app_id: u8 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing is missing as far as is known.
+    Live,
+    /// A request is to be made, at this time or later.
+    Wanted { at_ns: u64 },
+    /// A request was made; the next number was this.
+    Requested { next: u32 },
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    number: u32,
+    length: usize,
+    bytes: [u8; MAX_REPORT_BYTES],
+}
+
+#[derive(Debug, Clone)]
+struct Partition {
+    app_id: u8,
+    /// The number of the next report.
+    next: u32,
+    state: State,
+    /// Reports beyond it, by number.
+    held: VecDeque<Held>,
+    /// A report was not held: the next recovery brings it.
+    is_overflowed: bool,
+    /// Complete recoveries without progress.
+    attempts: u32,
+    wait_ns: u64,
+}
+
+/// The numbers of one user's reports.
+#[derive(Debug, Clone)]
+pub(super) struct Tracker {
+    partitions: Vec<Partition>,
+    settings: RecoverySettings,
+    counters: TrackerCounters,
+}
+
+impl Partition {
+    fn hand(&mut self, message: &[u8], counters: &mut TrackerCounters, each: &mut impl FnMut(Handed<'_>)) {
+        counters.handed += 1;
+        let (app_id, number) = (self.app_id, self.next);
+        self.next = self.next.saturating_add(1);
+        each(Handed::Report { app_id, number, message });
+    }
+
+    /// Hands on the held reports that are next.
+    fn drain(&mut self, counters: &mut TrackerCounters, each: &mut impl FnMut(Handed<'_>)) {
+        while let Some(front) = self.held.front() {
+            if front.number > self.next {
+                return;
+            }
+            let Some(held) = self.held.pop_front() else { return };
+            if held.number == self.next {
+                let message = held.bytes.get(..held.length).unwrap_or_default();
+                self.hand(message, counters, each);
+            } else {
+                counters.duplicates += 1;
+            }
+        }
+    }
+
+    fn hold(&mut self, number: u32, message: &[u8], limit: usize, counters: &mut TrackerCounters) {
+        let place = self.held.partition_point(|held| held.number < number);
+        if self.held.get(place).is_some_and(|held| held.number == number) {
+            counters.duplicates += 1;
+            return;
+        }
+        let mut held = Held { number, length: message.len(), bytes: [0; MAX_REPORT_BYTES] };
+        match held.bytes.get_mut(..message.len()) {
+            Some(room) if self.held.len() < limit => {
+                room.copy_from_slice(message);
+                self.held.insert(place, held);
+            }
+            _ => {
+                counters.not_held += 1;
+                self.is_overflowed = true;
+            }
+        }
+    }
+
+    /// Takes a report of either channel.
+    fn take(
+        &mut self,
+        number: u32,
+        message: &[u8],
+        limit: usize,
+        counters: &mut TrackerCounters,
+        each: &mut impl FnMut(Handed<'_>),
+    ) {
+        if number == self.next {
+            self.hand(message, counters, each);
+            if !self.held.is_empty() {
+                self.drain(counters, each);
+            }
+        } else if number < self.next {
+            counters.duplicates += 1;
+        } else {
+            self.hold(number, message, limit, counters);
+            if self.state == State::Live {
+                counters.gaps += 1;
+                self.state = State::Wanted { at_ns: 0 };
+            }
+        }
+    }
+
+    /// The venue says that all was sent.
+    fn complete(
+        &mut self,
+        requested_next: u32,
+        settings: &RecoverySettings,
+        counters: &mut TrackerCounters,
+        each: &mut impl FnMut(Handed<'_>),
+    ) {
+        self.wait_ns = settings.first_wait_ns;
+        self.attempts = if self.next > requested_next { 0 } else { self.attempts + 1 };
+        if self.held.is_empty() && !self.is_overflowed {
+            return self.caught_up(each);
+        }
+        if self.attempts < settings.attempts.max(1) {
+            self.is_overflowed = false;
+            self.state = State::Wanted { at_ns: 0 };
+            return;
+        }
+        while let Some(front) = self.held.front() {
+            let (first, count) = (self.next, front.number.saturating_sub(self.next));
+            counters.missing += u64::from(count);
+            self.next = front.number;
+            each(Handed::Missing { app_id: self.app_id, first, count });
+            self.drain(counters, each);
+        }
+        if self.is_overflowed {
+            self.is_overflowed = false;
+            self.attempts = 0;
+            self.state = State::Wanted { at_ns: 0 };
+            return;
+        }
+        self.caught_up(each);
+    }
+
+    fn caught_up(&mut self, each: &mut impl FnMut(Handed<'_>)) {
+        self.attempts = 0;
+        self.state = State::Live;
+        each(Handed::CaughtUp { app_id: self.app_id });
+    }
+}
+
+impl Tracker {
+    /// App IDs 0 to `partitions`, each before its first report.
+    pub(super) fn new(partitions: u8, mut settings: RecoverySettings) -> Self {
+        settings.held_reports = settings.held_reports.max(1);
+        let partition = |app_id| Partition {
+            app_id,
+            next: 1,
+            state: State::Wanted { at_ns: 0 },
+            held: VecDeque::with_capacity(settings.held_reports),
+            is_overflowed: false,
+            attempts: 0,
+            wait_ns: settings.first_wait_ns,
+        };
+        Self {
+            partitions: (0..=partitions).map(partition).collect(),
+            settings,
+            counters: TrackerCounters::default(),
+        }
+    }
+
+    pub(super) const fn counters(&self) -> TrackerCounters {
+        self.counters
+    }
+
+    /// The number of the last report that was handed on, per App ID.
+    pub(super) fn last_numbers(&self) -> impl Iterator<Item = (u8, u32)> {
+        self.partitions.iter().map(|partition| (partition.app_id, partition.next - 1))
+    }
+
+    /// Goes on from the last handled number of an App ID. An App ID that is not there is ignored.
+    pub(super) fn restore(&mut self, app_id: u8, last: u32) {
+        if let Some(partition) = self.partitions.get_mut(usize::from(app_id)) {
+            partition.next = last.saturating_add(1);
+            partition.held.clear();
+            partition.is_overflowed = false;
+            partition.state = State::Wanted { at_ns: 0 };
+        }
+    }
+
+    /// Takes a report.
+    #[inline]
+    pub(super) fn take(
+        &mut self,
+        app_id: u8,
+        number: i32,
+        message: &[u8],
+        each: &mut impl FnMut(Handed<'_>),
+    ) {
+        let Some(number) = u32::try_from(number).ok().filter(|number| *number > 0) else {
+            self.counters.wrong_numbers += 1;
+            return;
+        };
+        match self.partitions.get_mut(usize::from(app_id)) {
+            Some(partition) => {
+                partition.take(number, message, self.settings.held_reports, &mut self.counters, each);
+            }
+            None => {
+                self.counters.unknown_app_ids += 1;
+                each(Handed::Report { app_id, number, message });
+            }
+        }
+    }
+
+    /// The next request to make, if there is one: the App ID, and the number of the last report that was handed on.
+    pub(super) fn next_request(&mut self, now_ns: u64) -> Option<(u8, u32)> {
+        let partition = self
+            .partitions
+            .iter_mut()
+            .find(|partition| matches!(partition.state, State::Wanted { at_ns } if at_ns <= now_ns))?;
+        partition.state = State::Requested { next: partition.next };
+        Some((partition.app_id, partition.next - 1))
+    }
+
+    /// When the next request is due, if one is wanted.
+    pub(super) fn request_due_ns(&self) -> Option<u64> {
+        let due = self.partitions.iter().filter_map(|partition| match partition.state {
+            State::Wanted { at_ns } => Some(at_ns),
+            _ => None,
+        });
+        due.min()
+    }
+
+    /// The recovery of an App ID is complete.
+    pub(super) fn complete(&mut self, app_id: u8, each: &mut impl FnMut(Handed<'_>)) {
+        if let Some(partition) = self.partitions.get_mut(usize::from(app_id))
+            && let State::Requested { next } = partition.state
+        {
+            partition.complete(next, &self.settings, &mut self.counters, each);
+        }
+    }
+
+    /// The recovery of an App ID has brought as many reports as one request brings: request again.
+    pub(super) fn limit_reached(&mut self, app_id: u8, now_ns: u64) {
+        let Some(partition) = self.partitions.get_mut(usize::from(app_id)) else { return };
+        match partition.state {
+            State::Requested { next } if partition.next > next => {
+                partition.wait_ns = self.settings.first_wait_ns;
+                partition.state = State::Wanted { at_ns: 0 };
+            }
+            State::Requested { .. } => self.refused(app_id, now_ns),
+            _ => {}
+        }
+    }
+
+    /// A request was refused, or could not be answered: it is made again later.
+    pub(super) fn refused(&mut self, app_id: u8, now_ns: u64) {
+        let longest_ns = self.settings.longest_wait_ns;
+        if let Some(partition) = self.partitions.get_mut(usize::from(app_id))
+            && partition.state != State::Live
+        {
+            partition.state = State::Wanted { at_ns: now_ns.saturating_add(partition.wait_ns) };
+            partition.wait_ns = partition.wait_ns.saturating_mul(2).min(longest_ns);
+        }
+    }
+
+    /// The recovery of an App ID is available again: a request that waits is made now.
+    pub(super) fn resumed(&mut self, app_id: u8) {
+        if let Some(partition) = self.partitions.get_mut(usize::from(app_id)) {
+            partition.wait_ns = self.settings.first_wait_ns;
+            if let State::Wanted { at_ns } = &mut partition.state {
+                *at_ns = 0;
+            }
+        }
+    }
+
+    /// The recovery channel broke: a request without its end is made again.
+    pub(super) fn recovery_broke(&mut self) {
+        for partition in &mut self.partitions {
+            if matches!(partition.state, State::Requested { .. }) {
+                partition.state = State::Wanted { at_ns: 0 };
+            }
+        }
+    }
+
+    /// The real-time channel began: reports may have been missed before, so every App ID is recovered.
+    pub(super) fn real_time_began(&mut self) {
+        for partition in &mut self.partitions {
+            if partition.state == State::Live {
+                partition.state = State::Wanted { at_ns: 0 };
+            }
+        }
+    }
+
+    /// Whether nothing is missing as far as is known.
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.partitions.iter().all(|partition| partition.state == State::Live)
+    }
+
+    /// A new day: every number begins at 1 again.
+    pub(super) fn new_day(&mut self) {
+        for partition in &mut self.partitions {
+            partition.next = 1;
+            partition.held.clear();
+            partition.is_overflowed = false;
+            partition.attempts = 0;
+            partition.state = State::Wanted { at_ns: 0 };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Eq)]
+    enum Seen {
+        Report(u8, u32),
+        Missing(u8, u32, u32),
+        CaughtUp(u8),
+    }
+
+    fn tracker(held_reports: usize) -> Tracker {
+        let mut tracker = Tracker::new(1, RecoverySettings { held_reports, ..RecoverySettings::default() });
+        for app_id in 0..=1 {
+            tracker.next_request(0);
+            tracker.complete(app_id, &mut |_| {});
+        }
+        assert!(tracker.is_caught_up());
+        tracker
+    }
+
+    fn take(tracker: &mut Tracker, numbers: &[i32]) -> Vec<Seen> {
+        run(tracker, |tracker, mut each| {
+            numbers.iter().for_each(|number| tracker.take(1, *number, b"x", &mut each));
+        })
+    }
+
+    fn run(tracker: &mut Tracker, act: impl FnOnce(&mut Tracker, &mut dyn FnMut(Handed<'_>))) -> Vec<Seen> {
+        let mut seen = Vec::new();
+        act(tracker, &mut |handed| {
+            seen.push(match handed {
+                Handed::Report { app_id, number, .. } => Seen::Report(app_id, number),
+                Handed::Missing { app_id, first, count } => Seen::Missing(app_id, first, count),
+                Handed::CaughtUp { app_id } => Seen::CaughtUp(app_id),
+            });
+        });
+        seen
+    }
+
+    fn complete(tracker: &mut Tracker) -> Vec<Seen> {
+        run(tracker, |tracker, mut each| tracker.complete(1, &mut each))
+    }
+
+    #[test]
+    fn reports_in_order_are_handed_on_and_repeated_ones_are_dropped() {
+        let mut tracker = tracker(4);
+        assert_eq!(take(&mut tracker, &[1, 2, 1, 2, 3]), [1, 2, 3].map(|number| Seen::Report(1, number)));
+        assert_eq!((tracker.counters().duplicates, tracker.counters().handed), (2, 3));
+        assert_eq!(take(&mut tracker, &[0, -5]), []);
+        assert_eq!(tracker.counters().wrong_numbers, 2);
+        assert_eq!(tracker.last_numbers().collect::<Vec<_>>(), [(0, 0), (1, 3)]);
+    }
+
+    #[test]
+    fn a_gap_is_filled_by_the_recovery_before_the_live_reports_go_on() {
+        let mut tracker = tracker(4);
+        assert_eq!(take(&mut tracker, &[1, 4, 5]), [Seen::Report(1, 1)]);
+        assert_eq!(tracker.next_request(0), Some((1, 1)));
+        assert_eq!(tracker.next_request(0), None, "one request at a time");
+        let expected = [2, 3, 4, 5].map(|number| Seen::Report(1, number));
+        assert_eq!(take(&mut tracker, &[2, 3, 4, 5]), expected);
+        assert_eq!(complete(&mut tracker), [Seen::CaughtUp(1)]);
+        assert_eq!((tracker.counters().gaps, tracker.counters().duplicates), (1, 2));
+    }
+
+    #[test]
+    fn held_reports_without_room_are_recovered() {
+        let mut tracker = tracker(2);
+        assert_eq!(take(&mut tracker, &[2, 3, 4, 5]), []);
+        assert_eq!(tracker.counters().not_held, 2);
+        assert_eq!(tracker.next_request(0), Some((1, 0)));
+        assert_eq!(take(&mut tracker, &[1]), [1, 2, 3].map(|number| Seen::Report(1, number)));
+        assert_eq!(complete(&mut tracker), [], "4 and 5 were not held");
+        assert_eq!(tracker.next_request(0), Some((1, 3)));
+        assert_eq!(take(&mut tracker, &[4, 5]), [4, 5].map(|number| Seen::Report(1, number)));
+        assert_eq!(complete(&mut tracker), [Seen::CaughtUp(1)]);
+    }
+
+    #[test]
+    fn reports_that_the_venue_does_not_have_are_given_up_after_some_attempts_and_named() {
+        let mut tracker = tracker(4);
+        assert_eq!(take(&mut tracker, &[3, 6]), []);
+        for _ in 0..2 {
+            assert_eq!(tracker.next_request(0), Some((1, 0)));
+            assert_eq!(complete(&mut tracker), []);
+        }
+        assert_eq!(tracker.next_request(0), Some((1, 0)));
+        let expected = [
+            Seen::Missing(1, 1, 2),
+            Seen::Report(1, 3),
+            Seen::Missing(1, 4, 2),
+            Seen::Report(1, 6),
+            Seen::CaughtUp(1),
+        ];
+        assert_eq!(complete(&mut tracker), expected);
+        assert_eq!(tracker.counters().missing, 4);
+        assert_eq!(take(&mut tracker, &[7]), [Seen::Report(1, 7)]);
+    }
+
+    #[test]
+    fn a_refused_request_waits_longer_each_time_and_not_after_the_service_resumes() {
+        let mut tracker = tracker(4);
+        take(&mut tracker, &[2]);
+        let second = 1_000_000_000;
+        let mut now_ns = 0;
+        for wait_ns in [second, 2 * second, 4 * second, 8 * second, 16 * second, 30 * second, 30 * second] {
+            assert_eq!(tracker.next_request(now_ns), Some((1, 0)));
+            tracker.refused(1, now_ns);
+            assert_eq!(tracker.request_due_ns(), Some(now_ns + wait_ns));
+            assert_eq!(tracker.next_request(now_ns + wait_ns - 1), None);
+            now_ns += wait_ns;
+        }
+        tracker.next_request(now_ns);
+        tracker.refused(1, now_ns);
+        tracker.resumed(1);
+        assert_eq!(tracker.next_request(now_ns), Some((1, 0)));
+        tracker.recovery_broke();
+        assert_eq!(tracker.next_request(now_ns), Some((1, 0)));
+        tracker.limit_reached(1, now_ns);
+        assert_eq!(tracker.next_request(now_ns), None, "no progress: it waits");
+    }
+
+    #[test]
+    fn restored_numbers_go_on_and_a_new_day_begins_at_one() {
+        let mut tracker = tracker(4);
+        tracker.restore(1, 41);
+        tracker.restore(9, 41);
+        assert_eq!(tracker.next_request(0), Some((1, 41)));
+        assert_eq!(take(&mut tracker, &[41, 42]), [Seen::Report(1, 42)]);
+        tracker.new_day();
+        assert_eq!(take(&mut tracker, &[1]), [Seen::Report(1, 1)]);
+    }
+}

@@ -1,0 +1,185 @@
+//! The server's end of one user's SoupBinTCP session for orders: unsequenced messages in, sequenced messages out.
+//!
+//! The messages of the session are numbered and kept ([`Sequence`]), so a client that was away gets what it missed. Of two logged-in
+//! connections of the user the later one stays. Connections are the caller's, one [`SoupClient`] each.
+//!
+//! Cost: a sequenced message is copied twice, into its packet and into the store.
+
+use super::{SoupClient, SoupEnd};
+use crate::login::Credentials;
+use crate::sequence::Sequence;
+
+/// One user's session.
+#[derive(Debug)]
+pub struct SoupAcceptor {
+    credentials: Credentials,
+    sequence: Sequence,
+    /// The connections that are not over, the logged-in one among them.
+    connections: Vec<(u64, SoupClient)>,
+    next_connection: u64,
+    /// The logged-in connection.
+    active: Option<u64>,
+    displaced: u64,
+}
+
+impl SoupAcceptor {
+    /// A session of this name before its first message, which keeps `store_bytes` of messages.
+    #[must_use]
+    pub fn new(credentials: Credentials, session: [u8; 10], store_bytes: usize) -> Self {
+        Self {
+            credentials,
+            sequence: Sequence::new(session, store_bytes),
+            connections: Vec::new(),
+            next_connection: 0,
+            active: None,
+            displaced: 0,
+        }
+    }
+
+    /// Whether a client is logged in.
+    #[must_use]
+    pub const fn is_logged_in(&self) -> bool {
+        self.active.is_some()
+    }
+
+    /// Connections that ended because the user logged in again.
+    #[must_use]
+    pub const fn displaced(&self) -> u64 {
+        self.displaced
+    }
+
+    /// The number of the next message.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.sequence.kept().end
+    }
+
+    /// Messages that were too long for a packet and were left out.
+    #[must_use]
+    pub const fn too_long(&self) -> u64 {
+        self.sequence.too_long()
+    }
+
+    /// A client connected. Returns the connection's number, which is not used again.
+    pub fn open(&mut self, now_ns: u64) -> u64 {
+        let connection = self.next_connection;
+        self.next_connection += 1;
+        self.connections.push((connection, SoupClient::new(Some(self.credentials.clone()), now_ns)));
+        connection
+    }
+
+    fn place(&self, connection: u64) -> Option<usize> {
+        self.connections.iter().position(|(number, _)| *number == connection)
+    }
+
+    /// Takes bytes of a connection, and hands each unsequenced message to `each`.
+    pub fn receive(&mut self, connection: u64, bytes: &[u8], now_ns: u64, mut each: impl FnMut(&[u8])) {
+        let Some(place) = self.place(connection) else { return };
+        let Self { connections, sequence, .. } = self;
+        let Some((_, client)) = connections.get_mut(place) else { return };
+        client.receive_with(bytes, sequence, now_ns, &mut each);
+        let is_new = client.is_admitted() && self.active != Some(connection);
+        if is_new
+            && let Some(before) = self.active.replace(connection)
+            && let Some(place) = self.place(before)
+            && let Some((_, client)) = self.connections.get_mut(place)
+        {
+            client.displace();
+            self.displaced += 1;
+        }
+        self.notice(connection);
+    }
+
+    /// Forgets the logged-in connection when it is over.
+    fn notice(&mut self, connection: u64) {
+        if self.active == Some(connection) && self.over(connection).is_some() {
+            self.active = None;
+        }
+    }
+
+    /// Sends a sequenced message: now, or when the client is there.
+    pub fn send(&mut self, message: &[u8], now_ns: u64) {
+        self.sequence.put(message);
+        self.sequence.flush();
+        self.sequence.clear_ready();
+        if let Some(active) = self.active {
+            self.fill(active, now_ns);
+            self.notice(active);
+        }
+    }
+
+    /// Ends the session: clients get what is left and its end.
+    pub fn end_session(&mut self, now_ns: u64) {
+        self.sequence.end();
+        self.sequence.clear_ready();
+        if let Some(active) = self.active {
+            self.fill(active, now_ns);
+        }
+    }
+
+    fn fill(&mut self, connection: u64, now_ns: u64) {
+        let Some(place) = self.place(connection) else { return };
+        if let Some((_, client)) = self.connections.get_mut(place) {
+            client.fill(&self.sequence, now_ns);
+        }
+    }
+
+    /// The bytes to send next on a connection; empty: none now.
+    #[must_use]
+    pub fn output(&self, connection: u64) -> &[u8] {
+        self.place(connection)
+            .and_then(|place| self.connections.get(place))
+            .filter(|(_, client)| client.over().is_none())
+            .map_or(&[], |(_, client)| client.output())
+    }
+
+    /// So many bytes of [`SoupAcceptor::output`] went out.
+    pub fn sent(&mut self, connection: u64, bytes: usize, now_ns: u64) {
+        let Some(place) = self.place(connection) else { return };
+        if let Some((_, client)) = self.connections.get_mut(place) {
+            client.sent(bytes, now_ns);
+        }
+        self.fill(connection, now_ns);
+        self.notice(connection);
+    }
+
+    /// Time passes: heartbeats, and the end of clients that are silent, too slow, or do not log in.
+    pub fn tick(&mut self, now_ns: u64) {
+        for (_, client) in &mut self.connections {
+            client.tick(now_ns);
+        }
+        if let Some(active) = self.active {
+            self.fill(active, now_ns);
+            self.notice(active);
+        }
+    }
+
+    /// Ends the logged-in connection at once: a fault.
+    pub fn disconnect(&mut self) {
+        if let Some(active) = self.active
+            && let Some(place) = self.place(active)
+            && let Some((_, client)) = self.connections.get_mut(place)
+        {
+            client.closed();
+            self.active = None;
+        }
+    }
+
+    /// How a connection ended, if it did: the caller closes it and calls [`SoupAcceptor::closed`].
+    #[must_use]
+    pub fn over(&self, connection: u64) -> Option<SoupEnd> {
+        self.place(connection)
+            .and_then(|place| self.connections.get(place))
+            .and_then(|(_, client)| client.over())
+    }
+
+    /// A connection is closed. After [`SoupAcceptor::over`], or because the client closed it.
+    pub fn closed(&mut self, connection: u64) {
+        if let Some(place) = self.place(connection) {
+            self.connections.remove(place);
+        }
+        if self.active == Some(connection) {
+            self.active = None;
+        }
+    }
+}
