@@ -267,51 +267,38 @@ impl<'a> Cursor<'a> {
     }
 
     /// The current field is rejected for its value.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     #[must_use]
     pub fn invalid(&self, error: ValueError) -> ReadError {
-        // A value that is empty has no other fault.
-        let is_empty = self.value().is_empty();
-        self.rejected(if is_empty { RejectReason::TagWithoutValue } else { error.into() })
+        invalid(self.message, self.start, self.end, error)
     }
 
     /// The current field is rejected.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     #[must_use]
     pub fn rejected(&self, reason: RejectReason) -> ReadError {
-        ReadError::Rejected { reason, tag: self.tag().unwrap_or(0), offset: self.start as u32 }
+        rejected(self.message, self.start, self.end, reason)
     }
 
     /// The field `tag` is missing before the current one.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     #[must_use]
     pub fn missing(&self, tag: u32) -> ReadError {
         ReadError::Rejected { reason: RejectReason::RequiredTagMissing, tag, offset: self.start as u32 }
     }
 
     /// The group whose count field is `tag` has another number of entries.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     #[must_use]
     pub fn wrong_count(&self, tag: u32) -> ReadError {
         ReadError::Rejected { reason: RejectReason::WrongGroupCount, tag, offset: self.start as u32 }
     }
 
     /// The tag of the current field as a number.
+    #[inline(always)]
     #[must_use]
     pub fn tag(&self) -> Option<u32> {
-        let field = self.message.get(self.start..self.end)?;
-        tag_number(field.split(|byte| *byte == b'=').next()?)
-    }
-
-    /// The value of the current field.
-    fn value(&self) -> &'a [u8] {
-        let field = self.message.get(self.start..self.end).unwrap_or_default();
-        let equals = field.iter().position(|byte| *byte == b'=');
-        equals.and_then(|equals| field.get(equals + 1..)).unwrap_or_default()
+        tag_of(self.message, self.start, self.end)
     }
 
     /// The value as text: not empty.
@@ -408,7 +395,7 @@ impl<'a> Cursor<'a> {
     #[inline(never)]
     pub fn undeclared(self) -> Result<Self, ReadError> {
         let Some(tag) = self.tag() else { return Err(self.rejected(RejectReason::InvalidTag)) };
-        if self.value().is_empty() {
+        if value_of(self.message, self.start, self.end).is_empty() {
             return Err(self.invalid(ValueError::Empty));
         }
         match data_of_length(tag) {
@@ -436,6 +423,33 @@ impl<'a> Cursor<'a> {
             Err(_) => Err(self.invalid(ValueError::OutOfRange)),
         }
     }
+}
+
+// The functions of rejects take no cursor: one whose address is taken does not stay in registers.
+
+#[cold]
+#[inline(never)]
+fn invalid(message: &[u8], start: usize, end: usize, error: ValueError) -> ReadError {
+    // A value that is empty has no other fault.
+    let is_empty = value_of(message, start, end).is_empty();
+    rejected(message, start, end, if is_empty { RejectReason::TagWithoutValue } else { error.into() })
+}
+
+#[cold]
+#[inline(never)]
+fn rejected(message: &[u8], start: usize, end: usize, reason: RejectReason) -> ReadError {
+    ReadError::Rejected { reason, tag: tag_of(message, start, end).unwrap_or(0), offset: start as u32 }
+}
+
+fn tag_of(message: &[u8], start: usize, end: usize) -> Option<u32> {
+    let field = message.get(start..end)?;
+    tag_number(field.split(|byte| *byte == b'=').next()?)
+}
+
+fn value_of(message: &[u8], start: usize, end: usize) -> &[u8] {
+    let field = message.get(start..end).unwrap_or_default();
+    let equals = field.iter().position(|byte| *byte == b'=');
+    equals.and_then(|equals| field.get(equals + 1..)).unwrap_or_default()
 }
 
 /// Whether the trailer is not where BodyLength says, or is another one.

@@ -67,6 +67,7 @@ impl core::error::Error for FieldError {}
 /// The data field whose length the field `length_tag` holds; `None` for other fields.
 ///
 /// Source: *FIX 5.0 SP2*, fields of type Length that precede a field of type data.
+#[inline]
 #[must_use]
 pub const fn data_of_length(length_tag: u32) -> Option<u32> {
     Some(match length_tag {
@@ -105,10 +106,14 @@ pub const fn data_of_length(length_tag: u32) -> Option<u32> {
 
 /// The tag in digits, without zeros before it.
 pub(crate) fn tag_number(text: &[u8]) -> Option<u32> {
-    if matches!(text, [] | [b'0', ..]) {
+    if matches!(text, [] | [b'0', ..]) || text.len() > 10 {
         return None;
     }
-    read_unsigned(text).ok().and_then(|tag| u32::try_from(tag).ok())
+    let number = text.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit < 10).then_some(number * 10 + u64::from(digit))
+    });
+    u32::try_from(number?).ok()
 }
 
 /// Walks the fields of a message, or of a part of it that starts with a field. After an error it ends.

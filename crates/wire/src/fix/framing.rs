@@ -106,10 +106,16 @@ pub(crate) const fn trailer_of(checksum: u8) -> [u8; TRAILER_BYTES] {
     [b'1', b'0', b'=', b'0' + hundreds, b'0' + tens, b'0' + ones, SOH]
 }
 
-/// How much of the bytes starts no message: up to the next `8=FIX`, but at least one byte. Bytes at the end which may be its
-/// start stay.
+/// How much of the bytes starts no message. A message whose length is wrong goes up to the end of the first trailer behind that
+/// length, as other engines read it: what it swallowed is garbled too, and is asked for again. Everything else goes up to the
+/// next `8=FIX`, but at least one byte; bytes at the end which may be its start stay.
 #[cold]
 fn garbled(bytes: &[u8], why: Garbled) -> Framing {
+    if why == Garbled::WrongLength
+        && let Some(length) = end_of_trailer(bytes)
+    {
+        return Framing::Garbled { length, why };
+    }
     let rest = bytes.get(1..).unwrap_or_default();
     let whole = rest.windows(START.len()).position(|window| window == START);
     let length = 1 + whole.unwrap_or_else(|| {
@@ -118,6 +124,16 @@ fn garbled(bytes: &[u8], why: Garbled) -> Framing {
         rest.len() - begun.unwrap_or(0)
     });
     Framing::Garbled { length, why }
+}
+
+/// Where the first trailer behind the length of a message ends.
+fn end_of_trailer(bytes: &[u8]) -> Option<usize> {
+    let head = head(bytes).ok()??;
+    let from = (head.body + head.body_length).saturating_sub(1);
+    let rest = bytes.get(from..)?;
+    let trailer = rest.windows(4).position(|window| window == [SOH, b'1', b'0', b'='])?;
+    let end = rest.get(trailer + 1..)?.iter().position(|byte| *byte == SOH)?;
+    Some(from + trailer + 1 + end + 1)
 }
 
 /// Where the head of a message ends, and its BodyLength.
@@ -267,7 +283,14 @@ mod tests {
         let good = logon();
         let mut bytes = good[..40].to_vec();
         bytes.extend_from_slice(&good);
-        assert_eq!(next_message(&bytes, LIMIT), Framing::Garbled { length: 40, why: Garbled::WrongLength });
+        // The length of the cut one reaches into the good one, which is asked for again.
+        assert_eq!(
+            next_message(&bytes, LIMIT),
+            Framing::Garbled { length: bytes.len(), why: Garbled::WrongLength }
+        );
+        let short = [&b"8=FIX.4.4\x019=5\x0135=0\x0134=1\x0110=000\x01"[..], &good].concat();
+        let length = short.len() - good.len();
+        assert_eq!(next_message(&short, LIMIT), Framing::Garbled { length, why: Garbled::WrongLength });
     }
 
     proptest! {

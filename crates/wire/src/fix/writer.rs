@@ -48,6 +48,9 @@ impl fmt::Display for WriteError {
 
 impl core::error::Error for WriteError {}
 
+/// The fault of a buffer that is too small: no tag.
+const FULL: u32 = u32::MAX;
+
 /// The digits of a tag and `=`, the first in the lowest byte, and their count. Tags have at most seven digits.
 #[inline(always)]
 const fn tag_text(tag: u32) -> (u64, usize) {
@@ -92,7 +95,8 @@ pub struct Writer<'b> {
     begin_string: u64,
     begin_length: usize,
     precision: TimePrecision,
-    fault: Option<WriteError>,
+    /// The tag of the first field that cannot be written, [`FULL`], or 0.
+    fault: u32,
 }
 
 impl<'b> Writer<'b> {
@@ -107,12 +111,12 @@ impl<'b> Writer<'b> {
             begin_string: 0,
             begin_length: begin_string.len(),
             precision: TimePrecision::default(),
-            fault: None,
+            fault: 0,
         };
         match *begin_string {
             [a, b, c, d, e, f, g] => writer.begin_string = u64::from_le_bytes([a, b, c, d, e, f, g, 0]),
             [a, b, c, d, e, f, g, h] => writer.begin_string = u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-            _ => writer.fault = Some(WriteError::InvalidValue { tag: 8 }),
+            _ => writer.fault = 8,
         }
         writer.text(35, message_type);
         writer
@@ -124,10 +128,41 @@ impl<'b> Writer<'b> {
         self.precision = precision;
     }
 
-    #[cold]
-    #[inline(never)]
-    fn set_fault(&mut self, fault: WriteError) {
-        self.fault.get_or_insert(fault);
+    #[inline(always)]
+    fn set_fault(&mut self, fault: u32) {
+        if self.fault == 0 {
+            self.fault = fault;
+        }
+    }
+
+    /// A writer at the same place, for many fields: the compiler keeps it in registers. [`Self::resume`] takes it back.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn local(&mut self) -> Writer<'_> {
+        Writer {
+            buffer: self.buffer,
+            at: self.at,
+            last: self.last,
+            begin_string: self.begin_string,
+            begin_length: self.begin_length,
+            precision: self.precision,
+            fault: self.fault,
+        }
+    }
+
+    /// Where a local writer stands.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[must_use]
+    pub const fn place_and_fault(&self) -> (usize, u32) {
+        (self.at, self.fault)
+    }
+
+    /// Goes on where a local writer stands.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn resume(&mut self, (at, fault): (usize, u32)) {
+        (self.at, self.fault) = (at, fault);
     }
 
     /// Writes the tag and returns the room behind it: at least [`ROOM`] bytes less the tag, or nothing after a fault.
@@ -135,8 +170,7 @@ impl<'b> Writer<'b> {
     fn begin_field(&mut self, tag: u32, length: usize) -> Option<(usize, &mut [u8])> {
         let (text, count) = tag_text(tag);
         if self.at.saturating_add(length) + count + 1 > self.last {
-            let got = self.buffer.len();
-            self.set_fault(WriteError::BufferTooSmall { got });
+            self.set_fault(FULL);
             return None;
         }
         let at = self.at;
@@ -160,11 +194,11 @@ impl<'b> Writer<'b> {
     #[inline(always)]
     pub fn text(&mut self, tag: u32, value: &[u8]) -> &mut Self {
         if value.is_empty() {
-            self.set_fault(WriteError::InvalidValue { tag });
+            self.set_fault(tag);
         }
         if let Some((at, room)) = self.begin_field(tag, value.len()) {
             if put_text(room, value) {
-                self.set_fault(WriteError::InvalidValue { tag });
+                self.set_fault(tag);
             }
             self.end_field(at, value.len());
         }
@@ -244,7 +278,7 @@ impl<'b> Writer<'b> {
     #[inline(always)]
     pub fn character(&mut self, tag: u32, value: u8) -> &mut Self {
         if value == SOH {
-            self.set_fault(WriteError::InvalidValue { tag });
+            self.set_fault(tag);
         }
         if let Some((at, room)) = self.begin_field(tag, 1) {
             if let Some(place) = room.first_mut() {
@@ -260,6 +294,16 @@ impl<'b> Writer<'b> {
     pub fn data(&mut self, length_tag: u32, data_tag: u32, value: &[u8]) -> &mut Self {
         self.number(length_tag, value.len() as u64);
         if let Some((at, room)) = self.begin_field(data_tag, value.len()) {
+            put_text(room, value);
+            self.end_field(at, value.len());
+        }
+        self
+    }
+
+    /// Writes a value that was read from another message. It may have SOH if it is data.
+    #[inline]
+    pub fn copied(&mut self, tag: u32, value: &[u8]) -> &mut Self {
+        if let Some((at, room)) = self.begin_field(tag, value.len()) {
             put_text(room, value);
             self.end_field(at, value.len());
         }
@@ -288,10 +332,12 @@ impl<'b> Writer<'b> {
 
     #[inline(always)]
     fn place(self) -> Result<(&'b mut [u8], Range<usize>), WriteError> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
-        }
         let too_small = WriteError::BufferTooSmall { got: self.buffer.len() };
+        match self.fault {
+            0 => {}
+            FULL => return Err(too_small),
+            tag => return Err(WriteError::InvalidValue { tag }),
+        }
         let body_length = (self.at - HEAD_ROOM) as u64;
         // `8=FIX.4.4`, SOH, `9=`, digits, SOH, right before the body.
         let mut digits = [0; ROOM];

@@ -757,7 +757,13 @@ fn plain(declaration: &Declaration, item: &Structure) -> TokenStream {
             /// Writes the fields in the declared order, behind those that are written already.
             #[inline]
             pub fn write(&self, writer: &mut ::tapeworks_wire::fix::Writer<'_>) {
-                #(#writes)*
+                let mut local = writer.local();
+                {
+                    let writer = &mut local;
+                    #(#writes)*
+                }
+                let place = local.place_and_fault();
+                writer.resume(place);
             }
         }
     }
