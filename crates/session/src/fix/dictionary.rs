@@ -7,9 +7,6 @@ use roxmltree::{Document, Node};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tapeworks_wire::fix::{FixField, FixKind, FixSchema, FixStructure};
 
-/// Components and groups in each other, at most.
-const DEEPEST: usize = 16;
-
 /// A dictionary is not sound.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DictionaryError {
@@ -36,11 +33,13 @@ pub enum DictionaryError {
         /// The name.
         name: String,
     },
-    /// Components or groups that hold each other.
-    #[error("line {line}: components and groups are nested more than {DEEPEST} deep")]
-    TooDeep {
+    /// A component that holds itself.
+    #[error("line {line}: the component '{name}' holds itself")]
+    Circle {
         /// The line.
         line: u32,
+        /// The component.
+        name: String,
     },
     /// A part that every dictionary has.
     #[error("the dictionary has no {0}")]
@@ -288,13 +287,16 @@ impl<'a, 'input> Reader<'a, 'input> {
 
     fn number(&self, field: Node<'a, 'input>) -> Result<u32, DictionaryError> {
         let number = self.attribute(field, "number")?.parse().ok().filter(|number| *number > 0);
-        let line = self.line(field);
-        number.ok_or(DictionaryError::Attribute { line, element: "field".to_owned(), attribute: "number" })
+        number.ok_or_else(|| DictionaryError::Attribute {
+            line: self.line(field),
+            element: "field".to_owned(),
+            attribute: "number",
+        })
     }
 
     fn members(&self, node: Node<'a, 'input>) -> Result<Members, DictionaryError> {
         let (mut members, mut first) = (Members::default(), None);
-        self.collect(node, true, 0, &mut members, &mut first)?;
+        self.collect(node, true, &mut Vec::new(), &mut members, &mut first)?;
         Ok(members)
     }
 
@@ -303,13 +305,10 @@ impl<'a, 'input> Reader<'a, 'input> {
         &self,
         node: Node<'a, 'input>,
         is_required: bool,
-        depth: usize,
+        path: &mut Vec<&'a str>,
         members: &mut Members,
         first: &mut Option<u32>,
     ) -> Result<(), DictionaryError> {
-        if depth > DEEPEST {
-            return Err(DictionaryError::TooDeep { line: self.line(node) });
-        }
         for child in node.children().filter(Node::is_element) {
             let name = self.attribute(child, "name")?;
             let unknown =
@@ -317,7 +316,12 @@ impl<'a, 'input> Reader<'a, 'input> {
             let needs = is_required && child.attribute("required") == Some("Y");
             if child.has_tag_name("component") {
                 let component = self.components.get(name).ok_or_else(|| unknown("component"))?;
-                self.collect(*component, needs, depth + 1, members, first)?;
+                if path.contains(&name) {
+                    return Err(DictionaryError::Circle { line: self.line(child), name: name.to_owned() });
+                }
+                path.push(name);
+                self.collect(*component, needs, path, members, first)?;
+                path.pop();
                 continue;
             }
             let tag = *self.numbers.get(name).ok_or_else(|| unknown("field"))?;
@@ -328,7 +332,7 @@ impl<'a, 'input> Reader<'a, 'input> {
             }
             if child.has_tag_name("group") {
                 let (mut entry, mut begins) = (Members::default(), None);
-                self.collect(child, true, depth + 1, &mut entry, &mut begins)?;
+                self.collect(child, true, path, &mut entry, &mut begins)?;
                 let group = Group { first: begins.unwrap_or(0), members: entry };
                 members.groups.insert(tag, group);
             }
@@ -367,7 +371,7 @@ mod tests {
         let expected = DictionaryError::Unknown { line: 4, kind: "field", name: "Sid".to_owned() };
         assert_eq!(Dictionary::from_xml(&unknown).unwrap_err(), expected);
         let circle = SMALL.replace("<group name", "<component name='Parties'/><group name");
-        assert!(matches!(Dictionary::from_xml(&circle), Err(DictionaryError::TooDeep { .. })));
+        assert!(matches!(Dictionary::from_xml(&circle), Err(DictionaryError::Circle { .. })));
         assert!(matches!(Dictionary::from_xml("<fix>"), Err(DictionaryError::Xml(_))));
         assert_eq!(Dictionary::from_xml("<fix/>").unwrap_err(), DictionaryError::Missing("header"));
         let number = SMALL.replace("number='54'", "number='x'");
