@@ -219,14 +219,13 @@ impl<'a> Cursor<'a> {
             self.key = 0;
             return self;
         }
-        while self.word == 0 {
-            self.block += BLOCK;
-            if self.block >= self.limit {
+        if self.word == 0 {
+            (self.block, self.word) = refill(self.message, self.block + BLOCK);
+            if self.word == 0 {
                 self.start = self.limit;
                 self.key = 0;
                 return self;
             }
-            self.word = soh_mask(self.message, self.block);
         }
         self.end = self.block + self.word.trailing_zeros() as usize;
         self.word &= self.word - 1;
@@ -423,6 +422,21 @@ impl<'a> Cursor<'a> {
             Err(_) => Err(self.invalid(ValueError::OutOfRange)),
         }
     }
+}
+
+/// The next block that has a SOH, and its bits; none if there is none. Out of line: it is called once for 64 bytes, and
+/// [`Cursor::next`] is written out for each declared field.
+#[inline(never)]
+fn refill(message: &[u8], from: usize) -> (usize, u64) {
+    let mut block = from;
+    while block < message.len() {
+        let word = soh_mask(message, block);
+        if word != 0 {
+            return (block, word);
+        }
+        block += BLOCK;
+    }
+    (block, 0)
 }
 
 // The functions of rejects take no cursor: one whose address is taken does not stay in registers.

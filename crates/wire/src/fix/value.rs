@@ -202,7 +202,7 @@ const fn power_of_ten(exponent: usize) -> i64 {
 }
 
 /// The decimal in `bytes[start..end]`, in units of `10^-PLACES`.
-#[inline(always)]
+#[inline(never)]
 pub(crate) fn decimal_in<const PLACES: u8>(
     bytes: &[u8],
     start: usize,
@@ -344,7 +344,7 @@ fn time_of_day_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueEr
 }
 
 /// The UTC nanoseconds in `bytes[start..end]`: `YYYYMMDD-HH:MM:SS` and 0, 3, 6 or 9 digits of a second.
-#[inline(always)]
+#[inline(never)]
 pub(crate) fn timestamp_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
     let length = end.wrapping_sub(start);
     if length < 17 || bytes.get(start + 8) != Some(&b'-') {

@@ -217,7 +217,7 @@ fn read(field: &Field) -> TokenStream {
         }
         Type::Group(entry) => {
             let tag = Literal::u32_unsuffixed(field.tag);
-            quote! { (at, view.#name) = ::tapeworks_wire::fix::read_group::<#entry<'a>>(at, #length, #tag)?; continue; }
+            quote! { (at, view.#name) = ::tapeworks_wire::fix::read_group::<#entry<'a>>(at, #length, #tag)?; }
         }
     }
 }
@@ -242,6 +242,39 @@ fn read_field(declaration: &Declaration, field: &Field) -> TokenStream {
     }
 }
 
+/// The cursor behind the field that was read: a group's is there already.
+fn advance(field: &Field) -> TokenStream {
+    match field.field_type {
+        Type::Group(_) => quote!(),
+        _ => quote! { at = at.next(); },
+    }
+}
+
+/// Statements that read the fields which come in the declared order. A tag of up to three digits is compared as 32 bits: the `=`
+/// at its end makes that exact.
+fn in_declared_order(declaration: &Declaration, fields: &[Field], seen: &Ident) -> TokenStream {
+    let each = fields.iter().enumerate().map(|(index, field)| {
+        let tag = field.first_tag();
+        let is_next = if tag < 1_000 {
+            let key = Literal::u32_unsuffixed(key_of(tag) as u32);
+            quote! { at.key() as u32 == #key }
+        } else {
+            let key = key_literal(tag);
+            quote! { at.key() == #key }
+        };
+        let bit = Literal::u64_unsuffixed(1 << index);
+        let (read, advance) = (read_field(declaration, field), advance(field));
+        quote! {
+            if #is_next {
+                #seen |= #bit;
+                #read
+                #advance
+            }
+        }
+    });
+    quote! { #(#each)* }
+}
+
 /// An arm for each tag of a structure's fields: the tag's slot, the check of its key and of its bit, the value.
 fn arms(
     declaration: &Declaration,
@@ -256,13 +289,14 @@ fn arms(
     for (index, field) in fields.iter().enumerate() {
         let (slot, key) = (slots.slot(field.first_tag()), key_literal(field.first_tag()));
         let bit = Literal::u64_unsuffixed(1 << (first_bit + index));
-        let read = read_field(declaration, field);
+        let (read, advance) = (read_field(declaration, field), advance(field));
         arms.push(quote! {
             #slot if at.key() == #key => {
                 #before
                 if #seen & #bit != 0 { #twice }
                 #seen |= #bit;
                 #read
+                #advance
             }
         });
         if let Type::Data(length_tag) = field.field_type {
@@ -387,7 +421,6 @@ fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
                         #(#arms)*
                         _ => break,
                     }
-                    at = at.next();
                 }
                 #required
                 view.seen = seen;
@@ -500,6 +533,8 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
         let (slot, key) = (slots.slot(tag), key_literal(tag));
         quote! { #slot if at.key() == #key => { #twice } }
     }));
+    let declared_header = in_declared_order(declaration, header, &seen_header);
+    let declared_body = in_declared_order(declaration, &item.fields, &seen);
     let required_header = required(header, &seen_header);
     let required_body = required(&item.fields, &seen);
     let accessors_header = accessors(declaration, header, 0, &seen_header);
@@ -532,7 +567,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             ///
             /// # Errors
             /// The bytes are not one message of this type, or it breaks a rule.
-            #[inline]
+            #[inline(always)]
             pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
                 let at = ::tapeworks_wire::fix::Cursor::open(message)?;
                 if !at.is_value(3, #type_bytes) {
@@ -541,24 +576,53 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 Self::read_from(at)
             }
 
+            #[inline(always)]
             fn read_from(at: ::tapeworks_wire::fix::Cursor<'a>) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
-                let mut at = at.next();
                 let mut view = Self::absent(at.message());
+                view.read_declared(at)?;
+                Ok(view)
+            }
+
+            /// Reads the fields in the declared order, and leaves it to `read_any` when another comes.
+            fn read_declared(&mut self, at: ::tapeworks_wire::fix::Cursor<'a>)
+                -> Result<(), ::tapeworks_wire::fix::ReadError>
+            {
+                let view = self;
+                let mut at = at.next();
                 let (mut seen_header, mut seen) = (0u64, 0u64);
+                #declared_header
+                #declared_body
+                view.seen_header = seen_header;
+                view.seen = seen;
+                if at.key() != 0 {
+                    return view.read_any(at);
+                }
+                #required_header
+                #required_body
+                Ok(())
+            }
+
+            /// Reads the fields in any order behind those that were read.
+            #[inline(never)]
+            fn read_any(&mut self, at: ::tapeworks_wire::fix::Cursor<'a>)
+                -> Result<(), ::tapeworks_wire::fix::ReadError>
+            {
+                let view = self;
+                let mut at = at;
+                let (mut seen_header, mut seen) = (view.seen_header, view.seen);
                 while at.key() != 0 {
                     #[allow(clippy::match_same_arms)]
                     match #slot {
                         #(#arms_of_all)*
-                        _ => at = at.undeclared()?,
+                        _ => at = at.undeclared()?.next(),
                     }
-                    at = at.next();
                     #after_trailer
                 }
                 #required_header
                 #required_body
                 view.seen_header = seen_header;
                 view.seen = seen;
-                Ok(view)
+                Ok(())
             }
         }
 
@@ -604,7 +668,6 @@ fn header(declaration: &Declaration) -> TokenStream {
                         #(#arms)*
                         _ => break,
                     }
-                    at = at.next();
                 }
                 #required
                 view.seen = seen;
