@@ -12,6 +12,9 @@ use super::framing::{Garbled, TRAILER_BYTES, head, trailer_of};
 use super::scan::{BLOCK, SOH, checksum, soh_mask};
 use super::value::{ValueError, date_in, decimal_in, signed_in, time_in, timestamp_in, unsigned_in, word_at};
 
+/// Blocks of a message whose SOHs are found at once: 512 bytes.
+const WORDS: usize = 8;
+
 /// The reasons of a session reject, tag 373.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
@@ -169,8 +172,8 @@ pub struct Cursor<'a> {
     /// The current field, and the SOH that ends it.
     start: usize,
     end: usize,
-    /// The digits of its tag and `=`; 0 at the end.
-    key: u64,
+    /// Its first eight bytes, the first lowest; 0 at the end.
+    text: u64,
     /// The SOHs of the block behind the current field.
     word: u64,
     block: usize,
@@ -207,7 +210,7 @@ impl<'a> Cursor<'a> {
     fn over(message: &'a [u8], start: usize, limit: usize) -> Self {
         let block = start / BLOCK * BLOCK;
         let word = soh_mask(message, block) & u64::MAX << (start % BLOCK);
-        Self { message, limit, start: 0, end: start.wrapping_sub(1), key: 0, word, block }.next()
+        Self { message, limit, start: 0, end: start.wrapping_sub(1), text: 0, word, block }.next()
     }
 
     /// The next field.
@@ -216,31 +219,87 @@ impl<'a> Cursor<'a> {
     pub fn next(mut self) -> Self {
         self.start = self.end.wrapping_add(1);
         if self.start >= self.limit {
-            self.key = 0;
+            self.text = 0;
             return self;
         }
         if self.word == 0 {
             (self.block, self.word) = refill(self.message, self.block + BLOCK);
             if self.word == 0 {
                 self.start = self.limit;
-                self.key = 0;
+                self.text = 0;
                 return self;
             }
         }
         self.end = self.block + self.word.trailing_zeros() as usize;
         self.word &= self.word - 1;
-        let text = word_at(self.message, self.start);
-        let equals = text ^ 0x3d3d_3d3d_3d3d_3d3d;
-        let found = equals.wrapping_sub(0x0101_0101_0101_0101) & !equals & 0x8080_8080_8080_8080;
-        self.key = text & (found ^ found.wrapping_sub(1));
+        self.text = word_at(self.message, self.start);
         self
     }
 
-    /// The digits of the tag and `=`, the first in the lowest byte; 0 behind the last field.
+    /// The SOHs of the first blocks of the message, for [`Cursor::next_in`].
+    #[inline(always)]
+    #[must_use]
+    pub fn words(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        for (index, word) in words.iter_mut().enumerate() {
+            if index * BLOCK >= self.limit {
+                break;
+            }
+            *word = soh_mask(self.message, index * BLOCK);
+        }
+        words
+    }
+
+    /// As [`Cursor::next`], but without a jump that depends on where the blocks end: which field that is differs from message to
+    /// message, and a processor guesses it wrong.
+    #[inline(always)]
+    #[must_use]
+    pub fn next_in(mut self, words: &[u64; WORDS]) -> Self {
+        let before = self;
+        self.start = self.end.wrapping_add(1);
+        if self.start >= self.limit {
+            self.text = 0;
+            return self;
+        }
+        let is_empty = usize::from(self.word == 0);
+        self.block += is_empty * BLOCK;
+        let candidate = words.get(self.block / BLOCK % WORDS).copied().unwrap_or(0);
+        self.word |= candidate & 0u64.wrapping_sub(is_empty as u64);
+        if self.word == 0 || self.block >= WORDS * BLOCK {
+            return before.next();
+        }
+        self.end = self.block + self.word.trailing_zeros() as usize;
+        self.word &= self.word - 1;
+        self.text = word_at(self.message, self.start);
+        self
+    }
+
+    /// The digits of the tag and `=`, the first in the lowest byte; 0 behind the last field, or without `=` in eight bytes.
     #[inline(always)]
     #[must_use]
     pub const fn key(&self) -> u64 {
-        self.key
+        let equals = self.text ^ 0x3d3d_3d3d_3d3d_3d3d;
+        let found = equals.wrapping_sub(0x0101_0101_0101_0101) & !equals & 0x8080_8080_8080_8080;
+        if found == 0 { 0 } else { self.text & (found ^ found.wrapping_sub(1)) }
+    }
+
+    /// Whether there is a field.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_field(&self) -> bool {
+        self.start < self.limit
+    }
+
+    /// Whether the field starts with a tag and `=`, whose `BYTES` bytes are `key`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_key<const BYTES: u32>(&self, key: u64) -> bool {
+        match BYTES {
+            0..4 => (self.text as u32) << (32 - 8 * BYTES) >> (32 - 8 * BYTES) == key as u32,
+            4 => self.text as u32 == key as u32,
+            5..8 => self.text << (64 - 8 * BYTES) >> (64 - 8 * BYTES) == key,
+            _ => self.text == key,
+        }
     }
 
     /// The whole message.

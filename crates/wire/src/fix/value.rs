@@ -106,6 +106,7 @@ pub(crate) fn word_before(bytes: &[u8], end: usize) -> u64 {
 }
 
 #[cold]
+#[inline(never)]
 fn short_word_before(bytes: &[u8], end: usize) -> u64 {
     let text = bytes.get(..end).unwrap_or_default();
     text.iter()
@@ -127,6 +128,7 @@ pub(crate) fn word_at(bytes: &[u8], start: usize) -> u64 {
 }
 
 #[cold]
+#[inline(never)]
 fn short_word_at(bytes: &[u8], start: usize) -> u64 {
     let rest = bytes.get(start..).unwrap_or_default();
     rest.iter().take(8).rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
@@ -281,26 +283,56 @@ const fn is_leap(year: u64) -> bool {
     year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
 }
 
-/// Days since 1970 of a date as a number, `20261123`; years 1970 to 2553.
+const FIRST_YEAR: usize = 1970;
+const YEARS: usize = 584;
+
+/// Days since 1970 before each year up to 2554.
+const DAYS_BEFORE_YEAR: [u32; YEARS + 1] = {
+    let mut days = [0; YEARS + 1];
+    let mut index = 0;
+    while index < YEARS {
+        days[index + 1] = days[index] + 365 + is_leap((FIRST_YEAR + index) as u64) as u32;
+        index += 1;
+    }
+    days
+};
+
+/// Days since 1970 of a date, `YYYYMMDD` with the first character in the lowest byte; years 1970 to 2553. Tables instead of
+/// divisions.
 #[inline(always)]
-fn days_of(date: u64) -> Result<u64, ValueError> {
-    let (year, month, day) = (date / 10_000, date / 100 % 100, date % 100);
+fn days_of(text: u64) -> Result<u64, ValueError> {
+    let digits = text ^ ZEROS;
+    if (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
+        return Err(ValueError::Format);
+    }
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
+    let year = (pairs & 0xff) as usize * 100 + (pairs >> 16 & 0xff) as usize;
+    let (month, day) = ((pairs >> 32 & 0xff) as usize, (pairs >> 48 & 0xff) as u32);
     if month.wrapping_sub(1) >= 12 || day == 0 {
         return Err(ValueError::Format);
     }
-    let leap = is_leap(year);
-    let before = u64::from(DAYS_BEFORE_MONTH[month as usize & 15]);
-    let next = u64::from(DAYS_BEFORE_MONTH[(month as usize + 1) & 15]);
-    let length = next - before + u64::from(leap && month == 2);
-    if day > length {
+    let index = year.wrapping_sub(FIRST_YEAR);
+    let (Some(first), Some(next)) =
+        (DAYS_BEFORE_YEAR.get(index), DAYS_BEFORE_YEAR.get(index.wrapping_add(1)))
+    else {
+        return Err(outside(year as u64, month, day));
+    };
+    let leap = next - first - 365;
+    let before = u32::from(DAYS_BEFORE_MONTH[month & 15]);
+    let length = u32::from(DAYS_BEFORE_MONTH[(month + 1) & 15]) - before;
+    if day > length + (leap & u32::from(month == 2)) {
         return Err(ValueError::Format);
     }
-    if !(1970..2554).contains(&year) {
-        return Err(ValueError::OutOfRange);
-    }
-    let past = year - 1;
-    let years = (year - 1970) * 365 + (past / 4 - past / 100 + past / 400 - 477);
-    Ok(years + before + u64::from(leap && month > 2) + day - 1)
+    Ok(u64::from(first + before + (leap & u32::from(month > 2)) + day - 1))
+}
+
+/// What is wrong with a date of another year.
+#[cold]
+fn outside(year: u64, month: usize, day: u32) -> ValueError {
+    let before = DAYS_BEFORE_MONTH[month & 15];
+    let length =
+        DAYS_BEFORE_MONTH[(month + 1) & 15].saturating_sub(before) + u16::from(is_leap(year) && month == 2);
+    if day > u32::from(length) { ValueError::Format } else { ValueError::OutOfRange }
 }
 
 /// The nanoseconds of a day in `bytes[start..end]`: `HH:MM:SS` and 0, 3, 6 or 9 digits of a second.
@@ -350,8 +382,7 @@ pub(crate) fn timestamp_in(bytes: &[u8], start: usize, end: usize) -> Result<u64
     if length < 17 || bytes.get(start + 8) != Some(&b'-') {
         return Err(if length == 0 { ValueError::Empty } else { ValueError::Format });
     }
-    let date = eight_digits(word_at(bytes, start)).ok_or(ValueError::Format)?;
-    let days = days_of(date)?;
+    let days = days_of(word_at(bytes, start))?;
     Ok(days * DAY_NS + time_of_day_in(bytes, start + 9, end)?)
 }
 
@@ -359,10 +390,7 @@ pub(crate) fn timestamp_in(bytes: &[u8], start: usize, end: usize) -> Result<u64
 #[inline]
 pub(crate) fn date_in(bytes: &[u8], start: usize, end: usize) -> Result<u32, ValueError> {
     match end.wrapping_sub(start) {
-        8 => {
-            let date = eight_digits(word_at(bytes, start)).ok_or(ValueError::Format)?;
-            days_of(date).map(|days| days as u32)
-        }
+        8 => days_of(word_at(bytes, start)).map(|days| days as u32),
         0 => Err(ValueError::Empty),
         _ => Err(ValueError::Format),
     }

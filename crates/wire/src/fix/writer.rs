@@ -3,7 +3,7 @@
 //! BodyLength is known last and stands before the body. Its fields are therefore written backwards from the body's start at the
 //! end: the message starts some bytes into the buffer, and nothing is moved.
 //!
-//! Cost: some 30 ns for an order of 190 bytes. Tags are constants after inlining; texts are copied in words.
+//! Cost: `benches/fix.rs` measures it. Tags are constants after inlining; texts are copied in words.
 
 use core::fmt;
 use core::ops::Range;

@@ -250,20 +250,18 @@ fn advance(field: &Field) -> TokenStream {
     }
 }
 
-/// Statements that read the fields which come in the declared order. A tag of up to three digits is compared as 32 bits: the `=`
-/// at its end makes that exact.
+/// Statements that read the fields which come in the declared order: each is compared with the bytes of its tag.
 fn in_declared_order(declaration: &Declaration, fields: &[Field], seen: &Ident) -> TokenStream {
     let each = fields.iter().enumerate().map(|(index, field)| {
         let tag = field.first_tag();
-        let is_next = if tag < 1_000 {
-            let key = Literal::u32_unsuffixed(key_of(tag) as u32);
-            quote! { at.key() as u32 == #key }
-        } else {
-            let key = key_literal(tag);
-            quote! { at.key() == #key }
-        };
+        let (key, bytes) = (key_literal(tag), Literal::usize_unsuffixed(format!("{tag}=").len()));
+        let is_next = quote! { at.has_key::<#bytes>(#key) };
         let bit = Literal::u64_unsuffixed(1 << index);
-        let (read, advance) = (read_field(declaration, field), advance(field));
+        let read = read_field(declaration, field);
+        let advance = match field.field_type {
+            Type::Group(_) => quote!(),
+            _ => quote! { at = at.next_in(&words); },
+        };
         quote! {
             if #is_next {
                 #seen |= #bit;
@@ -416,7 +414,7 @@ fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
                     });
                 }
                 #[allow(unreachable_patterns, clippy::match_same_arms)]
-                while at.key() != 0 {
+                while at.is_field() {
                     match #slot {
                         #(#arms)*
                         _ => break,
@@ -522,7 +520,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
     // Nothing but the checksum comes behind the trailer's only field.
     let after_trailer = trailer.first().map(|_| {
         let bit = Literal::u64_unsuffixed(1 << item.fields.len());
-        quote! { if seen & #bit != 0 && at.key() != 0 { #out_of_order } }
+        quote! { if seen & #bit != 0 && at.is_field() { #out_of_order } }
     });
     arms_of_all.extend(members.iter().map(|(tag, count_tag)| {
         let (slot, key, count_tag) =
@@ -578,9 +576,14 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
 
             #[inline(always)]
             fn read_from(at: ::tapeworks_wire::fix::Cursor<'a>) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
-                let mut view = Self::absent(at.message());
-                view.read_declared(at)?;
-                Ok(view)
+                // Made where the result is: a view has some hundred bytes.
+                let mut read = Ok(Self::absent(at.message()));
+                if let Ok(view) = &mut read
+                    && let Err(error) = view.read_declared(at)
+                {
+                    return Err(error);
+                }
+                read
             }
 
             /// Reads the fields in the declared order, and leaves it to `read_any` when another comes.
@@ -588,13 +591,14 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 -> Result<(), ::tapeworks_wire::fix::ReadError>
             {
                 let view = self;
-                let mut at = at.next();
+                let words = at.words();
+                let mut at = at.next_in(&words);
                 let (mut seen_header, mut seen) = (0u64, 0u64);
                 #declared_header
                 #declared_body
                 view.seen_header = seen_header;
                 view.seen = seen;
-                if at.key() != 0 {
+                if at.is_field() {
                     return view.read_any(at);
                 }
                 #required_header
@@ -610,7 +614,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 let view = self;
                 let mut at = at;
                 let (mut seen_header, mut seen) = (view.seen_header, view.seen);
-                while at.key() != 0 {
+                while at.is_field() {
                     #[allow(clippy::match_same_arms)]
                     match #slot {
                         #(#arms_of_all)*
@@ -663,7 +667,7 @@ fn header(declaration: &Declaration) -> TokenStream {
                 let mut at = ::tapeworks_wire::fix::Cursor::open(message)?.next();
                 let mut view = Self::absent(message);
                 let mut seen = 0u64;
-                while at.key() != 0 {
+                while at.is_field() {
                     match #slot {
                         #(#arms)*
                         _ => break,
