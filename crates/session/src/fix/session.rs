@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use subtle::ConstantTimeEq;
 use tapeworks_wire::fix::{Framing, Garbled, RejectReason, Writer, next_message};
 
@@ -15,7 +14,7 @@ use super::link::{Link, SendError};
 use super::received::Received;
 use super::settings::{Role, Settings};
 use super::store::{Store, StoreError};
-use super::validate::{Part, Rejection, split, validate};
+use super::validate::{Part, Rejection, Room, split, validate};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -140,7 +139,7 @@ pub struct Session {
     state: State,
     input: Vec<u8>,
     parts: Vec<Part>,
-    seen: FxHashSet<u32>,
+    room: Room,
     /// Messages behind a gap.
     queue: BTreeMap<u64, Box<[u8]>>,
     queued_bytes: usize,
@@ -166,7 +165,7 @@ impl Session {
             state: State::Fresh,
             input: Vec::new(),
             parts: Vec::new(),
-            seen: FxHashSet::default(),
+            room: Room::default(),
             queue: BTreeMap::new(),
             queued_bytes: 0,
             gap: None,
@@ -696,7 +695,7 @@ impl Session {
         now_ns: u64,
     ) {
         let is_valid =
-            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.seen);
+            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.room);
         if let Err(rejection) = is_valid.and_then(|()| self.of_duplicate(received)) {
             self.expect(sequence + 1, store);
             self.reject(received, rejection, store, now_ns);
@@ -836,7 +835,7 @@ impl Session {
         now_ns: u64,
     ) {
         let is_valid =
-            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.seen);
+            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.room);
         if let Err(rejection) = is_valid {
             self.reject(received, rejection, store, now_ns);
             return;
@@ -978,7 +977,7 @@ impl Session {
             return Err(Refusal::Explained("outside of the session's hours"));
         }
         let is_valid =
-            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.seen);
+            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.room);
         if let Err(rejection) = is_valid {
             return Err(Refusal::Explained(rejection.reason.text()));
         }

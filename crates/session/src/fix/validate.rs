@@ -66,13 +66,22 @@ pub(crate) fn split(message: &[u8], parts: &mut Vec<Part>) -> Option<()> {
     Some(())
 }
 
-/// Checks the parts of a message of this type. `seen` is room for the work.
+/// Room for the checks, used again for each message: nothing is allocated once it has grown.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// Tags of a section.
+    seen: FxHashSet<u32>,
+    /// Tags of the entry of a group, behind those of the entries that hold it. They are few, so they are searched.
+    entries: Vec<u32>,
+}
+
+/// Checks the parts of a message of this type.
 pub(crate) fn validate(
     dictionary: &Dictionary,
     message: &[u8],
     message_type: &[u8],
     parts: &[Part],
-    seen: &mut FxHashSet<u32>,
+    room: &mut Room,
 ) -> Result<(), Rejection> {
     let body = in_order(dictionary, parts)?;
     let members = dictionary.messages.get(message_type);
@@ -89,7 +98,7 @@ pub(crate) fn validate(
     let inside = parts.get(body).unwrap_or_default();
     for (section, parts) in [(&dictionary.header, header), (members, inside), (&dictionary.trailer, trailer)]
     {
-        fields(dictionary, section, message, parts, seen)?;
+        fields(dictionary, section, message, parts, room)?;
     }
     Ok(())
 }
@@ -127,59 +136,69 @@ fn fields(
     members: &Members,
     message: &[u8],
     parts: &[Part],
-    seen: &mut FxHashSet<u32>,
+    room: &mut Room,
 ) -> Result<(), Rejection> {
-    seen.clear();
+    room.seen.clear();
+    room.entries.clear();
     let mut at = 0;
     while let Some(part) = parts.get(at) {
         let tag = field(dictionary, message, part)?;
         if !members.fields.contains(&tag) {
             return Err(of_tag(RejectReason::TagNotDefinedForType, part.tag));
         }
-        if !seen.insert(tag) {
+        if !room.seen.insert(tag) {
             return Err(of_tag(RejectReason::TagTwice, part.tag));
         }
         at += 1;
         if let Some(group) = members.groups.get(&tag) {
-            at += entries(dictionary, group, message, part, parts.get(at..).unwrap_or_default())?;
+            at += entries(
+                dictionary,
+                group,
+                message,
+                part,
+                parts.get(at..).unwrap_or_default(),
+                &mut room.entries,
+            )?;
         }
     }
     Ok(())
 }
 
-/// Checks a group's entries; returns how many fields they have.
+/// Checks a group's entries; returns how many fields they have. `stack` has the tags of the entries around them.
 fn entries(
     dictionary: &Dictionary,
     group: &Group,
     message: &[u8],
     count: &Part,
     parts: &[Part],
+    stack: &mut Vec<u32>,
 ) -> Result<usize, Rejection> {
     let declared = read_signed(count.value(message)).unwrap_or(-1);
     let (mut at, mut found) = (0, 0i64);
-    // The tags of this entry: few, so a list is searched.
-    let mut seen: Vec<u32> = Vec::new();
+    let base = stack.len();
     while let Some(part) = parts.get(at) {
         let Some(tag) = u32::try_from(part.tag).ok().filter(|tag| group.members.fields.contains(tag)) else {
             break;
         };
         field(dictionary, message, part)?;
+        let seen = stack.get(base..).unwrap_or_default();
         if tag == group.first {
-            required(group, &seen, found)?;
+            required(group, seen, found)?;
             found += 1;
-            seen.clear();
+            stack.truncate(base);
         } else if found == 0 {
             return Err(of_tag(RejectReason::GroupOutOfOrder, part.tag));
         } else if seen.contains(&tag) {
             return Err(of_tag(RejectReason::TagTwice, part.tag));
         }
-        seen.push(tag);
+        stack.push(tag);
         at += 1;
         if let Some(inner) = group.members.groups.get(&tag) {
-            at += entries(dictionary, inner, message, part, parts.get(at..).unwrap_or_default())?;
+            at += entries(dictionary, inner, message, part, parts.get(at..).unwrap_or_default(), stack)?;
         }
     }
-    required(group, &seen, found)?;
+    required(group, stack.get(base..).unwrap_or_default(), found)?;
+    stack.truncate(base);
     if found != declared {
         return Err(of_tag(RejectReason::WrongGroupCount, count.tag));
     }
