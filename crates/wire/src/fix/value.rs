@@ -582,26 +582,28 @@ fn put_long_fraction(target: &mut [u8], fraction: u64, places: u8) -> usize {
     end
 }
 
-/// The date of a day since 1970 as a number, `20261123`.
+/// The date of a day since 1970 as a number, `20261123`; days after 2553 are its last. Tables instead of divisions.
 #[inline(always)]
-const fn date_number(days: u32) -> u32 {
-    // Howard Hinnant, "chrono-compatible low-level date algorithms": years begin in March.
-    let shifted = days as u64 + 719_468;
-    let era = shifted / 146_097;
-    let day_of_era = shifted % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + (month <= 2) as u64;
-    (year * 10_000 + month * 100 + day) as u32
+fn date_number(days: u32) -> u32 {
+    let first_of = |index: usize| DAYS_BEFORE_YEAR.get(index).copied().unwrap_or(u32::MAX);
+    let days = days.min(first_of(YEARS) - 1);
+    let guess = (days / 366) as usize;
+    // 366 days a year are too many: over 584 years the guess is too low by at most two.
+    let guess = guess + usize::from(first_of(guess + 1) <= days);
+    let index = guess + usize::from(first_of(guess + 1) <= days);
+    let day_of_year = days - first_of(index);
+    let leap = first_of(index + 1) - first_of(index) - 365;
+    let before = |month: usize| u32::from(DAYS_BEFORE_MONTH[month & 15]) + (leap & u32::from(month > 2));
+    let guess = (day_of_year / 32) as usize + 1;
+    let month = guess + usize::from(guess < 12 && before(guess + 1) <= day_of_year);
+    let day = day_of_year - before(month) + 1;
+    ((FIRST_YEAR + index) as u32 * 100 + month as u32) * 100 + day
 }
 
 /// Writes a day since 1970 as `YYYYMMDD`; `target` has [`ROOM`].
 #[inline(always)]
 pub(crate) fn put_date(target: &mut [u8], days: u32) -> usize {
-    put_word(target, text_of_eight(date_number(days).min(99_999_999)));
+    put_word(target, text_of_eight(date_number(days)));
     8
 }
 
@@ -768,6 +770,14 @@ mod tests {
         assert_eq!(text(|target| write_date(target, 213_301)), "25531231");
         assert_eq!(read_date(b"25531231"), Ok(213_301));
         assert_eq!(write_date(&mut [0; 8], 213_302), None);
+    }
+
+    #[test]
+    fn every_day_is_written_and_read() {
+        for days in 0..=213_301 {
+            let written = text(|target| write_date(target, days));
+            assert_eq!(read_date(written.as_bytes()), Ok(days), "{written}");
+        }
     }
 
     #[test]
