@@ -90,8 +90,8 @@ fn unknown(name: &str) -> Failure {
     Failure::Usage(format!("unknown protocol '{name}'; known are {}", names.join(", ")))
 }
 
-/// The role of FIX's declarations: session and application in one.
-const FIX_ROLE: &str = "session and application";
+/// The role of FIX's declarations: they have the session's messages too.
+const FIX_ROLE: &str = "application";
 
 const fn role(role: &Role) -> &'static str {
     match role {
