@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod fix;
 pub mod glimpse;
 mod iex_tp;
 mod login;

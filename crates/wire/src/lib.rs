@@ -63,6 +63,7 @@
 extern crate self as tapeworks_wire;
 
 mod error;
+pub mod fix;
 pub mod framing;
 mod group;
 pub mod iex;
@@ -92,7 +93,7 @@ pub fn bytes_at<const OFFSET: usize, const COUNT: usize, const LENGTH: usize>(
 pub use error::{DecodeError, EncodeError, TagNumber};
 pub use group::{Group, GroupEntries, GroupEntry};
 pub use registry::{Carrier, Protocol, Role, StreamFraming, Transport, protocol_by_name, protocols};
-pub use tapeworks_wire_macros::protocol;
+pub use tapeworks_wire_macros::{fix, protocol};
 pub use value::{
     Ascii, AsciiNumber, Decimal, Nanoseconds, NanosecondsSinceEpoch, NanosecondsSinceMidnight, RawPrice,
     SecondsSinceEpoch, SecondsSinceMidnight,

@@ -12,6 +12,7 @@ mod book;
 mod capture;
 mod clients;
 mod feed;
+mod fix;
 mod live;
 mod multicast;
 mod network;
@@ -26,6 +27,7 @@ pub use book::book;
 pub use capture::{capture, framed};
 pub use clients::{control, stream_request};
 pub use feed::{feed_capture, feed_file, feed_packets};
+pub use fix::{fix_message, fix_session, fix_stream};
 pub use live::{checkpoint, config, journal, live_feed};
 pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
@@ -49,6 +51,9 @@ pub const TARGETS: &[Target] = &[
     ("feed_capture", feed_capture),
     ("feed_file", feed_file),
     ("feed_packets", feed_packets),
+    ("fix_message", fix_message),
+    ("fix_session", fix_session),
+    ("fix_stream", fix_stream),
     ("framed", framed),
     ("iextp", iextp),
     ("itch50", itch50),

@@ -74,6 +74,7 @@ fn from_hex(digits: &str) -> Option<Vec<u8>> {
 pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
     let mut random = SplitMix64::new(0x5eed);
     Ok(match target {
+        "fix_message" | "fix_session" | "fix_stream" => crate::fix::seeds(target),
         "itch50" => messages(&nasdaq::itch50::SCHEMA, &mut random),
         "tops16" => messages(&iex::tops16::SCHEMA, &mut random),
         "deep10" => messages(&iex::deep10::SCHEMA, &mut random),

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use tapeworks_wire::fix::{FixSchema, fix_schema_by_name, fix_schemas};
 use tapeworks_wire::{Role, protocol_by_name, protocols, schema};
 
 use crate::ending::{Ending, Failure, Result};
@@ -15,6 +16,7 @@ Examples:
   tapeworks schema --list
   tapeworks schema itch
   tapeworks schema iex-deep --format json
+  tapeworks schema fix
   tapeworks schema all --format wireshark > tapeworks.lua
   tshark -X lua_script:tapeworks.lua -V -r testdata/captures/nasdaq-itch50/Multiple.Packets.pcap")]
 pub(crate) struct Arguments {
@@ -53,21 +55,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
 }
 
 fn page(name: &str, format: Format) -> Result<String> {
-    let chosen = if name.eq_ignore_ascii_case("all") {
-        protocols().to_vec()
+    let is_all = name.eq_ignore_ascii_case("all");
+    let (chosen, fix) = if is_all {
+        (protocols().to_vec(), fix_schemas().to_vec())
+    } else if let Some(schema) = fix_schema_by_name(name) {
+        if format == Format::Wireshark {
+            let text = "Wireshark reads FIX without a dissector of ours";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        (Vec::new(), vec![schema])
     } else {
-        let names = || protocols().iter().map(|protocol| protocol.schema.name).collect::<Vec<_>>().join(", ");
-        let protocol = protocol_by_name(name)
-            .ok_or_else(|| Failure::Usage(format!("unknown protocol '{name}'; known are {}", names())))?;
-        vec![protocol]
+        (vec![protocol_by_name(name).ok_or_else(|| unknown(name))?], Vec::new())
     };
     Ok(match format {
         Format::Wireshark => tapeworks_wire::wireshark(&chosen),
         Format::Markdown => {
-            chosen.iter().map(|protocol| schema::markdown(protocol.schema)).collect::<Vec<_>>().join("\n")
+            let pages = chosen.iter().map(|protocol| schema::markdown(protocol.schema));
+            pages.chain(fix.iter().map(|schema| schema.markdown())).collect::<Vec<_>>().join("\n")
         }
         Format::Json => {
-            let objects: Vec<_> = chosen.iter().map(|protocol| schema::json(protocol.schema)).collect();
+            let objects = chosen.iter().map(|protocol| schema::json(protocol.schema));
+            let objects: Vec<_> = objects.chain(fix.iter().map(|schema| schema.json())).collect();
             match objects.as_slice() {
                 [object] => format!("{}\n", object.trim_end()),
                 objects => format!("[{}]\n", objects.join(",")),
@@ -75,6 +83,15 @@ fn page(name: &str, format: Format) -> Result<String> {
         }
     })
 }
+
+fn unknown(name: &str) -> Failure {
+    let names = protocols().iter().map(|protocol| protocol.schema.name);
+    let names: Vec<_> = names.chain(fix_schemas().iter().map(|schema| schema.name)).collect();
+    Failure::Usage(format!("unknown protocol '{name}'; known are {}", names.join(", ")))
+}
+
+/// The role of FIX's declarations: they have the session's messages too.
+const FIX_ROLE: &str = "application";
 
 const fn role(role: &Role) -> &'static str {
     match role {
@@ -101,11 +118,15 @@ fn list() -> String {
             protocol.aliases.join(", "),
         ]);
     }
+    for FixSchema { name, title, messages, .. } in fix_schemas() {
+        let count = messages.len().to_string();
+        table.row([(*name).to_owned(), (*title).to_owned(), FIX_ROLE.to_owned(), count, "fix".to_owned()]);
+    }
     table.render(terminal::width(), terminal::paint())
 }
 
 fn list_json() -> String {
-    let list: Vec<_> = protocols()
+    let mut list: Vec<_> = protocols()
         .iter()
         .map(|protocol| {
             json!({
@@ -118,5 +139,15 @@ fn list_json() -> String {
             })
         })
         .collect();
+    list.extend(fix_schemas().iter().map(|schema| {
+        json!({
+            "name": schema.name,
+            "title": schema.title,
+            "version": schema.versions,
+            "role": FIX_ROLE,
+            "messages": schema.messages.len(),
+            "aliases": ["fix"],
+        })
+    }));
     format!("{:#}\n", serde_json::Value::from(list))
 }

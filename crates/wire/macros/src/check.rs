@@ -15,15 +15,20 @@ const METHODS: [&str; 4] = ["decode", "decode_known", "as_bytes", "to_fields"];
 
 /// Collects faults so that one compilation shows them all.
 #[derive(Default)]
-struct Faults(Option<Error>);
+pub(crate) struct Faults(Option<Error>);
 
 impl Faults {
-    fn add(&mut self, span: Span, message: String) {
+    pub(crate) fn add(&mut self, span: Span, message: String) {
         let error = Error::new(span, message);
         match &mut self.0 {
             Some(first) => first.combine(error),
             None => self.0 = Some(error),
         }
+    }
+
+    /// All faults as one error, if there are any.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        self.0.map_or(Ok(()), Err)
     }
 }
 
@@ -36,7 +41,7 @@ pub(crate) fn check(declaration: &Declaration) -> Result<(), Error> {
         layout(declaration, structure, &mut faults);
         tails(declaration, structure, &mut faults);
     }
-    faults.0.map_or(Ok(()), Err)
+    faults.finish()
 }
 
 fn type_names(declaration: &Declaration, faults: &mut Faults) {

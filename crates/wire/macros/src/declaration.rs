@@ -255,7 +255,7 @@ impl Declaration {
 }
 
 /// The text of the doc comments, one line each.
-fn doc_text(attributes: &[Attribute]) -> Result<String> {
+pub(crate) fn doc_text(attributes: &[Attribute]) -> Result<String> {
     let mut lines = Vec::new();
     for attribute in attributes {
         let value = &attribute.meta.require_name_value()?.value;
@@ -308,7 +308,10 @@ fn raw(input: ParseStream) -> Result<(Raw, Span)> {
     Ok((raw, span))
 }
 
-fn comma_separated<T>(input: ParseStream, item: impl Fn(ParseStream) -> Result<T>) -> Result<Vec<T>> {
+pub(crate) fn comma_separated<T>(
+    input: ParseStream,
+    item: impl Fn(ParseStream) -> Result<T>,
+) -> Result<Vec<T>> {
     let mut items = Vec::new();
     while !input.is_empty() {
         items.push(item(input)?);
@@ -434,7 +437,7 @@ fn field_type(input: ParseStream) -> Result<Type> {
 }
 
 /// The name of a field, which becomes that of a method.
-fn field_name(input: ParseStream<'_>) -> Result<Ident> {
+pub(crate) fn field_name(input: ParseStream<'_>) -> Result<Ident> {
     let name = input.call(Ident::parse_any)?;
     if syn::parse_str::<Ident>(&name.to_string()).is_err() {
         let text = format!(

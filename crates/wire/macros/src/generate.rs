@@ -33,7 +33,7 @@ fn rust_integer(integer: Integer) -> Ident {
 }
 
 /// `AddOrderWithMpid` -> `Add Order With Mpid`
-fn words(name: &str) -> String {
+pub(crate) fn words(name: &str) -> String {
     let characters: Vec<char> = name.chars().collect();
     let mut out = String::new();
     for (index, &character) in characters.iter().enumerate() {
@@ -56,7 +56,7 @@ fn snake(name: &str) -> String {
 }
 
 /// The author's words, then what the declaration says anyway.
-fn doc(author: &str, facts: &str) -> TokenStream {
+pub(crate) fn doc(author: &str, facts: &str) -> TokenStream {
     let text = if author.is_empty() { facts.to_owned() } else { format!("{author}\n\n{facts}") };
     quote! { #[doc = #text] }
 }

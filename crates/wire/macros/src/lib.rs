@@ -1,4 +1,4 @@
-//! The `protocol!` macro of `tapeworks-wire`.
+//! The `protocol!` and `fix!` macros of `tapeworks-wire`.
 //!
 //! Three passes, one file each: `declaration` reads the tokens into a tree, `check` holds it against the
 //! rules (every byte declared once, lengths, tags, names, types) and reports each fault at the token that
@@ -7,6 +7,7 @@
 
 mod check;
 mod declaration;
+mod fix;
 mod generate;
 
 use proc_macro::TokenStream;
@@ -20,6 +21,19 @@ pub fn protocol(input: TokenStream) -> TokenStream {
     };
     match check::check(&declaration) {
         Ok(()) => generate::generate(&declaration).into(),
+        Err(error) => error.into_compile_error().into(),
+    }
+}
+
+/// Declares FIX messages: see the module `fix` of `tapeworks_wire`.
+#[proc_macro]
+pub fn fix(input: TokenStream) -> TokenStream {
+    let declaration = match syn::parse::<fix::Declaration>(input) {
+        Ok(declaration) => declaration,
+        Err(error) => return error.into_compile_error().into(),
+    };
+    match fix::check(&declaration) {
+        Ok(()) => fix::generate(&declaration).into(),
         Err(error) => error.into_compile_error().into(),
     }
 }

@@ -28,12 +28,21 @@ pub(crate) fn string_of_bytes(out: &mut String, bytes: &[u8]) {
 }
 
 /// Writes objects and arrays with their commas.
-struct Writer {
+pub(crate) struct Writer {
     out: String,
     first: bool,
 }
 
 impl Writer {
+    pub(crate) const fn new() -> Self {
+        Self { out: String::new(), first: true }
+    }
+
+    /// What has been written.
+    pub(crate) fn finish(self) -> String {
+        self.out
+    }
+
     fn separate(&mut self) {
         if !self.first {
             self.out.push(',');
@@ -47,17 +56,17 @@ impl Writer {
         self.out.push(':');
     }
 
-    fn text(&mut self, name: &str, value: &str) {
+    pub(crate) fn text(&mut self, name: &str, value: &str) {
         self.key(name);
         string(&mut self.out, value);
     }
 
-    fn plain(&mut self, name: &str, value: impl ToString) {
+    pub(crate) fn plain(&mut self, name: &str, value: impl ToString) {
         self.key(name);
         self.out.push_str(&value.to_string());
     }
 
-    fn list<T>(&mut self, name: &str, items: &[T], write: impl Fn(&mut Self, &T)) {
+    pub(crate) fn list<T>(&mut self, name: &str, items: &[T], write: impl Fn(&mut Self, &T)) {
         self.key(name);
         self.out.push('[');
         self.first = true;
@@ -69,7 +78,7 @@ impl Writer {
         self.first = false;
     }
 
-    fn object(&mut self, write: impl FnOnce(&mut Self)) {
+    pub(crate) fn object(&mut self, write: impl FnOnce(&mut Self)) {
         self.out.push('{');
         self.first = true;
         write(self);
@@ -147,7 +156,7 @@ pub fn json(schema: &Schema) -> String {
         writer.text("doc", item.doc);
         writer.list("fields", item.fields, field);
     };
-    let mut writer = Writer { out: String::new(), first: true };
+    let mut writer = Writer::new();
     writer.object(|writer| {
         writer.text("name", schema.name);
         writer.text("title", schema.title);

@@ -17,7 +17,8 @@ fn raw(number: u64, text: bool, length: usize) -> String {
     }
 }
 
-fn cell(text: &str) -> String {
+/// Text inside of a table.
+pub(crate) fn cell(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
 

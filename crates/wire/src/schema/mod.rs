@@ -15,7 +15,9 @@ mod value;
 use core::fmt;
 
 pub use arbitrary::{SplitMix64, arbitrary};
+pub(crate) use json::Writer;
 pub use json::json;
+pub(crate) use markdown::cell;
 pub use markdown::markdown;
 pub use value::{Decoded, FieldValue, Value};
 

@@ -1,0 +1,380 @@
+//! Which messages and fields a session takes: tables from QuickFIX-style XML, or from a declaration of `tapeworks_wire::fix`.
+//!
+//! FIX 4.2 and 4.4 have one file each; FIXT has one of the session's messages and one of the application's
+//! ([`Dictionary::with_application`]). A file is read once, at the start.
+
+use roxmltree::{Document, Node};
+use rustc_hash::{FxHashMap, FxHashSet};
+use tapeworks_wire::fix::{FixField, FixKind, FixSchema, FixStructure};
+
+/// A dictionary is not sound.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DictionaryError {
+    /// The text is no XML.
+    #[error("{0}")]
+    Xml(String),
+    /// An element lacks an attribute, or its value is wrong.
+    #[error("line {line}: a {element} needs the attribute {attribute}")]
+    Attribute {
+        /// The line.
+        line: u32,
+        /// The element.
+        element: String,
+        /// The attribute.
+        attribute: &'static str,
+    },
+    /// A name that is not defined.
+    #[error("line {line}: no {kind} '{name}' is defined")]
+    Unknown {
+        /// The line.
+        line: u32,
+        /// Field or component.
+        kind: &'static str,
+        /// The name.
+        name: String,
+    },
+    /// A component that holds itself.
+    #[error("line {line}: the component '{name}' holds itself")]
+    Circle {
+        /// The line.
+        line: u32,
+        /// The component.
+        name: String,
+    },
+    /// A part that every dictionary has.
+    #[error("the dictionary has no {0}")]
+    Missing(&'static str),
+}
+
+/// The form of a field's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Any,
+    Character,
+    Integer,
+    Decimal,
+    Flag,
+    Timestamp,
+    Date,
+    Time,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct FieldRule {
+    pub(crate) form: Form,
+    /// The listed values; none: any.
+    pub(crate) values: Vec<Box<[u8]>>,
+    /// The value is a list of values with spaces between.
+    pub(crate) is_list: bool,
+}
+
+/// The fields of a message, of a group's entry, of a header.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Members {
+    pub(crate) required: Vec<u32>,
+    pub(crate) fields: FxHashSet<u32>,
+    pub(crate) groups: FxHashMap<u32, Group>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    /// The field that begins an entry.
+    pub(crate) first: u32,
+    pub(crate) members: Members,
+}
+
+/// The tables.
+#[derive(Clone, Debug, Default)]
+pub struct Dictionary {
+    pub(crate) fields: FxHashMap<u32, FieldRule>,
+    pub(crate) header: Members,
+    pub(crate) trailer: Members,
+    pub(crate) messages: FxHashMap<Box<[u8]>, Members>,
+}
+
+impl Dictionary {
+    /// Reads a QuickFIX-style dictionary.
+    ///
+    /// # Errors
+    /// The text is no such dictionary.
+    pub fn from_xml(text: &str) -> Result<Self, DictionaryError> {
+        let document = Document::parse(text).map_err(|error| DictionaryError::Xml(error.to_string()))?;
+        let reader = Reader::new(&document)?;
+        let mut dictionary = Self::default();
+        for field in reader.fields() {
+            let number = reader.number(field)?;
+            dictionary.fields.insert(number, rule(field));
+        }
+        let part = |name: &'static str| reader.part(name).ok_or(DictionaryError::Missing(name));
+        dictionary.header = reader.members(part("header")?)?;
+        dictionary.trailer = reader.members(part("trailer")?)?;
+        for message in part("messages")?.children().filter(|node| node.has_tag_name("message")) {
+            let message_type = reader.attribute(message, "msgtype")?;
+            dictionary.messages.insert(message_type.as_bytes().into(), reader.members(message)?);
+        }
+        Ok(dictionary)
+    }
+
+    /// The dictionary of a declaration. Tags that it does not declare are refused, as with any dictionary.
+    #[must_use]
+    pub fn from_schema(schema: &FixSchema) -> Self {
+        let mut dictionary = Self::default();
+        for tag in [8, 9, 10, 35] {
+            let form = if tag == 9 { Form::Integer } else { Form::Any };
+            dictionary.fields.insert(tag, FieldRule { form, values: Vec::new(), is_list: false });
+        }
+        dictionary.header = dictionary.members_of(schema.header);
+        dictionary.header.fields.extend([8, 9, 35]);
+        dictionary.trailer = dictionary.members_of(schema.trailer);
+        dictionary.trailer.fields.insert(10);
+        for FixStructure { message_type, fields, .. } in schema.messages {
+            let members = dictionary.members_of(fields);
+            dictionary.messages.insert(message_type.as_bytes().into(), members);
+        }
+        dictionary
+    }
+
+    fn members_of(&mut self, fields: &[FixField]) -> Members {
+        let mut members = Members::default();
+        for field in fields {
+            members.fields.insert(field.tag);
+            if field.is_required {
+                members.required.push(field.tag);
+            }
+            let mut values = Vec::new();
+            let form = match field.kind {
+                FixKind::Text | FixKind::Data { .. } => Form::Any,
+                FixKind::Character => Form::Character,
+                FixKind::Signed | FixKind::Unsigned | FixKind::Group(_) => Form::Integer,
+                FixKind::Decimal { .. } => Form::Decimal,
+                FixKind::Timestamp => Form::Timestamp,
+                FixKind::Date => Form::Date,
+                FixKind::Time => Form::Time,
+                FixKind::Flag => Form::Flag,
+                FixKind::Enum(schema) => {
+                    let text =
+                        |raw: u64| if schema.text { vec![raw as u8] } else { raw.to_string().into_bytes() };
+                    values.extend(schema.values.iter().map(|value| text(value.raw).into()));
+                    if schema.text { Form::Character } else { Form::Integer }
+                }
+            };
+            if let FixKind::Data { length_tag } = field.kind {
+                members.fields.insert(length_tag);
+                let length = FieldRule { form: Form::Integer, values: Vec::new(), is_list: false };
+                self.fields.insert(length_tag, length);
+            }
+            if let FixKind::Group(entry) = field.kind {
+                let first = entry.fields.first().map_or(0, |field| field.tag);
+                let group = Group { first, members: self.members_of(entry.fields) };
+                members.groups.insert(field.tag, group);
+            }
+            self.fields.insert(field.tag, FieldRule { form, values, is_list: false });
+        }
+        members
+    }
+
+    /// This dictionary of FIXT's session with the messages and fields of an application.
+    #[must_use]
+    pub fn with_application(mut self, application: Self) -> Self {
+        for (tag, rule) in application.fields {
+            self.fields.entry(tag).or_insert(rule);
+        }
+        for (message_type, members) in application.messages {
+            self.messages.entry(message_type).or_insert(members);
+        }
+        self
+    }
+
+    /// Whether a tag is of the body of a message: neither of the header nor of the trailer.
+    #[must_use]
+    pub fn is_of_body(&self, tag: u32) -> bool {
+        !self.header.holds(tag) && !self.trailer.holds(tag)
+    }
+
+    /// The fields of a body that go together, in the order of their tags: a field, or a group with its entries. For those who
+    /// write a message anew. Each part is a range of `tags`.
+    #[must_use]
+    pub fn parts_by_tag(&self, message_type: &[u8], tags: &[u32]) -> Vec<core::ops::Range<usize>> {
+        let members = self.messages.get(message_type);
+        let (mut parts, mut at) = (Vec::new(), 0);
+        while let Some(tag) = tags.get(at) {
+            let group = members.and_then(|members| members.groups.get(tag));
+            let behind = tags.get(at + 1..).unwrap_or_default();
+            let held =
+                group.map_or(0, |group| behind.iter().take_while(|tag| group.members.holds(**tag)).count());
+            let data = usize::from(
+                tapeworks_wire::fix::data_of_length(*tag).is_some_and(|data| behind.first() == Some(&data)),
+            );
+            let end = at + 1 + held.max(data);
+            parts.push(at..end);
+            at = end;
+        }
+        parts.sort_by_key(|part| tags.get(part.start).copied());
+        parts
+    }
+}
+
+impl Members {
+    /// Whether a tag is of these fields or of the groups in them.
+    pub(crate) fn holds(&self, tag: u32) -> bool {
+        self.fields.contains(&tag) || self.groups.values().any(|group| group.members.holds(tag))
+    }
+}
+
+fn rule(field: Node<'_, '_>) -> FieldRule {
+    let kind = field.attribute("type").unwrap_or_default().to_ascii_uppercase();
+    let form = match kind.as_str() {
+        "CHAR" => Form::Character,
+        "INT" | "LENGTH" | "SEQNUM" | "NUMINGROUP" | "TAGNUM" => Form::Integer,
+        "FLOAT" | "PRICE" | "QTY" | "AMT" | "PERCENTAGE" | "PRICEOFFSET" => Form::Decimal,
+        "BOOLEAN" => Form::Flag,
+        "UTCTIMESTAMP" | "TIME" => Form::Timestamp,
+        "UTCDATEONLY" | "UTCDATE" | "LOCALMKTDATE" | "DATE" => Form::Date,
+        "UTCTIMEONLY" => Form::Time,
+        _ => Form::Any,
+    };
+    let values = field.children().filter(|node| node.has_tag_name("value"));
+    let values = values.filter_map(|value| value.attribute("enum")).map(|value| value.as_bytes().into());
+    FieldRule { form, values: values.collect(), is_list: kind.starts_with("MULTIPLE") }
+}
+
+/// The names of one file.
+struct Reader<'a, 'input> {
+    document: &'a Document<'input>,
+    root: Node<'a, 'input>,
+    numbers: FxHashMap<&'a str, u32>,
+    components: FxHashMap<&'a str, Node<'a, 'input>>,
+}
+
+impl<'a, 'input> Reader<'a, 'input> {
+    fn new(document: &'a Document<'input>) -> Result<Self, DictionaryError> {
+        let root = document.root_element();
+        let (numbers, components) = (FxHashMap::default(), FxHashMap::default());
+        let mut reader = Self { document, root, numbers, components };
+        for field in reader.fields() {
+            let name = reader.attribute(field, "name")?;
+            let number = reader.number(field)?;
+            reader.numbers.insert(name, number);
+        }
+        let components = reader.part("components").into_iter().flat_map(|part| part.children());
+        for component in components.filter(|node| node.has_tag_name("component")) {
+            let name = reader.attribute(component, "name")?;
+            reader.components.insert(name, component);
+        }
+        Ok(reader)
+    }
+
+    fn part(&self, name: &str) -> Option<Node<'a, 'input>> {
+        self.root.children().find(|node| node.has_tag_name(name))
+    }
+
+    fn fields(&self) -> impl Iterator<Item = Node<'a, 'input>> + use<'a, 'input> {
+        let part = self.part("fields");
+        part.into_iter().flat_map(|part| part.children()).filter(|node| node.has_tag_name("field"))
+    }
+
+    fn line(&self, node: Node<'_, '_>) -> u32 {
+        self.document.text_pos_at(node.range().start).row
+    }
+
+    fn attribute(&self, node: Node<'a, 'input>, attribute: &'static str) -> Result<&'a str, DictionaryError> {
+        node.attribute(attribute).ok_or_else(|| DictionaryError::Attribute {
+            line: self.line(node),
+            element: node.tag_name().name().to_owned(),
+            attribute,
+        })
+    }
+
+    fn number(&self, field: Node<'a, 'input>) -> Result<u32, DictionaryError> {
+        let number = self.attribute(field, "number")?.parse().ok().filter(|number| *number > 0);
+        number.ok_or_else(|| DictionaryError::Attribute {
+            line: self.line(field),
+            element: "field".to_owned(),
+            attribute: "number",
+        })
+    }
+
+    fn members(&self, node: Node<'a, 'input>) -> Result<Members, DictionaryError> {
+        let (mut members, mut first) = (Members::default(), None);
+        self.collect(node, true, &mut Vec::new(), &mut members, &mut first)?;
+        Ok(members)
+    }
+
+    /// Adds the fields of a node. Those of a component that is not required are not required either.
+    fn collect(
+        &self,
+        node: Node<'a, 'input>,
+        is_required: bool,
+        path: &mut Vec<&'a str>,
+        members: &mut Members,
+        first: &mut Option<u32>,
+    ) -> Result<(), DictionaryError> {
+        for child in node.children().filter(Node::is_element) {
+            let name = self.attribute(child, "name")?;
+            let unknown =
+                |kind| DictionaryError::Unknown { line: self.line(child), kind, name: name.to_owned() };
+            let needs = is_required && child.attribute("required") == Some("Y");
+            if child.has_tag_name("component") {
+                let component = self.components.get(name).ok_or_else(|| unknown("component"))?;
+                if path.contains(&name) {
+                    return Err(DictionaryError::Circle { line: self.line(child), name: name.to_owned() });
+                }
+                path.push(name);
+                self.collect(*component, needs, path, members, first)?;
+                path.pop();
+                continue;
+            }
+            let tag = *self.numbers.get(name).ok_or_else(|| unknown("field"))?;
+            first.get_or_insert(tag);
+            members.fields.insert(tag);
+            if needs {
+                members.required.push(tag);
+            }
+            if child.has_tag_name("group") {
+                let (mut entry, mut begins) = (Members::default(), None);
+                self.collect(child, true, path, &mut entry, &mut begins)?;
+                let group = Group { first: begins.unwrap_or(0), members: entry };
+                members.groups.insert(tag, group);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: &str = "<fix major='4' minor='4'>
+        <header><field name='MsgType' required='Y'/></header><trailer><field name='CheckSum' required='Y'/></trailer>
+        <messages><message name='Order' msgtype='D' msgcat='app'>
+            <field name='Side' required='Y'/><component name='Parties' required='N'/></message></messages>
+        <components><component name='Parties'>
+            <group name='NoPartyIDs' required='N'><field name='PartyID' required='Y'/></group></component></components>
+        <fields><field number='35' name='MsgType' type='STRING'/><field number='10' name='CheckSum' type='STRING'/>
+            <field number='54' name='Side' type='CHAR'><value enum='1' description='BUY'/></field>
+            <field number='453' name='NoPartyIDs' type='NUMINGROUP'/><field number='448' name='PartyID' type='STRING'/></fields></fix>";
+
+    #[test]
+    fn a_dictionary_is_read_with_components_and_groups() {
+        let dictionary = Dictionary::from_xml(SMALL).unwrap();
+        let order = &dictionary.messages[&b"D"[..]];
+        assert_eq!(order.required, [54]);
+        assert_eq!(order.groups[&453].first, 448);
+        assert_eq!(dictionary.fields[&54].values, [b"1"[..].into()]);
+        assert_eq!(dictionary.parts_by_tag(b"D", &[453, 448, 448, 54]), [3..4, 0..3]);
+    }
+
+    #[test]
+    fn faults_name_their_line() {
+        let unknown = SMALL.replace("<field name='Side'", "<field name='Sid'");
+        let expected = DictionaryError::Unknown { line: 4, kind: "field", name: "Sid".to_owned() };
+        assert_eq!(Dictionary::from_xml(&unknown).unwrap_err(), expected);
+        let circle = SMALL.replace("<group name", "<component name='Parties'/><group name");
+        assert!(matches!(Dictionary::from_xml(&circle), Err(DictionaryError::Circle { .. })));
+        assert!(matches!(Dictionary::from_xml("<fix>"), Err(DictionaryError::Xml(_))));
+        assert_eq!(Dictionary::from_xml("<fix/>").unwrap_err(), DictionaryError::Missing("header"));
+        let number = SMALL.replace("number='54'", "number='x'");
+        assert!(matches!(Dictionary::from_xml(&number), Err(DictionaryError::Attribute { line: 8, .. })));
+    }
+}

@@ -1,0 +1,252 @@
+//! The sending half of a session: numbers messages, keeps them in the store, and puts them into the output.
+//!
+//! A message is kept before it is in the output. If it cannot be kept, it is not sent, its number stays free, and the session
+//! ends.
+
+use core::ops::RangeInclusive;
+
+use tapeworks_wire::fix::{Fields, SPARE_BYTES, WriteError, Writer, message_type, read_timestamp};
+
+use super::received::is_admin;
+use super::settings::Settings;
+use super::store::{Store, StoreError};
+
+/// A resend goes on when the output is below this, in bytes.
+const RESEND_OUTPUT_BYTES: usize = 64 << 10;
+
+/// Fields of a header that a message of the application may have, in the order in which they are written.
+const HEADER: [u32; 20] =
+    [34, 43, 49, 50, 52, 56, 57, 97, 115, 116, 122, 128, 129, 142, 143, 144, 145, 1128, 1129, 1156];
+
+/// A message is not sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The store does not keep it. The session ends.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It is longer than the limit, or a value cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The session is not logged on, or a Logout was sent.
+    #[error("the session is not logged on")]
+    NotLoggedOn,
+}
+
+/// A resend that goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resend {
+    next: u64,
+    last: u64,
+}
+
+/// The sending half of a session.
+#[derive(Debug)]
+pub struct Link {
+    pub(crate) settings: Settings,
+    pub(crate) output: Vec<u8>,
+    sent: usize,
+    scratch: Vec<u8>,
+    kept: Vec<u8>,
+    pub(crate) is_open: bool,
+    /// When a message was last put into the output.
+    pub(crate) sent_ns: u64,
+    pub(crate) resend: Option<Resend>,
+    pub(crate) failure: Option<StoreError>,
+    pub(crate) messages_sent: u64,
+    pub(crate) messages_resent: u64,
+}
+
+impl Link {
+    pub(crate) fn new(settings: Settings, now_ns: u64) -> Self {
+        let room = settings.message_limit_bytes + SPARE_BYTES + 64;
+        Self {
+            settings,
+            output: Vec::with_capacity(RESEND_OUTPUT_BYTES),
+            sent: 0,
+            scratch: vec![0; room],
+            kept: Vec::with_capacity(room),
+            is_open: false,
+            sent_ns: now_ns,
+            resend: None,
+            failure: None,
+            messages_sent: 0,
+            messages_resent: 0,
+        }
+    }
+
+    /// The bytes to send.
+    pub(crate) fn output(&self) -> &[u8] {
+        self.output.get(self.sent..).unwrap_or_default()
+    }
+
+    pub(crate) fn take(&mut self, count: usize) {
+        self.sent = (self.sent + count).min(self.output.len());
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        } else if self.sent > RESEND_OUTPUT_BYTES {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Sends a message of the application: `body` writes the fields behind the header. Header fields of the caller come first:
+    /// `header` has their tags and values in ascending order.
+    ///
+    /// # Errors
+    /// The session is not logged on, the message is too long, or the store does not keep it.
+    pub fn send(
+        &mut self,
+        store: &mut dyn Store,
+        now_ns: u64,
+        message_type: &[u8],
+        header: &[(u32, &[u8])],
+        body: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<u64, SendError> {
+        if !self.is_open {
+            return Err(SendError::NotLoggedOn);
+        }
+        self.send_any(store, now_ns, message_type, header, body)
+    }
+
+    /// Sends a message of any type.
+    pub(crate) fn send_any(
+        &mut self,
+        store: &mut dyn Store,
+        now_ns: u64,
+        message_type: &[u8],
+        header: &[(u32, &[u8])],
+        body: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<u64, SendError> {
+        if let Some(failure) = &self.failure {
+            return Err(SendError::Store(failure.clone()));
+        }
+        let sequence = store.next_outgoing();
+        let settings = &self.settings;
+        let mut writer = Writer::begin(&mut self.scratch, settings.begin_string.as_bytes(), message_type);
+        for tag in HEADER {
+            match tag {
+                34 => _ = writer.number(34, sequence),
+                49 => _ = writer.text(49, settings.sender_comp_id.as_bytes()),
+                52 => _ = writer.timestamp(52, now_ns),
+                56 => _ = writer.text(56, settings.target_comp_id.as_bytes()),
+                50 => _ = settings.sender_sub_id.as_ref().map(|id| _ = writer.text(50, id.as_bytes())),
+                57 => _ = settings.target_sub_id.as_ref().map(|id| _ = writer.text(57, id.as_bytes())),
+                tag => {
+                    let given = header.iter().find(|(given, value)| *given == tag && !value.is_empty());
+                    _ = given.map(|(_, value)| _ = writer.text(tag, value));
+                }
+            }
+        }
+        body(&mut writer);
+        let message = writer.finish()?;
+        if message.len() > settings.message_limit_bytes {
+            return Err(SendError::Write(WriteError::BufferTooSmall { got: settings.message_limit_bytes }));
+        }
+        match store.keep(sequence, message) {
+            Ok(()) => {
+                self.output.extend_from_slice(message);
+                self.sent_ns = now_ns;
+                self.messages_sent += 1;
+                Ok(sequence)
+            }
+            Err(error) => {
+                self.failure = Some(error.clone());
+                Err(SendError::Store(error))
+            }
+        }
+    }
+
+    /// Begins to resend a range; an end of 0 is the last message.
+    pub(crate) fn begin_resend(&mut self, store: &dyn Store, begin: u64, end: u64) {
+        let last = store.next_outgoing().saturating_sub(1);
+        let end = if end == 0 || end > last { last } else { end };
+        self.resend = (begin.max(1) <= end).then_some(Resend { next: begin.max(1), last: end });
+    }
+
+    /// Resends while the output has room. Messages of the session, those that the store lacks, and those that `may_resend` refuses are
+    /// gap-filled, joined.
+    pub(crate) fn pump_resend(
+        &mut self,
+        store: &dyn Store,
+        now_ns: u64,
+        may_resend: &mut dyn FnMut(&[u8]) -> bool,
+    ) {
+        while let Some(Resend { next, last }) = self.resend {
+            if self.output().len() >= RESEND_OUTPUT_BYTES {
+                return;
+            }
+            // A long run of messages that are filled is read in pieces too.
+            let mut filled = next;
+            let mut has_message = false;
+            while filled <= last {
+                self.kept.clear();
+                has_message = match store.read(filled, &mut self.kept) {
+                    Ok(found) => found && !is_admin(message_type(&self.kept)) && may_resend(&self.kept),
+                    Err(error) => {
+                        self.failure = Some(error);
+                        return;
+                    }
+                };
+                if has_message {
+                    break;
+                }
+                filled += 1;
+            }
+            if filled > next {
+                self.gap_fill(next..=filled - 1, now_ns);
+            }
+            if has_message {
+                self.resend_kept(filled, now_ns);
+                filled += 1;
+            }
+            self.resend = (filled <= last).then_some(Resend { next: filled, last });
+        }
+    }
+
+    /// A SequenceReset for a range of messages that are not sent again.
+    fn gap_fill(&mut self, range: RangeInclusive<u64>, now_ns: u64) {
+        let settings = &self.settings;
+        let mut writer = Writer::begin(&mut self.scratch, settings.begin_string.as_bytes(), b"4");
+        writer.number(34, *range.start()).flag(43, true).text(49, settings.sender_comp_id.as_bytes());
+        writer.timestamp(52, now_ns).text(56, settings.target_comp_id.as_bytes()).timestamp(122, now_ns);
+        writer.number(36, range.end() + 1).flag(123, true);
+        // It fits: CompIDs are part of every message.
+        if let Ok(message) = writer.finish() {
+            self.output.extend_from_slice(message);
+            self.sent_ns = now_ns;
+        }
+    }
+
+    /// The message in `kept` once more, with PossDupFlag and OrigSendingTime.
+    fn resend_kept(&mut self, sequence: u64, now_ns: u64) {
+        let message = &self.kept;
+        let field = |tag| tapeworks_wire::fix::field(message, tag);
+        let begin_string = tapeworks_wire::fix::begin_string(message);
+        let mut writer = Writer::begin(&mut self.scratch, begin_string, message_type(message));
+        let first_sent_ns = field(52).and_then(|text| read_timestamp(text).ok()).unwrap_or(now_ns);
+        for tag in HEADER {
+            match tag {
+                34 => _ = writer.number(34, sequence),
+                43 => _ = writer.flag(43, true),
+                52 => _ = writer.timestamp(52, now_ns),
+                122 => _ = writer.timestamp(122, first_sent_ns),
+                tag => _ = field(tag).map(|value| _ = writer.copied(tag, value)),
+            }
+        }
+        for field in Fields::new(message).map_while(Result::ok) {
+            if !matches!(field.tag, 8 | 9 | 10 | 35) && !HEADER.contains(&field.tag) {
+                writer.copied(field.tag, field.value);
+            }
+        }
+        match writer.finish() {
+            Ok(message) => {
+                self.output.extend_from_slice(message);
+                self.sent_ns = now_ns;
+                self.messages_resent += 1;
+            }
+            // With the two fields it is too long.
+            Err(_) => self.gap_fill(sequence..=sequence, now_ns),
+        }
+    }
+}

@@ -1,0 +1,1014 @@
+//! One connection of a session: logon, sequence numbers, gaps, heartbeats, logout.
+//!
+//! The caller passes received bytes to [`Session::receive`], calls [`Session::tick`] at least once a second, sends
+//! [`Session::output`] and reports the bytes sent. When [`Session::over`] returns an end, it closes the connection.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use subtle::ConstantTimeEq;
+use tapeworks_wire::fix::{Framing, Garbled, RejectReason, Writer, next_message};
+
+use super::dictionary::Dictionary;
+use super::link::{Link, SendError};
+use super::received::Received;
+use super::settings::{Role, Settings};
+use super::store::{Store, StoreError};
+use super::validate::{Part, Rejection, Room, split, validate};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A gap is asked for again if nothing filled it for so long, in nanoseconds.
+const ASK_AGAIN_NS: u64 = 30 * SECOND_NS;
+
+/// How a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Both sides logged out.
+    LoggedOut,
+    /// The peer closed the connection.
+    Closed,
+    /// The first message is not a Logon that is taken: why.
+    Refused(&'static str),
+    /// No Logon came in time.
+    NoLogon,
+    /// Our Logout was not answered in time.
+    NoLogout,
+    /// The peer sent nothing, and did not answer a TestRequest.
+    TimedOut,
+    /// The peer sends more messages than it may.
+    Throttled,
+    /// The messages behind a gap are more than are kept.
+    QueueFull,
+    /// The store failed.
+    Store(StoreError),
+}
+
+/// What became of a message of the application.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is taken.
+    Taken,
+    /// Messages of this type are not for this application: BusinessMessageReject, reason 3.
+    UnsupportedType,
+    /// A BusinessMessageReject with this reason (380) and text (58).
+    Refused(u32, &'static str),
+    /// A session reject.
+    Rejected(Rejection),
+}
+
+/// The caller's side of a session.
+pub trait Application {
+    /// A message of the application, once and in order. `link` sends.
+    fn message(
+        &mut self,
+        received: &Received<'_>,
+        link: &mut Link,
+        store: &mut dyn Store,
+        now_ns: u64,
+    ) -> Verdict;
+
+    /// A message of the session, before it is acted on.
+    fn admin(&mut self, _received: &Received<'_>) {}
+
+    /// The session is logged on.
+    fn logged_on(&mut self, _link: &mut Link, _store: &mut dyn Store, _now_ns: u64) {}
+
+    /// Whether a message is sent again. Stale orders are not: they are gap-filled.
+    fn may_resend(&mut self, _message: &[u8]) -> bool {
+        true
+    }
+}
+
+/// What happened, in numbers that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages received whole.
+    pub received: u64,
+    /// Pieces of garbled bytes skipped.
+    pub garbled: u64,
+    /// Bytes of them.
+    pub garbled_bytes: u64,
+    /// Session rejects sent.
+    pub rejects: u64,
+    /// BusinessMessageRejects sent.
+    pub business_rejects: u64,
+    /// Duplicates ignored.
+    pub duplicates: u64,
+    /// ResendRequests sent.
+    pub resend_requests: u64,
+    /// SequenceResets that name the expected number.
+    pub needless_resets: u64,
+    /// Replies that were not sent, for they are too long or the session is going down.
+    pub unsent: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// No Logon yet, or ours is not answered.
+    Fresh,
+    LoggedOn,
+    /// We sent a Logout first, at this time.
+    LoggingOut(u64),
+    /// What is in the output is sent, then the connection ends, or the peer ends it.
+    Closing {
+        /// Then it ends anyway.
+        until_ns: u64,
+        end: End,
+        /// The peer closes.
+        waits: bool,
+    },
+    Over(End),
+}
+
+/// Messages that are missing.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    /// The highest number seen.
+    highest: u64,
+    /// The last number asked for.
+    asked: u64,
+    asked_ns: u64,
+}
+
+/// One connection of a session.
+#[derive(Debug)]
+pub struct Session {
+    link: Link,
+    dictionary: Arc<Dictionary>,
+    state: State,
+    input: Vec<u8>,
+    parts: Vec<Part>,
+    room: Room,
+    /// Messages behind a gap.
+    queue: BTreeMap<u64, Box<[u8]>>,
+    queued_bytes: usize,
+    gap: Option<Gap>,
+    heartbeat_ns: u64,
+    started_ns: u64,
+    received_ns: u64,
+    /// TestRequests since something was received.
+    tests: u64,
+    /// The second of the throttle, and messages in it.
+    throttle: (u64, u32),
+    counters: Counters,
+}
+
+impl Session {
+    /// A new connection. An initiator's Logon is sent by the first [`Session::tick`].
+    #[must_use]
+    pub fn new(settings: Settings, dictionary: Arc<Dictionary>, now_ns: u64) -> Self {
+        let heartbeat_ns = u64::from(settings.heartbeat_s) * SECOND_NS;
+        Self {
+            link: Link::new(settings, now_ns),
+            dictionary,
+            state: State::Fresh,
+            input: Vec::new(),
+            parts: Vec::new(),
+            room: Room::default(),
+            queue: BTreeMap::new(),
+            queued_bytes: 0,
+            gap: None,
+            heartbeat_ns,
+            started_ns: now_ns,
+            received_ns: now_ns,
+            tests: 0,
+            throttle: (0, 0),
+            counters: Counters::default(),
+        }
+    }
+
+    /// The settings.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.link.settings
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Bytes that are kept: of a message that is not whole, and of messages behind a gap.
+    #[must_use]
+    pub fn held_bytes(&self) -> (usize, usize) {
+        debug_assert_eq!(self.queued_bytes, self.queue.values().map(|message| message.len()).sum::<usize>());
+        (self.input.len(), self.queued_bytes)
+    }
+
+    /// Both sides have sent their Logon, and no Logout.
+    #[must_use]
+    pub fn is_logged_on(&self) -> bool {
+        self.state == State::LoggedOn
+    }
+
+    /// The connection is to be closed: why. Nothing is sent any more.
+    #[must_use]
+    pub fn over(&self) -> Option<&End> {
+        match &self.state {
+            State::Over(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// The bytes to send.
+    #[must_use]
+    pub fn output(&self) -> &[u8] {
+        if matches!(self.state, State::Over(_)) { &[] } else { self.link.output() }
+    }
+
+    /// So many bytes of the output were sent. [`Session::tick`] goes on with what had no room.
+    pub fn sent(&mut self, count: usize) {
+        self.link.take(count);
+        self.close_if_sent();
+    }
+
+    /// The sending half, for messages of the caller.
+    pub const fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    /// The peer closed the connection.
+    pub fn closed(&mut self, store: &mut dyn Store, now_ns: u64) {
+        if let State::Over(_) = self.state {
+            return;
+        }
+        let end = match &self.state {
+            State::Closing { end, .. } => end.clone(),
+            _ => End::Closed,
+        };
+        self.finish(end);
+        self.reset_if(self.link.settings.resets_on_disconnect, store, now_ns);
+    }
+
+    /// Sends a Logout, and waits for the peer's.
+    pub fn log_out(&mut self, store: &mut dyn Store, text: &str, now_ns: u64) {
+        if self.state == State::LoggedOn {
+            self.send_logout(store, text, now_ns);
+        }
+    }
+
+    /// Takes bytes from the peer.
+    pub fn receive(
+        &mut self,
+        bytes: &[u8],
+        store: &mut dyn Store,
+        application: &mut dyn Application,
+        now_ns: u64,
+    ) {
+        if matches!(self.state, State::Over(_)) {
+            return;
+        }
+        let mut input = core::mem::take(&mut self.input);
+        let limit = self.link.settings.message_limit_bytes;
+        let mut rest = bytes;
+        // The kept start of a message grows by pieces, so it never exceeds the limit by more than one.
+        loop {
+            let piece = rest.len().min(limit);
+            let (now, later) = rest.split_at(piece);
+            input.extend_from_slice(now);
+            rest = later;
+            let mut at = 0;
+            while !matches!(self.state, State::Over(_)) {
+                match next_message(input.get(at..).unwrap_or_default(), limit) {
+                    Framing::Incomplete => break,
+                    Framing::Garbled { length, why } => {
+                        self.garbled(length, why);
+                        at += length;
+                    }
+                    Framing::Message { length } => {
+                        let message = input.get(at..at + length).unwrap_or_default();
+                        self.counters.received += 1;
+                        self.process(message, store, application, now_ns);
+                        self.drain_queue(store, application, now_ns);
+                        at += length;
+                    }
+                }
+            }
+            input.drain(..at);
+            if rest.is_empty() || matches!(self.state, State::Over(_)) {
+                break;
+            }
+        }
+        if matches!(self.state, State::Over(_)) {
+            input.clear();
+        }
+        self.input = input;
+        self.pump(store, application, now_ns);
+    }
+
+    fn garbled(&mut self, length: usize, why: Garbled) {
+        self.counters.garbled += 1;
+        self.counters.garbled_bytes += length as u64;
+        // Before a Logon nobody knows the peer: it gets no second try.
+        if self.state == State::Fresh && why != Garbled::Junk {
+            self.finish(End::Refused("the first message is garbled"));
+        }
+    }
+
+    /// What time brings: heartbeats, TestRequests, time-outs, resends that go on.
+    pub fn tick(&mut self, store: &mut dyn Store, application: &mut dyn Application, now_ns: u64) {
+        match self.state.clone() {
+            State::Fresh => {
+                if self.link.settings.role == Role::Initiator && self.link.messages_sent == 0 {
+                    self.send_first_logon(store, now_ns);
+                }
+                if now_ns.saturating_sub(self.started_ns) >= self.link.settings.logon_timeout_ns {
+                    self.finish(End::NoLogon);
+                }
+            }
+            State::LoggedOn => self.tick_logged_on(store, now_ns),
+            State::LoggingOut(since_ns) => {
+                if now_ns.saturating_sub(since_ns) >= self.link.settings.logout_timeout_ns {
+                    self.finish(End::NoLogout);
+                    self.reset_if(self.link.settings.resets_on_disconnect, store, now_ns);
+                }
+            }
+            State::Closing { until_ns, end, .. } => {
+                if now_ns >= until_ns {
+                    self.finish(end);
+                }
+            }
+            State::Over(_) => return,
+        }
+        self.pump(store, application, now_ns);
+    }
+
+    fn tick_logged_on(&mut self, store: &mut dyn Store, now_ns: u64) {
+        if let Some(schedule) = &self.link.settings.schedule
+            && schedule.began_ns(now_ns).is_none()
+        {
+            self.send_logout(store, "the session's hours are over", now_ns);
+            return;
+        }
+        if let Some(gap) = self.gap
+            && now_ns.saturating_sub(gap.asked_ns) >= ASK_AGAIN_NS
+        {
+            self.ask(gap.highest, store, now_ns);
+        }
+        if self.heartbeat_ns == 0 {
+            return;
+        }
+        let silent_ns = now_ns.saturating_sub(self.received_ns);
+        // A fifth of the interval more for the way.
+        let patience_ns = self.heartbeat_ns + self.heartbeat_ns / 5;
+        if silent_ns >= 2 * patience_ns && self.tests > 0 {
+            self.finish(End::TimedOut);
+            self.reset_if(self.link.settings.resets_on_disconnect, store, now_ns);
+        } else if silent_ns >= patience_ns && self.tests == 0 {
+            self.tests = 1;
+            self.reply(store, b"1", &[], now_ns, |writer| _ = writer.text(112, b"TEST"));
+        } else if self.tests == 0 && now_ns.saturating_sub(self.link.sent_ns) >= self.heartbeat_ns {
+            self.reply(store, b"0", &[], now_ns, |_| {});
+        }
+    }
+
+    fn pump(&mut self, store: &mut dyn Store, application: &mut dyn Application, now_ns: u64) {
+        self.link.pump_resend(store, now_ns, &mut |message| application.may_resend(message));
+        if let Some(failure) = self.link.failure.clone() {
+            self.finish(End::Store(failure));
+        }
+        self.close_if_sent();
+    }
+
+    // ---- sending -----------------------------------------------------------------------------------------
+
+    /// Sends a message of the session. If the store fails, the session ends.
+    fn reply(
+        &mut self,
+        store: &mut dyn Store,
+        message_type: &[u8],
+        header: &[(u32, &[u8])],
+        now_ns: u64,
+        body: impl FnOnce(&mut Writer<'_>),
+    ) {
+        match self.link.send_any(store, now_ns, message_type, header, body) {
+            Ok(_) => {}
+            Err(SendError::Store(error)) => self.finish(End::Store(error)),
+            Err(_) => self.counters.unsent += 1,
+        }
+    }
+
+    fn send_first_logon(&mut self, store: &mut dyn Store, now_ns: u64) {
+        let resets = self.link.settings.resets_on_logon;
+        self.begin_session(store, now_ns);
+        self.reset_if(resets, store, now_ns);
+        let heartbeat_s = self.link.settings.heartbeat_s;
+        self.send_logon(store, u64::from(heartbeat_s), resets, now_ns);
+    }
+
+    fn send_logon(&mut self, store: &mut dyn Store, heartbeat_s: u64, resets: bool, now_ns: u64) {
+        let version = self.link.settings.default_appl_ver_id.clone().filter(|_| self.link.settings.is_fixt());
+        let is_initiator = self.link.settings.role == Role::Initiator;
+        let credentials = self.link.settings.credentials.clone().filter(|_| is_initiator);
+        self.reply(store, b"A", &[], now_ns, |writer| {
+            writer.number(98, 0).number(108, heartbeat_s);
+            if resets {
+                writer.flag(141, true);
+            }
+            if let Some((user, password)) = &credentials {
+                writer.text(553, user.as_bytes()).text(554, password.as_bytes());
+            }
+            if let Some(version) = &version {
+                writer.text(1137, version.as_bytes());
+            }
+        });
+    }
+
+    fn send_logout(&mut self, store: &mut dyn Store, text: &str, now_ns: u64) {
+        self.reply(store, b"5", &[], now_ns, |writer| {
+            if !text.is_empty() {
+                writer.text(58, text.as_bytes());
+            }
+        });
+        if !matches!(self.state, State::Over(_)) {
+            self.state = State::LoggingOut(now_ns);
+        }
+        self.link.is_open = false;
+    }
+
+    /// Sends a Logout that explains why the connection is closed at once.
+    fn close_with(&mut self, store: &mut dyn Store, text: &str, end: End, now_ns: u64) {
+        self.send_logout(store, text, now_ns);
+        self.close(end, now_ns);
+        self.reset_if(self.link.settings.resets_on_disconnect, store, now_ns);
+    }
+
+    /// Sends what is in the output, then closes.
+    fn close(&mut self, end: End, now_ns: u64) {
+        if !matches!(self.state, State::Over(_)) {
+            self.state = State::Closing { until_ns: now_ns + SECOND_NS, end, waits: false };
+        }
+        self.link.is_open = false;
+        self.link.resend = None;
+    }
+
+    fn close_if_sent(&mut self) {
+        if let State::Closing { end, waits: false, .. } = &self.state
+            && self.link.output().is_empty()
+        {
+            let end = end.clone();
+            self.finish(end);
+        }
+    }
+
+    fn finish(&mut self, end: End) {
+        if !matches!(self.state, State::Over(_)) {
+            self.state = State::Over(end);
+        }
+        self.link.is_open = false;
+        self.queue.clear();
+        self.queued_bytes = 0;
+    }
+
+    fn reset_if(&mut self, condition: bool, store: &mut dyn Store, now_ns: u64) {
+        if condition {
+            let reset = store.reset(now_ns);
+            self.check(reset);
+            self.queue.clear();
+            self.queued_bytes = 0;
+            self.gap = None;
+            self.link.resend = None;
+        }
+    }
+
+    /// Ends the session if the store failed.
+    fn check(&mut self, result: Result<(), StoreError>) {
+        if let Err(error) = result {
+            self.finish(End::Store(error));
+        }
+    }
+
+    /// A new session of the schedule begins with both numbers at 1.
+    fn begin_session(&mut self, store: &mut dyn Store, now_ns: u64) {
+        let began_ns = self.link.settings.schedule.as_ref().and_then(|schedule| schedule.began_ns(now_ns));
+        self.reset_if(began_ns.is_some_and(|began_ns| store.created_ns() < began_ns), store, now_ns);
+    }
+
+    /// A session reject, with the routing fields reversed.
+    fn reject(&mut self, received: &Received<'_>, rejection: Rejection, store: &mut dyn Store, now_ns: u64) {
+        self.counters.rejects += 1;
+        let (header, used) = reversed(received);
+        let header = header.get(..used).unwrap_or_default();
+        let message_type = received.message_type;
+        let has_reason = rejection.reason.number() <= 11 || self.link.settings.begin_string != "FIX.4.2";
+        self.reply(store, b"3", header, now_ns, |writer| {
+            writer.number(45, received.sequence.unwrap_or(0)).text(58, rejection.reason.text().as_bytes());
+            if let Some(tag) = rejection.tag {
+                writer.signed(371, tag);
+            }
+            if !message_type.is_empty() {
+                writer.text(372, message_type);
+            }
+            if has_reason {
+                writer.number(373, u64::from(rejection.reason.number()));
+            }
+        });
+    }
+
+    fn business_reject(
+        &mut self,
+        received: &Received<'_>,
+        reason: u32,
+        text: &str,
+        store: &mut dyn Store,
+        now_ns: u64,
+    ) {
+        self.counters.business_rejects += 1;
+        let (header, used) = reversed(received);
+        let header = header.get(..used).unwrap_or_default();
+        let settings = &self.link.settings;
+        let version = settings.default_appl_ver_id.clone().filter(|_| settings.version_in_business_reject);
+        self.reply(store, b"j", header, now_ns, |writer| {
+            writer.number(45, received.sequence.unwrap_or(0)).text(58, text.as_bytes());
+            writer.text(372, received.message_type).number(380, u64::from(reason));
+            if let Some(version) = &version {
+                writer.text(1137, version.as_bytes());
+            }
+        });
+    }
+
+    // ---- receiving ---------------------------------------------------------------------------------------
+
+    fn process(
+        &mut self,
+        message: &[u8],
+        store: &mut dyn Store,
+        application: &mut dyn Application,
+        now_ns: u64,
+    ) {
+        let mut parts = core::mem::take(&mut self.parts);
+        let is_sound = split(message, &mut parts).is_some();
+        if is_sound {
+            let received = Received::new(message, &parts);
+            self.received_ns = now_ns;
+            self.tests = 0;
+            if self.is_within_throttle(now_ns) {
+                self.process_received(&received, &parts, store, application, now_ns);
+            } else {
+                self.close_with(store, "too many messages in a second", End::Throttled, now_ns);
+            }
+        } else {
+            self.garbled(message.len(), Garbled::FirstFields);
+        }
+        self.parts = parts;
+    }
+
+    fn is_within_throttle(&mut self, now_ns: u64) -> bool {
+        let Some(most) = self.link.settings.throttle_per_second else { return true };
+        let second = now_ns / SECOND_NS;
+        if self.throttle.0 != second {
+            self.throttle = (second, 0);
+        }
+        self.throttle.1 = self.throttle.1.saturating_add(1);
+        self.throttle.1 <= most
+    }
+
+    fn process_received(
+        &mut self,
+        received: &Received<'_>,
+        parts: &[Part],
+        store: &mut dyn Store,
+        application: &mut dyn Application,
+        now_ns: u64,
+    ) {
+        if matches!(self.state, State::Over(_) | State::Closing { .. }) {
+            return;
+        }
+        let is_logon = received.message_type == b"A";
+        if self.state == State::Fresh && !is_logon {
+            self.finish(End::Refused("the first message is no Logon"));
+            return;
+        }
+        if received.begin_string != self.link.settings.begin_string.as_bytes() {
+            match self.state {
+                State::Fresh => self.finish(End::Refused("another BeginString")),
+                State::LoggedOn => self.send_logout(store, "Incorrect BeginString", now_ns),
+                _ => {}
+            }
+            return;
+        }
+        let Some(sequence) = received.sequence else {
+            match self.state {
+                State::Fresh => self.finish(End::Refused("a Logon without MsgSeqNum")),
+                _ => self.close_with(store, "MsgSeqNum is missing", End::LoggedOut, now_ns),
+            }
+            return;
+        };
+        let is_reset = is_logon && received.is_set(141);
+        if is_logon && (self.state == State::Fresh || is_reset) {
+            application.admin(received);
+            self.logon(received, parts, sequence, store, application, now_ns);
+            return;
+        }
+        // A Logout is taken whatever its number, and so is a reset.
+        match received.message_type {
+            b"5" => return self.logout(received, sequence, store, application, now_ns),
+            b"4" if !received.is_set(123) => {
+                return self.reset_sequence(received, parts, store, application, now_ns);
+            }
+            _ => {}
+        }
+        let expected = store.next_incoming();
+        if sequence > expected {
+            self.too_high(received, sequence, store, now_ns);
+        } else if sequence < expected {
+            self.too_low(received, sequence, expected, store, now_ns);
+        } else {
+            self.in_sequence(received, parts, sequence, store, application, now_ns);
+        }
+    }
+
+    fn too_high(&mut self, received: &Received<'_>, sequence: u64, store: &mut dyn Store, now_ns: u64) {
+        // It is answered at once: two sides that wait for each other's messages would wait forever.
+        if received.message_type == b"2"
+            && !self.queue.contains_key(&sequence)
+            && let (Some(begin), Some(end)) = (received.number(7), received.number(16))
+        {
+            self.link.begin_resend(store, begin, end);
+        }
+        let size = received.message.len();
+        if !self.queue.contains_key(&sequence) {
+            if self.queued_bytes + size > self.link.settings.queue_limit_bytes {
+                self.close_with(store, "too many messages behind a gap", End::QueueFull, now_ns);
+                return;
+            }
+            self.queued_bytes += size;
+            self.queue.insert(sequence, received.message.into());
+        }
+        match &mut self.gap {
+            Some(gap) => gap.highest = gap.highest.max(sequence),
+            None => self.ask(sequence, store, now_ns),
+        }
+    }
+
+    /// Asks for what is missing up to `highest`.
+    fn ask(&mut self, highest: u64, store: &mut dyn Store, now_ns: u64) {
+        let begin = store.next_incoming();
+        let bound = self.link.settings.resend_bound;
+        let end = if bound == 0 { 0 } else { (begin + bound - 1).min(highest.saturating_sub(1)).max(begin) };
+        self.counters.resend_requests += 1;
+        self.gap = Some(Gap { highest, asked: if end == 0 { u64::MAX } else { end }, asked_ns: now_ns });
+        self.reply(store, b"2", &[], now_ns, |writer| _ = writer.number(7, begin).number(16, end));
+    }
+
+    fn too_low(
+        &mut self,
+        received: &Received<'_>,
+        sequence: u64,
+        expected: u64,
+        store: &mut dyn Store,
+        now_ns: u64,
+    ) {
+        if !received.is_possible_duplicate {
+            let text = format!("MsgSeqNum too low, expecting {expected} but received {sequence}");
+            self.close_with(store, &text, End::LoggedOut, now_ns);
+            return;
+        }
+        match (received.first_sending_ns, received.sending_ns) {
+            // A SequenceReset has nothing that could be older.
+            (None, _) if received.message_type != b"4" => {
+                let reason = if received.field(122).is_some() {
+                    RejectReason::IncorrectFormat
+                } else {
+                    RejectReason::RequiredTagMissing
+                };
+                self.reject(received, Rejection { reason, tag: Some(122) }, store, now_ns);
+            }
+            (Some(first_ns), Some(sending_ns)) if first_ns > sending_ns => {
+                let rejection = Rejection { reason: RejectReason::SendingTimeAccuracy, tag: None };
+                self.reject(received, rejection, store, now_ns);
+                self.send_logout(store, "", now_ns);
+            }
+            _ => self.counters.duplicates += 1,
+        }
+    }
+
+    fn in_sequence(
+        &mut self,
+        received: &Received<'_>,
+        parts: &[Part],
+        sequence: u64,
+        store: &mut dyn Store,
+        application: &mut dyn Application,
+        now_ns: u64,
+    ) {
+        let is_valid =
+            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.room);
+        if let Err(rejection) = is_valid.and_then(|()| self.of_duplicate(received)) {
+            self.expect(sequence + 1, store);
+            self.reject(received, rejection, store, now_ns);
+            return;
+        }
+        if let Err(reason) = self.of_header(received, now_ns) {
+            self.expect(sequence + 1, store);
+            self.reject(received, Rejection { reason, tag: None }, store, now_ns);
+            self.send_logout(store, "", now_ns);
+            return;
+        }
+        if received.message_type == b"4" {
+            application.admin(received);
+            self.gap_fill(received, sequence, store, now_ns);
+            return;
+        }
+        self.expect(sequence + 1, store);
+        if matches!(self.state, State::Over(_)) {
+            return;
+        }
+        if received.is_admin() {
+            application.admin(received);
+        }
+        match received.message_type {
+            b"1" => {
+                let id = received.field(112).unwrap_or_default();
+                self.reply(store, b"0", &[], now_ns, |writer| {
+                    if !id.is_empty() {
+                        writer.text(112, id);
+                    }
+                });
+            }
+            b"2" => {
+                if let (Some(begin), Some(end)) = (received.number(7), received.number(16)) {
+                    self.link.begin_resend(store, begin, end);
+                    self.link.pump_resend(store, now_ns, &mut |message| application.may_resend(message));
+                }
+            }
+            b"0" | b"3" | b"A" => {}
+            _ => match application.message(received, &mut self.link, store, now_ns) {
+                Verdict::Taken => {}
+                Verdict::UnsupportedType => {
+                    self.business_reject(received, 3, "Unsupported Message Type", store, now_ns);
+                }
+                Verdict::Refused(reason, text) => self.business_reject(received, reason, text, store, now_ns),
+                Verdict::Rejected(rejection) => self.reject(received, rejection, store, now_ns),
+            },
+        }
+    }
+
+    /// A possible duplicate says when it was first sent.
+    fn of_duplicate(&self, received: &Received<'_>) -> Result<(), Rejection> {
+        if received.is_possible_duplicate && !received.has(122) && received.message_type != b"4" {
+            return Err(Rejection { reason: RejectReason::RequiredTagMissing, tag: Some(122) });
+        }
+        Ok(())
+    }
+
+    /// Whether the CompIDs are those of the session, and SendingTime is near enough.
+    fn of_header(&self, received: &Received<'_>, now_ns: u64) -> Result<(), RejectReason> {
+        let settings = &self.link.settings;
+        let is_peer = received.sender_comp_id == Some(settings.target_comp_id.as_bytes())
+            && received.target_comp_id == Some(settings.sender_comp_id.as_bytes());
+        if !is_peer {
+            return Err(RejectReason::CompIdProblem);
+        }
+        let is_near = |time_ns: u64| {
+            settings.tolerance_ns.is_none_or(|tolerance_ns| now_ns.abs_diff(time_ns) <= tolerance_ns)
+        };
+        let is_later = received.is_possible_duplicate && received.first_sending_ns > received.sending_ns;
+        if !received.sending_ns.is_some_and(is_near) || is_later {
+            return Err(RejectReason::SendingTimeAccuracy);
+        }
+        Ok(())
+    }
+
+    /// Expects this number next. A gap that is filled is over; the next part of a longer one is asked for.
+    fn expect(&mut self, sequence: u64, store: &mut dyn Store) {
+        let result = store.set_next_incoming(sequence);
+        self.check(result);
+        if let Some(gap) = self.gap
+            && sequence > gap.highest
+        {
+            self.gap = None;
+        }
+    }
+
+    /// Processes what was kept behind a gap that is filled, and asks for the next part of a longer one.
+    fn drain_queue(&mut self, store: &mut dyn Store, application: &mut dyn Application, now_ns: u64) {
+        while let Some(entry) = self.queue.first_entry() {
+            let expected = store.next_incoming();
+            if *entry.key() > expected {
+                break;
+            }
+            let is_next = *entry.key() == expected;
+            let message = entry.remove();
+            self.queued_bytes -= message.len();
+            if !is_next {
+                continue;
+            }
+            // A ResendRequest was answered when it came.
+            if tapeworks_wire::fix::message_type(&message) == b"2" {
+                self.expect(expected + 1, store);
+            } else {
+                self.process(&message, store, application, now_ns);
+            }
+        }
+        if let Some(gap) = self.gap
+            && self.state == State::LoggedOn
+            && store.next_incoming() > gap.asked
+            && store.next_incoming() < gap.highest
+        {
+            self.ask(gap.highest, store, now_ns);
+        }
+    }
+
+    /// SequenceReset with GapFillFlag, in sequence.
+    fn gap_fill(&mut self, received: &Received<'_>, sequence: u64, store: &mut dyn Store, now_ns: u64) {
+        match received.number(36) {
+            Some(next) if next > sequence => self.expect(next, store),
+            // It never goes back.
+            _ => {
+                self.expect(sequence + 1, store);
+                let rejection = Rejection { reason: RejectReason::ValueIncorrect, tag: Some(36) };
+                self.reject(received, rejection, store, now_ns);
+            }
+        }
+    }
+
+    /// SequenceReset without GapFillFlag: its own number does not matter.
+    fn reset_sequence(
+        &mut self,
+        received: &Received<'_>,
+        parts: &[Part],
+        store: &mut dyn Store,
+        application: &mut dyn Application,
+        now_ns: u64,
+    ) {
+        let is_valid =
+            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.room);
+        if let Err(rejection) = is_valid {
+            self.reject(received, rejection, store, now_ns);
+            return;
+        }
+        if let Err(reason) = self.of_header(received, now_ns) {
+            self.reject(received, Rejection { reason, tag: None }, store, now_ns);
+            self.send_logout(store, "", now_ns);
+            return;
+        }
+        application.admin(received);
+        let expected = store.next_incoming();
+        match received.number(36) {
+            Some(next) if next > expected => self.expect(next, store),
+            Some(next) if next == expected => self.counters.needless_resets += 1,
+            _ => {
+                let rejection = Rejection { reason: RejectReason::ValueIncorrect, tag: None };
+                self.reject(received, rejection, store, now_ns);
+            }
+        }
+    }
+
+    fn logout(
+        &mut self,
+        received: &Received<'_>,
+        sequence: u64,
+        store: &mut dyn Store,
+        application: &mut dyn Application,
+        now_ns: u64,
+    ) {
+        application.admin(received);
+        if sequence == store.next_incoming() {
+            self.expect(sequence + 1, store);
+        }
+        let resets = self.link.settings.resets_on_logout;
+        if let State::LoggingOut(_) = self.state {
+            self.finish(End::LoggedOut);
+        } else {
+            self.send_logout(store, "", now_ns);
+            let wait_ns = self.link.settings.close_timeout_ns;
+            if !matches!(self.state, State::Over(_)) {
+                let until_ns = now_ns + wait_ns.max(SECOND_NS);
+                self.state = State::Closing { until_ns, end: End::LoggedOut, waits: wait_ns > 0 };
+            }
+        }
+        self.reset_if(resets, store, now_ns);
+    }
+
+    // ---- logon -------------------------------------------------------------------------------------------
+
+    fn logon(
+        &mut self,
+        received: &Received<'_>,
+        parts: &[Part],
+        sequence: u64,
+        store: &mut dyn Store,
+        application: &mut dyn Application,
+        now_ns: u64,
+    ) {
+        if let Err(why) = self.of_logon(received, parts, now_ns) {
+            match why {
+                // The peer is known, and may learn why.
+                Refusal::Explained(text) => self.close_with(store, text, End::Refused(text), now_ns),
+                Refusal::Silent(text) => self.finish(End::Refused(text)),
+            }
+            return;
+        }
+        let is_acceptor = self.link.settings.role == Role::Acceptor;
+        let is_first = self.state == State::Fresh;
+        let resets = received.is_set(141);
+        if is_acceptor || !is_first {
+            self.begin_session(store, now_ns);
+            self.reset_if(resets || (self.link.settings.resets_on_logon && is_first), store, now_ns);
+        } else if resets {
+            // The answer to our Logon with the flag, or a peer that begins anew: what we sent is 1.
+            let result = store.set_next_incoming(1);
+            self.check(result);
+        }
+        let expected = store.next_incoming();
+        if sequence < expected && !received.is_possible_duplicate {
+            let text = format!("MsgSeqNum too low, expecting {expected} but received {sequence}");
+            self.close_with(store, &text, End::Refused("its MsgSeqNum is too low"), now_ns);
+            return;
+        }
+        let heartbeat_s = received.number(108).unwrap_or(0);
+        self.heartbeat_ns = heartbeat_s.saturating_mul(SECOND_NS);
+        if sequence == expected {
+            self.expect(sequence + 1, store);
+        }
+        if is_acceptor {
+            self.send_logon(store, heartbeat_s, resets, now_ns);
+        }
+        if matches!(self.state, State::Over(_)) {
+            return;
+        }
+        self.state = State::LoggedOn;
+        self.link.is_open = true;
+        if sequence > expected {
+            self.ask(sequence + 1, store, now_ns);
+            if let Some(gap) = &mut self.gap {
+                // The Logon itself is among what is asked for.
+                gap.highest = sequence;
+            }
+        }
+        // The peer says which of our messages it has.
+        if let Some(next) = received.number(789)
+            && next > 0
+            && next < store.next_outgoing().saturating_sub(u64::from(is_acceptor))
+        {
+            self.link.begin_resend(store, next, 0);
+        }
+        if is_first {
+            application.logged_on(&mut self.link, store, now_ns);
+        }
+    }
+
+    fn of_logon(&mut self, received: &Received<'_>, parts: &[Part], now_ns: u64) -> Result<(), Refusal> {
+        self.of_header(received, now_ns).map_err(|reason| match reason {
+            RejectReason::CompIdProblem => Refusal::Silent("another CompID"),
+            _ => Refusal::Silent("its SendingTime is too far from now"),
+        })?;
+        let settings = &self.link.settings;
+        if settings.is_fixt() {
+            let version = received.field(1137).ok_or(Refusal::Silent("no DefaultApplVerID"))?;
+            let wanted = settings.default_appl_ver_id.as_deref();
+            if wanted.is_some_and(|wanted| wanted.as_bytes() != version) {
+                return Err(Refusal::Explained("DefaultApplVerID is not supported"));
+            }
+        }
+        if let Some((user, password)) =
+            settings.credentials.as_ref().filter(|_| settings.role == Role::Acceptor)
+        {
+            let is_same =
+                |tag, wanted: &str| received.field(tag).unwrap_or_default().ct_eq(wanted.as_bytes());
+            if !bool::from(is_same(553, user) & is_same(554, password)) {
+                return Err(Refusal::Silent("not this user or password"));
+            }
+        }
+        if settings.schedule.as_ref().is_some_and(|schedule| schedule.began_ns(now_ns).is_none()) {
+            return Err(Refusal::Explained("outside of the session's hours"));
+        }
+        let is_valid =
+            validate(&self.dictionary, received.message, received.message_type, parts, &mut self.room);
+        if let Err(rejection) = is_valid {
+            return Err(Refusal::Explained(rejection.reason.text()));
+        }
+        if received.number(98) != Some(0) {
+            return Err(Refusal::Explained("EncryptMethod is not supported"));
+        }
+        let longest = u64::from(settings.longest_heartbeat_s);
+        if received.number(108).is_none_or(|seconds| seconds > longest) {
+            return Err(Refusal::Explained("HeartBtInt is out of range"));
+        }
+        Ok(())
+    }
+}
+
+/// Why a Logon is not taken.
+enum Refusal {
+    /// The peer gets a Logout with this text.
+    Explained(&'static str),
+    /// The connection is closed without a word.
+    Silent(&'static str),
+}
+
+/// The routing fields of an answer: who it is on behalf of becomes who it is delivered to.
+fn reversed<'a>(received: &Received<'a>) -> ([(u32, &'a [u8]); 6], usize) {
+    const PAIRS: [(u32, u32); 6] = [(115, 128), (116, 129), (128, 115), (129, 116), (144, 145), (145, 144)];
+    let mut header = [(0, &b""[..]); 6];
+    let found = PAIRS.iter().filter_map(|(from, to)| received.field(*from).map(|value| (*to, value)));
+    let mut used = 0;
+    for (place, field) in header.iter_mut().zip(found) {
+        *place = field;
+        used += 1;
+    }
+    (header, used)
+}

@@ -1,0 +1,904 @@
+//! The behaviours of a session, one test each. The peer writes bytes as a client would; answers are compared field by field.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tapeworks_wire::fix::order_entry::SCHEMA;
+use tapeworks_wire::fix::{Fields, Framing, Writer, message_type, next_message};
+
+use super::*;
+
+const START_NS: u64 = 1_795_426_200_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+/// An order behind its ClOrdID.
+const ORDER: &str = "21=1|40=1|54=1|55=INTC|60=20261123-15:30:00|";
+
+/// Echoes every message of the application but execution reports.
+#[derive(Default)]
+struct Echo {
+    seen: Vec<String>,
+    logons: usize,
+    refuses_resend: bool,
+}
+
+impl Application for Echo {
+    fn message(
+        &mut self,
+        received: &Received<'_>,
+        link: &mut Link,
+        store: &mut dyn Store,
+        now_ns: u64,
+    ) -> Verdict {
+        self.seen.push(String::from_utf8_lossy(received.field(11).unwrap_or_default()).into_owned());
+        if received.message_type == b"8" {
+            return Verdict::UnsupportedType;
+        }
+        if received.message_type != b"D" {
+            return Verdict::Taken;
+        }
+        let sent = link.send(store, now_ns, received.message_type, &[], |writer| {
+            for (tag, value) in received.fields().filter(|(tag, _)| [11, 21, 40, 54, 55].contains(tag)) {
+                writer.text(tag, value);
+            }
+        });
+        if sent.is_ok() { Verdict::Taken } else { Verdict::Refused(4, "not now") }
+    }
+
+    fn logged_on(&mut self, _link: &mut Link, _store: &mut dyn Store, _now_ns: u64) {
+        self.logons += 1;
+    }
+
+    fn may_resend(&mut self, _message: &[u8]) -> bool {
+        !self.refuses_resend
+    }
+}
+
+/// A session and its peer.
+struct Pair {
+    session: Session,
+    store: MemoryStore,
+    application: Echo,
+    now_ns: u64,
+    next: u64,
+    begin_string: String,
+    peer: &'static str,
+}
+
+fn settings() -> Settings {
+    Settings::new(Role::Acceptor, "FIX.4.4", "ISLD", "TW")
+}
+
+impl Pair {
+    fn new(settings: Settings) -> Self {
+        Self::with_store(settings, MemoryStore::new(1 << 20, START_NS))
+    }
+
+    fn with_store(settings: Settings, store: MemoryStore) -> Self {
+        let begin_string = settings.begin_string.clone();
+        let next = store.next_incoming();
+        let session = Session::new(settings, Arc::new(Dictionary::from_schema(&SCHEMA)), START_NS);
+        Self {
+            session,
+            store,
+            application: Echo::default(),
+            now_ns: START_NS,
+            next,
+            begin_string,
+            peer: "TW",
+        }
+    }
+
+    fn logged_on() -> Self {
+        let mut pair = Self::new(settings());
+        pair.log_on();
+        pair
+    }
+
+    fn log_on(&mut self) {
+        assert_eq!(self.say("A", "98=0|108=30|"), ["A|34=1|98=0|108=30"]);
+        assert!(self.session.is_logged_on());
+    }
+
+    /// The connection anew, with the same store.
+    fn reconnected(self) -> Self {
+        Self::with_store(self.session.settings().clone(), self.store)
+    }
+
+    /// A message with a header: number, flags of the header, body.
+    fn message(&self, kind: &str, sequence: u64, header: &str, body: &str) -> Vec<u8> {
+        self.message_at(kind, sequence, header, body, self.now_ns)
+    }
+
+    fn message_at(&self, kind: &str, sequence: u64, header: &str, body: &str, sent_ns: u64) -> Vec<u8> {
+        let mut buffer = vec![0; 8_192];
+        let mut writer = Writer::begin(&mut buffer, self.begin_string.as_bytes(), kind.as_bytes());
+        writer.number(34, sequence).text(49, self.peer.as_bytes()).timestamp(52, sent_ns).text(56, b"ISLD");
+        for field in header.split('|').chain(body.split('|')).filter(|field| !field.is_empty()) {
+            let (tag, value) = field.split_once('=').unwrap();
+            writer.copied(tag.parse().unwrap(), value.replace('^', "\x01").as_bytes());
+        }
+        writer.finish().unwrap().to_vec()
+    }
+
+    fn give(&mut self, bytes: &[u8]) -> Vec<String> {
+        self.session.receive(bytes, &mut self.store, &mut self.application, self.now_ns);
+        self.answers()
+    }
+
+    /// The next message of the peer, and the answers.
+    fn say(&mut self, kind: &str, body: &str) -> Vec<String> {
+        let message = self.message(kind, self.next, "", body);
+        self.next += 1;
+        self.give(&message)
+    }
+
+    /// A message with any number.
+    fn say_as(&mut self, kind: &str, sequence: u64, header: &str, body: &str) -> Vec<String> {
+        let message = self.message(kind, sequence, header, body);
+        self.give(&message)
+    }
+
+    fn wait(&mut self, seconds: u64) -> Vec<String> {
+        let mut answers = Vec::new();
+        for _ in 0..seconds {
+            self.now_ns += SECOND_NS;
+            self.session.tick(&mut self.store, &mut self.application, self.now_ns);
+            answers.extend(self.answers());
+        }
+        answers
+    }
+
+    /// What the session sent: type, number and body. CompIDs and times are left out.
+    fn answers(&mut self) -> Vec<String> {
+        let output = self.session.output().to_vec();
+        self.session.sent(output.len());
+        let (mut rest, mut answers) = (output.as_slice(), Vec::new());
+        while !rest.is_empty() {
+            let Framing::Message { length } = next_message(rest, 1 << 20) else { panic!("no message") };
+            let (message, behind) = rest.split_at(length);
+            let mut text = String::from_utf8_lossy(message_type(message)).into_owned();
+            for field in Fields::new(message).map(Result::unwrap) {
+                if ![8, 9, 10, 35, 49, 52, 56, 122].contains(&field.tag) {
+                    text += &format!(
+                        "|{}={}",
+                        field.tag,
+                        String::from_utf8_lossy(field.value).replace('\x01', "^")
+                    );
+                }
+            }
+            answers.push(text);
+            rest = behind;
+        }
+        answers
+    }
+
+    fn end(&self) -> Option<End> {
+        self.session.over().cloned()
+    }
+
+    /// The numbers still fit on both sides.
+    fn assert_in_step(&mut self) {
+        let outgoing = self.store.next_outgoing();
+        assert_eq!(self.say("1", "112=HELLO|"), [format!("0|34={outgoing}|112=HELLO")]);
+    }
+
+    fn order(&mut self, id: &str) -> Vec<String> {
+        self.say("D", &format!("11={id}|{ORDER}"))
+    }
+}
+
+fn echoed(sequence: u64, id: &str) -> String {
+    format!("D|34={sequence}|11={id}|21=1|40=1|54=1|55=INTC")
+}
+
+// ---- logon -----------------------------------------------------------------------------------------------
+
+#[test]
+fn a_valid_logon_is_answered_with_its_interval() {
+    let mut pair = Pair::new(settings());
+    assert_eq!(pair.say("A", "98=0|108=17|"), ["A|34=1|98=0|108=17"]);
+    assert!(pair.session.is_logged_on());
+    assert_eq!(pair.application.logons, 1);
+    pair.assert_in_step();
+}
+
+#[test]
+fn a_logon_that_is_too_high_is_answered_and_the_gap_asked_for() {
+    let mut pair = Pair::new(settings());
+    assert_eq!(pair.say_as("A", 5, "", "98=0|108=30|"), ["A|34=1|98=0|108=30", "2|34=2|7=1|16=0"]);
+    assert_eq!(pair.say_as("4", 1, "43=Y|122=20261123-09:29:59|", "123=Y|36=6|"), [""; 0]);
+    pair.next = 6;
+    pair.assert_in_step();
+}
+
+#[test]
+fn a_logon_that_is_too_low_is_refused_with_the_numbers() {
+    let mut store = MemoryStore::new(1 << 20, START_NS);
+    store.set_next_incoming(5).unwrap();
+    let mut pair = Pair::with_store(settings(), store);
+    let answers = pair.say_as("A", 2, "", "98=0|108=30|");
+    assert_eq!(answers, ["5|34=1|58=MsgSeqNum too low, expecting 5 but received 2"]);
+    assert!(matches!(pair.end(), Some(End::Refused(_))));
+}
+
+#[test]
+fn a_first_message_that_is_no_good_logon_closes_the_connection_without_an_answer() {
+    let refused = |change: &dyn Fn(&mut Pair) -> Vec<u8>| {
+        let mut pair = Pair::new(settings());
+        let bytes = change(&mut pair);
+        assert_eq!(pair.give(&bytes), [""; 0]);
+        assert!(matches!(pair.end(), Some(End::Refused(_))), "{:?}", pair.end());
+        assert_eq!((pair.store.next_incoming(), pair.store.next_outgoing()), (1, 1), "nothing is counted");
+    };
+    const LOGON: &str = "98=0|108=30|";
+    refused(&|pair| pair.message("0", 1, "", ""));
+    refused(&|pair| {
+        pair.peer = "WT";
+        pair.message("A", 1, "", LOGON)
+    });
+    refused(&|pair| {
+        let text = String::from_utf8(pair.message("A", 1, "", LOGON)).unwrap().replace("56=ISLD", "56=DLSI");
+        let sum = tapeworks_wire::fix::checksum(&text.as_bytes()[..text.len() - 7]);
+        format!("{}10={sum:03}\x01", &text[..text.len() - 7]).into_bytes()
+    });
+    refused(&|pair| pair.message_at("A", 1, "", LOGON, START_NS - 121 * SECOND_NS));
+    refused(&|pair| {
+        pair.begin_string = "FIX.4.2".to_owned();
+        pair.message("A", 1, "", LOGON)
+    });
+    refused(&|pair| {
+        String::from_utf8(pair.message("A", 1, "", LOGON))
+            .unwrap()
+            .replace("\x019=", "\x019=1")
+            .replace("9=1", "9=")
+            .replacen("9=", "9=0", 1)
+            .replace("108=30", "108=3")
+            .into_bytes()
+    });
+}
+
+#[test]
+fn a_logon_with_encryption_or_a_strange_interval_is_refused_with_the_reason() {
+    for (body, text) in [
+        ("98=1|108=30|", "EncryptMethod is not supported"),
+        ("98=0|108=99999|", "HeartBtInt is out of range"),
+        ("98=0|108=-1|", "HeartBtInt is out of range"),
+        ("108=30|", "Required tag missing"),
+    ] {
+        let mut pair = Pair::new(settings());
+        assert_eq!(pair.say("A", body), [format!("5|34=1|58={text}")]);
+        assert!(matches!(pair.end(), Some(End::Refused(_))));
+    }
+}
+
+#[test]
+fn fixt_needs_the_version_of_the_application() {
+    let fixt = || Settings::new(Role::Acceptor, "FIXT.1.1", "ISLD", "TW");
+    let mut pair = Pair::new(fixt());
+    assert_eq!(pair.say("A", "98=0|108=30|"), [""; 0]);
+    assert_eq!(pair.end(), Some(End::Refused("no DefaultApplVerID")));
+    let mut pair = Pair::new(fixt());
+    assert_eq!(pair.say("A", "98=0|108=30|1137=9|"), ["A|34=1|98=0|108=30|1137=9"]);
+    let mut pair = Pair::new(fixt());
+    assert_eq!(pair.say("A", "98=0|108=30|1137=7|"), ["5|34=1|58=DefaultApplVerID is not supported"]);
+}
+
+#[test]
+fn a_password_is_required_if_one_is_set() {
+    let with = |body: &str| {
+        let credentials = Some(("me".to_owned(), "secret".to_owned()));
+        let mut pair = Pair::new(Settings { credentials, ..settings() });
+        pair.say("A", body);
+        pair.session.is_logged_on()
+    };
+    assert!(with("98=0|108=30|553=me|554=secret|"));
+    assert!(!with("98=0|108=30|553=me|554=secreT|"));
+    assert!(!with("98=0|108=30|554=secret|"));
+    assert!(!with("98=0|108=30|"));
+}
+
+#[test]
+fn a_reset_flag_begins_both_numbers_at_one_in_a_logon_and_later() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    pair.next = 1;
+    assert_eq!(pair.say("A", "98=0|108=30|141=Y|"), ["A|34=1|98=0|108=30|141=Y"]);
+    assert_eq!((pair.store.next_incoming(), pair.store.next_outgoing()), (2, 2));
+    pair.assert_in_step();
+    let mut pair = pair.reconnected();
+    pair.next = 1;
+    assert_eq!(pair.say("A", "98=0|108=30|141=Y|"), ["A|34=1|98=0|108=30|141=Y"]);
+    pair.assert_in_step();
+}
+
+#[test]
+fn settings_reset_the_numbers_at_logon_logout_or_disconnect() {
+    let mut pair = Pair::new(Settings { resets_on_logout: true, ..settings() });
+    pair.log_on();
+    pair.say("5", "");
+    assert_eq!((pair.store.next_incoming(), pair.store.next_outgoing()), (1, 1));
+    let mut pair = Pair::new(Settings { resets_on_disconnect: true, ..settings() });
+    pair.log_on();
+    pair.session.closed(&mut pair.store, pair.now_ns);
+    assert_eq!((pair.store.next_incoming(), pair.store.next_outgoing()), (1, 1));
+    let mut pair = Pair::new(Settings { resets_on_logon: true, ..settings() });
+    pair.log_on();
+    pair.order("a");
+    let mut pair = pair.reconnected();
+    pair.next = 1;
+    pair.log_on();
+}
+
+#[test]
+fn a_connection_without_a_logon_is_closed() {
+    let mut pair = Pair::new(settings());
+    pair.give(b"8=FIX.4.4\x019=");
+    pair.wait(9);
+    assert_eq!(pair.end(), None);
+    pair.wait(1);
+    assert_eq!(pair.end(), Some(End::NoLogon));
+}
+
+// ---- sequence numbers ------------------------------------------------------------------------------------
+
+#[test]
+fn a_gap_is_asked_for_once_and_what_came_behind_it_is_taken_in_order() {
+    let mut pair = Pair::logged_on();
+    assert_eq!(pair.say_as("1", 4, "", "112=four|"), ["2|34=2|7=2|16=0"]);
+    assert_eq!(pair.say_as("1", 5, "", "112=five|"), [""; 0]);
+    let dup = "43=Y|122=20261123-09:29:59|";
+    assert_eq!(pair.say_as("D", 2, dup, &format!("11=two|{ORDER}")), [echoed(3, "two")]);
+    let answers = pair.say_as("D", 3, dup, &format!("11=three|{ORDER}"));
+    assert_eq!(answers, [echoed(4, "three"), "0|34=5|112=four".to_owned(), "0|34=6|112=five".to_owned()]);
+    assert_eq!(pair.application.seen, ["two", "three"]);
+    pair.next = 6;
+    pair.assert_in_step();
+}
+
+#[test]
+fn a_gap_is_asked_for_in_parts_if_a_bound_is_set_and_again_if_nothing_comes() {
+    let mut pair = Pair::new(Settings { resend_bound: 2, ..settings() });
+    pair.log_on();
+    assert_eq!(pair.say_as("0", 6, "", ""), ["2|34=2|7=2|16=3"]);
+    assert_eq!(pair.say_as("4", 2, "43=Y|122=20261123-09:29:59|", "123=Y|36=4|"), ["2|34=3|7=4|16=5"]);
+    let again = pair.wait(30);
+    assert!(again.contains(&"2|34=4|7=4|16=5".to_owned()), "{again:?}");
+    pair.say_as("4", 4, "43=Y|122=20261123-09:29:59|", "123=Y|36=6|");
+    pair.next = 7;
+    let outgoing = pair.store.next_outgoing();
+    assert_eq!(pair.say("1", "112=x|"), [format!("0|34={outgoing}|112=x")]);
+}
+
+#[test]
+fn a_number_that_is_too_low_ends_the_session_unless_it_is_a_duplicate() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    let dup = "43=Y|122=20261123-09:29:59|";
+    assert_eq!(pair.say_as("D", 2, dup, &format!("11=a|{ORDER}")), [""; 0]);
+    assert_eq!((pair.application.seen.len(), pair.session.counters().duplicates), (1, 1));
+    let answers = pair.say_as("D", 2, "", &format!("11=a|{ORDER}"));
+    assert_eq!(answers, ["5|34=3|58=MsgSeqNum too low, expecting 3 but received 2"]);
+    assert!(pair.end().is_some());
+}
+
+#[test]
+fn a_duplicate_that_was_not_received_is_taken() {
+    let mut pair = Pair::logged_on();
+    let answers = pair.say_as("D", 2, "43=Y|122=20261123-09:29:59|", &format!("11=a|{ORDER}"));
+    assert_eq!(answers, [echoed(2, "a")]);
+}
+
+#[test]
+fn a_duplicate_needs_a_time_of_its_first_sending_which_is_not_later() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    let answers = pair.say_as("D", 2, "43=Y|", &format!("11=a|{ORDER}"));
+    assert_eq!(answers, ["3|34=3|45=2|58=Required tag missing|371=122|372=D|373=1"]);
+    pair.assert_in_step();
+    let answers = pair.say_as("D", 2, "43=Y|122=20991123-15:30:00|", &format!("11=a|{ORDER}"));
+    assert_eq!(answers, ["3|34=5|45=2|58=SendingTime accuracy problem|372=D|373=10", "5|34=6"]);
+    assert_eq!(pair.say("5", ""), [""; 0]);
+    assert_eq!(pair.end(), Some(End::LoggedOut));
+}
+
+#[test]
+fn wrong_comp_ids_and_times_are_rejected_and_end_the_session() {
+    let mut pair = Pair::logged_on();
+    pair.peer = "WT";
+    assert_eq!(pair.order("a"), ["3|34=2|45=2|58=CompID problem|372=D|373=9", "5|34=3"]);
+    pair.peer = "TW";
+    pair.say("5", "");
+    assert_eq!((pair.end(), pair.store.next_incoming()), (Some(End::LoggedOut), 4));
+    for early_ns in [START_NS - 121 * SECOND_NS, START_NS + 121 * SECOND_NS] {
+        let mut pair = Pair::logged_on();
+        let message = pair.message_at("0", 2, "", "", early_ns);
+        assert_eq!(
+            pair.give(&message),
+            ["3|34=2|45=2|58=SendingTime accuracy problem|372=0|373=10", "5|34=3"]
+        );
+        pair.wait(2);
+        assert_eq!(pair.end(), Some(End::NoLogout));
+    }
+}
+
+#[test]
+fn another_begin_string_ends_the_session() {
+    let mut pair = Pair::logged_on();
+    pair.begin_string = "FIX.4.2".to_owned();
+    assert_eq!(pair.say_as("1", 2, "", "112=x|"), ["5|34=2|58=Incorrect BeginString"]);
+    pair.begin_string = "FIX.4.4".to_owned();
+    pair.say_as("5", 3, "", "");
+    assert_eq!(pair.end(), Some(End::LoggedOut));
+}
+
+#[test]
+fn a_gap_fill_moves_the_number_forward_only() {
+    let mut pair = Pair::logged_on();
+    assert_eq!(pair.say_as("4", 2, "", "123=Y|36=20|"), [""; 0]);
+    pair.next = 20;
+    pair.assert_in_step();
+    assert_eq!(pair.say_as("4", 30, "", "123=Y|36=40|"), ["2|34=3|7=21|16=0"], "a gap is asked for first");
+    let answers = pair.say_as("4", 21, "", "123=Y|36=5|");
+    assert_eq!(
+        answers,
+        ["3|34=4|45=21|58=Value is incorrect (out of range) for this tag|371=36|372=4|373=5"]
+    );
+    assert_eq!(pair.say_as("4", 2, "43=Y|", "123=Y|36=20|"), [""; 0]);
+    assert_eq!(pair.store.next_incoming(), 22);
+    let answers = pair.say_as("4", 2, "", "123=Y|36=20|");
+    assert_eq!(answers, ["5|34=5|58=MsgSeqNum too low, expecting 22 but received 2"]);
+}
+
+#[test]
+fn a_reset_takes_a_greater_number_counts_an_equal_one_and_rejects_a_lesser_one() {
+    let mut pair = Pair::logged_on();
+    assert_eq!(pair.say_as("4", 0, "", "36=25|"), [""; 0]);
+    pair.next = 25;
+    pair.assert_in_step();
+    assert_eq!(pair.say_as("4", 0, "", "36=26|123=N|"), [""; 0]);
+    assert_eq!(pair.session.counters().needless_resets, 1);
+    let answers = pair.say_as("4", 0, "", "36=1|123=N|");
+    assert_eq!(answers, ["3|34=3|45=0|58=Value is incorrect (out of range) for this tag|372=4|373=5"]);
+    pair.assert_in_step();
+}
+
+// ---- resends ---------------------------------------------------------------------------------------------
+
+#[test]
+fn messages_are_resent_as_duplicates_and_those_of_the_session_are_gap_filled_joined() {
+    let mut pair = Pair::logged_on();
+    for _ in 0..3 {
+        pair.assert_in_step();
+    }
+    pair.order("five");
+    pair.order("six");
+    pair.assert_in_step();
+    pair.order("eight");
+    let dup = |sequence: u64, id: &str| echoed(sequence, id).replacen("|11", "|43=Y|11", 1);
+    let fill = |sequence: u64, next: u64| format!("4|34={sequence}|43=Y|36={next}|123=Y");
+    assert_eq!(pair.say("2", "7=2|16=4|"), [fill(2, 5)]);
+    assert_eq!(pair.say("2", "7=2|16=6|"), [fill(2, 5), dup(5, "five"), dup(6, "six")]);
+    let all = [fill(1, 5), dup(5, "five"), dup(6, "six"), fill(7, 8), dup(8, "eight")];
+    assert_eq!(pair.say("2", "7=1|16=0|"), all);
+    assert_eq!(pair.say("2", "7=1|16=999|"), all);
+    assert_eq!(pair.say("2", "7=5|16=5|"), [dup(5, "five")]);
+    assert_eq!(pair.say("2", "7=100|16=0|"), [""; 0]);
+    pair.application.refuses_resend = true;
+    assert_eq!(pair.say("2", "7=1|16=0|"), [fill(1, 9)], "stale messages are filled");
+    assert_eq!(pair.session.link().messages_resent, 9);
+    pair.assert_in_step();
+}
+
+#[test]
+fn a_resend_after_a_restart_has_the_first_sending_time() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    let mut pair = pair.reconnected();
+    pair.now_ns += 60 * SECOND_NS;
+    pair.say("A", "98=0|108=30|");
+    let message = pair.message("2", pair.next, "", "7=2|16=2|");
+    pair.session.receive(&message, &mut pair.store, &mut pair.application, pair.now_ns);
+    let output = String::from_utf8_lossy(pair.session.output()).replace('\x01', "|");
+    assert!(
+        output.contains("|43=Y|49=ISLD|52=20261123-09:31:00.000|56=TW|122=20261123-09:30:00.000|11=a|"),
+        "{output}"
+    );
+}
+
+#[test]
+fn both_sides_may_ask_for_a_resend_at_once() {
+    let mut pair = Pair::logged_on();
+    pair.order("two");
+    pair.order("three");
+    assert_eq!(pair.say_as("0", 7, "", ""), ["2|34=4|7=4|16=0"]);
+    let resent = pair.say_as("2", 8, "", "7=2|16=3|");
+    assert_eq!(resent.len(), 2);
+    for sequence in 4..7 {
+        assert_eq!(pair.say_as("0", sequence, "43=Y|122=20261123-09:29:59|", ""), [""; 0]);
+    }
+    assert_eq!(pair.store.next_incoming(), 9, "the request is not answered twice");
+}
+
+#[test]
+fn a_long_resend_goes_on_as_the_output_is_sent() {
+    let mut pair = Pair::logged_on();
+    for index in 0..1_000 {
+        pair.order(&format!("order-number-{index}"));
+    }
+    let request = pair.message("2", pair.next, "", "7=2|16=0|");
+    pair.session.receive(&request, &mut pair.store, &mut pair.application, pair.now_ns);
+    let mut numbers = Vec::new();
+    while !pair.session.output().is_empty() {
+        assert!(pair.session.output().len() < (64 << 10) + 1_024, "bounded");
+        numbers.extend(pair.answers().iter().map(|answer| answer.split('|').nth(1).unwrap().to_owned()));
+        pair.session.tick(&mut pair.store, &mut pair.application, pair.now_ns);
+    }
+    let expected: Vec<_> = (2..1_002).map(|sequence| format!("34={sequence}")).collect();
+    assert_eq!(numbers, expected);
+}
+
+// ---- heartbeats ------------------------------------------------------------------------------------------
+
+#[test]
+fn heartbeats_fill_silence_and_a_dead_peer_is_tested_then_left() {
+    let mut pair = Pair::new(settings());
+    pair.say("A", "98=0|108=10|");
+    assert_eq!(pair.wait(10), ["0|34=2"]);
+    assert_eq!(pair.say("0", ""), [""; 0]);
+    assert_eq!(pair.wait(10), ["0|34=3"]);
+    assert_eq!(pair.wait(2), ["1|34=4|112=TEST"]);
+    assert_eq!(pair.say("0", "112=TEST|"), [""; 0]);
+    assert_eq!(pair.wait(12), ["0|34=5", "1|34=6|112=TEST"]);
+    assert_eq!(pair.wait(11), [""; 0]);
+    assert_eq!(pair.end(), None);
+    pair.wait(1);
+    assert_eq!(pair.end(), Some(End::TimedOut));
+}
+
+#[test]
+fn an_interval_of_zero_has_no_heartbeats() {
+    let mut pair = Pair::new(settings());
+    pair.say("A", "98=0|108=0|");
+    assert_eq!(pair.wait(1_000), [""; 0]);
+    assert!(pair.session.is_logged_on());
+}
+
+// ---- garbled messages ------------------------------------------------------------------------------------
+
+#[test]
+fn garbled_messages_are_skipped_and_do_not_count() {
+    let mut pair = Pair::logged_on();
+    let good = pair.message("1", 2, "", "112=x|");
+    let text = String::from_utf8(good.clone()).unwrap();
+    let mut wrong_sum = good.clone();
+    *wrong_sum.last_chunk_mut::<2>().unwrap() = [b'x', 1];
+    let with_sum = |text: String| {
+        let sum = tapeworks_wire::fix::checksum(&text.as_bytes()[..text.len() - 7]);
+        format!("{}10={sum:03}\x01", &text[..text.len() - 7]).into_bytes()
+    };
+    let swapped = with_sum(text.replace("\x0135=1\x0134=2", "\x0134=2\x0135=1"));
+    let named = with_sum(text.replace("49=TW", "4x=TW"));
+    for garbled in [&b"\r\n junk "[..], &wrong_sum, &swapped, &named, &good[20..]] {
+        assert_eq!(pair.give(garbled), [""; 0]);
+    }
+    assert!(pair.session.counters().garbled >= 5);
+    assert_eq!(pair.give(&good), ["0|34=2|112=x"]);
+    assert_eq!(pair.store.next_incoming(), 3);
+}
+
+#[test]
+fn a_length_that_swallows_the_next_message_loses_both_and_both_are_asked_for() {
+    let mut pair = Pair::logged_on();
+    let first = pair.message("1", 2, "", "112=x|");
+    let second = pair.message("1", 3, "", "112=y|");
+    let text = String::from_utf8(first).unwrap();
+    let length: usize = text.split('\x01').nth(1).unwrap().strip_prefix("9=").unwrap().parse().unwrap();
+    let longer = text.replacen(&format!("\x019={length}\x01"), &format!("\x019={}\x01", length + 30), 1);
+    let mut bytes = longer.into_bytes();
+    bytes.extend_from_slice(&second);
+    pair.give(&bytes);
+    assert!(pair.session.counters().garbled > 0);
+    pair.next = 2;
+    pair.assert_in_step();
+}
+
+#[test]
+fn bytes_may_come_in_pieces_of_any_size() {
+    let mut whole = Pair::logged_on();
+    let mut stream = whole.message("1", 2, "", "112=x|");
+    stream.extend(whole.message("D", 3, "", &format!("11=a|{ORDER}354=3|355=a^b|")));
+    let expected = whole.give(&stream);
+    assert_eq!(expected.len(), 2);
+    for size in [1, 2, 7, 64] {
+        let mut pair = Pair::logged_on();
+        let answers: Vec<_> = stream.chunks(size).flat_map(|piece| pair.give(piece)).collect();
+        assert_eq!(answers, expected, "{size}");
+    }
+}
+
+#[test]
+fn a_message_over_the_limit_is_refused_without_being_kept() {
+    let mut pair = Pair::new(Settings { message_limit_bytes: 500, ..settings() });
+    pair.log_on();
+    let long = pair.message("D", 2, "", &format!("11={}|{ORDER}", "x".repeat(600)));
+    for piece in long.chunks(50) {
+        pair.give(piece);
+        assert!(pair.session.held_bytes().0 < 500);
+    }
+    let endless = vec![b'8'; 100_000];
+    pair.give(&endless);
+    assert!(pair.session.held_bytes().0 < 500);
+    pair.assert_in_step();
+}
+
+// ---- rejects ---------------------------------------------------------------------------------------------
+
+#[test]
+fn each_fault_is_rejected_with_its_reason_and_counts() {
+    let order = |id: &str| format!("11={id}|{ORDER}");
+    for (kind, body, expected) in [
+        ("0", "999=HI|".to_owned(), "58=Invalid tag number|371=999|372=0|373=0"),
+        ("0", "0=HI|".to_owned(), "58=Invalid tag number|371=0|372=0|373=0"),
+        ("D", "11=a|".to_owned(), "58=Required tag missing|371=54|372=D|373=1"),
+        ("0", "44=1|".to_owned(), "58=Tag not defined for this message type|371=44|372=0|373=2"),
+        ("D", order("a") + "44=|", "58=Tag specified without a value|371=44|372=D|373=4"),
+        ("D", order("a") + "59=Z|", "58=Value is incorrect (out of range) for this tag|371=59|372=D|373=5"),
+        ("D", order("a") + "38=+200|", "58=Incorrect data format for value|371=38|372=D|373=6"),
+        ("*", String::new(), "58=Invalid MsgType|372=*|373=11"),
+        ("D", order("a") + "40=1|", "58=Tag appears more than once|371=40|372=D|373=13"),
+        ("D", order("a") + "97=Y|", "58=Tag specified out of required order|371=97|372=D|373=14"),
+        (
+            "D",
+            order("a") + "453=1|447=D|448=P|",
+            "58=Repeating group fields out of order|371=447|372=D|373=15",
+        ),
+        (
+            "D",
+            order("a") + "453=2|448=P|447=D|",
+            "58=Incorrect NumInGroup count for repeating group|371=453|372=D|373=16",
+        ),
+    ] {
+        let mut pair = Pair::logged_on();
+        assert_eq!(pair.say(kind, &body), [format!("3|34=2|45=2|{expected}")], "{kind} {body}");
+        assert!(pair.application.seen.is_empty());
+        pair.assert_in_step();
+    }
+}
+
+#[test]
+fn a_negative_tag_is_rejected_with_its_number() {
+    let mut pair = Pair::logged_on();
+    let text = String::from_utf8(pair.message("0", 2, "", "9=HI|")).unwrap().replace("\x019=HI", "\x01-1=H");
+    let sum = tapeworks_wire::fix::checksum(&text.as_bytes()[..text.len() - 7]);
+    let bytes = format!("{}10={sum:03}\x01", &text[..text.len() - 7]);
+    assert_eq!(pair.give(bytes.as_bytes()), ["3|34=2|45=2|58=Invalid tag number|371=-1|372=0|373=0"]);
+}
+
+#[test]
+fn a_missing_comp_id_is_a_missing_tag() {
+    let mut pair = Pair::logged_on();
+    let text = String::from_utf8(pair.message("0", 2, "", "")).unwrap();
+    let body = text.replace("\x0156=ISLD", "");
+    let length = body.find("\x0110=").unwrap() + 1 - (body.find("35=").unwrap());
+    let start =
+        format!("8=FIX.4.4\x019={length}\x01{}", &body[body.find("35=").unwrap()..body.find("10=").unwrap()]);
+    let bytes = format!("{start}10={:03}\x01", tapeworks_wire::fix::checksum(start.as_bytes()));
+    assert_eq!(pair.give(bytes.as_bytes()), ["3|34=2|45=2|58=Required tag missing|371=56|372=0|373=1"]);
+}
+
+#[test]
+fn reasons_that_an_old_version_lacks_are_left_out() {
+    let mut pair = Pair::new(Settings::new(Role::Acceptor, "FIX.4.2", "ISLD", "TW"));
+    pair.log_on();
+    let answers = pair.say("D", &format!("11=a|{ORDER}40=1|"));
+    assert_eq!(answers, ["3|34=2|45=2|58=Tag appears more than once|371=40|372=D"]);
+}
+
+#[test]
+fn fields_in_another_order_are_taken_and_groups_of_no_entries_too() {
+    let mut pair = Pair::logged_on();
+    assert_eq!(pair.say("D", "40=1|55=INTC|60=20261123-15:30:00|54=1|453=0|21=1|11=a|").len(), 1);
+    assert_eq!(pair.application.seen, ["a"]);
+}
+
+#[test]
+fn a_type_that_the_application_does_not_take_is_a_business_reject() {
+    let mut pair = Pair::logged_on();
+    let answers = pair.say("8", "37=id|17=id|150=0|39=0|55=WLRI|54=1|151=100|14=0|6=0.0|");
+    assert_eq!(answers, ["j|34=2|45=2|58=Unsupported Message Type|372=8|380=3"]);
+    pair.assert_in_step();
+}
+
+#[test]
+fn a_reject_reverses_the_routing_fields_that_have_values() {
+    let mut pair = Pair::logged_on();
+    let bad = format!("11=a|{ORDER}59=Z|");
+    let answers =
+        |pair: &mut Pair, header: &str| pair.say_as("D", pair.store.next_incoming(), header, &bad)[0].clone();
+    assert!(answers(&mut pair, "115=JCD|116=CS|144=CHI|").starts_with("3|34=2|128=JCD|129=CS|145=CHI|45=2|"));
+    assert!(answers(&mut pair, "128=JCD|129=CS|145=CHI|").starts_with("3|34=3|115=JCD|116=CS|144=CHI|45=3|"));
+    assert!(
+        answers(&mut pair, "115=JCD|116=|")
+            .starts_with("3|34=4|128=JCD|45=4|58=Tag specified without a value|371=116|")
+    );
+}
+
+#[test]
+fn a_reject_and_an_unknown_heartbeat_are_taken_without_an_answer() {
+    let mut pair = Pair::logged_on();
+    assert_eq!(pair.say("3", "45=1|58=x|"), [""; 0]);
+    assert_eq!(pair.say("0", "112=never asked|"), [""; 0]);
+    pair.assert_in_step();
+}
+
+#[test]
+fn a_message_that_is_rejected_inside_of_a_gap_does_not_stop_what_is_behind_it() {
+    let mut pair = Pair::logged_on();
+    assert_eq!(pair.say_as("1", 3, "", "112=HELLO1|"), ["2|34=2|7=2|16=0"]);
+    let mut answers =
+        pair.say_as("D", 2, "43=Y|122=20261123-09:29:59|", &format!("11=a|{ORDER}126=20040415|"));
+    answers.extend(pair.say_as("1", 4, "", "112=HELLO2|"));
+    let expected = [
+        "3|34=3|45=2|58=Incorrect data format for value|371=126|372=D|373=6",
+        "0|34=4|112=HELLO1",
+        "0|34=5|112=HELLO2",
+    ];
+    assert_eq!(answers, expected);
+}
+
+// ---- logout ----------------------------------------------------------------------------------------------
+
+#[test]
+fn a_logout_is_answered_whatever_its_number_and_the_peer_may_close() {
+    for sequence in [2, 11, 1] {
+        let mut pair = Pair::logged_on();
+        assert_eq!(pair.say_as("5", sequence, "", ""), ["5|34=2"]);
+        assert_eq!(pair.end(), None, "the peer closes");
+        assert_eq!(pair.say_as("1", 3, "", "112=x|"), [""; 0], "nothing is taken any more");
+        pair.wait(2);
+        assert_eq!(pair.end(), Some(End::LoggedOut));
+        assert_eq!(pair.store.next_incoming(), if sequence == 2 { 3 } else { 2 });
+    }
+    let mut pair = Pair::new(Settings { close_timeout_ns: 0, ..settings() });
+    pair.log_on();
+    assert_eq!(pair.say("5", ""), ["5|34=2"]);
+    assert_eq!(pair.end(), Some(End::LoggedOut), "or we close at once");
+}
+
+#[test]
+fn a_session_comes_back_with_its_numbers_after_a_disconnect() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    pair.session.closed(&mut pair.store, pair.now_ns);
+    assert_eq!(pair.end(), Some(End::Closed));
+    let mut pair = pair.reconnected();
+    assert_eq!(pair.say("A", "98=0|108=30|"), ["A|34=3|98=0|108=30"]);
+    pair.assert_in_step();
+}
+
+#[test]
+fn a_schedule_resets_the_numbers_for_a_new_day_and_ends_the_old_one() {
+    let schedule = Schedule::daily("UTC", "09:00:00", "09:31:00").unwrap();
+    let scheduled = Settings { schedule: Some(schedule), ..settings() };
+    let mut store = MemoryStore::new(1 << 20, START_NS - 86_400 * SECOND_NS);
+    store.set_next_incoming(40).unwrap();
+    let mut pair = Pair::with_store(scheduled, store);
+    pair.next = 1;
+    pair.log_on();
+    pair.assert_in_step();
+    let answers = pair.wait(60);
+    assert!(answers.last().unwrap().ends_with("58=the session's hours are over"), "{answers:?}");
+    let mut pair = pair.reconnected();
+    pair.now_ns += 120 * SECOND_NS;
+    assert!(pair.say_as("A", 1, "", "98=0|108=30|")[0].ends_with("58=outside of the session's hours"));
+}
+
+// ---- limits ----------------------------------------------------------------------------------------------
+
+#[test]
+fn a_full_store_stops_the_session_and_no_number_is_lost() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    pair.store.set_failing(true);
+    assert_eq!(pair.order("b"), [""; 0]);
+    assert_eq!(pair.end(), Some(End::Store(StoreError::Full)));
+    assert_eq!((pair.store.next_outgoing(), pair.store.next_incoming()), (3, 3));
+    assert_eq!(pair.application.seen, ["a"], "what was not counted is not taken either");
+}
+
+#[test]
+fn too_many_messages_in_a_second_end_the_session() {
+    let mut pair = Pair::new(Settings { throttle_per_second: Some(3), ..settings() });
+    pair.log_on();
+    pair.say("0", "");
+    pair.say("0", "");
+    assert_eq!(pair.say("0", ""), ["5|34=2|58=too many messages in a second"]);
+    assert_eq!(pair.end(), Some(End::Throttled));
+}
+
+#[test]
+fn messages_behind_a_gap_are_bounded() {
+    let mut pair = Pair::new(Settings { queue_limit_bytes: 1_000, ..settings() });
+    pair.log_on();
+    let mut last = Vec::new();
+    for sequence in 3..30 {
+        last.extend(pair.say_as("D", sequence, "", &format!("11=a|{ORDER}")));
+    }
+    assert_eq!(last, ["2|34=2|7=2|16=0", "5|34=3|58=too many messages behind a gap"]);
+    assert_eq!(pair.end(), Some(End::QueueFull));
+}
+
+// ---- initiator -------------------------------------------------------------------------------------------
+
+#[test]
+fn an_initiator_logs_on_sends_and_logs_out_with_an_acceptor() {
+    let dictionary = Arc::new(Dictionary::from_schema(&SCHEMA));
+    let credentials = Some(("u".to_owned(), "p".to_owned()));
+    let ours = Settings {
+        credentials: credentials.clone(),
+        ..Settings::new(Role::Initiator, "FIX.4.4", "TW", "ISLD")
+    };
+    let mut client = Session::new(ours, dictionary.clone(), START_NS);
+    let mut server = Session::new(Settings { credentials, ..settings() }, dictionary, START_NS);
+    let (mut client_store, mut server_store) = (MemoryStore::new(1 << 20, 0), MemoryStore::new(1 << 20, 0));
+    let (mut client_side, mut server_side) =
+        (Echo { refuses_resend: false, ..Echo::default() }, Echo::default());
+    let mut exchange = |client: &mut Session, client_store: &mut MemoryStore, client_side: &mut Echo| {
+        for _ in 0..10 {
+            let bytes = client.output().to_vec();
+            client.sent(bytes.len());
+            server.receive(&bytes, &mut server_store, &mut server_side, START_NS);
+            let bytes = server.output().to_vec();
+            server.sent(bytes.len());
+            client.receive(&bytes, client_store, client_side, START_NS);
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        (server.is_logged_on(), server_side.seen.len())
+    };
+    assert_eq!(
+        client.link().send(&mut client_store, START_NS, b"D", &[], |_| {}),
+        Err(SendError::NotLoggedOn)
+    );
+    client.tick(&mut client_store, &mut client_side, START_NS);
+    assert!(exchange(&mut client, &mut client_store, &mut client_side).0);
+    assert!(client.is_logged_on());
+    let sent = client.link().send(&mut client_store, START_NS, b"8", &[], |writer| {
+        writer.text(37, b"o").text(17, b"e").text(150, b"0").text(39, b"0").text(54, b"1");
+        writer.number(151, 0).number(14, 0).number(6, 0);
+    });
+    assert_eq!(sent, Ok(2));
+    assert_eq!(exchange(&mut client, &mut client_store, &mut client_side).1, 1);
+    assert_eq!(client_store.next_incoming(), 3, "the business reject came");
+    client.log_out(&mut client_store, "done", START_NS);
+    exchange(&mut client, &mut client_store, &mut client_side);
+    assert_eq!(client.over(), Some(&End::LoggedOut));
+    assert_eq!((client_store.next_incoming(), client_store.next_outgoing()), (4, 4));
+}
+
+proptest! {
+    #[test]
+    fn hostile_bytes_do_not_make_a_session_panic_or_grow(
+        pieces in prop::collection::vec((0..12usize, 0u64..12, prop::collection::vec(any::<u8>(), 0..80)), 0..40),
+    ) {
+        let mut pair = Pair::new(Settings { queue_limit_bytes: 2_000, message_limit_bytes: 1_000, ..settings() });
+        for (kind, sequence, bytes) in pieces {
+            let text: String = bytes.iter().map(|byte| char::from(b' ' + byte % 90)).filter(|letter| !"|=^".contains(*letter)).collect();
+            let message = match kind {
+                0 => bytes,
+                1 => pair.message("A", sequence, "", "98=0|108=30|"),
+                2 => pair.message("2", sequence, "", &format!("7={sequence}|16=0|")),
+                3 => pair.message("4", sequence, "43=Y|", &format!("36={}|123=Y|", sequence + 2)),
+                4 => pair.message("4", sequence, "", &format!("36={}|", sequence + 3)),
+                5 => pair.message("A", sequence, "", "98=0|108=30|141=Y|"),
+                6 => pair.message("5", sequence, "", ""),
+                _ => pair.message("D", sequence, "", &format!("11=x{text}|{ORDER}")),
+            };
+            pair.give(&message);
+            pair.wait(1);
+            let (input, queue) = pair.session.held_bytes();
+            prop_assert!(input <= 1_000 && queue <= 2_000);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Checks a message against a dictionary, with the reasons of a session reject (373).
+//!
+//! Order of the checks, as other engines have it: header, body and trailer in order; the type; what is required; then each
+//! field: known, with a value, once, of the right form, listed, of this message; groups with their counts.
+
+use rustc_hash::FxHashSet;
+use tapeworks_wire::fix::{
+    RejectReason, SOH, data_of_length, read_character, read_date, read_flag, read_signed, read_time,
+    read_timestamp,
+};
+
+use super::dictionary::{Dictionary, FieldRule, Form, Group, Members};
+
+/// A field of a message: its tag, which may be no valid one, and its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) tag: i64,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+impl Part {
+    pub(crate) fn value<'a>(&self, message: &'a [u8]) -> &'a [u8] {
+        message.get(self.start as usize..self.end as usize).unwrap_or_default()
+    }
+}
+
+/// A message is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejection {
+    /// For 373.
+    pub reason: RejectReason,
+    /// For 371, if a tag is to blame.
+    pub tag: Option<i64>,
+}
+
+const fn of_tag(reason: RejectReason, tag: i64) -> Rejection {
+    Rejection { reason, tag: Some(tag) }
+}
+
+/// Splits a message into its fields. Tags without values and tags like -1 are parts too: they are rejected, and counted.
+/// Returns `None` if a tag is no number, or a field has no end: the message is garbled.
+pub(crate) fn split(message: &[u8], parts: &mut Vec<Part>) -> Option<()> {
+    parts.clear();
+    let (mut at, mut data) = (0, None);
+    while let Some(rest) = message.get(at..).filter(|rest| !rest.is_empty()) {
+        let equals = rest.iter().position(|byte| *byte == b'=')?;
+        let tag = read_signed(rest.get(..equals)?).ok()?;
+        let start = at + equals + 1;
+        let end = match data.take() {
+            Some((data_tag, length)) if data_tag == tag => start.checked_add(length)?,
+            _ => start + message.get(start..)?.iter().position(|byte| *byte == SOH)?,
+        };
+        if message.get(end) != Some(&SOH) {
+            return None;
+        }
+        parts.push(Part { tag, start: u32::try_from(start).ok()?, end: u32::try_from(end).ok()? });
+        if let Some(data_tag) = u32::try_from(tag).ok().and_then(data_of_length) {
+            let length = message.get(start..end).and_then(|value| read_signed(value).ok());
+            data = length
+                .and_then(|length| usize::try_from(length).ok())
+                .map(|length| (i64::from(data_tag), length));
+        }
+        at = end + 1;
+    }
+    Some(())
+}
+
+/// Room for the checks, used again for each message: nothing is allocated once it has grown.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// Tags of a section.
+    seen: FxHashSet<u32>,
+    /// Tags of the entry of a group, behind those of the entries that hold it. They are few, so they are searched.
+    entries: Vec<u32>,
+}
+
+/// Checks the parts of a message of this type.
+pub(crate) fn validate(
+    dictionary: &Dictionary,
+    message: &[u8],
+    message_type: &[u8],
+    parts: &[Part],
+    room: &mut Room,
+) -> Result<(), Rejection> {
+    let body = in_order(dictionary, parts)?;
+    let members = dictionary.messages.get(message_type);
+    let members = members.ok_or(Rejection { reason: RejectReason::InvalidMessageType, tag: None })?;
+    let has = |tag: u32| parts.iter().any(|part| part.tag == i64::from(tag));
+    let sections = [&dictionary.header, members, &dictionary.trailer];
+    for tag in sections.iter().flat_map(|section| &section.required) {
+        if !has(*tag) {
+            return Err(of_tag(RejectReason::RequiredTagMissing, i64::from(*tag)));
+        }
+    }
+    let header = parts.get(..body.start).unwrap_or_default();
+    let trailer = parts.get(body.end..).unwrap_or_default();
+    let inside = parts.get(body).unwrap_or_default();
+    for (section, parts) in [(&dictionary.header, header), (members, inside), (&dictionary.trailer, trailer)]
+    {
+        fields(dictionary, section, message, parts, room)?;
+    }
+    Ok(())
+}
+
+/// The body's fields, if header, body and trailer follow each other.
+fn in_order(dictionary: &Dictionary, parts: &[Part]) -> Result<core::ops::Range<usize>, Rejection> {
+    let section = |part: &Part| {
+        let Ok(tag) = u32::try_from(part.tag) else { return 1 };
+        if dictionary.header.holds(tag) {
+            0
+        } else if dictionary.trailer.holds(tag) {
+            2
+        } else {
+            1
+        }
+    };
+    let mut latest = 0;
+    let mut counts = [0usize; 3];
+    for part in parts {
+        let section: usize = section(part);
+        // What a body's group holds may be a field of the header too.
+        if section < latest {
+            return Err(of_tag(RejectReason::TagOutOfOrder, part.tag));
+        }
+        latest = section;
+        if let Some(count) = counts.get_mut(section) {
+            *count += 1;
+        }
+    }
+    Ok(counts[0]..counts[0] + counts[1])
+}
+
+fn fields(
+    dictionary: &Dictionary,
+    members: &Members,
+    message: &[u8],
+    parts: &[Part],
+    room: &mut Room,
+) -> Result<(), Rejection> {
+    room.seen.clear();
+    room.entries.clear();
+    let mut at = 0;
+    while let Some(part) = parts.get(at) {
+        let tag = field(dictionary, message, part)?;
+        if !members.fields.contains(&tag) {
+            return Err(of_tag(RejectReason::TagNotDefinedForType, part.tag));
+        }
+        if !room.seen.insert(tag) {
+            return Err(of_tag(RejectReason::TagTwice, part.tag));
+        }
+        at += 1;
+        if let Some(group) = members.groups.get(&tag) {
+            at += entries(
+                dictionary,
+                group,
+                message,
+                part,
+                parts.get(at..).unwrap_or_default(),
+                &mut room.entries,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks a group's entries; returns how many fields they have. `stack` has the tags of the entries around them.
+fn entries(
+    dictionary: &Dictionary,
+    group: &Group,
+    message: &[u8],
+    count: &Part,
+    parts: &[Part],
+    stack: &mut Vec<u32>,
+) -> Result<usize, Rejection> {
+    let declared = read_signed(count.value(message)).unwrap_or(-1);
+    let (mut at, mut found) = (0, 0i64);
+    let base = stack.len();
+    while let Some(part) = parts.get(at) {
+        let Some(tag) = u32::try_from(part.tag).ok().filter(|tag| group.members.fields.contains(tag)) else {
+            break;
+        };
+        field(dictionary, message, part)?;
+        let seen = stack.get(base..).unwrap_or_default();
+        if tag == group.first {
+            required(group, seen, found)?;
+            found += 1;
+            stack.truncate(base);
+        } else if found == 0 {
+            return Err(of_tag(RejectReason::GroupOutOfOrder, part.tag));
+        } else if seen.contains(&tag) {
+            return Err(of_tag(RejectReason::TagTwice, part.tag));
+        }
+        stack.push(tag);
+        at += 1;
+        if let Some(inner) = group.members.groups.get(&tag) {
+            at += entries(dictionary, inner, message, part, parts.get(at..).unwrap_or_default(), stack)?;
+        }
+    }
+    required(group, stack.get(base..).unwrap_or_default(), found)?;
+    stack.truncate(base);
+    if found != declared {
+        return Err(of_tag(RejectReason::WrongGroupCount, count.tag));
+    }
+    Ok(at)
+}
+
+/// Whether an entry that is over has what it must have.
+fn required(group: &Group, seen: &[u32], found: i64) -> Result<(), Rejection> {
+    match group.members.required.iter().find(|tag| found > 0 && !seen.contains(tag)) {
+        Some(tag) => Err(of_tag(RejectReason::RequiredTagMissing, i64::from(*tag))),
+        None => Ok(()),
+    }
+}
+
+/// Checks a field by itself.
+fn field(dictionary: &Dictionary, message: &[u8], part: &Part) -> Result<u32, Rejection> {
+    let known =
+        u32::try_from(part.tag).ok().and_then(|tag| dictionary.fields.get(&tag).map(|rule| (tag, rule)));
+    let (tag, rule) = known.ok_or(of_tag(RejectReason::InvalidTag, part.tag))?;
+    let value = part.value(message);
+    if value.is_empty() {
+        return Err(of_tag(RejectReason::TagWithoutValue, part.tag));
+    }
+    if !has_form(rule.form, value) {
+        return Err(of_tag(RejectReason::IncorrectFormat, part.tag));
+    }
+    if !is_listed(rule, value) {
+        return Err(of_tag(RejectReason::ValueIncorrect, part.tag));
+    }
+    Ok(tag)
+}
+
+fn has_form(form: Form, value: &[u8]) -> bool {
+    match form {
+        Form::Any => true,
+        Form::Character => read_character(value).is_ok(),
+        Form::Integer => read_signed(value).is_ok(),
+        Form::Decimal => is_decimal(value),
+        Form::Flag => read_flag(value).is_ok(),
+        Form::Timestamp => read_timestamp(value).is_ok(),
+        Form::Date => read_date(value).is_ok(),
+        Form::Time => read_time(value).is_ok(),
+    }
+}
+
+/// Whether a value is a decimal of any size.
+fn is_decimal(value: &[u8]) -> bool {
+    let digits = value.strip_prefix(b"-").unwrap_or(value);
+    let points = digits.iter().filter(|byte| **byte == b'.').count();
+    let is_of_digits = digits.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
+    is_of_digits && points <= 1 && digits.len() > points
+}
+
+fn is_listed(rule: &FieldRule, value: &[u8]) -> bool {
+    let listed = |value: &[u8]| rule.values.iter().any(|listed| **listed == *value);
+    if rule.values.is_empty() {
+        return true;
+    }
+    if rule.is_list { value.split(|byte| *byte == b' ').all(listed) } else { listed(value) }
+}

@@ -1,0 +1,837 @@
+//! The Rust that a declaration of FIX messages stands for: enums, views, plain forms, the enum over all messages, the schema.
+
+use std::collections::HashSet;
+
+use proc_macro2::{Ident, Literal, TokenStream};
+use quote::{format_ident, quote};
+
+use super::check::tags_of;
+use super::declaration::{Declaration, EnumType, Enumeration, Field, Role, Structure, Type};
+use super::schema::schema;
+use crate::generate::{doc, words};
+
+pub(crate) fn generate(declaration: &Declaration) -> TokenStream {
+    let enums = declaration.enums.iter().map(enumeration);
+    let groups = declaration.of_role(Role::Group).map(|item| group(declaration, item));
+    let messages = declaration.of_role(Role::Message).map(|item| message(declaration, item));
+    let header = header(declaration);
+    let plain = declaration.structures.iter().map(|item| plain(declaration, item));
+    let message_enum = message_enum(declaration);
+    let schema = schema(declaration);
+    quote! { #(#enums)* #(#groups)* #(#messages)* #header #(#plain)* #message_enum #schema }
+}
+
+// ---- enums -----------------------------------------------------------------------------------------------
+
+fn enumeration(item: &Enumeration) -> TokenStream {
+    let name = &item.name;
+    let (raw_type, length, text) = match item.enum_type {
+        EnumType::Character => (quote!(u8), 1usize, true),
+        EnumType::Integer => (quote!(u32), 8usize, false),
+    };
+    let raw = |value: u64| match item.enum_type {
+        EnumType::Character => Literal::byte_character(value as u8),
+        EnumType::Integer => Literal::u32_unsuffixed(value as u32),
+    };
+    let shown = |value: u64| match item.enum_type {
+        EnumType::Character => char::from(value as u8).to_string(),
+        EnumType::Integer => value.to_string(),
+    };
+    let variants = item.variants.iter().map(|variant| {
+        let (name, doc) =
+            (&variant.name, doc(&variant.doc, &format!("On the wire: `{}`.", shown(variant.raw))));
+        quote! { #doc #name }
+    });
+    let from_arms = item.variants.iter().map(|variant| {
+        let (name, raw) = (&variant.name, raw(variant.raw));
+        quote! { #raw => Some(Self::#name) }
+    });
+    let raw_arms = item.variants.iter().map(|variant| {
+        let (name, raw) = (&variant.name, raw(variant.raw));
+        quote! { Self::#name => #raw }
+    });
+    let name_arms = item.variants.iter().map(|variant| {
+        let (name, text) = (&variant.name, variant.name.to_string());
+        quote! { Self::#name => #text }
+    });
+    let values = item.variants.iter().map(|variant| {
+        let (value, raw, doc) =
+            (variant.name.to_string(), Literal::u64_unsuffixed(variant.raw), &variant.doc);
+        let title = words(&value);
+        quote! { ::tapeworks_wire::schema::EnumValue { name: #value, title: #title, raw: #raw, doc: #doc } }
+    });
+    let (name_text, doc_text) = (name.to_string(), &item.doc);
+    let doc = doc(&item.doc, "A message with another value is rejected.");
+    quote! {
+        #doc
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum #name { #(#variants,)* }
+
+        impl #name {
+            /// The enum in the schema.
+            pub const SCHEMA: ::tapeworks_wire::schema::EnumSchema = ::tapeworks_wire::schema::EnumSchema {
+                name: #name_text, doc: #doc_text, length: #length, text: #text, values: &[#(#values),*],
+            };
+
+            /// The value for what is on the wire; `None` if it is not listed.
+            #[inline]
+            #[must_use]
+            pub const fn from_raw(raw: #raw_type) -> Option<Self> {
+                match raw { #(#from_arms,)* _ => None }
+            }
+
+            /// What is on the wire for this value.
+            #[inline]
+            #[must_use]
+            pub const fn raw(self) -> #raw_type {
+                match self { #(#raw_arms,)* }
+            }
+
+            /// The value's name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { #(#name_arms,)* }
+            }
+        }
+    }
+}
+
+// ---- keys ------------------------------------------------------------------------------------------------
+
+/// The digits of a tag and `=` as a word, the first in the lowest byte.
+fn key_of(tag: u32) -> u64 {
+    format!("{tag}=").bytes().rev().fold(0, |key, byte| key << 8 | u64::from(byte))
+}
+
+fn key_literal(tag: u32) -> Literal {
+    Literal::u64_unsuffixed(key_of(tag))
+}
+
+/// Bytes of the tag and `=`.
+fn tag_bytes(tag: u32) -> Literal {
+    Literal::usize_unsuffixed(format!("{tag}=").len())
+}
+
+/// A perfect hash of keys: `key * multiplier >> shift` is different for each.
+struct Slots {
+    multiplier: u64,
+    shift: u32,
+}
+
+impl Slots {
+    /// Tries multipliers until one separates the keys, with more slots after many. The numbers are the same in every build.
+    fn find(tags: &[u32]) -> Self {
+        let keys: Vec<u64> = tags.iter().map(|tag| key_of(*tag)).collect();
+        let mut state = 0x7a9e_f125_u64;
+        let fewest = keys.len().max(2).next_power_of_two().trailing_zeros() + 1;
+        for bits in fewest..16 {
+            for _ in 0..4_000 {
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                let multiplier = (mixed ^ mixed >> 27) | 1;
+                let mut seen = HashSet::new();
+                let shift = 64 - bits;
+                if keys.iter().all(|key| seen.insert(key.wrapping_mul(multiplier) >> shift)) {
+                    return Self { multiplier, shift };
+                }
+            }
+        }
+        Self { multiplier: 1, shift: 0 }
+    }
+
+    fn slot(&self, tag: u32) -> Literal {
+        Literal::u64_unsuffixed(key_of(tag).wrapping_mul(self.multiplier) >> self.shift)
+    }
+
+    fn expression(&self) -> TokenStream {
+        let (multiplier, shift) =
+            (Literal::u64_unsuffixed(self.multiplier), Literal::u32_unsuffixed(self.shift));
+        quote! { at.key().wrapping_mul(#multiplier) >> #shift }
+    }
+}
+
+// ---- fields ----------------------------------------------------------------------------------------------
+
+/// The type in which a view stores a field.
+fn stored(field: &Field) -> TokenStream {
+    match &field.field_type {
+        Type::Text | Type::Data(_) => quote!(::tapeworks_wire::fix::Span),
+        Type::Character => quote!(u8),
+        Type::Signed | Type::Decimal(_) => quote!(i64),
+        Type::Unsigned | Type::Timestamp | Type::Time => quote!(u64),
+        Type::Date => quote!(u32),
+        Type::Flag => quote!(bool),
+        Type::Group(_) => quote!(::tapeworks_wire::fix::GroupSpan),
+        Type::Named(name) => quote!(Option<#name>),
+    }
+}
+
+/// The type that readers get and writers give.
+fn public(field: &Field, declaration: &Declaration, is_plain: bool) -> TokenStream {
+    match &field.field_type {
+        Type::Text | Type::Data(_) => quote!(&'a [u8]),
+        Type::Character => quote!(u8),
+        Type::Signed => quote!(i64),
+        Type::Unsigned => quote!(u64),
+        Type::Decimal(places) => {
+            let places = Literal::u8_unsuffixed(*places);
+            quote!(::tapeworks_wire::Decimal<i64, #places>)
+        }
+        Type::Timestamp => quote!(::tapeworks_wire::NanosecondsSinceEpoch),
+        Type::Time => quote!(::tapeworks_wire::NanosecondsSinceMidnight),
+        Type::Date => quote!(u32),
+        Type::Flag => quote!(bool),
+        Type::Group(entry) if is_plain => {
+            let fields = format_ident!("{entry}Fields");
+            let lifetime =
+                declaration.group(entry).filter(|group| declaration.borrows(group)).map(|_| quote!(<'a>));
+            quote!(&'a [#fields #lifetime])
+        }
+        Type::Group(entry) => quote!(::tapeworks_wire::fix::Entries<'a, #entry<'a>>),
+        Type::Named(name) => quote!(#name),
+    }
+}
+
+/// Statements that read the current field of `at` into `view`. Data and groups move `at`.
+fn read(field: &Field) -> TokenStream {
+    let name = &field.name;
+    let length = tag_bytes(field.first_tag());
+    match &field.field_type {
+        // Enums are read by `read_field`.
+        Type::Named(_) => quote!(),
+        Type::Text => quote! { view.#name = at.text(#length)?; },
+        Type::Character => quote! { view.#name = at.character(#length)?; },
+        Type::Signed => quote! { view.#name = at.signed(#length)?; },
+        Type::Unsigned => quote! { view.#name = at.unsigned(#length)?; },
+        Type::Decimal(places) => {
+            let places = Literal::u8_unsuffixed(*places);
+            quote! { view.#name = at.decimal::<#places>(#length)?; }
+        }
+        Type::Timestamp => quote! { view.#name = at.timestamp(#length)?; },
+        Type::Time => quote! { view.#name = at.time(#length)?; },
+        Type::Date => quote! { view.#name = at.date(#length)?; },
+        Type::Flag => quote! { view.#name = at.flag(#length)?; },
+        Type::Data(_) => {
+            let tag = Literal::u32_unsuffixed(field.tag);
+            quote! { (at, view.#name) = at.data(#length, #tag)?; }
+        }
+        Type::Group(entry) => {
+            let tag = Literal::u32_unsuffixed(field.tag);
+            quote! { (at, view.#name) = ::tapeworks_wire::fix::read_group::<#entry<'a>>(at, #length, #tag)?; }
+        }
+    }
+}
+
+/// As [`read`], for enums too.
+fn read_field(declaration: &Declaration, field: &Field) -> TokenStream {
+    let Type::Named(enum_name) = &field.field_type else { return read(field) };
+    let name = &field.name;
+    let length = tag_bytes(field.tag);
+    let is_character =
+        declaration.enumeration(enum_name).is_some_and(|item| item.enum_type == EnumType::Character);
+    let found = if is_character {
+        quote! { #enum_name::from_raw(at.character(#length)?) }
+    } else {
+        quote! { u32::try_from(at.unsigned(#length)?).ok().and_then(#enum_name::from_raw) }
+    };
+    quote! {
+        view.#name = #found;
+        if view.#name.is_none() {
+            return Err(at.invalid(::tapeworks_wire::fix::ValueError::NotListed));
+        }
+    }
+}
+
+/// The cursor behind the field that was read: a group's is there already.
+fn advance(field: &Field) -> TokenStream {
+    match field.field_type {
+        Type::Group(_) => quote!(),
+        _ => quote! { at = at.next(); },
+    }
+}
+
+/// Statements that read the fields which come in the declared order: each is compared with the bytes of its tag.
+fn in_declared_order(declaration: &Declaration, fields: &[Field], seen: &Ident) -> TokenStream {
+    let each = fields.iter().enumerate().map(|(index, field)| {
+        let tag = field.first_tag();
+        let (key, bytes) = (key_literal(tag), Literal::usize_unsuffixed(format!("{tag}=").len()));
+        let is_next = quote! { at.has_key::<#bytes>(#key) };
+        let bit = Literal::u64_unsuffixed(1 << index);
+        let read = read_field(declaration, field);
+        let advance = match field.field_type {
+            Type::Group(_) => quote!(),
+            _ => quote! { at = at.next_in(&words); },
+        };
+        quote! {
+            if #is_next {
+                #seen |= #bit;
+                #read
+                #advance
+            }
+        }
+    });
+    quote! { #(#each)* }
+}
+
+/// An arm for each tag of a structure's fields: the tag's slot, the check of its key and of its bit, the value.
+fn arms(
+    declaration: &Declaration,
+    fields: &[Field],
+    slots: &Slots,
+    first_bit: usize,
+    seen: &Ident,
+    before: &TokenStream,
+    twice: &TokenStream,
+) -> Vec<TokenStream> {
+    let mut arms = Vec::new();
+    for (index, field) in fields.iter().enumerate() {
+        let (slot, key) = (slots.slot(field.first_tag()), key_literal(field.first_tag()));
+        let bit = Literal::u64_unsuffixed(1 << (first_bit + index));
+        let (read, advance) = (read_field(declaration, field), advance(field));
+        arms.push(quote! {
+            #slot if at.key() == #key => {
+                #before
+                if #seen & #bit != 0 { #twice }
+                #seen |= #bit;
+                #read
+                #advance
+            }
+        });
+        if let Type::Data(length_tag) = field.field_type {
+            let (slot, key) = (slots.slot(field.tag), key_literal(field.tag));
+            let length_tag = Literal::u32_unsuffixed(length_tag);
+            arms.push(quote! { #slot if at.key() == #key => return Err(at.missing(#length_tag)), });
+        }
+    }
+    arms
+}
+
+/// The bits of required fields, and for each its tag.
+fn required(fields: &[Field], seen: &Ident) -> TokenStream {
+    let bits = |field: &Field| {
+        fields.iter().position(|other| other.tag == field.tag).map_or(0, |index| 1u64 << index)
+    };
+    let wanted: Vec<&Field> = fields.iter().filter(|field| field.is_required).collect();
+    let all = Literal::u64_unsuffixed(wanted.iter().map(|field| bits(field)).fold(0, |all, bit| all | bit));
+    let each = wanted.iter().map(|field| {
+        let (bit, tag) = (Literal::u64_unsuffixed(bits(field)), Literal::u32_unsuffixed(field.tag));
+        quote! { if #seen & #bit == 0 { return Err(at.missing(#tag)); } }
+    });
+    if wanted.is_empty() {
+        return quote!();
+    }
+    quote! { if #seen & #all != #all { #(#each)* } }
+}
+
+/// The accessors of a view's fields.
+fn accessors(declaration: &Declaration, fields: &[Field], first_bit: usize, seen: &Ident) -> TokenStream {
+    let each = fields.iter().enumerate().map(|(index, field)| {
+        let name = &field.name;
+        let public = public(field, declaration, false);
+        let bit = Literal::u64_unsuffixed(1 << (first_bit + index));
+        let value = match &field.field_type {
+            Type::Text | Type::Data(_) => quote!(self.#name.of(self.message)),
+            Type::Decimal(_) => quote!(::tapeworks_wire::Decimal(self.#name)),
+            Type::Timestamp => quote!(::tapeworks_wire::NanosecondsSinceEpoch(self.#name)),
+            Type::Time => quote!(::tapeworks_wire::NanosecondsSinceMidnight(self.#name)),
+            Type::Group(_) => quote!(::tapeworks_wire::fix::Entries::new(self.#name, self.message)),
+            _ => quote!(self.#name),
+        };
+        let doc = field_doc(field);
+        // A group that is absent has no entries.
+        let (result, body) = match (&field.field_type, field.is_required) {
+            (Type::Group(_), _) => (public, value),
+            (Type::Named(enum_name), true) => {
+                let first = declaration.enumeration(enum_name).and_then(|item| item.variants.first());
+                let first = first.map(|variant| &variant.name);
+                // Reading has seen to it that the value is there.
+                (public, quote!(match self.#name { Some(value) => value, None => #enum_name::#first }))
+            }
+            (Type::Named(_), false) => (quote!(Option<#public>), value),
+            (_, true) => (public, value),
+            (_, false) => {
+                (quote!(Option<#public>), quote!(if self.#seen & #bit != 0 { Some(#value) } else { None }))
+            }
+        };
+        quote! { #doc #[inline] #[must_use] pub fn #name(&self) -> #result { #body } }
+    });
+    quote! { #(#each)* }
+}
+
+fn field_doc(field: &Field) -> TokenStream {
+    let (title, tag) = (field.title(), field.tag);
+    let unit = match field.field_type {
+        Type::Date => " Days since 1970.",
+        _ => "",
+    };
+    let need = if field.is_required { "required" } else { "optional" };
+    doc(&field.doc, &format!("{title} ({tag}), {need}.{unit}"))
+}
+
+// ---- groups ----------------------------------------------------------------------------------------------
+
+fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
+    let name = &item.name;
+    let seen = format_ident!("seen");
+    let tags: Vec<u32> = item.fields.iter().flat_map(tags_of).collect();
+    let slots = Slots::find(&tags);
+    let slot = slots.expression();
+    let twice = quote! { return Err(at.rejected(::tapeworks_wire::fix::RejectReason::TagTwice)); };
+    let mut arms = arms(declaration, &item.fields, &slots, 0, &seen, &quote!(), &twice);
+    // The first field begins the next entry.
+    let delimiter = item.fields.first().map_or(0, |field| field.tag);
+    let (delimiter_slot, delimiter_key) = (slots.slot(delimiter), key_literal(delimiter));
+    arms.insert(0, quote! { #delimiter_slot if at.key() == #delimiter_key && seen != 0 => break, });
+    let members = item.fields.iter().skip(1).map(|field| key_literal(field.first_tag()));
+    let members = quote! { [#(#members),*] };
+    let required = required(&item.fields, &seen);
+    let names = item.fields.iter().map(|field| &field.name);
+    let types = item.fields.iter().map(stored);
+    let accessors = accessors(declaration, &item.fields, 0, &seen);
+    let doc = doc(&item.doc, &format!("An entry of a repeating group, which begins with tag {delimiter}."));
+    quote! {
+        #doc
+        #[derive(Clone, Copy)]
+        pub struct #name<'a> {
+            message: &'a [u8],
+            seen: u64,
+            #(#names: #types,)*
+        }
+
+        impl<'a> ::tapeworks_wire::fix::Entry<'a> for #name<'a> {
+            fn read_at(at: ::tapeworks_wire::fix::Cursor<'a>, count_tag: u32)
+                -> Result<(Self, ::tapeworks_wire::fix::Cursor<'a>), ::tapeworks_wire::fix::ReadError>
+            {
+                let mut view = Self::absent(at.message());
+                let mut at = at;
+                let mut seen = 0u64;
+                if at.key() != #delimiter_key {
+                    let members: &[u64] = &#members;
+                    return Err(if members.contains(&at.key()) {
+                        at.rejected(::tapeworks_wire::fix::RejectReason::GroupOutOfOrder)
+                    } else {
+                        at.wrong_count(count_tag)
+                    });
+                }
+                #[allow(unreachable_patterns, clippy::match_same_arms)]
+                while at.is_field() {
+                    match #slot {
+                        #(#arms)*
+                        _ => break,
+                    }
+                }
+                #required
+                view.seen = seen;
+                Ok((view, at))
+            }
+        }
+    }
+    .into_iter()
+    .chain(view_impl(item, &accessors, &[]))
+    .collect()
+}
+
+/// The part of a view that does not depend on the fields, and its accessors.
+fn view_impl(item: &Structure, accessors: &TokenStream, more: &[&Field]) -> TokenStream {
+    let name = &item.name;
+    let names = item.fields.iter().chain(more.iter().copied()).map(|field| &field.name);
+    let seen_header = (item.role == Role::Message).then(|| quote!(seen_header: 0,));
+    let (begin, fields) = (item.role != Role::Group)
+        .then(|| {
+            (
+                quote! {
+                    /// BeginString (8): `FIX.4.4`.
+                    #[must_use]
+                    pub fn begin_string(&self) -> &'a [u8] {
+                        ::tapeworks_wire::fix::begin_string(self.message)
+                    }
+
+                    /// The message as it came.
+                    #[must_use]
+                    pub const fn as_bytes(&self) -> &'a [u8] {
+                        self.message
+                    }
+                },
+                quote! {
+                    /// The value of the first field of any tag, declared or not.
+                    #[must_use]
+                    pub fn field(&self, tag: u32) -> Option<&'a [u8]> {
+                        ::tapeworks_wire::fix::field(self.message, tag)
+                    }
+                },
+            )
+        })
+        .unzip();
+    quote! {
+        impl<'a> #name<'a> {
+            /// A view without fields.
+            #[inline(always)]
+            fn absent(message: &'a [u8]) -> Self {
+                Self { message, #seen_header seen: 0, #(#names: Default::default(),)* }
+            }
+
+            #begin
+            #fields
+            #accessors
+        }
+
+        impl core::fmt::Debug for #name<'_> {
+            fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                ::tapeworks_wire::fix::write_fields(formatter, stringify!(#name), self.message)
+            }
+        }
+    }
+}
+
+// ---- messages --------------------------------------------------------------------------------------------
+
+/// The tags of a group's entries, and of the groups in it, each with the tag of the count.
+fn member_tags(declaration: &Declaration, field: &Field, found: &mut Vec<(u32, u32)>) {
+    let Type::Group(entry) = &field.field_type else { return };
+    for member in declaration.group(entry).map_or(&[][..], |group| group.fields.as_slice()) {
+        found.extend(tags_of(member).map(|tag| (tag, field.tag)));
+        member_tags(declaration, member, found);
+    }
+}
+
+fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
+    let name = &item.name;
+    let (seen, seen_header) = (format_ident!("seen"), format_ident!("seen_header"));
+    let header = declaration.fields_of(Role::Header);
+    let trailer = declaration.fields_of(Role::Trailer);
+    let mut tags: Vec<u32> = header.iter().chain(&item.fields).chain(trailer).flat_map(tags_of).collect();
+    let mut members = Vec::new();
+    item.fields.iter().for_each(|field| member_tags(declaration, field, &mut members));
+    members.retain(|(tag, _)| !tags.contains(tag));
+    members.sort_unstable();
+    members.dedup_by_key(|(tag, _)| *tag);
+    tags.extend(members.iter().map(|(tag, _)| *tag));
+    tags.extend([8, 9, 10, 35]);
+    let slots = Slots::find(&tags);
+    let slot = slots.expression();
+    let twice = quote! { return Err(at.rejected(::tapeworks_wire::fix::RejectReason::TagTwice)); };
+    let out_of_order =
+        quote! { return Err(at.rejected(::tapeworks_wire::fix::RejectReason::TagOutOfOrder)); };
+    let header_before = quote! { if seen != 0 { #out_of_order } };
+    let mut arms_of_all = arms(declaration, header, &slots, 0, &seen_header, &header_before, &twice);
+    arms_of_all.extend(arms(declaration, &item.fields, &slots, 0, &seen, &quote!(), &twice));
+    let trailer_arms = arms(declaration, trailer, &slots, item.fields.len(), &seen, &quote!(), &twice);
+    arms_of_all.extend(trailer_arms);
+    // Nothing but the checksum comes behind the trailer's only field.
+    let after_trailer = trailer.first().map(|_| {
+        let bit = Literal::u64_unsuffixed(1 << item.fields.len());
+        quote! { if seen & #bit != 0 && at.is_field() { #out_of_order } }
+    });
+    arms_of_all.extend(members.iter().map(|(tag, count_tag)| {
+        let (slot, key, count_tag) =
+            (slots.slot(*tag), key_literal(*tag), Literal::u32_unsuffixed(*count_tag));
+        quote! { #slot if at.key() == #key => return Err(at.wrong_count(#count_tag)), }
+    }));
+    arms_of_all.extend([8, 9, 10, 35].map(|tag| {
+        let (slot, key) = (slots.slot(tag), key_literal(tag));
+        quote! { #slot if at.key() == #key => { #twice } }
+    }));
+    let declared_header = in_declared_order(declaration, header, &seen_header);
+    let declared_body = in_declared_order(declaration, &item.fields, &seen);
+    let required_header = required(header, &seen_header);
+    let required_body = required(&item.fields, &seen);
+    let accessors_header = accessors(declaration, header, 0, &seen_header);
+    let mut body_accessors = accessors(declaration, &item.fields, 0, &seen);
+    body_accessors.extend(accessors(declaration, trailer, item.fields.len(), &seen));
+    let more: Vec<&Field> = header.iter().chain(trailer).collect();
+    let all = || item.fields.iter().chain(more.iter().copied());
+    let names = all().map(|field| &field.name);
+    let types = all().map(stored);
+    let message_type = item.message_type.as_ref().map_or(String::new(), syn::LitStr::value);
+    let type_bytes = Literal::byte_string(message_type.as_bytes());
+    let doc = doc(&item.doc, &format!("MsgType (35) is `{message_type}`."));
+    let view = view_impl(item, &quote! { #accessors_header #body_accessors }, &more);
+    quote! {
+        #doc
+        #[derive(Clone, Copy)]
+        pub struct #name<'a> {
+            message: &'a [u8],
+            seen_header: u64,
+            seen: u64,
+            #(#names: #types,)*
+        }
+
+        impl<'a> #name<'a> {
+            /// MsgType (35).
+            pub const MESSAGE_TYPE: &'static [u8] = #type_bytes;
+
+            /// Reads a message: its length and checksum, every declared field and its type, the required ones, groups and
+            /// their counts, the order of header, body and trailer, and that no declared tag comes twice.
+            ///
+            /// # Errors
+            /// The bytes are not one message of this type, or it breaks a rule.
+            #[inline(always)]
+            pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
+                let at = ::tapeworks_wire::fix::Cursor::open(message)?;
+                if !at.is_value(3, #type_bytes) {
+                    return Err(::tapeworks_wire::fix::ReadError::OtherType);
+                }
+                Self::read_from(at)
+            }
+
+            #[inline(always)]
+            fn read_from(at: ::tapeworks_wire::fix::Cursor<'a>) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
+                // Made where the result is: a view has some hundred bytes.
+                let mut read = Ok(Self::absent(at.message()));
+                if let Ok(view) = &mut read
+                    && let Err(error) = view.read_declared(at)
+                {
+                    return Err(error);
+                }
+                read
+            }
+
+            /// Reads the fields in the declared order, and leaves it to `read_any` when another comes.
+            fn read_declared(&mut self, at: ::tapeworks_wire::fix::Cursor<'a>)
+                -> Result<(), ::tapeworks_wire::fix::ReadError>
+            {
+                let view = self;
+                let words = at.words();
+                let mut at = at.next_in(&words);
+                let (mut seen_header, mut seen) = (0u64, 0u64);
+                #declared_header
+                #declared_body
+                view.seen_header = seen_header;
+                view.seen = seen;
+                if at.is_field() {
+                    return view.read_any(at);
+                }
+                #required_header
+                #required_body
+                Ok(())
+            }
+
+            /// Reads the fields in any order behind those that were read.
+            #[inline(never)]
+            fn read_any(&mut self, at: ::tapeworks_wire::fix::Cursor<'a>)
+                -> Result<(), ::tapeworks_wire::fix::ReadError>
+            {
+                let view = self;
+                let mut at = at;
+                let (mut seen_header, mut seen) = (view.seen_header, view.seen);
+                while at.is_field() {
+                    #[allow(clippy::match_same_arms)]
+                    match #slot {
+                        #(#arms_of_all)*
+                        _ => at = at.undeclared()?.next(),
+                    }
+                    #after_trailer
+                }
+                #required_header
+                #required_body
+                view.seen_header = seen_header;
+                view.seen = seen;
+                Ok(())
+            }
+        }
+
+        #view
+    }
+}
+
+fn header(declaration: &Declaration) -> TokenStream {
+    let Some(item) = declaration.of_role(Role::Header).next() else { return quote!() };
+    let seen = format_ident!("seen");
+    let tags: Vec<u32> = item.fields.iter().flat_map(tags_of).collect();
+    let slots = Slots::find(&tags);
+    let slot = slots.expression();
+    let twice = quote! { return Err(at.rejected(::tapeworks_wire::fix::RejectReason::TagTwice)); };
+    let arms = arms(declaration, &item.fields, &slots, 0, &seen, &quote!(), &twice);
+    let required = required(&item.fields, &seen);
+    let names = item.fields.iter().map(|field| &field.name);
+    let types = item.fields.iter().map(stored);
+    let accessors = accessors(declaration, &item.fields, 0, &seen);
+    let view = view_impl(item, &accessors, &[]);
+    let doc = doc(&item.doc, "The header of a message of any type. The fields behind it are not looked at.");
+    quote! {
+        #doc
+        #[derive(Clone, Copy)]
+        pub struct Header<'a> {
+            message: &'a [u8],
+            seen: u64,
+            #(#names: #types,)*
+        }
+
+        impl<'a> Header<'a> {
+            /// Reads the header of a message, up to the first field that is none of its own, and checks the message's length
+            /// and checksum.
+            ///
+            /// # Errors
+            /// The bytes are not one message, or the header breaks a rule.
+            pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
+                let mut at = ::tapeworks_wire::fix::Cursor::open(message)?.next();
+                let mut view = Self::absent(message);
+                let mut seen = 0u64;
+                while at.is_field() {
+                    match #slot {
+                        #(#arms)*
+                        _ => break,
+                    }
+                }
+                #required
+                view.seen = seen;
+                Ok(view)
+            }
+
+            /// MsgType (35).
+            #[must_use]
+            pub fn message_type(&self) -> &'a [u8] {
+                ::tapeworks_wire::fix::message_type(self.message)
+            }
+        }
+
+        #view
+    }
+}
+
+fn message_enum(declaration: &Declaration) -> TokenStream {
+    let names: Vec<&Ident> = declaration.of_role(Role::Message).map(|item| &item.name).collect();
+    let docs = names.iter().map(|name| doc("", &format!("See [`{name}`].")));
+    quote! {
+        /// A message of the declaration.
+        #[derive(Clone, Copy, Debug)]
+        #[allow(clippy::large_enum_variant)]
+        pub enum Message<'a> {
+            #(#docs #names(#names<'a>),)*
+        }
+
+        impl<'a> Message<'a> {
+            /// Reads a message of any declared type: see its `read`.
+            ///
+            /// # Errors
+            /// The bytes are not one message, its type is not declared, or it breaks a rule.
+            #[inline]
+            pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
+                let at = ::tapeworks_wire::fix::Cursor::open(message)?;
+                #(if at.is_value(3, #names::MESSAGE_TYPE) {
+                    return #names::read_from(at).map(Self::#names);
+                })*
+                Err(::tapeworks_wire::fix::ReadError::OtherType)
+            }
+
+            /// The message's name in the declaration.
+            #[must_use]
+            pub const fn name(&self) -> &'static str {
+                match self { #(Self::#names(_) => stringify!(#names),)* }
+            }
+
+            /// MsgType (35).
+            #[must_use]
+            pub const fn message_type(&self) -> &'static [u8] {
+                match self { #(Self::#names(_) => #names::MESSAGE_TYPE,)* }
+            }
+        }
+    }
+}
+
+// ---- plain forms -----------------------------------------------------------------------------------------
+
+fn plain(declaration: &Declaration, item: &Structure) -> TokenStream {
+    if item.role == Role::Trailer {
+        return quote!();
+    }
+    let name = &item.name;
+    let plain = format_ident!("{name}Fields");
+    let lifetime = declaration.borrows(item).then(|| quote!(<'a>));
+    let fields = item.fields.iter().map(|field| {
+        let (name, public, doc) = (&field.name, public(field, declaration, true), field_doc(field));
+        let is_plain = field.is_required || matches!(field.field_type, Type::Group(_));
+        let wrapped = if is_plain { public } else { quote!(Option<#public>) };
+        quote! { #doc pub #name: #wrapped }
+    });
+    let wanted: Vec<&Field> = item
+        .fields
+        .iter()
+        .filter(|field| field.is_required && !matches!(field.field_type, Type::Group(_)))
+        .collect();
+    let arguments = wanted.iter().map(|field| {
+        let (name, public) = (&field.name, public(field, declaration, true));
+        quote! { #name: #public }
+    });
+    let initial = item.fields.iter().map(|field| {
+        let name = &field.name;
+        match (&field.field_type, field.is_required) {
+            (Type::Group(_), _) => quote! { #name: &[] },
+            (_, true) => quote! { #name },
+            (_, false) => quote! { #name: None },
+        }
+    });
+    let writes = item.fields.iter().map(|field| {
+        let (name, tag) = (&field.name, Literal::u32_unsuffixed(field.tag));
+        let value = if field.is_required { quote!(self.#name) } else { quote!(value) };
+        let write = match &field.field_type {
+            Type::Text => quote! { writer.text(#tag, #value); },
+            Type::Character => quote! { writer.character(#tag, #value); },
+            Type::Signed => quote! { writer.signed(#tag, #value); },
+            Type::Unsigned => quote! { writer.number(#tag, #value); },
+            Type::Decimal(places) => {
+                let places = Literal::u8_unsuffixed(*places);
+                quote! { writer.decimal::<#places>(#tag, #value.0); }
+            }
+            Type::Timestamp => quote! { writer.timestamp(#tag, #value.0); },
+            Type::Time => quote! { writer.time(#tag, #value.0); },
+            Type::Date => quote! { writer.date(#tag, #value); },
+            Type::Flag => quote! { writer.flag(#tag, #value); },
+            Type::Data(length_tag) => {
+                let length_tag = Literal::u32_unsuffixed(*length_tag);
+                quote! { writer.data(#length_tag, #tag, #value); }
+            }
+            Type::Group(_) => {
+                return quote! {
+                    if !self.#name.is_empty() {
+                        writer.number(#tag, self.#name.len() as u64);
+                        self.#name.iter().for_each(|entry| entry.write(writer));
+                    }
+                };
+            }
+            Type::Named(enum_name) => {
+                let item = declaration.enumeration(enum_name);
+                if item.is_some_and(|item| item.enum_type == EnumType::Character) {
+                    quote! { writer.character(#tag, #value.raw()); }
+                } else {
+                    quote! { writer.number(#tag, u64::from(#value.raw())); }
+                }
+            }
+        };
+        if field.is_required {
+            write
+        } else {
+            quote! { if let Some(value) = self.#name { #write } }
+        }
+    });
+    let text = format!("The plain values of `{name}`, for writing.");
+    let is_all_optional = wanted.is_empty().then(|| quote!(#[derive(Default)]));
+    quote! {
+        #[doc = #text]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #is_all_optional
+        pub struct #plain #lifetime { #(#fields,)* }
+
+        impl #lifetime #plain #lifetime {
+            /// The required fields; the others are absent.
+            #[allow(clippy::too_many_arguments)]
+            #[inline]
+            #[must_use]
+            pub const fn new(#(#arguments),*) -> Self {
+                Self { #(#initial,)* }
+            }
+
+            /// Writes the fields in the declared order, behind those that are written already.
+            #[inline]
+            pub fn write(&self, writer: &mut ::tapeworks_wire::fix::Writer<'_>) {
+                let mut local = writer.local();
+                {
+                    let writer = &mut local;
+                    #(#writes)*
+                }
+                let place = local.place_and_fault();
+                writer.resume(place);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Repeating groups: entries behind the field that counts them.
+//!
+//! A message that has been read has sound groups: each entry begins with the group's first field, and there are as many as
+//! the count says. The entries are read once more when somebody walks them.
+
+use core::fmt;
+
+use super::cursor::{Cursor, GroupSpan, ReadError};
+
+/// An entry of a group. `fix!` implements it.
+#[doc(hidden)]
+pub trait Entry<'a>: Sized {
+    /// Reads the entry that starts at the cursor. Returns the cursor behind it.
+    ///
+    /// # Errors
+    /// There is no such entry, or a field breaks a rule.
+    fn read_at(at: Cursor<'a>, count_tag: u32) -> Result<(Self, Cursor<'a>), ReadError>;
+}
+
+/// Reads the group whose count is the current field. Returns the cursor behind the last entry. A count is no reason to reserve
+/// anything: each entry must be there.
+#[doc(hidden)]
+#[inline(never)]
+pub fn read_group<'a, T: Entry<'a>>(
+    at: Cursor<'a>,
+    tag_bytes: usize,
+    count_tag: u32,
+) -> Result<(Cursor<'a>, GroupSpan), ReadError> {
+    let count = at.count(tag_bytes)?;
+    let first = at.next();
+    let mut behind = first;
+    for _ in 0..count {
+        behind = T::read_at(behind, count_tag)?.1;
+    }
+    Ok((behind, behind.group_from(&first, count)))
+}
+
+/// The entries of a group, in order.
+#[derive(Clone, Copy)]
+pub struct Entries<'a, T> {
+    at: Cursor<'a>,
+    left: u32,
+    entry: core::marker::PhantomData<T>,
+}
+
+impl<'a, T: Entry<'a>> Entries<'a, T> {
+    /// The entries of a group of `message`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn new(span: GroupSpan, message: &'a [u8]) -> Self {
+        let (at, left) = span.entries(message);
+        Self { at, left, entry: core::marker::PhantomData }
+    }
+}
+
+impl<'a, T: Entry<'a>> Iterator for Entries<'a, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.left = self.left.checked_sub(1)?;
+        // The entries were read with the message.
+        let (entry, behind) = T::read_at(self.at, 0).ok()?;
+        self.at = behind;
+        Some(entry)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.left as usize))
+    }
+}
+
+impl<'a, T: Entry<'a> + fmt::Debug + Copy> fmt::Debug for Entries<'a, T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(*self).finish()
+    }
+}

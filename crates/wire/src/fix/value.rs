@@ -1,0 +1,851 @@
+//! The values of FIX fields as text: integers, decimals, times. Each is read and written exactly, and without allocation.
+//!
+//! Source: *FIX 5.0 SP2*, volume 1, field data types. A decimal is an integer with implied places: no float is anywhere.
+//! Times are nanoseconds UTC. Readers take the text of one field, writers the start of a buffer.
+//!
+//! Cost: numbers of up to eight digits are read as one 64-bit word, in some ten instructions; longer ones digit by digit.
+
+use core::fmt;
+
+/// Nanoseconds of a day.
+pub(crate) const DAY_NS: u64 = 86_400_000_000_000;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The most digits of an `i64`.
+const MAX_DIGITS: usize = 19;
+
+/// Why a text is not a value of its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ValueError {
+    /// The field has no value.
+    Empty,
+    /// The text does not have the form of the type.
+    Format,
+    /// The value does not fit: more than 64 bits, or a time outside of 1970 to 2553.
+    OutOfRange,
+    /// The decimal has more places than the field keeps, and they are not zeros.
+    TooManyPlaces,
+    /// The value is not one of those declared.
+    NotListed,
+}
+
+impl fmt::Display for ValueError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Empty => "the field has no value",
+            Self::Format => "the text does not have the form of the field's type",
+            Self::OutOfRange => "the value does not fit",
+            Self::TooManyPlaces => "the decimal has too many places",
+            Self::NotListed => "the value is not one of those declared",
+        })
+    }
+}
+
+impl core::error::Error for ValueError {}
+
+/// How many digits of a second a time has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum TimePrecision {
+    /// None.
+    Seconds,
+    /// Three.
+    #[default]
+    Milliseconds,
+    /// Six.
+    Microseconds,
+    /// Nine.
+    Nanoseconds,
+}
+
+impl TimePrecision {
+    /// Nanoseconds of the last digit.
+    #[must_use]
+    pub const fn unit_ns(self) -> u64 {
+        match self {
+            Self::Seconds => SECOND_NS,
+            Self::Milliseconds => 1_000_000,
+            Self::Microseconds => 1_000,
+            Self::Nanoseconds => 1,
+        }
+    }
+}
+
+// ---- eight digits at a time ------------------------------------------------------------------------------
+
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// The number that eight characters say, the first in the lowest byte; `None` if one is no digit.
+#[inline(always)]
+pub(crate) const fn eight_digits(text: u64) -> Option<u64> {
+    let digits = text ^ ZEROS;
+    if (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
+        return None;
+    }
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
+    let high = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
+    let low = ((pairs >> 16) & 0x0000_00ff_0000_00ff).wrapping_mul(0x0000_2710_0000_0001);
+    Some(high.wrapping_add(low) >> 32)
+}
+
+/// The last `count` characters of a word, 1 to 8, behind zeros.
+#[inline(always)]
+pub(crate) const fn last_characters(word: u64, count: usize) -> u64 {
+    let unused = (64 - 8 * count as u32) & 63;
+    let keep = u64::MAX << unused;
+    (word & keep) | (ZEROS & !keep)
+}
+
+/// The eight bytes before `end`, the first in the lowest byte. Bytes before the start of `bytes` are zero.
+#[inline(always)]
+pub(crate) fn word_before(bytes: &[u8], end: usize) -> u64 {
+    match end.checked_sub(8).and_then(|start| bytes.get(start..)).and_then(|rest| rest.first_chunk::<8>()) {
+        Some(chunk) => u64::from_le_bytes(*chunk),
+        None => short_word_before(bytes, end),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn short_word_before(bytes: &[u8], end: usize) -> u64 {
+    let text = bytes.get(..end).unwrap_or_default();
+    text.iter()
+        .rev()
+        .take(8)
+        .fold((0u64, 56u32), |(word, shift), byte| {
+            (word | u64::from(*byte) << shift, shift.saturating_sub(8))
+        })
+        .0
+}
+
+/// The eight bytes from `start`. Bytes behind the end of `bytes` are zero.
+#[inline(always)]
+pub(crate) fn word_at(bytes: &[u8], start: usize) -> u64 {
+    match bytes.get(start..).and_then(|rest| rest.first_chunk::<8>()) {
+        Some(chunk) => u64::from_le_bytes(*chunk),
+        None => short_word_at(bytes, start),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn short_word_at(bytes: &[u8], start: usize) -> u64 {
+    let rest = bytes.get(start..).unwrap_or_default();
+    rest.iter().take(8).rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+// ---- reading inside of a message -------------------------------------------------------------------------
+
+/// The unsigned number in `bytes[start..end]`.
+#[inline(always)]
+pub(crate) fn unsigned_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
+    let count = end.wrapping_sub(start);
+    if count.wrapping_sub(1) < 8 {
+        return eight_digits(last_characters(word_before(bytes, end), count)).ok_or(ValueError::Format);
+    }
+    long_unsigned(bytes.get(start..end).unwrap_or_default())
+}
+
+#[cold]
+#[inline(never)]
+fn long_unsigned(text: &[u8]) -> Result<u64, ValueError> {
+    if text.is_empty() {
+        return Err(ValueError::Empty);
+    }
+    text.iter().try_fold(0u64, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(ValueError::Format);
+        }
+        let number = number.checked_mul(10).and_then(|number| number.checked_add(u64::from(digit)));
+        number.ok_or(ValueError::OutOfRange)
+    })
+}
+
+/// The signed number in `bytes[start..end]`.
+#[inline(always)]
+pub(crate) fn signed_in(bytes: &[u8], start: usize, end: usize) -> Result<i64, ValueError> {
+    let count = end.wrapping_sub(start);
+    if count.wrapping_sub(1) < 8
+        && let Some(number) = eight_digits(last_characters(word_before(bytes, end), count))
+    {
+        return Ok(number as i64);
+    }
+    long_signed(bytes.get(start..end).unwrap_or_default())
+}
+
+#[cold]
+#[inline(never)]
+fn long_signed(text: &[u8]) -> Result<i64, ValueError> {
+    match text {
+        [] => Err(ValueError::Empty),
+        [b'-', rest @ ..] if !rest.is_empty() => {
+            0i64.checked_sub_unsigned(long_unsigned(rest)?).ok_or(ValueError::OutOfRange)
+        }
+        [b'-'] => Err(ValueError::Format),
+        _ => i64::try_from(long_unsigned(text)?).map_err(|_| ValueError::OutOfRange),
+    }
+}
+
+const POWERS_OF_TEN: [i64; MAX_DIGITS] = {
+    let mut powers = [1; MAX_DIGITS];
+    let mut index = 1;
+    while index < MAX_DIGITS {
+        powers[index] = powers[index - 1] * 10;
+        index += 1;
+    }
+    powers
+};
+
+/// `10^exponent`, 0 to 18.
+#[inline(always)]
+const fn power_of_ten(exponent: usize) -> i64 {
+    if exponent < MAX_DIGITS { POWERS_OF_TEN[exponent] } else { 0 }
+}
+
+/// The decimal in `bytes[start..end]`, in units of `10^-PLACES`.
+#[inline(never)]
+pub(crate) fn decimal_in<const PLACES: u8>(
+    bytes: &[u8],
+    start: usize,
+    end: usize,
+) -> Result<i64, ValueError> {
+    const { assert!(PLACES <= 10, "a decimal keeps at most 10 places") };
+    let count = end.wrapping_sub(start);
+    if count.wrapping_sub(1) < 8 {
+        let text = last_characters(word_before(bytes, end), count);
+        let points = text ^ 0x2e2e_2e2e_2e2e_2e2e;
+        let found = points.wrapping_sub(0x0101_0101_0101_0101) & !points & 0x8080_8080_8080_8080;
+        let places = PLACES as usize;
+        if found == 0 {
+            if let Some(number) = eight_digits(text) {
+                return Ok(number as i64 * power_of_ten(places));
+            }
+        } else {
+            // The digits before the point move up over it.
+            let below = (found & found.wrapping_neg()) >> 7;
+            let before = text & (below - 1);
+            let after = text & !(below << 8).wrapping_sub(1);
+            let fraction = 7 - (below.trailing_zeros() / 8) as usize;
+            let has_digits = count > 1;
+            if let Some(number) = eight_digits(after | before << 8 | 0x30)
+                && has_digits
+                && fraction <= places
+            {
+                return Ok(number as i64 * power_of_ten(places - fraction));
+            }
+        }
+    }
+    long_decimal(bytes.get(start..end).unwrap_or_default(), PLACES as usize)
+}
+
+#[cold]
+#[inline(never)]
+fn long_decimal(text: &[u8], places: usize) -> Result<i64, ValueError> {
+    let (is_negative, digits) = match text {
+        [] => return Err(ValueError::Empty),
+        [b'-', rest @ ..] => (true, rest),
+        _ => (false, text),
+    };
+    let point = digits.iter().position(|byte| *byte == b'.');
+    let (whole, fraction) = match point {
+        Some(point) => digits.split_at(point),
+        None => (digits, &digits[..0]),
+    };
+    let fraction = fraction.get(1..).unwrap_or_default();
+    if whole.is_empty() && fraction.is_empty() {
+        return Err(ValueError::Format);
+    }
+    if !whole.iter().chain(fraction).all(u8::is_ascii_digit) {
+        return Err(ValueError::Format);
+    }
+    let kept = fraction.get(..places.min(fraction.len())).unwrap_or_default();
+    if fraction.iter().skip(kept.len()).any(|byte| *byte != b'0') {
+        return Err(ValueError::TooManyPlaces);
+    }
+    let zeros = places - kept.len();
+    let digits = whole.iter().chain(kept).map(|byte| byte - b'0').chain(core::iter::repeat_n(0, zeros));
+    let mut number = 0i64;
+    for digit in digits {
+        let digit = i64::from(digit);
+        let next = number.checked_mul(10);
+        let next =
+            next.and_then(|next| if is_negative { next.checked_sub(digit) } else { next.checked_add(digit) });
+        number = next.ok_or(ValueError::OutOfRange)?;
+    }
+    Ok(number)
+}
+
+/// Days before each month of a year without a leap day; the last two are for months that do not exist.
+const DAYS_BEFORE_MONTH: [u16; 16] = [0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365, 0, 0];
+
+const fn is_leap(year: u64) -> bool {
+    year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+}
+
+const FIRST_YEAR: usize = 1970;
+const YEARS: usize = 584;
+
+/// Days since 1970 before each year up to 2554.
+const DAYS_BEFORE_YEAR: [u32; YEARS + 1] = {
+    let mut days = [0; YEARS + 1];
+    let mut index = 0;
+    while index < YEARS {
+        days[index + 1] = days[index] + 365 + is_leap((FIRST_YEAR + index) as u64) as u32;
+        index += 1;
+    }
+    days
+};
+
+/// Days since 1970 of a date, `YYYYMMDD` with the first character in the lowest byte; years 1970 to 2553. Tables instead of
+/// divisions.
+#[inline(always)]
+fn days_of(text: u64) -> Result<u64, ValueError> {
+    let digits = text ^ ZEROS;
+    if (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
+        return Err(ValueError::Format);
+    }
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
+    let year = (pairs & 0xff) as usize * 100 + (pairs >> 16 & 0xff) as usize;
+    let (month, day) = ((pairs >> 32 & 0xff) as usize, (pairs >> 48 & 0xff) as u32);
+    if month.wrapping_sub(1) >= 12 || day == 0 {
+        return Err(ValueError::Format);
+    }
+    let index = year.wrapping_sub(FIRST_YEAR);
+    let (Some(first), Some(next)) =
+        (DAYS_BEFORE_YEAR.get(index), DAYS_BEFORE_YEAR.get(index.wrapping_add(1)))
+    else {
+        return Err(outside(year as u64, month, day));
+    };
+    let leap = next - first - 365;
+    let before = u32::from(DAYS_BEFORE_MONTH[month & 15]);
+    let length = u32::from(DAYS_BEFORE_MONTH[(month + 1) & 15]) - before;
+    if day > length + (leap & u32::from(month == 2)) {
+        return Err(ValueError::Format);
+    }
+    Ok(u64::from(first + before + (leap & u32::from(month > 2)) + day - 1))
+}
+
+/// What is wrong with a date of another year.
+#[cold]
+fn outside(year: u64, month: usize, day: u32) -> ValueError {
+    let before = DAYS_BEFORE_MONTH[month & 15];
+    let length =
+        DAYS_BEFORE_MONTH[(month + 1) & 15].saturating_sub(before) + u16::from(is_leap(year) && month == 2);
+    if day > u32::from(length) { ValueError::Format } else { ValueError::OutOfRange }
+}
+
+/// The nanoseconds of a day in `bytes[start..end]`: `HH:MM:SS` and 0, 3, 6 or 9 digits of a second.
+#[inline(always)]
+fn time_of_day_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
+    const COLONS: u64 = 0x0000_3a00_003a_0000;
+    const AT: u64 = 0x0000_ff00_00ff_0000;
+    let text = word_at(bytes, start);
+    if text & AT != COLONS {
+        return Err(ValueError::Format);
+    }
+    let digits = (text & !AT | ZEROS & AT) ^ ZEROS;
+    if (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
+        return Err(ValueError::Format);
+    }
+    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
+    let (hours, minutes, seconds) = (pairs & 0xff, pairs >> 24 & 0xff, pairs >> 48 & 0xff);
+    // A leap second, 60, is the first of the next minute.
+    if hours > 23 || minutes > 59 || seconds > 60 {
+        return Err(ValueError::Format);
+    }
+    let whole_ns = (hours * 3_600 + minutes * 60 + seconds) * SECOND_NS;
+    let length = end.wrapping_sub(start);
+    if length == 8 {
+        return Ok(whole_ns);
+    }
+    if bytes.get(start + 8) != Some(&b'.') {
+        return Err(ValueError::Format);
+    }
+    let last = word_before(bytes, end);
+    let fraction_ns = match length {
+        12 => eight_digits(last_characters(last, 3)).map(|number| number * 1_000_000),
+        15 => eight_digits(last_characters(last, 6)).map(|number| number * 1_000),
+        18 => {
+            let first = bytes.get(start + 9).map_or(u64::MAX, |byte| u64::from(byte.wrapping_sub(b'0')));
+            eight_digits(last).filter(|_| first < 10).map(|number| number + first * 100_000_000)
+        }
+        _ => None,
+    };
+    fraction_ns.map(|fraction_ns| whole_ns + fraction_ns).ok_or(ValueError::Format)
+}
+
+/// The UTC nanoseconds in `bytes[start..end]`: `YYYYMMDD-HH:MM:SS` and 0, 3, 6 or 9 digits of a second.
+#[inline(never)]
+pub(crate) fn timestamp_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
+    let length = end.wrapping_sub(start);
+    if length < 17 || bytes.get(start + 8) != Some(&b'-') {
+        return Err(if length == 0 { ValueError::Empty } else { ValueError::Format });
+    }
+    let days = days_of(word_at(bytes, start))?;
+    Ok(days * DAY_NS + time_of_day_in(bytes, start + 9, end)?)
+}
+
+/// The day in `bytes[start..end]`, `YYYYMMDD`, in days since 1970.
+#[inline]
+pub(crate) fn date_in(bytes: &[u8], start: usize, end: usize) -> Result<u32, ValueError> {
+    match end.wrapping_sub(start) {
+        8 => days_of(word_at(bytes, start)).map(|days| days as u32),
+        0 => Err(ValueError::Empty),
+        _ => Err(ValueError::Format),
+    }
+}
+
+/// The nanoseconds since midnight in `bytes[start..end]`.
+#[inline]
+pub(crate) fn time_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
+    match end.wrapping_sub(start) {
+        8.. => time_of_day_in(bytes, start, end),
+        0 => Err(ValueError::Empty),
+        _ => Err(ValueError::Format),
+    }
+}
+
+// ---- reading a text --------------------------------------------------------------------------------------
+
+/// An unsigned number: digits, zeros before it allowed.
+///
+/// # Errors
+/// No digits, other characters, or more than 64 bits.
+#[inline]
+pub fn read_unsigned(text: &[u8]) -> Result<u64, ValueError> {
+    unsigned_in(text, 0, text.len())
+}
+
+/// A signed number: digits behind an optional minus.
+///
+/// # Errors
+/// No digits, other characters, or more than 64 bits.
+#[inline]
+pub fn read_signed(text: &[u8]) -> Result<i64, ValueError> {
+    signed_in(text, 0, text.len())
+}
+
+/// A decimal in units of `10^-PLACES`. `23`, `23.`, `0023.50` and `.5` are decimals; `+5` and `1e5` are none.
+///
+/// # Errors
+/// Another form, more than 64 bits, or places past `PLACES` that are not zeros.
+#[inline]
+pub fn read_decimal<const PLACES: u8>(text: &[u8]) -> Result<i64, ValueError> {
+    decimal_in::<PLACES>(text, 0, text.len())
+}
+
+/// A UTCTimestamp as nanoseconds since 1970 UTC. It has 0, 3, 6 or 9 digits of a second. A leap second is the first second
+/// of the next minute.
+///
+/// # Errors
+/// Another form, or a year outside of 1970 to 2553.
+#[inline]
+pub fn read_timestamp(text: &[u8]) -> Result<u64, ValueError> {
+    timestamp_in(text, 0, text.len())
+}
+
+/// A UTCDateOnly or LocalMktDate as days since 1970.
+///
+/// # Errors
+/// Another form, or a year outside of 1970 to 2553.
+#[inline]
+pub fn read_date(text: &[u8]) -> Result<u32, ValueError> {
+    date_in(text, 0, text.len())
+}
+
+/// A UTCTimeOnly as nanoseconds since midnight. It has 0, 3, 6 or 9 digits of a second.
+///
+/// # Errors
+/// Another form.
+#[inline]
+pub fn read_time(text: &[u8]) -> Result<u64, ValueError> {
+    time_in(text, 0, text.len())
+}
+
+/// A Boolean: `Y` or `N`.
+///
+/// # Errors
+/// Another text.
+#[inline]
+pub fn read_flag(text: &[u8]) -> Result<bool, ValueError> {
+    match text {
+        b"Y" => Ok(true),
+        b"N" => Ok(false),
+        [] => Err(ValueError::Empty),
+        _ => Err(ValueError::Format),
+    }
+}
+
+/// One character.
+///
+/// # Errors
+/// None, or more.
+#[inline]
+pub fn read_character(text: &[u8]) -> Result<u8, ValueError> {
+    match text {
+        [character] => Ok(*character),
+        [] => Err(ValueError::Empty),
+        _ => Err(ValueError::Format),
+    }
+}
+
+// ---- writing ---------------------------------------------------------------------------------------------
+
+/// The digits of a number below 10^8, behind zeros, the first in the lowest byte.
+#[inline(always)]
+pub(crate) const fn text_of_eight(number: u32) -> u64 {
+    let number = number as u64;
+    let halves = (number / 10_000) | ((number % 10_000) << 32);
+    let quarters = {
+        let hundreds = (halves.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
+        hundreds | (halves - hundreds * 100) << 16
+    };
+    let tens = (quarters.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
+    (tens | (quarters - tens * 10) << 8) | ZEROS
+}
+
+/// Puts the eight bytes of a word to the start of `target`; without room it does nothing.
+#[inline(always)]
+fn put_word(target: &mut [u8], word: u64) {
+    if let Some(place) = target.first_chunk_mut::<8>() {
+        *place = word.to_le_bytes();
+    }
+}
+
+/// The bytes that a writer of this module may touch: the longest text, rounded up to words.
+pub(crate) const ROOM: usize = 32;
+
+/// Writes digits to the start of `target` and returns how many; `target` has [`ROOM`].
+#[inline(always)]
+pub(crate) fn put_unsigned(target: &mut [u8], number: u64) -> usize {
+    if number < 100_000_000 {
+        let text = text_of_eight(number as u32);
+        // The zeros before the first digit; the last digit stays.
+        let unused = ((text ^ ZEROS) | 1 << 56).trailing_zeros() & !7;
+        put_word(target, text >> unused);
+        return 8 - (unused / 8) as usize;
+    }
+    put_long(target, number)
+}
+
+#[inline(never)]
+fn put_long(target: &mut [u8], number: u64) -> usize {
+    let (upper, low) = (number / 100_000_000, (number % 100_000_000) as u32);
+    let first = put_unsigned(target, upper);
+    put_word(target.get_mut(first..).unwrap_or_default(), text_of_eight(low));
+    first + 8
+}
+
+/// Writes a decimal in units of `10^-places` without zeros at its end; `target` has [`ROOM`].
+#[inline(always)]
+pub(crate) fn put_decimal(target: &mut [u8], value: i64, places: u8) -> usize {
+    let mut at = 0;
+    if value < 0 {
+        if let Some(first) = target.first_mut() {
+            *first = b'-';
+        }
+        at = 1;
+    }
+    let unit = power_of_ten(usize::from(places)).max(1) as u64;
+    let magnitude = value.unsigned_abs();
+    let (whole, fraction) = (magnitude / unit, magnitude % unit);
+    at += put_unsigned(target.get_mut(at..).unwrap_or_default(), whole);
+    if fraction != 0 {
+        if let Some(point) = target.get_mut(at) {
+            *point = b'.';
+        }
+        at += 1;
+        if places <= 8 {
+            let text = text_of_eight((fraction * power_of_ten(8 - usize::from(places)) as u64) as u32);
+            put_word(target.get_mut(at..).unwrap_or_default(), text);
+            at += 8 - ((text ^ ZEROS).leading_zeros() / 8) as usize;
+        } else {
+            at += put_long_fraction(target.get_mut(at..).unwrap_or_default(), fraction, places);
+        }
+    }
+    at
+}
+
+#[cold]
+fn put_long_fraction(target: &mut [u8], fraction: u64, places: u8) -> usize {
+    let mut rest = fraction;
+    let mut end = 0;
+    for (index, place) in target.iter_mut().take(usize::from(places)).enumerate().rev() {
+        let digit = (rest % 10) as u8;
+        rest /= 10;
+        *place = b'0' + digit;
+        if digit != 0 && end == 0 {
+            end = index + 1;
+        }
+    }
+    end
+}
+
+/// The date of a day since 1970 as a number, `20261123`; days after 2553 are its last. Tables instead of divisions.
+#[inline(always)]
+fn date_number(days: u32) -> u32 {
+    let first_of = |index: usize| DAYS_BEFORE_YEAR.get(index).copied().unwrap_or(u32::MAX);
+    let days = days.min(first_of(YEARS) - 1);
+    let guess = (days / 366) as usize;
+    // 366 days a year are too many: over 584 years the guess is too low by at most two.
+    let guess = guess + usize::from(first_of(guess + 1) <= days);
+    let index = guess + usize::from(first_of(guess + 1) <= days);
+    let day_of_year = days - first_of(index);
+    let leap = first_of(index + 1) - first_of(index) - 365;
+    let before = |month: usize| u32::from(DAYS_BEFORE_MONTH[month & 15]) + (leap & u32::from(month > 2));
+    let guess = (day_of_year / 32) as usize + 1;
+    let month = guess + usize::from(guess < 12 && before(guess + 1) <= day_of_year);
+    let day = day_of_year - before(month) + 1;
+    ((FIRST_YEAR + index) as u32 * 100 + month as u32) * 100 + day
+}
+
+/// Writes a day since 1970 as `YYYYMMDD`; `target` has [`ROOM`].
+#[inline(always)]
+pub(crate) fn put_date(target: &mut [u8], days: u32) -> usize {
+    put_word(target, text_of_eight(date_number(days)));
+    8
+}
+
+/// Writes nanoseconds since midnight; what is finer than the precision is cut off. `target` has [`ROOM`].
+#[inline(always)]
+pub(crate) fn put_time(target: &mut [u8], time_ns: u64, precision: TimePrecision) -> usize {
+    let (second, fraction) = ((time_ns / SECOND_NS) as u32, (time_ns % SECOND_NS) as u32);
+    let (hours, minutes, seconds) = (second / 3_600 % 100, second / 60 % 60, second % 60);
+    // Two digits a number, and a colon between.
+    let text = text_of_eight(hours * 1_000_000 + minutes * 1_000 + seconds);
+    let at = u64::from(b':') << 16 | u64::from(b':') << 40;
+    put_word(target, text & !0x0000_ff00_00ff_0000 | at);
+    let Some(rest) = target.get_mut(8..) else { return 8 };
+    let put = |rest: &mut [u8], fraction: u32, digits: u32| {
+        // A point before the digits, which stand at the end of the word.
+        put_word(rest, u64::from(b'.') | (text_of_eight(fraction) >> (64 - 8 * digits)) << 8);
+    };
+    match precision {
+        TimePrecision::Seconds => 8,
+        TimePrecision::Milliseconds => {
+            put(rest, fraction / 1_000_000, 3);
+            12
+        }
+        TimePrecision::Microseconds => {
+            put(rest, fraction / 1_000, 6);
+            15
+        }
+        TimePrecision::Nanoseconds => {
+            put(rest, fraction / 1_000, 6);
+            put_word(rest.get_mut(7..).unwrap_or_default(), text_of_eight(fraction % 1_000) >> 40);
+            18
+        }
+    }
+}
+
+/// Writes nanoseconds since 1970 UTC; what is finer than the precision is cut off. `target` has [`ROOM`].
+#[inline(always)]
+pub(crate) fn put_timestamp(target: &mut [u8], time_ns: u64, precision: TimePrecision) -> usize {
+    put_date(target, (time_ns / DAY_NS) as u32);
+    if let Some(dash) = target.get_mut(8) {
+        *dash = b'-';
+    }
+    9 + put_time(target.get_mut(9..).unwrap_or_default(), time_ns % DAY_NS, precision)
+}
+
+/// Calls a writer of this module on a buffer with room and copies the text to `target`.
+fn written(target: &mut [u8], put: impl FnOnce(&mut [u8]) -> usize) -> Option<usize> {
+    let mut text = [0; ROOM];
+    let length = put(&mut text);
+    target.get_mut(..length)?.copy_from_slice(text.get(..length)?);
+    Some(length)
+}
+
+/// Writes digits and returns how many; `None` without room.
+pub fn write_unsigned(target: &mut [u8], number: u64) -> Option<usize> {
+    written(target, |text| put_unsigned(text, number))
+}
+
+/// Writes a signed number and returns its length; `None` without room.
+pub fn write_signed(target: &mut [u8], number: i64) -> Option<usize> {
+    written(target, |text| put_decimal(text, number, 0))
+}
+
+/// Writes a decimal in units of `10^-PLACES`, without zeros at its end, and returns its length; `None` without room.
+pub fn write_decimal<const PLACES: u8>(target: &mut [u8], value: i64) -> Option<usize> {
+    const { assert!(PLACES <= 10, "a decimal keeps at most 10 places") };
+    written(target, |text| put_decimal(text, value, PLACES))
+}
+
+/// Writes nanoseconds since 1970 UTC as a UTCTimestamp and returns its length; `None` without room. What is finer than the
+/// precision is cut off.
+pub fn write_timestamp(target: &mut [u8], time_ns: u64, precision: TimePrecision) -> Option<usize> {
+    written(target, |text| put_timestamp(text, time_ns, precision))
+}
+
+/// Writes nanoseconds since midnight as a UTCTimeOnly and returns its length; `None` without room, or past a day.
+pub fn write_time(target: &mut [u8], time_ns: u64, precision: TimePrecision) -> Option<usize> {
+    if time_ns >= DAY_NS {
+        return None;
+    }
+    written(target, |text| put_time(text, time_ns, precision))
+}
+
+/// Writes days since 1970 as a UTCDateOnly and returns its length; `None` without room, or after 2553.
+pub fn write_date(target: &mut [u8], days: u32) -> Option<usize> {
+    if days > 213_301 {
+        return None;
+    }
+    written(target, |text| put_date(text, days))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(write: impl FnOnce(&mut [u8]) -> Option<usize>) -> String {
+        let mut buffer = [0; 40];
+        let length = write(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    }
+
+    #[test]
+    fn decimals_are_read_exactly() {
+        let cases: [(&str, Result<i64, ValueError>); 22] = [
+            ("23", Ok(2_300_000_000)),
+            ("23.", Ok(2_300_000_000)),
+            (".5", Ok(50_000_000)),
+            ("0023.2300", Ok(2_323_000_000)),
+            ("-101.25", Ok(-10_125_000_000)),
+            ("101.25", Ok(10_125_000_000)),
+            ("0.00000001", Ok(1)),
+            ("0.000000001", Err(ValueError::TooManyPlaces)),
+            ("0.000000010", Ok(1)),
+            ("92233720368.54775807", Ok(i64::MAX)),
+            ("-92233720368.54775808", Ok(i64::MIN)),
+            ("92233720368.54775808", Err(ValueError::OutOfRange)),
+            ("", Err(ValueError::Empty)),
+            (".", Err(ValueError::Format)),
+            ("-", Err(ValueError::Format)),
+            ("-.", Err(ValueError::Format)),
+            ("+5", Err(ValueError::Format)),
+            ("1.2.3", Err(ValueError::Format)),
+            ("1e5", Err(ValueError::Format)),
+            ("12,5", Err(ValueError::Format)),
+            ("1234567.", Ok(123_456_700_000_000)),
+            (".1234567", Ok(12_345_670)),
+        ];
+        for (input, expected) in cases {
+            assert_eq!(read_decimal::<8>(input.as_bytes()), expected, "{input}");
+        }
+    }
+
+    #[test]
+    fn times_of_every_precision_are_read() {
+        let second_ns = 1_709_285_400 * SECOND_NS;
+        for (input, expected) in [
+            ("20240301-09:30:00", Ok(second_ns)),
+            ("20240301-09:30:00.123", Ok(second_ns + 123_000_000)),
+            ("20240301-09:30:00.123456", Ok(second_ns + 123_456_000)),
+            ("20240301-09:30:00.123456789", Ok(second_ns + 123_456_789)),
+            ("20240229-23:59:60", Ok(1_709_251_200 * SECOND_NS)),
+            ("20230229-00:00:00", Err(ValueError::Format)),
+            ("20240431-00:00:00", Err(ValueError::Format)),
+            ("20241301-00:00:00", Err(ValueError::Format)),
+            ("20240001-00:00:00", Err(ValueError::Format)),
+            ("20240301-24:00:00", Err(ValueError::Format)),
+            ("20240301-09:60:00", Err(ValueError::Format)),
+            ("20240301 09:30:00", Err(ValueError::Format)),
+            ("20240301-09:30:00.1", Err(ValueError::Format)),
+            ("20240301-09:30:00,123", Err(ValueError::Format)),
+            ("20240301-9:30:00", Err(ValueError::Format)),
+            ("19691231-23:59:59", Err(ValueError::OutOfRange)),
+            ("25540101-00:00:00", Err(ValueError::OutOfRange)),
+            ("", Err(ValueError::Empty)),
+        ] {
+            assert_eq!(read_timestamp(input.as_bytes()), expected, "{input}");
+        }
+    }
+
+    #[test]
+    fn the_last_day_that_is_written_is_the_last_that_is_read() {
+        assert_eq!(text(|target| write_date(target, 213_301)), "25531231");
+        assert_eq!(read_date(b"25531231"), Ok(213_301));
+        assert_eq!(write_date(&mut [0; 8], 213_302), None);
+    }
+
+    #[test]
+    fn every_day_is_written_and_read() {
+        for days in 0..=213_301 {
+            let written = text(|target| write_date(target, days));
+            assert_eq!(read_date(written.as_bytes()), Ok(days), "{written}");
+        }
+    }
+
+    #[test]
+    fn flags_and_characters_are_one_byte() {
+        assert_eq!(read_flag(b"Y"), Ok(true));
+        assert_eq!(read_flag(b"N"), Ok(false));
+        assert_eq!(read_flag(b"y"), Err(ValueError::Format));
+        assert_eq!(read_character(b"1"), Ok(b'1'));
+        assert_eq!(read_character(b"10"), Err(ValueError::Format));
+        assert_eq!(read_character(b""), Err(ValueError::Empty));
+    }
+
+    #[test]
+    fn the_last_eight_digits_are_written_right() {
+        for number in [0, 1, 9, 10, 99, 100, 9_999, 10_000, 12_345_678, 99_999_999] {
+            assert_eq!(text_of_eight(number).to_le_bytes(), format!("{number:08}").as_bytes());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_read_as_written(number in prop_oneof![any::<u64>(), 0..1_000_000_000u64, 0..100u64]) {
+            let written = text(|target| write_unsigned(target, number));
+            prop_assert_eq!(&written, &number.to_string());
+            prop_assert_eq!(read_unsigned(written.as_bytes()), Ok(number));
+            let signed = number as i64;
+            let written = text(|target| write_signed(target, signed));
+            prop_assert_eq!(&written, &signed.to_string());
+            prop_assert_eq!(read_signed(written.as_bytes()), Ok(signed));
+        }
+
+        #[test]
+        fn decimals_are_read_as_written(value in prop_oneof![any::<i64>(), -10_000_000_000..10_000_000_000i64]) {
+            let written = text(|target| write_decimal::<8>(target, value));
+            prop_assert_eq!(read_decimal::<8>(written.as_bytes()), Ok(value));
+            let written = text(|target| write_decimal::<10>(target, value));
+            prop_assert_eq!(read_decimal::<10>(written.as_bytes()), Ok(value));
+            let written = text(|target| write_decimal::<2>(target, value));
+            prop_assert_eq!(read_decimal::<2>(written.as_bytes()), Ok(value));
+        }
+
+        #[test]
+        fn the_fast_way_of_a_decimal_agrees_with_the_slow_one(input in "[-.0-9a+]{0,9}") {
+            prop_assert_eq!(read_decimal::<8>(input.as_bytes()), long_decimal(input.as_bytes(), 8));
+            prop_assert_eq!(read_decimal::<2>(input.as_bytes()), long_decimal(input.as_bytes(), 2));
+            prop_assert_eq!(read_signed(input.as_bytes()), long_signed(input.as_bytes()));
+            prop_assert_eq!(read_unsigned(input.as_bytes()), long_unsigned(input.as_bytes()));
+        }
+
+        #[test]
+        fn times_are_read_as_written(time_ns in 0..=u64::MAX / DAY_NS * DAY_NS - 7 * 31 * DAY_NS) {
+            for precision in [
+                TimePrecision::Seconds, TimePrecision::Milliseconds, TimePrecision::Microseconds, TimePrecision::Nanoseconds,
+            ] {
+                let written = text(|target| write_timestamp(target, time_ns, precision));
+                prop_assert_eq!(read_timestamp(written.as_bytes()), Ok(time_ns - time_ns % precision.unit_ns()));
+                let time_ns = time_ns % DAY_NS;
+                let written = text(|target| write_time(target, time_ns, precision));
+                prop_assert_eq!(read_time(written.as_bytes()), Ok(time_ns - time_ns % precision.unit_ns()));
+            }
+            let days = (time_ns / DAY_NS) as u32;
+            prop_assert_eq!(read_date(text(|target| write_date(target, days)).as_bytes()), Ok(days));
+        }
+
+        #[test]
+        fn no_text_makes_a_reader_panic(input in prop::collection::vec(any::<u8>(), 0..32)) {
+            let _checked = (read_unsigned(&input), read_signed(&input), read_decimal::<8>(&input));
+            let _checked = (read_timestamp(&input), read_date(&input), read_time(&input), read_flag(&input));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+tapeworks_wire::fix! {
+    fix "x" { title: "X", versions: "4.4" }
+    message Order = "D" {
+        price: 44 decimal<8>,
+        price: 99 decimal<8>,
+    }
+}
+
+fn main() {}
