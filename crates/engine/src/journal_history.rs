@@ -53,8 +53,12 @@ impl<D: Disk> JournalHistory<D> {
     }
 }
 
-impl<D: Disk> History for JournalHistory<D> {
-    fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+/// How often a history is opened anew because the records that it would begin with were removed meanwhile.
+const TRIES: u32 = 10;
+
+impl<D: Disk> JournalHistory<D> {
+    /// As [`History::open`]. `None`: the journal's first records were removed meanwhile.
+    fn try_open(&self, from: Nanos) -> Result<Option<JournalEvents<D>>, HistoryError> {
         let failed = |error: JournalError| HistoryError::unreadable(error.to_string());
         let whole = JournalReader::<D>::open_in(&self.folder).map_err(failed)?;
         let first = whole.next_number();
@@ -62,10 +66,7 @@ impl<D: Disk> History for JournalHistory<D> {
             folder::before::<D>(&self.folder, first, from, &self.options)
         {
             let reader = JournalReader::at_number_in(&self.folder, record).map_err(failed)?;
-            let removed =
-                || HistoryError::unreadable(format!("the journal's record {record} was removed just now"));
-            let reader = reader.ok_or_else(removed)?;
-            return Ok(Box::new(self.events(reader, engine, Some(market))));
+            return Ok(reader.map(|reader| self.events(reader, engine, Some(market))));
         }
         if first > 0 {
             return Err(match folder::oldest::<D>(&self.folder, first, &self.options) {
@@ -78,7 +79,18 @@ impl<D: Disk> History for JournalHistory<D> {
             });
         }
         let engine = Engine::new(&self.options);
-        Ok(Box::new(self.events(whole, engine, None)))
+        Ok(Some(self.events(whole, engine, None)))
+    }
+}
+
+impl<D: Disk> History for JournalHistory<D> {
+    fn open(&self, from: Nanos) -> Result<Box<dyn HistoryReader>, HistoryError> {
+        for _ in 0..TRIES {
+            if let Some(events) = self.try_open(from)? {
+                return Ok(Box::new(events));
+            }
+        }
+        Err(HistoryError::unreadable("the journal's first records are removed faster than they can be read"))
     }
 }
 

@@ -126,10 +126,13 @@ pub(crate) fn catch_up<O: Output, S: WaitStrategy, W: World>(
     }
     let none = || HistoryError::unreadable("there is no history");
     let history = begin.history.as_deref().ok_or_else(none)?;
-    let mut reader = match history.open(Nanos(begin.first_time.0.saturating_sub(LONGEST_REACH))) {
-        // Records of intervals that were open then lack the events before.
-        Err(HistoryError::NotKept { earliest }) => history.open(earliest)?,
-        opened => opened?,
+    let mut from = Nanos(begin.first_time.0.saturating_sub(LONGEST_REACH));
+    let mut reader = loop {
+        match history.open(from) {
+            // Records of intervals that were open then lack the events before. Meanwhile more may be removed to make room.
+            Err(HistoryError::NotKept { earliest }) if earliest > from => from = earliest,
+            opened => break opened?,
+        }
     };
     let (mut next, mut wanted) = (0, begin.first_event);
     let mut progressed = W::instant();

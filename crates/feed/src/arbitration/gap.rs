@@ -111,7 +111,7 @@ impl Arbiter {
         if reason != GapReason::HeldBytes && self.contradicts_held(&gap) {
             // No message is missing: drops the stray packets that claimed so.
             while let Some(held) = self.held.pop_front() {
-                self.lines[place(held.line)].counters.implausible += 1;
+                self.lines[place(held.line)].drop_stray(&held.header);
                 self.held_bytes -= held.payload.len();
                 self.let_go(held.payload);
             }

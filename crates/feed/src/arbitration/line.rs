@@ -22,6 +22,14 @@ pub(super) struct LineFollower {
 }
 
 impl LineFollower {
+    /// A packet that was seen turns out to be stray: it counts as implausible instead.
+    #[cold]
+    pub(super) fn drop_stray(&mut self, header: &Header) {
+        self.counters.packets = self.counters.packets.saturating_sub(1);
+        self.counters.messages = self.counters.messages.saturating_sub(header.count);
+        self.counters.implausible += 1;
+    }
+
     #[inline]
     pub(super) fn see(&mut self, header: &Header, received: Nanos) {
         self.counters.packets += 1;
