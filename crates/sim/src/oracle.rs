@@ -10,12 +10,14 @@
 
 mod truth;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash as _, Hasher as _};
 
 use rustc_hash::FxHasher;
 use tapeworks_engine::{EngineOptions, MarketStage, Start};
-use tapeworks_market::{BookOptions, Capacity, Event, EventKind, Flags, InstrumentId, Nanos, Side, Symbol};
+use tapeworks_market::{
+    BookOptions, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Side, Symbol,
+};
 
 use truth::{SessionTruth, Truth};
 
@@ -91,6 +93,8 @@ struct Place {
     at: u64,
     /// A snapshot has emptied the books, and is not whole: its end is a [`EventKind::Recovered`].
     is_rebuilding: bool,
+    /// Messages that an answer has brought and that no packet of a line has shown yet: the venue answers from the packet that it fills.
+    ahead: VecDeque<Essence>,
     /// A message of the session came as random bytes behind a sound header. It may have been taken for any other, and may have changed
     /// any book or symbol of the session.
     is_spoiled: bool,
@@ -502,6 +506,14 @@ impl Oracle {
             place.next = session.place_of(event.channel_sequence);
         }
         let mut wrong = None;
+        while let Some(is) = place.ahead.front()
+            && let Some(should) = all.get(place.next)
+        {
+            if !should.is_shown_as(is) {
+                wrong = Some(format!("has shown {is:?}, and the venue sent {should:?}"));
+            }
+            (place.next, _) = (place.next + 1, place.ahead.pop_front());
+        }
         while let Some(missed) =
             all.get(place.next).filter(|essence| essence.sequence < event.channel_sequence)
         {
@@ -521,6 +533,7 @@ impl Oracle {
         match all.get(place.next) {
             Some(should) if should.is_shown_as(&is) => place.next += 1,
             Some(should) => wrong = Some(format!("shows {is:?}, and the venue sent {should:?}")),
+            None if event.line() == Line::Recovery || !place.ahead.is_empty() => place.ahead.push_back(is),
             None => wrong = Some(format!("shows {is:?}, which the venue has not sent")),
         }
         place.at = place.at.max(event.channel_sequence);
@@ -542,7 +555,7 @@ impl Oracle {
             };
             // Which session it is follows from the next message. The events of a snapshot say that they are: books are whole behind the
             // last, and a reader may see the ring between two of them.
-            if place.is_entering || place.is_rebuilding {
+            if place.is_entering || place.is_rebuilding || !place.ahead.is_empty() {
                 shown.touched.insert((channel, instrument));
                 continue;
             }
