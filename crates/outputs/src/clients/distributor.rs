@@ -570,7 +570,7 @@ impl<W: World> Distributor<W> {
     fn send_gap(&mut self, number: u64, event: &Event, gap: Gap) {
         let text = gap_text(event, gap);
         for client in self.clients.iter_mut().flatten() {
-            client.report_live_gap(number, event, &text, &mut self.counters);
+            client.report_live_gap(number, event, &text, self.options.queue_bytes, &mut self.counters);
         }
     }
 

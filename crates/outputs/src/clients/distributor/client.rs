@@ -759,6 +759,7 @@ impl<W: World> Client<W> {
         number: u64,
         event: &Event,
         text: &str,
+        limit: usize,
         counters: &mut Counters,
     ) {
         let has_come = |interest: &&Interest| interest.groups.iter().any(|group| group.from <= number);
@@ -774,6 +775,8 @@ impl<W: World> Client<W> {
         } else {
             self.report_gap(event, text, counters);
         }
+        // Records that a slow client skips leave no room for its gaps: they have as much again.
+        self.is_over |= self.backlog() + self.kept.len() > 2 * limit;
     }
 
     /// Reports a gap, if the client sees that feed.
