@@ -226,7 +226,7 @@ impl Desk {
             return Ok(decision);
         }
         let (instrument, order) = new_order(&view, &self.reference)?;
-        if !self.known.make_room() {
+        if !self.known.make_room(RequestKind::New) {
             return Err(Refusal::NoRoom);
         }
         self.check_risk(incoming.client, instrument, &order, true, incoming.now_ns)?;
@@ -247,7 +247,7 @@ impl Desk {
         }
         let (original, order) = self.meant(incoming.client, view.orig_cl_ord_id(), view.side())?;
         self.check_instrument(order, view.symbol(), view.security_id())?;
-        if !self.known.make_room() {
+        if !self.known.make_room(RequestKind::Cancel) {
             return Err(Refusal::NoRoom);
         }
         Ok(Decision::Cancel { id, original, order })
@@ -269,7 +269,7 @@ impl Desk {
         let entry = self.known.entry(order).ok_or(Refusal::UnknownOrder)?;
         let instrument = entry.order.instrument;
         let terms = replacement(&view, &self.reference, instrument, &entry.order.terms)?;
-        if !self.known.make_room() {
+        if !self.known.make_room(RequestKind::Replace) {
             return Err(Refusal::NoRoom);
         }
         self.check_risk(incoming.client, instrument, &terms, false, incoming.now_ns)?;
@@ -293,7 +293,7 @@ impl Desk {
         }
         let found = self.reference.find(view.symbol(), view.security_id());
         let instrument = found.ok_or(Refusal::UnknownInstrument)?;
-        if !self.known.make_room() {
+        if !self.known.make_room(RequestKind::MassCancel) {
             return Err(Refusal::NoRoom);
         }
         Ok(Decision::MassCancel { id, instrument })

@@ -89,7 +89,10 @@ impl ClientRequest {
         match self.kind {
             RequestKind::New => true,
             RequestKind::Cancel => matches!(kind, ExecutionKind::Cancelled),
-            RequestKind::Replace => matches!(kind, ExecutionKind::Replaced),
+            // A replace to no more than is filled ends the order.
+            RequestKind::Replace => {
+                matches!(kind, ExecutionKind::Replaced | ExecutionKind::Cancelled | ExecutionKind::Expired)
+            }
             RequestKind::MassCancel => false,
         }
     }
@@ -126,7 +129,8 @@ pub(crate) struct Known {
 
 impl Known {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let (orders, requests) = (settings.most_orders, settings.most_requests.max(settings.most_orders));
+        let (orders, requests) =
+            (settings.most_orders, settings.most_requests.max(settings.most_orders.saturating_mul(2)));
         Self {
             orders: Pool::new(orders),
             requests: Pool::new(requests),
@@ -206,15 +210,24 @@ impl Known {
         None
     }
 
-    /// Makes room for an order and a request. Returns whether there is room.
+    /// Makes room for a request, and for an order if it is a new one. Each known order keeps room for a request to cancel it.
+    /// Returns whether there is room.
     #[inline]
-    pub(crate) fn make_room(&mut self) -> bool {
-        while self.orders.is_full() || self.requests.is_full() {
+    pub(crate) fn make_room(&mut self, kind: RequestKind) -> bool {
+        loop {
+            let reserved = match kind {
+                RequestKind::New => self.orders.len().saturating_add(1),
+                RequestKind::Replace => self.orders.len(),
+                RequestKind::Cancel | RequestKind::MassCancel => 0,
+            };
+            let has_order = kind != RequestKind::New || self.orders.free() > 0;
+            if has_order && self.requests.free() > reserved {
+                return true;
+            }
             if !self.forget_one() {
                 return false;
             }
         }
-        true
     }
 
     #[cold]

@@ -52,8 +52,8 @@ machine! {
         Sent | Working | Suspended + Restated             => restate -> Working;
         Sent | Working + Suspended                        => suspend -> Suspended;
 
-        Ended + TradeCancelled [is_open]                  => cancel_trade -> Working;
-        Ended + TradeCorrected [is_open]                  => correct_trade -> Working;
+        Ended + Restated [is_open]                        => restate -> Working;
+
         _ + TradeCancelled                                => cancel_trade;
         _ + TradeCorrected                                => correct_trade;
 
@@ -159,6 +159,8 @@ impl Order {
     /// The status of an order that works.
     const fn working_status(&self) -> OrdStatus {
         match (self.leaves, self.cumulative) {
+            // A replace or restatement left nothing.
+            (0, 0) => OrdStatus::Canceled,
             (_, 0) => OrdStatus::New,
             (0, _) => OrdStatus::Filled,
             _ => OrdStatus::PartiallyFilled,
@@ -212,11 +214,11 @@ impl Order {
     }
 
     fn replace(&mut self, report: &Execution) {
-        if let Some(change) = self.change.take() {
-            self.terms = change;
-        }
         self.leaves = report.leaves;
-        self.terms.quantity = self.cumulative.saturating_add(report.leaves);
+        match self.change.take() {
+            Some(change) => self.terms = change,
+            None => self.terms.quantity = self.cumulative.saturating_add(report.leaves),
+        }
         self.status = self.working_status();
         self.report(ExecType::Replaced);
     }
@@ -236,28 +238,24 @@ impl Order {
 
     fn cancel_trade(&mut self, report: &Execution) {
         self.unfill(report.last_quantity, report.last_price_e8);
-        self.recompute(report);
+        self.recompute();
         self.report(ExecType::TradeCancel);
     }
 
     fn correct_trade(&mut self, report: &Execution) {
         self.unfill(report.corrected_quantity, report.corrected_price_e8);
         self.fill(report.last_quantity, report.last_price_e8);
-        self.recompute(report);
+        self.recompute();
         self.report(ExecType::TradeCorrect);
     }
 
-    /// The status after a trade changed. An order that nothing is left of, and that is not filled any more, is cancelled.
-    fn recompute(&mut self, report: &Execution) {
-        self.leaves = report.leaves;
+    /// The status after a trade changed. Neither what is left nor the end changes: a venue that puts the order back restates it. An
+    /// order that is not filled any more is cancelled.
+    fn recompute(&mut self) {
         self.status = match self.status {
-            OrdStatus::Canceled | OrdStatus::Expired | OrdStatus::Rejected if report.leaves == 0 => {
-                self.status
-            }
-            OrdStatus::Suspended => OrdStatus::Suspended,
-            _ if report.leaves > 0 => self.working_status(),
-            _ if self.cumulative < self.terms.quantity => OrdStatus::Canceled,
-            _ => OrdStatus::Filled,
+            OrdStatus::Filled if self.cumulative < self.terms.quantity => OrdStatus::Canceled,
+            OrdStatus::New | OrdStatus::PartiallyFilled => self.working_status(),
+            other => other,
         };
     }
 
@@ -364,7 +362,7 @@ mod tests {
         );
         assert_eq!(
             row(report(Kind::TradeCancelled, (40, 5), 100)),
-            (reported(ExecType::TradeCancel), OrdStatus::New, 100, 0)
+            (reported(ExecType::TradeCancel), OrdStatus::New, 60, 0)
         );
         assert_eq!(row(report(Kind::Accepted, (0, 0), 100)).0, Outcome::Unexpected);
         let rejected = drive(&[report(Kind::Rejected, (0, 0), 0)])[0];
@@ -386,8 +384,10 @@ mod tests {
         let filled = report(Kind::Trade, (100, 5), 0);
         let bust = drive(&[filled, report(Kind::TradeCancelled, (100, 5), 0)])[1];
         assert_eq!(bust, (Outcome::Report(ExecType::TradeCancel), OrdStatus::Canceled, 0, 0));
-        let reopened = drive(&[filled, report(Kind::TradeCancelled, (100, 5), 100), filled]);
-        assert_eq!((reopened[1].1, reopened[2].1), (OrdStatus::New, OrdStatus::Filled));
+        let restated = report(Kind::Restated, (0, 0), 100);
+        let reopened = drive(&[filled, report(Kind::TradeCancelled, (100, 5), 0), restated, filled]);
+        assert_eq!((reopened[2].1, reopened[2].2), (OrdStatus::New, 100));
+        assert_eq!((reopened[3].1, reopened[3].3), (OrdStatus::Filled, 100));
         assert_eq!(drive(&[cancelled, cancelled])[1].0, Outcome::Unexpected);
     }
 

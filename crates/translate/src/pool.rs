@@ -32,9 +32,9 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Whether every place is taken.
-    pub(crate) const fn is_full(&self) -> bool {
-        self.free.is_empty()
+    /// How many entries have room.
+    pub(crate) const fn free(&self) -> usize {
+        self.free.len()
     }
 
     /// The entries.
@@ -96,7 +96,7 @@ mod tests {
     fn a_handle_of_an_entry_that_is_gone_finds_nothing() {
         let mut pool = Pool::new(1);
         let first = pool.insert('a').unwrap();
-        assert_eq!((pool.insert('b'), pool.is_full(), pool.len()), (None, true, 1));
+        assert_eq!((pool.insert('b'), pool.free(), pool.len()), (None, 0, 1));
         assert_eq!(pool.handle(first.place), Some(first));
         assert_eq!((pool.remove(first), pool.remove(first), pool.get(first)), (Some('a'), None, None));
         let second = pool.insert('c').unwrap();

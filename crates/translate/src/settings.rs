@@ -30,7 +30,7 @@ pub struct ClientSettings {
 pub struct Settings {
     /// Orders that are known at a time, ended ones included. The oldest ended ones are forgotten first.
     pub most_orders: usize,
-    /// Requests of known orders, and mass cancels, that are known at a time.
+    /// Requests of known orders, and mass cancels, that are known at a time; at least two per order.
     pub most_requests: usize,
 }
 

@@ -593,7 +593,7 @@ impl<V: Venue> Translator<V> {
             if request.kind != RequestKind::New {
                 entry.order.pending = entry.order.pending.saturating_sub(1);
             }
-            if request.kind == RequestKind::Replace {
+            if exec_type == ExecType::Replaced {
                 entry.order.id = request.id;
             }
         }
