@@ -44,7 +44,7 @@ fn translator() -> Translator<Millennium> {
     let instruments = [instrument("AAPL", 11), instrument("MSFT", 12), instrument("VOD.L", 13)];
     let limits = RiskLimits { most_quantity: 100_000, most_notional: 1_000_000_000, ..RiskLimits::default() };
     let client = ClientSettings { limits, ..ClientSettings::default() };
-    let settings = Settings { most_orders: ORDERS * 2, most_requests: ORDERS * 4 };
+    let settings = Settings { most_orders: ORDERS * 2, most_requests: ORDERS * 4, ..Settings::default() };
     let reference = Reference::new(&instruments, &[]).expect("no instrument is there twice");
     let venue = Millennium::new(MillenniumSettings::default());
     let mut translator = Translator::new(venue, reference, &[client], &settings);

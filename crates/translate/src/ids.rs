@@ -24,7 +24,29 @@ pub struct VenueOrderId(pub Ascii<20>);
 
 /// The venue's id of an execution; blank: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ExecutionId(pub Ascii<20>);
+pub struct ExecutionId(pub Ascii<32>);
+
+impl VenueName {
+    /// A number as ten digits.
+    #[must_use]
+    pub fn numbered(number: u32) -> Self {
+        let mut bytes = [b' '; 20];
+        let mut rest = number;
+        for place in bytes.iter_mut().take(10).rev() {
+            // A remainder of 10 is one digit.
+            *place = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        Self(Ascii(bytes))
+    }
+
+    /// The number that the name is; `None`: it is none.
+    #[must_use]
+    pub fn number(&self) -> Option<u32> {
+        let number = tapeworks_wire::fix::read_unsigned(self.0.trimmed()).ok()?;
+        u32::try_from(number).ok()
+    }
+}
 
 impl ClOrdId {
     /// The id of this text; `None` if it is empty, longer than 20 characters, not printable ASCII, or ends with a space.

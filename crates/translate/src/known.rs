@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use tapeworks_wire::fix::order_entry::OrdStatus;
 
-use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueName, VenueOrderId};
+use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName, VenueOrderId};
 use crate::index::{Index, Key};
 use crate::orders::{ExchangeToClient, ExchangeToClientState, Order};
 use crate::pool::{Handle, Pool};
@@ -108,6 +108,16 @@ pub(crate) struct Entry {
     is_queued: bool,
 }
 
+/// A fill, as it counts for its order now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fill {
+    pub(crate) order: Handle,
+    pub(crate) match_id: u64,
+    pub(crate) quantity: u32,
+    pub(crate) price_e8: i64,
+    pub(crate) execution_id: ExecutionId,
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Ended {
     Order(Handle),
@@ -123,6 +133,8 @@ pub(crate) struct Known {
     by_venue: Index,
     by_order_id: Index,
     ended: VecDeque<Ended>,
+    fills: VecDeque<Fill>,
+    most_fills: usize,
     /// Ended orders that were forgotten.
     pub(crate) forgotten: u64,
 }
@@ -138,6 +150,8 @@ impl Known {
             by_venue: Index::new(requests),
             by_order_id: Index::new(orders),
             ended: VecDeque::with_capacity(orders.saturating_add(requests)),
+            fills: VecDeque::with_capacity(settings.most_fills),
+            most_fills: settings.most_fills,
             forgotten: 0,
         }
     }
@@ -195,6 +209,40 @@ impl Known {
         let before = core::mem::replace(&mut entry.order.order_id, id);
         self.by_order_id.remove(&Key::new(BY_ORDER_ID, &before.0));
         self.by_order_id.insert(Key::new(BY_ORDER_ID, &id.0), handle.place);
+    }
+
+    /// The oldest cancel of an order that the venue has not answered.
+    pub(crate) fn pending_cancel(&self, order: Handle) -> Option<Handle> {
+        let mut next = self.orders.get(order)?.requests;
+        let mut oldest = None;
+        while let Some((handle, request)) = next.and_then(|handle| Some((handle, self.requests.get(handle)?)))
+        {
+            if request.is_pending && request.kind == RequestKind::Cancel {
+                oldest = Some(handle);
+            }
+            next = request.next;
+        }
+        oldest
+    }
+
+    #[inline]
+    pub(crate) fn request(&self, handle: Handle) -> Option<&ClientRequest> {
+        self.requests.get(handle)
+    }
+
+    /// Keeps a fill, for a venue that names it by its number alone later. The oldest goes first.
+    #[inline]
+    pub(crate) fn add_fill(&mut self, fill: Fill) {
+        if self.fills.len() >= self.most_fills {
+            self.fills.pop_front();
+        }
+        self.fills.push_back(fill);
+    }
+
+    /// The fill of an order with this number. Cost: a walk over the kept fills, for a rare report.
+    #[cold]
+    pub(crate) fn fill(&mut self, order: Handle, match_id: u64) -> Option<&mut Fill> {
+        self.fills.iter_mut().rev().find(|fill| fill.order == order && fill.match_id == match_id)
     }
 
     /// The status of an order by its newest request that the venue has not answered.

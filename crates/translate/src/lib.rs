@@ -8,6 +8,7 @@ mod index;
 mod known;
 mod millennium;
 mod orders;
+mod ouch;
 mod pool;
 mod reference;
 mod refusal;
@@ -23,6 +24,7 @@ pub use desk::{ClientToExchange, ClientToExchangeState, Counters};
 pub use fix_side::Reply;
 pub use millennium::{Millennium, MillenniumSettings, Naming};
 pub use orders::{ExchangeToClient, ExchangeToClientState, Order};
+pub use ouch::{Ouch, OuchSettings};
 pub use reference::{Instrument, Reference, ReferenceError};
 pub use report::{
     CancelRejected, Execution, ExecutionKind, Liquidity, MassCancelled, Numbered, Refused, Report,

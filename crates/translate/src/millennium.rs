@@ -318,17 +318,12 @@ impl Venue for Millennium {
     fn name(&self, number: u32, id: ClOrdId) -> VenueName {
         match self.settings.naming {
             Naming::ClOrdId => VenueName(id.0),
-            Naming::Numbered => {
-                let mut digits = [b'0'; 10];
-                let mut rest = number;
-                for place in digits.iter_mut().rev() {
-                    // A remainder of 10 is one digit.
-                    *place = b'0' + (rest % 10) as u8;
-                    rest /= 10;
-                }
-                VenueName(padded(&digits).unwrap_or_default())
-            }
+            Naming::Numbered => VenueName::numbered(number),
         }
+    }
+
+    fn answers_cancels(&self) -> bool {
+        true
     }
 
     #[inline]
@@ -397,7 +392,7 @@ fn put<const N: usize>(target: &mut [u8; MOST_MESSAGE_BYTES], message: &[u8; N])
 
 /// A text of the venue padded as the gateway's are.
 #[inline]
-fn plain<const N: usize>(text: &Ascii<N>) -> Ascii<20> {
+fn plain<const N: usize, const M: usize>(text: &Ascii<N>) -> Ascii<M> {
     padded(text.trimmed()).unwrap_or_default()
 }
 
@@ -430,6 +425,8 @@ fn execution(report: &ExecutionReport<'_>) -> Option<Execution> {
         TradeLiquidityIndicator::Auction => Some(Liquidity::Auction),
         TradeLiquidityIndicator::Unknown(_) => None,
     };
+    let has_ended =
+        matches!(kind, ExecutionKind::Cancelled | ExecutionKind::Expired | ExecutionKind::Rejected);
     Some(Execution {
         kind,
         numbered: numbered(report.app_id().raw(), report.sequence_no()),
@@ -441,7 +438,9 @@ fn execution(report: &ExecutionReport<'_>) -> Option<Execution> {
         last_price_e8: report.executed_price().0,
         corrected_quantity: 0,
         corrected_price_e8: 0,
-        leaves: unsigned(report.leaves_qty()),
+        // An order that ended has nothing left, whatever the field says.
+        leaves: Some(if has_ended { 0 } else { unsigned(report.leaves_qty()) }),
+        is_requested: false,
         match_id: report.trade_match_id(),
         liquidity,
         reject_code: report.order_reject_code(),

@@ -45,7 +45,8 @@ machine! {
         Sent | Working | Suspended + Trade                => trade -> Working;
         Ended + Trade                                     => trade_late;
 
-        Sent | Working | Suspended + Cancelled            => cancel -> Ended;
+        Sent | Working | Suspended + Cancelled [is_last]  => cancel -> Ended;
+        Sent | Working | Suspended + Cancelled            => restate -> Working;
         Sent | Working | Suspended + Expired              => expire -> Ended;
         Sent | Working | Suspended + Replaced [is_last]   => replace -> Ended;
         Sent | Working | Suspended + Replaced             => replace -> Working;
@@ -169,18 +170,23 @@ impl Order {
 
     // ---- guards ----
 
-    const fn is_last(&self, report: &Execution) -> bool {
-        report.leaves == 0
+    fn is_last(&self, report: &Execution) -> bool {
+        self.leaves_after(report) == 0
     }
 
-    const fn is_open(&self, report: &Execution) -> bool {
-        report.leaves > 0
+    fn is_open(&self, report: &Execution) -> bool {
+        self.leaves_after(report) > 0
+    }
+
+    /// What is left of the order after the report.
+    fn leaves_after(&self, report: &Execution) -> u32 {
+        report.leaves.unwrap_or_else(|| self.leaves.saturating_sub(report.last_quantity))
     }
 
     // ---- actions ----
 
     fn accept(&mut self, report: &Execution) {
-        self.leaves = report.leaves;
+        self.leaves = self.leaves_after(report);
         self.status = OrdStatus::New;
         self.report(ExecType::New);
     }
@@ -191,8 +197,8 @@ impl Order {
     }
 
     fn trade(&mut self, report: &Execution) {
+        self.leaves = self.leaves_after(report);
         self.fill(report.last_quantity, report.last_price_e8);
-        self.leaves = report.leaves;
         self.status = self.working_status();
         self.report(ExecType::Trade);
     }
@@ -214,24 +220,24 @@ impl Order {
     }
 
     fn replace(&mut self, report: &Execution) {
-        self.leaves = report.leaves;
+        self.leaves = self.leaves_after(report);
         match self.change.take() {
             Some(change) => self.terms = change,
-            None => self.terms.quantity = self.cumulative.saturating_add(report.leaves),
+            None => self.terms.quantity = self.cumulative.saturating_add(self.leaves),
         }
         self.status = self.working_status();
         self.report(ExecType::Replaced);
     }
 
     fn restate(&mut self, report: &Execution) {
-        self.leaves = report.leaves;
-        self.terms.quantity = self.cumulative.saturating_add(report.leaves);
+        self.leaves = self.leaves_after(report);
+        self.terms.quantity = self.cumulative.saturating_add(self.leaves);
         self.status = self.working_status();
         self.report(ExecType::Restated);
     }
 
     fn suspend(&mut self, report: &Execution) {
-        self.leaves = report.leaves;
+        self.leaves = self.leaves_after(report);
         self.status = OrdStatus::Suspended;
         self.report(ExecType::Suspended);
     }
@@ -305,7 +311,8 @@ mod tests {
             last_price_e8: last.1,
             corrected_quantity: 0,
             corrected_price_e8: 0,
-            leaves,
+            leaves: Some(leaves),
+            is_requested: false,
             match_id: 0,
             liquidity: None,
             reject_code: 0,

@@ -63,7 +63,8 @@ pub struct Execution {
     pub execution_id: ExecutionId,
     /// Of a cancelled or corrected trade: the execution that is meant.
     pub reference: ExecutionId,
-    /// The quantity of the trade, of the cancelled trade, or of the trade as corrected.
+    /// The quantity of the trade, of the cancelled trade (0: the translator knows it by `match_id`), or of the trade as corrected.
+    /// Of a cancelled order whose `leaves` are `None`: how much is cancelled.
     pub last_quantity: u32,
     /// Its price in 1e-8.
     pub last_price_e8: i64,
@@ -71,8 +72,10 @@ pub struct Execution {
     pub corrected_quantity: u32,
     /// The price of the corrected trade before, in 1e-8.
     pub corrected_price_e8: i64,
-    /// What is left of the order.
-    pub leaves: u32,
+    /// What is left of the order; `None`: the venue does not say, and it is what was left less `last_quantity`.
+    pub leaves: Option<u32>,
+    /// Of a cancelled order: a cancel that the report does not name requested it.
+    pub is_requested: bool,
     /// The number of the trade; 0: none.
     pub match_id: u64,
     /// Whether the trade added liquidity.
@@ -99,7 +102,8 @@ impl Execution {
             last_price_e8: 0,
             corrected_quantity: 0,
             corrected_price_e8: 0,
-            leaves: 0,
+            leaves: Some(0),
+            is_requested: false,
             match_id: 0,
             liquidity: None,
             reject_code: 0,

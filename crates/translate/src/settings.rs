@@ -32,11 +32,13 @@ pub struct Settings {
     pub most_orders: usize,
     /// Requests of known orders, and mass cancels, that are known at a time; at least two per order.
     pub most_requests: usize,
+    /// Fills that are kept for venues that cancel and correct trades by their number alone.
+    pub most_fills: usize,
 }
 
 impl Default for Settings {
-    /// 65,536 orders, four requests each.
+    /// 65,536 orders, four requests each, and 65,536 fills.
     fn default() -> Self {
-        Self { most_orders: 65_536, most_requests: 262_144 }
+        Self { most_orders: 65_536, most_requests: 262_144, most_fills: 65_536 }
     }
 }

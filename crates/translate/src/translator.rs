@@ -17,7 +17,7 @@ use crate::desk::{
 };
 use crate::fix_side::{Reply, Texts, add_execution, exec_id, exec_type_of, of_order, present};
 use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName, padded};
-use crate::known::{ClientRequest, Known, RequestKind};
+use crate::known::{ClientRequest, Fill, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
 use crate::pool::Handle;
 use crate::reference::Reference;
@@ -579,7 +579,17 @@ impl<V: Venue> Translator<V> {
             return self.cancel_rejected(&rejected, text, out);
         }
         self.desk.known.set_order_id(order, report.order_id);
-        let answered = named.filter(|(_, request)| request.is_pending && request.is_answered_by(report.kind));
+        let mut answered =
+            named.filter(|(_, request)| request.is_pending && request.is_answered_by(report.kind));
+        if answered.is_none() && report.is_requested && report.kind == ExecutionKind::Cancelled {
+            let cancel = self.desk.known.pending_cancel(order);
+            let known = &self.desk.known;
+            answered = cancel.and_then(|handle| Some((handle, *known.request(handle)?)));
+        }
+        let Some(completed) = self.completed(order, report) else {
+            return self.unmatched(&Report::Execution(*report), out);
+        };
+        let report = &completed;
         let Some(entry) = self.desk.known.entry_mut(order) else { return };
         let before = entry.machine.state();
         entry.order.change = answered.and_then(|(_, request)| request.terms);
@@ -615,6 +625,47 @@ impl<V: Venue> Translator<V> {
         let answers = answered.as_ref().map(|(_, request)| request);
         let answers = answers.filter(|request| request.kind != RequestKind::New);
         self.report_execution(order, exec_type, report, text, answers, out);
+        if was_open && after == ExchangeToClientState::Ended && !self.venue.answers_cancels() {
+            self.reject_late_cancels(order, report.time_ns, out);
+        }
+    }
+
+    /// The report with the fill that it means, which some venues name by its number alone. `None`: the fill is not known.
+    #[inline]
+    fn completed(&mut self, order: Handle, report: &Execution) -> Option<Execution> {
+        let mut report = *report;
+        match report.kind {
+            ExecutionKind::Trade => {
+                let (quantity, price_e8) = (report.last_quantity, report.last_price_e8);
+                let (match_id, execution_id) = (report.match_id, report.execution_id);
+                self.desk.known.add_fill(Fill { order, match_id, quantity, price_e8, execution_id });
+            }
+            ExecutionKind::TradeCancelled if report.last_quantity == 0 => {
+                let fill = self.desk.known.fill(order, report.match_id)?;
+                (report.last_quantity, report.last_price_e8) = (fill.quantity, fill.price_e8);
+                report.reference = fill.execution_id;
+                // It is cancelled once.
+                fill.match_id = u64::MAX;
+            }
+            ExecutionKind::TradeCorrected if report.corrected_quantity == 0 => {
+                let fill = self.desk.known.fill(order, report.match_id)?;
+                (report.corrected_quantity, report.corrected_price_e8) = (fill.quantity, fill.price_e8);
+                report.reference = fill.execution_id;
+                (fill.quantity, fill.price_e8) = (report.last_quantity, report.last_price_e8);
+                fill.execution_id = report.execution_id;
+            }
+            _ => {}
+        }
+        Some(report)
+    }
+
+    /// The venue does not answer cancels of an order that ended.
+    fn reject_late_cancels(&mut self, order: Handle, time_ns: u64, out: &mut impl Outputs) {
+        while let Some(cancel) = self.desk.known.pending_cancel(order) {
+            let Some(name) = self.desk.known.request(cancel).map(|request| request.name) else { return };
+            let rejected = CancelRejected { numbered: Numbered::default(), name, reject_code: 0, time_ns };
+            self.cancel_rejected(&rejected, Some(Refusal::TooLate.text().as_bytes()), out);
+        }
     }
 
     #[inline]

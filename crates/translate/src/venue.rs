@@ -53,6 +53,10 @@ pub trait Venue {
     /// The name of a client's request at the venue. `number` is another for every request of the day, from 1.
     fn name(&self, number: u32, id: ClOrdId) -> VenueName;
 
+    /// Whether reports of cancels name the cancel, and each cancel is answered. If not, a report names the order, and cancels
+    /// of orders that ended are answered by the translator.
+    fn answers_cancels(&self) -> bool;
+
     /// Writes a request, whose order is of `instrument`, as the venue's message. Returns its length.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ fn a_translator_takes_no_memory_after_start_up() {
     let limits = RiskLimits { most_quantity: 1_000, orders_per_second: 1_000, ..RiskLimits::default() };
     let client = ClientSettings { limits, ..ClientSettings::default() };
     let reference = Reference::new(&[instrument], &[]).unwrap();
-    let settings = Settings { most_orders: 64, most_requests: 256 };
+    let settings = Settings { most_orders: 64, most_requests: 256, ..Settings::default() };
     let venue = Millennium::new(MillenniumSettings::default());
     let mut translator = Translator::new(venue, reference, &[client], &settings);
     translator.venue_connected();

@@ -24,6 +24,108 @@ use traders::{
     E8, Kept, SECOND_NS, START_NS, World, cancel, fields, id, limit, message, new, open, replace, text,
 };
 
+/// The translator with the table of OUCH, and its refusals.
+mod ouch {
+    use tapeworks_translate::{ClientSettings, Ouch, OuchSettings, RiskLimits, Translator};
+    use tapeworks_wire::fix::order_entry::{
+        MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCapacity, OrderMassCancelRequestFields,
+        Side, TimeInForce,
+    };
+    use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, OptionalFields};
+    use tapeworks_wire::nasdaq::ouch50::inbound::{self, Capacity, Display, Message};
+    use tapeworks_wire::{Ascii, Decimal};
+
+    use super::traders::{CAPACITY, reference, time};
+    use super::{
+        ClientIndex, E8, Kept, START_NS, World, cancel, fields, limit, message, new, replace, text, two,
+    };
+
+    /// The message of OUCH that a FIX order becomes, or the reject's fields.
+    fn sent(order: &NewOrderSingleFields<'_>) -> Result<Vec<u8>, String> {
+        let limits = RiskLimits { may_sell_short: true, ..RiskLimits::default() };
+        let client = ClientSettings { limits, ..ClientSettings::default() };
+        let venue = Ouch::new(OuchSettings::default());
+        let mut translator = Translator::new(venue, reference(), &[client], &CAPACITY);
+        translator.venue_connected();
+        translator.venue_recovered();
+        let mut kept = Kept::default();
+        translator.client_message(ClientIndex(0), &new(order), START_NS, &mut kept);
+        match kept.to_venue.pop() {
+            Some(bytes) => Ok(bytes),
+            None => Err(fields(&kept.to_clients[0].1, &[35, 371, 373, 380])),
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_table_is_mapped_or_refused() {
+        let plain = limit("A1", Side::Buy, 100, 10 * E8 + 1_000_000);
+        let order = NewOrderSingleFields {
+            side: Side::SellShort,
+            min_qty: Some(Decimal(10 * E8)),
+            display_qty: Some(Decimal(20 * E8)),
+            order_capacity: Some(OrderCapacity::RisklessPrincipal),
+            time_in_force: Some(TimeInForce::ImmediateOrCancel),
+            ..plain
+        };
+        let bytes = sent(&order).unwrap();
+        let Ok(Message::EnterOrder(view)) = Message::decode(&bytes) else { panic!("no order") };
+        assert_eq!((view.user_ref_num(), view.side(), view.quantity()), (1, inbound::Side::SellShort, 100));
+        assert_eq!((view.symbol(), view.price()), (Ascii(*b"AAPL    "), Decimal(100_100)));
+        assert_eq!(
+            (view.time_in_force(), view.capacity()),
+            (inbound::TimeInForce::ImmediateOrCancel, Capacity::Riskless)
+        );
+        assert_eq!((view.display(), view.cl_ord_id().trimmed()), (Display::Visible, &b"0000000001"[..]));
+        let optional: Vec<_> = OptionalFields::new(view.appendage()).map(Result::unwrap).collect();
+        assert_eq!(optional, [OptionalField::MinQty(10), OptionalField::MaxFloor(20)]);
+
+        let market = NewOrderSingleFields { ord_type: OrdType::Market, price: None, ..plain };
+        let bytes = sent(&market).unwrap();
+        let Ok(Message::EnterOrder(view)) = Message::decode(&bytes) else { panic!("no order") };
+        assert_eq!((view.price(), view.capacity()), (Decimal(i32::MAX as u64), Capacity::Other));
+
+        let refused = |order: NewOrderSingleFields<'_>, expected: &str| {
+            assert_eq!(sent(&order).err().as_deref(), Some(expected));
+        };
+        let stop = NewOrderSingleFields {
+            ord_type: OrdType::Stop,
+            price: None,
+            stop_px: Some(Decimal(E8)),
+            ..plain
+        };
+        refused(stop, "35=3 371=40 373=5");
+        refused(
+            NewOrderSingleFields { time_in_force: Some(TimeInForce::FillOrKill), ..plain },
+            "35=3 371=59 373=5",
+        );
+        refused(NewOrderSingleFields { side: Side::Cross, ..plain }, "35=3 371=54 373=5");
+        refused(NewOrderSingleFields { price: Some(Decimal(-E8)), ..plain }, "35=3 371=44 373=5");
+        refused(NewOrderSingleFields { account: Some(b"X"), ..plain }, "35=j 380=0");
+    }
+
+    #[test]
+    fn a_cancel_that_comes_too_late_is_rejected_though_the_venue_is_silent() {
+        let mut world = World::ouch(&two());
+        world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+        world.take(0, &replace("A2", "A1", Side::Buy, 90, 10 * E8));
+        let before = world.kept.to_clients.len();
+        world.send(1, &new(&limit("B1", Side::Sell, 90, 10 * E8)));
+        world.send(0, &cancel("A3", "A2", Side::Buy));
+        world.settle();
+        let mine = world.kept.to_clients[before..].iter().filter(|(client, _)| client.0 == 0);
+        let got: Vec<String> =
+            mine.map(|(_, bytes)| fields(bytes, &[35, 11, 41, 150, 39, 14, 102])).collect();
+        assert_eq!(got, ["35=8 11=A2 150=F 39=2 14=90", "35=9 11=A3 41=A2 39=2 102=0"]);
+        let request = OrderMassCancelRequestFields {
+            symbol: Some(b"AAPL"),
+            ..OrderMassCancelRequestFields::new(b"M1", MassCancelRequestType::Security, time())
+        };
+        let replies = world.take(0, &message(b"q", 2, |writer| request.write(writer)));
+        assert_eq!(fields(&replies[0].1, &[35, 380]), "35=j 380=0");
+        assert_eq!(text(&replies[0].1, 58), "The venue has no counterpart for tag 530");
+    }
+}
+
 const SHOWN: [u32; 8] = [11, 41, 150, 39, 32, 31, 151, 14];
 
 fn two() -> Vec<ClientSettings> {
@@ -174,7 +276,8 @@ fn a_mass_cancel_is_answered_and_each_order_cancelled() {
 fn a_reject_of_the_venue_has_its_reason_in_words() {
     let reason = RejectReason { code: 104, order_reason: 13, cancel_reason: 99, text: "Quantity".to_owned() };
     let settings = MillenniumSettings { reject_codes: vec![reason], ..MillenniumSettings::default() };
-    let mut translator = open(settings, &two(), &Settings { most_orders: 8, most_requests: 8 });
+    let mut translator =
+        open(settings, &two(), &Settings { most_orders: 8, most_requests: 8, ..Settings::default() });
     let mut world = World::new(&two(), Naming::ClOrdId);
     std::mem::swap(&mut world.translator, &mut translator);
     let replies = world.take(0, &new(&limit("A1", Side::Buy, 2_000_000, 10 * E8)));
@@ -206,7 +309,8 @@ fn native(settings: MillenniumSettings, order: &NewOrderSingleFields<'_>) -> Res
         limits: RiskLimits { may_sell_short: true, ..RiskLimits::default() },
         ..Default::default()
     };
-    let mut translator = open(settings, &[may_short], &Settings { most_orders: 4, most_requests: 4 });
+    let mut translator =
+        open(settings, &[may_short], &Settings { most_orders: 4, most_requests: 4, ..Settings::default() });
     let mut kept = Kept::default();
     translator.client_message(ClientIndex(0), &new(order), START_NS, &mut kept);
     match &kept.to_venue[..] {
@@ -351,8 +455,11 @@ fn a_field_without_a_counterpart_is_refused_and_named() {
 #[test]
 fn ignored_tags_pass_and_are_counted_and_undeclared_ones_are_refused() {
     let ignoring = ClientSettings { ignored_tags: vec![15, 9_999], ..ClientSettings::default() };
-    let mut translator =
-        open(Default::default(), &[ignoring], &Settings { most_orders: 4, most_requests: 4 });
+    let mut translator = open(
+        Default::default(),
+        &[ignoring],
+        &Settings { most_orders: 4, most_requests: 4, ..Settings::default() },
+    );
     let mut kept = Kept::default();
     let plain = limit("A1", Side::Buy, 100, 10 * E8);
     let with = |tag: u32| {
@@ -408,7 +515,11 @@ fn risk_limits_reject_orders_and_replaces_and_let_cancels_pass() {
 
 #[test]
 fn nothing_goes_to_a_venue_that_is_away_or_recovering() {
-    let mut translator = open(Default::default(), &two(), &Settings { most_orders: 4, most_requests: 4 });
+    let mut translator = open(
+        Default::default(),
+        &two(),
+        &Settings { most_orders: 4, most_requests: 4, ..Settings::default() },
+    );
     let mut kept = Kept::default();
     translator.venue_disconnected();
     translator.halt();
@@ -456,7 +567,11 @@ fn a_repeated_report_has_no_effect_and_an_unknown_one_is_put_out() {
 
 #[test]
 fn requests_that_the_session_could_not_send_or_the_venue_not_take_are_rejected() {
-    let mut translator = open(Default::default(), &two(), &Settings { most_orders: 4, most_requests: 8 });
+    let mut translator = open(
+        Default::default(),
+        &two(),
+        &Settings { most_orders: 4, most_requests: 8, ..Settings::default() },
+    );
     let mut kept = Kept::default();
     for bytes in [
         new(&limit("A1", Side::Buy, 1, E8)),
@@ -490,7 +605,11 @@ fn requests_that_the_session_could_not_send_or_the_venue_not_take_are_rejected()
 #[test]
 fn the_oldest_ended_order_is_forgotten_first_and_a_working_one_never() {
     let mut world = World::new(&two(), Naming::ClOrdId);
-    let mut translator = open(Default::default(), &two(), &Settings { most_orders: 2, most_requests: 4 });
+    let mut translator = open(
+        Default::default(),
+        &two(),
+        &Settings { most_orders: 2, most_requests: 4, ..Settings::default() },
+    );
     std::mem::swap(&mut world.translator, &mut translator);
     world.take(0, &new(&limit("A1", Side::Buy, 1, E8)));
     world.take(0, &new(&limit("A2", Side::Buy, 1, E8)));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use tapeworks_translate::ids::ClientIndex;
-use tapeworks_translate::{ClientSettings, ExchangeToClientState, Naming, Settings};
+use tapeworks_translate::{ClientSettings, ExchangeToClientState, Naming, Settings, Venue};
 use tapeworks_wire::fix::order_entry::{NewOrderSingleFields, Side, TimeInForce};
 use traders::{E8, Kept, START_NS, World, cancel, id, limit, new, open, replace, text};
 
@@ -55,8 +55,7 @@ struct Mine {
 
 /// Runs the steps and returns all messages to clients.
 #[allow(clippy::too_many_lines, reason = "one run reads top to bottom")]
-fn run(steps: &[Step], naming: Naming) -> Vec<(u16, Vec<u8>)> {
-    let mut world = World::new(&[ClientSettings::default(), ClientSettings::default()], naming);
+fn run<V: Venue>(steps: &[Step], mut world: World<V>) -> Vec<(u16, Vec<u8>)> {
     // By client: orders by their first ClOrdID, requests to orders.
     let mut mine: [Vec<Mine>; 2] = [Vec::new(), Vec::new()];
     let mut owner: BTreeMap<(u16, String), usize> = BTreeMap::new();
@@ -168,6 +167,10 @@ fn run(steps: &[Step], naming: Naming) -> Vec<(u16, Vec<u8>)> {
     world.kept.to_clients.iter().map(|(client, bytes)| (client.0, bytes.clone())).collect()
 }
 
+fn two() -> [ClientSettings; 2] {
+    [ClientSettings::default(), ClientSettings::default()]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -176,8 +179,18 @@ proptest! {
         steps in prop::collection::vec(step(), 1..80), is_numbered in any::<bool>()
     ) {
         let naming = if is_numbered { Naming::Numbered } else { Naming::ClOrdId };
-        let replies = run(&steps, naming);
-        prop_assert_eq!(replies, run(&steps, naming), "the same inputs give the same outputs");
+        let replies = run(&steps, World::new(&two(), naming));
+        prop_assert_eq!(replies, run(&steps, World::new(&two(), naming)), "the same inputs give the same outputs");
+    }
+
+    #[test]
+    fn the_same_holds_for_ouch(steps in prop::collection::vec(step(), 1..80)) {
+        let is_taken = |step: &Step| {
+            !matches!(step, Step::New { time_in_force: TimeInForce::FillOrKill, .. })
+        };
+        let steps: Vec<Step> = steps.into_iter().filter(is_taken).collect();
+        let replies = run(&steps, World::ouch(&two()));
+        prop_assert_eq!(replies, run(&steps, World::ouch(&two())), "the same inputs give the same outputs");
     }
 
     #[test]
@@ -208,7 +221,7 @@ proptest! {
         with in any::<u8>(),
     ) {
         let mut translator = open(
-            Default::default(), &[ClientSettings::default()], &Settings { most_orders: 4, most_requests: 8 });
+            Default::default(), &[ClientSettings::default()], &Settings { most_orders: 4, most_requests: 8, ..Settings::default() });
         let mut kept = Kept::default();
         let mut order = new(&limit("A1", Side::Buy, 100, 10 * E8));
         let place = at % order.len();

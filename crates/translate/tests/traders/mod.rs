@@ -2,14 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use tapeworks_exchange::orders::{Connection, Gate, Instrument as Traded, OrderExchange, OrderOptions};
+use tapeworks_exchange::orders::{
+    Connection, Gate, Instrument as Traded, OrderExchange, OrderOptions, OuchUser,
+};
+use tapeworks_session::Credentials;
 use tapeworks_session::native::{
     Channel, Client, ClientSettings as NativeSettings, Event, ServerSettings, User,
 };
+use tapeworks_session::soupbintcp::{SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace};
 use tapeworks_translate::ids::{ClOrdId, ClientIndex};
 use tapeworks_translate::{
-    ClientSettings, Instrument, Millennium, MillenniumSettings, Naming, Outputs, Reference, Reply, Report,
-    Settings, Translator,
+    ClientSettings, Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Outputs,
+    Reference, Reply, Report, Settings, Translator, Venue,
 };
 use tapeworks_wire::fix::order_entry::{
     HeaderFields, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields, OrderCancelRequestFields,
@@ -23,6 +27,13 @@ pub(crate) const E8: i64 = 100_000_000;
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 /// 2024-02-29, 09:00 UTC.
 pub(crate) const START_NS: u64 = 1_709_197_200 * SECOND_NS;
+
+/// Enough for every test.
+pub(crate) const CAPACITY: Settings =
+    Settings { most_orders: 1_024, most_requests: 4_096, most_fills: 1_024 };
+
+/// Midnight of that day in New York.
+const MIDNIGHT_NS: u64 = START_NS - 4 * 3_600 * SECOND_NS;
 
 /// No throttle: the tests send fast.
 pub(crate) const VARIANT: Variant = Variant { partitions: 2, throttle_per_second: 0, ..LSE };
@@ -141,31 +152,65 @@ pub(crate) fn id(text: &str) -> ClOrdId {
 }
 
 /// Everything joined.
-pub(crate) struct World {
+pub(crate) struct World<V = Millennium> {
     pub(crate) exchange: OrderExchange,
-    pub(crate) translator: Translator<Millennium>,
+    pub(crate) translator: Translator<V>,
     pub(crate) now_ns: u64,
     pub(crate) kept: Kept,
-    session: Client,
+    session: Session,
     lines: BTreeMap<bool, Connection>,
+}
+
+/// The session with the venue.
+enum Session {
+    Native(Box<Client>),
+    Ouch(Box<SoupInitiator>),
+}
+
+fn exchange_options() -> OrderOptions {
+    let traded = |id: i32, symbol: &str, partition| Traded {
+        id,
+        symbol: Ascii::new(symbol).unwrap(),
+        partition,
+        tick_e8: E8 / 100,
+        most_quantity: 1_000_000,
+    };
+    let credentials = Credentials { user: "CAT".to_owned(), password: "secret".to_owned() };
+    OrderOptions {
+        instruments: vec![traded(11, "AAPL", 1), traded(22, "MSFT", 2)],
+        native_users: vec![User { cancels_on_disconnect: false, ..User::new("ANN", "secret", &VARIANT) }],
+        native: ServerSettings { variant: VARIANT, ..ServerSettings::default() },
+        ouch_users: vec![OuchUser { credentials, cancels_on_disconnect: false }],
+        ouch_store_bytes: 1 << 20,
+        midnight_ns: MIDNIGHT_NS,
+        most_orders: 1_024,
+        ..OrderOptions::default()
+    }
+}
+
+impl World<Ouch> {
+    pub(crate) fn ouch(clients: &[ClientSettings]) -> Self {
+        let credentials = Credentials { user: "CAT".to_owned(), password: "secret".to_owned() };
+        let session = SoupInitiator::new(SoupInitiatorSettings::new(credentials), SoupPlace::default());
+        let venue = Ouch::new(OuchSettings { midnight_ns: MIDNIGHT_NS, ..OuchSettings::default() });
+        let mut translator = Translator::new(venue, reference(), clients, &CAPACITY);
+        translator.venue_connected();
+        translator.venue_recovered();
+        let mut world = Self {
+            exchange: OrderExchange::new(&exchange_options(), START_NS).unwrap(),
+            translator,
+            now_ns: START_NS,
+            kept: Kept::default(),
+            session: Session::Ouch(Box::new(session.unwrap())),
+            lines: BTreeMap::new(),
+        };
+        world.settle();
+        world
+    }
 }
 
 impl World {
     pub(crate) fn new(clients: &[ClientSettings], naming: Naming) -> Self {
-        let traded = |id: i32, symbol: &str, partition| Traded {
-            id,
-            symbol: Ascii::new(symbol).unwrap(),
-            partition,
-            tick_e8: E8 / 100,
-            most_quantity: 1_000_000,
-        };
-        let options = OrderOptions {
-            instruments: vec![traded(11, "AAPL", 1), traded(22, "MSFT", 2)],
-            native_users: vec![User { cancels_on_disconnect: false, ..User::new("ANN", "secret", &VARIANT) }],
-            native: ServerSettings { variant: VARIANT, ..ServerSettings::default() },
-            most_orders: 1_024,
-            ..OrderOptions::default()
-        };
         let native = NativeSettings {
             variant: VARIANT,
             user: "ANN".to_owned(),
@@ -173,19 +218,20 @@ impl World {
             ..NativeSettings::default()
         };
         let settings = MillenniumSettings { naming, ..MillenniumSettings::default() };
-        let capacity = Settings { most_orders: 4_096, most_requests: 16_384 };
         let mut world = Self {
-            exchange: OrderExchange::new(&options, START_NS).unwrap(),
-            translator: open(settings, clients, &capacity),
+            exchange: OrderExchange::new(&exchange_options(), START_NS).unwrap(),
+            translator: open(settings, clients, &CAPACITY),
             now_ns: START_NS,
             kept: Kept::default(),
-            session: Client::new(native).unwrap(),
+            session: Session::Native(Box::new(Client::new(native).unwrap())),
             lines: BTreeMap::new(),
         };
         world.settle();
         world
     }
+}
 
+impl<V: Venue> World<V> {
     /// A message of a client goes to the translator. The venue gets its requests at the next [`Self::settle`].
     pub(crate) fn send(&mut self, client: u16, message: &[u8]) {
         self.translator.client_message(ClientIndex(client), message, self.now_ns, &mut self.kept);
@@ -202,38 +248,75 @@ impl World {
     /// Lets everything go its way until nothing moves.
     pub(crate) fn settle(&mut self) {
         loop {
-            let now_ns = self.now_ns;
-            let (translator, kept) = (&mut self.translator, &mut self.kept);
-            let mut event = |event: Event<'_>| match event {
-                Event::Report { message, .. } => translator.venue_report(message, kept),
-                Event::Rejected(reject) => panic!("{reject:?}"),
-                _ => {}
+            let has_moved = match self.session {
+                Session::Native(_) => self.carry_native(),
+                Session::Ouch(_) => self.carry_ouch(),
             };
-            let mut has_moved = false;
-            for channel in Channel::ALL {
-                let key = channel == Channel::Recovery;
-                if self.session.wants(channel, now_ns) {
-                    self.lines.insert(key, self.exchange.open(Gate::Native(channel), now_ns).unwrap());
-                    self.session.connected(channel, now_ns);
+            self.exchange.tick(self.now_ns);
+            let requests = std::mem::take(&mut self.kept.to_venue);
+            for request in &requests {
+                match &mut self.session {
+                    Session::Native(session) => drop(session.send(request, self.now_ns).unwrap()),
+                    Session::Ouch(session) => session.send(request, self.now_ns).unwrap(),
                 }
-                let Some(line) = self.lines.get(&key).copied() else { continue };
-                let up = self.session.output(channel).to_vec();
-                self.session.sent(channel, up.len(), now_ns, &mut event);
-                self.exchange.receive(line, &up, now_ns);
-                let down = self.exchange.output(line).to_vec();
-                self.exchange.sent(line, down.len(), now_ns);
-                self.session.receive(channel, &down, now_ns, &mut event);
-                has_moved |= !up.is_empty() || !down.is_empty();
             }
-            self.exchange.tick(now_ns);
-            self.session.tick(now_ns, &mut event);
-            for request in std::mem::take(&mut self.kept.to_venue) {
-                self.session.send(&request, now_ns).unwrap();
-                has_moved = true;
-            }
-            if !has_moved {
+            if !has_moved && requests.is_empty() {
                 return;
             }
         }
+    }
+
+    /// Moves bytes both ways. Returns whether any moved.
+    fn carry_native(&mut self) -> bool {
+        let (translator, kept, now_ns) = (&mut self.translator, &mut self.kept, self.now_ns);
+        let Session::Native(session) = &mut self.session else { return false };
+        let mut event = |event: Event<'_>| match event {
+            Event::Report { message, .. } => translator.venue_report(message, kept),
+            Event::Rejected(reject) => panic!("{reject:?}"),
+            _ => {}
+        };
+        let mut has_moved = false;
+        for channel in Channel::ALL {
+            let key = channel == Channel::Recovery;
+            if session.wants(channel, now_ns) {
+                self.lines.insert(key, self.exchange.open(Gate::Native(channel), now_ns).unwrap());
+                session.connected(channel, now_ns);
+            }
+            let Some(line) = self.lines.get(&key).copied() else { continue };
+            let up = session.output(channel).to_vec();
+            session.sent(channel, up.len(), now_ns, &mut event);
+            self.exchange.receive(line, &up, now_ns);
+            let down = self.exchange.output(line).to_vec();
+            self.exchange.sent(line, down.len(), now_ns);
+            session.receive(channel, &down, now_ns, &mut event);
+            has_moved |= !up.is_empty() || !down.is_empty();
+        }
+        session.tick(now_ns, &mut event);
+        has_moved
+    }
+
+    fn carry_ouch(&mut self) -> bool {
+        let (translator, kept, now_ns) = (&mut self.translator, &mut self.kept, self.now_ns);
+        let Session::Ouch(session) = &mut self.session else { return false };
+        let mut event = |event: SoupEvent<'_>| match event {
+            // The start of the day is no report.
+            SoupEvent::Message { message, .. } if message.first() != Some(&b'S') => {
+                translator.venue_report(message, kept);
+            }
+            _ => {}
+        };
+        if session.wants(now_ns) {
+            self.lines.insert(false, self.exchange.open(Gate::Ouch { user: 0 }, now_ns).unwrap());
+            session.connected(now_ns);
+        }
+        let Some(line) = self.lines.get(&false).copied() else { return false };
+        let up = session.output().to_vec();
+        session.sent(up.len(), now_ns, &mut event);
+        self.exchange.receive(line, &up, now_ns);
+        let down = self.exchange.output(line).to_vec();
+        self.exchange.sent(line, down.len(), now_ns);
+        session.receive(&down, now_ns, &mut event);
+        session.tick(now_ns, &mut event);
+        !up.is_empty() || !down.is_empty()
     }
 }
