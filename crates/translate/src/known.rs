@@ -278,6 +278,12 @@ impl Known {
         }
     }
 
+    /// Forgets ended orders until so many new ones have room, or none is left to forget.
+    pub(crate) fn keep_room(&mut self, orders: usize) {
+        let requests = |known: &Self| known.orders.len().saturating_add(orders.saturating_mul(2));
+        while (self.orders.free() < orders || self.requests.free() < requests(self)) && self.forget_one() {}
+    }
+
     #[cold]
     fn forget_one(&mut self) -> bool {
         match self.ended.pop_front() {

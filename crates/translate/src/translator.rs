@@ -161,6 +161,12 @@ impl<V: Venue> Translator<V> {
         self.desk.tops.get_mut(instrument.0 as usize).map(|place| *place = top).is_some()
     }
 
+    /// Forgets the oldest ended orders until so many new ones have room. A host calls it when it is idle: an order that finds room does
+    /// not wait for memory that nothing has touched for long.
+    pub fn keep_room(&mut self, orders: usize) {
+        self.desk.known.keep_room(orders);
+    }
+
     fn raise(&mut self, event: ClientToExchangeEvent<'_>) {
         self.way.handle(&mut self.desk, event);
     }

@@ -620,4 +620,7 @@ fn the_oldest_ended_order_is_forgotten_first_and_a_working_one_never() {
     assert!(world.translator.order(ClientIndex(0), &id("A2")).is_none());
     assert!(world.translator.order(ClientIndex(0), &id("A1")).is_some());
     assert_eq!((world.translator.counters().forgotten, world.translator.known_orders()), (1, 2));
+    world.take(0, &cancel("A5", "A3", Side::Buy));
+    world.translator.keep_room(2);
+    assert_eq!((world.translator.counters().forgotten, world.translator.known_orders()), (2, 1), "A1 works");
 }
