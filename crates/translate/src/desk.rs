@@ -12,7 +12,7 @@ use tapeworks_wire::fix::order_entry::{
 
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId, padded};
 use crate::incoming::{
-    check_tags, client_id, is_mapped_of_cancel, is_mapped_of_mass_cancel, is_mapped_of_new,
+    check_tags, client_id, has_only_mapped, is_mapped_of_cancel, is_mapped_of_mass_cancel, is_mapped_of_new,
     is_mapped_of_replace, new_order, replacement,
 };
 use crate::known::{Known, RequestKind};
@@ -220,7 +220,9 @@ impl Desk {
 
     fn decide_new(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
         let view = NewOrderSingle::read(incoming.message).map_err(Refusal::Unread)?;
-        self.check_tags(incoming, is_mapped_of_new)?;
+        if !has_only_mapped(&view, incoming.message) {
+            self.check_tags(incoming, is_mapped_of_new)?;
+        }
         let id = client_id(view.cl_ord_id(), 11)?;
         if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(decision);

@@ -12,8 +12,8 @@ use tapeworks_translate::{
 };
 use tapeworks_wire::fix::Writer;
 use tapeworks_wire::fix::order_entry::{
-    MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCapacity, OrderMassCancelRequestFields,
-    OrderStatusRequestFields, PartyFields, Side, TimeInForce,
+    HeaderFields, MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCapacity,
+    OrderMassCancelRequestFields, OrderStatusRequestFields, PartyFields, Side, TimeInForce,
 };
 use tapeworks_wire::millennium::native::{
     Capacity, ClientId, ExecutingTrader, InvestmentDecisionMaker, Message, NewOrderFields, OrderType,
@@ -21,7 +21,8 @@ use tapeworks_wire::millennium::native::{
 };
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 use traders::{
-    E8, Kept, SECOND_NS, START_NS, World, cancel, fields, id, limit, message, new, open, replace, text,
+    CAPACITY, E8, Kept, SECOND_NS, START_NS, World, cancel, fields, id, limit, message, new, open, replace,
+    text,
 };
 
 /// The translator with the table of OUCH, and its refusals.
@@ -511,6 +512,25 @@ fn risk_limits_reject_orders_and_replaces_and_let_cancels_pass() {
     world.translator.resume();
     assert_eq!(text(only(&world.take(0, &new(&limit("A6", Side::Buy, 1, 10 * E8)))), 150), "0");
     assert_eq!(world.translator.counters().breaches, 6);
+}
+
+#[test]
+fn a_possible_resend_is_ignored_if_its_id_is_known_and_taken_if_not() {
+    let mut translator = open(Default::default(), &two(), &CAPACITY);
+    let mut kept = Kept::default();
+    let resend = |name: &str| {
+        let mut buffer = [0; 1_024];
+        let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"D");
+        let header = HeaderFields::new(b"A", b"B", 2, NanosecondsSinceEpoch(START_NS));
+        HeaderFields { poss_resend: Some(true), ..header }.write(&mut writer);
+        limit(name, Side::Buy, 1, E8).write(&mut writer);
+        writer.finish().unwrap().to_vec()
+    };
+    for (name, sent) in [("A1", 1), ("A1", 1), ("A2", 2)] {
+        translator.client_message(ClientIndex(0), &resend(name), START_NS, &mut kept);
+        assert_eq!((kept.to_venue.len(), kept.to_clients.len()), (sent, 0));
+    }
+    assert_eq!(translator.counters().possible_resends, 1);
 }
 
 #[test]
