@@ -1,0 +1,127 @@
+//! Nanoseconds for a message through the translator, each direction.
+//!
+//! `cargo bench -p tapeworks-translate --bench translate`. A new order of some 170 bytes: reading with everything checked, the walk for tags that are not
+//! mapped, risk limits, the pools, the native bytes. A report of 155 bytes: reading, the order's state, the fields and bytes of
+//! the FIX message with its header, length and checksum. Excluded: both sessions, sockets, and the forgetting of ended orders, which a host does when it is idle
+//! (`keep_room`). A round has 256 different orders, then as many reports that accept them, then as many trades; 1,024 or 65,536 orders are known. The fastest and the median of
+//! the rounds, per message.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a bench that cannot write its messages has no figures"
+)]
+
+#[path = "../tests/reports/mod.rs"]
+mod reports;
+
+use std::time::Instant;
+
+use reports::{Bytes, execution, written};
+use tapeworks_translate::ids::ClientIndex;
+use tapeworks_translate::{
+    ClientSettings, Instrument, Millennium, MillenniumSettings, Reference, RiskLimits, Settings, Translator,
+};
+use tapeworks_wire::fix::order_entry::{
+    HandlInst, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
+};
+use tapeworks_wire::millennium::native::ExecType;
+use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
+
+const ORDERS: usize = 256;
+const ROUNDS: usize = 2_000;
+/// Orders that are known at a time: the ended ones stay until their room is needed. The more there are, the more of the tables is outside the
+/// caches.
+const KNOWN: [usize; 2] = [1_024, 65_536];
+const E8: i64 = 100_000_000;
+const START_NS: u64 = 1_709_197_200_000_000_000;
+
+fn translator(known: usize) -> Translator<Millennium> {
+    let instrument = |symbol: &str, venue_id| Instrument {
+        symbol: Ascii::new(symbol).unwrap(),
+        security_id: Ascii::default(),
+        venue_id,
+        tick_e8: 1,
+        partition: 1,
+        segment: Ascii::default(),
+    };
+    let instruments = [instrument("AAPL", 11), instrument("MSFT", 12), instrument("VOD.L", 13)];
+    let limits = RiskLimits { most_quantity: 100_000, most_notional: 1_000_000_000, ..RiskLimits::default() };
+    let client = ClientSettings { limits, ..ClientSettings::default() };
+    let settings = Settings { most_orders: known, most_requests: known * 2, ..Settings::default() };
+    let reference = Reference::new(&instruments, &[]).expect("no instrument is there twice");
+    let venue = Millennium::new(MillenniumSettings::default());
+    let mut translator = Translator::new(venue, reference, &[client], &settings);
+    translator.venue_connected();
+    translator.venue_recovered();
+    translator
+}
+
+fn order(name: &str, number: usize) -> Vec<u8> {
+    let symbols: [&[u8]; 3] = [b"AAPL", b"MSFT", b"VOD.L"];
+    let time = NanosecondsSinceEpoch(START_NS + number as u64 * 1_000_000);
+    let fields = NewOrderSingleFields {
+        account: Some(b"ACCT1"),
+        handl_inst: Some(HandlInst::AutomatedPrivate),
+        symbol: Some(symbols[number % 3]),
+        order_qty: Some(Decimal((100 + number as i64 % 900) * E8)),
+        price: Some(Decimal((1 + number as i64 * 7 % 50_000) * E8 / 100)),
+        time_in_force: Some(TimeInForce::Day),
+        order_capacity: Some(OrderCapacity::Agency),
+        ..NewOrderSingleFields::new(
+            name.as_bytes(),
+            if number.is_multiple_of(2) { Side::Buy } else { Side::Sell },
+            time,
+            OrdType::Limit,
+        )
+    };
+    written(b"D", |writer| fields.write(writer))
+}
+
+fn print(name: &str, mut times: Vec<f64>) {
+    times.sort_by(f64::total_cmp);
+    println!("{name:<32} {:>7.1} ns  median {:>7.1} ns", times[0], times[times.len() / 2]);
+}
+
+fn main() {
+    KNOWN.into_iter().for_each(measure);
+}
+
+fn measure(known: usize) {
+    let (mut orders_ns, mut accepted_ns, mut trades_ns) = (Vec::new(), Vec::new(), Vec::new());
+    let mut translator = translator(known);
+    let mut out = Bytes::default();
+    let mut number = 0;
+    for round in 0..ROUNDS {
+        let names: Vec<String> = (0..ORDERS).map(|each| format!("ORD-{round}-{each:08X}")).collect();
+        let orders: Vec<Vec<u8>> = names.iter().enumerate().map(|(each, name)| order(name, each)).collect();
+        let mut reports = |kind, last, leaves| -> Vec<_> {
+            let each = names.iter().enumerate().map(|(each, name)| {
+                number += 1;
+                execution(number, kind, name, (round * ORDERS + each) as u64, last, leaves)
+            });
+            each.collect()
+        };
+        let (accepted, trades) = (reports(ExecType::New, 0, 100), reports(ExecType::Trade, 100, 0));
+        translator.keep_room(ORDERS);
+        let start = Instant::now();
+        for message in &orders {
+            translator.client_message(ClientIndex(0), message, START_NS, &mut out);
+        }
+        orders_ns.push(start.elapsed().as_nanos() as f64 / ORDERS as f64);
+        for (messages, times) in [(&accepted, &mut accepted_ns), (&trades, &mut trades_ns)] {
+            let start = Instant::now();
+            for message in messages {
+                translator.venue_report(message, &mut out);
+            }
+            times.push(start.elapsed().as_nanos() as f64 / ORDERS as f64);
+        }
+    }
+    let counters = translator.counters();
+    assert_eq!(counters.fills as usize, ORDERS * ROUNDS, "every order trades");
+    assert_eq!(counters.refused, 0);
+    println!("{known} orders known");
+    print("new order, FIX to native", orders_ns);
+    print("accepted, native to FIX", accepted_ns);
+    print("trade, native to FIX", trades_ns);
+}

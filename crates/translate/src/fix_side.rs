@@ -1,0 +1,222 @@
+//! Replies to clients: the fields of FIX's messages, from the state of orders and the venue's reports.
+//!
+//! A reply borrows its texts; the session's end writes it behind its header ([`Reply::write`]). FIX 4.2 has fills as ExecType 1 and
+//! 2, and cancelled and corrected trades as ExecTransType (20) 1 and 2.
+
+use tapeworks_wire::fix::order_entry::{
+    BusinessMessageRejectFields, ExecTransType, ExecType, ExecutionReportFields, OrdStatus, OrdType,
+    OrderCancelRejectFields, OrderMassCancelReportFields, RejectFields,
+};
+use tapeworks_wire::fix::{Writer, write_date};
+use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
+
+use crate::ids::{ClOrdId, ExecutionId};
+use crate::orders::Order;
+use crate::reference::Instrument;
+use crate::report::{Execution, Liquidity};
+use crate::risk::E8;
+use crate::settings::FixVersion;
+use crate::text::Text;
+
+const DAY_NS: u64 = 86_400_000_000_000;
+
+/// A message to a client, without its header.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Reply<'a> {
+    /// ExecutionReport (8).
+    Execution(&'a ExecutionReportFields<'a>),
+    /// OrderCancelReject (9).
+    CancelReject(&'a OrderCancelRejectFields<'a>),
+    /// OrderMassCancelReport (r).
+    MassCancel(&'a OrderMassCancelReportFields<'a>),
+    /// BusinessMessageReject (j).
+    BusinessReject(&'a BusinessMessageRejectFields<'a>),
+    /// Reject (3).
+    Reject(&'a RejectFields<'a>),
+}
+
+impl Reply<'_> {
+    /// MsgType (35).
+    #[must_use]
+    pub const fn message_type(&self) -> &'static [u8] {
+        match self {
+            Self::Execution(_) => b"8",
+            Self::CancelReject(_) => b"9",
+            Self::MassCancel(_) => b"r",
+            Self::BusinessReject(_) => b"j",
+            Self::Reject(_) => b"3",
+        }
+    }
+
+    /// Writes the fields behind the header.
+    #[inline]
+    pub fn write(&self, writer: &mut Writer<'_>) {
+        match self {
+            Self::Execution(fields) => fields.write(writer),
+            Self::CancelReject(fields) => fields.write(writer),
+            Self::MassCancel(fields) => fields.write(writer),
+            Self::BusinessReject(fields) => fields.write(writer),
+            Self::Reject(fields) => fields.write(writer),
+        }
+    }
+}
+
+/// A quantity as FIX has it.
+#[inline]
+pub(crate) fn quantity(units: u32) -> Decimal<i64, 8> {
+    Decimal(i64::from(units) * E8)
+}
+
+/// A text, if it is not blank.
+#[inline]
+pub(crate) fn present<const N: usize>(text: &Ascii<N>) -> Option<&[u8]> {
+    let trimmed = text.trimmed();
+    (!trimmed.is_empty()).then_some(trimmed)
+}
+
+/// ExecID (17) of an execution of the venue, whose own ids are unique per day and partition: date, App ID and id.
+#[inline]
+pub(crate) fn exec_id(time_ns: u64, app_id: u8, id: &ExecutionId) -> Text {
+    let mut date = [0; 16];
+    let days = u32::try_from(time_ns / DAY_NS).unwrap_or(u32::MAX);
+    let length = write_date(&mut date, days).unwrap_or(0);
+    let text = Text::new().push(date.get(..length).unwrap_or_default());
+    text.push(b"-").push_number(u64::from(app_id)).push(b"-").push(id.0.trimmed())
+}
+
+/// ExecType and ExecTransType as the version has them.
+#[inline]
+pub(crate) fn exec_type_of(
+    version: FixVersion,
+    exec_type: ExecType,
+    status: OrdStatus,
+) -> (ExecType, Option<ExecTransType>) {
+    if version != FixVersion::Fix42 {
+        return (exec_type, None);
+    }
+    // The ExecType that FIX 4.2 has for a state.
+    let of_status = match status {
+        OrdStatus::New => ExecType::New,
+        OrdStatus::PartiallyFilled => ExecType::PartialFill,
+        OrdStatus::Filled => ExecType::Fill,
+        OrdStatus::Canceled => ExecType::Canceled,
+        OrdStatus::Rejected => ExecType::Rejected,
+        OrdStatus::Suspended => ExecType::Suspended,
+        OrdStatus::Expired => ExecType::Expired,
+        OrdStatus::PendingCancel => ExecType::PendingCancel,
+        OrdStatus::PendingReplace => ExecType::PendingReplace,
+        _ => ExecType::PendingNew,
+    };
+    match exec_type {
+        // A fill behind the end does not change the state.
+        ExecType::Trade if status == OrdStatus::Filled => (ExecType::Fill, Some(ExecTransType::New)),
+        ExecType::Trade => (ExecType::PartialFill, Some(ExecTransType::New)),
+        ExecType::TradeCancel => (of_status, Some(ExecTransType::Cancel)),
+        ExecType::TradeCorrect => (of_status, Some(ExecTransType::Correct)),
+        ExecType::OrderStatus => (of_status, Some(ExecTransType::Status)),
+        other => (other, Some(ExecTransType::New)),
+    }
+}
+
+/// What every report of an order has.
+#[inline]
+pub(crate) fn of_order<'a>(
+    order: &'a Order,
+    instrument: Option<&'a Instrument>,
+    exec_id: &'a [u8],
+    (exec_type, exec_trans_type): (ExecType, Option<ExecTransType>),
+    status: OrdStatus,
+) -> ExecutionReportFields<'a> {
+    let terms = &order.terms;
+    let has_limit = matches!(terms.kind, OrdType::Limit | OrdType::StopLimit | OrdType::Pegged);
+    let has_stop = matches!(terms.kind, OrdType::Stop | OrdType::StopLimit);
+    ExecutionReportFields {
+        cl_ord_id: present(&order.id.0),
+        exec_trans_type,
+        account: present(&terms.account),
+        symbol: instrument.and_then(|instrument| present(&instrument.symbol)),
+        security_id: instrument.and_then(|instrument| present(&instrument.security_id)),
+        order_qty: Some(quantity(terms.quantity)),
+        ord_type: Some(terms.kind),
+        price: has_limit.then_some(Decimal(terms.price_e8)),
+        stop_px: has_stop.then_some(Decimal(terms.stop_e8)),
+        time_in_force: Some(terms.time_in_force),
+        expire_time: (terms.expire_s != 0)
+            .then_some(NanosecondsSinceEpoch(u64::from(terms.expire_s) * 1_000_000_000)),
+        order_capacity: terms.capacity,
+        min_qty: (terms.minimum != 0).then_some(quantity(terms.minimum)),
+        ..ExecutionReportFields::new(
+            present(&order.order_id.0).unwrap_or(b"NONE"),
+            exec_id,
+            exec_type,
+            status,
+            terms.side,
+            quantity(order.leaves),
+            quantity(order.cumulative),
+            Decimal(order.average_price_e8()),
+        )
+    }
+}
+
+/// The texts of a report that do not live in the order.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    pub(crate) exec_id: Text,
+    pub(crate) exec_ref_id: Text,
+    pub(crate) match_id: Text,
+    pub(crate) reason: Text,
+}
+
+impl Texts {
+    #[inline]
+    pub(crate) fn new(report: &Execution) -> Self {
+        let app_id = report.numbered.app_id;
+        let mut texts = Self {
+            exec_id: exec_id(report.time_ns, app_id, &report.execution_id),
+            exec_ref_id: Text::new(),
+            match_id: Text::new(),
+            reason: Text::new(),
+        };
+        if !report.reference.0.is_blank() {
+            texts.exec_ref_id = exec_id(report.time_ns, app_id, &report.reference);
+        }
+        if report.match_id != 0 {
+            texts.match_id = texts.match_id.push_number(report.match_id);
+        }
+        texts
+    }
+}
+
+/// Adds to a report what the venue's report says.
+#[inline]
+pub(crate) fn add_execution<'a>(
+    fields: &mut ExecutionReportFields<'a>,
+    exec_type: ExecType,
+    report: &Execution,
+    texts: &'a Texts,
+    answers: Option<(&'a ClOrdId, &'a ClOrdId)>,
+) {
+    let some = |text: &'a Text| Some(text.as_bytes()).filter(|bytes| !bytes.is_empty());
+    fields.transact_time = Some(NanosecondsSinceEpoch(report.time_ns));
+    match exec_type {
+        ExecType::Trade | ExecType::TradeCancel | ExecType::TradeCorrect => {
+            fields.last_qty = Some(quantity(report.last_quantity));
+            fields.last_px = Some(Decimal(report.last_price_e8));
+            fields.trd_match_id = some(&texts.match_id);
+            fields.last_liquidity_ind = report.liquidity.map(|liquidity| match liquidity {
+                Liquidity::Added => 1,
+                Liquidity::Removed => 2,
+                Liquidity::Auction => 4,
+            });
+            fields.exec_ref_id = some(&texts.exec_ref_id);
+        }
+        ExecType::Restated => fields.exec_restatement_reason = Some(report.restatement),
+        ExecType::Rejected => fields.text = some(&texts.reason),
+        _ => {}
+    }
+    if let Some((id, original)) = answers {
+        fields.cl_ord_id = present(&id.0);
+        fields.orig_cl_ord_id = present(&original.0);
+    }
+}

@@ -1,0 +1,388 @@
+//! FIX messages of a client to requests. What is not mapped is refused with its tag.
+//!
+//! The typed view checks and reads the declared fields, and a walk by number finds a tag that the table does not map; a new order whose
+//! fields are all mapped, by their count, is not walked. A client's settings may name tags that are ignored; the translator counts them.
+
+use tapeworks_wire::fix::order_entry::{
+    HandlInst, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCapacity, Party, Side, TimeInForce,
+};
+use tapeworks_wire::fix::{Entries, Fields, SOH};
+use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
+
+use crate::ids::{ClOrdId, InstrumentIndex, VenueName, padded};
+use crate::reference::{Instrument, Reference};
+use crate::refusal::Refusal;
+use crate::request::{NewOrder, Parties};
+use crate::risk::E8;
+
+const DAY_S: u64 = 86_400;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// PartyRole (452).
+const CLIENT: i64 = 3;
+const EXECUTING_TRADER: i64 = 12;
+const DECISION_MAKER: i64 = 122;
+
+/// The header's and the trailer's tags: the session's.
+const fn is_of_session(tag: u32) -> bool {
+    matches!(
+        tag,
+        8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 89..=91 | 93 | 97 | 115 | 116 | 122 | 128 | 129 | 142..=145
+            | 212 | 213 | 347 | 369 | 1128 | 1129 | 1156
+    )
+}
+
+/// The tags of NewOrderSingle (D) that are mapped.
+pub(crate) const fn is_mapped_of_new(tag: u32) -> bool {
+    matches!(
+        tag,
+        1 | 11
+            | 18
+            | 21
+            | 22
+            | 38
+            | 40
+            | 44
+            | 48
+            | 54
+            | 55
+            | 59
+            | 60
+            | 99
+            | 110
+            | 111
+            | 126
+            | 210
+            | 432
+            | 447
+            | 448
+            | 452
+            | 453
+            | 528
+            | 1138
+    )
+}
+
+/// The tags of OrderCancelReplaceRequest (G) that are mapped.
+pub(crate) const fn is_mapped_of_replace(tag: u32) -> bool {
+    is_mapped_of_new(tag) || matches!(tag, 37 | 41)
+}
+
+/// The tags of OrderCancelRequest (F) that are mapped, or describe the order that is meant.
+pub(crate) const fn is_mapped_of_cancel(tag: u32) -> bool {
+    matches!(tag, 1 | 11 | 22 | 37 | 38 | 41 | 48 | 54 | 55 | 60)
+}
+
+/// The tags of OrderMassCancelRequest (q) that are mapped.
+pub(crate) const fn is_mapped_of_mass_cancel(tag: u32) -> bool {
+    matches!(tag, 11 | 22 | 48 | 55 | 60 | 530)
+}
+
+/// The fields that every new order has: 8, 9, 35, 49, 56, 34, 52 and 10 of the session, 11, 54, 60 and 40.
+const FIELDS_OF_ALL_NEW: usize = 12;
+
+/// Whether a new order has no other fields than required and mapped ones. The view has found that none comes twice, so counting the
+/// fields is enough: several times cheaper than walking them. A message with parties or more of a header is walked.
+#[inline]
+pub(crate) fn has_only_mapped(view: &NewOrderSingle<'_>, message: &[u8]) -> bool {
+    let optional = [
+        view.account().is_some(),
+        view.exec_inst().is_some(),
+        view.handl_inst().is_some(),
+        view.security_id_source().is_some(),
+        view.order_qty().is_some(),
+        view.price().is_some(),
+        view.security_id().is_some(),
+        view.symbol().is_some(),
+        view.time_in_force().is_some(),
+        view.stop_px().is_some(),
+        view.min_qty().is_some(),
+        view.max_floor().is_some(),
+        view.expire_time().is_some(),
+        view.max_show().is_some(),
+        view.expire_date().is_some(),
+        view.order_capacity().is_some(),
+        view.display_qty().is_some(),
+    ];
+    let present = FIELDS_OF_ALL_NEW + optional.iter().filter(|is_present| **is_present).count();
+    message.iter().filter(|byte| **byte == SOH).count() == present
+}
+
+/// Refuses the first tag that is neither mapped nor ignored. Returns how many are ignored.
+#[inline]
+pub(crate) fn check_tags(
+    message: &[u8],
+    is_mapped: fn(u32) -> bool,
+    ignored: &[u32],
+) -> Result<u64, Refusal> {
+    let mut count = 0;
+    for field in Fields::new(message).map_while(Result::ok) {
+        if is_mapped(field.tag) || is_of_session(field.tag) {
+            continue;
+        }
+        if !ignored.contains(&field.tag) {
+            return Err(Refusal::NoCounterpart { tag: field.tag });
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// A ClOrdID.
+#[inline]
+pub(crate) fn client_id(text: &[u8], tag: u32) -> Result<ClOrdId, Refusal> {
+    ClOrdId::new(text).ok_or(Refusal::Value { tag })
+}
+
+/// The terms of an order as the message has them.
+struct Terms<'a> {
+    account: Option<&'a [u8]>,
+    exec_inst: Option<&'a [u8]>,
+    handl_inst: Option<HandlInst>,
+    side: Side,
+    kind: OrdType,
+    order_qty: Option<Decimal<i64, 8>>,
+    price: Option<Decimal<i64, 8>>,
+    stop_px: Option<Decimal<i64, 8>>,
+    time_in_force: Option<TimeInForce>,
+    expire_date: Option<u32>,
+    expire_time: Option<NanosecondsSinceEpoch>,
+    min_qty: Option<Decimal<i64, 8>>,
+    shown: [(u32, Option<Decimal<i64, 8>>); 3],
+    capacity: Option<OrderCapacity>,
+}
+
+/// The fields that a new order and a replace have alike: the views are of two types with the same accessors.
+macro_rules! terms {
+    ($view:expr) => {
+        Terms {
+            account: $view.account(),
+            exec_inst: $view.exec_inst(),
+            handl_inst: $view.handl_inst(),
+            side: $view.side(),
+            kind: $view.ord_type(),
+            order_qty: $view.order_qty(),
+            price: $view.price(),
+            stop_px: $view.stop_px(),
+            time_in_force: $view.time_in_force(),
+            expire_date: $view.expire_date(),
+            expire_time: $view.expire_time(),
+            min_qty: $view.min_qty(),
+            shown: [(1138, $view.display_qty()), (210, $view.max_show()), (111, $view.max_floor())],
+            capacity: $view.order_capacity(),
+        }
+    };
+}
+
+/// A new order and its instrument. Its name is blank.
+#[inline]
+pub(crate) fn new_order(
+    view: &NewOrderSingle<'_>,
+    reference: &Reference,
+) -> Result<(InstrumentIndex, NewOrder), Refusal> {
+    let found = reference.find(view.symbol(), view.security_id());
+    let index = found.ok_or(Refusal::UnknownInstrument)?;
+    let instrument = reference.instrument(index).ok_or(Refusal::UnknownInstrument)?;
+    let parties = parties(view.parties(), reference)?;
+    let order = order_of(&terms!(view), parties, instrument, None)?;
+    Ok((index, order))
+}
+
+/// An order as a replace makes it. What the message leaves out of time in force, expiry, capacity, account and parties stays.
+#[inline]
+pub(crate) fn replacement(
+    view: &OrderCancelReplaceRequest<'_>,
+    reference: &Reference,
+    index: InstrumentIndex,
+    before: &NewOrder,
+) -> Result<NewOrder, Refusal> {
+    let named = view.symbol().is_some() || view.security_id().is_some();
+    if named && reference.find(view.symbol(), view.security_id()) != Some(index) {
+        return Err(Refusal::Value { tag: if view.security_id().is_some() { 48 } else { 55 } });
+    }
+    let instrument = reference.instrument(index).ok_or(Refusal::UnknownInstrument)?;
+    let given = parties(view.parties(), reference)?;
+    let parties = if given == Parties::default() { before.parties } else { given };
+    order_of(&terms!(view), parties, instrument, Some(before))
+}
+
+fn order_of(
+    terms: &Terms<'_>,
+    parties: Parties,
+    instrument: &Instrument,
+    before: Option<&NewOrder>,
+) -> Result<NewOrder, Refusal> {
+    if terms.handl_inst == Some(HandlInst::Manual) {
+        return Err(Refusal::Value { tag: 21 });
+    }
+    let is_passive_only = match terms.exec_inst {
+        None => false,
+        Some(b"6") => true,
+        Some(_) => return Err(Refusal::Value { tag: 18 }),
+    };
+    let has_limit = matches!(terms.kind, OrdType::Limit | OrdType::StopLimit | OrdType::Pegged);
+    let has_stop = matches!(terms.kind, OrdType::Stop | OrdType::StopLimit);
+    let price_e8 = price(terms.price, 44, has_limit, instrument)?;
+    let stop_e8 = price(terms.stop_px, 99, has_stop, instrument)?;
+    let quantity = whole(terms.order_qty.ok_or(Refusal::Missing { tag: 38 })?, 38)?;
+    if quantity == 0 {
+        return Err(Refusal::Value { tag: 38 });
+    }
+    let mut display = None;
+    for (tag, shown) in terms.shown {
+        let Some(shown) = shown else { continue };
+        let shown = whole(shown, tag)?;
+        if shown > quantity || display.is_some_and(|other| other != shown) {
+            return Err(Refusal::Value { tag });
+        }
+        display = Some(shown);
+    }
+    let minimum = terms.min_qty.map_or(Ok(0), |minimum| whole(minimum, 110))?;
+    if minimum > quantity {
+        return Err(Refusal::Value { tag: 110 });
+    }
+    let account = match terms.account {
+        None => before.map_or(Ascii::default(), |before| before.account),
+        Some(text) => padded(text).ok_or(Refusal::Value { tag: 1 })?,
+    };
+    let time_in_force =
+        terms.time_in_force.or(before.map(|before| before.time_in_force)).unwrap_or(TimeInForce::Day);
+    Ok(NewOrder {
+        name: VenueName::default(),
+        side: terms.side,
+        kind: terms.kind,
+        time_in_force,
+        expire_s: expiry(terms, time_in_force, before)?,
+        quantity,
+        display: display.unwrap_or(quantity),
+        minimum,
+        price_e8,
+        stop_e8,
+        capacity: terms.capacity.or(before.and_then(|before| before.capacity)),
+        account,
+        parties,
+        is_passive_only,
+    })
+}
+
+/// A price that the order type needs, or that it does not have.
+#[inline]
+fn price(
+    given: Option<Decimal<i64, 8>>,
+    tag: u32,
+    is_needed: bool,
+    instrument: &Instrument,
+) -> Result<i64, Refusal> {
+    match (given, is_needed) {
+        (None, true) => Err(Refusal::Missing { tag }),
+        (None, false) => Ok(0),
+        (Some(_), false) => Err(Refusal::Value { tag }),
+        (Some(price), true) if instrument.tick_e8 != 0 && price.0 % instrument.tick_e8 != 0 => {
+            Err(Refusal::Tick)
+        }
+        (Some(price), true) => Ok(price.0),
+    }
+}
+
+/// A quantity of whole units, which a signed number of 32 bits holds.
+#[inline]
+fn whole(quantity: Decimal<i64, 8>, tag: u32) -> Result<u32, Refusal> {
+    let is_whole = quantity.0 % E8 == 0;
+    let units = i32::try_from(quantity.0 / E8).ok().and_then(|units| u32::try_from(units).ok());
+    units.filter(|_| is_whole).ok_or(Refusal::Value { tag })
+}
+
+fn expiry(terms: &Terms<'_>, time_in_force: TimeInForce, before: Option<&NewOrder>) -> Result<u32, Refusal> {
+    let (seconds, tag) = match (terms.expire_time, terms.expire_date) {
+        (Some(time), None) => (time.0 / SECOND_NS, 126),
+        (None, Some(days)) => (u64::from(days) * DAY_S + DAY_S - 1, 432),
+        (Some(_), Some(_)) => return Err(Refusal::Value { tag: 432 }),
+        (None, None) => match before {
+            Some(before) if before.time_in_force == time_in_force => return Ok(before.expire_s),
+            _ if time_in_force == TimeInForce::GoodTillDate => return Err(Refusal::Missing { tag: 126 }),
+            _ => return Ok(0),
+        },
+    };
+    if time_in_force != TimeInForce::GoodTillDate {
+        return Err(Refusal::Value { tag });
+    }
+    u32::try_from(seconds).map_err(|_| Refusal::Value { tag })
+}
+
+fn parties<'a>(entries: Entries<'a, Party<'a>>, reference: &Reference) -> Result<Parties, Refusal> {
+    let mut parties = Parties::default();
+    for party in entries {
+        let place = match party.party_role() {
+            Some(CLIENT) => &mut parties.client,
+            Some(DECISION_MAKER) => &mut parties.decision_maker,
+            Some(EXECUTING_TRADER) => &mut parties.trader,
+            Some(_) => return Err(Refusal::Value { tag: 452 }),
+            None => return Err(Refusal::Missing { tag: 452 }),
+        };
+        let code = reference.short_code(party.party_id()).filter(|code| *code != 0);
+        // A role comes once.
+        if *place != 0 {
+            return Err(Refusal::Value { tag: 452 });
+        }
+        *place = code.ok_or(Refusal::Value { tag: 448 })?;
+    }
+    Ok(parties)
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_wire::fix::Writer;
+    use tapeworks_wire::fix::order_entry::{HeaderFields, NewOrderSingleFields, PartyFields};
+
+    use super::*;
+
+    /// Whether the count of the fields alone finds the order mapped, and whether the walk does.
+    fn found(order: &NewOrderSingleFields<'_>, more: &[u32]) -> (bool, bool) {
+        let time = NanosecondsSinceEpoch(1_709_197_200_000_000_000);
+        let mut buffer = [0; 1_024];
+        let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"D");
+        HeaderFields::new(b"A", b"B", 2, time).write(&mut writer);
+        order.write(&mut writer);
+        for tag in more {
+            writer.text(*tag, b"x");
+        }
+        let message = writer.finish().unwrap();
+        let view = NewOrderSingle::read(message).unwrap();
+        (has_only_mapped(&view, message), check_tags(message, is_mapped_of_new, &[]).is_ok())
+    }
+
+    #[test]
+    fn the_count_of_the_fields_finds_what_the_walk_finds() {
+        let time = NanosecondsSinceEpoch(1_709_197_200_000_000_000);
+        let one = Some(Decimal(E8));
+        let plain = NewOrderSingleFields::new(b"A1", Side::Buy, time, OrdType::Limit);
+        let full = NewOrderSingleFields {
+            account: Some(b"A"),
+            exec_inst: Some(b"6"),
+            handl_inst: Some(HandlInst::AutomatedPrivate),
+            security_id_source: Some(b"4"),
+            order_qty: one,
+            price: one,
+            security_id: Some(b"1"),
+            symbol: Some(b"A"),
+            time_in_force: Some(TimeInForce::Day),
+            stop_px: one,
+            min_qty: one,
+            max_floor: one,
+            expire_time: Some(time),
+            max_show: one,
+            expire_date: Some(1),
+            order_capacity: Some(OrderCapacity::Agency),
+            display_qty: one,
+            ..plain
+        };
+        for order in [plain, full] {
+            assert_eq!(found(&order, &[]), (true, true));
+            assert_eq!(found(&order, &[9_999]), (false, false), "undeclared");
+            assert_eq!(found(&NewOrderSingleFields { currency: Some(b"GBP"), ..order }, &[]), (false, false));
+        }
+        let party = [PartyFields { party_role: Some(3), ..PartyFields::new(b"7") }];
+        let parties = NewOrderSingleFields { parties: &party, ..full };
+        assert_eq!(found(&parties, &[]), (false, true), "the walk decides");
+    }
+}

@@ -1,0 +1,36 @@
+#![doc = include_str!("../README.md")]
+
+mod desk;
+mod fix_side;
+pub mod ids;
+mod incoming;
+mod index;
+mod known;
+mod millennium;
+mod orders;
+mod ouch;
+mod pool;
+mod reference;
+mod refusal;
+mod report;
+mod request;
+mod risk;
+mod settings;
+mod text;
+mod translator;
+mod venue;
+
+pub use desk::{ClientToExchange, ClientToExchangeState, Counters};
+pub use fix_side::Reply;
+pub use millennium::{Millennium, MillenniumSettings, Naming};
+pub use orders::{ExchangeToClient, ExchangeToClientState, Order};
+pub use ouch::{Ouch, OuchSettings};
+pub use reference::{Instrument, Reference, ReferenceError};
+pub use report::{
+    CancelRejected, Execution, ExecutionKind, Liquidity, MassCancelled, Numbered, Refused, Report,
+};
+pub use request::{Cancel, MassCancel, NewOrder, Parties, Replace, Request};
+pub use risk::{RiskLimits, TopOfBook};
+pub use settings::{ClientSettings, FixVersion, Settings};
+pub use translator::{Outputs, Translator};
+pub use venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};

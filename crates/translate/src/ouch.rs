@@ -1,0 +1,378 @@
+//! The mapping table of Nasdaq's OUCH 5.0.
+//!
+//! | FIX | OUCH |
+//! | --- | --- |
+//! | ClOrdID (11) | a user reference number, which only rises; ClOrdID of OUCH is its digits |
+//! | OrdType (40) 1, 2 | the price of a market order, or the limit, with 4 decimals |
+//! | TimeInForce (59) 0, 3 | Time In Force 0, 3 |
+//! | Side (54) 1, 2, 5, 6 | Side B, S, T, E |
+//! | OrderCapacity (528) A, P, R, none | Capacity A, P, R, O |
+//! | DisplayQty (1138), 0, a part | Display N; optional field Max Floor |
+//! | MinQty (110) | optional field Min Qty |
+//! | ExecInst (18) 6 | Display P, post only |
+//!
+//! A report of a cancel names the order, and a cancel of an order that ended has no answer. Executions do not say what is left, and
+//! broken trades only their match number: the translator knows both. OUCH has no accounts, parties and mass cancels here.
+
+use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce as FixTif};
+use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, write_all};
+use tapeworks_wire::nasdaq::ouch50::inbound::{
+    self, CancelOrderFields, Capacity, CrossType, Display, EnterOrderFields, InterMarketSweepEligibility,
+    ReplaceOrderFields, Side, TimeInForce,
+};
+use tapeworks_wire::nasdaq::ouch50::outbound::{CancelOrderReason, LiquidityFlag, Message, OrderState};
+use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
+
+use crate::ids::{ClOrdId, ExecutionId, VenueName, VenueOrderId, padded};
+use crate::reference::Instrument;
+use crate::report::{CancelRejected, Execution, ExecutionKind, Liquidity, Numbered, Report};
+use crate::request::{NewOrder, Request};
+use crate::text::Text;
+use crate::venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};
+
+/// Units of 1e-8 in one of 1e-4.
+const E8_PER_E4: i64 = 10_000;
+
+/// The settings of OUCH.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OuchSettings {
+    /// Midnight in New York, in UTC nanoseconds: OUCH's times count from it.
+    pub midnight_ns: u64,
+    /// The price of a market order. Nasdaq's document must be checked: the default is the simulated exchange's.
+    pub market_price: u64,
+    /// The reject reasons in words, in ascending order.
+    pub reject_codes: Vec<RejectReason>,
+}
+
+impl Default for OuchSettings {
+    /// Midnight at 0, a market price of 2^31 - 1, no reject reasons.
+    fn default() -> Self {
+        Self { midnight_ns: 0, market_price: i32::MAX as u64, reject_codes: Vec::new() }
+    }
+}
+
+/// The mapping table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ouch {
+    settings: OuchSettings,
+}
+
+impl Ouch {
+    /// The table with these settings.
+    #[must_use]
+    pub fn new(mut settings: OuchSettings) -> Self {
+        settings.reject_codes.sort_by_key(|reason| reason.code);
+        Self { settings }
+    }
+
+    fn price(&self, order: &NewOrder) -> Result<Decimal<u64, 4>, Unmapped> {
+        match order.kind {
+            OrdType::Market => Ok(Decimal(self.settings.market_price)),
+            OrdType::Limit if order.price_e8 % E8_PER_E4 == 0 => {
+                let price = u64::try_from(order.price_e8 / E8_PER_E4).ok();
+                let price = price.filter(|price| *price != self.settings.market_price);
+                price.map(Decimal).ok_or(Unmapped::Value { tag: 44 })
+            }
+            OrdType::Limit => Err(Unmapped::Value { tag: 44 }),
+            _ => Err(Unmapped::Value { tag: 40 }),
+        }
+    }
+
+    fn time_ns(&self, time: NanosecondsSinceMidnight) -> u64 {
+        self.settings.midnight_ns.saturating_add(time.0)
+    }
+
+    /// A report of an order that says nothing more.
+    fn execution(
+        &self,
+        kind: ExecutionKind,
+        reference: u32,
+        time: NanosecondsSinceMidnight,
+        (letter, number): (&[u8], u64),
+    ) -> Execution {
+        let id = Text::new().push(letter).push_number(u64::from(reference)).push(b".").push_number(number);
+        Execution {
+            kind,
+            leaves: None,
+            ..Execution::rejected(
+                VenueName::numbered(reference),
+                ExecutionId(padded(id.as_bytes()).unwrap_or_default()),
+                self.time_ns(time),
+            )
+        }
+    }
+
+    fn report(&self, message: &Message<'_>) -> Option<Report> {
+        Some(Report::Execution(match message {
+            Message::OrderAccepted(view) => {
+                let accepted =
+                    self.execution(ExecutionKind::Accepted, view.user_ref_num(), view.timestamp(), (b"A", 0));
+                let is_live = view.order_state() != OrderState::OrderDead;
+                let kind = if is_live { ExecutionKind::Accepted } else { ExecutionKind::Rejected };
+                let order_id = order_id(view.order_reference_number());
+                Execution { kind, leaves: Some(view.quantity()), order_id, ..accepted }
+            }
+            Message::Replaced(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                let replaced = self.execution(ExecutionKind::Replaced, reference, time, (b"U", 0));
+                let leaves = if view.order_state() == OrderState::OrderDead { 0 } else { view.quantity() };
+                let order_id = order_id(view.order_reference_number());
+                Execution { leaves: Some(leaves), order_id, ..replaced }
+            }
+            Message::Canceled(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                let kind = match view.cancel_order_reason() {
+                    CancelOrderReason::ImmediateOrCancelOrder
+                    | CancelOrderReason::Timeout
+                    | CancelOrderReason::Closed
+                    | CancelOrderReason::CannotBeExecuted
+                    | CancelOrderReason::PostOnlyCancel
+                    | CancelOrderReason::PostOnlyCancelContraSideDisplayed => ExecutionKind::Expired,
+                    _ => ExecutionKind::Cancelled,
+                };
+                let is_requested = view.cancel_order_reason() == CancelOrderReason::UserRequestedCancel;
+                let last_quantity = view.quantity();
+                Execution {
+                    last_quantity,
+                    is_requested,
+                    ..self.execution(kind, reference, time, (b"C", time.0))
+                }
+            }
+            Message::AiqCanceled(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                let last_quantity = view.decrement_shares();
+                Execution {
+                    last_quantity,
+                    ..self.execution(ExecutionKind::Cancelled, reference, time, (b"D", time.0))
+                }
+            }
+            Message::OrderExecuted(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                let match_id = view.match_number();
+                Execution {
+                    last_quantity: view.quantity(),
+                    last_price_e8: price_e8(view.price()),
+                    match_id,
+                    liquidity: liquidity(view.liquidity_flag()),
+                    ..self.execution(ExecutionKind::Trade, reference, time, (b"E", match_id))
+                }
+            }
+            Message::BrokenTrade(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                let match_id = view.match_number();
+                let broken = self.execution(ExecutionKind::TradeCancelled, reference, time, (b"B", match_id));
+                Execution { match_id, ..broken }
+            }
+            Message::TradeCorrection(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                let match_id = view.match_number();
+                Execution {
+                    last_quantity: view.quantity(),
+                    last_price_e8: price_e8(view.price()),
+                    match_id,
+                    liquidity: liquidity(view.liquidity_flag()),
+                    ..self.execution(ExecutionKind::TradeCorrected, reference, time, (b"F", time.0))
+                }
+            }
+            Message::RejectedOrder(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                let reject_code = i32::from(view.rejected_order_reason().raw());
+                let rejected = self.execution(ExecutionKind::Rejected, reference, time, (b"J", 0));
+                Execution { reject_code, leaves: Some(0), ..rejected }
+            }
+            Message::CancelReject(view) => {
+                return Some(Report::CancelRejected(CancelRejected {
+                    numbered: Numbered::default(),
+                    name: VenueName::numbered(view.user_ref_num()),
+                    reject_code: 0,
+                    time_ns: self.time_ns(view.timestamp()),
+                }));
+            }
+            _ => return None,
+        }))
+    }
+}
+
+impl Venue for Ouch {
+    fn name(&self, number: u32, _: ClOrdId) -> VenueName {
+        VenueName::numbered(number)
+    }
+
+    fn answers_cancels(&self) -> bool {
+        false
+    }
+
+    fn write(
+        &self,
+        request: &Request,
+        instrument: &Instrument,
+        target: &mut [u8; MOST_MESSAGE_BYTES],
+    ) -> Result<usize, Unmapped> {
+        let reference = |name: &VenueName| name.number().ok_or(Unmapped::Value { tag: 11 });
+        let too_long = Unmapped::Value { tag: 38 };
+        match request {
+            Request::New(order) => {
+                let mut optional = [0; 16];
+                let length = appendage(order, &mut optional)?;
+                let fields = EnterOrderFields {
+                    user_ref_num: reference(&order.name)?,
+                    side: side(order.side)?,
+                    quantity: order.quantity,
+                    symbol: padded(instrument.symbol.trimmed()).ok_or(Unmapped::Value { tag: 55 })?,
+                    price: self.price(order)?,
+                    time_in_force: time_in_force(order.time_in_force)?,
+                    display: display(order),
+                    capacity: capacity(order.capacity)?,
+                    inter_market_sweep_eligibility: InterMarketSweepEligibility::NotEligible,
+                    cross_type: CrossType::ContinuousMarket,
+                    cl_ord_id: text_of(&order.name),
+                    // Two optional fields at most.
+                    appendage_length: length as u16,
+                    appendage: optional.get(..length).unwrap_or_default(),
+                };
+                fields.encode_into(target).map_err(|_| too_long)
+            }
+            Request::Replace(replace) => {
+                let (order, before) = (&replace.order, &replace.before);
+                let unchanged = [(54, order.side == before.side), (528, order.capacity == before.capacity)];
+                if let Some((tag, _)) = unchanged.into_iter().find(|(_, is_same)| !is_same) {
+                    return Err(Unmapped::Value { tag });
+                }
+                let mut optional = [0; 16];
+                let length = appendage(order, &mut optional)?;
+                let fields = ReplaceOrderFields {
+                    orig_user_ref_num: reference(&replace.original)?,
+                    user_ref_num: reference(&replace.name)?,
+                    quantity: order.quantity,
+                    price: self.price(order)?,
+                    time_in_force: time_in_force(order.time_in_force)?,
+                    display: display(order),
+                    inter_market_sweep_eligibility: InterMarketSweepEligibility::NotEligible,
+                    cl_ord_id: text_of(&order.name),
+                    appendage_length: length as u16,
+                    appendage: optional.get(..length).unwrap_or_default(),
+                };
+                fields.encode_into(target).map_err(|_| too_long)
+            }
+            Request::Cancel(cancel) => {
+                let fields = CancelOrderFields { user_ref_num: reference(&cancel.original)?, quantity: 0 };
+                fields.encode_into(target).map_err(|_| too_long)
+            }
+            Request::MassCancel(_) => Err(Unmapped::Field { tag: 530 }),
+        }
+    }
+
+    fn read(&self, message: &[u8]) -> Result<Report, Unreadable> {
+        let report = Message::decode(message).ok().and_then(|message| self.report(&message));
+        report.ok_or(Unreadable { length: message.len() })
+    }
+
+    fn request_name(&self, message: &[u8]) -> Option<VenueName> {
+        let reference = match inbound::Message::decode(message).ok()? {
+            inbound::Message::EnterOrder(order) => order.user_ref_num(),
+            inbound::Message::ReplaceOrder(replace) => replace.user_ref_num(),
+            // A cancel names the order: its own number is not in the message.
+            _ => return None,
+        };
+        Some(VenueName::numbered(reference))
+    }
+
+    fn reason(&self, reject_code: i32) -> Option<&RejectReason> {
+        let codes = &self.settings.reject_codes;
+        codes.binary_search_by_key(&reject_code, |reason| reason.code).ok().and_then(|at| codes.get(at))
+    }
+}
+
+fn order_id(number: u64) -> VenueOrderId {
+    let digits = Text::new().push_number(number);
+    VenueOrderId(padded(digits.as_bytes()).unwrap_or_default())
+}
+
+fn text_of(name: &VenueName) -> Ascii<14> {
+    padded(name.0.trimmed()).unwrap_or_default()
+}
+
+fn price_e8(price: Decimal<u64, 4>) -> i64 {
+    i64::try_from(price.0).unwrap_or(i64::MAX).saturating_mul(E8_PER_E4)
+}
+
+fn side(side: FixSide) -> Result<Side, Unmapped> {
+    match side {
+        FixSide::Buy => Ok(Side::Buy),
+        FixSide::Sell => Ok(Side::Sell),
+        FixSide::SellShort => Ok(Side::SellShort),
+        FixSide::SellShortExempt => Ok(Side::SellShortExempt),
+        _ => Err(Unmapped::Value { tag: 54 }),
+    }
+}
+
+fn time_in_force(time_in_force: FixTif) -> Result<TimeInForce, Unmapped> {
+    match time_in_force {
+        FixTif::Day => Ok(TimeInForce::Day),
+        FixTif::ImmediateOrCancel => Ok(TimeInForce::ImmediateOrCancel),
+        _ => Err(Unmapped::Value { tag: 59 }),
+    }
+}
+
+fn capacity(capacity: Option<OrderCapacity>) -> Result<Capacity, Unmapped> {
+    match capacity {
+        None => Ok(Capacity::Other),
+        Some(OrderCapacity::Agency) => Ok(Capacity::Agency),
+        Some(OrderCapacity::Principal) => Ok(Capacity::Principal),
+        Some(OrderCapacity::RisklessPrincipal) => Ok(Capacity::Riskless),
+        Some(_) => Err(Unmapped::Value { tag: 528 }),
+    }
+}
+
+fn display(order: &NewOrder) -> Display {
+    match (order.is_passive_only, order.display) {
+        (true, _) => Display::PostOnly,
+        (false, 0) => Display::Hidden,
+        (false, _) => Display::Visible,
+    }
+}
+
+/// The optional fields of an order. Refuses what OUCH has no field for.
+fn appendage(order: &NewOrder, target: &mut [u8; 16]) -> Result<usize, Unmapped> {
+    if !order.account.is_blank() {
+        return Err(Unmapped::Field { tag: 1 });
+    }
+    if order.parties != crate::request::Parties::default() {
+        return Err(Unmapped::Field { tag: 453 });
+    }
+    if order.is_passive_only && order.display == 0 {
+        return Err(Unmapped::Value { tag: 18 });
+    }
+    let has_slice = order.display != 0 && order.display < order.quantity;
+    let fields = [OptionalField::MinQty(order.minimum), OptionalField::MaxFloor(order.display)];
+    let fields = match (order.minimum != 0, has_slice) {
+        (true, true) => fields.get(..),
+        (true, false) => fields.get(..1),
+        (false, true) => fields.get(1..),
+        (false, false) => None,
+    };
+    write_all(fields.unwrap_or_default(), target).ok_or(Unmapped::Value { tag: 110 })
+}
+
+fn liquidity(flag: LiquidityFlag) -> Option<Liquidity> {
+    use LiquidityFlag as Flag;
+    match flag {
+        Flag::Added
+        | Flag::NondisplayedAdding
+        | Flag::RpiProvides
+        | Flag::AddedByMidpointOrder
+        | Flag::PassiveMidpoint
+        | Flag::DisplayedAddingImprovesNbbo
+        | Flag::DisplayedAddingSetsQbboAndJoinsNbbo => Some(Liquidity::Added),
+        Flag::Removed
+        | Flag::RemovedAtMidpoint
+        | Flag::RemovedPriceImprovingNondisplayed
+        | Flag::RetailRemovesNonRpiMidpoint
+        | Flag::RetailRemovesRpi
+        | Flag::RetailRemovesPriceImprovingNondisplayed => Some(Liquidity::Removed),
+        Flag::HaltIpo | Flag::HaltCross | Flag::ClosingCross | Flag::OpeningCross | Flag::Opening => {
+            Some(Liquidity::Auction)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,193 @@
+//! The reference table: symbols and SecurityIDs of FIX to the venue's instruments, and short codes of parties.
+//!
+//! Cost: a FIX message is looked up by one hash of its SecurityID or Symbol. Nothing allocates after [`Reference::new`].
+
+use tapeworks_wire::Ascii;
+use thiserror::Error;
+
+use crate::ids::{InstrumentIndex, padded};
+use crate::index::{Index, Key};
+
+/// The spaces of the index.
+const BY_SYMBOL: u16 = 0;
+const BY_SECURITY_ID: u16 = 1;
+const BY_PARTY: u16 = 2;
+
+/// What is traded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instrument {
+    /// Symbol (55).
+    pub symbol: Ascii<20>,
+    /// SecurityID (48); blank: the venue's number in decimal.
+    pub security_id: Ascii<20>,
+    /// The venue's number: Instrument ID of native messages.
+    pub venue_id: i32,
+    /// Prices are multiples of it, in 1e-8; 0: not checked here.
+    pub tick_e8: i64,
+    /// The partition (App ID) that processes its orders.
+    pub partition: u8,
+    /// The venue's segment.
+    pub segment: Ascii<4>,
+}
+
+/// A reference table that contradicts itself.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReferenceError {
+    /// Two instruments have the same symbol or SecurityID.
+    #[error("instrument {venue_id} has a symbol or SecurityID that another has")]
+    InstrumentTwice {
+        /// The second one's number at the venue.
+        venue_id: i32,
+    },
+    /// An instrument has a negative tick.
+    #[error("instrument {venue_id} has a negative tick")]
+    Tick {
+        /// Its number at the venue.
+        venue_id: i32,
+    },
+    /// Two parties have the same id.
+    #[error("party {party} is there twice")]
+    PartyTwice {
+        /// The id.
+        party: Ascii<20>,
+    },
+}
+
+/// Instruments and parties.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    instruments: Vec<Instrument>,
+    codes: Vec<u32>,
+    index: Index,
+}
+
+impl Reference {
+    /// A table of instruments, and of PartyIDs (448) that stand for short codes.
+    ///
+    /// # Errors
+    /// Something is there twice, or a tick is negative.
+    pub fn new(instruments: &[Instrument], parties: &[(Ascii<20>, u32)]) -> Result<Self, ReferenceError> {
+        let mut index = Index::new(instruments.len() * 2 + parties.len());
+        let mut add = |space, text: &Ascii<20>, place: usize| {
+            let key = Key::new(space, &padded(text.trimmed()).unwrap_or_default());
+            index.get(&key).is_none() && index.insert(key, place as u32)
+        };
+        for (place, instrument) in instruments.iter().enumerate() {
+            let venue_id = instrument.venue_id;
+            if instrument.tick_e8 < 0 {
+                return Err(ReferenceError::Tick { venue_id });
+            }
+            let security_id = if instrument.security_id.is_blank() {
+                Ascii::new(&venue_id.to_string()).unwrap_or_default()
+            } else {
+                instrument.security_id
+            };
+            if !add(BY_SYMBOL, &instrument.symbol, place) || !add(BY_SECURITY_ID, &security_id, place) {
+                return Err(ReferenceError::InstrumentTwice { venue_id });
+            }
+        }
+        for (place, (party, _)) in parties.iter().enumerate() {
+            if !add(BY_PARTY, party, place) {
+                return Err(ReferenceError::PartyTwice { party: *party });
+            }
+        }
+        let codes = parties.iter().map(|(_, code)| *code).collect();
+        Ok(Self { instruments: instruments.to_vec(), codes, index })
+    }
+
+    /// How many instruments there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.instruments.len()
+    }
+
+    /// Whether there is no instrument.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.instruments.is_empty()
+    }
+
+    /// An instrument.
+    #[inline]
+    #[must_use]
+    pub fn instrument(&self, index: InstrumentIndex) -> Option<&Instrument> {
+        self.instruments.get(index.0 as usize)
+    }
+
+    /// The instrument of these fields of a message. Both must name the same, where both are there.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, symbol: Option<&[u8]>, security_id: Option<&[u8]>) -> Option<InstrumentIndex> {
+        let by_security_id = security_id.map(|text| self.place(BY_SECURITY_ID, text));
+        let by_symbol = symbol.map(|text| self.place(BY_SYMBOL, text));
+        match (by_security_id, by_symbol) {
+            (Some(one), Some(other)) if one != other => None,
+            (Some(place), _) | (None, Some(place)) => place.map(InstrumentIndex),
+            (None, None) => None,
+        }
+    }
+
+    /// The short code of a PartyID: of the table, or the number that the text is.
+    #[inline]
+    #[must_use]
+    pub fn short_code(&self, party: &[u8]) -> Option<u32> {
+        match self.place(BY_PARTY, party) {
+            Some(place) => self.codes.get(place as usize).copied(),
+            None => tapeworks_wire::fix::read_unsigned(party).ok().and_then(|code| u32::try_from(code).ok()),
+        }
+    }
+
+    #[inline]
+    fn place(&self, space: u16, text: &[u8]) -> Option<u32> {
+        self.index.get(&Key::new(space, &padded(text)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instrument(symbol: &str, security_id: &str, venue_id: i32) -> Instrument {
+        Instrument {
+            symbol: Ascii::new(symbol).unwrap(),
+            security_id: Ascii::new(security_id).unwrap(),
+            venue_id,
+            tick_e8: 1,
+            partition: 1,
+            segment: Ascii::default(),
+        }
+    }
+
+    #[test]
+    fn instruments_are_found_by_symbol_by_security_id_and_by_both() {
+        let parties = [(Ascii::new("DESK").unwrap(), 77)];
+        let reference =
+            Reference::new(&[instrument("A", "", 5), instrument("B", "GB1", 6)], &parties).unwrap();
+        let found = |symbol: Option<&str>, id: Option<&str>| {
+            reference.find(symbol.map(str::as_bytes), id.map(str::as_bytes)).map(|index| index.0)
+        };
+        assert_eq!(
+            (found(Some("A"), None), found(None, Some("5")), found(None, Some("GB1"))),
+            (Some(0), Some(0), Some(1))
+        );
+        assert_eq!((found(Some("B"), Some("GB1")), found(Some("A"), Some("GB1"))), (Some(1), None));
+        assert_eq!(
+            (found(None, None), found(Some("C"), None), found(Some("A"), Some("9"))),
+            (None, None, None)
+        );
+        assert_eq!((reference.short_code(b"DESK"), reference.short_code(b"12")), (Some(77), Some(12)));
+        assert_eq!((reference.short_code(b"DESC"), reference.short_code(b"99999999999")), (None, None));
+    }
+
+    #[test]
+    fn a_table_that_contradicts_itself_is_refused() {
+        let twice = Reference::new(&[instrument("A", "", 5), instrument("A", "", 6)], &[]);
+        assert_eq!(twice.err(), Some(ReferenceError::InstrumentTwice { venue_id: 6 }));
+        let party = Ascii::new("P").unwrap();
+        let twice = Reference::new(&[], &[(party, 1), (party, 2)]);
+        assert_eq!(twice.err(), Some(ReferenceError::PartyTwice { party }));
+        let negative = Instrument { tick_e8: -1, ..instrument("A", "", 5) };
+        assert_eq!(Reference::new(&[negative], &[]).err(), Some(ReferenceError::Tick { venue_id: 5 }));
+    }
+}

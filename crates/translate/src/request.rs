@@ -1,0 +1,101 @@
+//! Requests from a client to the venue, in FIX's words and the venue's units: plain values between the two sides.
+//!
+//! Prices are in 1e-8, quantities are whole numbers. A venue's table maps them; what it has no counterpart for, it refuses.
+
+use tapeworks_wire::Ascii;
+use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side, TimeInForce};
+
+use crate::ids::{VenueName, VenueOrderId};
+
+/// The short codes of the parties of an order: PartyRole (452) 3, 122 and 12. 0: none given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parties {
+    /// The client, role 3.
+    pub client: u32,
+    /// The one who decides on the investment, role 122.
+    pub decision_maker: u32,
+    /// The executing trader, role 12.
+    pub trader: u32,
+}
+
+/// NewOrderSingle (D).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewOrder {
+    /// The request's name at the venue.
+    pub name: VenueName,
+    /// Side (54).
+    pub side: Side,
+    /// OrdType (40).
+    pub kind: OrdType,
+    /// TimeInForce (59); day if it is absent.
+    pub time_in_force: TimeInForce,
+    /// ExpireTime (126), or the last second of ExpireDate (432), in seconds since 1970 UTC; 0: none.
+    pub expire_s: u32,
+    /// OrderQty (38).
+    pub quantity: u32,
+    /// DisplayQty (1138), MaxShow (210) or MaxFloor (111); the quantity if none is there.
+    pub display: u32,
+    /// MinQty (110); 0: none.
+    pub minimum: u32,
+    /// Price (44) in 1e-8; 0: none.
+    pub price_e8: i64,
+    /// StopPx (99) in 1e-8; 0: none.
+    pub stop_e8: i64,
+    /// OrderCapacity (528).
+    pub capacity: Option<OrderCapacity>,
+    /// Account (1), blank if absent.
+    pub account: Ascii<20>,
+    /// Parties (453).
+    pub parties: Parties,
+    /// ExecInst (18) 6, participate and do not initiate.
+    pub is_passive_only: bool,
+}
+
+/// OrderCancelRequest (F).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancel {
+    /// The request's name at the venue.
+    pub name: VenueName,
+    /// The name of the request that the client names by OrigClOrdID (41).
+    pub original: VenueName,
+    /// The venue's id of the order, if it is known.
+    pub order_id: VenueOrderId,
+    /// The side of the order.
+    pub side: Side,
+}
+
+/// OrderCancelReplaceRequest (G): what the order is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replace {
+    /// The name that the order has from then on.
+    pub name: VenueName,
+    /// The name of the request that the client names by OrigClOrdID (41).
+    pub original: VenueName,
+    /// The venue's id of the order, if it is known.
+    pub order_id: VenueOrderId,
+    /// The order as it is to be. Its `name` is that of the replace.
+    pub order: NewOrder,
+    /// The order as it is.
+    pub before: NewOrder,
+}
+
+/// OrderMassCancelRequest (q) for the orders of one instrument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MassCancel {
+    /// The request's name at the venue.
+    pub name: VenueName,
+}
+
+/// A request to the venue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "requests live on the stack for one call")]
+pub enum Request {
+    /// A new order.
+    New(NewOrder),
+    /// A cancel.
+    Cancel(Cancel),
+    /// A replace.
+    Replace(Replace),
+    /// A mass cancel.
+    MassCancel(MassCancel),
+}

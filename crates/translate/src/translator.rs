@@ -1,0 +1,830 @@
+//! The translator: clients' FIX messages to the venue's bytes, and the venue's reports to the clients' replies.
+//!
+//! It has no socket, clock or thread. The same inputs give the same outputs and the same state, so a state is restored by feeding
+//! the inputs again. Cost: `benches/translate.rs` measures both directions; nothing allocates after [`Translator::new`].
+
+use tapeworks_wire::fix::order_entry::{
+    BusinessMessageRejectFields, CxlRejResponseTo, ExecType, ExecutionReportFields, MassCancelRequestType,
+    MassCancelResponse, NewOrderSingle, OrdStatus, OrderCancelRejectFields, OrderMassCancelReportFields,
+    OrderStatusRequest, RejectFields, Side,
+};
+use tapeworks_wire::fix::{field, message_type, read_unsigned};
+use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
+
+use crate::desk::{
+    Client, ClientToExchange, ClientToExchangeEvent, ClientToExchangeState, Counters, Decision, Desk,
+    Incoming,
+};
+use crate::fix_side::{Reply, Texts, add_execution, exec_id, exec_type_of, of_order, present};
+use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName, padded};
+use crate::known::{ClientRequest, Fill, Known, RequestKind};
+use crate::orders::{ExchangeToClientState, Order, Outcome};
+use crate::pool::Handle;
+use crate::reference::Reference;
+use crate::refusal::Refusal;
+use crate::report::{CancelRejected, Execution, ExecutionKind, MassCancelled, Numbered, Refused, Report};
+use crate::request::{Cancel, MassCancel, NewOrder, Replace, Request};
+use crate::risk::{Risk, TopOfBook};
+use crate::settings::{ClientSettings, FixVersion, Settings};
+use crate::text::Text;
+use crate::venue::{MOST_MESSAGE_BYTES, Venue};
+
+/// App IDs of a venue.
+const APP_IDS: usize = 256;
+
+/// Takes what a translator puts out. Each call is in order.
+pub trait Outputs {
+    /// A message to the venue.
+    fn to_venue(&mut self, message: &[u8]);
+
+    /// A message to a client.
+    fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>);
+
+    /// A report of the venue that belongs to no order or request that is known, or does not fit the order's state.
+    fn unmatched(&mut self, report: &Report);
+}
+
+/// FIX orders to a venue's orders and back.
+#[derive(Debug)]
+pub struct Translator<V> {
+    way: ClientToExchange,
+    desk: Desk,
+    venue: V,
+    /// The number of the next request's name.
+    next_name: u32,
+    /// Reports that the translator made itself.
+    own_reports: u64,
+    /// The last number of each App ID.
+    last_numbers: [u32; APP_IDS],
+    buffer: [u8; MOST_MESSAGE_BYTES],
+}
+
+impl<V: Venue> Translator<V> {
+    /// A translator without a connection to the venue. It takes all its memory now.
+    #[must_use]
+    pub fn new(venue: V, reference: Reference, clients: &[ClientSettings], settings: &Settings) -> Self {
+        let instruments = reference.len();
+        let client = |client: &ClientSettings| Client {
+            version: client.version,
+            risk: Risk::new(&client.limits, instruments),
+            ignored_tags: client.ignored_tags.clone(),
+        };
+        Self {
+            way: ClientToExchange::new(),
+            desk: Desk {
+                reference,
+                clients: clients.iter().map(client).collect(),
+                tops: vec![TopOfBook::default(); instruments],
+                known: Known::new(settings),
+                is_halted: false,
+                counters: Counters::default(),
+                decision: Decision::None,
+            },
+            venue,
+            next_name: 1,
+            own_reports: 0,
+            last_numbers: [0; APP_IDS],
+            buffer: [0; MOST_MESSAGE_BYTES],
+        }
+    }
+
+    // ---- state ----
+
+    /// The way to the venue.
+    #[must_use]
+    pub fn state(&self) -> ClientToExchangeState {
+        self.way.state()
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters { forgotten: self.desk.known.forgotten, ..self.desk.counters }
+    }
+
+    /// The known orders, ended ones included.
+    pub fn orders(&self) -> impl Iterator<Item = (&Order, ExchangeToClientState)> {
+        self.desk.known.iter().map(|entry| (&entry.order, entry.machine.state()))
+    }
+
+    /// How many orders are known, ended ones included.
+    #[must_use]
+    pub fn known_orders(&self) -> usize {
+        self.desk.known.len()
+    }
+
+    /// The order that a request of a client is of.
+    #[must_use]
+    pub fn order(&self, client: ClientIndex, id: &ClOrdId) -> Option<(&Order, ExchangeToClientState)> {
+        let handle = self.desk.known.by_client(client, id)?.order?;
+        self.desk.known.entry(handle).map(|entry| (&entry.order, entry.machine.state()))
+    }
+
+    /// The session with the venue is connected: requests wait until [`Self::venue_recovered`].
+    pub fn venue_connected(&mut self) {
+        self.raise(ClientToExchangeEvent::Connected);
+    }
+
+    /// All missed reports of the venue are in: requests pass.
+    pub fn venue_recovered(&mut self) {
+        self.raise(ClientToExchangeEvent::Recovered);
+    }
+
+    /// The session with the venue is gone.
+    pub fn venue_disconnected(&mut self) {
+        self.raise(ClientToExchangeEvent::Disconnected);
+    }
+
+    /// The venue's numbers begin at 1 again.
+    pub fn new_day(&mut self) {
+        self.last_numbers = [0; APP_IDS];
+    }
+
+    /// The kill switch: no new orders and no replaces of any client. Cancels pass.
+    pub fn halt(&mut self) {
+        self.raise(ClientToExchangeEvent::Halt);
+    }
+
+    /// Ends [`Self::halt`].
+    pub fn resume(&mut self) {
+        self.raise(ClientToExchangeEvent::Resume);
+    }
+
+    /// The kill switch of one client. Returns whether the client is there.
+    pub fn set_client_halted(&mut self, client: ClientIndex, is_halted: bool) -> bool {
+        let found = self.desk.clients.get_mut(usize::from(client.0));
+        found.map(|client| client.risk.is_killed = is_halted).is_some()
+    }
+
+    /// The best prices that orders of an instrument are checked against. Returns whether the instrument is there.
+    pub fn set_top(&mut self, instrument: InstrumentIndex, top: TopOfBook) -> bool {
+        self.desk.tops.get_mut(instrument.0 as usize).map(|place| *place = top).is_some()
+    }
+
+    /// Forgets the oldest ended orders until so many new ones have room. A host calls it when it is idle: an order that finds room does
+    /// not wait for memory that nothing has touched for long.
+    pub fn keep_room(&mut self, orders: usize) {
+        self.desk.known.keep_room(orders);
+    }
+
+    fn raise(&mut self, event: ClientToExchangeEvent<'_>) {
+        self.way.handle(&mut self.desk, event);
+    }
+
+    // ---- client to exchange ----
+
+    /// Takes a whole application message of a client, which its session has found to be in order.
+    pub fn client_message(
+        &mut self,
+        client: ClientIndex,
+        message: &[u8],
+        now_ns: u64,
+        out: &mut impl Outputs,
+    ) {
+        self.desk.counters.client_messages += 1;
+        self.desk.decision = Decision::None;
+        let incoming = Incoming { client, message, now_ns };
+        let kind = message_type(message);
+        let code = if let [code] = kind { u64::from(*code) } else { 0 };
+        if self.way.dispatch(&mut self.desk, code, incoming).is_err() {
+            self.desk.decision = Decision::Refuse(Refusal::UnsupportedType);
+        }
+        let sent = match self.desk.decision {
+            Decision::None => Ok(()),
+            Decision::Refuse(refusal) => Err(refusal),
+            Decision::New { id, instrument, order } => self.send_new(client, id, instrument, order, out),
+            Decision::Cancel { id, original, order } => self.send_cancel(id, original, order, out),
+            Decision::Replace { id, original, order, terms } => {
+                self.send_replace(id, original, order, terms, out)
+            }
+            Decision::MassCancel { id, instrument } => self.send_mass_cancel(client, id, instrument, out),
+            Decision::Status { order } => {
+                self.answer_status(&incoming, order, out);
+                Ok(())
+            }
+        };
+        if let Err(refusal) = sent {
+            self.refuse(&incoming, kind, refusal, out);
+        }
+    }
+
+    /// Writes a request and sends it. Its name must be new at the venue.
+    #[inline]
+    fn send(
+        &mut self,
+        name: VenueName,
+        request: &Request,
+        instrument: InstrumentIndex,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        if self.desk.known.by_name(&name).is_some() {
+            return Err(Refusal::Duplicate);
+        }
+        let instrument = self.desk.reference.instrument(instrument).ok_or(Refusal::UnknownInstrument)?;
+        let length = self.venue.write(request, instrument, &mut self.buffer)?;
+        self.next_name = self.next_name.wrapping_add(1);
+        self.desk.counters.requests += 1;
+        out.to_venue(self.buffer.get(..length).unwrap_or_default());
+        Ok(())
+    }
+
+    fn send_new(
+        &mut self,
+        client: ClientIndex,
+        id: ClOrdId,
+        instrument: InstrumentIndex,
+        order: NewOrder,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        let order = NewOrder { name: self.venue.name(self.next_name, id), ..order };
+        self.send(order.name, &Request::New(order), instrument, out)?;
+        self.desk.known.add_order(Order::new(client, id, instrument, order));
+        self.count_open(client, 1);
+        Ok(())
+    }
+
+    fn send_cancel(
+        &mut self,
+        id: ClOrdId,
+        original: ClOrdId,
+        order: Handle,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        let request = self.of_order(RequestKind::Cancel, id, original, order)?;
+        let entry = self.desk.known.entry(order).ok_or(Refusal::UnknownOrder)?;
+        let cancel = Cancel {
+            name: request.name,
+            original: self.name_of(request.client, &original)?,
+            order_id: entry.order.order_id,
+            side: entry.order.terms.side,
+        };
+        self.send(request.name, &Request::Cancel(cancel), request.instrument, out)?;
+        self.add_pending(request, order);
+        Ok(())
+    }
+
+    fn send_replace(
+        &mut self,
+        id: ClOrdId,
+        original: ClOrdId,
+        order: Handle,
+        terms: NewOrder,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        let request = self.of_order(RequestKind::Replace, id, original, order)?;
+        let terms = NewOrder { name: request.name, ..terms };
+        let entry = self.desk.known.entry(order).ok_or(Refusal::UnknownOrder)?;
+        let replace = Replace {
+            name: request.name,
+            original: self.name_of(request.client, &original)?,
+            order_id: entry.order.order_id,
+            order: terms,
+            before: entry.order.terms,
+        };
+        self.send(request.name, &Request::Replace(replace), request.instrument, out)?;
+        self.add_pending(ClientRequest { terms: Some(terms), ..request }, order);
+        Ok(())
+    }
+
+    fn send_mass_cancel(
+        &mut self,
+        client: ClientIndex,
+        id: ClOrdId,
+        instrument: InstrumentIndex,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        let name = self.venue.name(self.next_name, id);
+        self.send(name, &Request::MassCancel(MassCancel { name }), instrument, out)?;
+        let request =
+            ClientRequest::new(RequestKind::MassCancel, client, (id, ClOrdId::default()), name, instrument);
+        self.desk.known.add_request(request);
+        Ok(())
+    }
+
+    /// A request of an order.
+    fn of_order(
+        &self,
+        kind: RequestKind,
+        id: ClOrdId,
+        original: ClOrdId,
+        order: Handle,
+    ) -> Result<ClientRequest, Refusal> {
+        let entry = self.desk.known.entry(order).ok_or(Refusal::UnknownOrder)?;
+        let name = self.venue.name(self.next_name, id);
+        let (client, instrument) = (entry.order.client, entry.order.instrument);
+        let request = ClientRequest::new(kind, client, (id, original), name, instrument);
+        Ok(ClientRequest { order: Some(order), ..request })
+    }
+
+    fn name_of(&self, client: ClientIndex, id: &ClOrdId) -> Result<VenueName, Refusal> {
+        self.desk.known.by_client(client, id).map(|request| request.name).ok_or(Refusal::UnknownOrder)
+    }
+
+    fn add_pending(&mut self, request: ClientRequest, order: Handle) {
+        self.desk.known.add_request(request);
+        if let Some(entry) = self.desk.known.entry_mut(order) {
+            entry.order.pending += 1;
+        }
+    }
+
+    fn count_open(&mut self, client: ClientIndex, change: i32) {
+        if let Some(client) = self.desk.clients.get_mut(usize::from(client.0)) {
+            client.risk.open_orders = client.risk.open_orders.saturating_add_signed(change);
+        }
+    }
+
+    fn version(&self, client: ClientIndex) -> FixVersion {
+        self.desk.clients.get(usize::from(client.0)).map_or(FixVersion::default(), |client| client.version)
+    }
+
+    /// An id of a report that the translator makes itself.
+    fn own_execution(&mut self) -> ExecutionId {
+        self.own_reports += 1;
+        let text = Text::new().push(b"G").push_number(self.own_reports);
+        ExecutionId(padded(text.as_bytes()).unwrap_or_default())
+    }
+
+    // ---- status and refusals ----
+
+    /// Answers an OrderStatusRequest from the state. Requests in flight show as pending.
+    #[cold]
+    fn answer_status(&mut self, incoming: &Incoming<'_>, order: Option<Handle>, out: &mut impl Outputs) {
+        let Ok(view) = OrderStatusRequest::read(incoming.message) else { return };
+        let version = self.version(incoming.client);
+        let own = self.own_execution();
+        let exec_id = exec_id(incoming.now_ns, 0, &own);
+        let found = order.and_then(|order| self.desk.known.entry(order));
+        let mut fields = if let Some(entry) = found {
+            let order = &entry.order;
+            let status = if order.pending == 0 || entry.machine.state() == ExchangeToClientState::Ended {
+                order.status
+            } else {
+                self.desk.known.pending_status(entry).unwrap_or(order.status)
+            };
+            let instrument = self.desk.reference.instrument(order.instrument);
+            let exec_type = exec_type_of(version, ExecType::OrderStatus, status);
+            of_order(order, instrument, exec_id.as_bytes(), exec_type, status)
+        } else {
+            let (exec_type, exec_trans_type) =
+                exec_type_of(version, ExecType::OrderStatus, OrdStatus::Rejected);
+            ExecutionReportFields {
+                cl_ord_id: view.cl_ord_id(),
+                exec_trans_type,
+                ord_rej_reason: Some(5),
+                symbol: view.symbol(),
+                text: Some(Refusal::UnknownOrder.text().as_bytes()),
+                ..ExecutionReportFields::new(
+                    view.order_id().unwrap_or(b"NONE"),
+                    exec_id.as_bytes(),
+                    exec_type,
+                    OrdStatus::Rejected,
+                    view.side(),
+                    Decimal(0),
+                    Decimal(0),
+                    Decimal(0),
+                )
+            }
+        };
+        fields.ord_status_req_id = view.ord_status_req_id();
+        fields.transact_time = Some(NanosecondsSinceEpoch(incoming.now_ns));
+        self.desk.counters.reports += 1;
+        out.to_client(incoming.client, &Reply::Execution(&fields));
+    }
+
+    /// Rejects a client's message: nothing of it is kept.
+    #[cold]
+    fn refuse(&mut self, incoming: &Incoming<'_>, kind: &[u8], refusal: Refusal, out: &mut impl Outputs) {
+        self.desk.counters.refused += 1;
+        self.desk.counters.breaches += u64::from(matches!(refusal, Refusal::Breach(_) | Refusal::Halted));
+        let &Incoming { client, message, now_ns } = incoming;
+        let mut text = Text::new().push(refusal.text().as_bytes());
+        if refusal.tag() != 0 {
+            text = text.push(b" ").push_number(u64::from(refusal.tag()));
+        }
+        let text = Some(text.as_bytes());
+        let sequence = field(message, 34).and_then(|text| read_unsigned(text).ok());
+        let kind = if kind.is_empty() { b"?" } else { kind };
+        if let Some(reason) = refusal.session_reason() {
+            let fields = RejectFields {
+                ref_tag_id: (refusal.tag() != 0).then_some(i64::from(refusal.tag())),
+                ref_msg_type: Some(kind),
+                session_reject_reason: Some(reason),
+                text,
+                ..RejectFields::new(sequence.unwrap_or(0))
+            };
+            return out.to_client(client, &Reply::Reject(&fields));
+        }
+        let time = Some(NanosecondsSinceEpoch(now_ns));
+        let id = field(message, 11).unwrap_or(b"NONE");
+        match (refusal.business_reason(), kind) {
+            (None, b"D") => self.reject_order(incoming, refusal, text, out),
+            (None, b"F" | b"G") => {
+                let original = field(message, 41).unwrap_or(b"NONE");
+                let known = ClOrdId::new(original)
+                    .and_then(|original| self.desk.known.by_client(client, &original))
+                    .and_then(|request| self.desk.known.entry(request.order?));
+                let order_id = known.and_then(|entry| present(&entry.order.order_id.0));
+                let fields = OrderCancelRejectFields {
+                    transact_time: time,
+                    cxl_rej_reason: Some(refusal.cancel_reason()),
+                    text,
+                    ..OrderCancelRejectFields::new(
+                        order_id.unwrap_or(b"NONE"),
+                        id,
+                        original,
+                        known.map_or(OrdStatus::Rejected, |entry| entry.order.status),
+                        response_to(kind == b"G"),
+                    )
+                };
+                out.to_client(client, &Reply::CancelReject(&fields));
+            }
+            (None, b"q") => {
+                let fields = OrderMassCancelReportFields {
+                    cl_ord_id: Some(id),
+                    mass_cancel_reject_reason: Some(99),
+                    transact_time: time,
+                    text,
+                    ..OrderMassCancelReportFields::new(
+                        MassCancelRequestType::Security,
+                        MassCancelResponse::Rejected,
+                    )
+                };
+                out.to_client(client, &Reply::MassCancel(&fields));
+            }
+            (reason, _) => {
+                let fields = BusinessMessageRejectFields {
+                    ref_seq_num: sequence,
+                    business_reject_ref_id: field(message, 11),
+                    text,
+                    ..BusinessMessageRejectFields::new(kind, reason.unwrap_or(0))
+                };
+                out.to_client(client, &Reply::BusinessReject(&fields));
+            }
+        }
+    }
+
+    /// Rejects a new order by an ExecutionReport.
+    fn reject_order(
+        &mut self,
+        incoming: &Incoming<'_>,
+        refusal: Refusal,
+        text: Option<&[u8]>,
+        out: &mut impl Outputs,
+    ) {
+        let own = self.own_execution();
+        let exec_id = exec_id(incoming.now_ns, 0, &own);
+        let version = self.version(incoming.client);
+        let (exec_type, exec_trans_type) = exec_type_of(version, ExecType::Rejected, OrdStatus::Rejected);
+        let view = NewOrderSingle::read(incoming.message).ok();
+        let side = view.as_ref().map_or(Side::Undisclosed, NewOrderSingle::side);
+        let fields = ExecutionReportFields {
+            cl_ord_id: field(incoming.message, 11),
+            exec_trans_type,
+            ord_rej_reason: Some(refusal.order_reason()),
+            symbol: field(incoming.message, 55),
+            security_id: field(incoming.message, 48),
+            order_qty: view.as_ref().and_then(NewOrderSingle::order_qty),
+            ord_type: view.as_ref().map(NewOrderSingle::ord_type),
+            price: view.as_ref().and_then(NewOrderSingle::price),
+            transact_time: Some(NanosecondsSinceEpoch(incoming.now_ns)),
+            text,
+            ..ExecutionReportFields::new(
+                b"NONE",
+                exec_id.as_bytes(),
+                exec_type,
+                OrdStatus::Rejected,
+                side,
+                Decimal(0),
+                Decimal(0),
+                Decimal(0),
+            )
+        };
+        self.desk.counters.reports += 1;
+        out.to_client(incoming.client, &Reply::Execution(&fields));
+    }
+
+    // ---- exchange to client ----
+
+    /// Takes a report of the venue. One that came before, by its number, is counted and has no effect.
+    pub fn venue_report(&mut self, message: &[u8], out: &mut impl Outputs) {
+        self.desk.counters.venue_messages += 1;
+        let Ok(report) = self.venue.read(message) else {
+            self.desk.counters.unreadable += 1;
+            return;
+        };
+        if !self.is_next(report.numbered()) {
+            return;
+        }
+        match &report {
+            Report::Execution(execution) => self.execution(execution, None, out),
+            Report::CancelRejected(rejected) => self.cancel_rejected(rejected, None, out),
+            Report::MassCancelled(report) => self.mass_cancelled(report, out),
+            Report::Refused(refused) => self.venue_refused(refused, out),
+        }
+    }
+
+    /// The session with the venue broke before it sent this message: its request is rejected. Returns whether it is known.
+    pub fn venue_unsent(&mut self, message: &[u8], now_ns: u64, out: &mut impl Outputs) -> bool {
+        const TEXT: &[u8] = b"The request was not sent: the connection to the venue broke";
+        let Some(name) = self.venue.request_name(message) else { return false };
+        let Some((_, request)) = self.desk.known.by_name(&name) else { return false };
+        let (kind, numbered) = (request.kind, Numbered::default());
+        match kind {
+            RequestKind::New => {
+                let execution_id = self.own_execution();
+                let rejected = Execution::rejected(name, execution_id, now_ns);
+                self.execution(&rejected, Some(TEXT), out);
+            }
+            RequestKind::Cancel | RequestKind::Replace => {
+                let rejected = CancelRejected { numbered, name, reject_code: 0, time_ns: now_ns };
+                self.cancel_rejected(&rejected, Some(TEXT), out);
+            }
+            RequestKind::MassCancel => {
+                let is_accepted = false;
+                let report = MassCancelled { numbered, name, is_accepted, reject_code: 0, time_ns: now_ns };
+                self.mass_cancelled(&report, out);
+            }
+        }
+        true
+    }
+
+    /// Whether a report is new. The first number of a day is 1.
+    #[inline]
+    fn is_next(&mut self, numbered: Numbered) -> bool {
+        let Some(last) = self.last_numbers.get_mut(usize::from(numbered.app_id)) else { return true };
+        if numbered.number == 0 {
+            return true;
+        }
+        if numbered.number <= *last {
+            self.desk.counters.repeated_reports += 1;
+            return false;
+        }
+        self.desk.counters.missing_reports += u64::from(numbered.number - *last - 1);
+        *last = numbered.number;
+        true
+    }
+
+    fn unmatched(&mut self, report: &Report, out: &mut impl Outputs) {
+        self.desk.counters.unknown_orders += 1;
+        out.unmatched(report);
+    }
+
+    fn execution(&mut self, report: &Execution, text: Option<&[u8]>, out: &mut impl Outputs) {
+        let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
+        let order = match named {
+            Some((_, request)) => request.order,
+            None => self.desk.known.by_order_id(&report.order_id),
+        };
+        let Some(order) = order else { return self.unmatched(&Report::Execution(*report), out) };
+        // A venue may reject a replace by the report of an order.
+        if report.kind == ExecutionKind::Rejected
+            && named.is_some_and(|(_, request)| request.kind == RequestKind::Replace)
+        {
+            let Execution { numbered, name, reject_code, time_ns, .. } = *report;
+            let rejected = CancelRejected { numbered, name, reject_code, time_ns };
+            return self.cancel_rejected(&rejected, text, out);
+        }
+        self.desk.known.set_order_id(order, report.order_id);
+        let mut answered =
+            named.filter(|(_, request)| request.is_pending && request.is_answered_by(report.kind));
+        if answered.is_none() && report.is_requested && report.kind == ExecutionKind::Cancelled {
+            let cancel = self.desk.known.pending_cancel(order);
+            let known = &self.desk.known;
+            answered = cancel.and_then(|handle| Some((handle, *known.request(handle)?)));
+        }
+        let Some(completed) = self.completed(order, report) else {
+            return self.unmatched(&Report::Execution(*report), out);
+        };
+        let report = &completed;
+        let Some(entry) = self.desk.known.entry_mut(order) else { return };
+        let before = entry.machine.state();
+        entry.order.change = answered.and_then(|(_, request)| request.terms);
+        // Every kind of report is an event.
+        let _dispatched = entry.machine.dispatch(&mut entry.order, (report.kind as u8).into(), report);
+        let Outcome::Report(exec_type) = entry.order.outcome else {
+            self.desk.counters.unexpected += 1;
+            return out.unmatched(&Report::Execution(*report));
+        };
+        if let Some((_, request)) = answered {
+            if request.kind != RequestKind::New {
+                entry.order.pending = entry.order.pending.saturating_sub(1);
+            }
+            if exec_type == ExecType::Replaced {
+                entry.order.id = request.id;
+            }
+        }
+        let (client, after) = (entry.order.client, entry.machine.state());
+        if let Some((handle, _)) = answered
+            && let Some(request) = self.desk.known.request_mut(handle)
+        {
+            request.is_pending = false;
+        }
+        let was_open = before != ExchangeToClientState::Ended;
+        match (was_open, after == ExchangeToClientState::Ended) {
+            (true, true) => {
+                self.count_open(client, -1);
+                self.desk.known.end_order(order);
+            }
+            (false, false) => self.count_open(client, 1),
+            _ => {}
+        }
+        let answers = answered.as_ref().map(|(_, request)| request);
+        let answers = answers.filter(|request| request.kind != RequestKind::New);
+        self.report_execution(order, exec_type, report, text, answers, out);
+        if was_open && after == ExchangeToClientState::Ended && !self.venue.answers_cancels() {
+            self.reject_late_cancels(order, report.time_ns, out);
+        }
+    }
+
+    /// The report with the fill that it means, which some venues name by its number alone. `None`: the fill is not known.
+    #[inline]
+    fn completed(&mut self, order: Handle, report: &Execution) -> Option<Execution> {
+        let mut report = *report;
+        match report.kind {
+            ExecutionKind::Trade => {
+                let (quantity, price_e8) = (report.last_quantity, report.last_price_e8);
+                let (match_id, execution_id) = (report.match_id, report.execution_id);
+                self.desk.known.add_fill(Fill { order, match_id, quantity, price_e8, execution_id });
+            }
+            ExecutionKind::TradeCancelled if report.last_quantity == 0 => {
+                let fill = self.desk.known.fill(order, report.match_id)?;
+                (report.last_quantity, report.last_price_e8) = (fill.quantity, fill.price_e8);
+                report.reference = fill.execution_id;
+                // It is cancelled once.
+                fill.match_id = u64::MAX;
+            }
+            ExecutionKind::TradeCorrected if report.corrected_quantity == 0 => {
+                let fill = self.desk.known.fill(order, report.match_id)?;
+                (report.corrected_quantity, report.corrected_price_e8) = (fill.quantity, fill.price_e8);
+                report.reference = fill.execution_id;
+                (fill.quantity, fill.price_e8) = (report.last_quantity, report.last_price_e8);
+                fill.execution_id = report.execution_id;
+            }
+            _ => {}
+        }
+        Some(report)
+    }
+
+    /// The venue does not answer cancels of an order that ended.
+    fn reject_late_cancels(&mut self, order: Handle, time_ns: u64, out: &mut impl Outputs) {
+        while let Some(cancel) = self.desk.known.pending_cancel(order) {
+            let Some(name) = self.desk.known.request(cancel).map(|request| request.name) else { return };
+            let rejected = CancelRejected { numbered: Numbered::default(), name, reject_code: 0, time_ns };
+            self.cancel_rejected(&rejected, Some(Refusal::TooLate.text().as_bytes()), out);
+        }
+    }
+
+    #[inline]
+    fn report_execution(
+        &mut self,
+        order: Handle,
+        exec_type: ExecType,
+        report: &Execution,
+        text: Option<&[u8]>,
+        answers: Option<&ClientRequest>,
+        out: &mut impl Outputs,
+    ) {
+        let Some(order) = self.desk.known.entry(order).map(|entry| &entry.order) else { return };
+        let mut texts = Texts::new(report);
+        let mut reject_reason = None;
+        if exec_type == ExecType::Rejected {
+            let known = self.venue.reason(report.reject_code);
+            texts.reason = reason_text(report.reject_code, text, known.map(|known| known.text.as_bytes()));
+            reject_reason = Some(known.map_or(99, |known| i64::from(known.order_reason)));
+        }
+        let version = self.version(order.client);
+        let instrument = self.desk.reference.instrument(order.instrument);
+        let shown = exec_type_of(version, exec_type, order.status);
+        let mut fields = of_order(order, instrument, texts.exec_id.as_bytes(), shown, order.status);
+        fields.ord_rej_reason = reject_reason;
+        let ids = answers.map(|request| (&request.id, &request.original));
+        add_execution(&mut fields, exec_type, report, &texts, ids);
+        out.to_client(order.client, &Reply::Execution(&fields));
+        self.desk.counters.reports += 1;
+        self.desk.counters.fills += u64::from(exec_type == ExecType::Trade);
+    }
+
+    fn cancel_rejected(&mut self, report: &CancelRejected, text: Option<&[u8]>, out: &mut impl Outputs) {
+        let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
+        let found = named.filter(|(_, request)| {
+            matches!(request.kind, RequestKind::Cancel | RequestKind::Replace) && request.is_pending
+        });
+        let Some((handle, request)) = found else {
+            return self.unmatched(&Report::CancelRejected(*report), out);
+        };
+        self.answer(handle);
+        let entry = request.order.and_then(|order| self.desk.known.entry(order));
+        let known = self.venue.reason(report.reject_code);
+        let words = reason_text(report.reject_code, text, known.map(|known| known.text.as_bytes()));
+        let has_ended = entry.is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended);
+        // 0: too late to cancel.
+        let otherwise = if has_ended { 0 } else { 99 };
+        let fields = OrderCancelRejectFields {
+            transact_time: Some(NanosecondsSinceEpoch(report.time_ns)),
+            cxl_rej_reason: Some(known.map_or(otherwise, |known| i64::from(known.cancel_reason))),
+            text: Some(words.as_bytes()),
+            ..OrderCancelRejectFields::new(
+                entry.and_then(|entry| present(&entry.order.order_id.0)).unwrap_or(b"NONE"),
+                request.id.0.trimmed(),
+                request.original.0.trimmed(),
+                entry.map_or(OrdStatus::Rejected, |entry| entry.order.status),
+                response_to(request.kind == RequestKind::Replace),
+            )
+        };
+        self.desk.counters.reports += 1;
+        out.to_client(request.client, &Reply::CancelReject(&fields));
+    }
+
+    fn mass_cancelled(&mut self, report: &MassCancelled, out: &mut impl Outputs) {
+        let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
+        let found =
+            named.filter(|(_, request)| request.kind == RequestKind::MassCancel && request.is_pending);
+        let Some((handle, request)) = found else {
+            return self.unmatched(&Report::MassCancelled(*report), out);
+        };
+        self.answer(handle);
+        let instrument = self.desk.reference.instrument(request.instrument);
+        let known = self.venue.reason(report.reject_code);
+        let words = reason_text(report.reject_code, None, known.map(|known| known.text.as_bytes()));
+        let response =
+            if report.is_accepted { MassCancelResponse::Security } else { MassCancelResponse::Rejected };
+        let fields = OrderMassCancelReportFields {
+            cl_ord_id: Some(request.id.0.trimmed()),
+            order_id: Some(request.name.0.trimmed()),
+            mass_cancel_reject_reason: (!report.is_accepted).then_some(99),
+            symbol: instrument.and_then(|instrument| present(&instrument.symbol)),
+            security_id: instrument.and_then(|instrument| present(&instrument.security_id)),
+            transact_time: Some(NanosecondsSinceEpoch(report.time_ns)),
+            text: (!report.is_accepted).then_some(words.as_bytes()),
+            ..OrderMassCancelReportFields::new(MassCancelRequestType::Security, response)
+        };
+        self.desk.counters.reports += 1;
+        out.to_client(request.client, &Reply::MassCancel(&fields));
+    }
+
+    /// The venue could not take a request: the client gets a BusinessMessageReject, and a new order ends.
+    fn venue_refused(&mut self, report: &Refused, out: &mut impl Outputs) {
+        let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
+        let Some((handle, request)) = named.filter(|(_, request)| request.is_pending) else {
+            return self.unmatched(&Report::Refused(*report), out);
+        };
+        self.answer(handle);
+        if request.kind == RequestKind::New
+            && let Some(order) = request.order
+            && let Some(entry) = self.desk.known.entry_mut(order)
+            && entry.machine.state() == ExchangeToClientState::Sent
+        {
+            let rejected = Execution::rejected(request.name, ExecutionId::default(), 0);
+            let _dispatched =
+                entry.machine.dispatch(&mut entry.order, (ExecutionKind::Rejected as u8).into(), &rejected);
+            self.count_open(request.client, -1);
+            self.desk.known.end_order(order);
+        }
+        let known = self.venue.reason(report.reject_code);
+        let words = reason_text(report.reject_code, None, known.map(|known| known.text.as_bytes()));
+        let fields = BusinessMessageRejectFields {
+            business_reject_ref_id: Some(request.id.0.trimmed()),
+            text: Some(words.as_bytes()),
+            ..BusinessMessageRejectFields::new(request.kind.message_type(), 0)
+        };
+        self.desk.counters.reports += 1;
+        out.to_client(request.client, &Reply::BusinessReject(&fields));
+    }
+
+    /// A request is answered.
+    fn answer(&mut self, handle: Handle) {
+        let Some(request) = self.desk.known.request_mut(handle) else { return };
+        request.is_pending = false;
+        let (kind, order) = (request.kind, request.order);
+        match kind {
+            RequestKind::MassCancel => self.desk.known.end_request(handle),
+            RequestKind::New => {}
+            RequestKind::Cancel | RequestKind::Replace => {
+                if let Some(entry) = order.and_then(|order| self.desk.known.entry_mut(order)) {
+                    entry.order.pending = entry.order.pending.saturating_sub(1);
+                }
+            }
+        }
+    }
+}
+
+const fn response_to(is_replace: bool) -> CxlRejResponseTo {
+    if is_replace {
+        CxlRejResponseTo::OrderCancelReplaceRequest
+    } else {
+        CxlRejResponseTo::OrderCancelRequest
+    }
+}
+
+/// The gateway's text, or the venue's code with its reason.
+fn reason_text(code: i32, text: Option<&[u8]>, reason: Option<&[u8]>) -> Text {
+    if let Some(text) = text {
+        return Text::new().push(text);
+    }
+    let sign: &[u8] = if code < 0 { b"-" } else { b"" };
+    let numbered = Text::new().push(b"Venue code ").push(sign).push_number(u64::from(code.unsigned_abs()));
+    match reason {
+        Some(reason) => numbered.push(b": ").push(reason),
+        None => numbered,
+    }
+}

@@ -1,0 +1,82 @@
+//! A venue's mapping table: requests to its bytes, its bytes to reports. Nothing else of the crate knows a venue.
+
+use thiserror::Error;
+
+use crate::ids::{ClOrdId, VenueName};
+use crate::reference::Instrument;
+use crate::report::Report;
+use crate::request::Request;
+
+/// Bytes of the longest message to a venue.
+pub const MOST_MESSAGE_BYTES: usize = 256;
+
+/// A field of a request that the venue's table does not map. It becomes a reject that names the tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Unmapped {
+    /// The venue has the field, but not this value: session reject with reason 5.
+    #[error("the venue has no counterpart for the value of tag {tag}")]
+    Value {
+        /// The field's tag.
+        tag: u32,
+    },
+    /// The venue has no such field or request: BusinessMessageReject with reason 0.
+    #[error("the venue has no counterpart for tag {tag}")]
+    Field {
+        /// The field's tag.
+        tag: u32,
+    },
+}
+
+/// A message of the venue that is no report of its declaration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the venue's message of {length} bytes is no report")]
+pub struct Unreadable {
+    /// Its length.
+    pub length: usize,
+}
+
+/// A reject code of a venue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectReason {
+    /// The venue's code.
+    pub code: i32,
+    /// OrdRejReason (103) of an order that is rejected with it.
+    pub order_reason: u16,
+    /// CxlRejReason (102) of a cancel or replace that is rejected with it.
+    pub cancel_reason: u16,
+    /// The reason in words.
+    pub text: String,
+}
+
+/// The mapping table of a venue.
+pub trait Venue {
+    /// The name of a client's request at the venue. `number` is another for every request of the day, from 1.
+    fn name(&self, number: u32, id: ClOrdId) -> VenueName;
+
+    /// Whether reports of cancels name the cancel, and each cancel is answered. If not, a report names the order, and cancels
+    /// of orders that ended are answered by the translator.
+    fn answers_cancels(&self) -> bool;
+
+    /// Writes a request, whose order is of `instrument`, as the venue's message. Returns its length.
+    ///
+    /// # Errors
+    /// The venue has no counterpart for a field.
+    fn write(
+        &self,
+        request: &Request,
+        instrument: &Instrument,
+        target: &mut [u8; MOST_MESSAGE_BYTES],
+    ) -> Result<usize, Unmapped>;
+
+    /// Reads a message of the venue.
+    ///
+    /// # Errors
+    /// It is no report.
+    fn read(&self, message: &[u8]) -> Result<Report, Unreadable>;
+
+    /// The name of the request that this message to the venue is; `None`: it is none.
+    fn request_name(&self, message: &[u8]) -> Option<VenueName>;
+
+    /// The venue's reason of a reject; `None`: its table does not have the code.
+    fn reason(&self, reject_code: i32) -> Option<&RejectReason>;
+}

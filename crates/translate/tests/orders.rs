@@ -1,0 +1,646 @@
+//! Each row of the mapping tables, with the simulated exchange behind the translator.
+
+#![allow(clippy::unwrap_used)] // a failure here is a failed test
+
+mod traders;
+
+use tapeworks_exchange::matching::SymbolIndex;
+use tapeworks_translate::ids::{ClientIndex, InstrumentIndex};
+use tapeworks_translate::{
+    ClientSettings, ExchangeToClientState, FixVersion, MillenniumSettings, Naming, RejectReason, RiskLimits,
+    Settings, TopOfBook,
+};
+use tapeworks_wire::fix::Writer;
+use tapeworks_wire::fix::order_entry::{
+    HeaderFields, MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCapacity,
+    OrderMassCancelRequestFields, OrderStatusRequestFields, PartyFields, Side, TimeInForce,
+};
+use tapeworks_wire::millennium::native::{
+    Capacity, ClientId, ExecutingTrader, InvestmentDecisionMaker, Message, NewOrderFields, OrderType,
+    PassiveOnlyOrder, RejectFields, Side as NativeSide, Tif, message_length,
+};
+use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
+use traders::{
+    CAPACITY, E8, Kept, SECOND_NS, START_NS, World, cancel, fields, id, limit, message, new, open, replace,
+    text,
+};
+
+/// The translator with the table of OUCH, and its refusals.
+mod ouch {
+    use tapeworks_translate::{ClientSettings, Ouch, OuchSettings, RiskLimits, Translator};
+    use tapeworks_wire::fix::order_entry::{
+        MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCapacity, OrderMassCancelRequestFields,
+        Side, TimeInForce,
+    };
+    use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, OptionalFields};
+    use tapeworks_wire::nasdaq::ouch50::inbound::{self, Capacity, Display, Message};
+    use tapeworks_wire::{Ascii, Decimal};
+
+    use super::traders::{CAPACITY, reference, time};
+    use super::{
+        ClientIndex, E8, Kept, START_NS, World, cancel, fields, limit, message, new, replace, text, two,
+    };
+
+    /// The message of OUCH that a FIX order becomes, or the reject's fields.
+    fn sent(order: &NewOrderSingleFields<'_>) -> Result<Vec<u8>, String> {
+        let limits = RiskLimits { may_sell_short: true, ..RiskLimits::default() };
+        let client = ClientSettings { limits, ..ClientSettings::default() };
+        let venue = Ouch::new(OuchSettings::default());
+        let mut translator = Translator::new(venue, reference(), &[client], &CAPACITY);
+        translator.venue_connected();
+        translator.venue_recovered();
+        let mut kept = Kept::default();
+        translator.client_message(ClientIndex(0), &new(order), START_NS, &mut kept);
+        match kept.to_venue.pop() {
+            Some(bytes) => Ok(bytes),
+            None => Err(fields(&kept.to_clients[0].1, &[35, 371, 373, 380])),
+        }
+    }
+
+    #[test]
+    fn every_row_of_the_table_is_mapped_or_refused() {
+        let plain = limit("A1", Side::Buy, 100, 10 * E8 + 1_000_000);
+        let order = NewOrderSingleFields {
+            side: Side::SellShort,
+            min_qty: Some(Decimal(10 * E8)),
+            display_qty: Some(Decimal(20 * E8)),
+            order_capacity: Some(OrderCapacity::RisklessPrincipal),
+            time_in_force: Some(TimeInForce::ImmediateOrCancel),
+            ..plain
+        };
+        let bytes = sent(&order).unwrap();
+        let Ok(Message::EnterOrder(view)) = Message::decode(&bytes) else { panic!("no order") };
+        assert_eq!((view.user_ref_num(), view.side(), view.quantity()), (1, inbound::Side::SellShort, 100));
+        assert_eq!((view.symbol(), view.price()), (Ascii(*b"AAPL    "), Decimal(100_100)));
+        assert_eq!(
+            (view.time_in_force(), view.capacity()),
+            (inbound::TimeInForce::ImmediateOrCancel, Capacity::Riskless)
+        );
+        assert_eq!((view.display(), view.cl_ord_id().trimmed()), (Display::Visible, &b"0000000001"[..]));
+        let optional: Vec<_> = OptionalFields::new(view.appendage()).map(Result::unwrap).collect();
+        assert_eq!(optional, [OptionalField::MinQty(10), OptionalField::MaxFloor(20)]);
+
+        let market = NewOrderSingleFields { ord_type: OrdType::Market, price: None, ..plain };
+        let bytes = sent(&market).unwrap();
+        let Ok(Message::EnterOrder(view)) = Message::decode(&bytes) else { panic!("no order") };
+        assert_eq!((view.price(), view.capacity()), (Decimal(i32::MAX as u64), Capacity::Other));
+
+        let refused = |order: NewOrderSingleFields<'_>, expected: &str| {
+            assert_eq!(sent(&order).err().as_deref(), Some(expected));
+        };
+        let stop = NewOrderSingleFields {
+            ord_type: OrdType::Stop,
+            price: None,
+            stop_px: Some(Decimal(E8)),
+            ..plain
+        };
+        refused(stop, "35=3 371=40 373=5");
+        refused(
+            NewOrderSingleFields { time_in_force: Some(TimeInForce::FillOrKill), ..plain },
+            "35=3 371=59 373=5",
+        );
+        refused(NewOrderSingleFields { side: Side::Cross, ..plain }, "35=3 371=54 373=5");
+        refused(NewOrderSingleFields { price: Some(Decimal(-E8)), ..plain }, "35=3 371=44 373=5");
+        refused(NewOrderSingleFields { account: Some(b"X"), ..plain }, "35=j 380=0");
+    }
+
+    #[test]
+    fn a_cancel_that_comes_too_late_is_rejected_though_the_venue_is_silent() {
+        let mut world = World::ouch(&two());
+        world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+        world.take(0, &replace("A2", "A1", Side::Buy, 90, 10 * E8));
+        let before = world.kept.to_clients.len();
+        world.send(1, &new(&limit("B1", Side::Sell, 90, 10 * E8)));
+        world.send(0, &cancel("A3", "A2", Side::Buy));
+        world.settle();
+        let mine = world.kept.to_clients[before..].iter().filter(|(client, _)| client.0 == 0);
+        let got: Vec<String> =
+            mine.map(|(_, bytes)| fields(bytes, &[35, 11, 41, 150, 39, 14, 102])).collect();
+        assert_eq!(got, ["35=8 11=A2 150=F 39=2 14=90", "35=9 11=A3 41=A2 39=2 102=0"]);
+        let request = OrderMassCancelRequestFields {
+            symbol: Some(b"AAPL"),
+            ..OrderMassCancelRequestFields::new(b"M1", MassCancelRequestType::Security, time())
+        };
+        let replies = world.take(0, &message(b"q", 2, |writer| request.write(writer)));
+        assert_eq!(fields(&replies[0].1, &[35, 380]), "35=j 380=0");
+        assert_eq!(text(&replies[0].1, 58), "The venue has no counterpart for tag 530");
+    }
+}
+
+const SHOWN: [u32; 8] = [11, 41, 150, 39, 32, 31, 151, 14];
+
+fn two() -> Vec<ClientSettings> {
+    vec![ClientSettings::default(), ClientSettings::default()]
+}
+
+fn shown(replies: &[(u16, Vec<u8>)]) -> Vec<(u16, String)> {
+    replies.iter().map(|(client, bytes)| (*client, fields(bytes, &SHOWN))).collect()
+}
+
+fn only(replies: &[(u16, Vec<u8>)]) -> &[u8] {
+    let [(_, reply)] = replies else { panic!("{} replies", replies.len()) };
+    reply
+}
+
+#[test]
+fn an_order_trades_and_both_clients_get_each_fill_once() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    let replies = world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    assert_eq!(shown(&replies), [(0, "11=A1 150=0 39=0 151=100 14=0".to_owned())]);
+    let accepted = only(&replies);
+    assert_eq!(
+        fields(accepted, &[35, 54, 38, 40, 44, 59, 55, 6]),
+        "35=8 54=1 38=100 40=2 44=10 59=0 55=AAPL 6=0"
+    );
+    assert!(text(accepted, 17).starts_with("20240229-1-"), "{}", text(accepted, 17));
+    let replies = world.take(1, &new(&limit("B1", Side::Sell, 150, 9 * E8)));
+    let expected = [
+        (1, "11=B1 150=0 39=0 151=150 14=0".to_owned()),
+        (0, "11=A1 150=F 39=2 32=100 31=10 151=0 14=100".to_owned()),
+        (1, "11=B1 150=F 39=1 32=100 31=10 151=50 14=100".to_owned()),
+    ];
+    assert_eq!(shown(&replies), expected);
+    assert_eq!(fields(&replies[1].1, &[6, 880, 851]), "6=10 880=1 851=1");
+    assert_eq!(fields(&replies[2].1, &[6, 880, 851]), "6=10 880=1 851=2");
+    assert_ne!(text(&replies[1].1, 17), text(&replies[2].1, 17));
+    assert_eq!(world.translator.counters().fills, 2);
+}
+
+#[test]
+fn a_cancel_and_a_replace_name_the_request_that_they_answer() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let replies = world.take(0, &replace("A2", "A1", Side::Buy, 80, 11 * E8));
+    assert_eq!(shown(&replies), [(0, "11=A2 41=A1 150=5 39=0 151=80 14=0".to_owned())]);
+    assert_eq!(fields(only(&replies), &[38, 44]), "38=80 44=11");
+    let stale = world.take(0, &cancel("A3", "A1", Side::Buy));
+    assert_eq!(fields(only(&stale), &[35, 11, 41, 102, 434]), "35=9 11=A3 41=A1 102=1 434=1");
+    let replies = world.take(0, &cancel("A4", "A2", Side::Buy));
+    assert_eq!(shown(&replies), [(0, "11=A4 41=A2 150=4 39=4 151=0 14=0".to_owned())]);
+    let late = world.take(0, &cancel("A5", "A2", Side::Buy));
+    assert_eq!(fields(only(&late), &[35, 11, 41, 39, 102, 434]), "35=9 11=A5 41=A2 39=4 102=0 434=1");
+}
+
+#[test]
+fn chained_replaces_in_flight_are_answered_in_order() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let before = world.kept.to_clients.len();
+    world.send(0, &replace("A2", "A1", Side::Buy, 90, 10 * E8));
+    world.send(0, &replace("A3", "A2", Side::Buy, 80, 10 * E8));
+    world.send(0, &cancel("A4", "A3", Side::Buy));
+    let status =
+        OrderStatusRequestFields { cl_ord_id: Some(b"A1"), ..OrderStatusRequestFields::new(Side::Buy) };
+    world.send(0, &message(b"H", 2, |writer| status.write(writer)));
+    world.settle();
+    let replies: Vec<String> =
+        world.kept.to_clients[before..].iter().map(|(_, bytes)| fields(bytes, &SHOWN)).collect();
+    let expected = [
+        "11=A1 150=I 39=6 151=100 14=0",
+        "11=A2 41=A1 150=5 39=0 151=90 14=0",
+        "11=A3 41=A2 150=5 39=0 151=80 14=0",
+        "11=A4 41=A3 150=4 39=4 151=0 14=0",
+    ];
+    assert_eq!(replies, expected);
+}
+
+#[test]
+fn a_fill_that_crosses_a_cancel_is_reported_and_the_cancel_rejected() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let before = world.kept.to_clients.len();
+    world.send(1, &new(&limit("B1", Side::Sell, 100, 10 * E8)));
+    world.send(0, &cancel("A2", "A1", Side::Buy));
+    world.settle();
+    let mine = world.kept.to_clients[before..].iter().filter(|(client, _)| client.0 == 0);
+    let replies: Vec<String> =
+        mine.map(|(_, bytes)| fields(bytes, &[35, 11, 41, 150, 39, 14, 102])).collect();
+    assert_eq!(replies, ["35=8 11=A1 150=F 39=2 14=100", "35=9 11=A2 41=A1 39=2 102=0"]);
+}
+
+#[test]
+fn a_bust_suspension_expiry_and_unsolicited_cancel_reach_the_client() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let trade = world.take(1, &new(&limit("B1", Side::Sell, 40, 10 * E8)));
+    let execution = text(&trade[1].1, 17);
+    let before = world.kept.to_clients.len();
+    assert!(world.exchange.bust(1, world.now_ns));
+    world.settle();
+    let busts: Vec<(u16, String)> = world.kept.to_clients[before..]
+        .iter()
+        .map(|(client, bytes)| (client.0, fields(bytes, &[11, 150, 39, 14, 6, 880])))
+        .collect();
+    assert!(busts.contains(&(0, "11=A1 150=H 39=0 14=0 6=0 880=1".to_owned())), "{busts:?}");
+    let bust = world.kept.to_clients[before..].iter().find(|(client, _)| client.0 == 0).unwrap();
+    assert_eq!(text(&bust.1, 19), execution);
+
+    let before = world.kept.to_clients.len();
+    assert!(world.exchange.suspend(SymbolIndex(0), true, world.now_ns));
+    world.settle();
+    assert!(world.exchange.suspend(SymbolIndex(0), false, world.now_ns));
+    world.settle();
+    let suspended: Vec<String> =
+        world.kept.to_clients[before..].iter().map(|(_, bytes)| fields(bytes, &[11, 150, 39])).collect();
+    assert_eq!(suspended, ["11=A1 150=9 39=9", "11=A1 150=D 39=0"]);
+
+    let before = world.kept.to_clients.len();
+    world.exchange.end_day(world.now_ns);
+    world.settle();
+    let ended = &world.kept.to_clients[before].1;
+    assert_eq!(fields(ended, &[11, 41, 150, 39, 151]), "11=A1 150=C 39=C 151=0");
+    let (_, state) = world.translator.order(ClientIndex(0), &id("A1")).unwrap();
+    assert_eq!(state, ExchangeToClientState::Ended);
+    assert_eq!((world.kept.unmatched.len(), world.translator.counters().unexpected), (0, 0));
+}
+
+#[test]
+fn a_mass_cancel_is_answered_and_each_order_cancelled() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    world.take(0, &new(&limit("A2", Side::Buy, 100, 9 * E8)));
+    let request = |kind| OrderMassCancelRequestFields {
+        symbol: Some(b"AAPL"),
+        ..OrderMassCancelRequestFields::new(b"M1", kind, NanosecondsSinceEpoch(START_NS))
+    };
+    let security = request(MassCancelRequestType::Security);
+    let replies = world.take(0, &message(b"q", 2, |writer| security.write(writer)));
+    let got: Vec<String> =
+        replies.iter().map(|(_, bytes)| fields(bytes, &[35, 11, 530, 531, 150, 39])).collect();
+    assert_eq!(got, ["35=r 11=M1 530=1 531=1", "35=8 11=A1 150=4 39=4", "35=8 11=A2 150=4 39=4"]);
+    let all = request(MassCancelRequestType::AllOrders);
+    let refused = world.take(0, &message(b"q", 2, |writer| all.write(writer)));
+    assert_eq!(fields(only(&refused), &[35, 371, 373]), "35=3 371=530 373=5");
+}
+
+#[test]
+fn a_reject_of_the_venue_has_its_reason_in_words() {
+    let reason = RejectReason { code: 104, order_reason: 13, cancel_reason: 99, text: "Quantity".to_owned() };
+    let settings = MillenniumSettings { reject_codes: vec![reason], ..MillenniumSettings::default() };
+    let mut translator =
+        open(settings, &two(), &Settings { most_orders: 8, most_requests: 8, ..Settings::default() });
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    std::mem::swap(&mut world.translator, &mut translator);
+    let replies = world.take(0, &new(&limit("A1", Side::Buy, 2_000_000, 10 * E8)));
+    assert_eq!(shown(&replies), [(0, "11=A1 150=8 39=8 151=0 14=0".to_owned())]);
+    assert_eq!(fields(only(&replies), &[37, 103, 58]), "37=NONE 103=13 58=Venue code 104: Quantity");
+}
+
+#[test]
+fn fix_4_2_has_its_own_words_for_fills_and_busts() {
+    let old = ClientSettings { version: FixVersion::Fix42, ..ClientSettings::default() };
+    let mut world = World::new(&[old.clone(), old], Naming::ClOrdId);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let kinds = |replies: &[(u16, Vec<u8>)]| -> Vec<(u16, String)> {
+        replies.iter().map(|(client, bytes)| (*client, fields(bytes, &[20, 150, 39]))).collect()
+    };
+    let replies = world.take(1, &new(&limit("B1", Side::Sell, 40, 10 * E8)));
+    let expected = [(1, "20=0 150=0 39=0"), (0, "20=0 150=1 39=1"), (1, "20=0 150=2 39=2")];
+    assert_eq!(kinds(&replies), expected.map(|(client, text)| (client, text.to_owned())));
+    let before = world.kept.to_clients.len();
+    world.exchange.bust(1, world.now_ns);
+    world.settle();
+    let bust = world.kept.to_clients[before..].iter().find(|(client, _)| client.0 == 0).unwrap();
+    assert_eq!(fields(&bust.1, &[20, 150, 39]), "20=1 150=0 39=0");
+}
+
+/// The native order that a FIX order becomes, or the reject's fields.
+fn native(settings: MillenniumSettings, order: &NewOrderSingleFields<'_>) -> Result<NewOrderFields, String> {
+    let may_short = ClientSettings {
+        limits: RiskLimits { may_sell_short: true, ..RiskLimits::default() },
+        ..Default::default()
+    };
+    let mut translator =
+        open(settings, &[may_short], &Settings { most_orders: 4, most_requests: 4, ..Settings::default() });
+    let mut kept = Kept::default();
+    translator.client_message(ClientIndex(0), &new(order), START_NS, &mut kept);
+    match &kept.to_venue[..] {
+        [bytes] => match Message::decode(bytes) {
+            Ok(Message::NewOrder(view)) => Ok(view.to_fields()),
+            other => panic!("{other:?}"),
+        },
+        _ => Err(fields(&kept.to_clients[0].1, &[35, 371, 373, 380, 103, 58])),
+    }
+}
+
+fn mapped(order: &NewOrderSingleFields<'_>) -> Result<NewOrderFields, String> {
+    native(MillenniumSettings::default(), order)
+}
+
+#[test]
+fn every_row_of_the_table_of_new_orders_is_mapped() {
+    let plain = limit("A1", Side::Buy, 100, 10 * E8 + 1_000_000);
+    let native_order = mapped(&plain).unwrap();
+    assert_eq!(native_order.client_order_id.trimmed(), b"A1");
+    assert_eq!(
+        (native_order.instrument_id, native_order.order_qty, native_order.display_qty),
+        (11, 100, 100)
+    );
+    assert_eq!((native_order.order_type, native_order.tif), (OrderType::Limit, Tif::Day));
+    assert_eq!((native_order.limit_price, native_order.stop_price), (Decimal(1_001_000_000), Decimal(0)));
+    assert_eq!(native_order.executing_trader, ExecutingTrader::Client);
+
+    for (side, expected) in [(Side::Sell, NativeSide::Sell), (Side::SellShort, NativeSide::Sell)] {
+        assert_eq!(mapped(&limit("A1", side, 100, E8)).unwrap().side, expected);
+    }
+    let types = [
+        (OrdType::Market, None, None, OrderType::Market),
+        (OrdType::Stop, None, Some(Decimal(9 * E8)), OrderType::Stop),
+        (OrdType::StopLimit, Some(Decimal(10 * E8)), Some(Decimal(9 * E8)), OrderType::StopLimit),
+    ];
+    for (ord_type, price, stop_px, expected) in types {
+        let order = mapped(&NewOrderSingleFields { ord_type, price, stop_px, ..plain }).unwrap();
+        assert_eq!(order.order_type, expected);
+        let zero = Decimal(0);
+        assert_eq!((order.limit_price, order.stop_price), (price.unwrap_or(zero), stop_px.unwrap_or(zero)));
+    }
+    let tifs = [
+        (TimeInForce::Day, Tif::Day),
+        (TimeInForce::AtTheOpening, Tif::AtTheOpening),
+        (TimeInForce::ImmediateOrCancel, Tif::ImmediateOrCancel),
+        (TimeInForce::FillOrKill, Tif::FillOrKill),
+        (TimeInForce::AtTheClose, Tif::AtTheClose),
+    ];
+    for (time_in_force, expected) in tifs {
+        let order = NewOrderSingleFields { time_in_force: Some(time_in_force), ..plain };
+        assert_eq!(mapped(&order).unwrap().tif, expected);
+    }
+    let till = NewOrderSingleFields { time_in_force: Some(TimeInForce::GoodTillDate), ..plain };
+    let by_time =
+        NewOrderSingleFields { expire_time: Some(NanosecondsSinceEpoch(START_NS + SECOND_NS)), ..till };
+    let order = mapped(&by_time).unwrap();
+    assert_eq!((order.tif, order.expire_date_time), (Tif::GoodTillDate, (START_NS / SECOND_NS) as u32 + 1));
+    let by_date = NewOrderSingleFields { expire_date: Some(10), ..till };
+    assert_eq!(mapped(&by_date).unwrap().expire_date_time, 11 * 86_400 - 1);
+    let far = MillenniumSettings { good_till_cancel_s: 4_000_000_000, ..MillenniumSettings::default() };
+    let gtc = NewOrderSingleFields { time_in_force: Some(TimeInForce::GoodTillCancel), ..plain };
+    let order = native(far, &gtc).unwrap();
+    assert_eq!((order.tif, order.expire_date_time), (Tif::GoodTillDate, 4_000_000_000));
+
+    let capacities = [
+        (OrderCapacity::Agency, Capacity::AnyOther),
+        (OrderCapacity::Principal, Capacity::DealingOnOwnAccount),
+        (OrderCapacity::RisklessPrincipal, Capacity::MatchedPrincipal),
+    ];
+    for (capacity, expected) in capacities {
+        let order = NewOrderSingleFields { order_capacity: Some(capacity), ..plain };
+        assert_eq!(mapped(&order).unwrap().capacity, expected);
+    }
+    let party = |text: &'static [u8], role| PartyFields { party_role: Some(role), ..PartyFields::new(text) };
+    let parties = [party(b"77", 3), party(b"78", 122), party(b"79", 12)];
+    let order = NewOrderSingleFields {
+        account: Some(b"ACCOUNT001"),
+        exec_inst: Some(b"6"),
+        min_qty: Some(Decimal(10 * E8)),
+        max_show: Some(Decimal(20 * E8)),
+        parties: &parties,
+        ..plain
+    };
+    let order = mapped(&order).unwrap();
+    assert_eq!(
+        (order.account.trimmed(), order.minimum_quantity, order.display_qty),
+        (&b"ACCOUNT001"[..], 10, 20)
+    );
+    assert_eq!(order.passive_only_order, PassiveOnlyOrder::NoMatchWithVisible);
+    let codes = (order.client_id, order.investment_decision_maker, order.executing_trader);
+    let unknown =
+        (ClientId::from_raw(77), InvestmentDecisionMaker::from_raw(78), ExecutingTrader::from_raw(79));
+    assert_eq!(codes, unknown);
+}
+
+#[test]
+fn a_field_without_a_counterpart_is_refused_and_named() {
+    let plain = limit("A1", Side::Buy, 100, 10 * E8);
+    let value = |order: NewOrderSingleFields<'_>, tag: u32| {
+        let expected = format!("35=3 371={tag} 373=5 58=The venue does not take the value of tag {tag}");
+        assert_eq!(mapped(&order).err(), Some(expected));
+    };
+    value(NewOrderSingleFields { cl_ord_id: b"123456789012345678901", ..plain }, 11);
+    value(NewOrderSingleFields { ord_type: OrdType::Pegged, ..plain }, 40);
+    value(NewOrderSingleFields { time_in_force: Some(TimeInForce::GoodTillCancel), ..plain }, 59);
+    value(NewOrderSingleFields { side: Side::Cross, ..plain }, 54);
+    value(NewOrderSingleFields { order_qty: Some(Decimal(E8 / 2)), ..plain }, 38);
+    value(NewOrderSingleFields { order_qty: Some(Decimal(0)), ..plain }, 38);
+    value(NewOrderSingleFields { order_qty: Some(Decimal(-E8)), ..plain }, 38);
+    value(NewOrderSingleFields { display_qty: Some(Decimal(101 * E8)), ..plain }, 1138);
+    value(NewOrderSingleFields { min_qty: Some(Decimal(101 * E8)), ..plain }, 110);
+    value(NewOrderSingleFields { exec_inst: Some(b"G"), ..plain }, 18);
+    value(NewOrderSingleFields { account: Some(b"12345678901"), ..plain }, 1);
+    value(NewOrderSingleFields { order_capacity: Some(OrderCapacity::Individual), ..plain }, 528);
+    value(NewOrderSingleFields { expire_date: Some(10), ..plain }, 432);
+    value(NewOrderSingleFields { ord_type: OrdType::Market, ..plain }, 44);
+
+    let refused = |order: NewOrderSingleFields<'_>, expected: &str| {
+        assert_eq!(mapped(&order).err().as_deref(), Some(expected));
+    };
+    let none = "35=j 380=0 58=The venue has no counterpart for tag";
+    refused(NewOrderSingleFields { currency: Some(b"GBP"), ..plain }, &format!("{none} 15"));
+    refused(NewOrderSingleFields { text: Some(b"hello"), ..plain }, &format!("{none} 58"));
+    refused(NewOrderSingleFields { order_restrictions: Some(b"1"), ..plain }, &format!("{none} 529"));
+    let missing = "35=j 380=5 58=The values of the other fields require tag";
+    refused(NewOrderSingleFields { price: None, ..plain }, &format!("{missing} 44"));
+    refused(NewOrderSingleFields { order_qty: None, ..plain }, &format!("{missing} 38"));
+    let till = Some(TimeInForce::GoodTillDate);
+    refused(NewOrderSingleFields { time_in_force: till, ..plain }, &format!("{missing} 126"));
+    refused(NewOrderSingleFields { symbol: Some(b"NONE"), ..plain }, "35=j 380=2 58=Unknown instrument");
+    refused(
+        NewOrderSingleFields { price: Some(Decimal(1)), ..plain },
+        "35=8 103=99 58=The price is not a multiple of the tick",
+    );
+    let party = [PartyFields { party_role: Some(1), ..PartyFields::new(b"7") }];
+    value(NewOrderSingleFields { parties: &party, ..plain }, 452);
+    let party = [PartyFields { party_role: Some(3), ..PartyFields::new(b"X") }];
+    value(NewOrderSingleFields { parties: &party, ..plain }, 448);
+}
+
+#[test]
+fn ignored_tags_pass_and_are_counted_and_undeclared_ones_are_refused() {
+    let ignoring = ClientSettings { ignored_tags: vec![15, 9_999], ..ClientSettings::default() };
+    let mut translator = open(
+        Default::default(),
+        &[ignoring],
+        &Settings { most_orders: 4, most_requests: 4, ..Settings::default() },
+    );
+    let mut kept = Kept::default();
+    let plain = limit("A1", Side::Buy, 100, 10 * E8);
+    let with = |tag: u32| {
+        message(b"D", 2, |writer: &mut Writer<'_>| {
+            NewOrderSingleFields { currency: Some(b"GBP"), ..plain }.write(writer);
+            writer.text(tag, b"x");
+        })
+    };
+    translator.client_message(ClientIndex(0), &with(9_998), START_NS, &mut kept);
+    assert_eq!(fields(&kept.to_clients[0].1, &[35, 380, 379, 45]), "35=j 380=0 379=A1 45=2");
+    translator.client_message(ClientIndex(0), &with(9_999), START_NS, &mut kept);
+    assert_eq!((kept.to_venue.len(), translator.counters().ignored_fields), (1, 2));
+}
+
+#[test]
+fn risk_limits_reject_orders_and_replaces_and_let_cancels_pass() {
+    let limits = RiskLimits { most_quantity: 100, collar_basis_points: 100, ..RiskLimits::default() };
+    let client = ClientSettings { limits, ..ClientSettings::default() };
+    let mut world = World::new(&[client], Naming::ClOrdId);
+    let blind = world.take(0, &new(&limit("A0", Side::Buy, 100, 10 * E8)));
+    assert_eq!(fields(only(&blind), &[35, 150, 39, 103]), "35=8 150=8 39=8 103=99");
+    let top = TopOfBook { bid_e8: Some(9 * E8), offer_e8: Some(10 * E8) };
+    assert!(world.translator.set_top(InstrumentIndex(0), top));
+    let much = world.take(0, &new(&limit("A1", Side::Buy, 101, 10 * E8)));
+    assert_eq!(
+        fields(only(&much), &[35, 11, 37, 150, 39, 103, 58]),
+        "35=8 11=A1 37=NONE 150=8 39=8 103=3 58=The quantity is above the client's limit"
+    );
+    assert_eq!(
+        fields(only(&world.take(0, &new(&limit("A1", Side::Buy, 100, 11 * E8)))), &[35, 103]),
+        "35=8 103=16"
+    );
+    let accepted = world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    assert_eq!(text(only(&accepted), 150), "0", "a refused order leaves its ClOrdID free");
+    let duplicate = world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    assert_eq!(fields(only(&duplicate), &[35, 103]), "35=8 103=6");
+    let much = world.take(0, &replace("A2", "A1", Side::Buy, 101, 10 * E8));
+    assert_eq!(fields(only(&much), &[35, 11, 41, 39, 102, 434]), "35=9 11=A2 41=A1 39=0 102=99 434=2");
+    world.translator.halt();
+    assert_eq!(
+        text(only(&world.take(0, &new(&limit("A3", Side::Buy, 1, 10 * E8)))), 58),
+        "Trading is halted"
+    );
+    assert_eq!(
+        fields(only(&world.take(0, &replace("A4", "A1", Side::Buy, 9, 10 * E8))), &[35, 102]),
+        "35=9 102=2"
+    );
+    assert_eq!(text(only(&world.take(0, &cancel("A5", "A1", Side::Buy))), 150), "4");
+    world.translator.resume();
+    assert_eq!(text(only(&world.take(0, &new(&limit("A6", Side::Buy, 1, 10 * E8)))), 150), "0");
+    assert_eq!(world.translator.counters().breaches, 6);
+}
+
+#[test]
+fn a_possible_resend_is_ignored_if_its_id_is_known_and_taken_if_not() {
+    let mut translator = open(Default::default(), &two(), &CAPACITY);
+    let mut kept = Kept::default();
+    let resend = |name: &str| {
+        let mut buffer = [0; 1_024];
+        let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"D");
+        let header = HeaderFields::new(b"A", b"B", 2, NanosecondsSinceEpoch(START_NS));
+        HeaderFields { poss_resend: Some(true), ..header }.write(&mut writer);
+        limit(name, Side::Buy, 1, E8).write(&mut writer);
+        writer.finish().unwrap().to_vec()
+    };
+    for (name, sent) in [("A1", 1), ("A1", 1), ("A2", 2)] {
+        translator.client_message(ClientIndex(0), &resend(name), START_NS, &mut kept);
+        assert_eq!((kept.to_venue.len(), kept.to_clients.len()), (sent, 0));
+    }
+    assert_eq!(translator.counters().possible_resends, 1);
+}
+
+#[test]
+fn nothing_goes_to_a_venue_that_is_away_or_recovering() {
+    let mut translator = open(
+        Default::default(),
+        &two(),
+        &Settings { most_orders: 4, most_requests: 4, ..Settings::default() },
+    );
+    let mut kept = Kept::default();
+    translator.venue_disconnected();
+    translator.halt();
+    for step in 0..2 {
+        for bytes in [new(&limit("A1", Side::Buy, 1, E8)), cancel("A2", "A1", Side::Buy)] {
+            translator.client_message(ClientIndex(0), &bytes, START_NS, &mut kept);
+            assert_eq!(fields(&kept.to_clients.pop().unwrap().1, &[35, 380]), "35=j 380=4", "{step}");
+        }
+        translator.venue_connected();
+    }
+    translator.venue_recovered();
+    translator.client_message(ClientIndex(0), &new(&limit("A1", Side::Buy, 1, E8)), START_NS, &mut kept);
+    assert_eq!(fields(&kept.to_clients[0].1, &[35, 150, 103]), "35=8 150=8 103=0", "still halted");
+    assert!(kept.to_venue.is_empty());
+    translator.client_message(ClientIndex(0), &message(b"S", 2, |_| ()), START_NS, &mut kept);
+    translator.client_message(ClientIndex(0), &message(b"AE", 2, |_| ()), START_NS, &mut kept);
+    for (_, bytes) in &kept.to_clients[1..] {
+        assert_eq!(fields(bytes, &[35, 380]), "35=j 380=3");
+    }
+}
+
+#[test]
+fn a_repeated_report_has_no_effect_and_an_unknown_one_is_put_out() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    world.send(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let order = world.kept.to_venue[0].clone();
+    world.settle();
+    assert!(!world.translator.venue_unsent(b"nothing", START_NS, &mut world.kept));
+    // The same bytes as they would come from a recovery.
+    let Ok(Message::NewOrder(view)) = Message::decode(&order) else { panic!("no order") };
+    assert_eq!(view.client_order_id().trimmed(), b"A1");
+    let reject = RejectFields {
+        start_of_message: 2,
+        message_length: message_length(59),
+        reject_code: 5,
+        reject_reason: Ascii::default(),
+        rejected_message_type: Ascii(*b"D"),
+        client_order_id: Ascii::new("NOBODY").unwrap(),
+    };
+    world.translator.venue_report(&reject.encode(), &mut world.kept);
+    assert_eq!((world.kept.unmatched.len(), world.translator.counters().unknown_orders), (1, 1));
+    world.translator.venue_report(b"nothing", &mut world.kept);
+    assert_eq!(world.translator.counters().unreadable, 1);
+}
+
+#[test]
+fn requests_that_the_session_could_not_send_or_the_venue_not_take_are_rejected() {
+    let mut translator = open(
+        Default::default(),
+        &two(),
+        &Settings { most_orders: 4, most_requests: 8, ..Settings::default() },
+    );
+    let mut kept = Kept::default();
+    for bytes in [
+        new(&limit("A1", Side::Buy, 1, E8)),
+        new(&limit("A2", Side::Buy, 1, E8)),
+        cancel("A3", "A2", Side::Buy),
+    ] {
+        translator.client_message(ClientIndex(0), &bytes, START_NS, &mut kept);
+    }
+    let sent = kept.to_venue.clone();
+    assert!(translator.venue_unsent(&sent[0], START_NS, &mut kept));
+    assert!(translator.venue_unsent(&sent[2], START_NS, &mut kept));
+    let reject = RejectFields {
+        start_of_message: 2,
+        message_length: message_length(59),
+        reject_code: 5,
+        reject_reason: Ascii::default(),
+        rejected_message_type: Ascii(*b"D"),
+        client_order_id: Ascii::new("A2").unwrap(),
+    };
+    translator.venue_report(&reject.encode(), &mut kept);
+    let got: Vec<String> = kept
+        .to_clients
+        .iter()
+        .map(|(_, bytes)| fields(bytes, &[35, 11, 41, 150, 39, 102, 372, 379, 380]))
+        .collect();
+    let expected = ["35=8 11=A1 150=8 39=8", "35=9 11=A3 41=A2 39=A 102=99", "35=j 372=D 379=A2 380=0"];
+    assert_eq!(got, expected);
+    assert!(translator.orders().all(|(_, state)| state == ExchangeToClientState::Ended));
+}
+
+#[test]
+fn the_oldest_ended_order_is_forgotten_first_and_a_working_one_never() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    let mut translator = open(
+        Default::default(),
+        &two(),
+        &Settings { most_orders: 2, most_requests: 4, ..Settings::default() },
+    );
+    std::mem::swap(&mut world.translator, &mut translator);
+    world.take(0, &new(&limit("A1", Side::Buy, 1, E8)));
+    world.take(0, &new(&limit("A2", Side::Buy, 1, E8)));
+    let full = world.take(0, &new(&limit("A3", Side::Buy, 1, E8)));
+    assert_eq!(fields(only(&full), &[35, 150, 103, 58]), "35=8 150=8 103=99 58=As many orders work as may");
+    world.take(0, &cancel("A4", "A2", Side::Buy));
+    assert_eq!(text(only(&world.take(0, &new(&limit("A3", Side::Buy, 1, E8)))), 150), "0");
+    assert!(world.translator.order(ClientIndex(0), &id("A2")).is_none());
+    assert!(world.translator.order(ClientIndex(0), &id("A1")).is_some());
+    assert_eq!((world.translator.counters().forgotten, world.translator.known_orders()), (1, 2));
+    world.take(0, &cancel("A5", "A3", Side::Buy));
+    world.translator.keep_room(2);
+    assert_eq!((world.translator.counters().forgotten, world.translator.known_orders()), (2, 1), "A1 works");
+}

@@ -1,0 +1,81 @@
+//! Messages in bytes, and an output that writes replies as a session does, without allocation.
+
+use tapeworks_translate::ids::ClientIndex;
+use tapeworks_translate::{Outputs, Reply, Report};
+use tapeworks_wire::fix::Writer;
+use tapeworks_wire::fix::order_entry::HeaderFields;
+use tapeworks_wire::millennium::native::{ExecType, ExecutionReport, message_length};
+use tapeworks_wire::{Ascii, NanosecondsSinceEpoch};
+
+const TIME: NanosecondsSinceEpoch = NanosecondsSinceEpoch(1_709_197_200_000_000_000);
+
+/// Writes replies, and counts.
+#[derive(Debug)]
+pub(crate) struct Bytes {
+    buffer: [u8; 1_024],
+    pub(crate) to_venue: u64,
+    pub(crate) to_clients: u64,
+    /// The length of the last message.
+    pub(crate) length: usize,
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self { buffer: [0; 1_024], to_venue: 0, to_clients: 0, length: 0 }
+    }
+}
+
+impl Outputs for Bytes {
+    fn to_venue(&mut self, message: &[u8]) {
+        self.to_venue += 1;
+        self.length = message.len();
+    }
+
+    fn to_client(&mut self, _: ClientIndex, reply: &Reply<'_>) {
+        self.to_clients += 1;
+        let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", reply.message_type());
+        HeaderFields::new(b"TAPEWORKS", b"CLIENT01", self.to_clients, TIME).write(&mut writer);
+        reply.write(&mut writer);
+        self.length = writer.finish().unwrap().len();
+    }
+
+    fn unmatched(&mut self, report: &Report) {
+        panic!("{report:?}");
+    }
+}
+
+/// A FIX message with a header.
+pub(crate) fn written(kind: &[u8], body: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut buffer = [0; 1_024];
+    let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", kind);
+    HeaderFields::new(b"CLIENT01", b"TAPEWORKS", 2, TIME).write(&mut writer);
+    body(&mut writer);
+    writer.finish().unwrap().to_vec()
+}
+
+/// A native execution report of instrument 11, in the bytes of the document.
+pub(crate) fn execution(
+    number: i32,
+    kind: ExecType,
+    name: &str,
+    order: u64,
+    last: i32,
+    leaves: i32,
+) -> [u8; ExecutionReport::LENGTH] {
+    let mut bytes = [0; ExecutionReport::LENGTH];
+    bytes[0] = 2;
+    bytes[1..3].copy_from_slice(&message_length(ExecutionReport::LENGTH).to_le_bytes());
+    (bytes[3], bytes[4]) = (b'8', 1);
+    bytes[5..9].copy_from_slice(&number.to_le_bytes());
+    bytes[9..21].copy_from_slice(format!("E{number:011}").as_bytes());
+    bytes[21..41].copy_from_slice(&Ascii::<20>::new(name).unwrap().0);
+    bytes[41..53].copy_from_slice(format!("O{order:011}").as_bytes());
+    bytes[53] = kind.raw();
+    bytes[71..79].copy_from_slice(&(10i64 * 100_000_000).to_le_bytes());
+    bytes[79..83].copy_from_slice(&last.to_le_bytes());
+    bytes[83..87].copy_from_slice(&leaves.to_le_bytes());
+    bytes[118] = b'A';
+    bytes[119..127].copy_from_slice(&(number as u64).to_le_bytes());
+    bytes[127..131].copy_from_slice(&((TIME.0 / 1_000_000_000) as u32).to_le_bytes());
+    bytes
+}
