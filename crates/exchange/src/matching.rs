@@ -503,8 +503,8 @@ pub struct MatchingEngine {
     matches: u64,
     /// Stops that are elected, in the order in which they enter.
     elected: Vec<(u64, OrderId)>,
-    /// Orders that one call ends; kept for its room.
-    ending: Vec<OrderId>,
+    /// Orders that one call goes through; kept for its room.
+    round: Vec<OrderId>,
 }
 
 impl MatchingEngine {
@@ -528,7 +528,7 @@ impl MatchingEngine {
             references: 0,
             matches: 0,
             elected: Vec::new(),
-            ending: Vec::new(),
+            round: Vec::new(),
         }
     }
 
@@ -658,7 +658,7 @@ impl MatchingEngine {
         mut is_meant: impl FnMut(OrderId, &WorkingOrder) -> bool,
         sink: &mut impl FnMut(Event),
     ) -> u32 {
-        let mut ending = std::mem::take(&mut self.ending);
+        let mut ending = std::mem::take(&mut self.round);
         let mut next = self.owners.get(owner.0 as usize).copied().flatten();
         while let Some((id, order)) = next.and_then(|id| Some((id, self.pool.get(id)?))) {
             if is_meant(id, &view(order)) {
@@ -671,7 +671,7 @@ impl MatchingEngine {
         for id in ending.drain(..).rev() {
             self.end(id, reason, sink);
         }
-        self.ending = ending;
+        self.round = ending;
         cancelled
     }
 
@@ -691,15 +691,15 @@ impl MatchingEngine {
         self.expiries.first().map(|(expire_ns, _)| *expire_ns)
     }
 
-    /// The day is over: all orders but those that are good till a later time end, the oldest of the pool's slots first.
+    /// The day is over: all day orders end, in the order of their slots in the pool.
     pub fn end_day(&mut self, sink: &mut impl FnMut(Event)) {
-        let mut ending = std::mem::take(&mut self.ending);
+        let mut ending = std::mem::take(&mut self.round);
         ending
             .extend(self.pool.iter().filter(|(_, order)| order.lifetime == Lifetime::Day).map(|(id, _)| id));
         for id in ending.drain(..) {
             self.end(id, EndReason::DayOver, sink);
         }
-        self.ending = ending;
+        self.round = ending;
     }
 
     /// The venue cancels an order.
@@ -1222,7 +1222,7 @@ impl MatchingEngine {
 
     /// Lets the stops enter that trades elected, until no more are.
     fn settle(&mut self, sink: &mut impl FnMut(Event)) {
-        let mut round = std::mem::take(&mut self.ending);
+        let mut round = std::mem::take(&mut self.round);
         loop {
             if self.elected.is_empty() {
                 break;
@@ -1238,7 +1238,7 @@ impl MatchingEngine {
             }
         }
         round.clear();
-        self.ending = round;
+        self.round = round;
     }
 }
 

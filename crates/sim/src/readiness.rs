@@ -27,8 +27,8 @@ impl Readiness {
     /// a plant that has lost the packet between them with its journal.
     pub(crate) fn of(plan: &Plan) -> Option<Self> {
         let has_clock = plan.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Drift(_)));
-        let has_no_power = plan.faults.iter().any(|fault| matches!(fault.what, What::PowerOff));
-        let may_forget = plan.has_damage() || plan.has_bad_disk() || has_no_power;
+        let loses_power = plan.faults.iter().any(|fault| matches!(fault.what, What::PowerOff));
+        let may_forget = plan.has_damage() || plan.has_bad_disk() || loses_power;
         let is_ambiguous = may_forget && plan.venues.iter().any(|venue| venue.reset.is_some());
         // A session that begins anew under its name is followed after two silences.
         let patience_ns = PATIENCE_NS + 3 * plan.arbiter.silence_ns + plan.arbiter.reorder_window_ns;

@@ -5,12 +5,13 @@
 //! nothing passes but status requests.
 
 use tapeworks_dispatch::machine;
+use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::{
     MassCancelRequestType, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCancelRequest,
     OrderMassCancelRequest, OrderStatusRequest, Side,
 };
 
-use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId, padded};
+use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};
 use crate::incoming::{
     check_tags, client_id, has_only_mapped, is_mapped_of_cancel, is_mapped_of_mass_cancel, is_mapped_of_new,
     is_mapped_of_replace, new_order, replacement,
@@ -309,7 +310,7 @@ impl Desk {
     fn decide_status(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
         let view = OrderStatusRequest::read(incoming.message).map_err(Refusal::Unread)?;
         let by_id = view.cl_ord_id().and_then(ClOrdId::new);
-        let by_order_id = view.order_id().and_then(padded).map(VenueOrderId);
+        let by_order_id = view.order_id().and_then(Ascii::padded).map(VenueOrderId);
         if view.cl_ord_id().is_none() && view.order_id().is_none() {
             return Err(Refusal::Missing { tag: 11 });
         }

@@ -55,16 +55,8 @@ impl ClOrdId {
     pub fn new(text: &[u8]) -> Option<Self> {
         let ends_well = text.last().is_some_and(|last| *last != b' ');
         let is_printable = text.iter().all(|byte| (b' '..=b'~').contains(byte));
-        if ends_well && is_printable { padded(text).map(Self) } else { None }
+        if ends_well && is_printable { Ascii::padded(text).map(Self) } else { None }
     }
-}
-
-/// `text` padded with spaces; `None` if it is longer than `N` bytes.
-#[inline]
-pub(crate) fn padded<const N: usize>(text: &[u8]) -> Option<Ascii<N>> {
-    let mut bytes = [b' '; N];
-    bytes.get_mut(..text.len())?.copy_from_slice(text);
-    Some(Ascii(bytes))
 }
 
 #[cfg(test)]

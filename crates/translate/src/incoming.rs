@@ -9,7 +9,7 @@ use tapeworks_wire::fix::order_entry::{
 use tapeworks_wire::fix::{Entries, Fields, SOH};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
-use crate::ids::{ClOrdId, InstrumentIndex, VenueName, padded};
+use crate::ids::{ClOrdId, InstrumentIndex, VenueName};
 use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
 use crate::request::{NewOrder, Parties};
@@ -243,7 +243,7 @@ fn order_of(
     }
     let account = match terms.account {
         None => before.map_or(Ascii::default(), |before| before.account),
-        Some(text) => padded(text).ok_or(Refusal::Value { tag: 1 })?,
+        Some(text) => Ascii::padded(text).ok_or(Refusal::Value { tag: 1 })?,
     };
     let time_in_force =
         terms.time_in_force.or(before.map(|before| before.time_in_force)).unwrap_or(TimeInForce::Day);

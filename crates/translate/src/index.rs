@@ -129,10 +129,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ids::padded;
+    use tapeworks_wire::Ascii;
 
     fn key(number: u8) -> Key {
-        Key::new(u16::from(number % 3), &padded(&[b'A' + number / 3]).unwrap_or_default())
+        Key::new(u16::from(number % 3), &Ascii::padded(&[b'A' + number / 3]).unwrap_or_default())
     }
 
     proptest! {

@@ -26,7 +26,7 @@ use tapeworks_wire::millennium::native::{
 use tapeworks_wire::millennium::variant::{LSE, TextPadding, Variant};
 use tapeworks_wire::{Ascii, Decimal, SecondsSinceEpoch};
 
-use crate::ids::{ClOrdId, ExecutionId, VenueName, VenueOrderId, padded};
+use crate::ids::{ClOrdId, ExecutionId, VenueName, VenueOrderId};
 use crate::reference::Instrument;
 use crate::report::{
     CancelRejected, Execution, ExecutionKind, Liquidity, MassCancelled, Numbered, Refused, Report,
@@ -131,7 +131,7 @@ impl Millennium {
     /// A text of the gateway as a field of the venue. `None`: it is too long.
     #[inline]
     fn text<const N: usize, const M: usize>(&self, text: &Ascii<M>) -> Option<Ascii<N>> {
-        let mut field: Ascii<N> = padded(text.trimmed())?;
+        let mut field: Ascii<N> = Ascii::padded(text.trimmed())?;
         if self.settings.variant.text_padding == TextPadding::Nul {
             let length = text.trimmed().len();
             field.0.get_mut(length..)?.fill(0);
@@ -393,7 +393,7 @@ fn put<const N: usize>(target: &mut [u8; MOST_MESSAGE_BYTES], message: &[u8; N])
 /// A text of the venue padded as the gateway's are.
 #[inline]
 fn plain<const N: usize, const M: usize>(text: &Ascii<N>) -> Ascii<M> {
-    padded(text.trimmed()).unwrap_or_default()
+    Ascii::padded(text.trimmed()).unwrap_or_default()
 }
 
 fn time_ns(seconds: SecondsSinceEpoch, nanoseconds: u32) -> u64 {

@@ -23,7 +23,7 @@ use tapeworks_wire::nasdaq::ouch50::inbound::{
 use tapeworks_wire::nasdaq::ouch50::outbound::{CancelOrderReason, LiquidityFlag, Message, OrderState};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 
-use crate::ids::{ClOrdId, ExecutionId, VenueName, VenueOrderId, padded};
+use crate::ids::{ClOrdId, ExecutionId, VenueName, VenueOrderId};
 use crate::reference::Instrument;
 use crate::report::{CancelRejected, Execution, ExecutionKind, Liquidity, Numbered, Report};
 use crate::request::{NewOrder, Request};
@@ -96,7 +96,7 @@ impl Ouch {
             leaves: None,
             ..Execution::rejected(
                 VenueName::numbered(reference),
-                ExecutionId(padded(id.as_bytes()).unwrap_or_default()),
+                ExecutionId(Ascii::padded(id.as_bytes()).unwrap_or_default()),
                 self.time_ns(time),
             )
         }
@@ -218,7 +218,7 @@ impl Venue for Ouch {
                     user_ref_num: reference(&order.name)?,
                     side: side(order.side)?,
                     quantity: order.quantity,
-                    symbol: padded(instrument.symbol.trimmed()).ok_or(Unmapped::Value { tag: 55 })?,
+                    symbol: Ascii::padded(instrument.symbol.trimmed()).ok_or(Unmapped::Value { tag: 55 })?,
                     price: self.price(order)?,
                     time_in_force: time_in_force(order.time_in_force)?,
                     display: display(order),
@@ -285,11 +285,11 @@ impl Venue for Ouch {
 
 fn order_id(number: u64) -> VenueOrderId {
     let digits = Text::new().push_number(number);
-    VenueOrderId(padded(digits.as_bytes()).unwrap_or_default())
+    VenueOrderId(Ascii::padded(digits.as_bytes()).unwrap_or_default())
 }
 
 fn text_of(name: &VenueName) -> Ascii<14> {
-    padded(name.0.trimmed()).unwrap_or_default()
+    Ascii::padded(name.0.trimmed()).unwrap_or_default()
 }
 
 fn price_e8(price: Decimal<u64, 4>) -> i64 {

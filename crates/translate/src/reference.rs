@@ -5,7 +5,7 @@
 use tapeworks_wire::Ascii;
 use thiserror::Error;
 
-use crate::ids::{InstrumentIndex, padded};
+use crate::ids::InstrumentIndex;
 use crate::index::{Index, Key};
 
 /// The spaces of the index.
@@ -70,7 +70,7 @@ impl Reference {
     pub fn new(instruments: &[Instrument], parties: &[(Ascii<20>, u32)]) -> Result<Self, ReferenceError> {
         let mut index = Index::new(instruments.len() * 2 + parties.len());
         let mut add = |space, text: &Ascii<20>, place: usize| {
-            let key = Key::new(space, &padded(text.trimmed()).unwrap_or_default());
+            let key = Key::new(space, &Ascii::padded(text.trimmed()).unwrap_or_default());
             index.get(&key).is_none() && index.insert(key, place as u32)
         };
         for (place, instrument) in instruments.iter().enumerate() {
@@ -140,7 +140,7 @@ impl Reference {
 
     #[inline]
     fn place(&self, space: u16, text: &[u8]) -> Option<u32> {
-        self.index.get(&Key::new(space, &padded(text)?))
+        self.index.get(&Key::new(space, &Ascii::padded(text)?))
     }
 }
 

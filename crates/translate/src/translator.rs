@@ -3,6 +3,7 @@
 //! It has no socket, clock or thread. The same inputs give the same outputs and the same state, so a state is restored by feeding
 //! the inputs again. Cost: `benches/translate.rs` measures both directions; nothing allocates after [`Translator::new`].
 
+use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::{
     BusinessMessageRejectFields, CxlRejResponseTo, ExecType, ExecutionReportFields, MassCancelRequestType,
     MassCancelResponse, NewOrderSingle, OrdStatus, OrderCancelRejectFields, OrderMassCancelReportFields,
@@ -16,7 +17,7 @@ use crate::desk::{
     Incoming,
 };
 use crate::fix_side::{Reply, Texts, add_execution, exec_id, exec_type_of, of_order, present};
-use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName, padded};
+use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName};
 use crate::known::{ClientRequest, Fill, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
 use crate::pool::Handle;
@@ -341,7 +342,7 @@ impl<V: Venue> Translator<V> {
     fn own_execution(&mut self) -> ExecutionId {
         self.own_reports += 1;
         let text = Text::new().push(b"G").push_number(self.own_reports);
-        ExecutionId(padded(text.as_bytes()).unwrap_or_default())
+        ExecutionId(Ascii::padded(text.as_bytes()).unwrap_or_default())
     }
 
     // ---- status and refusals ----

@@ -14,11 +14,15 @@ impl<const N: usize> Ascii<N> {
     /// `text` padded with spaces; `None` if it is longer than `N` bytes or has other than printable ASCII.
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
-        if !is_printable(text.as_bytes()) {
-            return None;
-        }
+        if is_printable(text.as_bytes()) { Self::padded(text.as_bytes()) } else { None }
+    }
+
+    /// `text`, whatever its bytes are, padded with spaces; `None` if it is longer than `N` bytes.
+    #[inline]
+    #[must_use]
+    pub fn padded(text: &[u8]) -> Option<Self> {
         let mut bytes = [b' '; N];
-        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
         Some(Self(bytes))
     }
 

@@ -177,9 +177,7 @@ impl Desk {
     }
 
     pub(super) fn symbol_of_name(&self, name: &Ascii<8>) -> Option<SymbolIndex> {
-        let mut padded = [b' '; 8];
-        padded.iter_mut().zip(name.trimmed()).for_each(|(to, from)| *to = *from);
-        self.by_symbol.get(&padded).copied()
+        self.by_symbol.get(&Ascii::<8>::padded(name.trimmed())?.0).copied()
     }
 
     pub(super) fn instrument(&self, symbol: SymbolIndex) -> Option<&Instrument> {

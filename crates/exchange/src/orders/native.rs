@@ -22,8 +22,7 @@ use crate::matching::{
     Display, EndReason, Lifetime, NewOrder as EngineOrder, OrderId, OrderKind, OrderSide, Refusal,
     Replacement, SymbolIndex,
 };
-
-const SECOND_NS: u64 = 1_000_000_000;
+use crate::scenario::SECOND_NS;
 
 /// What the native gateway knows of a working order.
 #[derive(Debug, Clone, Copy)]

@@ -20,11 +20,10 @@ use super::desk::{Desk, Entry, Execution, Recipient, Trade};
 use crate::matching::{
     Display, EndReason, Lifetime, NewOrder, OrderId, OrderKind, OrderSide, Refusal, Replacement, SymbolIndex,
 };
+use crate::scenario::SECOND_NS;
 
 /// The price of a market order, in 1e-4 dollars.
 pub const MARKET_PRICE: u64 = i32::MAX as u64;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// Prices of OUCH have 4 decimals, those of the engine 8.
 const E8_PER_E4: i64 = 10_000;
