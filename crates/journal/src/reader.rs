@@ -10,6 +10,7 @@ use crate::folder::{Segment, segment_path, segments};
 use crate::format::{
     Found, Head, LOST, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader, find,
 };
+use crate::place::Place;
 use crate::scan::{Sound, next_sound};
 
 /// Bytes read at once.
@@ -21,6 +22,8 @@ const SLACK: u64 = 1_000_000_000;
 #[derive(Debug)]
 struct Open<F> {
     path: PathBuf,
+    /// The number of its first record.
+    first: u64,
     file: F,
     /// Where the next record begins.
     offset: u64,
@@ -174,6 +177,13 @@ impl<D: Disk> JournalReader<D> {
         self.next
     }
 
+    /// Where the next record begins in the segment that is open: right after [`JournalReader::next`], the end of that record.
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        let open = self.open.as_ref()?;
+        Some(Place { segment: open.first, offset: open.offset })
+    }
+
     /// Records that were damaged or missing so far.
     #[must_use]
     pub const fn damaged(&self) -> u64 {
@@ -275,7 +285,7 @@ impl<D: Disk> JournalReader<D> {
             Head::Unwritten => next_sound(&file, &path, SEGMENT_HEADER_BYTES, self.next)?.is_some(),
         };
         if is_begun {
-            self.open = Some(Open { path, file, offset: SEGMENT_HEADER_BYTES, is_searched: false });
+            self.open = Some(Open { path, first: self.next, file, offset: SEGMENT_HEADER_BYTES, is_searched: false });
             (self.used, self.filled) = (0, 0);
         }
         Ok(is_begun)

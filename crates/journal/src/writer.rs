@@ -14,6 +14,7 @@ use crate::format::{
     BUFFER_BYTES, Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
+use crate::place::Place;
 use crate::io_task::{Finished, IoTask, Outcome, Prepared, Unsynced, Work, reserve};
 use crate::scan::{scan, torn_bytes};
 
@@ -53,6 +54,8 @@ pub struct JournalWriter<D: Disk = System> {
     /// The writer holds it for its whole life.
     lock: D::File,
     segment: Option<(PathBuf, Arc<D::File>)>,
+    /// The number of the segment's first record.
+    segment_first: u64,
     /// The buffer's offset in the segment.
     offset: u64,
     /// Whether the disk may not have the name of the segment.
@@ -144,6 +147,7 @@ impl<D: Disk> JournalWriter<D> {
             options,
             lock,
             segment: None,
+            segment_first: 0,
             offset: 0,
             is_name_unsynced: false,
             reserved_bytes: 0,
@@ -223,7 +227,7 @@ impl<D: Disk> JournalWriter<D> {
             reserve(&file, path, bytes)?;
             file.sync_all().map_err(failed(path, "cannot be synced"))?;
         }
-        (self.offset, self.reserved_bytes) = (tail.offset, bytes);
+        (self.segment_first, self.offset, self.reserved_bytes) = (*first, tail.offset, bytes);
         self.is_over = is_damaged || !matches!(head, Head::Sound(_));
         self.segment = Some((path.clone(), Arc::new(file)));
         Ok(opened)
@@ -250,6 +254,12 @@ impl<D: Disk> JournalWriter<D> {
     #[must_use]
     pub const fn next_number(&self) -> u64 {
         self.next
+    }
+
+    /// Where the next record goes, if the segment has room for it: right after [`JournalWriter::append`], the end of that record.
+    #[must_use]
+    pub const fn place(&self) -> Place {
+        Place { segment: self.segment_first, offset: self.offset + self.buffer.len() as u64 }
     }
 
     /// Records that could not be written, in all.
@@ -524,7 +534,7 @@ impl<D: Disk> JournalWriter<D> {
             }
         };
         self.segment = Some((path, Arc::new(file)));
-        (self.offset, self.reserved_bytes) = (SEGMENT_HEADER_BYTES, bytes);
+        (self.segment_first, self.offset, self.reserved_bytes) = (self.next, SEGMENT_HEADER_BYTES, bytes);
         (self.is_over, self.has_begun, self.wants_next) = (false, true, self.leaves_waiting);
         if !self.leaves_waiting
             && let Some(removal) = self.begin_removal()

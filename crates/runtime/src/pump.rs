@@ -69,6 +69,12 @@ impl<W: World> Pump<W> {
 
     /// Reads from the socket into the session, and writes the session's output.
     pub fn turn(&mut self, session: &mut impl ByteSession, buffer: &mut [u8], now_ns: u64) {
+        self.read(session, buffer, now_ns);
+        self.write(session, now_ns);
+    }
+
+    /// Reads from the socket into the session, once.
+    pub fn read(&mut self, session: &mut impl ByteSession, buffer: &mut [u8], now_ns: u64) {
         if self.is_readable && !session.is_over() {
             match self.stream.read(buffer) {
                 Ok(0) => session.closed(),
@@ -78,6 +84,10 @@ impl<W: World> Pump<W> {
                 Err(_) => session.closed(),
             }
         }
+    }
+
+    /// Writes the session's output.
+    pub fn write(&mut self, session: &mut impl ByteSession, now_ns: u64) {
         let mut left = MOST_BYTES_IN_TURN;
         session.fill(now_ns);
         while self.is_writable && left > 0 && !session.is_over() {

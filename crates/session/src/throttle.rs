@@ -34,6 +34,11 @@ impl Throttle {
     /// Takes a message if there is room for it in the last second. Returns whether.
     #[inline]
     pub fn take(&mut self, now_ns: u64) -> bool {
+        // The clock was set back: what it said of the last second is worth nothing.
+        if self.times_ns.get(self.oldest).is_some_and(|oldest_ns| *oldest_ns > now_ns) {
+            self.times_ns.clear();
+            self.oldest = 0;
+        }
         if self.free_at_ns() > now_ns {
             return false;
         }
@@ -57,6 +62,14 @@ mod tests {
     fn no_limit_takes_everything() {
         let mut throttle = Throttle::new(0);
         assert!((0..10_000).all(|_| throttle.take(5)));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_does_not_close_the_throttle_until_it_has_caught_up() {
+        let mut throttle = Throttle::new(2);
+        assert!(throttle.take(5_000 * SECOND_NS) && throttle.take(5_000 * SECOND_NS));
+        assert!(throttle.take(SECOND_NS) && throttle.take(SECOND_NS) && !throttle.take(SECOND_NS + 5));
+        assert!(throttle.take(2 * SECOND_NS));
     }
 
     proptest! {

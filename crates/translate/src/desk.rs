@@ -121,6 +121,10 @@ pub struct Counters {
     pub unexpected: u64,
     /// Ended orders that were forgotten for others.
     pub forgotten: u64,
+    /// Cancels of the gateway's own: of clients that are gone, and of orders in doubt.
+    pub own_cancels: u64,
+    /// Requests whose fate was in doubt after the connection to the venue broke.
+    pub doubts: u64,
 }
 
 /// What an action decides.
@@ -152,6 +156,8 @@ pub struct Desk {
     pub(crate) tops: Vec<TopOfBook>,
     pub(crate) known: Known,
     pub(crate) is_halted: bool,
+    /// Requests that were sent before are repeated: nothing is checked again.
+    pub(crate) is_replaying: bool,
     pub(crate) counters: Counters,
     pub(crate) decision: Decision,
 }
@@ -178,6 +184,9 @@ impl Desk {
         id: &ClOrdId,
         is_resend: Option<bool>,
     ) -> Result<Option<Decision>, Refusal> {
+        if self.is_replaying {
+            self.known.forget_ended(client, id);
+        }
         if self.known.by_client(client, id).is_none() {
             return Ok(None);
         }
@@ -196,6 +205,9 @@ impl Desk {
         is_new: bool,
         now_ns: u64,
     ) -> Result<(), Refusal> {
+        if self.is_replaying {
+            return Ok(());
+        }
         let has_limit = matches!(order.kind, OrdType::Limit | OrdType::StopLimit | OrdType::Pegged);
         let checked = Checked {
             instrument,

@@ -45,6 +45,8 @@ pub(crate) struct ClientRequest {
     pub(crate) is_pending: bool,
     /// What a replace makes of the order.
     pub(crate) terms: Option<NewOrder>,
+    /// The gateway's own: no client learns of it.
+    pub(crate) is_own: bool,
     /// The order's request before.
     pub(crate) next: Option<Handle>,
 }
@@ -80,6 +82,7 @@ impl ClientRequest {
             order: None,
             is_pending: true,
             terms: None,
+            is_own: false,
             next: None,
         }
     }
@@ -209,6 +212,36 @@ impl Known {
         let before = core::mem::replace(&mut entry.order.order_id, id);
         self.by_order_id.remove(&Key::new(BY_ORDER_ID, &before.0));
         self.by_order_id.insert(Key::new(BY_ORDER_ID, &id.0), handle.place);
+    }
+
+    /// The requests that the venue has not answered, by client and ClOrdID: the order does not depend on what was forgotten when.
+    pub(crate) fn pending(&self) -> Vec<Handle> {
+        let mut pending: Vec<(Handle, &ClientRequest)> =
+            self.requests.handles().filter(|(_, request)| request.is_pending).collect();
+        pending.sort_unstable_by_key(|(_, request)| (request.client, request.id.0.0));
+        pending.into_iter().map(|(handle, _)| handle).collect()
+    }
+
+    /// The orders of a client that have not ended, by ClOrdID.
+    pub(crate) fn open(&self, client: ClientIndex) -> Vec<Handle> {
+        let is_open = |entry: &Entry| {
+            entry.order.client == client && entry.machine.state() != ExchangeToClientState::Ended
+        };
+        let mut open: Vec<(Handle, &Entry)> = self.orders.handles().filter(|(_, entry)| is_open(entry)).collect();
+        open.sort_unstable_by_key(|(_, entry)| entry.order.id.0.0);
+        open.into_iter().map(|(handle, _)| handle).collect()
+    }
+
+    /// Forgets the ended order that has this ClOrdID of a client, if there is one.
+    pub(crate) fn forget_ended(&mut self, client: ClientIndex, id: &ClOrdId) {
+        let order = self.by_client(client, id).and_then(|request| request.order);
+        let has_ended = |order: &Handle| {
+            self.orders.get(*order).is_some_and(|entry| entry.machine.state() == ExchangeToClientState::Ended)
+        };
+        if let Some(order) = order.filter(has_ended) {
+            self.forget_order(order);
+            self.forgotten += 1;
+        }
     }
 
     /// The oldest cancel of an order that the venue has not answered.

@@ -82,6 +82,13 @@ impl<T> Pool<T> {
         Some(entry)
     }
 
+    /// The entries with their handles.
+    pub(crate) fn handles(&self) -> impl Iterator<Item = (Handle, &T)> {
+        self.slots.iter().zip(0..).filter_map(|(slot, place)| {
+            Some((Handle { place, generation: slot.generation }, slot.entry.as_ref()?))
+        })
+    }
+
     /// Every entry.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.entry.as_ref())

@@ -53,8 +53,8 @@ pub struct Translator<V> {
     venue: V,
     /// The number of the next request's name.
     next_name: u32,
-    /// Reports that the translator made itself.
-    own_reports: u64,
+    /// The time of the last report that the translator made itself, in nanoseconds; later than that of the one before.
+    own_report_ns: u64,
     /// The last number of each App ID.
     last_numbers: [u32; APP_IDS],
     buffer: [u8; MOST_MESSAGE_BYTES],
@@ -78,12 +78,13 @@ impl<V: Venue> Translator<V> {
                 tops: vec![TopOfBook::default(); instruments],
                 known: Known::new(settings),
                 is_halted: false,
+                is_replaying: false,
                 counters: Counters::default(),
                 decision: Decision::None,
             },
             venue,
             next_name: 1,
-            own_reports: 0,
+            own_report_ns: 0,
             last_numbers: [0; APP_IDS],
             buffer: [0; MOST_MESSAGE_BYTES],
         }
@@ -194,7 +195,7 @@ impl<V: Venue> Translator<V> {
             Decision::None => Ok(()),
             Decision::Refuse(refusal) => Err(refusal),
             Decision::New { id, instrument, order } => self.send_new(client, id, instrument, order, out),
-            Decision::Cancel { id, original, order } => self.send_cancel(id, original, order, out),
+            Decision::Cancel { id, original, order } => self.send_cancel(id, original, order, false, out),
             Decision::Replace { id, original, order, terms } => {
                 self.send_replace(id, original, order, terms, out)
             }
@@ -249,9 +250,13 @@ impl<V: Venue> Translator<V> {
         id: ClOrdId,
         original: ClOrdId,
         order: Handle,
+        is_own: bool,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        let request = self.of_order(RequestKind::Cancel, id, original, order)?;
+        if is_own && self.desk.known.by_client(self.client_of(order)?, &id).is_some() {
+            return Err(Refusal::Duplicate);
+        }
+        let request = ClientRequest { is_own, ..self.of_order(RequestKind::Cancel, id, original, order)? };
         let entry = self.desk.known.entry(order).ok_or(Refusal::UnknownOrder)?;
         let cancel = Cancel {
             name: request.name,
@@ -261,6 +266,7 @@ impl<V: Venue> Translator<V> {
         };
         self.send(request.name, &Request::Cancel(cancel), request.instrument, out)?;
         self.add_pending(request, order);
+        self.desk.counters.own_cancels += u64::from(is_own);
         Ok(())
     }
 
@@ -317,6 +323,10 @@ impl<V: Venue> Translator<V> {
         Ok(ClientRequest { order: Some(order), ..request })
     }
 
+    fn client_of(&self, order: Handle) -> Result<ClientIndex, Refusal> {
+        self.desk.known.entry(order).map(|entry| entry.order.client).ok_or(Refusal::UnknownOrder)
+    }
+
     fn name_of(&self, client: ClientIndex, id: &ClOrdId) -> Result<VenueName, Refusal> {
         self.desk.known.by_client(client, id).map(|request| request.name).ok_or(Refusal::UnknownOrder)
     }
@@ -338,10 +348,10 @@ impl<V: Venue> Translator<V> {
         self.desk.clients.get(usize::from(client.0)).map_or(FixVersion::default(), |client| client.version)
     }
 
-    /// An id of a report that the translator makes itself.
-    fn own_execution(&mut self) -> ExecutionId {
-        self.own_reports += 1;
-        let text = Text::new().push(b"G").push_number(self.own_reports);
+    /// An id of a report that the translator makes itself: its time, so that no run of the gateway has an id of another.
+    fn own_execution(&mut self, now_ns: u64) -> ExecutionId {
+        self.own_report_ns = now_ns.max(self.own_report_ns + 1);
+        let text = Text::new().push(b"G").push_number(self.own_report_ns);
         ExecutionId(Ascii::padded(text.as_bytes()).unwrap_or_default())
     }
 
@@ -352,7 +362,7 @@ impl<V: Venue> Translator<V> {
     fn answer_status(&mut self, incoming: &Incoming<'_>, order: Option<Handle>, out: &mut impl Outputs) {
         let Ok(view) = OrderStatusRequest::read(incoming.message) else { return };
         let version = self.version(incoming.client);
-        let own = self.own_execution();
+        let own = self.own_execution(incoming.now_ns);
         let exec_id = exec_id(incoming.now_ns, 0, &own);
         let found = order.and_then(|order| self.desk.known.entry(order));
         let mut fields = if let Some(entry) = found {
@@ -472,7 +482,7 @@ impl<V: Venue> Translator<V> {
         text: Option<&[u8]>,
         out: &mut impl Outputs,
     ) {
-        let own = self.own_execution();
+        let own = self.own_execution(incoming.now_ns);
         let exec_id = exec_id(incoming.now_ns, 0, &own);
         let version = self.version(incoming.client);
         let (exec_type, exec_trans_type) = exec_type_of(version, ExecType::Rejected, OrdStatus::Rejected);
@@ -528,17 +538,28 @@ impl<V: Venue> Translator<V> {
     pub fn venue_unsent(&mut self, message: &[u8], now_ns: u64, out: &mut impl Outputs) -> bool {
         const TEXT: &[u8] = b"The request was not sent: the connection to the venue broke";
         let Some(name) = self.venue.request_name(message) else { return false };
-        let Some((_, request)) = self.desk.known.by_name(&name) else { return false };
-        let (kind, numbered) = (request.kind, Numbered::default());
-        match kind {
+        let Some((handle, request)) = self.desk.known.by_name(&name) else { return false };
+        if request.is_own {
+            self.answer(handle);
+        } else {
+            let request = *request;
+            self.reject_request(&request, TEXT, now_ns, out);
+        }
+        true
+    }
+
+    /// Rejects a request for the venue, which did not take it.
+    fn reject_request(&mut self, request: &ClientRequest, text: &[u8], now_ns: u64, out: &mut impl Outputs) {
+        let (name, numbered) = (request.name, Numbered::default());
+        match request.kind {
             RequestKind::New => {
-                let execution_id = self.own_execution();
+                let execution_id = self.own_execution(now_ns);
                 let rejected = Execution::rejected(name, execution_id, now_ns);
-                self.execution(&rejected, Some(TEXT), out);
+                self.execution(&rejected, Some(text), out);
             }
             RequestKind::Cancel | RequestKind::Replace => {
                 let rejected = CancelRejected { numbered, name, reject_code: 0, time_ns: now_ns };
-                self.cancel_rejected(&rejected, Some(TEXT), out);
+                self.cancel_rejected(&rejected, Some(text), out);
             }
             RequestKind::MassCancel => {
                 let is_accepted = false;
@@ -546,7 +567,96 @@ impl<V: Venue> Translator<V> {
                 self.mass_cancelled(&report, out);
             }
         }
-        true
+    }
+
+    // ---- the gateway's own requests ----
+
+    /// Settles what was in doubt when the connection to the venue broke: its missed reports are all in ([`Self::venue_recovered`]), and
+    /// some requests have no answer. Cancels and replaces are rejected. A new order is cancelled: the venue rejects the cancel
+    /// of an order that never came, and the client then gets a reject, or it cancels the order. A venue that answers no such cancel says
+    /// how far it has read: requests with a number below `received_below` came, and the others did not.
+    pub fn settle(&mut self, received_below: Option<u32>, now_ns: u64, out: &mut impl Outputs) {
+        const TEXT: &[u8] = b"The venue did not get the request before the connection broke";
+        let pending = self.desk.known.pending();
+        // The gateway's own cancels are sent anew.
+        for handle in &pending {
+            if self.desk.known.request(*handle).is_some_and(|request| request.is_own) {
+                self.answer(*handle);
+            }
+        }
+        for handle in pending {
+            let Some(request) = self.desk.known.request(handle).copied().filter(|request| request.is_pending)
+            else {
+                continue;
+            };
+            let came = received_below.zip(request.name.number()).is_some_and(|(below, number)| number < below);
+            if came {
+                continue;
+            }
+            self.desk.counters.doubts += 1;
+            match request.order.filter(|_| request.kind == RequestKind::New && received_below.is_none()) {
+                Some(order) => self.send_own_cancel(order, out),
+                None => self.reject_request(&request, TEXT, now_ns, out),
+            }
+        }
+    }
+
+    /// Cancels the open orders of a client whose session is gone. Those that the gateway cancels already are left out.
+    pub fn cancel_orders(&mut self, client: ClientIndex, out: &mut impl Outputs) {
+        for order in self.desk.known.open(client) {
+            let pending = self.desk.known.pending_cancel(order);
+            let is_cancelled =
+                pending.is_some_and(|cancel| self.desk.known.request(cancel).is_some_and(|it| it.is_own));
+            if !is_cancelled {
+                self.send_own_cancel(order, out);
+            }
+        }
+    }
+
+    /// Each known order keeps room for a request to cancel it.
+    fn send_own_cancel(&mut self, order: Handle, out: &mut impl Outputs) {
+        let Some(original) = self.desk.known.entry(order).map(|entry| entry.order.id) else { return };
+        // A client may have used the id: the next number has another.
+        for _ in 0..8 {
+            let text = Text::new().push(b"~").push_number(u64::from(self.next_name));
+            let id = ClOrdId(Ascii::padded(text.as_bytes()).unwrap_or_default());
+            match self.send_cancel(id, original, order, true, out) {
+                Err(Refusal::Duplicate) => self.next_name = self.next_name.wrapping_add(1),
+                _ => break,
+            }
+        }
+    }
+
+    // ---- a restart ----
+
+    /// Begins to repeat the inputs of a former run: [`Self::replay_request`], [`Self::venue_report`], and the other calls that had an
+    /// effect, with the same times. Nothing is checked again, so that other limits do not change what was.
+    pub fn begin_replay(&mut self) {
+        self.desk.is_replaying = true;
+        self.venue_connected();
+        self.venue_recovered();
+    }
+
+    /// Repeats a client's message that led to a request. Returns whether it does again: with another reference table or other venue
+    /// settings it may not.
+    pub fn replay_request(
+        &mut self,
+        client: ClientIndex,
+        message: &[u8],
+        now_ns: u64,
+        out: &mut impl Outputs,
+    ) -> bool {
+        let before = self.desk.counters.requests;
+        self.client_message(client, message, now_ns, out);
+        self.desk.counters.requests > before
+    }
+
+    /// Ends the repetition: the venue is away, and the counters begin anew.
+    pub fn end_replay(&mut self) {
+        self.desk.is_replaying = false;
+        self.venue_disconnected();
+        self.desk.counters = Counters::default();
+        self.desk.known.forgotten = 0;
     }
 
     /// Whether a report is new. The first number of a day is 1.
@@ -630,7 +740,7 @@ impl<V: Venue> Translator<V> {
             _ => {}
         }
         let answers = answered.as_ref().map(|(_, request)| request);
-        let answers = answers.filter(|request| request.kind != RequestKind::New);
+        let answers = answers.filter(|request| request.kind != RequestKind::New && !request.is_own);
         self.report_execution(order, exec_type, report, text, answers, out);
         if was_open && after == ExchangeToClientState::Ended && !self.venue.answers_cancels() {
             self.reject_late_cancels(order, report.time_ns, out);
@@ -715,6 +825,16 @@ impl<V: Venue> Translator<V> {
         };
         self.answer(handle);
         let entry = request.order.and_then(|order| self.desk.known.entry(order));
+        if request.is_own {
+            // The venue does not know an order that it never reported: it never came.
+            let in_doubt = entry.filter(|entry| entry.machine.state() == ExchangeToClientState::Sent);
+            let new = in_doubt.and_then(|entry| self.desk.known.by_name(&entry.order.terms.name));
+            if let Some(new) = new.map(|(_, new)| *new) {
+                const TEXT: &[u8] = b"The venue did not get the order before the connection broke";
+                self.reject_request(&new, TEXT, report.time_ns, out);
+            }
+            return;
+        }
         let known = self.venue.reason(report.reject_code);
         let words = reason_text(report.reject_code, text, known.map(|known| known.text.as_bytes()));
         let has_ended = entry.is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended);
@@ -770,6 +890,9 @@ impl<V: Venue> Translator<V> {
             return self.unmatched(&Report::Refused(*report), out);
         };
         self.answer(handle);
+        if request.is_own {
+            return;
+        }
         if request.kind == RequestKind::New
             && let Some(order) = request.order
             && let Some(entry) = self.desk.known.entry_mut(order)

@@ -173,7 +173,19 @@ pub trait Listener<S>: Debug + Send + Sized + 'static {
 }
 
 /// A TCP connection that never blocks.
-pub trait Stream: Read + Write + Debug + Send + 'static {
+pub trait Stream: Read + Write + Debug + Send + Sized + 'static {
+    /// Begins to connect. A poll reports the socket as writable when it is connected, or when that failed.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn connect(address: SocketAddr) -> io::Result<Self>;
+
+    /// Whether the connection is made by now.
+    ///
+    /// # Errors
+    /// It could not be made.
+    fn is_connected(&self) -> io::Result<bool>;
+
     /// Shuts one side or both.
     ///
     /// # Errors

@@ -323,6 +323,21 @@ impl Listener<mio::net::TcpStream> for mio::net::TcpListener {
 }
 
 impl Stream for mio::net::TcpStream {
+    fn connect(address: SocketAddr) -> io::Result<Self> {
+        Self::connect(address)
+    }
+
+    fn is_connected(&self) -> io::Result<bool> {
+        if let Some(error) = self.take_error()? {
+            return Err(error);
+        }
+        match self.peer_addr() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         Self::shutdown(self, how)
     }

@@ -109,6 +109,27 @@ impl Link {
         self.send_any(store, now_ns, message_type, header, body)
     }
 
+    /// As [`Link::send`]; while the session is not logged on, the message is only kept: the peer requests it when it comes back.
+    ///
+    /// # Errors
+    /// The message is too long, or the store does not keep it.
+    pub fn send_or_keep(
+        &mut self,
+        store: &mut dyn Store,
+        now_ns: u64,
+        message_type: &[u8],
+        body: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<u64, SendError> {
+        if self.is_open {
+            return self.send_any(store, now_ns, message_type, &[], body);
+        }
+        let (unsent, sent_ns, messages_sent) = (self.output.len(), self.sent_ns, self.messages_sent);
+        let kept = self.send_any(store, now_ns, message_type, &[], body);
+        self.output.truncate(unsent);
+        (self.sent_ns, self.messages_sent) = (sent_ns, messages_sent);
+        kept
+    }
+
     /// Sends a message of any type.
     pub(crate) fn send_any(
         &mut self,

@@ -229,6 +229,21 @@ impl Session {
         &mut self.link
     }
 
+    /// The caller's clock was set ahead by so many nanoseconds (back, if negative): no time has passed by that.
+    pub fn clock_was_set(&mut self, ahead_ns: i64) {
+        let move_by = |time_ns: &mut u64| *time_ns = time_ns.saturating_add_signed(ahead_ns);
+        move_by(&mut self.started_ns);
+        move_by(&mut self.received_ns);
+        move_by(&mut self.link.sent_ns);
+        if let Some(gap) = &mut self.gap {
+            move_by(&mut gap.asked_ns);
+        }
+        match &mut self.state {
+            State::LoggingOut(time_ns) | State::Closing { until_ns: time_ns, .. } => move_by(time_ns),
+            _ => {}
+        }
+    }
+
     /// The peer closed the connection.
     pub fn closed(&mut self, store: &mut dyn Store, now_ns: u64) {
         if let State::Over(_) = self.state {

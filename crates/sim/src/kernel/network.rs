@@ -1002,6 +1002,21 @@ impl Write for SimStream {
 }
 
 impl Stream for SimStream {
+    fn connect(address: SocketAddr) -> io::Result<Self> {
+        if !call() {
+            return Err(invalid());
+        }
+        let is_out = with(|kernel| kernel.network.tcp.out_until_ns > kernel.now_ns);
+        if is_out {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        join(address).map(|(here, _)| Self { socket: Owned(here) })
+    }
+
+    fn is_connected(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         if how != Shutdown::Read {
             with(|kernel| kernel.shut(self.socket.0));
@@ -1012,6 +1027,47 @@ impl Stream for SimStream {
     fn set_nodelay(&self, _is_on: bool) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// A connection to the listener at an address: its socket, and when the first bytes can come back.
+fn join(address: SocketAddr) -> io::Result<(usize, u64)> {
+    with(|kernel| {
+        let address = remote(kernel, address);
+        let listener =
+            kernel.listener_at(address).filter(|_| !kernel.network.refusing.contains(&address));
+        let listener = listener.ok_or(io::ErrorKind::ConnectionRefused)?;
+        let host = kernel.network.socket(listener).ok_or_else(invalid)?.host;
+        let own = local(kernel, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
+        let connection = |remote| Connection {
+            peer: None,
+            remote,
+            received: VecDeque::new(),
+            is_ended: false,
+            is_reset: false,
+            is_shut: false,
+            coming: 0,
+            last_ns: 0,
+            is_blocked: false,
+        };
+        let socket = |host, local, remote| Socket {
+            host,
+            local,
+            kind: Kind::Connection(connection(remote)),
+            watch: None,
+            waiter: None,
+        };
+        let of_client = kernel.host();
+        let here = kernel.network.add(socket(of_client, own, address));
+        let there = kernel.network.add(socket(host, address, own));
+        for (one, other) in [(here, there), (there, here)] {
+            if let Some(connection) = kernel.network.connection(one) {
+                connection.peer = Some(other);
+            }
+        }
+        let at_ns = kernel.arrival_ns(there);
+        kernel.push_network(at_ns, NetworkEvent::Accept { listener, connection: there });
+        Ok::<_, io::Error>((here, kernel.arrival_ns(here).max(at_ns)))
+    })
 }
 
 /// A connection of a client that waits.
@@ -1062,43 +1118,7 @@ impl BlockingStream for SimBlockingStream {
             wait(Waits::Time, Some(until_ns));
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let (here, there) = with(|kernel| {
-            let address = remote(kernel, address);
-            let listener =
-                kernel.listener_at(address).filter(|_| !kernel.network.refusing.contains(&address));
-            let listener = listener.ok_or(io::ErrorKind::ConnectionRefused)?;
-            let host = kernel.network.socket(listener).ok_or_else(invalid)?.host;
-            let own = local(kernel, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));
-            let connection = |remote| Connection {
-                peer: None,
-                remote,
-                received: VecDeque::new(),
-                is_ended: false,
-                is_reset: false,
-                is_shut: false,
-                coming: 0,
-                last_ns: 0,
-                is_blocked: false,
-            };
-            let socket = |host, local, remote| Socket {
-                host,
-                local,
-                kind: Kind::Connection(connection(remote)),
-                watch: None,
-                waiter: None,
-            };
-            let of_client = kernel.host();
-            let here = kernel.network.add(socket(of_client, own, address));
-            let there = kernel.network.add(socket(host, address, own));
-            for (one, other) in [(here, there), (there, here)] {
-                if let Some(connection) = kernel.network.connection(one) {
-                    connection.peer = Some(other);
-                }
-            }
-            let at_ns = kernel.arrival_ns(there);
-            kernel.push_network(at_ns, NetworkEvent::Accept { listener, connection: there });
-            Ok::<_, io::Error>((here, kernel.arrival_ns(here).max(at_ns)))
-        })?;
+        let (here, there) = join(address)?;
         wait(Waits::Time, Some(there));
         Ok(Self { socket: Owned(here), limits: std::sync::Mutex::default() })
     }

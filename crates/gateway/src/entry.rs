@@ -1,0 +1,228 @@
+//! What the store holds: entries, several of them in one record of the journal.
+//!
+//! A record is what one turn of the gateway took in and put out. The journal has it whole or not at all, so that no message is
+//! half processed after a crash.
+//!
+//! | offset | an entry's header | |
+//! | --- | --- | --- |
+//! | 0 | kind | u8 |
+//! | 1 | zero | u8 |
+//! | 2 | client | u16, by its place among the names of the last start |
+//! | 4 | length | u32, bytes that follow the header |
+//! | 8 | number | u64, by kind |
+//! | 16 | time | u64, ns since 1970-01-01 00:00 UTC |
+//!
+//! All little-endian.
+
+/// Bytes of an entry's header.
+pub(crate) const HEADER_BYTES: usize = 24;
+
+/// The kind of the journal's records.
+pub(crate) const TURN: u8 = 1;
+
+macro_rules! kinds {
+    ($($(#[doc = $text:literal])+ $kind:ident = $number:literal, $name:literal;)+) => {
+        /// What an entry is.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Kind {
+            $($(#[doc = $text])+ $kind = $number,)+
+        }
+
+        impl Kind {
+            /// The kind of a number of the file.
+            const fn of(number: u8) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$kind),)+
+                    _ => None,
+                }
+            }
+
+            /// Its name, for people.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The gateway started: the bytes are the names of the clients, one a line.
+    Start = 1, "start";
+    /// A client's message that led to a request: the whole FIX message.
+    Request = 2, "request";
+    /// The request as the venue gets it.
+    ToVenue = 3, "to venue";
+    /// A report of the venue. Number: its own, with the App ID in the highest byte.
+    Report = 4, "report";
+    /// A message to the venue that was not sent, because the session ended or its queue was full.
+    Unsent = 5, "unsent";
+    /// Requests in doubt were settled. Number: the first name that the venue had not received; 0: it does not say.
+    Settled = 6, "settled";
+    /// The gateway cancels the orders of a client.
+    CancelOrders = 7, "cancel orders";
+    /// The kill switch of all clients. Number: 1 is on.
+    Halt = 8, "halt";
+    /// The kill switch of one client. Number: 1 is on.
+    HaltClient = 9, "halt client";
+    /// The venue's numbers begin anew.
+    NewDay = 10, "new day";
+    /// A message to a client, with its number.
+    ToClient = 11, "to client";
+    /// The number of the next message of a client.
+    NextIncoming = 12, "next incoming";
+    /// The number of the next message to a client.
+    NextOutgoing = 13, "next outgoing";
+    /// Both numbers of a client began at 1.
+    Reset = 14, "reset";
+    /// The venue does not have these reports any more. Number: the first, with the App ID in the highest byte; the bytes are how many,
+    /// a u64.
+    Missing = 15, "missing";
+}
+
+/// An entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<'a> {
+    /// What it is.
+    pub kind: Kind,
+    /// The client, by its place among the names of the last start.
+    pub client: u16,
+    /// By kind.
+    pub number: u64,
+    /// When, in UTC nanoseconds.
+    pub time_ns: u64,
+    /// By kind.
+    pub bytes: &'a [u8],
+}
+
+/// The number of a report with its App ID.
+pub(crate) const fn report_number(app_id: u8, number: u64) -> u64 {
+    (app_id as u64) << 56 | number
+}
+
+/// The App ID and the number of a report.
+pub(crate) const fn of_report_number(number: u64) -> (u8, u64) {
+    ((number >> 56) as u8, number & ((1 << 56) - 1))
+}
+
+/// Entries that are collected.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    bytes: Vec<u8>,
+}
+
+impl Entries {
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+
+    pub(crate) fn push(&mut self, entry: Entry<'_>) {
+        let bytes = &mut self.bytes;
+        bytes.extend_from_slice(&[entry.kind as u8, 0]);
+        bytes.extend_from_slice(&entry.client.to_le_bytes());
+        // A message is far shorter than 4 GiB.
+        bytes.extend_from_slice(&(entry.bytes.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&entry.number.to_le_bytes());
+        bytes.extend_from_slice(&entry.time_ns.to_le_bytes());
+        bytes.extend_from_slice(entry.bytes);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Takes back what was pushed since there were so many bytes.
+    pub(crate) fn truncate(&mut self, bytes: usize) {
+        self.bytes.truncate(bytes);
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Adds all of `other`, which is empty then. Returns where they begin.
+    pub(crate) fn append(&mut self, other: &mut Self) -> usize {
+        let at = self.bytes.len();
+        self.bytes.append(&mut other.bytes);
+        at
+    }
+}
+
+/// The entries of a record, each with the offset of its bytes. `Err`: the record has something else from that offset on.
+pub(crate) fn entries(record: &[u8]) -> impl Iterator<Item = Result<(usize, Entry<'_>), usize>> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        if at >= record.len() {
+            return None;
+        }
+        let start = at;
+        at = record.len();
+        let Some((header, rest)) = record.get(start..).and_then(|rest| rest.split_first_chunk::<HEADER_BYTES>())
+        else {
+            return Some(Err(start));
+        };
+        let u64_at = |at: usize| {
+            let bytes = header.get(at..).and_then(|rest| rest.first_chunk());
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        };
+        let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+        let (Some(kind), Some(bytes)) = (Kind::of(header[0]), rest.get(..length)) else {
+            return Some(Err(start));
+        };
+        at = start + HEADER_BYTES + length;
+        let client = u16::from_le_bytes([header[2], header[3]]);
+        let entry = Entry { kind, client, number: u64_at(8), time_ns: u64_at(16), bytes };
+        Some(Ok((start + HEADER_BYTES, entry)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entry() -> impl Strategy<Value = (u8, u16, u64, u64, Vec<u8>)> {
+        (1u8..16, any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..60))
+    }
+
+    proptest! {
+        #[test]
+        fn entries_are_read_as_they_were_pushed(all in prop::collection::vec(entry(), 0..20)) {
+            let mut pushed = Entries::default();
+            for (kind, client, number, time_ns, bytes) in &all {
+                let kind = Kind::of(*kind).unwrap();
+                pushed.push(Entry { kind, client: *client, number: *number, time_ns: *time_ns, bytes });
+            }
+            let read: Vec<_> = entries(pushed.bytes()).map(Result::unwrap).collect();
+            prop_assert_eq!(read.len(), all.len());
+            for ((at, one), (kind, client, number, time_ns, bytes)) in read.iter().zip(&all) {
+                prop_assert_eq!((one.kind as u8, one.client), (*kind, *client));
+                prop_assert_eq!((one.number, one.time_ns, one.bytes), (*number, *time_ns, &bytes[..]));
+                prop_assert_eq!(&pushed.bytes()[*at..*at + bytes.len()], &bytes[..]);
+            }
+        }
+
+        #[test]
+        fn other_bytes_end_with_one_error_and_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let errors = entries(&bytes).filter(Result::is_err).count();
+            prop_assert!(errors <= 1);
+        }
+    }
+
+    #[test]
+    fn a_report_number_has_both_parts() {
+        assert_eq!(of_report_number(report_number(255, 7)), (255, 7));
+        assert_eq!(of_report_number(report_number(0, (1 << 56) - 1)), (0, (1 << 56) - 1));
+    }
+}

@@ -1,0 +1,231 @@
+//! The store of one FIX session: both numbers, and where in the journal each message to the client is.
+//!
+//! The newest messages are in memory, up to a bound; older ones are read from the journal. What changes is collected as entries, which
+//! the gateway writes before it sends anything. Cost of a message: a copy into each. Memory: 24 bytes a message of the session, and the
+//! newest messages.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use tapeworks_disk::Disk;
+use tapeworks_journal::{Place, read_place_in};
+use tapeworks_session::fix::{Store, StoreError};
+
+use crate::entry::{Entries, Entry, Kind};
+
+/// Bytes of the newest messages that are kept in memory: more than one turn of the gateway makes for one client.
+const RECENT_BYTES: usize = 1 << 20;
+
+/// A message to the client.
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// Where the journal has it. Of one that is not written yet: nowhere.
+    place: Place,
+    length: u32,
+    /// It is in memory.
+    is_recent: bool,
+}
+
+/// The numbers and messages of one session.
+#[derive(Debug)]
+pub(crate) struct SessionStore<D> {
+    folder: PathBuf,
+    client: u16,
+    next_outgoing: u64,
+    next_incoming: u64,
+    created_ns: u64,
+    now_ns: u64,
+    /// The number of the first message of `messages`.
+    first: u64,
+    messages: VecDeque<Kept>,
+    /// The newest messages, one after the other; the first is that of the number `recent_from`.
+    recent: VecDeque<u8>,
+    recent_from: u64,
+    /// Changes that the gateway has not collected.
+    changes: Entries,
+    /// The number of the first message among them.
+    first_change: u64,
+    disk: core::marker::PhantomData<D>,
+}
+
+impl<D: Disk> SessionStore<D> {
+    /// An empty store of a client, whose messages the journal in `folder` will have.
+    pub(crate) fn new(folder: &Path, client: u16, now_ns: u64) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            client,
+            next_outgoing: 1,
+            next_incoming: 1,
+            created_ns: now_ns,
+            now_ns,
+            first: 1,
+            messages: VecDeque::new(),
+            recent: VecDeque::new(),
+            recent_from: 1,
+            changes: Entries::default(),
+            first_change: 1,
+            disk: core::marker::PhantomData,
+        }
+    }
+
+    /// The time of the changes that come.
+    pub(crate) const fn set_time(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+    }
+
+    /// Whether there are changes to collect.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Moves the changes into the entries of the turn. `record` is where these will begin in the journal, once that is known:
+    /// [`SessionStore::written`].
+    pub(crate) fn collect(&mut self, entries: &mut Entries) {
+        let base = entries.append(&mut self.changes) as u64;
+        for number in self.first_change..self.next_outgoing {
+            if let Some(kept) = self.kept_mut(number) {
+                kept.place.offset += base;
+            }
+        }
+    }
+
+    /// The entries of the turn are in the journal, from this place on.
+    pub(crate) fn written(&mut self, record: Place) {
+        for number in self.first_change..self.next_outgoing {
+            if let Some(kept) = self.kept_mut(number) {
+                kept.place = Place { segment: record.segment, offset: record.offset + kept.place.offset };
+            }
+        }
+        self.first_change = self.next_outgoing;
+        while self.recent.len() > RECENT_BYTES && self.recent_from < self.next_outgoing {
+            let number = self.recent_from;
+            let length = self.kept_mut(number).map_or(0, |kept| {
+                kept.is_recent = false;
+                kept.length as usize
+            });
+            self.recent.drain(..length.min(self.recent.len()));
+            self.recent_from += 1;
+        }
+    }
+
+    fn kept_mut(&mut self, number: u64) -> Option<&mut Kept> {
+        self.messages.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    fn change(&mut self, kind: Kind, number: u64, bytes: &[u8]) {
+        let (client, time_ns) = (self.client, self.now_ns);
+        self.changes.push(Entry { kind, client, number, time_ns, bytes });
+    }
+
+    // ---- what the journal has ----
+
+    /// A message of a former run, with its place.
+    pub(crate) fn restore_message(&mut self, number: u64, place: Place, length: usize) {
+        if number != self.next_outgoing {
+            self.restore_next_outgoing(number);
+        }
+        self.messages.push_back(Kept { place, length: length as u32, is_recent: false });
+        self.next_outgoing = number + 1;
+        (self.recent_from, self.first_change) = (self.next_outgoing, self.next_outgoing);
+    }
+
+    /// The number of the next message to the client.
+    pub(crate) fn restore_next_outgoing(&mut self, number: u64) {
+        self.messages.clear();
+        self.recent.clear();
+        (self.first, self.next_outgoing) = (number, number);
+        (self.recent_from, self.first_change) = (number, number);
+    }
+
+    /// The number of the next message of the client.
+    pub(crate) const fn restore_next_incoming(&mut self, number: u64) {
+        self.next_incoming = number;
+    }
+
+    /// Both numbers began at 1.
+    pub(crate) fn restore_reset(&mut self, created_ns: u64) {
+        self.restore_next_outgoing(1);
+        (self.next_incoming, self.created_ns) = (1, created_ns);
+    }
+
+    /// The memory for so many more messages is taken now.
+    pub(crate) fn keep_room(&mut self, messages: usize) {
+        if self.messages.capacity() - self.messages.len() < messages {
+            self.messages.reserve(self.messages.len().max(messages));
+        }
+    }
+}
+
+impl<D: Disk> Store for SessionStore<D> {
+    fn next_outgoing(&self) -> u64 {
+        self.next_outgoing
+    }
+
+    fn next_incoming(&self) -> u64 {
+        self.next_incoming
+    }
+
+    fn created_ns(&self) -> u64 {
+        self.created_ns
+    }
+
+    fn keep(&mut self, sequence: u64, message: &[u8]) -> Result<(), StoreError> {
+        if sequence != self.next_outgoing {
+            let next = self.next_outgoing;
+            return Err(StoreError::Failed(format!("message {sequence} is not the next, {next}")));
+        }
+        self.change(Kind::ToClient, sequence, message);
+        let offset = (self.changes.len() - message.len()) as u64;
+        self.messages.push_back(Kept {
+            place: Place { segment: 0, offset },
+            length: message.len() as u32,
+            is_recent: true,
+        });
+        self.recent.extend(message);
+        self.next_outgoing += 1;
+        Ok(())
+    }
+
+    fn set_next_outgoing(&mut self, sequence: u64) -> Result<(), StoreError> {
+        if sequence != self.next_outgoing {
+            self.change(Kind::NextOutgoing, sequence, &[]);
+            self.restore_next_outgoing(sequence);
+        }
+        Ok(())
+    }
+
+    fn set_next_incoming(&mut self, sequence: u64) -> Result<(), StoreError> {
+        if sequence != self.next_incoming {
+            self.change(Kind::NextIncoming, sequence, &[]);
+            self.next_incoming = sequence;
+        }
+        Ok(())
+    }
+
+    fn read(&self, sequence: u64, message: &mut Vec<u8>) -> Result<bool, StoreError> {
+        let index = sequence.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
+        let Some((index, kept)) = index.and_then(|index| Some((index, self.messages.get(index)?))) else {
+            return Ok(false);
+        };
+        if kept.is_recent {
+            let newer = self.messages.range(index..).map(|kept| kept.length as usize).sum::<usize>();
+            let start = self.recent.len().saturating_sub(newer);
+            message.extend(self.recent.range(start..(start + kept.length as usize).min(self.recent.len())));
+            return Ok(true);
+        }
+        let start = message.len();
+        message.resize(start + kept.length as usize, 0);
+        let room = message.get_mut(start..).unwrap_or_default();
+        match read_place_in::<D>(&self.folder, kept.place, room) {
+            Ok(count) if count == room.len() => Ok(true),
+            Ok(_) => Err(StoreError::Failed(format!("message {sequence} is cut off in the journal"))),
+            Err(error) => Err(StoreError::Failed(error.to_string())),
+        }
+    }
+
+    fn reset(&mut self, now_ns: u64) -> Result<(), StoreError> {
+        self.change(Kind::Reset, 1, &now_ns.to_le_bytes());
+        self.restore_reset(now_ns);
+        Ok(())
+    }
+}
