@@ -167,7 +167,8 @@ pub(crate) fn entries(record: &[u8]) -> impl Iterator<Item = Result<(usize, Entr
         }
         let start = at;
         at = record.len();
-        let Some((header, rest)) = record.get(start..).and_then(|rest| rest.split_first_chunk::<HEADER_BYTES>())
+        let Some((header, rest)) =
+            record.get(start..).and_then(|rest| rest.split_first_chunk::<HEADER_BYTES>())
         else {
             return Some(Err(start));
         };

@@ -24,6 +24,8 @@ struct Kept {
     length: u32,
     /// It is in memory.
     is_recent: bool,
+    /// Its place among the bytes of all messages that were ever in memory.
+    at: u64,
 }
 
 /// The numbers and messages of one session.
@@ -41,6 +43,8 @@ pub(crate) struct SessionStore<D> {
     /// The newest messages, one after the other; the first is that of the number `recent_from`.
     recent: VecDeque<u8>,
     recent_from: u64,
+    /// The bytes that were in memory before those of `recent`.
+    gone_bytes: u64,
     /// Changes that the gateway has not collected.
     changes: Entries,
     /// The number of the first message among them.
@@ -62,6 +66,7 @@ impl<D: Disk> SessionStore<D> {
             messages: VecDeque::new(),
             recent: VecDeque::new(),
             recent_from: 1,
+            gone_bytes: 0,
             changes: Entries::default(),
             first_change: 1,
             disk: core::marker::PhantomData,
@@ -104,6 +109,7 @@ impl<D: Disk> SessionStore<D> {
                 kept.length as usize
             });
             self.recent.drain(..length.min(self.recent.len()));
+            self.gone_bytes += length as u64;
             self.recent_from += 1;
         }
     }
@@ -124,7 +130,7 @@ impl<D: Disk> SessionStore<D> {
         if number != self.next_outgoing {
             self.restore_next_outgoing(number);
         }
-        self.messages.push_back(Kept { place, length: length as u32, is_recent: false });
+        self.messages.push_back(Kept { place, length: length as u32, is_recent: false, at: 0 });
         self.next_outgoing = number + 1;
         (self.recent_from, self.first_change) = (self.next_outgoing, self.next_outgoing);
     }
@@ -132,6 +138,7 @@ impl<D: Disk> SessionStore<D> {
     /// The number of the next message to the client.
     pub(crate) fn restore_next_outgoing(&mut self, number: u64) {
         self.messages.clear();
+        self.gone_bytes += self.recent.len() as u64;
         self.recent.clear();
         (self.first, self.next_outgoing) = (number, number);
         (self.recent_from, self.first_change) = (number, number);
@@ -180,6 +187,7 @@ impl<D: Disk> Store for SessionStore<D> {
             place: Place { segment: 0, offset },
             length: message.len() as u32,
             is_recent: true,
+            at: self.gone_bytes + self.recent.len() as u64,
         });
         self.recent.extend(message);
         self.next_outgoing += 1;
@@ -204,13 +212,11 @@ impl<D: Disk> Store for SessionStore<D> {
 
     fn read(&self, sequence: u64, message: &mut Vec<u8>) -> Result<bool, StoreError> {
         let index = sequence.checked_sub(self.first).and_then(|index| usize::try_from(index).ok());
-        let Some((index, kept)) = index.and_then(|index| Some((index, self.messages.get(index)?))) else {
-            return Ok(false);
-        };
+        let Some(kept) = index.and_then(|index| self.messages.get(index)) else { return Ok(false) };
         if kept.is_recent {
-            let newer = self.messages.range(index..).map(|kept| kept.length as usize).sum::<usize>();
-            let start = self.recent.len().saturating_sub(newer);
-            message.extend(self.recent.range(start..(start + kept.length as usize).min(self.recent.len())));
+            let start = kept.at.saturating_sub(self.gone_bytes) as usize;
+            let end = (start + kept.length as usize).min(self.recent.len());
+            message.extend(self.recent.range(start.min(end)..end));
             return Ok(true);
         }
         let start = message.len();
@@ -227,5 +233,124 @@ impl<D: Disk> Store for SessionStore<D> {
         self.change(Kind::Reset, 1, &now_ns.to_le_bytes());
         self.restore_reset(now_ns);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tapeworks_disk::System;
+    use tapeworks_journal::{JournalOptions, JournalReader, JournalWriter, Record};
+
+    use super::*;
+    use crate::entry::{TURN, entries};
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Keep(usize),
+        Incoming(u64),
+        Outgoing(u64),
+        Reset,
+        Turn,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            12 => (1usize..60_000).prop_map(Step::Keep),
+            3 => (1u64..90).prop_map(Step::Incoming),
+            1 => (1u64..90).prop_map(Step::Outgoing),
+            1 => Just(Step::Reset),
+            6 => Just(Step::Turn),
+        ]
+    }
+
+    /// What `store` says: numbers, and each message.
+    fn shown(store: &SessionStore<System>) -> (u64, u64, u64, Vec<Option<Vec<u8>>>) {
+        let read = |number| {
+            let mut message = Vec::new();
+            store.read(number, &mut message).unwrap().then_some(message)
+        };
+        let messages = (0..store.next_outgoing() + 2).map(read).collect();
+        (store.next_outgoing(), store.next_incoming(), store.created_ns(), messages)
+    }
+
+    /// A store as a restart finds it.
+    fn restored(folder: &Path) -> SessionStore<System> {
+        let mut store = SessionStore::new(folder, 3, 1);
+        let mut reader = JournalReader::open(folder).unwrap();
+        let mut all = Vec::new();
+        while let Some(record) = reader.next().unwrap() {
+            all.push((record.payload.to_vec(), reader.place().unwrap()));
+        }
+        for (payload, end) in all {
+            let start = end.offset - payload.len() as u64;
+            for (at, entry) in entries(&payload).map(Result::unwrap) {
+                let place = Place { offset: start + at as u64, ..end };
+                match entry.kind {
+                    Kind::ToClient => store.restore_message(entry.number, place, entry.bytes.len()),
+                    Kind::NextIncoming => store.restore_next_incoming(entry.number),
+                    Kind::NextOutgoing => store.restore_next_outgoing(entry.number),
+                    _ => store.restore_reset(u64::from_le_bytes(entry.bytes.try_into().unwrap())),
+                }
+            }
+        }
+        store
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn a_store_has_what_a_simple_one_has_and_a_restart_finds_it(
+            steps in prop::collection::vec(step(), 1..60),
+        ) {
+            let folder = tempfile::tempdir().unwrap();
+            let options = JournalOptions { segment_bytes: 200_000, keep_bytes: None };
+            let (mut writer, _) = JournalWriter::open(folder.path(), options).unwrap();
+            let mut store = SessionStore::<System>::new(folder.path(), 3, 1);
+            let mut simple = tapeworks_session::fix::MemoryStore::new(usize::MAX, 1);
+            let mut fill = 0u8;
+            for (now_ns, step) in (10u64..).zip(steps.into_iter().chain([Step::Turn])) {
+                store.set_time(now_ns);
+                match step {
+                    Step::Keep(length) => {
+                        fill = fill.wrapping_add(1);
+                        let number = store.next_outgoing();
+                        prop_assert_eq!(store.keep(number, &vec![fill; length]), Ok(()));
+                        prop_assert_eq!(simple.keep(number, &vec![fill; length]), Ok(()));
+                        prop_assert!(store.keep(number, b"x").is_err());
+                    }
+                    Step::Incoming(number) => {
+                        prop_assert_eq!(store.set_next_incoming(number), simple.set_next_incoming(number));
+                    }
+                    Step::Outgoing(number) => {
+                        prop_assert_eq!(store.set_next_outgoing(number), simple.set_next_outgoing(number));
+                    }
+                    Step::Reset => prop_assert_eq!(store.reset(now_ns), simple.reset(now_ns)),
+                    Step::Turn if store.has_changes() => {
+                        let mut turn = Entries::default();
+                        turn.push(Entry { kind: Kind::Halt, client: 0, number: 0, time_ns: 0, bytes: b"before" });
+                        let before = turn.len();
+                        store.collect(&mut turn);
+                        // The halt is another's: only this store's entries are written here, behind as many bytes.
+                        let payload = &turn.bytes()[before..];
+                        writer.append(&Record { kind: TURN, payload, ..Record::default() }).unwrap();
+                        writer.flush().unwrap();
+                        let end = writer.place();
+                        let record = end.offset - payload.len() as u64 - before as u64;
+                        store.written(Place { offset: record, ..end });
+                    }
+                    Step::Turn => {}
+                }
+                let mut wanted = Vec::new();
+                for number in 0..store.next_outgoing() + 2 {
+                    let mut message = Vec::new();
+                    wanted.push(simple.read(number, &mut message).unwrap().then_some(message));
+                }
+                let all = (simple.next_outgoing(), simple.next_incoming(), simple.created_ns(), wanted);
+                prop_assert_eq!(shown(&store), all);
+            }
+            prop_assert!(store.recent.len() <= RECENT_BYTES);
+            prop_assert_eq!(shown(&restored(folder.path())), shown(&store));
+        }
     }
 }

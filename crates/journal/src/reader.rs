@@ -285,7 +285,8 @@ impl<D: Disk> JournalReader<D> {
             Head::Unwritten => next_sound(&file, &path, SEGMENT_HEADER_BYTES, self.next)?.is_some(),
         };
         if is_begun {
-            self.open = Some(Open { path, first: self.next, file, offset: SEGMENT_HEADER_BYTES, is_searched: false });
+            self.open =
+                Some(Open { path, first: self.next, file, offset: SEGMENT_HEADER_BYTES, is_searched: false });
             (self.used, self.filled) = (0, 0);
         }
         Ok(is_begun)

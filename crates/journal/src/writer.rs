@@ -14,8 +14,8 @@ use crate::format::{
     BUFFER_BYTES, Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
-use crate::place::Place;
 use crate::io_task::{Finished, IoTask, Outcome, Prepared, Unsynced, Work, reserve};
+use crate::place::Place;
 use crate::scan::{scan, torn_bytes};
 
 /// How a journal is written.

@@ -227,7 +227,8 @@ impl Known {
         let is_open = |entry: &Entry| {
             entry.order.client == client && entry.machine.state() != ExchangeToClientState::Ended
         };
-        let mut open: Vec<(Handle, &Entry)> = self.orders.handles().filter(|(_, entry)| is_open(entry)).collect();
+        let mut open: Vec<(Handle, &Entry)> =
+            self.orders.handles().filter(|(_, entry)| is_open(entry)).collect();
         open.sort_unstable_by_key(|(_, entry)| entry.order.id.0.0);
         open.into_iter().map(|(handle, _)| handle).collect()
     }

@@ -94,6 +94,8 @@ pub struct Order {
     pub value_e8: i128,
     /// Cancels and replaces that the venue has not answered.
     pub pending: u32,
+    /// When the client's message came, in UTC nanoseconds.
+    pub requested_ns: u64,
     /// What the replace in answer made of the order.
     pub(crate) change: Option<NewOrder>,
     pub(crate) outcome: Outcome,
@@ -106,6 +108,7 @@ impl Order {
         id: ClOrdId,
         instrument: InstrumentIndex,
         terms: NewOrder,
+        requested_ns: u64,
     ) -> Self {
         Self {
             client,
@@ -118,6 +121,7 @@ impl Order {
             cumulative: 0,
             value_e8: 0,
             pending: 0,
+            requested_ns,
             change: None,
             outcome: Outcome::Unexpected,
         }
@@ -296,7 +300,7 @@ mod tests {
             parties: Parties::default(),
             is_passive_only: false,
         };
-        Order::new(ClientIndex(0), ClOrdId::default(), InstrumentIndex(0), terms)
+        Order::new(ClientIndex(0), ClOrdId::default(), InstrumentIndex(0), terms, 0)
     }
 
     fn report(kind: ExecutionKind, last: (u32, i64), leaves: u32) -> Execution {

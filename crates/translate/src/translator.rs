@@ -21,7 +21,7 @@ use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName};
 use crate::known::{ClientRequest, Fill, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
 use crate::pool::Handle;
-use crate::reference::Reference;
+use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
 use crate::report::{CancelRejected, Execution, ExecutionKind, MassCancelled, Numbered, Refused, Report};
 use crate::request::{Cancel, MassCancel, NewOrder, Replace, Request};
@@ -43,6 +43,9 @@ pub trait Outputs {
 
     /// A report of the venue that belongs to no order or request that is known, or does not fit the order's state.
     fn unmatched(&mut self, report: &Report);
+
+    /// The venue reports for the first time of an order that was requested at this time, in UTC nanoseconds.
+    fn first_report(&mut self, _requested_ns: u64) {}
 }
 
 /// FIX orders to a venue's orders and back.
@@ -122,6 +125,12 @@ impl<V: Venue> Translator<V> {
         self.desk.known.entry(handle).map(|entry| (&entry.order, entry.machine.state()))
     }
 
+    /// An instrument.
+    #[must_use]
+    pub fn instrument(&self, index: InstrumentIndex) -> Option<&Instrument> {
+        self.desk.reference.instrument(index)
+    }
+
     /// The session with the venue is connected: requests wait until [`Self::venue_recovered`].
     pub fn venue_connected(&mut self) {
         self.raise(ClientToExchangeEvent::Connected);
@@ -194,7 +203,7 @@ impl<V: Venue> Translator<V> {
         let sent = match self.desk.decision {
             Decision::None => Ok(()),
             Decision::Refuse(refusal) => Err(refusal),
-            Decision::New { id, instrument, order } => self.send_new(client, id, instrument, order, out),
+            Decision::New { id, instrument, order } => self.send_new(&incoming, id, instrument, order, out),
             Decision::Cancel { id, original, order } => self.send_cancel(id, original, order, false, out),
             Decision::Replace { id, original, order, terms } => {
                 self.send_replace(id, original, order, terms, out)
@@ -232,7 +241,7 @@ impl<V: Venue> Translator<V> {
 
     fn send_new(
         &mut self,
-        client: ClientIndex,
+        incoming: &Incoming<'_>,
         id: ClOrdId,
         instrument: InstrumentIndex,
         order: NewOrder,
@@ -240,7 +249,8 @@ impl<V: Venue> Translator<V> {
     ) -> Result<(), Refusal> {
         let order = NewOrder { name: self.venue.name(self.next_name, id), ..order };
         self.send(order.name, &Request::New(order), instrument, out)?;
-        self.desk.known.add_order(Order::new(client, id, instrument, order));
+        let client = incoming.client;
+        self.desk.known.add_order(Order::new(client, id, instrument, order, incoming.now_ns));
         self.count_open(client, 1);
         Ok(())
     }
@@ -589,7 +599,8 @@ impl<V: Venue> Translator<V> {
             else {
                 continue;
             };
-            let came = received_below.zip(request.name.number()).is_some_and(|(below, number)| number < below);
+            let came =
+                received_below.zip(request.name.number()).is_some_and(|(below, number)| number < below);
             if came {
                 continue;
             }
@@ -725,10 +736,14 @@ impl<V: Venue> Translator<V> {
             }
         }
         let (client, after) = (entry.order.client, entry.machine.state());
+        let requested_ns = entry.order.requested_ns;
         if let Some((handle, _)) = answered
             && let Some(request) = self.desk.known.request_mut(handle)
         {
             request.is_pending = false;
+        }
+        if before == ExchangeToClientState::Sent {
+            out.first_report(requested_ns);
         }
         let was_open = before != ExchangeToClientState::Ended;
         match (was_open, after == ExchangeToClientState::Ended) {

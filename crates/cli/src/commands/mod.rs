@@ -4,6 +4,7 @@ pub(crate) mod demo;
 pub(crate) mod dump;
 pub(crate) mod exchange;
 pub(crate) mod flow;
+pub(crate) mod gateway;
 pub(crate) mod hash;
 pub(crate) mod journal;
 pub(crate) mod plant;

@@ -3,6 +3,7 @@
 //! The caller passes received bytes to [`Session::receive`], calls [`Session::tick`] at least once a second, sends
 //! [`Session::output`] and reports the bytes sent. When [`Session::over`] returns an end, it closes the connection.
 
+use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -42,6 +43,22 @@ pub enum End {
     QueueFull,
     /// The store failed.
     Store(StoreError),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LoggedOut => f.write_str("logged out"),
+            Self::Closed => f.write_str("the peer closed the connection"),
+            Self::Refused(why) => write!(f, "the Logon is refused: {why}"),
+            Self::NoLogon => f.write_str("no Logon in time"),
+            Self::NoLogout => f.write_str("the Logout was not answered in time"),
+            Self::TimedOut => f.write_str("the peer was silent for too long"),
+            Self::Throttled => f.write_str("the peer sends more messages than it may"),
+            Self::QueueFull => f.write_str("too many messages behind a gap"),
+            Self::Store(error) => error.fmt(f),
+        }
+    }
 }
 
 /// What became of a message of the application.

@@ -1033,8 +1033,7 @@ impl Stream for SimStream {
 fn join(address: SocketAddr) -> io::Result<(usize, u64)> {
     with(|kernel| {
         let address = remote(kernel, address);
-        let listener =
-            kernel.listener_at(address).filter(|_| !kernel.network.refusing.contains(&address));
+        let listener = kernel.listener_at(address).filter(|_| !kernel.network.refusing.contains(&address));
         let listener = listener.ok_or(io::ErrorKind::ConnectionRefused)?;
         let host = kernel.network.socket(listener).ok_or_else(invalid)?.host;
         let own = local(kernel, SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0));

@@ -1,0 +1,58 @@
+//! `tapeworks gateway`: FIX clients on one side, a venue's native session on the other.
+
+mod run;
+mod store;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use crate::ending::Result;
+
+/// The order gateway: FIX clients on one side, a venue's native session on the other.
+///
+/// It accepts FIX 4.2, 4.4 and 5.0 SP2 sessions, checks each order, translates it to the venue's protocol (Millennium native, or OUCH 5.0),
+/// and the venue's reports back. What it sent and received survives a crash.
+#[derive(Debug, Args)]
+#[command(
+    arg_required_else_help = true,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
+Examples:
+  tapeworks exchange serve examples/exchange/orders.toml       (in another terminal: an exchange)
+  tapeworks gateway examples/gateway/loopback.toml
+  tapeworks gateway check examples/gateway/loopback.toml
+
+Ctrl-C logs out of all sessions. Exit code 78: the configuration is wrong; 1: a port is busy, the store cannot be used."
+)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    run: run::Run,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// Where the configuration is.
+#[derive(Debug, Args)]
+struct Configured {
+    /// The configuration, a TOML file.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(run::Check),
+    /// The store of a gateway that does not run: what it holds, whether it is sound.
+    #[command(subcommand)]
+    Store(store::Command),
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result {
+    match arguments.command {
+        None => run::run(&arguments.run),
+        Some(Command::Check(arguments)) => run::check(&arguments),
+        Some(Command::Store(command)) => store::run(&command),
+    }
+}

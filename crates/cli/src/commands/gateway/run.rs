@@ -1,0 +1,211 @@
+//! `tapeworks gateway CONFIG` and `gateway check`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::json;
+use tapeworks_gateway::config::{AnyParts, Config, VenueConfig};
+use tapeworks_gateway::status::Status;
+use tapeworks_gateway::{Gateway, Notice, Parts, RestoreError, Restored, StartError, VenueSession, open};
+use tapeworks_market::Nanos;
+use tapeworks_runtime::refusals::Refused;
+use tapeworks_runtime::world::{System, World as _};
+
+use super::Configured;
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, counted, thousands};
+use crate::{interrupt, output, terminal, values};
+
+/// How often the command checks for news.
+const LOOK: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// The configuration, a TOML file.
+    #[arg(value_name = "CONFIG", required = true)]
+    config: Option<PathBuf>,
+    /// End after this time: seconds, or 500ms, 2s, 10m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    seconds: Option<Duration>,
+    /// The summary as one JSON object.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Check a gateway's configuration: errors have line, column and the expected value.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  tapeworks gateway check examples/gateway/loopback.toml
+
+Exit code 78: the configuration is wrong.")]
+pub(super) struct Check {
+    #[command(flatten)]
+    configured: Configured,
+}
+
+/// Reads a gateway's configuration.
+pub(super) fn load(path: &Path) -> Result<Config> {
+    Config::load(path).map_err(|errors| Failure::Config(errors.iter().map(ToString::to_string).collect()))
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<RestoreError> for Failure {
+    fn from(error: RestoreError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+pub(super) fn check(arguments: &Check) -> Result {
+    let path = &arguments.configured.config;
+    let config = load(path)?;
+    config.parts(System::time_of_day().0).map_err(Failure::Failed)?;
+    let venue = match &config.venue {
+        VenueConfig::Millennium { session, .. } => session.variant.title,
+        VenueConfig::Ouch { .. } => "OUCH 5.0",
+    };
+    output::print(&format!(
+        "{}: sound: {} on {}, {}, {venue}; store in {}\n",
+        path.display(),
+        counted(config.clients.len() as u64, "FIX client", "FIX clients"),
+        config.host.listen,
+        counted(config.instruments.len() as u64, "instrument", "instruments"),
+        config.store.display(),
+    ))?;
+    Ok(Ending::Complete)
+}
+
+pub(super) fn run(arguments: &Run) -> Result {
+    // The argument is required where there is no subcommand.
+    let Some(path) = &arguments.config else { return Err(Failure::Usage("which configuration?".to_owned())) };
+    let config = load(path)?;
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(terminal::is_coloured_stderr())
+        .try_init()
+        .ok();
+    let now = System::time_of_day();
+    match config.parts(now.0).map_err(Failure::Failed)? {
+        AnyParts::Millennium(parts) => serve(arguments, &config, parts, now),
+        AnyParts::Ouch(parts) => serve(arguments, &config, parts, now),
+    }
+}
+
+fn log_restored(restored: &Restored) {
+    if restored.starts == 0 {
+        return;
+    }
+    tracing::info!(
+        requests = restored.requests,
+        reports = restored.reports,
+        messages = restored.messages,
+        torn_bytes = restored.torn_bytes,
+        "went on from the store"
+    );
+}
+
+fn serve<S>(arguments: &Run, config: &Config, parts: Parts<S>, now: Nanos) -> Result
+where
+    S: VenueSession<Table: Send> + Send + 'static,
+{
+    let (core, ledger, restored) =
+        open::<S, System>(&config.store, config.journal, config.sync, parts, now.0)?;
+    log_restored(&restored);
+    let (log, notices) = channel::<Notice>();
+    let on_notice = Arc::new(move |notice: &Notice| {
+        // The log may have ended already.
+        let _unheard = log.send(notice.clone());
+    });
+    let (log, refusals) = channel::<Refused>();
+    let on_refusal = Arc::new(move |refused: &Refused| _ = log.send(refused.clone()));
+    let gateway = Gateway::<System>::start(config.host.clone(), core, ledger, on_notice, Some(on_refusal))?;
+    tracing::info!("FIX clients are served on {}", gateway.address());
+    let log_news = || {
+        for Notice { is_alert, text } in notices.try_iter() {
+            if is_alert {
+                tracing::warn!("{text}");
+            } else {
+                tracing::info!("{text}");
+            }
+        }
+        for refused in refusals.try_iter() {
+            let peer = refused.address.to_string();
+            tracing::warn!(subject = %peer, unreported = refused.unreported, "{} refused: {}", refused.what, refused.reason);
+        }
+    };
+    let until = arguments.seconds.map(|time| Instant::now() + time);
+    let is_over = || interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until);
+    while !is_over() && !gateway.is_finished() {
+        log_news();
+        std::thread::sleep(LOOK);
+    }
+    let status = gateway.status();
+    let ended = gateway.stop();
+    log_news();
+    ended?;
+    if arguments.json {
+        let text = serde_json::to_string(&json!({ "gateway": status })).unwrap_or_default();
+        output::print(&(text + "\n"))?;
+    } else {
+        output::print(&summary(&status))?;
+    }
+    Ok(Ending::Complete)
+}
+
+/// The sessions and counts, for people.
+pub(super) fn summary(status: &Status) -> String {
+    let mut table = Table::new(&[
+        ("client", Align::Left),
+        ("state", Align::Left),
+        ("next in", Align::Right),
+        ("next out", Align::Right),
+        ("open", Align::Right),
+        ("waiting", Align::Right),
+    ]);
+    for client in &status.clients {
+        let state = match (client.is_logged_on, client.is_connected) {
+            (true, _) => "logged on",
+            (_, true) => "connected",
+            _ => "away",
+        };
+        let state = if client.is_halted { format!("{state}, halted") } else { state.to_owned() };
+        table.row([
+            client.name.clone(),
+            state,
+            client.next_incoming.to_string(),
+            client.next_outgoing.to_string(),
+            thousands(client.open_orders),
+            thousands(client.waiting_bytes),
+        ]);
+    }
+    let translated = &status.translated;
+    let mut text = table.render(terminal::width(), terminal::paint());
+    text += &format!(
+        "{}, {} sent to the venue, {} refused; {} of the venue, {} to clients, {}\n",
+        counted(translated.client_messages, "message of clients", "messages of clients"),
+        thousands(translated.requests),
+        thousands(translated.refused),
+        counted(translated.venue_messages, "report", "reports"),
+        thousands(translated.reports),
+        counted(translated.fills, "fill", "fills"),
+    );
+    let trip = &status.round_trip;
+    if trip.count > 0 {
+        text += &format!(
+            "from an order to the venue's first report: median {} us, 99.9 % {} us, longest {} us\n",
+            thousands(trip.p50_ns / 1_000),
+            thousands(trip.p99_9_ns / 1_000),
+            thousands(trip.longest_ns / 1_000),
+        );
+    }
+    text
+}

@@ -1,0 +1,270 @@
+//! `tapeworks gateway store`: what a store holds, whether it is sound, the outgoing bytes once more, numbers that begin anew.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use tapeworks_gateway::VenueSession;
+use tapeworks_gateway::config::AnyParts;
+use tapeworks_gateway::inspect::{self, Inspection, Replayed};
+use tapeworks_runtime::world::{System, World as _};
+
+use super::run::load;
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, counted, thousands};
+use crate::{output, terminal};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    Inspect(Inspect),
+    Verify(Verify),
+    Replay(Replay),
+    Reset(Reset),
+}
+
+/// Show what a store holds: clients and numbers, or every entry.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  tapeworks gateway store inspect gateway-store
+
+Exit code 3: parts of it are damaged.")]
+pub(super) struct Inspect {
+    /// The folder of the store.
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    /// Every entry, a line each.
+    #[arg(long)]
+    entries: bool,
+    /// As JSON.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Check whether a store is sound: each record and each entry of it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  tapeworks gateway store verify gateway-store
+
+Exit code 3: parts of it are damaged.")]
+pub(super) struct Verify {
+    /// The folder of the store.
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+}
+
+/// Make the outgoing bytes once more from what came in, and compare them with what was sent.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  tapeworks gateway store replay examples/gateway/loopback.toml
+
+Exit code 3: some are not the same.")]
+pub(super) struct Replay {
+    /// The gateway's configuration.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// As JSON.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Begin the numbers of a client at 1, or move the whole store aside. The gateway must not run.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks gateway store reset examples/gateway/loopback.toml --client alpha
+  tapeworks gateway store reset examples/gateway/loopback.toml --all")]
+pub(super) struct Reset {
+    /// The gateway's configuration.
+    #[arg(value_name = "CONFIG")]
+    config: PathBuf,
+    /// The client. Messages that it has not got are lost to it.
+    #[arg(long, value_name = "NAME", required_unless_present = "all", conflicts_with = "all")]
+    client: Option<String>,
+    /// Everything: numbers, messages, orders. The old store is kept beside the new one.
+    #[arg(long)]
+    all: bool,
+    /// Even if orders work at the venue.
+    #[arg(long)]
+    force: bool,
+}
+
+pub(super) fn run(command: &Command) -> Result {
+    match command {
+        Command::Inspect(arguments) => inspect(arguments),
+        Command::Verify(arguments) => verify(arguments),
+        Command::Replay(arguments) => replay(arguments),
+        Command::Reset(arguments) => reset(arguments),
+    }
+}
+
+fn ending(is_sound: bool) -> Ending {
+    if is_sound { Ending::Complete } else { Ending::WithProblems }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<()> {
+    let text = serde_json::to_string(value).map_err(|error| Failure::Failed(error.to_string()))?;
+    output::print(&(text + "\n"))
+}
+
+fn inspect(arguments: &Inspect) -> Result {
+    let mut lines = String::new();
+    let mut printed = Ok(());
+    let found = inspect::inspect::<System>(&arguments.folder, |record, client, entry| {
+        if arguments.entries && printed.is_ok() {
+            let (kind, text) = (entry.kind.name(), inspect::describe(entry));
+            let _infallible = writeln!(lines, "{record} {} {kind} {client} {text}", entry.time_ns);
+            if lines.len() > 64 << 10 {
+                printed = output::print(&lines);
+                lines.clear();
+            }
+        }
+    })?;
+    printed?;
+    if arguments.entries {
+        output::print(&lines)?;
+    } else if arguments.json {
+        json(&found)?;
+    } else {
+        output::print(&shown(&found))?;
+    }
+    Ok(ending(found.is_sound()))
+}
+
+fn shown(found: &Inspection) -> String {
+    let mut table = Table::new(&[
+        ("client", Align::Left),
+        ("next in", Align::Right),
+        ("next out", Align::Right),
+        ("requests", Align::Right),
+        ("messages", Align::Right),
+        ("resets", Align::Right),
+    ]);
+    for client in &found.clients {
+        table.row([
+            client.name.clone(),
+            client.next_incoming.to_string(),
+            client.next_outgoing.to_string(),
+            thousands(client.requests),
+            thousands(client.messages),
+            thousands(client.resets),
+        ]);
+    }
+    let mut text = table.render(terminal::width(), terminal::paint());
+    let kinds: Vec<String> =
+        found.entries.iter().map(|(kind, count)| format!("{} {kind}", thousands(*count))).collect();
+    let _infallible = writeln!(text, "{}: {}", counted(found.records, "record", "records"), kinds.join(", "));
+    if found.is_halted {
+        text += "the kill switch is on\n";
+    }
+    text += &soundness(found);
+    text
+}
+
+fn soundness(found: &Inspection) -> String {
+    let mut text = String::new();
+    for damage in &found.damage {
+        let _infallible = writeln!(text, "{damage}");
+    }
+    if !found.is_sound() {
+        let _infallible = writeln!(
+            text,
+            "damaged: {}, {} with bytes that are no entries",
+            counted(found.damaged, "record", "records"),
+            thousands(found.unreadable),
+        );
+    }
+    text
+}
+
+fn verify(arguments: &Verify) -> Result {
+    let found = inspect::inspect::<System>(&arguments.folder, |_, _, _| {})?;
+    let entries: u64 = found.entries.values().sum();
+    let mut text = soundness(&found);
+    if found.is_sound() {
+        let _infallible = writeln!(
+            text,
+            "{}: sound: {} with {}",
+            arguments.folder.display(),
+            counted(found.records, "record", "records"),
+            counted(entries, "entry", "entries"),
+        );
+    }
+    output::print(&text)?;
+    Ok(ending(found.is_sound()))
+}
+
+fn replay(arguments: &Replay) -> Result {
+    let config = load(&arguments.config)?;
+    let replayed = match config.parts(System::time_of_day().0).map_err(Failure::Failed)? {
+        AnyParts::Millennium(parts) => inspect::replay::<_, System>(&config.store, parts)?,
+        AnyParts::Ouch(parts) => inspect::replay::<_, System>(&config.store, parts)?,
+    };
+    if arguments.json {
+        json(&replayed)?;
+    } else {
+        output::print(&compared(&replayed))?;
+    }
+    Ok(ending(replayed.differences.is_empty()))
+}
+
+fn compared(replayed: &Replayed) -> String {
+    let mut text = format!(
+        "the same: {} to the venue, {} to clients; {} at the end\n",
+        counted(replayed.to_venue, "message", "messages"),
+        thousands(replayed.to_clients),
+        counted(replayed.open_orders, "working order", "working orders"),
+    );
+    for difference in &replayed.differences {
+        let whom = if difference.client.is_empty() { "the venue" } else { &difference.client };
+        let _infallible = writeln!(text, "record {}, to {whom}: {}", difference.record, difference.text);
+    }
+    text
+}
+
+fn reset(arguments: &Reset) -> Result {
+    let config = load(&arguments.config)?;
+    let now_ns = System::time_of_day().0;
+    let parts = config.parts(now_ns).map_err(Failure::Failed)?;
+    match (&arguments.client, parts) {
+        (Some(name), AnyParts::Millennium(parts)) => {
+            reset_client(arguments, &config.store, parts, name, now_ns)
+        }
+        (Some(name), AnyParts::Ouch(parts)) => reset_client(arguments, &config.store, parts, name, now_ns),
+        (None, parts) => {
+            let open = match parts {
+                AnyParts::Millennium(parts) => inspect::replay::<_, System>(&config.store, parts),
+                AnyParts::Ouch(parts) => inspect::replay::<_, System>(&config.store, parts),
+            };
+            if !arguments.force {
+                let open = open?.open_orders;
+                if open > 0 {
+                    let orders = counted(open, "order works", "orders work");
+                    return Err(Failure::Failed(format!(
+                        "{orders} at the venue, and the gateway would not know them any more; --force does it"
+                    )));
+                }
+            }
+            let aside = inspect::set_aside::<System>(&config.store, now_ns)?;
+            output::print(&format!("the store is kept as {}\n", aside.display()))?;
+            Ok(Ending::Complete)
+        }
+    }
+}
+
+fn reset_client<S: VenueSession>(
+    arguments: &Reset,
+    store: &std::path::Path,
+    parts: tapeworks_gateway::Parts<S>,
+    name: &str,
+    now_ns: u64,
+) -> Result {
+    if !inspect::reset_client::<S, System>(store, parts, name, now_ns)? {
+        let file = arguments.config.display();
+        return Err(Failure::Failed(format!("{file}: there is no client '{name}'")));
+    }
+    output::print(&format!("the numbers of {name} begin at 1\n"))?;
+    Ok(Ending::Complete)
+}

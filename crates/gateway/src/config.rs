@@ -1,0 +1,706 @@
+//! The configuration of a gateway: a TOML file. Errors have file, line and column and name the expected value.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tapeworks_journal::JournalOptions;
+use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text, time};
+use tapeworks_session::Credentials;
+use tapeworks_session::fix::{Dictionary, Role, Schedule, Settings as FixSettings};
+use tapeworks_session::native::{Client as NativeClient, ClientSettings as NativeSettings};
+use tapeworks_session::soupbintcp::SoupInitiatorSettings;
+use tapeworks_translate::ids::InstrumentIndex;
+use tapeworks_translate::{
+    Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Reference, RiskLimits,
+};
+use tapeworks_wire::Ascii;
+use tapeworks_wire::fix::order_entry::SCHEMA;
+use tapeworks_wire::fix::read_decimal;
+use tapeworks_wire::millennium::variant::{VARIANTS, Variant, variant_by_name};
+
+use crate::host::{HostSettings, Wait};
+use crate::ledger::SyncPolicy;
+use crate::settings::ClientSettings;
+use crate::venue::OuchSession;
+
+/// The shortest and the longest time that a setting can be.
+const AN_INSTANT: Duration = Duration::from_nanos(1);
+const A_DAY: Duration = Duration::from_secs(86_400);
+
+/// The most clients.
+const MOST_CLIENTS: usize = 10_000;
+
+/// The venue behind the gateway.
+#[derive(Clone, Debug)]
+pub enum VenueConfig {
+    /// A Millennium native gateway.
+    Millennium {
+        /// Its session.
+        session: NativeSettings,
+        /// Its mapping table.
+        table: MillenniumSettings,
+    },
+    /// OUCH 5.0 over SoupBinTCP.
+    Ouch {
+        /// Its session.
+        session: SoupInitiatorSettings,
+        /// The time zone whose midnight its times count from, as a day's schedule.
+        day: Schedule,
+    },
+}
+
+/// The web page of a gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebConfig {
+    /// Where it is. Port 0: the kernel chooses.
+    pub address: SocketAddr,
+    /// What a request must have; `None`: any user of this machine may look, and command.
+    pub token: Option<String>,
+}
+
+/// A gateway.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its thread.
+    pub host: HostSettings,
+    /// The folder of its store.
+    pub store: PathBuf,
+    /// How the store's journal is written.
+    pub journal: JournalOptions,
+    /// When it is synced.
+    pub sync: SyncPolicy,
+    /// Room for orders.
+    pub capacity: tapeworks_translate::Settings,
+    /// The venue.
+    pub venue: VenueConfig,
+    /// What is traded.
+    pub instruments: Vec<Instrument>,
+    /// Parties and their short codes.
+    pub parties: Vec<(Ascii<20>, u32)>,
+    /// The FIX clients.
+    pub clients: Vec<ClientSettings>,
+    /// The web page.
+    pub web: Option<WebConfig>,
+}
+
+/// A gateway's parts for one kind of venue.
+pub enum AnyParts {
+    /// A Millennium native gateway.
+    Millennium(crate::Parts<NativeClient>),
+    /// OUCH.
+    Ouch(crate::Parts<OuchSession>),
+}
+
+impl std::fmt::Debug for AnyParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Millennium(_) => "Millennium",
+            Self::Ouch(_) => "Ouch",
+        })
+    }
+}
+
+impl Config {
+    /// Reads the configuration in `text`, which came from a file named `file`. Dictionaries are looked up from the folder `beside`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in the order of the file; at least one.
+    pub fn parse(file: &str, text: &str, beside: &Path) -> Result<Self, Vec<ConfigError>> {
+        let read = read_text(Reading::new(file, text, true), |reading, document| {
+            read_document(reading, Section::new("the file", document.get_ref(), document.span()), beside)
+        })?;
+        // Without an error there is a configuration.
+        read.ok_or_else(Vec::new)
+    }
+
+    /// Reads the configuration file at `path`.
+    ///
+    /// # Errors
+    /// As [`Config::parse`]; a file that cannot be read is reported without a line.
+    pub fn load(path: &Path) -> Result<Self, Vec<ConfigError>> {
+        let file = path.display().to_string();
+        let beside = path.parent().unwrap_or_else(|| Path::new("."));
+        Self::parse(&file, &read_file(path, &file)?, beside)
+    }
+
+    /// What a gateway is made of, on the day of `now_ns` (UTC). Cost: a copy of everything.
+    ///
+    /// # Errors
+    /// In one line: what [`Config::parse`] would have found, of a configuration made otherwise.
+    pub fn parts(&self, now_ns: u64) -> Result<AnyParts, String> {
+        let reference =
+            Reference::new(&self.instruments, &self.parties).map_err(|error| error.to_string())?;
+        let (clients, capacity) = (self.clients.clone(), self.capacity);
+        Ok(match &self.venue {
+            VenueConfig::Millennium { session, table } => {
+                let venue = NativeClient::new(session.clone()).map_err(|error| error.to_string())?;
+                let table = Millennium::new(table.clone());
+                AnyParts::Millennium(crate::Parts { clients, reference, capacity, table, venue })
+            }
+            VenueConfig::Ouch { session, day } => {
+                let venue = OuchSession::new(session.clone()).map_err(|error| error.to_string())?;
+                let midnight_ns = day.began_ns(now_ns).unwrap_or(0);
+                let table = Ouch::new(OuchSettings { midnight_ns, ..OuchSettings::default() });
+                AnyParts::Ouch(crate::Parts { clients, reference, capacity, table, venue })
+            }
+        })
+    }
+}
+
+fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path) -> Option<Config> {
+    let listen = address(reading, &mut file, "listen");
+    let wait = file.choice(reading, "wait", &[Wait::Sleep, Wait::Spin], |wait| match wait {
+        Wait::Sleep => "sleep",
+        Wait::Spin => "spin",
+    });
+    let core = file.integer(reading, "core", 0..=4_095).map(|(core, _)| core);
+    let most_connections = file.integer(reading, "most_connections", 1..=100_000).map(|(most, _)| most);
+    let store = file.table(reading, "store");
+    if !file.has("store") {
+        file.missing(reading, "store");
+    }
+    let store = store.map(|store| read_store(reading, store));
+    let capacity = file.table(reading, "capacity").map(|capacity| read_capacity(reading, capacity));
+    let venue = file.table(reading, "venue");
+    if !file.has("venue") {
+        file.missing(reading, "venue");
+    }
+    let venue = venue.and_then(|venue| read_venue(reading, venue));
+    let instruments = read_instruments(reading, &mut file);
+    let parties = read_parties(reading, &mut file);
+    let defaults = file.table(reading, "client_defaults");
+    let clients = read_clients(reading, &mut file, defaults, &instruments, beside);
+    let web = file.table(reading, "web").and_then(|web| read_web(reading, web));
+    file.refuse_the_rest(reading);
+
+    if reading.is_clean()
+        && let Err(error) = Reference::new(&instruments, &parties)
+    {
+        reading.wrong(file.span.clone(), error.to_string());
+    }
+    let (listen, (venue_addresses, venue), store) = (listen?, venue?, store?);
+    Some(Config {
+        host: HostSettings {
+            listen,
+            venue: venue_addresses,
+            wait: wait.unwrap_or_default(),
+            core,
+            most_connections: most_connections.unwrap_or(clients.len() + 256),
+            disk_patience: store.patience,
+        },
+        store: store.folder,
+        journal: store.journal,
+        sync: store.sync,
+        capacity: capacity.unwrap_or_default(),
+        venue,
+        instruments,
+        parties,
+        clients,
+        web,
+    })
+}
+
+fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
+    let address =
+        section.parsed(reading, key, "an address with a port, such as \"127.0.0.1:9878\"", |text| {
+            text.parse().ok()
+        });
+    if !section.has(key) {
+        section.missing(reading, key);
+    }
+    address
+}
+
+struct StoreConfig {
+    folder: PathBuf,
+    journal: JournalOptions,
+    sync: SyncPolicy,
+    patience: Duration,
+}
+
+fn read_store(reading: &mut Reading<'_>, mut store: Section<'_>) -> StoreConfig {
+    let folder = store.required_text(reading, "folder").map_or_else(String::new, |(folder, _)| folder);
+    let segment = store.integer(reading, "segment_mb", 1..=65_536).map(|(megabytes, _)| megabytes);
+    let wanted = "\"never\", \"always\" or a time such as \"250ms\" or \"2s\"";
+    let sync = store.parsed(reading, "sync", wanted, |text| match text {
+        "never" => Some(SyncPolicy::Never),
+        "always" => Some(SyncPolicy::Always),
+        text => time(text).map(SyncPolicy::Every),
+    });
+    let patience = store.time(reading, "patience", Duration::ZERO..=A_DAY);
+    store.refuse_the_rest(reading);
+    StoreConfig {
+        folder: folder.into(),
+        journal: JournalOptions { segment_bytes: (segment.unwrap_or(64) as u64) << 20, keep_bytes: None },
+        sync: sync.unwrap_or(SyncPolicy::Every(Duration::from_millis(100))),
+        patience: patience.unwrap_or(Duration::from_secs(10)),
+    }
+}
+
+fn read_capacity(reading: &mut Reading<'_>, mut capacity: Section<'_>) -> tapeworks_translate::Settings {
+    let usual = tapeworks_translate::Settings::default();
+    let mut number = |key, usual| {
+        capacity.integer(reading, key, 1..=1 << 24).map_or(usual, |(number, _): (usize, _)| number)
+    };
+    let settings = tapeworks_translate::Settings {
+        most_orders: number("orders", usual.most_orders),
+        most_requests: number("requests", usual.most_requests),
+        most_fills: number("fills", usual.most_fills),
+    };
+    capacity.refuse_the_rest(reading);
+    settings
+}
+
+/// Text that fits a field of the venue.
+fn ascii<const N: usize>(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    key: &'static str,
+) -> Option<Ascii<N>> {
+    let wanted = format!("up to {N} printable characters");
+    section.parsed(reading, key, &wanted, |text| {
+        let is_printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        Ascii::new(text).filter(|_| is_printable)
+    })
+}
+
+/// The password of `password`, or of the environment variable that `password_env` names.
+fn password(reading: &mut Reading<'_>, section: &mut Section<'_>) -> Option<String> {
+    let given = section.text(reading, "password").map(|(password, _)| password);
+    let variable = section.text(reading, "password_env");
+    match (given, variable) {
+        (Some(_), Some((_, span))) => {
+            reading.wrong(span, "there is 'password' already".to_owned());
+            None
+        }
+        (None, Some((name, span))) => {
+            let found = std::env::var(&name).ok();
+            if found.is_none() {
+                reading.wrong(span, format!("the environment has no variable '{name}'"));
+            }
+            found
+        }
+        (given, None) => given,
+    }
+}
+
+fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>) -> Option<(Vec<SocketAddr>, VenueConfig)> {
+    #[derive(Clone, Copy)]
+    enum Protocol {
+        Millennium,
+        Ouch,
+    }
+    let protocol =
+        venue.choice(reading, "protocol", &[Protocol::Millennium, Protocol::Ouch], |one| match one {
+            Protocol::Millennium => "millennium",
+            Protocol::Ouch => "ouch",
+        });
+    if !venue.has("protocol") {
+        venue.missing(reading, "protocol");
+    }
+    let user = venue.required_text(reading, "user");
+    let password_span = venue.span.clone();
+    let password = password(reading, &mut venue);
+    if password.is_none() && reading.is_clean() {
+        reading.wrong(password_span, "venue lacks the key 'password' or 'password_env'".to_owned());
+    }
+    let first = venue.time(reading, "first_reconnect", AN_INSTANT..=A_DAY);
+    let longest = venue.time(reading, "longest_reconnect", AN_INSTANT..=A_DAY);
+    let read = match protocol? {
+        Protocol::Millennium => {
+            let addresses =
+                [address(reading, &mut venue, "real_time"), address(reading, &mut venue, "recovery")];
+            let read = read_millennium(reading, &mut venue);
+            let ((user, span), password, [Some(real_time), Some(recovery)]) = (user?, password?, addresses)
+            else {
+                venue.refuse_the_rest(reading);
+                return None;
+            };
+            let (mut session, table) = read;
+            (session.user, session.password) = (user, password);
+            session.first_reconnect_ns = first.map_or(session.first_reconnect_ns, nanoseconds);
+            session.longest_reconnect_ns = longest.map_or(session.longest_reconnect_ns, nanoseconds);
+            if let Err(error) = NativeClient::new(session.clone()) {
+                reading.wrong(span, error.to_string());
+            }
+            (vec![real_time, recovery], VenueConfig::Millennium { session, table })
+        }
+        Protocol::Ouch => {
+            let address = address(reading, &mut venue, "address");
+            let zone = venue.text(reading, "time_zone");
+            let zone = zone.unwrap_or_else(|| ("America/New_York".to_owned(), venue.span.clone()));
+            let day = match Schedule::daily(&zone.0, "00:00:00", "00:00:00") {
+                Ok(day) => Some(day),
+                Err(error) => {
+                    reading.wrong(zone.1, error.to_string());
+                    None
+                }
+            };
+            let ((user, span), password) = (user?, password?);
+            let credentials = Credentials { user, password };
+            let mut session = SoupInitiatorSettings::new(credentials);
+            session.first_reconnect_ns = first.map_or(session.first_reconnect_ns, nanoseconds);
+            session.longest_reconnect_ns = longest.map_or(session.longest_reconnect_ns, nanoseconds);
+            if let Err(error) = OuchSession::new(session.clone()) {
+                reading.wrong(span, error.to_string());
+            }
+            (vec![address?], VenueConfig::Ouch { session, day: day? })
+        }
+    };
+    venue.refuse_the_rest(reading);
+    Some(read)
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn read_millennium(
+    reading: &mut Reading<'_>,
+    venue: &mut Section<'_>,
+) -> (NativeSettings, MillenniumSettings) {
+    let mut variant: Variant = *VARIANTS[0];
+    if let Some((name, span)) = venue.text(reading, "variant") {
+        match variant_by_name(&name) {
+            Some(found) => variant = *found,
+            None => {
+                let known: Vec<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
+                reading.unknown(span, &format!("'{name}' for 'variant'"), &name, &known);
+            }
+        }
+    }
+    let partitions = venue.integer(reading, "partitions", 1..=255).map(|(number, _)| number as u8);
+    variant.partitions = partitions.unwrap_or(variant.partitions);
+    let throttle = venue.integer(reading, "throttle_per_second", 0..=1_000_000);
+    variant.throttle_per_second = throttle.map_or(variant.throttle_per_second, |(number, _)| number as u32);
+    let heartbeat = venue.time(reading, "heartbeat", Duration::from_millis(10)..=A_DAY);
+    variant.heartbeat_interval_ns = heartbeat.map_or(variant.heartbeat_interval_ns, nanoseconds);
+    let queue = venue.integer(reading, "queue", 0..=1 << 20).map(|(number, _)| number);
+    let new_password = venue.text(reading, "new_password").map(|(password, _)| password);
+    let usual = NativeSettings::default();
+    let session = NativeSettings {
+        variant,
+        new_password,
+        queue_messages: queue.unwrap_or(usual.queue_messages),
+        ..usual
+    };
+    let naming = venue.choice(reading, "naming", &[Naming::ClOrdId, Naming::Numbered], |one| match one {
+        Naming::ClOrdId => "clordid",
+        Naming::Numbered => "numbered",
+    });
+    let trader_id = ascii(reading, venue, "trader_id");
+    let good_till_cancel = venue.integer(reading, "good_till_cancel_s", 0..=u32::MAX as usize);
+    let usual = MillenniumSettings::default();
+    let table = MillenniumSettings {
+        variant,
+        naming: naming.unwrap_or(Naming::Numbered),
+        trader_id: trader_id.unwrap_or(usual.trader_id),
+        good_till_cancel_s: good_till_cancel.map_or(usual.good_till_cancel_s, |(number, _)| number as u32),
+        ..usual
+    };
+    (session, table)
+}
+
+/// A price in 1e-8, of text such as `0.01`.
+fn price(text: &str) -> Option<i64> {
+    read_decimal::<8>(text.as_bytes()).ok().filter(|price| *price >= 0)
+}
+
+fn read_instruments(reading: &mut Reading<'_>, file: &mut Section<'_>) -> Vec<Instrument> {
+    let sections = file.tables(reading, "instrument");
+    if sections.is_empty() && !file.has("instrument") {
+        file.missing(reading, "instrument");
+    }
+    let mut all = Vec::new();
+    for mut section in sections {
+        let symbol = ascii(reading, &mut section, "symbol");
+        if !section.has("symbol") {
+            section.missing(reading, "symbol");
+        }
+        let id = section.integer(reading, "id", 0..=i32::MAX as usize);
+        let security_id = ascii(reading, &mut section, "security_id");
+        let tick = section.parsed(reading, "tick", "a price such as \"0.01\"", price);
+        let partition = section.integer(reading, "partition", 1..=255);
+        let segment = ascii(reading, &mut section, "segment");
+        section.refuse_the_rest(reading);
+        if let Some(symbol) = symbol {
+            all.push(Instrument {
+                symbol,
+                security_id: security_id.unwrap_or_default(),
+                venue_id: id.map_or(all.len() as i32 + 1, |(id, _)| id as i32),
+                tick_e8: tick.unwrap_or(0),
+                partition: partition.map_or(1, |(partition, _)| partition as u8),
+                segment: segment.unwrap_or_default(),
+            });
+        }
+    }
+    all
+}
+
+fn read_parties(reading: &mut Reading<'_>, file: &mut Section<'_>) -> Vec<(Ascii<20>, u32)> {
+    let mut all = Vec::new();
+    for mut section in file.tables(reading, "party") {
+        let id = ascii(reading, &mut section, "id");
+        let code = section.integer(reading, "code", 0..=u32::MAX as usize);
+        for key in ["id", "code"] {
+            if !section.has(key) {
+                section.missing(reading, key);
+            }
+        }
+        section.refuse_the_rest(reading);
+        if let (Some(id), Some((code, _))) = (id, code) {
+            all.push((id, code as u32));
+        }
+    }
+    all
+}
+
+fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> Option<WebConfig> {
+    let place = address(reading, &mut web, "address");
+    let token = web.text(reading, "token");
+    let variable = web.text(reading, "token_env");
+    let token = match variable {
+        Some((name, span)) => {
+            let found = std::env::var(&name).ok();
+            if found.is_none() {
+                reading.wrong(span, format!("the environment has no variable '{name}'"));
+            }
+            found
+        }
+        None => token.map(|(token, _)| token),
+    };
+    if let Some(address) = place
+        && !address.ip().is_loopback()
+        && token.is_none()
+    {
+        web.wrong_at(reading, "address", "an address that others can reach needs a 'token'");
+    }
+    web.refuse_the_rest(reading);
+    Some(WebConfig { address: place?, token })
+}
+
+/// Keys that every client may have, and `client_defaults` for all.
+#[derive(Clone, Debug, Default)]
+struct Common {
+    heartbeat: Option<Duration>,
+    limits: RiskLimits,
+    instruments: Option<Vec<InstrumentIndex>>,
+    messages_per_second: Option<u32>,
+    cancels_on_disconnect: Option<bool>,
+    dictionary: Option<Arc<Dictionary>>,
+    ignored_tags: Vec<u32>,
+    resend_bound: Option<u64>,
+    message_limit: Option<usize>,
+    output_bytes: Option<usize>,
+    schedule: Option<Schedule>,
+    tolerance: Option<Duration>,
+    resets_on_logon: Option<bool>,
+    addresses: Vec<IpAddr>,
+}
+
+fn read_common(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    usual: &Common,
+    instruments: &[Instrument],
+    dictionaries: &mut HashMap<PathBuf, Arc<Dictionary>>,
+    beside: &Path,
+) -> Common {
+    let mut common = usual.clone();
+    if let Some(time) = section.time(reading, "heartbeat", Duration::from_secs(1)..=A_DAY) {
+        common.heartbeat = Some(time);
+    }
+    let mut limit =
+        |key: &'static str, most: usize| section.integer(reading, key, 0..=most).map(|(number, _)| number);
+    let limits = &mut common.limits;
+    limits.most_quantity =
+        limit("most_quantity", u32::MAX as usize).map_or(limits.most_quantity, |it| it as u32);
+    limits.most_notional =
+        limit("most_notional", usize::MAX >> 1).map_or(limits.most_notional, |it| it as u64);
+    limits.collar_basis_points =
+        limit("collar_basis_points", 1_000_000).map_or(limits.collar_basis_points, |it| it as u32);
+    limits.most_open_orders =
+        limit("most_open_orders", u32::MAX as usize).map_or(limits.most_open_orders, |it| it as u32);
+    limits.orders_per_second =
+        limit("orders_per_second", 1_000_000).map_or(limits.orders_per_second, |it| it as u32);
+    common.messages_per_second = limit("messages_per_second", 10_000_000)
+        .map_or(common.messages_per_second, |it| (it > 0).then_some(it as u32));
+    common.resend_bound =
+        limit("resend_bound", usize::MAX >> 1).map_or(common.resend_bound, |it| Some(it as u64));
+    common.message_limit = section
+        .integer(reading, "message_limit_bytes", 512..=1 << 20)
+        .map_or(common.message_limit, |(number, _)| Some(number));
+    common.output_bytes = section
+        .integer(reading, "output_bytes", 1 << 12..=1 << 30)
+        .map_or(common.output_bytes, |(number, _)| Some(number));
+    limits.may_sell_short = section.boolean(reading, "may_sell_short").unwrap_or(limits.may_sell_short);
+    common.cancels_on_disconnect =
+        section.boolean(reading, "cancels_on_disconnect").or(common.cancels_on_disconnect);
+    common.resets_on_logon = section.boolean(reading, "resets_on_logon").or(common.resets_on_logon);
+    common.tolerance =
+        section.time(reading, "sending_time_tolerance", AN_INSTANT..=A_DAY).or(common.tolerance);
+    let place = |text: &str| {
+        let found = instruments.iter().position(|one| one.symbol.trimmed() == text.as_bytes());
+        found.map(|place| InstrumentIndex(place as u32))
+    };
+    if let Some(list) = section.each(reading, "symbols", "the symbol of an instrument", place) {
+        common.instruments = Some(list);
+    }
+    let tag = |text: &str| text.parse::<u32>().ok().filter(|tag| *tag > 0);
+    if let Some(tags) = section.each(reading, "ignored_tags", "a tag", tag) {
+        common.ignored_tags = tags;
+    }
+    let allowed = |text: &str| text.parse::<IpAddr>().ok();
+    if let Some(addresses) = section.each(reading, "addresses", "an IP address", allowed) {
+        common.addresses = addresses;
+    }
+    if let Some(mut hours) = section.table(reading, "hours") {
+        let mut text =
+            |key, usual: &str| hours.text(reading, key).map_or_else(|| usual.to_owned(), |(text, _)| text);
+        let (zone, start, end) = (text("time_zone", "UTC"), text("start", ""), text("end", ""));
+        match Schedule::daily(&zone, &start, &end) {
+            Ok(schedule) => common.schedule = Some(schedule),
+            Err(error) => reading.wrong(hours.span.clone(), error.to_string()),
+        }
+        hours.refuse_the_rest(reading);
+    }
+    if let Some(names) = section.each(reading, "dictionary", "a path", |text| Some(text.to_owned())) {
+        match dictionary(&names, dictionaries, beside) {
+            Ok(dictionary) => common.dictionary = Some(dictionary),
+            Err(problem) => section.wrong_at(reading, "dictionary", &problem),
+        }
+    }
+    common
+}
+
+/// The dictionary of a file, or of the session's and the application's files.
+fn dictionary(
+    names: &[String],
+    known: &mut HashMap<PathBuf, Arc<Dictionary>>,
+    beside: &Path,
+) -> Result<Arc<Dictionary>, String> {
+    let mut read = |name: &String| -> Result<Arc<Dictionary>, String> {
+        let path = beside.join(name);
+        if let Some(found) = known.get(&path) {
+            return Ok(Arc::clone(found));
+        }
+        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let dictionary =
+            Dictionary::from_xml(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let dictionary = Arc::new(dictionary);
+        known.insert(path, Arc::clone(&dictionary));
+        Ok(dictionary)
+    };
+    match names {
+        [one] => read(one),
+        [session, application] => {
+            let (session, application) = (read(session)?, read(application)?);
+            Ok(Arc::new((*session).clone().with_application((*application).clone())))
+        }
+        _ => Err("'dictionary' is one file, or the session's and the application's".to_owned()),
+    }
+}
+
+fn read_clients(
+    reading: &mut Reading<'_>,
+    file: &mut Section<'_>,
+    defaults: Option<Section<'_>>,
+    instruments: &[Instrument],
+    beside: &Path,
+) -> Vec<ClientSettings> {
+    let mut dictionaries = HashMap::new();
+    let mut usual = Common::default();
+    if let Some(mut section) = defaults {
+        usual = read_common(reading, &mut section, &usual, instruments, &mut dictionaries, beside);
+        section.refuse_the_rest(reading);
+    }
+    let declared = Arc::new(Dictionary::from_schema(&SCHEMA));
+    let sections = file.tables(reading, "client");
+    if sections.is_empty() && !file.has("client") {
+        file.missing(reading, "client");
+    }
+    if sections.len() > MOST_CLIENTS {
+        reading.wrong(file.span.clone(), format!("there are more than {MOST_CLIENTS} clients"));
+    }
+    let (mut all, mut names, mut sessions) = (Vec::<ClientSettings>::new(), Vec::new(), Vec::new());
+    for mut section in sections {
+        let name = section.required_text(reading, "name");
+        let version = section.text(reading, "begin_string");
+        let comp_id = section.required_text(reading, "comp_id");
+        let ours =
+            section.text(reading, "gateway_comp_id").map_or_else(|| "TAPEWORKS".to_owned(), |(id, _)| id);
+        let user = section.text(reading, "user").map(|(user, _)| user);
+        let password = password(reading, &mut section);
+        let is_drop_copy = section.boolean(reading, "drop_copy").unwrap_or(false);
+        let common = read_common(reading, &mut section, &usual, instruments, &mut dictionaries, beside);
+        if user.is_some() && password.is_none() {
+            section.missing(reading, "password");
+        }
+        let begin_string = match version {
+            Some((text, span)) => {
+                const KNOWN: [&str; 3] = ["FIX.4.2", "FIX.4.4", "FIXT.1.1"];
+                if !KNOWN.contains(&text.as_str()) {
+                    reading.unknown(span, &format!("'{text}' for 'begin_string'"), &text, &KNOWN);
+                }
+                text
+            }
+            None => "FIX.4.4".to_owned(),
+        };
+        let is_text = |text: &str| {
+            !text.is_empty() && text.bytes().all(|byte| (b'!'..=b'~').contains(&byte) && byte != b'=')
+        };
+        for (text, span) in [&name, &comp_id].into_iter().flatten() {
+            if !is_text(text) {
+                reading.wrong(span.clone(), "a name is printable, without spaces and '='".to_owned());
+            }
+        }
+        let (Some((name, name_span)), Some((comp_id, span))) = (name, comp_id) else {
+            section.refuse_the_rest(reading);
+            continue;
+        };
+        if names.contains(&name) {
+            reading.wrong(name_span, format!("there is a client '{name}' already"));
+        }
+        names.push(name.clone());
+        let names_of_session = (begin_string.clone(), comp_id.clone(), ours.clone());
+        if sessions.contains(&names_of_session) {
+            reading.wrong(span, "another client has this BeginString and these CompIDs".to_owned());
+        }
+        sessions.push(names_of_session);
+        section.refuse_the_rest(reading);
+        let mut session = FixSettings::new(Role::Acceptor, &begin_string, &ours, &comp_id);
+        session.credentials = password.map(|password| (user.unwrap_or_default(), password));
+        all.push(client(&name, session, &common, is_drop_copy, &declared));
+    }
+    all
+}
+
+fn client(
+    name: &str,
+    mut session: FixSettings,
+    common: &Common,
+    is_drop_copy: bool,
+    declared: &Arc<Dictionary>,
+) -> ClientSettings {
+    if let Some(heartbeat) = common.heartbeat {
+        session.longest_heartbeat_s = u32::try_from(heartbeat.as_secs()).unwrap_or(u32::MAX);
+    }
+    session.throttle_per_second = common.messages_per_second;
+    session.resend_bound = common.resend_bound.unwrap_or(session.resend_bound);
+    session.message_limit_bytes = common.message_limit.unwrap_or(session.message_limit_bytes);
+    session.schedule = common.schedule.clone();
+    session.tolerance_ns = common.tolerance.map_or(session.tolerance_ns, |time| Some(nanoseconds(time)));
+    session.resets_on_logon = common.resets_on_logon.unwrap_or(false);
+    let dictionary = common.dictionary.clone().unwrap_or_else(|| Arc::clone(declared));
+    let mut client = ClientSettings::new(name, session, dictionary);
+    client.translate.limits = RiskLimits { instruments: common.instruments.clone(), ..common.limits.clone() };
+    client.translate.ignored_tags.clone_from(&common.ignored_tags);
+    client.cancels_on_disconnect = common.cancels_on_disconnect.unwrap_or(false);
+    client.is_drop_copy = is_drop_copy;
+    client.addresses.clone_from(&common.addresses);
+    client.output_bytes = common.output_bytes.unwrap_or(client.output_bytes);
+    client
+}

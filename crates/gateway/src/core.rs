@@ -1,0 +1,836 @@
+//! The gateway without sockets, clocks and files: bytes and times in, bytes and entries out.
+//!
+//! ```text
+//! FIX bytes ─▶ session ─▶ translator ─▶ venue's session ─▶ native bytes
+//!                 ▲            │               │
+//!                 └── replies ◀┴── reports ◀───┘        each with its entry for the store
+//! ```
+//!
+//! The caller reads from all sockets, takes the entries ([`Core::collect`]), writes them, and only then sends the outputs. So
+//! nothing leaves the gateway that a restart would not know.
+
+use std::collections::HashMap;
+
+use hdrhistogram::Histogram;
+use tapeworks_disk::Disk;
+use tapeworks_journal::Place;
+use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
+use tapeworks_translate::ids::{ClientIndex, InstrumentIndex};
+use tapeworks_translate::{
+    ClientToExchangeState, ExchangeToClientState, Outputs, Reply, Report, TopOfBook, Translator,
+};
+use tapeworks_wire::fix::{begin_string, field};
+
+use crate::entry::{Entries, Entry, Kind, report_number};
+use crate::settings::ClientSettings;
+use crate::status::{ClientStatus, OrderStatus, Percentiles, Status};
+use crate::store::SessionStore;
+use crate::venue::{VenueEvent, VenueSession};
+
+/// Both times of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// The time of day, in UTC nanoseconds.
+    pub utc_ns: u64,
+    /// The time of a clock that cannot be set, in nanoseconds.
+    pub steady_ns: u64,
+}
+
+/// What a gateway counts, besides its sessions and its translator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counters {
+    /// Messages to the venue that its session did not take.
+    pub unsent: u64,
+    /// Reports of no known order, or that do not fit.
+    pub unmatched: u64,
+    /// Reports that the venue does not have any more.
+    pub missing: u64,
+    /// Replies that could not be kept for a client.
+    pub unkept: u64,
+    /// Clients whose connection was ended because they read too slowly.
+    pub slow_clients: u64,
+    /// Times that the venue's session ended.
+    pub venue_ends: u64,
+}
+
+/// Something that a person should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whether it needs someone.
+    pub is_alert: bool,
+    /// One line.
+    pub text: String,
+}
+
+/// A FIX client: its session now, and what outlives it.
+#[derive(Debug)]
+pub(crate) struct Client<D> {
+    pub(crate) settings: ClientSettings,
+    pub(crate) session: Session,
+    pub(crate) store: SessionStore<D>,
+    pub(crate) is_connected: bool,
+    pub(crate) is_halted: bool,
+    was_logged_on: bool,
+    /// Changes of the store are not collected yet.
+    is_touched: bool,
+}
+
+/// Everything but sockets, clocks and files.
+#[derive(Debug)]
+pub struct Core<S: VenueSession, D: Disk> {
+    pub(crate) clients: Vec<Client<D>>,
+    by_names: HashMap<(Vec<u8>, Vec<u8>, Vec<u8>), usize>,
+    pub(crate) translator: Translator<S::Table>,
+    pub(crate) venue: S,
+    /// The kill switch of all clients.
+    is_halted: bool,
+    desk: Desk,
+}
+
+/// What both directions write to.
+#[derive(Debug)]
+struct Desk {
+    entries: Entries,
+    /// Clients whose store has changes.
+    touched: Vec<usize>,
+    /// Clients that get copies of execution reports.
+    copies: Vec<usize>,
+    /// Execution reports of a client's message, to be copied: each with its length before it.
+    copied: Vec<u8>,
+    /// Messages that the venue's session did not take: each with its length before it.
+    unsent: Vec<u8>,
+    notices: Vec<Notice>,
+    counters: Counters,
+    round_trip: Histogram<u64>,
+}
+
+/// A histogram of times in nanoseconds, up to ten minutes, with three digits.
+pub(crate) fn histogram() -> Histogram<u64> {
+    // The bounds are sound: from 1 to more than twice that, with 1 to 5 digits.
+    Histogram::new_with_bounds(1, 600_000_000_000, 3).unwrap_or_else(|_| unreachable!("the bounds are sound"))
+}
+
+/// The most notices that wait for the caller.
+const MOST_NOTICES: usize = 1_024;
+
+impl Desk {
+    fn notice(&mut self, is_alert: bool, text: String) {
+        if self.notices.len() < MOST_NOTICES {
+            self.notices.push(Notice { is_alert, text });
+        }
+    }
+}
+
+fn push_piece(pieces: &mut Vec<u8>, piece: &[u8]) {
+    pieces.extend_from_slice(&(piece.len() as u32).to_le_bytes());
+    pieces.extend_from_slice(piece);
+}
+
+fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    core::iter::from_fn(move || {
+        let (length, rest) = bytes.split_first_chunk::<4>()?;
+        let (piece, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        bytes = rest;
+        Some(piece)
+    })
+}
+
+/// The way to the venue.
+struct ToVenue<'a, S> {
+    venue: &'a mut S,
+    entries: &'a mut Entries,
+    unsent: &'a mut Vec<u8>,
+    now: Now,
+}
+
+impl<S: VenueSession> ToVenue<'_, S> {
+    fn send(&mut self, message: &[u8]) {
+        let time_ns = self.now.utc_ns;
+        self.entries.push(Entry { kind: Kind::ToVenue, client: 0, number: 0, time_ns, bytes: message });
+        if !self.venue.send(message, self.now.steady_ns) {
+            push_piece(self.unsent, message);
+        }
+    }
+}
+
+/// The application of one client's session: its messages go to the translator.
+struct Trader<'a, S: VenueSession> {
+    client: usize,
+    is_drop_copy: bool,
+    translator: &'a mut Translator<S::Table>,
+    venue: &'a mut S,
+    desk: &'a mut Desk,
+    now: Now,
+}
+
+/// Outputs of a client's message: replies go to the client itself.
+struct ToOne<'a, S> {
+    to_venue: ToVenue<'a, S>,
+    is_sent: bool,
+    link: &'a mut Link,
+    store: &'a mut dyn Store,
+    copied: Option<&'a mut Vec<u8>>,
+    unkept: &'a mut u64,
+    unmatched: &'a mut u64,
+}
+
+impl<S: VenueSession> Outputs for ToOne<'_, S> {
+    fn to_venue(&mut self, message: &[u8]) {
+        self.is_sent = true;
+        self.to_venue.send(message);
+    }
+
+    fn to_client(&mut self, _client: ClientIndex, reply: &Reply<'_>) {
+        let now_ns = self.to_venue.now.utc_ns;
+        let number = self.store.next_outgoing();
+        let kept =
+            self.link.send_or_keep(self.store, now_ns, reply.message_type(), |writer| reply.write(writer));
+        *self.unkept += u64::from(kept.is_err());
+        if kept.is_ok()
+            && matches!(reply, Reply::Execution(_))
+            && let Some(copied) = &mut self.copied
+        {
+            let mut message = Vec::new();
+            if self.store.read(number, &mut message) == Ok(true) {
+                push_piece(copied, &message);
+            }
+        }
+    }
+
+    fn unmatched(&mut self, _report: &Report) {
+        *self.unmatched += 1;
+    }
+}
+
+impl<S: VenueSession> Application for Trader<'_, S> {
+    fn message(
+        &mut self,
+        received: &Received<'_>,
+        link: &mut Link,
+        store: &mut dyn Store,
+        now_ns: u64,
+    ) -> Verdict {
+        if self.is_drop_copy {
+            return Verdict::UnsupportedType;
+        }
+        let Desk { entries, unsent, copied, copies, counters, .. } = &mut *self.desk;
+        let mark = entries.len();
+        let client = self.client as u16;
+        let bytes = received.message;
+        entries.push(Entry { kind: Kind::Request, client, number: 0, time_ns: now_ns, bytes });
+        let to_venue = ToVenue { venue: &mut *self.venue, entries, unsent, now: self.now };
+        let copied = (!copies.is_empty()).then_some(copied);
+        let (unkept, unmatched) = (&mut counters.unkept, &mut counters.unmatched);
+        let mut out = ToOne { to_venue, is_sent: false, link, store, copied, unkept, unmatched };
+        self.translator.client_message(ClientIndex(client), bytes, now_ns, &mut out);
+        if !out.is_sent {
+            // It changed nothing that a restart must know.
+            entries.truncate(mark);
+        }
+        Verdict::Taken
+    }
+}
+
+/// Outputs that no client's message made: replies go to whom they belong.
+struct ToAll<'a, S, D: Disk> {
+    venue: Option<&'a mut S>,
+    clients: &'a mut [Client<D>],
+    desk: &'a mut Desk,
+    now: Now,
+}
+
+impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
+    fn to_venue(&mut self, message: &[u8]) {
+        if let Some(venue) = self.venue.as_deref_mut() {
+            let Desk { entries, unsent, .. } = &mut *self.desk;
+            ToVenue { venue, entries, unsent, now: self.now }.send(message);
+        }
+    }
+
+    fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>) {
+        let is_copied = matches!(reply, Reply::Execution(_));
+        let copies = core::mem::take(&mut self.desk.copies);
+        let all = core::iter::once(usize::from(client.0)).chain(copies.iter().copied().filter(|_| is_copied));
+        for index in all {
+            let Some(client) = self.clients.get_mut(index) else { continue };
+            client.touch(index, self.desk, self.now);
+            let kept = client.session.link().send_or_keep(
+                &mut client.store,
+                self.now.utc_ns,
+                reply.message_type(),
+                |writer| reply.write(writer),
+            );
+            if let Err(error) = kept {
+                self.desk.counters.unkept += 1;
+                let name = &client.settings.name;
+                self.desk.notice(true, format!("a report for {name} was not kept: {error}"));
+            }
+        }
+        self.desk.copies = copies;
+    }
+
+    fn unmatched(&mut self, report: &Report) {
+        self.desk.counters.unmatched += 1;
+        self.desk.notice(true, format!("a report of the venue belongs to no order: {report:?}"));
+    }
+
+    fn first_report(&mut self, requested_ns: u64) {
+        self.desk.round_trip.saturating_record(self.now.utc_ns.saturating_sub(requested_ns));
+    }
+}
+
+impl<D: Disk> Client<D> {
+    pub(crate) fn new(settings: ClientSettings, store: SessionStore<D>, now_ns: u64) -> Self {
+        Self {
+            session: Session::new(settings.session.clone(), settings.dictionary.clone(), now_ns),
+            settings,
+            store,
+            is_connected: false,
+            is_halted: false,
+            was_logged_on: false,
+            is_touched: false,
+        }
+    }
+
+    /// Its store may change now.
+    fn touch(&mut self, index: usize, desk: &mut Desk, now: Now) {
+        self.store.set_time(now.utc_ns);
+        if !core::mem::replace(&mut self.is_touched, true) {
+            desk.touched.push(index);
+        }
+    }
+}
+
+/// Why a connection is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotAdmitted {
+    /// No client of the configuration has these names.
+    #[error("no client has this BeginString, SenderCompID and TargetCompID")]
+    Unknown,
+    /// The client may not connect from there.
+    #[error("the client may not connect from this address")]
+    Address,
+    /// The client is connected.
+    #[error("the client is connected already")]
+    Connected,
+}
+
+impl<S: VenueSession, D: Disk> Core<S, D> {
+    pub(crate) fn assemble(
+        clients: Vec<Client<D>>,
+        translator: Translator<S::Table>,
+        venue: S,
+        is_halted: bool,
+    ) -> Self {
+        let names = |client: &Client<D>| {
+            let session = &client.settings.session;
+            let text = |text: &str| text.as_bytes().to_vec();
+            (text(&session.begin_string), text(&session.target_comp_id), text(&session.sender_comp_id))
+        };
+        let by_names = clients.iter().enumerate().map(|(index, client)| (names(client), index)).collect();
+        let copies = (0..clients.len()).filter(|index| clients[*index].settings.is_drop_copy).collect();
+        let desk = Desk {
+            entries: Entries::with_capacity(512 << 10),
+            touched: Vec::with_capacity(clients.len()),
+            copies,
+            copied: Vec::new(),
+            unsent: Vec::new(),
+            notices: Vec::new(),
+            counters: Counters::default(),
+            round_trip: histogram(),
+        };
+        Self { clients, by_names, translator, venue, is_halted, desk }
+    }
+
+    /// The run begins: later entries have the clients' places of this configuration.
+    pub(crate) fn start(&mut self, now_ns: u64) {
+        let names: Vec<&str> = self.clients.iter().map(|client| client.settings.name.as_str()).collect();
+        let (time_ns, names) = (now_ns, names.join("\n"));
+        let entry = Entry { kind: Kind::Start, client: 0, number: 0, time_ns, bytes: names.as_bytes() };
+        self.desk.entries.push(entry);
+    }
+
+    // ---- clients ----
+
+    /// The client that a connection's first message is from.
+    ///
+    /// # Errors
+    /// It is not let in.
+    pub fn admit(&self, first_message: &[u8], address: std::net::IpAddr) -> Result<usize, NotAdmitted> {
+        let text = |tag| field(first_message, tag).unwrap_or_default().to_vec();
+        let names = (begin_string(first_message).to_vec(), text(49), text(56));
+        let index = *self.by_names.get(&names).ok_or(NotAdmitted::Unknown)?;
+        let client = self.clients.get(index).ok_or(NotAdmitted::Unknown)?;
+        let addresses = &client.settings.addresses;
+        if !addresses.is_empty() && !addresses.contains(&address) {
+            return Err(NotAdmitted::Address);
+        }
+        if client.is_connected { Err(NotAdmitted::Connected) } else { Ok(index) }
+    }
+
+    /// The client is connected.
+    pub fn client_connected(&mut self, index: usize, now: Now) {
+        if let Some(client) = self.clients.get_mut(index) {
+            let (settings, dictionary) =
+                (client.settings.session.clone(), client.settings.dictionary.clone());
+            client.session = Session::new(settings, dictionary, now.utc_ns);
+            (client.is_connected, client.was_logged_on) = (true, false);
+        }
+    }
+
+    /// Takes bytes of a client.
+    pub fn client_bytes(&mut self, index: usize, bytes: &[u8], now: Now) {
+        self.with_client(index, now, |client, trader| {
+            client.session.receive(bytes, &mut client.store, trader, now.utc_ns);
+        });
+    }
+
+    /// The client closed the connection.
+    pub fn client_closed(&mut self, index: usize, now: Now) {
+        self.with_client(index, now, |client, _| client.session.closed(&mut client.store, now.utc_ns));
+    }
+
+    /// The connection of a client is closed: its orders are cancelled, if it has it so.
+    pub fn client_gone(&mut self, index: usize, now: Now) {
+        let Some(client) = self.clients.get_mut(index) else { return };
+        client.is_connected = false;
+        self.cancel_if_gone(index, now);
+    }
+
+    fn cancel_if_gone(&mut self, index: usize, now: Now) {
+        let Some(client) = self.clients.get(index) else { return };
+        let is_gone = !client.session.is_logged_on() || !client.is_connected;
+        if client.settings.cancels_on_disconnect && is_gone && self.can_send() {
+            self.cancel_orders(index, now);
+        }
+    }
+
+    fn can_send(&self) -> bool {
+        matches!(self.translator.state(), ClientToExchangeState::Open | ClientToExchangeState::Halted)
+    }
+
+    /// Cancels the open orders of a client, if the venue is there.
+    pub fn cancel_orders(&mut self, index: usize, now: Now) {
+        if !self.can_send() {
+            return;
+        }
+        let (client, time_ns) = (index as u16, now.utc_ns);
+        let mark = self.desk.entries.len();
+        self.desk.entries.push(Entry { kind: Kind::CancelOrders, client, number: 0, time_ns, bytes: &[] });
+        let began = self.desk.entries.len();
+        let Self { clients, translator, venue, desk, .. } = self;
+        let mut out = ToAll { venue: Some(venue), clients, desk, now };
+        translator.cancel_orders(ClientIndex(client), &mut out);
+        if self.desk.entries.len() == began {
+            self.desk.entries.truncate(mark);
+        }
+        self.give_back_unsent(now);
+    }
+
+    fn with_client(&mut self, index: usize, now: Now, work: impl FnOnce(&mut Client<D>, &mut Trader<'_, S>)) {
+        let Self { clients, translator, venue, desk, .. } = self;
+        let Some(client) = clients.get_mut(index) else { return };
+        client.touch(index, desk, now);
+        let is_drop_copy = client.settings.is_drop_copy;
+        let mut trader = Trader { client: index, is_drop_copy, translator, venue, desk, now };
+        work(client, &mut trader);
+        if client.session.is_logged_on() && !client.was_logged_on {
+            client.was_logged_on = true;
+            desk.notice(false, format!("{} is logged on", client.settings.name));
+        }
+        self.give_back_unsent(now);
+        self.copy_reports(now);
+    }
+
+    /// The venue's session did not take these: their requests are rejected.
+    fn give_back_unsent(&mut self, now: Now) {
+        if self.desk.unsent.is_empty() {
+            return;
+        }
+        let unsent = core::mem::take(&mut self.desk.unsent);
+        for message in pieces(&unsent) {
+            self.unsent(message, now);
+        }
+        self.desk.unsent = unsent;
+        self.desk.unsent.clear();
+    }
+
+    fn unsent(&mut self, message: &[u8], now: Now) {
+        let Self { clients, translator, desk, .. } = self;
+        give_back::<S, D>(message, clients, translator, desk, now);
+    }
+
+    /// Copies of the execution reports that a client's message made.
+    fn copy_reports(&mut self, now: Now) {
+        if self.desk.copied.is_empty() {
+            return;
+        }
+        let copied = core::mem::take(&mut self.desk.copied);
+        let copies = core::mem::take(&mut self.desk.copies);
+        for message in pieces(&copied) {
+            for index in &copies {
+                let Some(client) = self.clients.get_mut(*index) else { continue };
+                client.touch(*index, &mut self.desk, now);
+                let body = tapeworks_wire::fix::Fields::new(message).map_while(Result::ok);
+                let kept =
+                    client.session.link().send_or_keep(&mut client.store, now.utc_ns, b"8", |writer| {
+                        for field in body.filter(|field| {
+                            !matches!(field.tag, 8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 122)
+                        }) {
+                            writer.copied(field.tag, field.value);
+                        }
+                    });
+                self.desk.counters.unkept += u64::from(kept.is_err());
+            }
+        }
+        self.desk.copies = copies;
+        self.desk.copied = copied;
+        self.desk.copied.clear();
+    }
+
+    /// The bytes to send to a client.
+    #[must_use]
+    pub fn client_output(&self, index: usize) -> &[u8] {
+        self.clients.get(index).map_or(&[], |client| client.session.output())
+    }
+
+    /// So many bytes were sent to a client.
+    pub fn client_sent(&mut self, index: usize, count: usize) {
+        if let Some(client) = self.clients.get_mut(index) {
+            client.session.sent(count);
+        }
+    }
+
+    /// Why the connection of a client is to be closed, if it is.
+    #[must_use]
+    pub fn client_over(&self, index: usize) -> Option<&fix::End> {
+        self.clients.get(index)?.session.over()
+    }
+
+    /// Ends the connections of clients that read too slowly. Returns whether this one's is.
+    pub fn is_too_slow(&mut self, index: usize) -> bool {
+        let Some(client) = self.clients.get(index) else { return false };
+        let is_slow = client.session.output().len() > client.settings.output_bytes;
+        if is_slow {
+            self.desk.counters.slow_clients += 1;
+            let text = format!("{} reads too slowly: its connection is ended", client.settings.name);
+            self.desk.notice(true, text);
+        }
+        is_slow
+    }
+
+    // ---- the venue ----
+
+    /// The session with the venue.
+    pub const fn venue(&self) -> &S {
+        &self.venue
+    }
+
+    /// A connection to the venue is made.
+    pub fn venue_connected(&mut self, channel: usize, now: Now) {
+        self.venue.connected(channel, now.steady_ns);
+    }
+
+    /// A connection to the venue could not be made.
+    pub fn venue_refused(&mut self, channel: usize, now: Now) {
+        self.venue.refused(channel, now.steady_ns);
+    }
+
+    /// Takes bytes of the venue.
+    pub fn venue_bytes(&mut self, channel: usize, bytes: &[u8], now: Now) {
+        self.with_venue(now, |venue, each| venue.receive(channel, bytes, now.steady_ns, each));
+    }
+
+    /// So many bytes were sent to the venue.
+    pub fn venue_sent(&mut self, channel: usize, count: usize, now: Now) {
+        self.with_venue(now, |venue, each| venue.sent(channel, count, now.steady_ns, each));
+    }
+
+    /// A connection to the venue is closed.
+    pub fn venue_closed(&mut self, channel: usize, now: Now) {
+        self.with_venue(now, |venue, each| venue.closed(channel, now.steady_ns, each));
+    }
+
+    fn with_venue(&mut self, now: Now, work: impl FnOnce(&mut S, &mut dyn FnMut(VenueEvent<'_>))) {
+        let Self { clients, translator, venue, desk, .. } = self;
+        let mut each = |event: VenueEvent<'_>| on_event::<S, D>(event, clients, translator, desk, now);
+        work(venue, &mut each);
+        if translator.state() == ClientToExchangeState::Recovering && venue.is_caught_up() {
+            self.settle(now);
+        }
+    }
+
+    /// The venue's missed reports are all in.
+    fn settle(&mut self, now: Now) {
+        let below = self.venue.received_below();
+        self.translator.venue_recovered();
+        let (number, time_ns) = (below.map_or(0, u64::from), now.utc_ns);
+        self.desk.entries.push(Entry { kind: Kind::Settled, client: 0, number, time_ns, bytes: &[] });
+        let Self { clients, translator, venue, desk, .. } = self;
+        let mut out = ToAll { venue: Some(venue), clients, desk, now };
+        translator.settle(below, now.utc_ns, &mut out);
+        self.desk.notice(false, "the venue's reports are all in: orders pass".to_owned());
+        for index in 0..self.clients.len() {
+            self.cancel_if_gone(index, now);
+        }
+        self.give_back_unsent(now);
+    }
+
+    // ---- time, control, the store ----
+
+    /// What time brings, for all sessions. A caller does it some times a second.
+    pub fn tick(&mut self, now: Now) {
+        for index in 0..self.clients.len() {
+            if self.clients.get(index).is_some_and(|client| client.is_connected) {
+                self.with_client(index, now, |client, trader| {
+                    client.session.tick(&mut client.store, trader, now.utc_ns);
+                });
+            }
+        }
+        self.with_venue(now, |venue, each| venue.tick(now.steady_ns, each));
+        self.translator.keep_room(64);
+        for client in self.clients.iter_mut().filter(|client| client.is_connected) {
+            client.store.keep_room(1_024);
+        }
+    }
+
+    /// The clock was set ahead by so many nanoseconds.
+    pub fn clock_was_set(&mut self, ahead_ns: i64) {
+        for client in &mut self.clients {
+            client.session.clock_was_set(ahead_ns);
+        }
+    }
+
+    /// The kill switch of all clients.
+    pub fn set_halted(&mut self, is_halted: bool, now: Now) {
+        self.is_halted = is_halted;
+        if is_halted {
+            self.translator.halt();
+        } else {
+            self.translator.resume();
+        }
+        let (number, time_ns) = (u64::from(is_halted), now.utc_ns);
+        self.desk.entries.push(Entry { kind: Kind::Halt, client: 0, number, time_ns, bytes: &[] });
+        let text = if is_halted { "halted: cancels pass, nothing else" } else { "resumed" };
+        self.desk.notice(true, text.to_owned());
+    }
+
+    /// The kill switch of one client, by its name. Returns whether there is such a client.
+    pub fn set_client_halted(&mut self, name: &str, is_halted: bool, now: Now) -> bool {
+        let Some(index) = self.clients.iter().position(|client| client.settings.name == name) else {
+            return false;
+        };
+        self.translator.set_client_halted(ClientIndex(index as u16), is_halted);
+        if let Some(client) = self.clients.get_mut(index) {
+            client.is_halted = is_halted;
+        }
+        let (client, number, time_ns) = (index as u16, u64::from(is_halted), now.utc_ns);
+        self.desk.entries.push(Entry { kind: Kind::HaltClient, client, number, time_ns, bytes: &[] });
+        self.desk.notice(true, format!("{name} is {}", if is_halted { "halted" } else { "resumed" }));
+        true
+    }
+
+    /// The best prices of an instrument, which orders are checked against.
+    pub fn set_top(&mut self, instrument: InstrumentIndex, top: TopOfBook) {
+        self.translator.set_top(instrument, top);
+    }
+
+    /// Logs out of all sessions.
+    pub fn log_out(&mut self, now: Now) {
+        for index in 0..self.clients.len() {
+            self.with_client(index, now, |client, _| {
+                client.session.log_out(&mut client.store, "the gateway stops", now.utc_ns);
+            });
+        }
+        self.venue.log_out(now.steady_ns);
+    }
+
+    /// The entries of the turn. They are written, and then [`Core::written`] is called.
+    pub(crate) fn collect(&mut self) -> &Entries {
+        for index in &self.desk.touched {
+            if let Some(client) = self.clients.get_mut(*index)
+                && client.store.has_changes()
+            {
+                client.store.collect(&mut self.desk.entries);
+            }
+        }
+        &self.desk.entries
+    }
+
+    /// The clients whose store or output may have changed in this turn.
+    pub(crate) fn touched(&self) -> &[usize] {
+        &self.desk.touched
+    }
+
+    /// Bytes of entries so far: a turn is ended before a record is full.
+    pub(crate) fn entry_bytes(&self) -> usize {
+        self.desk.entries.len()
+    }
+
+    /// The entries are in the journal, from this place on.
+    pub(crate) fn written(&mut self, record: Place) {
+        for index in self.desk.touched.drain(..) {
+            if let Some(client) = self.clients.get_mut(index) {
+                client.is_touched = false;
+                client.store.written(record);
+            }
+        }
+        self.desk.entries.clear();
+    }
+
+    /// What a person should know, since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        core::mem::take(&mut self.desk.notices)
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.desk.counters
+    }
+
+    /// The state, but for what only the host knows.
+    #[must_use]
+    pub fn status(&self, now: Now) -> Status {
+        let mut open = vec![0; self.clients.len()];
+        for (order, state) in self.translator.orders() {
+            if state != ExchangeToClientState::Ended
+                && let Some(open) = open.get_mut(usize::from(order.client.0))
+            {
+                *open += 1;
+            }
+        }
+        let client = |(client, open_orders): (&Client<D>, &u64)| {
+            let (is_connected, counters) = (client.is_connected, client.session.counters());
+            ClientStatus {
+                name: client.settings.name.clone(),
+                is_connected,
+                is_logged_on: is_connected && client.session.is_logged_on(),
+                is_halted: client.is_halted,
+                next_incoming: client.store.next_incoming(),
+                next_outgoing: client.store.next_outgoing(),
+                waiting_bytes: client.session.output().len() as u64,
+                open_orders: *open_orders,
+                received: counters.received,
+                rejects: counters.rejects + counters.business_rejects,
+                duplicates: counters.duplicates,
+                resend_requests: counters.resend_requests,
+                garbled: counters.garbled,
+            }
+        };
+        let state = self.translator.state();
+        Status {
+            time_ns: now.utc_ns,
+            is_venue_logged_on: self.venue.is_logged_on(),
+            takes_orders: state == ClientToExchangeState::Open,
+            is_halted: self.is_halted,
+            queued: self.venue.queued() as u64,
+            clients: self.clients.iter().zip(&open).map(client).collect(),
+            open_orders: open.iter().sum(),
+            known_orders: self.translator.known_orders() as u64,
+            counters: self.desk.counters,
+            translated: self.translator.counters().into(),
+            round_trip: percentiles(&self.desk.round_trip),
+            ..Status::default()
+        }
+    }
+
+    /// The working orders, and the ended ones that are still known if `all`.
+    #[must_use]
+    pub fn orders(&self, all: bool) -> Vec<OrderStatus> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let orders =
+            self.translator.orders().filter(|(_, state)| all || *state != ExchangeToClientState::Ended);
+        let mut orders: Vec<OrderStatus> = orders
+            .map(|(order, _)| OrderStatus {
+                client: self
+                    .clients
+                    .get(usize::from(order.client.0))
+                    .map(|client| client.settings.name.clone())
+                    .unwrap_or_default(),
+                id: text(order.id.0.trimmed()),
+                order_id: text(order.order_id.0.trimmed()),
+                symbol: self
+                    .translator
+                    .instrument(order.instrument)
+                    .map(|instrument| text(instrument.symbol.trimmed()))
+                    .unwrap_or_default(),
+                side: format!("{:?}", order.terms.side),
+                status: format!("{:?}", order.status),
+                quantity: order.terms.quantity,
+                leaves: order.leaves,
+                filled: order.cumulative,
+                price_e8: order.terms.price_e8,
+                average_e8: order.average_price_e8(),
+                pending: order.pending,
+            })
+            .collect();
+        orders.sort_by(|one, other| (&one.client, &one.id).cmp(&(&other.client, &other.id)));
+        orders
+    }
+}
+
+pub(crate) fn percentiles(histogram: &Histogram<u64>) -> Percentiles {
+    Percentiles {
+        count: histogram.len(),
+        p50_ns: histogram.value_at_quantile(0.5),
+        p99_ns: histogram.value_at_quantile(0.99),
+        p99_9_ns: histogram.value_at_quantile(0.999),
+        longest_ns: histogram.max(),
+    }
+}
+
+/// A message that the venue did not get.
+fn give_back<S: VenueSession, D: Disk>(
+    message: &[u8],
+    clients: &mut [Client<D>],
+    translator: &mut Translator<S::Table>,
+    desk: &mut Desk,
+    now: Now,
+) {
+    let time_ns = now.utc_ns;
+    desk.counters.unsent += 1;
+    desk.entries.push(Entry { kind: Kind::Unsent, client: 0, number: 0, time_ns, bytes: message });
+    let mut out = ToAll::<S, D> { venue: None, clients, desk, now };
+    translator.venue_unsent(message, time_ns, &mut out);
+}
+
+/// What happens on the venue's session.
+fn on_event<S: VenueSession, D: Disk>(
+    event: VenueEvent<'_>,
+    clients: &mut [Client<D>],
+    translator: &mut Translator<S::Table>,
+    desk: &mut Desk,
+    now: Now,
+) {
+    let time_ns = now.utc_ns;
+    match event {
+        VenueEvent::LoggedOn => {
+            translator.venue_connected();
+            desk.notice(false, "logged on to the venue".to_owned());
+        }
+        VenueEvent::Report { app_id, number, message } => {
+            let number = report_number(app_id, number);
+            desk.entries.push(Entry { kind: Kind::Report, client: 0, number, time_ns, bytes: message });
+            let mut out = ToAll::<S, D> { venue: None, clients, desk, now };
+            translator.venue_report(message, &mut out);
+        }
+        VenueEvent::Missing { app_id, first, count } => {
+            desk.counters.missing += count;
+            let (number, bytes) = (report_number(app_id, first), &count.to_le_bytes());
+            desk.entries.push(Entry { kind: Kind::Missing, client: 0, number, time_ns, bytes });
+            let text = format!(
+                "the venue does not have {count} reports of App ID {app_id} from {first} on any more"
+            );
+            desk.notice(true, text);
+        }
+        VenueEvent::Unsent(message) => give_back::<S, D>(message, clients, translator, desk, now),
+        VenueEvent::Notice(text) => desk.notice(false, format!("venue: {text}")),
+        VenueEvent::Ended(how) => {
+            translator.venue_disconnected();
+            desk.counters.venue_ends += 1;
+            desk.notice(true, format!("the session with the venue ended: {how}"));
+        }
+    }
+}

@@ -1,0 +1,894 @@
+//! The gateway's thread: sockets, clocks, the journal.
+//!
+//! ```text
+//! wait ─▶ read from all ready sockets ─▶ write the turn to the journal ─▶ send ─▶ wait
+//! ```
+//!
+//! One thread does all of it. A turn that the disk does not take is tried again, and meanwhile nothing is read or sent; after
+//! [`HostSettings::disk_patience`] the gateway ends. Another thread makes the journal's next segment, and syncs it by interval.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use mio::{Interest, Token};
+use tapeworks_journal::{Finished, IoTask, JournalError};
+use tapeworks_runtime::pump::{ByteSession, Pump};
+use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::world::{
+    Listener as _, Poll as _, Ready, Receive as _, SendTo as _, Source as _, Stream as _, System,
+    ThreadHandle as _, Wake as _, World,
+};
+use tapeworks_wire::fix::{Framing, next_message};
+use thiserror::Error;
+
+use crate::clock::Clock;
+use crate::core::{Core, Notice, Now, histogram, percentiles};
+use crate::ledger::Ledger;
+use crate::status::{OrderStatus, Status};
+use crate::venue::VenueSession;
+
+/// Bytes that a connection gives in one turn.
+const READ_BYTES: usize = 16 << 10;
+
+/// A turn is written when it has so many bytes of entries: a record holds one.
+const TURN_BYTES: usize = 256 << 10;
+
+/// How often time passes for the sessions.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often a turn that the disk did not take is tried again.
+const DISK_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long a connection may take for its first message.
+const FIRST_MESSAGE: Duration = Duration::from_secs(10);
+
+/// Bytes of a connection's first message, at most.
+const FIRST_MESSAGE_BYTES: usize = 8 << 10;
+
+/// Connections that a listener gives in one turn.
+const MOST_ACCEPTED: usize = 64;
+
+/// How long the sessions may take to log out when the gateway stops.
+const LOG_OUT: Duration = Duration::from_secs(2);
+
+const WAKER: Token = Token(0);
+const LISTENER: Token = Token(1);
+const FIRST_CONNECTION: usize = 2;
+
+/// How the thread waits for bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// It sleeps until a socket has some: no processor time while there is nothing to do.
+    #[default]
+    Sleep,
+    /// It looks again and again: faster by a wake-up, and a core is gone.
+    Spin,
+}
+
+/// What the thread needs to know.
+#[derive(Clone, Debug)]
+pub struct HostSettings {
+    /// Where FIX clients connect. Port 0: the kernel chooses.
+    pub listen: SocketAddr,
+    /// Where the venue is, one address for each of its channels.
+    pub venue: Vec<SocketAddr>,
+    /// How it waits.
+    pub wait: Wait,
+    /// The core that the thread stays on.
+    pub core: Option<usize>,
+    /// Connections at once, those that have not logged on included.
+    pub most_connections: usize,
+    /// How long the disk may refuse before the gateway ends.
+    pub disk_patience: Duration,
+}
+
+/// The gateway did not start, or ended.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The address cannot be had.
+    #[error("cannot listen on {address} for FIX clients: {source}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// There is no thread, or no way to wait for sockets.
+    #[error("no thread for the gateway: {0}")]
+    Thread(io::Error),
+    /// The disk took nothing for too long.
+    #[error("the store takes nothing, so the gateway has ended; nothing was sent that it does not have: {0}")]
+    Store(JournalError),
+    /// The thread panicked.
+    #[error("the gateway's thread has panicked")]
+    Panicked,
+}
+
+/// What a gateway is commanded.
+pub enum Command<W: World> {
+    /// The kill switch of all clients, or of one.
+    Halt {
+        /// The client; `None`: all.
+        client: Option<String>,
+        /// On or off.
+        is_halted: bool,
+        /// Whether open orders are cancelled too.
+        cancels: bool,
+        /// Gets whether there is such a client.
+        done: W::Sender<bool>,
+    },
+    /// The orders.
+    Orders {
+        /// Ended ones too.
+        all: bool,
+        /// Gets them.
+        done: W::Sender<Vec<OrderStatus>>,
+    },
+}
+
+/// Gets what a person should know.
+pub type OnNotice = Arc<dyn Fn(&Notice) + Send + Sync>;
+
+/// A running gateway. Dropping it stops it.
+pub struct Gateway<W: World = System> {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    waker: Arc<W::Waker>,
+    commands: W::Sender<Command<W>>,
+    status: Arc<Mutex<Status>>,
+    thread: Option<W::Handle<Result<(), StartError>>>,
+}
+
+impl<W: World> std::fmt::Debug for Gateway<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Gateway({})", self.address)
+    }
+}
+
+impl<W: World> Gateway<W> {
+    /// Starts a gateway with a core and its journal ([`open`](crate::open)).
+    ///
+    /// # Errors
+    /// The address cannot be had, or there is no thread.
+    pub fn start<S: VenueSession<Table: Send> + Send + 'static>(
+        settings: HostSettings,
+        core: Core<S, W>,
+        ledger: Ledger<W>,
+        on_notice: OnNotice,
+        on_refusal: Option<OnRefusal>,
+    ) -> Result<Self, StartError> {
+        let bind = |source| StartError::Bind { address: settings.listen, source };
+        let mut listener = W::Listener::bind(settings.listen).map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        let poll = W::Poll::new(256).map_err(StartError::Thread)?;
+        let waker = Arc::new(poll.waker(WAKER).map_err(StartError::Thread)?);
+        listener.register(&poll, LISTENER, Interest::READABLE).map_err(StartError::Thread)?;
+        let (commands, received) = W::channel();
+        let (stop, status) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Status::default())));
+        let disk = DiskThread::start(Arc::clone(&waker)).map_err(StartError::Thread)?;
+        let host = Host {
+            of_clients: vec![None; core.clients.len()],
+            of_venue: vec![None; S::CHANNELS],
+            core,
+            ledger,
+            clock: Clock::<W>::new(),
+            poll,
+            listener,
+            connections: BTreeMap::new(),
+            next_connection: FIRST_CONNECTION,
+            again: Vec::new(),
+            accepts_again: false,
+            buffer: vec![0; READ_BYTES],
+            writing: Vec::new(),
+            commands: received,
+            status: Arc::clone(&status),
+            refused_connections: 0,
+            refusals: Refusals::new("FIX client", on_refusal),
+            on_notice,
+            disk,
+            turn: histogram(),
+            ticked: W::instant(),
+            settings,
+        };
+        let stopping = Arc::clone(&stop);
+        let thread = W::spawn("gateway", move || host.run(&stopping)).map_err(StartError::Thread)?;
+        Ok(Self { address, stop, waker, commands, status, thread: Some(thread) })
+    }
+
+    /// Where FIX clients connect.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The state, a tenth of a second old at most.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives a command.
+    pub fn command(&self, command: Command<W>) {
+        // Without a thread there is nothing to command, and the answer does not come.
+        let _given = self.commands.send(command);
+        let _woken = self.waker.wake();
+    }
+
+    /// Whether it has ended by itself.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(|thread| thread.is_finished())
+    }
+
+    /// Logs out of all sessions, and stops.
+    ///
+    /// # Errors
+    /// It had ended before.
+    pub fn stop(mut self) -> Result<(), StartError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), StartError> {
+        self.stop.store(true, Ordering::Release);
+        let _woken = self.waker.wake();
+        self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(StartError::Panicked)))
+    }
+}
+
+impl<W: World> Drop for Gateway<W> {
+    fn drop(&mut self) {
+        let _ended = self.end();
+    }
+}
+
+/// Does the disk's slow work.
+struct DiskThread<W: World> {
+    tasks: Option<W::Sender<IoTask<W>>>,
+    finished: W::Receiver<Finished<W>>,
+    thread: Option<W::Handle<()>>,
+}
+
+impl<W: World> DiskThread<W> {
+    fn start(waker: Arc<W::Waker>) -> io::Result<Self> {
+        let (tasks, received) = W::channel::<IoTask<W>>();
+        let (done, finished) = W::channel();
+        let thread = W::spawn("gateway-disk", move || {
+            while let Ok(task) = received.recv() {
+                if done.send(task.run()).is_err() {
+                    return;
+                }
+                let _woken = waker.wake();
+            }
+        })?;
+        Ok(Self { tasks: Some(tasks), finished, thread: Some(thread) })
+    }
+}
+
+impl<W: World> Drop for DiskThread<W> {
+    fn drop(&mut self) {
+        self.tasks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// Whose a connection is.
+#[derive(Debug)]
+enum Peer {
+    /// Its first message is not whole.
+    Unknown {
+        bytes: Vec<u8>,
+        since: Instant,
+    },
+    Client(usize),
+    Venue {
+        channel: usize,
+        is_connected: bool,
+    },
+    /// It is over: the last bytes go out.
+    Nobody,
+}
+
+struct Connection<W: World> {
+    pump: Pump<W>,
+    peer: Peer,
+    address: SocketAddr,
+}
+
+struct Host<S: VenueSession, W: World> {
+    settings: HostSettings,
+    core: Core<S, W>,
+    ledger: Ledger<W>,
+    clock: Clock<W>,
+    poll: W::Poll,
+    listener: W::Listener,
+    connections: BTreeMap<usize, Connection<W>>,
+    next_connection: usize,
+    /// The connection of each client, and of each channel of the venue.
+    of_clients: Vec<Option<usize>>,
+    of_venue: Vec<Option<usize>>,
+    /// Connections that have work which the poll does not report again.
+    again: Vec<usize>,
+    accepts_again: bool,
+    buffer: Vec<u8>,
+    /// Connections that may have output in this turn.
+    writing: Vec<usize>,
+    commands: W::Receiver<Command<W>>,
+    status: Arc<Mutex<Status>>,
+    refused_connections: u64,
+    refusals: Refusals,
+    on_notice: OnNotice,
+    disk: DiskThread<W>,
+    turn: Histogram<u64>,
+    ticked: Instant,
+}
+
+/// A connection whose client is not known yet.
+struct OfUnknown<'a> {
+    bytes: &'a mut Vec<u8>,
+    is_closed: bool,
+}
+
+impl ByteSession for OfUnknown<'_> {
+    fn receive(&mut self, bytes: &[u8], _now_ns: u64) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn output(&self) -> &[u8] {
+        &[]
+    }
+
+    fn sent(&mut self, _bytes: usize, _now_ns: u64) {}
+
+    fn closed(&mut self) {
+        self.is_closed = true;
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_closed
+    }
+}
+
+struct OfClient<'a, S: VenueSession, W: World> {
+    core: &'a mut Core<S, W>,
+    index: usize,
+    now: Now,
+}
+
+impl<S: VenueSession, W: World> ByteSession for OfClient<'_, S, W> {
+    fn receive(&mut self, bytes: &[u8], _now_ns: u64) {
+        self.core.client_bytes(self.index, bytes, self.now);
+    }
+
+    fn output(&self) -> &[u8] {
+        self.core.client_output(self.index)
+    }
+
+    fn sent(&mut self, bytes: usize, _now_ns: u64) {
+        self.core.client_sent(self.index, bytes);
+    }
+
+    fn closed(&mut self) {
+        self.core.client_closed(self.index, self.now);
+    }
+
+    fn is_over(&self) -> bool {
+        self.core.client_over(self.index).is_some()
+    }
+}
+
+struct OfVenue<'a, S: VenueSession, W: World> {
+    core: &'a mut Core<S, W>,
+    channel: usize,
+    now: Now,
+    is_closed: bool,
+}
+
+impl<S: VenueSession, W: World> ByteSession for OfVenue<'_, S, W> {
+    fn receive(&mut self, bytes: &[u8], _now_ns: u64) {
+        self.core.venue_bytes(self.channel, bytes, self.now);
+    }
+
+    fn output(&self) -> &[u8] {
+        self.core.venue().output(self.channel)
+    }
+
+    fn sent(&mut self, bytes: usize, _now_ns: u64) {
+        self.core.venue_sent(self.channel, bytes, self.now);
+    }
+
+    fn closed(&mut self) {
+        self.is_closed = true;
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_closed || self.core.venue().is_over(self.channel)
+    }
+}
+
+impl<S: VenueSession, W: World> Host<S, W> {
+    fn run(mut self, stop: &AtomicBool) -> Result<(), StartError> {
+        if let Some(core) = self.settings.core
+            && let Err(error) = W::pin(core)
+        {
+            self.notify(&Notice {
+                is_alert: true,
+                text: format!("the thread is not kept on core {core}: {error}"),
+            });
+        }
+        let mut reported = Vec::with_capacity(256);
+        self.commit(stop)?;
+        self.connect_venue();
+        while !stop.load(Ordering::Acquire) {
+            self.turn(&mut reported, stop)?;
+        }
+        // Everybody hears that the gateway stops.
+        let now = self.clock.now();
+        self.core.log_out(now);
+        let until = W::instant();
+        while W::since(until) < LOG_OUT && self.has_sessions() {
+            self.turn(&mut reported, stop)?;
+        }
+        self.commit(stop)?;
+        self.ledger.end().map_err(StartError::Store)
+    }
+
+    fn has_sessions(&self) -> bool {
+        self.connections
+            .values()
+            .any(|connection| matches!(connection.peer, Peer::Client(_) | Peer::Venue { .. }))
+    }
+
+    /// One turn: waits, reads, writes the journal, sends.
+    fn turn(&mut self, reported: &mut Vec<Ready>, stop: &AtomicBool) -> Result<(), StartError> {
+        let has_work = !self.again.is_empty() || self.accepts_again;
+        let longest = match self.settings.wait {
+            _ if has_work => Duration::ZERO,
+            Wait::Spin => Duration::ZERO,
+            Wait::Sleep => TICK.saturating_sub(W::since(self.ticked)),
+        };
+        self.poll.wait(reported, Some(longest)).map_err(StartError::Thread)?;
+        let now = self.clock.now();
+        let mut ready = std::mem::take(&mut self.again);
+        let is_idle = ready.is_empty() && reported.is_empty();
+        for one in reported.iter() {
+            match one.token {
+                WAKER => self.obey(now),
+                LISTENER => self.accepts_again = true,
+                Token(number) => {
+                    if let Some(connection) = self.connections.get_mut(&number) {
+                        connection.pump.note(*one);
+                        ready.push(number);
+                    }
+                }
+            }
+        }
+        ready.sort_unstable();
+        ready.dedup();
+        if std::mem::take(&mut self.accepts_again) {
+            self.accept();
+        }
+        for number in &ready {
+            self.read(*number, now);
+            if self.core.entry_bytes() > TURN_BYTES {
+                self.commit(stop)?;
+            }
+        }
+        if W::since(self.ticked) >= TICK {
+            self.tick(stop)?;
+        }
+        self.send(&ready, now, stop)?;
+        ready.clear();
+        // The memory is used again.
+        if self.again.is_empty() {
+            self.again = ready;
+        }
+        if !is_idle {
+            let passed = self.clock.now().steady_ns.saturating_sub(now.steady_ns);
+            self.turn.saturating_record(passed);
+        }
+        Ok(())
+    }
+
+    /// Writes the turn, then sends what it put out. Sending may end a session, which makes another small turn.
+    fn send(&mut self, ready: &[usize], now: Now, stop: &AtomicBool) -> Result<(), StartError> {
+        let mut numbers = std::mem::take(&mut self.writing);
+        for round in 0..4 {
+            numbers.clear();
+            if round == 0 {
+                numbers.extend_from_slice(ready);
+            }
+            numbers
+                .extend(self.core.touched().iter().filter_map(|index| self.of_clients.get(*index).copied()?));
+            numbers.extend(self.of_venue.iter().filter_map(|number| *number));
+            numbers.sort_unstable();
+            numbers.dedup();
+            self.commit(stop)?;
+            for number in &numbers {
+                self.write(*number, now);
+            }
+            if self.core.entry_bytes() == 0 && self.core.touched().is_empty() {
+                break;
+            }
+        }
+        self.writing = numbers;
+        Ok(())
+    }
+
+    /// Writes what the turn changed. While the disk refuses, nothing else happens.
+    fn commit(&mut self, stop: &AtomicBool) -> Result<(), StartError> {
+        let entries = self.core.collect();
+        if entries.is_empty() {
+            self.core.written(tapeworks_journal::Place::default());
+            return Ok(());
+        }
+        let began = W::instant();
+        let mut is_refused = false;
+        loop {
+            let now = self.clock.now();
+            match self.ledger.write(self.core.collect(), now.utc_ns) {
+                Ok(place) => {
+                    self.core.written(place);
+                    if is_refused {
+                        self.set_store_error(None);
+                        self.notify(&Notice {
+                            is_alert: true,
+                            text: "the store takes records again".to_owned(),
+                        });
+                    }
+                    return Ok(());
+                }
+                Err(error) => {
+                    if W::since(began) >= self.settings.disk_patience || stop.load(Ordering::Acquire) {
+                        return Err(StartError::Store(error));
+                    }
+                    if !std::mem::replace(&mut is_refused, true) {
+                        let text = format!("the store takes nothing, so nothing is sent: {error}");
+                        self.set_store_error(Some(error.to_string()));
+                        self.notify(&Notice { is_alert: true, text });
+                    }
+                    self.finish_tasks();
+                    W::sleep(DISK_AGAIN);
+                }
+            }
+        }
+    }
+
+    fn set_store_error(&self, error: Option<String>) {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).store_error = error;
+    }
+
+    fn notify(&self, notice: &Notice) {
+        (self.on_notice)(notice);
+    }
+
+    fn finish_tasks(&mut self) {
+        while let Ok(finished) = self.disk.finished.try_recv() {
+            if let Err(error) = self.ledger.finish(finished) {
+                let text = format!("the store is not synced: {error}");
+                self.notify(&Notice { is_alert: true, text });
+            }
+        }
+    }
+
+    /// What time brings.
+    fn tick(&mut self, stop: &AtomicBool) -> Result<(), StartError> {
+        self.ticked = W::instant();
+        if let Some(ahead_ns) = self.clock.follow() {
+            self.core.clock_was_set(ahead_ns);
+            let seconds = ahead_ns as f64 / 1e9;
+            self.notify(&Notice {
+                is_alert: true,
+                text: format!("the system's clock was set by {seconds:+.3} s"),
+            });
+        }
+        let now = self.clock.now();
+        self.core.tick(now);
+        self.commit(stop)?;
+        self.connect_venue();
+        // A tick ends connections whose time is over, and sends heartbeats.
+        let numbers: Vec<usize> = self.connections.keys().copied().collect();
+        for number in numbers {
+            self.write(number, now);
+        }
+        for number in self.silent() {
+            self.refuse(number, "no first message in time");
+        }
+        self.finish_tasks();
+        if let Some(task) = self.ledger.task(now.steady_ns)
+            && let Some(tasks) = &self.disk.tasks
+        {
+            // Without the thread the journal does the work itself when it must.
+            let _given = tasks.send(task);
+        }
+        for notice in self.core.take_notices() {
+            self.notify(&notice);
+        }
+        let store_error = self.status.lock().unwrap_or_else(PoisonError::into_inner).store_error.take();
+        let status = Status {
+            store_error,
+            refused_connections: self.refused_connections,
+            store_bytes: self.ledger.written_bytes(),
+            turn: percentiles(&self.turn),
+            ..self.core.status(now)
+        };
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+        Ok(())
+    }
+
+    /// Connections without a first message whose time is over.
+    fn silent(&self) -> Vec<usize> {
+        let is_silent = |connection: &Connection<W>| match &connection.peer {
+            Peer::Unknown { since, .. } => W::since(*since) >= FIRST_MESSAGE,
+            _ => false,
+        };
+        self.connections.iter().filter(|(_, one)| is_silent(one)).map(|(number, _)| *number).collect()
+    }
+
+    fn obey(&mut self, now: Now) {
+        self.finish_tasks();
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Halt { client, is_halted, cancels, done } => {
+                    let is_known = match &client {
+                        Some(name) => self.core.set_client_halted(name, is_halted, now),
+                        None => {
+                            self.core.set_halted(is_halted, now);
+                            true
+                        }
+                    };
+                    if cancels && is_halted {
+                        for index in 0..self.core.clients.len() {
+                            let name = self.core.clients.get(index).map(|client| &client.settings.name);
+                            if client.is_none() || client.as_ref() == name {
+                                self.core.cancel_orders(index, now);
+                            }
+                        }
+                    }
+                    let _given = done.send(is_known);
+                }
+                Command::Orders { all, done } => {
+                    let _given = done.send(self.core.orders(all));
+                }
+            }
+        }
+    }
+
+    // ---- connections ----
+
+    fn accept(&mut self) {
+        for _ in 0..MOST_ACCEPTED {
+            match self.listener.accept() {
+                Ok((stream, address)) => self.accepted(stream, address),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // Without descriptors the next one that is closed makes room; the tick tries again.
+                    self.accepts_again = false;
+                    if error.kind() != ErrorKind::WouldBlock {
+                        self.refused_connections += 1;
+                    }
+                    return;
+                }
+            }
+        }
+        self.accepts_again = true;
+    }
+
+    fn accepted(&mut self, mut stream: W::Stream, address: SocketAddr) {
+        let number = self.next_connection;
+        let is_full = self.connections.len() >= self.settings.most_connections;
+        let both = Interest::READABLE | Interest::WRITABLE;
+        if is_full || stream.register(&self.poll, Token(number), both).is_err() {
+            self.refused_connections += 1;
+            let now_ns = self.clock.now().steady_ns;
+            return self.refusals.refused(address, &"there are too many connections", now_ns);
+        }
+        // Small messages go at once; where that cannot be set, they go later.
+        let _is_set = stream.set_nodelay(true);
+        self.next_connection += 1;
+        let peer = Peer::Unknown { bytes: Vec::new(), since: W::instant() };
+        self.connections.insert(number, Connection { pump: Pump::new(stream), peer, address });
+        self.again.push(number);
+    }
+
+    /// Opens the connections that the venue's session wants.
+    fn connect_venue(&mut self) {
+        let now = self.clock.now();
+        for channel in 0..S::CHANNELS {
+            let is_free = self.of_venue.get(channel).is_some_and(Option::is_none);
+            if !is_free || !self.core.venue().wants(channel, now.steady_ns) {
+                continue;
+            }
+            let Some(address) = self.settings.venue.get(channel).copied() else { continue };
+            let number = self.next_connection;
+            let connected = W::Stream::connect(address).and_then(|mut stream| {
+                stream.register(&self.poll, Token(number), Interest::READABLE | Interest::WRITABLE)?;
+                Ok(stream)
+            });
+            match connected {
+                Ok(stream) => {
+                    self.next_connection += 1;
+                    let peer = Peer::Venue { channel, is_connected: false };
+                    self.connections.insert(number, Connection { pump: Pump::new(stream), peer, address });
+                    if let Some(place) = self.of_venue.get_mut(channel) {
+                        *place = Some(number);
+                    }
+                    self.again.push(number);
+                }
+                Err(error) => self.venue_refused(channel, address, &error, now),
+            }
+        }
+    }
+
+    fn venue_refused(&mut self, channel: usize, address: SocketAddr, error: &io::Error, now: Now) {
+        self.core.venue_refused(channel, now);
+        self.refusals.refused(address, &format_args!("the venue is not there: {error}"), now.steady_ns);
+    }
+
+    fn read(&mut self, number: usize, now: Now) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if connection.pump.is_finished() {
+            return;
+        }
+        match &mut connection.peer {
+            Peer::Unknown { bytes, .. } => {
+                let mut unknown = OfUnknown { bytes, is_closed: false };
+                connection.pump.read(&mut unknown, &mut self.buffer, now.steady_ns);
+                if unknown.is_closed {
+                    return self.close(number);
+                }
+                self.identify(number, now);
+            }
+            Peer::Client(index) => {
+                let mut client = OfClient { core: &mut self.core, index: *index, now };
+                connection.pump.read(&mut client, &mut self.buffer, now.steady_ns);
+            }
+            Peer::Venue { channel, is_connected } => {
+                let channel = *channel;
+                if !*is_connected {
+                    match connection.pump.stream().is_connected() {
+                        Ok(true) => {
+                            *is_connected = true;
+                            let _is_set = connection.pump.stream().set_nodelay(true);
+                            self.core.venue_connected(channel, now);
+                        }
+                        Ok(false) => return,
+                        Err(error) => {
+                            let address = connection.address;
+                            self.close(number);
+                            return self.venue_refused(channel, address, &error, now);
+                        }
+                    }
+                }
+                let mut venue = OfVenue { core: &mut self.core, channel, now, is_closed: false };
+                connection.pump.read(&mut venue, &mut self.buffer, now.steady_ns);
+                if venue.is_closed {
+                    self.venue_gone(number, channel, now);
+                }
+            }
+            Peer::Nobody => {}
+        }
+    }
+
+    /// Whose the connection is, by its first message.
+    fn identify(&mut self, number: usize, now: Now) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        let Peer::Unknown { bytes, .. } = &mut connection.peer else { return };
+        let length = match next_message(bytes, FIRST_MESSAGE_BYTES) {
+            Framing::Incomplete if bytes.len() <= FIRST_MESSAGE_BYTES => return,
+            Framing::Message { length } => length,
+            _ => return self.refuse(number, "the first message is garbled, or too long"),
+        };
+        let first = bytes.get(..length).unwrap_or_default();
+        match self.core.admit(first, connection.address.ip()) {
+            Ok(index) => {
+                let bytes = std::mem::take(bytes);
+                connection.peer = Peer::Client(index);
+                if let Some(place) = self.of_clients.get_mut(index) {
+                    *place = Some(number);
+                }
+                self.core.client_connected(index, now);
+                self.core.client_bytes(index, &bytes, now);
+            }
+            Err(why) => self.refuse(number, &why.to_string()),
+        }
+    }
+
+    fn refuse(&mut self, number: usize, why: &str) {
+        self.refused_connections += 1;
+        if let Some(connection) = self.connections.get(&number) {
+            let now_ns = self.clock.now().steady_ns;
+            self.refusals.refused(connection.address, &why, now_ns);
+        }
+        self.close(number);
+    }
+
+    /// Sends to a connection, and closes it if it is over.
+    fn write(&mut self, number: usize, now: Now) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        if connection.pump.is_finished() {
+            if !connection.pump.drain(&mut self.buffer, now.steady_ns) {
+                self.close(number);
+            }
+            return;
+        }
+        match connection.peer {
+            Peer::Unknown { .. } => {
+                if connection.pump.has_work(&[]) {
+                    self.again.push(number);
+                }
+            }
+            Peer::Client(index) => {
+                let mut client = OfClient { core: &mut self.core, index, now };
+                connection.pump.write(&mut client, now.steady_ns);
+                if self.core.is_too_slow(index) {
+                    self.core.client_closed(index, now);
+                }
+                if self.core.client_over(index).is_some() {
+                    self.client_over(number, index, now);
+                } else if let Some(connection) = self.connections.get(&number)
+                    && connection.pump.has_work(self.core.client_output(index))
+                {
+                    self.again.push(number);
+                }
+            }
+            Peer::Venue { is_connected: false, .. } | Peer::Nobody => {}
+            Peer::Venue { channel, .. } => {
+                let mut venue = OfVenue { core: &mut self.core, channel, now, is_closed: false };
+                connection.pump.write(&mut venue, now.steady_ns);
+                if venue.is_over() {
+                    self.venue_gone(number, channel, now);
+                } else if let Some(connection) = self.connections.get(&number)
+                    && connection.pump.has_work(self.core.venue().output(channel))
+                {
+                    self.again.push(number);
+                }
+            }
+        }
+    }
+
+    fn client_over(&mut self, number: usize, index: usize, now: Now) {
+        if let Some(client) = self.core.clients.get(index)
+            && let Some(end) = client.session.over()
+        {
+            let text = format!("the session of {} ended: {end}", client.settings.name);
+            self.notify(&Notice { is_alert: false, text });
+        }
+        if let Some(place) = self.of_clients.get_mut(index) {
+            *place = None;
+        }
+        self.core.client_gone(index, now);
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        connection.peer = Peer::Nobody;
+        if !connection.pump.finish(now.steady_ns) {
+            self.close(number);
+        }
+    }
+
+    fn venue_gone(&mut self, number: usize, channel: usize, now: Now) {
+        if let Some(place) = self.of_venue.get_mut(channel) {
+            *place = None;
+        }
+        self.close(number);
+        self.core.venue_closed(channel, now);
+    }
+
+    fn close(&mut self, number: usize) {
+        if let Some(mut connection) = self.connections.remove(&number) {
+            if let Peer::Venue { channel, .. } = connection.peer
+                && let Some(place) = self.of_venue.get_mut(channel)
+            {
+                *place = None;
+            }
+            // It goes with the connection in any case.
+            let _ = connection.pump.stream().deregister(&self.poll);
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! The store of a gateway that does not run: what it holds, whether it is sound, and the outgoing bytes once more.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tapeworks_disk::Disk;
+use tapeworks_journal::{JournalOptions, JournalReader, LOST, Place, verify_in};
+use tapeworks_session::fix::Store as _;
+use tapeworks_translate::ids::ClientIndex;
+use tapeworks_translate::{ExchangeToClientState, Outputs, Reply, Report};
+use tapeworks_wire::fix::{Fields, Writer, field, message_type};
+
+use crate::core::Client;
+use crate::entry::{Entries, Entry, Kind, TURN, entries};
+use crate::ledger::{Ledger, SyncPolicy};
+use crate::restore::{Parts, Repeater, RestoreError};
+use crate::venue::VenueSession;
+
+/// A client in a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StoredClient {
+    /// Its name.
+    pub name: String,
+    /// The number of the next message from it.
+    pub next_incoming: u64,
+    /// The number of the next message to it.
+    pub next_outgoing: u64,
+    /// Its requests.
+    pub requests: u64,
+    /// Messages to it.
+    pub messages: u64,
+    /// How often its numbers began at 1 again.
+    pub resets: u64,
+    /// Its kill switch.
+    pub is_halted: bool,
+}
+
+/// What a store holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Inspection {
+    /// Records of the journal.
+    pub records: u64,
+    /// Entries of each kind, by name.
+    pub entries: BTreeMap<&'static str, u64>,
+    /// The time of the first entry, in UTC nanoseconds.
+    pub first_ns: u64,
+    /// The time of the last entry, in UTC nanoseconds.
+    pub last_ns: u64,
+    /// The clients, by name.
+    pub clients: Vec<StoredClient>,
+    /// The kill switch of all clients.
+    pub is_halted: bool,
+    /// Records that are damaged.
+    pub damaged: u64,
+    /// Damaged, torn and missing parts. Nothing was sent of a record that is torn at the end.
+    pub damage: Vec<String>,
+    /// Records with bytes that are no entries.
+    pub unreadable: u64,
+}
+
+impl Inspection {
+    /// Whether a gateway can go on from it.
+    #[must_use]
+    pub const fn is_sound(&self) -> bool {
+        self.damaged == 0 && self.unreadable == 0
+    }
+}
+
+/// Reads a whole store. `each` gets every entry: the number of its record, the client's name, and the entry.
+///
+/// # Errors
+/// A folder or file that cannot be read.
+pub fn inspect<D: Disk>(
+    folder: &Path,
+    mut each: impl FnMut(u64, &str, &Entry<'_>),
+) -> Result<Inspection, RestoreError> {
+    let mut found = Inspection::default();
+    let mut clients = BTreeMap::<String, StoredClient>::new();
+    let mut names: Vec<String> = Vec::new();
+    let mut reader = JournalReader::<D>::open_in(folder)?;
+    while let Some(record) = reader.next()? {
+        if record.kind == LOST {
+            found.damaged += if record.line == tapeworks_journal::NUMBERED { record.extra } else { 0 };
+            continue;
+        }
+        found.records += 1;
+        if record.kind != TURN {
+            found.unreadable += 1;
+            continue;
+        }
+        for entry in entries(record.payload) {
+            let Ok((_, entry)) = entry else {
+                found.unreadable += 1;
+                break;
+            };
+            *found.entries.entry(entry.kind.name()).or_default() += 1;
+            if found.first_ns == 0 {
+                found.first_ns = entry.time_ns;
+            }
+            found.last_ns = found.last_ns.max(entry.time_ns);
+            match entry.kind {
+                Kind::Start => {
+                    names = String::from_utf8_lossy(entry.bytes).lines().map(str::to_owned).collect();
+                    for name in &names {
+                        let new = StoredClient { next_incoming: 1, next_outgoing: 1, ..Default::default() };
+                        clients.entry(name.clone()).or_insert(StoredClient { name: name.clone(), ..new });
+                    }
+                }
+                Kind::Halt => found.is_halted = entry.number == 1,
+                _ => {}
+            }
+            let name = names.get(usize::from(entry.client)).map_or("", String::as_str);
+            if let Some(client) = clients.get_mut(name) {
+                note(client, &entry);
+            }
+            each(record.number, name, &entry);
+        }
+    }
+    let verified = verify_in::<D>(folder, || true)?;
+    found.damage = verified.damage.iter().map(ToString::to_string).collect();
+    found.clients = clients.into_values().collect();
+    Ok(found)
+}
+
+/// What an entry says of its client.
+fn note(client: &mut StoredClient, entry: &Entry<'_>) {
+    match entry.kind {
+        Kind::Request => client.requests += 1,
+        Kind::ToClient => {
+            client.messages += 1;
+            client.next_outgoing = entry.number + 1;
+        }
+        Kind::NextIncoming => client.next_incoming = entry.number,
+        Kind::NextOutgoing => client.next_outgoing = entry.number,
+        Kind::Reset => {
+            client.resets += 1;
+            (client.next_incoming, client.next_outgoing) = (1, 1);
+        }
+        Kind::HaltClient => client.is_halted = entry.number == 1,
+        _ => {}
+    }
+}
+
+/// A message that was not put out as before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The record.
+    pub record: u64,
+    /// The client; empty: the venue.
+    pub client: String,
+    /// What is there now, or in the store.
+    pub text: String,
+}
+
+/// The outgoing bytes once more.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// Messages to the venue that are the same bytes.
+    pub to_venue: u64,
+    /// Messages to clients whose fields behind the header are the same.
+    pub to_clients: u64,
+    /// Those that are not.
+    pub differences: Vec<Difference>,
+    /// Orders that work at the end.
+    pub open_orders: u64,
+}
+
+/// The most differences that are listed.
+const MOST_DIFFERENCES: usize = 100;
+
+/// Collects what a repetition puts out in one record.
+#[derive(Default)]
+struct Collected {
+    to_venue: Vec<Vec<u8>>,
+    to_clients: Vec<(u16, Vec<u8>)>,
+}
+
+impl Outputs for Collected {
+    fn to_venue(&mut self, message: &[u8]) {
+        self.to_venue.push(message.to_vec());
+    }
+
+    fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>) {
+        let mut buffer = vec![0; 64 << 10];
+        let mut writer = Writer::begin(&mut buffer, b"FIX", reply.message_type());
+        reply.write(&mut writer);
+        if let Ok(message) = writer.finish() {
+            self.to_clients.push((client.0, body(message)));
+        }
+    }
+
+    fn unmatched(&mut self, _report: &Report) {}
+}
+
+/// MsgType and the fields behind the header, as text.
+fn body(message: &[u8]) -> Vec<u8> {
+    let mut body = message_type(message).to_vec();
+    for field in Fields::new(message).map_while(Result::ok) {
+        if !matches!(field.tag, 8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 97 | 122) {
+            body.push(b'|');
+            body.extend_from_slice(field.tag.to_string().as_bytes());
+            body.push(b'=');
+            body.extend_from_slice(field.value);
+        }
+    }
+    body
+}
+
+/// A repetition beside what the store says was put out.
+struct Comparison {
+    replayed: Replayed,
+    /// Of this record: to the venue, and to clients, as the store has them.
+    to_venue: Vec<Vec<u8>>,
+    to_clients: Vec<(u16, Vec<u8>)>,
+    names: Vec<String>,
+}
+
+impl Comparison {
+    fn differ(&mut self, record: u64, client: Option<u16>, text: String) {
+        if self.replayed.differences.len() < MOST_DIFFERENCES {
+            let client = client.and_then(|client| self.names.get(usize::from(client)).cloned());
+            self.replayed.differences.push(Difference { record, client: client.unwrap_or_default(), text });
+        }
+    }
+
+    /// The record is complete.
+    fn compare(&mut self, record: u64, now: &mut Collected) {
+        let stored = std::mem::take(&mut self.to_venue);
+        let made = std::mem::take(&mut now.to_venue);
+        for place in 0..stored.len().max(made.len()) {
+            let text = |bytes: Option<&Vec<u8>>| bytes.map_or("nothing".to_owned(), |bytes| hex(bytes));
+            if stored.get(place) == made.get(place) {
+                self.replayed.to_venue += 1;
+            } else {
+                let text = format!("sent {}, now {}", text(stored.get(place)), text(made.get(place)));
+                self.differ(record, None, text);
+            }
+        }
+        // The store has the session's own messages too, and rejects of what led to no request.
+        let mut stored = std::mem::take(&mut self.to_clients);
+        for (client, made) in std::mem::take(&mut now.to_clients) {
+            match stored.iter().position(|one| *one == (client, made.clone())) {
+                Some(place) => {
+                    stored.swap_remove(place);
+                    self.replayed.to_clients += 1;
+                }
+                None => {
+                    let text = format!("not sent then: {}", String::from_utf8_lossy(&made));
+                    self.differ(record, Some(client), text);
+                }
+            }
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Repeats everything that a store took in, and compares what that puts out with what the store says was put out.
+///
+/// # Errors
+/// A store that a gateway could not go on from.
+pub fn replay<S: VenueSession, D: Disk>(folder: &Path, parts: Parts<S>) -> Result<Replayed, RestoreError> {
+    let names = parts.clients.iter().map(|client| client.name.clone()).collect();
+    let (mut repeater, _venue) = Repeater::<S, D>::new(folder, parts, 0);
+    let mut comparison =
+        Comparison { replayed: Replayed::default(), to_venue: Vec::new(), to_clients: Vec::new(), names };
+    let mut places: Vec<u16> = Vec::new();
+    let now_names = comparison.names.clone();
+    let mut out = Collected::default();
+    repeater.run(&mut out, |number, entry, out| match entry {
+        Some(entry) => match entry.kind {
+            Kind::Start => {
+                let place = |name: &str| {
+                    now_names.iter().position(|one| one == name).map_or(u16::MAX, |it| it as u16)
+                };
+                places = String::from_utf8_lossy(entry.bytes).lines().map(place).collect();
+            }
+            Kind::ToVenue => comparison.to_venue.push(entry.bytes.to_vec()),
+            Kind::ToClient => {
+                let client = places.get(usize::from(entry.client)).copied().unwrap_or(u16::MAX);
+                comparison.to_clients.push((client, body(entry.bytes)));
+            }
+            _ => {}
+        },
+        None => comparison.compare(number, out),
+    })?;
+    let orders = repeater.translator.orders();
+    let open = orders.filter(|(_, state)| *state != ExchangeToClientState::Ended).count();
+    comparison.replayed.open_orders = open as u64;
+    Ok(comparison.replayed)
+}
+
+/// Begins the numbers of a client at 1. The gateway must not run. Messages that the client has not got are lost to it.
+///
+/// # Errors
+/// Another process has the store, it is damaged, or there is no such client (`false`).
+pub fn reset_client<S: VenueSession, D: Disk>(
+    folder: &Path,
+    parts: Parts<S>,
+    name: &str,
+    now_ns: u64,
+) -> Result<bool, RestoreError> {
+    let (mut ledger, _) = Ledger::<D>::open(folder, JournalOptions::default(), SyncPolicy::Always)?;
+    let (mut repeater, _venue) = Repeater::<S, D>::new(folder, parts, now_ns);
+    repeater.run(&mut Collected::default(), |_, _, out| *out = Collected::default())?;
+    let names: Vec<&str> = repeater.clients.iter().map(|client| client.settings.name.as_str()).collect();
+    let Some(index) = names.iter().position(|one| *one == name) else { return Ok(false) };
+    let (mut turn, text) = (Entries::default(), names.join("\n"));
+    let start = Entry { kind: Kind::Start, client: 0, number: 0, time_ns: now_ns, bytes: text.as_bytes() };
+    turn.push(start);
+    let Some(client) = repeater.clients.get_mut(index) else { return Ok(false) };
+    reset(client, &mut turn, now_ns);
+    ledger.write(&turn, now_ns)?;
+    ledger.end()?;
+    Ok(true)
+}
+
+fn reset<D: Disk>(client: &mut Client<D>, turn: &mut Entries, now_ns: u64) {
+    client.store.set_time(now_ns);
+    // Nothing is written yet, so nothing fails.
+    let _reset = client.store.reset(now_ns);
+    client.store.collect(turn);
+    client.store.written(Place::default());
+}
+
+/// Moves a whole store aside, so that a gateway begins anew. The gateway must not run. Returns where it is now.
+///
+/// # Errors
+/// Another process has the store, or it cannot be renamed.
+pub fn set_aside<D: Disk>(folder: &Path, now_ns: u64) -> Result<PathBuf, RestoreError> {
+    // Whoever writes to it holds its lock.
+    let (ledger, _) = Ledger::<D>::open(folder, JournalOptions::default(), SyncPolicy::Never)?;
+    let mut name = folder.as_os_str().to_owned();
+    name.push(format!(".{}", now_ns / 1_000_000_000));
+    let aside = PathBuf::from(name);
+    D::rename(folder, &aside).map_err(|source| tapeworks_journal::JournalError::Io {
+        path: folder.to_owned(),
+        what: "cannot be renamed",
+        source,
+    })?;
+    drop(ledger);
+    Ok(aside)
+}
+
+/// A FIX message with `|` between its fields, for people.
+#[must_use]
+pub fn readable(message: &[u8]) -> String {
+    String::from_utf8_lossy(message).replace('\x01', "|")
+}
+
+/// What an entry's bytes are, in one line.
+#[must_use]
+pub fn describe(entry: &Entry<'_>) -> String {
+    match entry.kind {
+        Kind::Request | Kind::ToClient => readable(entry.bytes),
+        Kind::Start => String::from_utf8_lossy(entry.bytes).replace('\n', " "),
+        Kind::ToVenue | Kind::Unsent | Kind::Report => {
+            let id = field(entry.bytes, 11)
+                .map_or_else(String::new, |id| String::from_utf8_lossy(id).into_owned());
+            format!("{}{id}", hex(entry.bytes))
+        }
+        _ => entry.number.to_string(),
+    }
+}

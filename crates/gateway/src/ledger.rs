@@ -1,0 +1,118 @@
+//! The gateway's journal: each turn is one record, written before anything of it is sent.
+//!
+//! The disk's slow work (making the next segment, syncing by interval) is for another thread, which the host has.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tapeworks_disk::Disk;
+use tapeworks_journal::{Finished, IoTask, JournalError, JournalOptions, JournalWriter, Place, Record};
+
+use crate::entry::{Entries, TURN};
+
+/// When what was written survives a crash of the machine. A crash of the process loses nothing in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Before anything of it is sent.
+    Always,
+    /// So long after it was sent.
+    Every(Duration),
+    /// When the system likes.
+    Never,
+}
+
+/// The journal of a gateway.
+#[derive(Debug)]
+pub struct Ledger<D: Disk> {
+    writer: JournalWriter<D>,
+    folder: PathBuf,
+    sync: SyncPolicy,
+    /// The turn is in the writer's buffer.
+    is_appended: bool,
+    synced_ns: u64,
+    /// A sync is under way.
+    is_syncing: bool,
+}
+
+impl<D: Disk> Ledger<D> {
+    /// Opens the journal in `folder` for writing.
+    pub(crate) fn open(
+        folder: &Path,
+        options: JournalOptions,
+        sync: SyncPolicy,
+    ) -> Result<(Self, u64), JournalError> {
+        let (mut writer, opened) = JournalWriter::open_in(folder, options)?;
+        writer.leave_waiting();
+        let ledger = Self {
+            writer,
+            folder: folder.to_owned(),
+            sync,
+            is_appended: false,
+            synced_ns: 0,
+            is_syncing: false,
+        };
+        Ok((ledger, opened.torn_bytes))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Bytes written.
+    #[must_use]
+    pub const fn written_bytes(&self) -> u64 {
+        self.writer.written_bytes()
+    }
+
+    /// Writes a turn. Returns where its entries begin. After an error it is called again with the same entries.
+    ///
+    /// # Errors
+    /// The disk is full or fails. Nothing of the turn may be sent.
+    pub(crate) fn write(&mut self, entries: &Entries, now_ns: u64) -> Result<Place, JournalError> {
+        if !self.is_appended {
+            let record = Record { kind: TURN, time: now_ns, payload: entries.bytes(), ..Record::default() };
+            self.writer.append(&record)?;
+            self.is_appended = true;
+        }
+        let end = self.writer.place();
+        match self.sync {
+            SyncPolicy::Always => self.writer.sync()?,
+            SyncPolicy::Every(_) | SyncPolicy::Never => self.writer.flush()?,
+        }
+        self.is_appended = false;
+        Ok(Place { offset: end.offset.saturating_sub(entries.len() as u64), ..end })
+    }
+
+    /// Work that another thread is to do now, by a clock that cannot be set.
+    pub(crate) fn task(&mut self, steady_ns: u64) -> Option<IoTask<D>> {
+        if let Some(task) = self.writer.begin_next_segment() {
+            return Some(task);
+        }
+        let SyncPolicy::Every(interval) = self.sync else { return None };
+        let is_due = u128::from(steady_ns.saturating_sub(self.synced_ns)) >= interval.as_nanos();
+        if self.is_syncing || !is_due {
+            return None;
+        }
+        self.synced_ns = steady_ns;
+        // A flush that fails is tried again with the next turn, which reports it.
+        let task = self.writer.begin_sync().ok().flatten();
+        self.is_syncing = task.is_some();
+        task
+    }
+
+    /// The work is done.
+    ///
+    /// # Errors
+    /// The disk failed to sync: what was written since may not survive a crash of the machine.
+    pub(crate) fn finish(&mut self, finished: Finished<D>) -> Result<(), JournalError> {
+        self.is_syncing = false;
+        self.writer.finish(finished)
+    }
+
+    /// Waits until the disk has everything.
+    pub(crate) fn end(&mut self) -> Result<(), JournalError> {
+        self.writer.sync()
+    }
+}

@@ -1,0 +1,23 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
+
+mod clock;
+pub mod config;
+mod core;
+mod entry;
+mod host;
+pub mod inspect;
+mod ledger;
+mod restore;
+mod settings;
+pub mod status;
+mod store;
+mod venue;
+
+pub use self::core::{Core, Counters, NotAdmitted, Notice, Now};
+pub use entry::{Entry, Kind};
+pub use host::{Command, Gateway, HostSettings, OnNotice, StartError, Wait};
+pub use ledger::{Ledger, SyncPolicy};
+pub use restore::{Parts, RestoreError, Restored, open};
+pub use settings::ClientSettings;
+pub use venue::{OuchSession, VenueEvent, VenueSession};

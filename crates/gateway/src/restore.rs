@@ -1,0 +1,314 @@
+//! A start: the state of a former run from its journal.
+//!
+//! Stores get their numbers and messages back, and the translator's inputs are repeated. Cost: under a microsecond a message.
+
+use std::path::{Path, PathBuf};
+
+use tapeworks_disk::Disk;
+use tapeworks_journal::{JournalError, JournalOptions, JournalReader, LOST, Place};
+use tapeworks_translate::ids::ClientIndex;
+use tapeworks_translate::{Outputs, Reference, Reply, Report, Translator};
+use thiserror::Error;
+
+use crate::core::{Client, Core};
+use crate::entry::{Entry, Kind, TURN, entries, of_report_number};
+use crate::ledger::{Ledger, SyncPolicy};
+use crate::settings::ClientSettings;
+use crate::store::SessionStore;
+use crate::venue::VenueSession;
+
+/// The store cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// The journal cannot be opened or read.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Records are damaged.
+    #[error("{}: {records} records before record {number} are damaged: orders may be missing", folder.display())]
+    Damaged {
+        /// The journal's folder.
+        folder: PathBuf,
+        /// The first sound record behind them.
+        number: u64,
+        /// How many.
+        records: u64,
+    },
+    /// A record has other bytes than entries.
+    #[error("{}: record {number} has no entry at byte {offset}", folder.display())]
+    NoEntry {
+        /// The journal's folder.
+        folder: PathBuf,
+        /// The record.
+        number: u64,
+        /// Where in its payload.
+        offset: usize,
+    },
+    /// A client of the store is not in the configuration.
+    #[error("{}: the store has messages of the client '{name}', which the configuration does not have", folder.display())]
+    Client {
+        /// The journal's folder.
+        folder: PathBuf,
+        /// Its name.
+        name: String,
+    },
+    /// A request is not made again: an instrument is gone, or the venue's settings are others.
+    #[error(
+        "{}: record {number}: a request of the client '{name}' is not valid any more with this configuration",
+        folder.display()
+    )]
+    Request {
+        /// The journal's folder.
+        folder: PathBuf,
+        /// The record.
+        number: u64,
+        /// The client.
+        name: String,
+    },
+}
+
+/// What a start found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Records of the journal.
+    pub records: u64,
+    /// Requests of clients.
+    pub requests: u64,
+    /// Reports of the venue.
+    pub reports: u64,
+    /// Messages to clients.
+    pub messages: u64,
+    /// Bytes of a torn record at the end, cut off: nothing of it had been sent.
+    pub torn_bytes: u64,
+    /// The starts of former runs.
+    pub starts: u64,
+}
+
+/// What a gateway is made of.
+#[derive(Debug)]
+pub struct Parts<S: VenueSession> {
+    /// The clients.
+    pub clients: Vec<ClientSettings>,
+    /// Instruments and parties.
+    pub reference: Reference,
+    /// Room for orders.
+    pub capacity: tapeworks_translate::Settings,
+    /// The venue's mapping table.
+    pub table: S::Table,
+    /// The session with the venue.
+    pub venue: S,
+}
+
+/// Puts nothing out: it was put out in the former run.
+struct Nowhere;
+
+impl Outputs for Nowhere {
+    fn to_venue(&mut self, _message: &[u8]) {}
+    fn to_client(&mut self, _client: ClientIndex, _reply: &Reply<'_>) {}
+    fn unmatched(&mut self, _report: &Report) {}
+}
+
+/// Repeats the entries of a journal.
+pub(crate) struct Repeater<S: VenueSession, D: Disk> {
+    folder: PathBuf,
+    pub(crate) clients: Vec<Client<D>>,
+    pub(crate) translator: Translator<S::Table>,
+    /// The place of each client of the current start among ours, and its name.
+    names: Vec<(Option<usize>, String)>,
+    is_halted: bool,
+    /// The last report of each App ID; `u64::MAX`: none.
+    last_reports: Vec<u64>,
+    pub(crate) restored: Restored,
+}
+
+impl<S: VenueSession, D: Disk> Repeater<S, D> {
+    pub(crate) fn new(folder: &Path, parts: Parts<S>, now_ns: u64) -> (Self, S) {
+        let Parts { clients, reference, capacity, table, venue } = parts;
+        let of_translator: Vec<_> = clients.iter().map(|client| client.translate.clone()).collect();
+        let mut translator = Translator::new(table, reference, &of_translator, &capacity);
+        translator.begin_replay();
+        let client = |(index, settings)| {
+            Client::new(settings, SessionStore::new(folder, index as u16, now_ns), now_ns)
+        };
+        let repeater = Self {
+            folder: folder.to_owned(),
+            clients: clients.into_iter().enumerate().map(client).collect(),
+            translator,
+            names: Vec::new(),
+            is_halted: false,
+            last_reports: vec![u64::MAX; 256],
+            restored: Restored::default(),
+        };
+        (repeater, venue)
+    }
+
+    fn client(&self, index: u16) -> Result<usize, RestoreError> {
+        let (place, name) = self.names.get(usize::from(index)).cloned().unwrap_or_default();
+        place.ok_or_else(|| RestoreError::Client { folder: self.folder.clone(), name })
+    }
+
+    /// Repeats one entry of the record `number`, whose bytes lie at `place`.
+    pub(crate) fn repeat(
+        &mut self,
+        number: u64,
+        entry: &Entry<'_>,
+        place: Place,
+        out: &mut impl Outputs,
+    ) -> Result<(), RestoreError> {
+        let Entry { kind, time_ns, bytes, .. } = *entry;
+        let is_on = entry.number == 1;
+        match kind {
+            Kind::Start => {
+                let place_of =
+                    |name: &str| self.clients.iter().position(|client| client.settings.name == name);
+                let text = String::from_utf8_lossy(bytes);
+                self.names = text.lines().map(|name| (place_of(name), name.to_owned())).collect();
+                self.restored.starts += 1;
+            }
+            Kind::Request => {
+                let index = self.client(entry.client)?;
+                if !self.translator.replay_request(ClientIndex(index as u16), bytes, time_ns, out) {
+                    let name = self.clients.get(index).map(|client| client.settings.name.clone());
+                    let (folder, name) = (self.folder.clone(), name.unwrap_or_default());
+                    return Err(RestoreError::Request { folder, number, name });
+                }
+                self.restored.requests += 1;
+            }
+            Kind::ToVenue => {}
+            Kind::Report => {
+                let (app_id, report) = of_report_number(entry.number);
+                if let Some(last) = self.last_reports.get_mut(usize::from(app_id)).filter(|_| report > 0) {
+                    *last = report;
+                }
+                self.translator.venue_report(bytes, out);
+                self.restored.reports += 1;
+            }
+            Kind::Missing => {
+                let (app_id, first) = of_report_number(entry.number);
+                let count = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                if let Some(last) = self.last_reports.get_mut(usize::from(app_id)) {
+                    *last = (first + count).saturating_sub(1);
+                }
+            }
+            Kind::Unsent => _ = self.translator.venue_unsent(bytes, time_ns, out),
+            Kind::Settled => {
+                let below = u32::try_from(entry.number).ok().filter(|below| *below > 0);
+                self.translator.settle(below, time_ns, out);
+            }
+            Kind::CancelOrders => {
+                let index = self.client(entry.client)?;
+                self.translator.cancel_orders(ClientIndex(index as u16), out);
+            }
+            Kind::Halt => self.is_halted = is_on,
+            Kind::HaltClient => {
+                // A client that is gone has no switch.
+                if let Ok(index) = self.client(entry.client)
+                    && let Some(client) = self.clients.get_mut(index)
+                {
+                    client.is_halted = is_on;
+                }
+            }
+            Kind::NewDay => {
+                self.translator.new_day();
+                self.last_reports.fill(u64::MAX);
+            }
+            Kind::ToClient => {
+                let index = self.client(entry.client)?;
+                if let Some(client) = self.clients.get_mut(index) {
+                    client.store.restore_message(entry.number, place, bytes.len());
+                }
+                self.restored.messages += 1;
+            }
+            Kind::NextIncoming | Kind::NextOutgoing | Kind::Reset => {
+                let index = self.client(entry.client)?;
+                let Some(client) = self.clients.get_mut(index) else { return Ok(()) };
+                match kind {
+                    Kind::NextIncoming => client.store.restore_next_incoming(entry.number),
+                    Kind::NextOutgoing => client.store.restore_next_outgoing(entry.number),
+                    _ => {
+                        let created_ns = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                        client.store.restore_reset(created_ns);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Repeats a whole journal. `each` gets every entry, with the number of its record, after it was repeated.
+    pub(crate) fn run<O: Outputs>(
+        &mut self,
+        out: &mut O,
+        mut each: impl FnMut(u64, Option<&Entry<'_>>, &mut O),
+    ) -> Result<(), RestoreError> {
+        let mut reader = JournalReader::<D>::open_in(&self.folder)?;
+        let mut payload = Vec::new();
+        loop {
+            let Some(record) = reader.next()? else { return Ok(()) };
+            let (number, kind, extra) = (record.number, record.kind, record.extra);
+            payload.clear();
+            payload.extend_from_slice(record.payload);
+            if kind == LOST {
+                // Turns that could not be written were not sent, and were written later.
+                if record.line == tapeworks_journal::NUMBERED {
+                    let folder = self.folder.clone();
+                    return Err(RestoreError::Damaged { folder, number, records: extra });
+                }
+                continue;
+            }
+            if kind != TURN {
+                let folder = self.folder.clone();
+                return Err(RestoreError::NoEntry { folder, number, offset: 0 });
+            }
+            self.restored.records += 1;
+            let end = reader.place().unwrap_or_default();
+            let start = end.offset.saturating_sub(payload.len() as u64);
+            for entry in entries(&payload) {
+                let (offset, entry) = entry.map_err(|offset| {
+                    let folder = self.folder.clone();
+                    RestoreError::NoEntry { folder, number, offset }
+                })?;
+                let place = Place { offset: start + offset as u64, ..end };
+                self.repeat(number, &entry, place, out)?;
+                each(number, Some(&entry), out);
+            }
+            each(number, None, out);
+        }
+    }
+
+    fn finish(mut self, mut venue: S) -> Core<S, D> {
+        self.translator.end_replay();
+        if self.is_halted {
+            self.translator.halt();
+        }
+        for (client, index) in self.clients.iter().zip(0..) {
+            self.translator.set_client_halted(ClientIndex(index), client.is_halted);
+        }
+        for (last, app_id) in self.last_reports.iter().zip(0..) {
+            if *last != u64::MAX {
+                venue.restore(app_id, *last);
+            }
+        }
+        Core::assemble(self.clients, self.translator, venue, self.is_halted)
+    }
+}
+
+/// Opens a gateway's store in `folder`, and restores what a former run left.
+///
+/// # Errors
+/// Another process has it, it is damaged, or it does not fit the configuration.
+pub fn open<S: VenueSession, D: Disk>(
+    folder: &Path,
+    options: JournalOptions,
+    sync: SyncPolicy,
+    parts: Parts<S>,
+    now_ns: u64,
+) -> Result<(Core<S, D>, Ledger<D>, Restored), RestoreError> {
+    let (ledger, torn_bytes) = Ledger::open(folder, options, sync)?;
+    let (mut repeater, venue) = Repeater::<S, D>::new(folder, parts, now_ns);
+    repeater.run(&mut Nowhere, |_, _, _: &mut Nowhere| {})?;
+    let restored = Restored { torn_bytes, ..repeater.restored };
+    let mut core = repeater.finish(venue);
+    core.start(now_ns);
+    Ok((core, ledger, restored))
+}

@@ -1,0 +1,49 @@
+//! What a gateway is set to, without addresses and files.
+
+use std::sync::Arc;
+
+use tapeworks_session::fix;
+use tapeworks_translate as translate;
+
+/// A FIX client.
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// Its name: unique, and the same for as long as the store knows it.
+    pub name: String,
+    /// Its session.
+    pub session: fix::Settings,
+    /// The messages that it may send.
+    pub dictionary: Arc<fix::Dictionary>,
+    /// Its version, limits, and ignored tags.
+    pub translate: translate::ClientSettings,
+    /// Its open orders are cancelled when its session ends.
+    pub cancels_on_disconnect: bool,
+    /// It sends no orders, and gets a copy of every execution report of all clients.
+    pub is_drop_copy: bool,
+    /// Addresses that it may connect from; none: any.
+    pub addresses: Vec<std::net::IpAddr>,
+    /// How many bytes may wait for it before its connection is ended. What it has not got, it requests when it comes back.
+    pub output_bytes: usize,
+}
+
+impl ClientSettings {
+    /// Settings with the defaults: no limits, any address, 8 MiB.
+    #[must_use]
+    pub fn new(name: &str, session: fix::Settings, dictionary: Arc<fix::Dictionary>) -> Self {
+        let version = match session.begin_string.as_str() {
+            "FIX.4.2" => translate::FixVersion::Fix42,
+            "FIXT.1.1" => translate::FixVersion::Fix50Sp2,
+            _ => translate::FixVersion::Fix44,
+        };
+        Self {
+            name: name.to_owned(),
+            session,
+            dictionary,
+            translate: translate::ClientSettings { version, ..translate::ClientSettings::default() },
+            cancels_on_disconnect: false,
+            is_drop_copy: false,
+            addresses: Vec::new(),
+            output_bytes: 8 << 20,
+        }
+    }
+}

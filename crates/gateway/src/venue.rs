@@ -1,0 +1,328 @@
+//! The session with the venue, as the gateway needs it: Millennium's native session, and OUCH over SoupBinTCP.
+//!
+//! The two differ in channels, in how missed reports come, and in how the fate of a request in doubt is learnt. Nothing else of
+//! the crate knows which it is.
+
+use tapeworks_session::native::{self, Channel};
+use tapeworks_session::soupbintcp::{SoupEvent, SoupInitiator, SoupPlace};
+use tapeworks_translate::{Millennium, Ouch, Venue};
+use tapeworks_wire::nasdaq::ouch50::{inbound, outbound};
+
+/// What happened on the session.
+#[derive(Clone, Copy, Debug)]
+pub enum VenueEvent<'a> {
+    /// Orders can be sent; missed reports are still to come.
+    LoggedOn,
+    /// A report, once and in order.
+    Report {
+        /// Whose numbers these are; 0: of a venue that has one series.
+        app_id: u8,
+        /// Its number; 0: it has none, and may come again.
+        number: u64,
+        /// The message.
+        message: &'a [u8],
+    },
+    /// The venue does not have these reports any more.
+    Missing {
+        /// Whose numbers these are.
+        app_id: u8,
+        /// The first.
+        first: u64,
+        /// How many.
+        count: u64,
+    },
+    /// A message that was not sent.
+    Unsent(&'a [u8]),
+    /// The venue said something of itself.
+    Notice(&'static str),
+    /// The session for orders ended, and how.
+    Ended(&'a str),
+}
+
+/// A session with a venue, without sockets and clocks. Channels are numbered from 0; orders go over channel 0.
+pub trait VenueSession {
+    /// The venue's mapping table.
+    type Table: Venue;
+    /// Connections at once.
+    const CHANNELS: usize;
+
+    /// Whether the caller is to connect this channel now.
+    fn wants(&self, channel: usize, now_ns: u64) -> bool;
+    /// The connection is made.
+    fn connected(&mut self, channel: usize, now_ns: u64);
+    /// The connection could not be made.
+    fn refused(&mut self, channel: usize, now_ns: u64);
+    /// Takes bytes.
+    fn receive(&mut self, channel: usize, bytes: &[u8], now_ns: u64, each: impl FnMut(VenueEvent<'_>));
+    /// The bytes to send.
+    fn output(&self, channel: usize) -> &[u8];
+    /// So many bytes of the output were sent.
+    fn sent(&mut self, channel: usize, count: usize, now_ns: u64, each: impl FnMut(VenueEvent<'_>));
+    /// The connection is closed.
+    fn closed(&mut self, channel: usize, now_ns: u64, each: impl FnMut(VenueEvent<'_>));
+    /// Whether the caller is to close the connection.
+    fn is_over(&self, channel: usize) -> bool;
+    /// Time passes.
+    fn tick(&mut self, now_ns: u64, each: impl FnMut(VenueEvent<'_>));
+    /// Sends a message. Returns whether it is taken.
+    fn send(&mut self, message: &[u8], now_ns: u64) -> bool;
+    /// Whether orders can be sent.
+    fn is_logged_on(&self) -> bool;
+    /// Whether all missed reports came.
+    fn is_caught_up(&self) -> bool;
+    /// The first number of a request's name that the venue had not received when it was caught up; `None`: it does not say.
+    fn received_below(&self) -> Option<u32>;
+    /// A former run handed this report on last.
+    fn restore(&mut self, app_id: u8, number: u64);
+    /// The numbers begin anew.
+    fn new_day(&mut self);
+    /// Logs out; nothing is connected again.
+    fn log_out(&mut self, now_ns: u64);
+    /// Messages that wait for the throttle.
+    fn queued(&self) -> usize;
+}
+
+const CHANNELS: [Channel; 2] = Channel::ALL;
+
+fn of_native(event: native::Event<'_>, each: &mut impl FnMut(VenueEvent<'_>)) {
+    match event {
+        native::Event::LoggedOn { channel: Channel::RealTime, .. } => each(VenueEvent::LoggedOn),
+        native::Event::Report { app_id, number, message } => {
+            each(VenueEvent::Report { app_id, number: number.into(), message });
+        }
+        native::Event::Missing { app_id, first, count } => {
+            each(VenueEvent::Missing { app_id, first: first.into(), count: count.into() });
+        }
+        native::Event::Rejected(reject) => {
+            each(VenueEvent::Report { app_id: 0, number: 0, message: reject.as_bytes() });
+        }
+        native::Event::Unsent(message) => each(VenueEvent::Unsent(message)),
+        native::Event::Ended { channel: Channel::RealTime, end } => {
+            each(VenueEvent::Ended(&end.to_string()));
+        }
+        native::Event::SystemStatus { .. } => {
+            each(VenueEvent::Notice("a partition, or its recovery, changed its state"));
+        }
+        native::Event::PasswordChanged => each(VenueEvent::Notice("the password was changed")),
+        _ => {}
+    }
+}
+
+impl VenueSession for native::Client {
+    type Table = Millennium;
+    const CHANNELS: usize = 2;
+
+    fn wants(&self, channel: usize, now_ns: u64) -> bool {
+        CHANNELS.get(channel).is_some_and(|channel| self.wants(*channel, now_ns))
+    }
+
+    fn connected(&mut self, channel: usize, now_ns: u64) {
+        if let Some(channel) = CHANNELS.get(channel) {
+            self.connected(*channel, now_ns);
+        }
+    }
+
+    fn refused(&mut self, channel: usize, now_ns: u64) {
+        if let Some(channel) = CHANNELS.get(channel) {
+            self.refused(*channel, now_ns);
+        }
+    }
+
+    fn receive(&mut self, channel: usize, bytes: &[u8], now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
+        if let Some(channel) = CHANNELS.get(channel) {
+            self.receive(*channel, bytes, now_ns, |event| of_native(event, &mut each));
+        }
+    }
+
+    fn output(&self, channel: usize) -> &[u8] {
+        CHANNELS.get(channel).map_or(&[], |channel| self.output(*channel))
+    }
+
+    fn sent(&mut self, channel: usize, count: usize, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
+        if let Some(channel) = CHANNELS.get(channel) {
+            self.sent(*channel, count, now_ns, |event| of_native(event, &mut each));
+        }
+    }
+
+    fn closed(&mut self, channel: usize, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
+        if let Some(channel) = CHANNELS.get(channel) {
+            self.closed(*channel, now_ns, |event| of_native(event, &mut each));
+        }
+    }
+
+    fn is_over(&self, channel: usize) -> bool {
+        CHANNELS.get(channel).is_some_and(|channel| self.over(*channel).is_some())
+    }
+
+    fn tick(&mut self, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
+        self.tick(now_ns, |event| of_native(event, &mut each));
+    }
+
+    fn send(&mut self, message: &[u8], now_ns: u64) -> bool {
+        self.send(message, now_ns).is_ok()
+    }
+
+    fn is_logged_on(&self) -> bool {
+        self.is_logged_on()
+    }
+
+    fn is_caught_up(&self) -> bool {
+        self.is_caught_up()
+    }
+
+    fn received_below(&self) -> Option<u32> {
+        None
+    }
+
+    fn restore(&mut self, app_id: u8, number: u64) {
+        self.restore(app_id, u32::try_from(number).unwrap_or(u32::MAX));
+    }
+
+    fn new_day(&mut self) {
+        self.new_day();
+    }
+
+    fn log_out(&mut self, now_ns: u64) {
+        self.logout("", now_ns);
+    }
+
+    fn queued(&self) -> usize {
+        self.queued()
+    }
+}
+
+/// OUCH over SoupBinTCP. After each login it requests the account's next number: the answer comes behind all missed reports.
+#[derive(Debug)]
+pub struct OuchSession {
+    initiator: SoupInitiator,
+    /// The venue's next number of a request, when it was asked last; `None`: it has not answered.
+    next_number: Option<u32>,
+    /// The next number of the reports, as a former run left it.
+    next_report: u64,
+    /// The session of the numbers.
+    settings: tapeworks_session::soupbintcp::SoupInitiatorSettings,
+}
+
+impl OuchSession {
+    /// A session before its first connection.
+    ///
+    /// # Errors
+    /// The user or the password is too long.
+    pub fn new(
+        settings: tapeworks_session::soupbintcp::SoupInitiatorSettings,
+    ) -> Result<Self, tapeworks_session::soupbintcp::CredentialsTooLong> {
+        let initiator = SoupInitiator::new(settings.clone(), SoupPlace::default())?;
+        Ok(Self { initiator, next_number: None, next_report: 1, settings })
+    }
+}
+
+fn of_soup(event: SoupEvent<'_>, next_number: &mut Option<u32>, each: &mut impl FnMut(VenueEvent<'_>)) {
+    match event {
+        SoupEvent::LoggedIn { .. } => {
+            *next_number = None;
+            each(VenueEvent::LoggedOn);
+        }
+        SoupEvent::Message { number, message } => {
+            if let Ok(outbound::Message::AccountQueryResponse(response)) = outbound::Message::decode(message)
+            {
+                *next_number = Some(response.next_user_ref_num());
+                return;
+            }
+            each(VenueEvent::Report { app_id: 0, number, message });
+        }
+        SoupEvent::Missing { first, count } => each(VenueEvent::Missing { app_id: 0, first, count }),
+        SoupEvent::Ended(end) => {
+            *next_number = None;
+            each(VenueEvent::Ended(&format!("{end:?}")));
+        }
+        _ => {}
+    }
+}
+
+impl VenueSession for OuchSession {
+    type Table = Ouch;
+    const CHANNELS: usize = 1;
+
+    fn wants(&self, _channel: usize, now_ns: u64) -> bool {
+        self.initiator.wants(now_ns)
+    }
+
+    fn connected(&mut self, _channel: usize, now_ns: u64) {
+        self.initiator.connected(now_ns);
+    }
+
+    fn refused(&mut self, _channel: usize, now_ns: u64) {
+        self.initiator.refused(now_ns);
+    }
+
+    fn receive(&mut self, _channel: usize, bytes: &[u8], now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
+        let was_logged_in = self.initiator.is_logged_in();
+        let next_number = &mut self.next_number;
+        self.initiator.receive(bytes, now_ns, |event| of_soup(event, next_number, &mut each));
+        if !was_logged_in && self.initiator.is_logged_in() {
+            // There is room for a byte right after the login.
+            let _sent = self.initiator.send(&inbound::AccountQueryFields {}.encode(), now_ns);
+        }
+    }
+
+    fn output(&self, _channel: usize) -> &[u8] {
+        self.initiator.output()
+    }
+
+    fn sent(&mut self, _channel: usize, count: usize, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
+        let next_number = &mut self.next_number;
+        self.initiator.sent(count, now_ns, |event| of_soup(event, next_number, &mut each));
+    }
+
+    fn closed(&mut self, _channel: usize, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
+        let next_number = &mut self.next_number;
+        self.initiator.closed(now_ns, |event| of_soup(event, next_number, &mut each));
+    }
+
+    fn is_over(&self, _channel: usize) -> bool {
+        self.initiator.over().is_some()
+    }
+
+    fn tick(&mut self, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
+        let next_number = &mut self.next_number;
+        self.initiator.tick(now_ns, |event| of_soup(event, next_number, &mut each));
+    }
+
+    fn send(&mut self, message: &[u8], now_ns: u64) -> bool {
+        self.initiator.send(message, now_ns).is_ok()
+    }
+
+    fn is_logged_on(&self) -> bool {
+        self.initiator.is_logged_in()
+    }
+
+    fn is_caught_up(&self) -> bool {
+        self.initiator.is_logged_in() && self.next_number.is_some()
+    }
+
+    fn received_below(&self) -> Option<u32> {
+        self.next_number
+    }
+
+    fn restore(&mut self, _app_id: u8, number: u64) {
+        self.next_report = self.next_report.max(number + 1);
+        let place = SoupPlace { next: self.next_report, ..SoupPlace::default() };
+        // The settings were taken before.
+        if let Ok(initiator) = SoupInitiator::new(self.settings.clone(), place) {
+            self.initiator = initiator;
+        }
+    }
+
+    fn new_day(&mut self) {
+        self.next_report = 0;
+        self.restore(0, 0);
+    }
+
+    fn log_out(&mut self, now_ns: u64) {
+        self.initiator.logout(now_ns);
+    }
+
+    fn queued(&self) -> usize {
+        0
+    }
+}
