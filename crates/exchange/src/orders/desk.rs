@@ -128,6 +128,8 @@ impl Desk {
     pub(super) fn new(options: &OrderOptions) -> Self {
         let rules = |instrument: &Instrument| SymbolRules {
             tick_e8: instrument.tick_e8,
+            lowest_price_e8: instrument.lowest_price_e8,
+            highest_price_e8: instrument.highest_price_e8,
             most_quantity: instrument.most_quantity,
         };
         let matching = MatchingOptions {

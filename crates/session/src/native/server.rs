@@ -282,6 +282,12 @@ impl Server {
         self.users.get(user.0).is_some_and(|state| state.connections[channel.index()].is_some())
     }
 
+    /// Whether a user is logged on to this connection.
+    #[must_use]
+    pub fn is_admitted(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|connection| matches!(connection.phase, Phase::LoggedOn(_)))
+    }
+
     /// The number of the last report of a user and App ID.
     #[must_use]
     pub fn last_number(&self, user: UserId, app_id: u8) -> u32 {

@@ -42,6 +42,12 @@ impl SoupAcceptor {
         self.active.is_some()
     }
 
+    /// Whether this connection is the one that is logged in.
+    #[must_use]
+    pub fn is_admitted(&self, connection: u64) -> bool {
+        self.active == Some(connection)
+    }
+
     /// Connections that ended because the user logged in again.
     #[must_use]
     pub const fn displaced(&self) -> u64 {
