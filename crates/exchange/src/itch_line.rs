@@ -147,8 +147,11 @@ impl ItchLine {
         self.flush(now_ns, outlet);
     }
 
-    /// Publishes an event.
+    /// Publishes an event. Between two sessions it is left out: the next one begins with the state.
     pub fn publish(&mut self, event: &MarketEvent, outlet: &mut impl Outlet) {
+        if !self.is_begun {
+            return;
+        }
         // A trade is published by the change of the book.
         let MarketEvent::Book { time_ns, symbol, change } = *event else { return };
         let stamp = self.stamp(Some(symbol), time_ns);

@@ -568,11 +568,11 @@ impl OrderExchange {
         self.native.set_status(partition, status, now_ns);
     }
 
-    /// The day is over: day orders end, and OUCH sessions.
+    /// The day is over: day orders end, all orders of OUCH users, and OUCH sessions. Good-till orders of native users stay. Until the next day
+    /// every partition is halted, and users that disconnect keep their orders.
     pub fn end_day(&mut self, now_ns: u64) {
         self.advance(now_ns);
-        self.desk.call(|engine, mut sink| engine.end_day(&mut sink));
-        self.desk.report_events();
+        self.desk.end_day();
         for user in 0..self.ouch.len() {
             self.desk.ouch_system_event(user, EventCode::EndOfDay);
         }
@@ -580,6 +580,27 @@ impl OrderExchange {
         self.desk.end_delays();
         self.release();
         self.ouch.iter_mut().for_each(|acceptor| acceptor.end_session(now_ns));
+    }
+
+    /// Whether the day has ended, and the next has not begun.
+    #[must_use]
+    pub const fn is_day_over(&self) -> bool {
+        self.desk.is_day_over()
+    }
+
+    /// The next day begins, with the orders that are left: native numbers begin at 1, with nothing kept of the day before, and OUCH users have
+    /// new sessions of this name. The host has closed all connections. `midnight_ns` is that of New York.
+    pub fn new_day(&mut self, midnight_ns: u64, ouch_session: [u8; 10], now_ns: u64) {
+        self.advance(now_ns);
+        self.desk.new_day(midnight_ns);
+        self.native.new_day();
+        for acceptor in &mut self.ouch {
+            acceptor.new_day(ouch_session);
+        }
+        for user in 0..self.ouch.len() {
+            self.desk.ouch_system_event(user, EventCode::StartOfDay);
+        }
+        self.release();
     }
 
     /// Ends a native user's real-time connection at once.
@@ -600,7 +621,7 @@ impl OrderExchange {
     /// An OUCH user's connection may have ended: its orders are cancelled.
     fn notice_ouch(&mut self, user: usize) {
         let is_away = self.ouch.get(user).is_some_and(|acceptor| !acceptor.is_logged_in());
-        if is_away && self.ouch_cancels.get(user) == Some(&true) {
+        if is_away && !self.desk.is_day_over() && self.ouch_cancels.get(user) == Some(&true) {
             self.desk.cancel_all(Recipient::Ouch(user), EndReason::Disconnected, |_| true);
         }
     }
@@ -662,7 +683,7 @@ fn take_input(desk: &mut Desk, native_cancels: &[bool], input: &Input<'_>) {
 
 /// A native user is gone: its orders that are to be cancelled then are cancelled.
 fn cancel_native(desk: &mut Desk, native_cancels: &[bool], user: UserId) {
-    if native_cancels.get(user.0) == Some(&true) {
+    if native_cancels.get(user.0) == Some(&true) && !desk.is_day_over() {
         desk.cancel_all(
             Recipient::Native(user.0),
             EndReason::Disconnected,

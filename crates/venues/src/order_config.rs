@@ -49,6 +49,8 @@ pub struct OrderVenue {
     pub store: Option<StoreSetting>,
     /// When the day ends, in local time; `None`: only by [`OrderVenues::end_day`](crate::orders::OrderVenues::end_day).
     pub day_ends: Option<(Time, TimeZone)>,
+    /// From the end of a day to the next, in nanoseconds. Meanwhile users can recover its reports.
+    pub day_pause_ns: u64,
     /// The market-data line.
     pub publication: Option<PublicationSetting>,
 }
@@ -92,6 +94,7 @@ impl OrderVenue {
             most_connections: 256,
             store: None,
             day_ends: None,
+            day_pause_ns: 5_000_000_000,
             publication: None,
         }
     }
@@ -146,6 +149,8 @@ pub(crate) fn read_order_venue(
     venue.most_connections = connections.map_or(venue.most_connections, |(connections, _)| connections);
     venue.store = read_store(reading, &mut table);
     venue.day_ends = read_day_end(reading, &mut table);
+    let pause = nanoseconds(reading, &mut table, "day_pause", MILLISECOND..=24 * HOUR);
+    venue.day_pause_ns = pause.unwrap_or(venue.day_pause_ns);
     venue.publication = read_publication(reading, &mut table, &name, taken);
     venue.options.publishes_market = venue.publication.is_some();
     read_users(reading, &mut table, &mut venue, taken);

@@ -124,6 +124,15 @@ impl<W: World> OrderVenues<W> {
         self.exchanges.iter().map(report).collect()
     }
 
+    /// Ends the day of every exchange now. The next begins after the configured pause.
+    pub fn end_day(&self) {
+        for exchange in &self.exchanges {
+            exchange.shared.end_day.store(true, Ordering::Release);
+            // A waker that fails delays the end until the next thing that is due.
+            let _ = exchange.waker.wake();
+        }
+    }
+
     /// Ends the exchanges. Their stores keep the orders.
     ///
     /// # Errors
@@ -249,6 +258,8 @@ fn start<W: World>(
         most_connections: venue.most_connections,
         refusals: Refusals::new("order client", on_refusal),
         shared,
+        day_ends: venue.day_ends.clone(),
+        day_pause_ns: venue.day_pause_ns,
         start,
         start_utc_ns,
     };

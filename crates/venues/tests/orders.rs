@@ -21,7 +21,7 @@ use tapeworks_venues::orders::OrderVenues;
 use tapeworks_venues::{Config, OrderVenue, StoreSetting, VenuesError};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::native::{
-    ExecType, Logon, LogonFields, NewOrderFields, Side, Tif, message_length,
+    ExecType, Logon, LogonFields, Message, NewOrderFields, Side, Tif, message_length,
 };
 use tapeworks_wire::millennium::variant::LSE;
 use tapeworks_wire::nasdaq::ouch50::{inbound, outbound};
@@ -78,6 +78,17 @@ fn ouch(exchange: &OrderVenues) -> Ouch {
     let mut ouch = Ouch::new("CAT", exchange.addresses()[0].ouch[0].1);
     ouch.until("the OUCH user logs in", |ouch| ouch.client.is_logged_in());
     ouch
+}
+
+fn logon_of(user: &str) -> LogonFields {
+    LogonFields {
+        start_of_message: 2,
+        message_length: message_length(Logon::LENGTH),
+        user_name: name(user),
+        password: name("password"),
+        new_password: name(""),
+        message_version: 1,
+    }
 }
 
 fn types(reports: &[tapeworks_wire::millennium::native::ExecutionReportFields]) -> Vec<ExecType> {
@@ -187,6 +198,100 @@ fn without_a_store_an_exchange_begins_without_orders() {
 }
 
 #[test]
+fn day_orders_expire_with_the_day_and_good_till_orders_survive_it_and_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let venue = || OrderVenue { day_pause_ns: 50_000_000, ..exchange(Some(&store)) };
+    let first = serve(venue());
+    let (mut ann, mut cat) = (native(&first, "ANN"), ouch(&first));
+    let expire_date_time = (order_clients::now_ns() / 1_000_000_000) as u32 + 100_000;
+    let good_till = NewOrderFields {
+        tif: Tif::GoodTillDate,
+        expire_date_time,
+        ..order("G1", 11, Side::Buy, 100, 10 * E8)
+    };
+    let resting = ann.send(&good_till.encode(), 1);
+    ann.send(&order("A1", 11, Side::Buy, 100, 9 * E8).encode(), 1);
+    cat.send(&bytes(&enter(7, inbound::Side::Buy, 50, 90_000)), 1);
+    first.end_day();
+    ann.until("the day order expires", |ann| ann.executions().len() == 3);
+    assert_eq!(ann.executions()[2].exec_type, ExecType::Expired);
+    assert_eq!(ann.executions()[2].client_order_id.as_str(), Some("A1"));
+    // Start of day, accepted, cancelled, end of day.
+    cat.until("the end of the day", |cat| cat.messages.len() == 4);
+    let last = outbound::Message::decode(&cat.messages[3]).unwrap();
+    assert!(
+        matches!(last, outbound::Message::SystemEvent(event) if event.event_code() == outbound::EventCode::EndOfDay)
+    );
+
+    // The next day has new numbers, and the order.
+    wait_until("all are sent away", || first.report()[0].connections.open == 0);
+    wait_until("the next day", || first.report()[0].days == 2);
+    ann.cut();
+    ann.client.new_day();
+    ann.log_on();
+    let accepted = ann.send(&order("A2", 11, Side::Buy, 5, 10 * E8).encode(), 1);
+    assert_eq!((accepted[0].sequence_no, accepted[0].exec_type), (1, ExecType::New));
+    cat.cut();
+    cat.until("the next day's start", |cat| cat.messages.len() == 5);
+    let start = outbound::Message::decode(&cat.messages[4]).unwrap();
+    assert!(
+        matches!(start, outbound::Message::SystemEvent(event) if event.event_code() == outbound::EventCode::StartOfDay)
+    );
+    cat.send(&bytes(&enter(1, inbound::Side::Sell, 30, 100_000)), 2);
+    ann.until("the fill", |ann| ann.executions().len() == 5);
+    let fill = ann.executions()[4].clone();
+    assert_eq!((fill.order_id, fill.leaves_qty, fill.sequence_no), (resting[0].order_id, 70, 2));
+    first.stop().unwrap();
+
+    let second = serve(venue());
+    assert_eq!(second.addresses()[0].recovered.unwrap().orders, 2);
+    let addresses = second.addresses()[0].clone();
+    ann.go_to([addresses.real_time, addresses.recovery]);
+    ann.cut();
+    ann.log_on();
+    let cancelled = ann.send(&cancel("C1", "G1", name(""), Side::Buy), 1);
+    assert_eq!((cancelled[0].exec_type, cancelled[0].sequence_no), (ExecType::Cancelled, 3));
+    // A day on which no order is left needs nothing before it.
+    second.end_day();
+    wait_until("the next day", || second.report()[0].days == 2);
+    second.stop().unwrap();
+    let third = serve(venue());
+    assert_eq!(third.addresses()[0].recovered.unwrap().orders, 0);
+    assert!(third.addresses()[0].recovered.unwrap().inputs < 5);
+}
+
+#[test]
+fn a_password_that_a_user_changed_is_its_password_on_the_next_day_and_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let venue = || OrderVenue { day_pause_ns: 1_000_000, ..exchange(Some(&store)) };
+    let first = serve(venue());
+    let mut stream = TcpStream::connect(first.addresses()[0].real_time).unwrap();
+    let logon = |old: &str, new: &str| LogonFields {
+        new_password: name(new),
+        password: name(old),
+        ..logon_of("ANN")
+    };
+    let reply = |stream: &mut TcpStream, logon: LogonFields| {
+        stream.write_all(&logon.encode()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut reply = [0; 38];
+        stream.read_exact(&mut reply).unwrap();
+        let Ok(Message::LogonReply(reply)) = Message::decode(&reply) else { panic!("{reply:?}") };
+        reply.reject_code()
+    };
+    assert_eq!(reply(&mut stream, logon("password", "another")), 0);
+    first.end_day();
+    wait_until("the next day", || first.report()[0].days == 2);
+    first.stop().unwrap();
+    let second = serve(venue());
+    let connect = || TcpStream::connect(second.addresses()[0].real_time).unwrap();
+    assert_ne!(reply(&mut connect(), logon("password", "")), 0);
+    assert_eq!(reply(&mut connect(), logon("another", "")), 0);
+}
+
+#[test]
 fn a_client_that_reads_nothing_is_ended_counted_and_logged() {
     let mut venue = exchange(None);
     venue.options.native.output_bytes = 64 << 10;
@@ -199,15 +304,7 @@ fn a_client_that_reads_nothing_is_ended_counted_and_logged() {
     let immediate =
         NewOrderFields { tif: Tif::ImmediateOrCancel, ..order("B1", 11, Side::Buy, 1, 10 * E8) }.encode();
     let mut deaf = TcpStream::connect(exchange.addresses()[0].real_time).unwrap();
-    let logon = LogonFields {
-        start_of_message: 2,
-        message_length: message_length(Logon::LENGTH),
-        user_name: name("BOB"),
-        password: name("password"),
-        new_password: name(""),
-        message_version: 1,
-    };
-    deaf.write_all(&logon.encode()).unwrap();
+    deaf.write_all(&logon_of("BOB").encode()).unwrap();
     while deaf.write_all(&immediate).is_ok() && exchange.report()[0].connections.too_slow == 0 {}
     wait_until("the deaf client is ended", || exchange.report()[0].connections.too_slow == 1);
     let lines: Vec<String> = log.lock().unwrap().iter().map(|refused| refused.reason.clone()).collect();

@@ -276,6 +276,11 @@ impl Server {
         self.users.iter().position(|state| state.user.credentials.user == name).map(UserId)
     }
 
+    /// The users, with the passwords that they have set.
+    pub fn users(&self) -> impl Iterator<Item = &User> {
+        self.users.iter().map(|state| &state.user)
+    }
+
     /// Whether a user is logged on to a channel.
     #[must_use]
     pub fn is_logged_on(&self, user: UserId, channel: Channel) -> bool {

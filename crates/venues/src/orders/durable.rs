@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use tapeworks_disk::Disk;
 use tapeworks_exchange::orders::{Connection, Gate, MarketEvent, OrderExchange, OrderOptions};
 use tapeworks_journal::{JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Record};
-use tapeworks_session::native::{Channel, ConnectionId};
+use tapeworks_session::native::{Channel, ConnectionId, User};
 use tapeworks_session::transport::digits;
 
 use crate::error::StoreError;
@@ -40,11 +40,11 @@ pub struct Recovered {
 /// A call of the exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Input<'a> {
-    /// A day begins. `is_fresh`: nothing is left of the day before.
+    /// A day begins. `is_fresh`: no order is left of the day before. `head`: the configuration's fingerprint, and the passwords.
     Day {
         is_fresh: bool,
         midnight_ns: u64,
-        fingerprint: u64,
+        head: &'a [u8],
     },
     Open(Gate),
     Receive(Connection, &'a [u8]),
@@ -79,7 +79,7 @@ fn connection_at(channel: u16, number: u64) -> Connection {
 }
 
 impl<'a> Input<'a> {
-    /// Appends the input to a journal. `room` is for a payload that is not there as bytes.
+    /// Appends the input to a journal.
     fn append<D: Disk>(&self, journal: &mut JournalWriter<D>, now_ns: u64) -> Result<u64, JournalError> {
         let plain = |kind| Record { kind, time: now_ns, ..Record::default() };
         let of = |kind, connection| {
@@ -87,10 +87,10 @@ impl<'a> Input<'a> {
             Record { channel, extra, ..plain(kind) }
         };
         match *self {
-            Self::Day { is_fresh, midnight_ns, fingerprint } => journal.append(&Record {
+            Self::Day { is_fresh, midnight_ns, head } => journal.append(&Record {
                 line: u8::from(is_fresh),
                 extra: midnight_ns,
-                payload: &fingerprint.to_le_bytes(),
+                payload: head,
                 ..plain(DAY)
             }),
             Self::Open(Gate::Native(channel)) => {
@@ -115,11 +115,7 @@ impl<'a> Input<'a> {
     fn read(record: &Record<'a>) -> Option<Self> {
         let connection = connection_at(record.channel, record.extra);
         Some(match record.kind {
-            DAY => Self::Day {
-                is_fresh: record.line == 1,
-                midnight_ns: record.extra,
-                fingerprint: u64::from_le_bytes(record.payload.try_into().ok()?),
-            },
+            DAY => Self::Day { is_fresh: record.line == 1, midnight_ns: record.extra, head: record.payload },
             OPEN => Self::Open(match (record.channel.checked_sub(1), record.line) {
                 (Some(user), _) => Gate::Ouch { user: usize::from(user) },
                 (None, 0) => Gate::Native(Channel::RealTime),
@@ -142,6 +138,35 @@ fn fingerprint_of(options: &OrderOptions) -> u64 {
         .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }
 
+/// What a day's record says besides its time: the fingerprint of the configuration, and each native user's password.
+fn head_of<'u>(fingerprint: u64, users: impl Iterator<Item = &'u User>) -> Vec<u8> {
+    let mut head = fingerprint.to_le_bytes().to_vec();
+    for user in users {
+        let password = user.credentials.password.as_bytes();
+        // A password has 25 bytes, three times as many if it is none that can be written.
+        head.extend_from_slice(&[u8::from(user.must_change_password), password.len() as u8]);
+        head.extend_from_slice(password);
+    }
+    head
+}
+
+/// The fingerprint in a day's record.
+fn fingerprint_in(head: &[u8]) -> Option<u64> {
+    head.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Gives the users the passwords of a day's record.
+fn restore_passwords(users: &mut [User], head: &[u8]) {
+    let mut rest = head.get(8..).unwrap_or_default();
+    for user in users {
+        let Some(([must_change, length], after)) = rest.split_first_chunk() else { return };
+        let Some((password, after)) = after.split_at_checked(usize::from(*length)) else { return };
+        user.must_change_password = *must_change == 1;
+        user.credentials.password = String::from_utf8_lossy(password).into_owned();
+        rest = after;
+    }
+}
+
 #[derive(Debug)]
 struct Store<D: Disk> {
     setting: StoreSetting,
@@ -162,6 +187,8 @@ pub(super) struct DurableExchange<D: Disk> {
     /// Connections that are not closed.
     open: BTreeSet<Connection>,
     midnight_ns: u64,
+    /// When the day began.
+    day_ns: u64,
     /// When the last input came.
     now_ns: u64,
 }
@@ -181,6 +208,7 @@ impl<D: Disk> DurableExchange<D> {
             store: None,
             open: BTreeSet::new(),
             midnight_ns,
+            day_ns: now_ns,
             now_ns,
         };
         let Some(setting) = setting else { return Ok((durable, Recovered::default())) };
@@ -198,7 +226,7 @@ impl<D: Disk> DurableExchange<D> {
                 durable.closed(connection, now_ns)?;
             }
         } else {
-            durable.begin_fresh_day(midnight_ns, now_ns)?;
+            durable.new_day(midnight_ns, now_ns)?;
         }
         durable.flush()?;
         recovered.orders = durable.exchange.engine().orders() as u64;
@@ -214,8 +242,8 @@ impl<D: Disk> DurableExchange<D> {
         let mut day = None;
         while let Some(record) = reader.next()? {
             let input = Input::read(&record).filter(|_| record.kind != LOST);
-            if let Some(Input::Day { is_fresh: true, fingerprint, .. }) = input {
-                let is_same = fingerprint == self.fingerprint;
+            if let Some(Input::Day { is_fresh: true, head, .. }) = input {
+                let is_same = fingerprint_in(head) == Some(self.fingerprint);
                 fault = (!is_same).then(|| StoreError::OtherConfiguration { folder: folder.clone() });
                 (day, store.bytes, recovered.inputs) = (Some(record.number), 0, 0);
             }
@@ -252,6 +280,16 @@ impl<D: Disk> DurableExchange<D> {
         self.midnight_ns
     }
 
+    /// When the day began.
+    pub(super) const fn day_ns(&self) -> u64 {
+        self.day_ns
+    }
+
+    /// The connections that are not closed.
+    pub(super) fn connections(&self) -> impl Iterator<Item = Connection> + '_ {
+        self.open.iter().copied()
+    }
+
     /// The time of the last input: the clock of the process does not go back behind it.
     pub(super) const fn now_ns(&self) -> u64 {
         self.now_ns
@@ -268,7 +306,10 @@ impl<D: Disk> DurableExchange<D> {
         if let Some(store) = &mut self.store {
             let number = input.append(&mut store.journal, now_ns)?;
             store.has_unwritten = true;
-            let payload = if let Input::Receive(_, bytes) = input { bytes.len() as u64 } else { 8 };
+            let payload = match input {
+                Input::Receive(_, bytes) | Input::Day { head: bytes, .. } => bytes.len() as u64,
+                _ => 4,
+            };
             if matches!(input, Input::Day { is_fresh: true, .. }) {
                 store.bytes = 0;
                 store.journal.need_from(number);
@@ -285,10 +326,15 @@ impl<D: Disk> DurableExchange<D> {
     fn apply(&mut self, input: &Input<'_>, now_ns: u64) -> Result<Option<Connection>, StoreError> {
         self.now_ns = self.now_ns.max(now_ns);
         match *input {
-            Input::Day { midnight_ns, .. } => {
-                self.midnight_ns = midnight_ns;
-                self.open.clear();
-                self.exchange = OrderExchange::new(&of_day(&self.options, midnight_ns, now_ns), now_ns)?;
+            Input::Day { is_fresh, midnight_ns, head } => {
+                (self.midnight_ns, self.day_ns) = (midnight_ns, now_ns);
+                let mut options = of_day(&self.options, midnight_ns, now_ns);
+                if is_fresh {
+                    restore_passwords(&mut options.native_users, head);
+                    self.exchange = OrderExchange::new(&options, now_ns)?;
+                } else {
+                    self.exchange.new_day(midnight_ns, options.ouch_session, now_ns);
+                }
             }
             Input::Open(gate) => {
                 let connection = self.exchange.open(gate, now_ns);
@@ -307,9 +353,12 @@ impl<D: Disk> DurableExchange<D> {
         Ok(None)
     }
 
-    fn begin_fresh_day(&mut self, midnight_ns: u64, now_ns: u64) -> Result<(), StoreError> {
-        let day = Input::Day { is_fresh: true, midnight_ns, fingerprint: self.fingerprint };
-        self.input(&day, now_ns).map(|_| ())
+    /// The next day begins, with the orders that are left. All connections are closed.
+    pub(super) fn new_day(&mut self, midnight_ns: u64, now_ns: u64) -> Result<(), StoreError> {
+        let head = head_of(self.fingerprint, self.exchange.native().users());
+        // Without orders the journal needs nothing of the day before.
+        let is_fresh = self.exchange.engine().orders() == 0;
+        self.input(&Input::Day { is_fresh, midnight_ns, head: &head }, now_ns).map(|_| ())
     }
 
     /// A client connected. `None`: there is no such gate.

@@ -11,9 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+use jiff::civil::Time;
+use jiff::tz::TimeZone;
 use mio::{Interest, Token};
 use tapeworks_exchange::itch_line::ItchLine;
 use tapeworks_exchange::orders::{Connection, Gate};
+use tapeworks_feed::clock;
+use tapeworks_market::Nanos;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::Refusals;
 use tapeworks_runtime::world::{
@@ -115,6 +120,10 @@ pub(super) struct Host<W: World> {
     pub(super) most_connections: usize,
     pub(super) refusals: Refusals,
     pub(super) shared: Arc<Shared>,
+    /// When the day ends, in local time.
+    pub(super) day_ends: Option<(Time, TimeZone)>,
+    /// From the end of a day to the next, in nanoseconds.
+    pub(super) day_pause_ns: u64,
     /// The start by both clocks.
     pub(super) start: Instant,
     pub(super) start_utc_ns: u64,
@@ -129,7 +138,10 @@ struct Running<W: World> {
     waiting_listeners: Vec<usize>,
     buffer: Vec<u8>,
     ticked_ns: u64,
+    /// When the day ends, or the next begins; `u64::MAX`: never.
+    day_due_ns: u64,
     counters: Counters,
+    days: u64,
 }
 
 impl<W: World> Host<W> {
@@ -172,7 +184,9 @@ impl<W: World> Running<W> {
             waiting_listeners: Vec::new(),
             buffer: vec![0; BUFFER_BYTES],
             ticked_ns: now_ns,
+            day_due_ns: u64::MAX,
             counters: Counters::default(),
+            days: 1,
             host,
         }
     }
@@ -185,6 +199,7 @@ impl<W: World> Running<W> {
 
     fn run(mut self) -> Result<(), Failure> {
         let mut ready = Vec::with_capacity(256);
+        self.plan_day();
         self.begin_line();
         self.publish_progress();
         while !self.host.shared.stop.load(Ordering::Acquire) {
@@ -206,6 +221,7 @@ impl<W: World> Running<W> {
                 self.ticked_ns = now_ns;
                 self.host.exchange.tick(now_ns)?;
             }
+            self.turn_day(now_ns)?;
             for listener in listeners {
                 self.accept(listener)?;
             }
@@ -244,7 +260,7 @@ impl<W: World> Running<W> {
             return Duration::ZERO;
         }
         let now_ns = self.now_ns();
-        let mut due_ns = self.tick_due_ns();
+        let mut due_ns = self.tick_due_ns().min(self.day_due_ns);
         if let Some(publication) = &self.host.publication {
             due_ns = due_ns.min(publication.line.due_ns());
         }
@@ -372,11 +388,71 @@ impl<W: World> Running<W> {
         Ok(())
     }
 
+    // ---- days ----
+
+    /// Decides when the day ends, or the next begins.
+    fn plan_day(&mut self) {
+        let Host { exchange, day_ends, day_pause_ns, .. } = &self.host;
+        self.day_due_ns = if exchange.exchange().is_day_over() {
+            exchange.now_ns().saturating_add(*day_pause_ns)
+        } else {
+            day_ends
+                .as_ref()
+                .and_then(|(time, zone)| next_time(*time, zone, exchange.day_ns()))
+                .unwrap_or(u64::MAX)
+        };
+    }
+
+    /// Ends the day, or begins the next, if it is time, or if the handle wants it.
+    fn turn_day(&mut self, now_ns: u64) -> Result<(), StoreError> {
+        let is_wanted = self.host.shared.end_day.swap(false, Ordering::AcqRel);
+        let is_over = self.host.exchange.exchange().is_day_over();
+        if !is_over && (is_wanted || self.day_due_ns <= now_ns) {
+            self.host.exchange.end_day(now_ns)?;
+            self.plan_day();
+            self.host.exchange.flush()?;
+            self.publish_market(now_ns);
+            if let Some(Publication { line, wires, .. }) = &mut self.host.publication {
+                line.end_session(now_ns, wires);
+                wires.send();
+            }
+        } else if is_over && self.day_due_ns <= now_ns {
+            self.new_day(now_ns)?;
+        }
+        Ok(())
+    }
+
+    /// Closes all connections, and begins the next day.
+    fn new_day(&mut self, now_ns: u64) -> Result<(), StoreError> {
+        for client in self.clients.values_mut() {
+            if client.connection.take().is_some() {
+                self.counters.ended += 1;
+                // What cannot be shut is closed with the other side's time.
+                let _ = client.pump.finish(now_ns);
+            }
+        }
+        let open: Vec<Connection> = self.host.exchange.connections().collect();
+        for connection in open {
+            self.host.exchange.closed(connection, now_ns)?;
+        }
+        let midnight =
+            clock::midnight_before(Nanos(now_ns)).map_or(self.host.exchange.midnight_ns(), |time| time.0);
+        self.host.exchange.new_day(midnight, now_ns)?;
+        self.days += 1;
+        self.plan_day();
+        self.host.exchange.flush()?;
+        self.begin_line();
+        Ok(())
+    }
+
     // ---- the market-data line ----
 
     fn begin_line(&mut self) {
         let now_ns = self.now_ns();
         let Host { exchange, publication, .. } = &mut self.host;
+        if exchange.exchange().is_day_over() {
+            return;
+        }
         // The state of the books has what happened before.
         while exchange.next_market().is_some() {}
         if let Some(Publication { line, wires, .. }) = publication {
@@ -421,6 +497,7 @@ impl<W: World> Running<W> {
         self.host.shared.set(
             exchange,
             self.counters,
+            self.days,
             self.host.publication.as_ref().map(|publication| {
                 (
                     publication.line.report(),
@@ -429,4 +506,14 @@ impl<W: World> Running<W> {
             }),
         );
     }
+}
+
+/// The next time of day of this zone after a moment.
+fn next_time(time: Time, zone: &TimeZone, after_ns: u64) -> Option<u64> {
+    let after = Timestamp::from_nanosecond(i128::from(after_ns)).ok()?;
+    let today = after.to_zoned(zone.clone()).date();
+    [today, today.tomorrow().ok()?].into_iter().find_map(|date| {
+        let next = date.to_datetime(time).to_zoned(zone.clone()).ok()?.timestamp();
+        u64::try_from(next.as_nanosecond()).ok().filter(|next_ns| *next_ns > after_ns)
+    })
 }

@@ -18,6 +18,8 @@ pub struct OrderReport {
     pub orders: OrderCounters,
     /// Orders that work now.
     pub working: u64,
+    /// Days since the start of the process, with the first.
+    pub days: u64,
     /// The native sessions.
     pub sessions: ServerCounters,
     /// Deliberate faults.
@@ -40,6 +42,7 @@ impl OrderReport {
             connections: progress.connections,
             orders: progress.orders,
             working: progress.working,
+            days: progress.days,
             sessions: progress.sessions,
             faults: progress.faults,
             line,
@@ -60,6 +63,7 @@ impl OrderReport {
             (&self.connections, &self.orders, &self.sessions, &self.faults);
         json!({
             "name": self.name,
+            "days": self.days,
             "connections": {
                 "accepted": connections.connections,
                 "open": connections.open,

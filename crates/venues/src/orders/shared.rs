@@ -34,6 +34,8 @@ pub(super) struct Progress {
     pub(super) sessions: ServerCounters,
     pub(super) faults: FaultCounters,
     pub(super) working: u64,
+    /// Days since the start of the process, with the first.
+    pub(super) days: u64,
     /// The line's counters, and by line the packets that the kernel did not take.
     pub(super) line: Option<(LiveVenueReport, Vec<u64>)>,
 }
@@ -43,6 +45,8 @@ pub(super) struct Progress {
 pub(super) struct Shared {
     /// The exchange ends now.
     pub(super) stop: AtomicBool,
+    /// The day ends now.
+    pub(super) end_day: AtomicBool,
     /// The servers of its line end now.
     pub(super) stop_servers: AtomicBool,
     /// It has ended, or failed.
@@ -55,6 +59,7 @@ impl Shared {
         &self,
         exchange: &OrderExchange,
         connections: Counters,
+        days: u64,
         line: Option<(LiveVenueReport, Vec<u64>)>,
     ) {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Progress {
@@ -63,6 +68,7 @@ impl Shared {
             sessions: exchange.native_sessions(),
             faults: exchange.faults(),
             working: exchange.engine().orders() as u64,
+            days,
             line,
         };
     }
