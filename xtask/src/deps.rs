@@ -78,6 +78,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-feed",
             "tapeworks-exchange",
             "tapeworks-session",
+            "tapeworks-journal",
             "tapeworks-runtime",
         ],
     ),

@@ -48,6 +48,22 @@ impl Instrument {
         }
     }
 
+    /// A symbol whose prices somebody else makes: without a reference price.
+    pub(crate) fn listed(symbol: Ascii<8>, tick: u32, round_lot: u32) -> Self {
+        Self {
+            symbol,
+            tick,
+            reference: 0,
+            spread: 0,
+            step: 0,
+            low: 0,
+            high: 0,
+            round_lot,
+            etp: false,
+            correction_due: false,
+        }
+    }
+
     /// The price, in ticks, at which a side quotes when it is up to date.
     #[inline]
     pub(crate) fn natural(&self, side: Side) -> u32 {

@@ -11,7 +11,8 @@
 //! | [`write_itch`] | a raw ITCH file of one venue |
 //! | [`live::Live`] | packets as they are due, for venues that serve live |
 //!
-//! [`orders::OrderExchange`] is a venue that takes orders, by native messages and OUCH, over [`matching::MatchingEngine`].
+//! [`orders::OrderExchange`] is a venue that takes orders, by native messages and OUCH, over [`matching::MatchingEngine`]. Its market
+//! data go out by an [`itch_line::ItchLine`].
 //!
 //! [`tapeworks_session`] keeps the packets for retransmission, and serves the snapshots that [`live::Live::image`] makes.
 //!
@@ -29,6 +30,7 @@ mod files;
 mod generator;
 mod iex;
 mod instrument;
+pub mod itch_line;
 mod lines;
 pub mod live;
 pub mod matching;

@@ -151,6 +151,20 @@ pub struct LineReport {
     pub injected: Injected,
 }
 
+impl LineReport {
+    /// Counts a packet that went.
+    pub(crate) fn count(&mut self, content: Content, messages: u16) {
+        match content {
+            Content::Messages => {
+                self.packets += 1;
+                self.messages += u64::from(messages);
+            }
+            Content::Heartbeat => self.heartbeats += 1,
+            Content::EndOfSession => self.ends_of_session += 1,
+        }
+    }
+}
+
 /// A session of a venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionReport {
@@ -308,9 +322,9 @@ pub struct Live {
 
 /// The session of a venue. With MoldUDP64 it is two capital letters for the venue and eight digits of `number`, so every venue
 /// has its own. IEX and MEMX have only the number: venues of one kind that have the same number have the same session.
-fn session_of(kind: VenueKind, venue: usize, number: u32) -> SessionId {
+pub(crate) fn session_of(kind: VenueKind, venue: usize, number: u32) -> SessionId {
     let mut name = digits(number);
-    // At most 64 venues.
+    // Fewer than 26 * 26 venues.
     name.0[0] = b'A' + (venue / 26) as u8;
     name.0[1] = b'A' + (venue % 26) as u8;
     kind.session(name.0, number)
@@ -682,14 +696,7 @@ impl Live {
         while let Some(packet) = self.lines.take(until_ns) {
             let (venue, line, messages) = (packet.venue, packet.line, packet.messages);
             if let Some(report) = self.venues.get_mut(venue).and_then(|venue| venue.lines.get_mut(line)) {
-                match packet.content {
-                    Content::Messages => {
-                        report.packets += 1;
-                        report.messages += u64::from(messages);
-                    }
-                    Content::Heartbeat => report.heartbeats += 1,
-                    Content::EndOfSession => report.ends_of_session += 1,
-                }
+                report.count(packet.content, messages);
             }
             outlet.packet(&LivePacket {
                 venue,

@@ -201,8 +201,8 @@ pub enum Refusal {
     /// The quantity is 0 or above the symbol's limit.
     #[error("the quantity is 0 or too high")]
     Quantity,
-    /// A price is not positive or no multiple of the tick.
-    #[error("the price is not positive or no multiple of the tick")]
+    /// A price is no multiple of the tick, or outside the symbol's limits.
+    #[error("the price is no multiple of the tick, or outside the symbol's limits")]
     Price,
     /// A slice of 0, or more than the quantity.
     #[error("the displayed quantity is 0 or above the quantity")]
@@ -403,6 +403,10 @@ pub enum BookChange {
 pub struct SymbolRules {
     /// Prices are multiples of it, in 1e-8; at least 1.
     pub tick_e8: i64,
+    /// The lowest price of an order, in 1e-8; at least 1.
+    pub lowest_price_e8: i64,
+    /// The highest.
+    pub highest_price_e8: i64,
     /// The largest quantity of an order.
     pub most_quantity: u32,
 }
@@ -798,7 +802,9 @@ impl MatchingEngine {
         if quantity == 0 || quantity > book.rules.most_quantity {
             return Err(Refusal::Quantity);
         }
-        let is_price = |price_e8: i64| price_e8 > 0 && price_e8 % book.rules.tick_e8 == 0;
+        let rules = &book.rules;
+        let limits = rules.lowest_price_e8.max(1)..=rules.highest_price_e8;
+        let is_price = |price_e8: i64| limits.contains(&price_e8) && price_e8 % rules.tick_e8 == 0;
         if !kind.limit_e8().is_none_or(is_price) || !kind.stop_e8().is_none_or(is_price) {
             return Err(Refusal::Price);
         }

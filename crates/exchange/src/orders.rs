@@ -2,7 +2,8 @@
 //!
 //! The host opens a connection of a [`Gate`] for each that it accepts, moves the bytes ([`OrderExchange::receive`],
 //! [`OrderExchange::output`], [`OrderExchange::sent`]), calls [`OrderExchange::tick`] at [`OrderExchange::due_ns`], and closes what is
-//! [`OrderExchange::over`]. Trades and changes of the displayed book come out of [`OrderExchange::next_market`], for market-data lines.
+//! [`OrderExchange::over`]. Trades and changes of the displayed book come out of [`OrderExchange::next_market`], for an
+//! [`ItchLine`](crate::itch_line::ItchLine).
 //!
 //! Instruments belong to partitions: a native report carries its instrument's partition as App ID, and a number per user and App
 //! ID. Reports of users that are away are kept, and recovered by the session's rules. [`OrderFaults`] make the venue misbehave.
@@ -19,13 +20,14 @@ mod native;
 mod ouch;
 
 use std::collections::HashSet;
+use std::fmt;
 
 use desk::{Desk, Entry, Recipient, Report};
 use tapeworks_session::Credentials;
 use tapeworks_session::native::{
-    Channel, ConnectionId, Input, Server, ServerCounters, ServerSettings, User, UserId,
+    Channel, ConnectionId, End, Input, Server, ServerCounters, ServerSettings, User, UserId,
 };
-use tapeworks_session::soupbintcp::SoupAcceptor;
+use tapeworks_session::soupbintcp::{SoupAcceptor, SoupEnd};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::native::AppStatus;
 use tapeworks_wire::nasdaq::ouch50::outbound::EventCode;
@@ -48,7 +50,7 @@ pub mod order_reject_code {
     pub const PARTITION_HALTED: i32 = 103;
     /// The quantity is not positive, or too high.
     pub const QUANTITY: i32 = 104;
-    /// A price is not positive, or no multiple of the tick.
+    /// A price is no multiple of the tick, or outside the instrument's limits.
     pub const PRICE: i32 = 105;
     /// The display quantity is negative or above the quantity.
     pub const DISPLAY_QUANTITY: i32 = 106;
@@ -89,6 +91,10 @@ pub struct Instrument {
     pub partition: u8,
     /// Prices are multiples of it, in 1e-8.
     pub tick_e8: i64,
+    /// The lowest price of an order, in 1e-8.
+    pub lowest_price_e8: i64,
+    /// The highest.
+    pub highest_price_e8: i64,
     /// The largest quantity of an order.
     pub most_quantity: u32,
 }
@@ -204,6 +210,38 @@ pub enum Connection {
         /// The connection's number among the user's.
         connection: u64,
     },
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectionEnd {
+    /// Of the native gateway.
+    Native(End),
+    /// Of an OUCH user.
+    Ouch(SoupEnd),
+}
+
+impl ConnectionEnd {
+    /// Whether the client left by itself: it logged out, or closed the connection.
+    #[must_use]
+    pub const fn is_by_client(self) -> bool {
+        matches!(self, Self::Native(End::LoggedOut | End::Closed) | Self::Ouch(SoupEnd::Left))
+    }
+
+    /// Whether the client read too slowly, or nothing.
+    #[must_use]
+    pub const fn is_too_slow(self) -> bool {
+        matches!(self, Self::Native(End::TooSlow) | Self::Ouch(SoupEnd::TooSlow))
+    }
+}
+
+impl fmt::Display for ConnectionEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Native(end) => end.fmt(f),
+            Self::Ouch(end) => end.fmt(f),
+        }
+    }
 }
 
 /// What the market sees.
@@ -436,13 +474,30 @@ impl OrderExchange {
         self.release();
     }
 
-    /// Whether a connection ended: the host closes it and calls [`OrderExchange::closed`].
+    /// How a connection ended, if it did: the host closes it and calls [`OrderExchange::closed`].
+    #[must_use]
+    pub fn end_of(&self, connection: Connection) -> Option<ConnectionEnd> {
+        match connection {
+            Connection::Native(id) => self.native.over(id).map(ConnectionEnd::Native),
+            Connection::Ouch { user, connection } => {
+                self.ouch.get(user)?.over(connection).map(ConnectionEnd::Ouch)
+            }
+        }
+    }
+
+    /// Whether a connection ended: see [`OrderExchange::end_of`].
     #[must_use]
     pub fn over(&self, connection: Connection) -> bool {
+        self.end_of(connection).is_some()
+    }
+
+    /// Whether a user is logged on to this connection.
+    #[must_use]
+    pub fn is_admitted(&self, connection: Connection) -> bool {
         match connection {
-            Connection::Native(id) => self.native.over(id).is_some(),
+            Connection::Native(id) => self.native.is_admitted(id),
             Connection::Ouch { user, connection } => {
-                self.ouch.get(user).is_some_and(|acceptor| acceptor.over(connection).is_some())
+                self.ouch.get(user).is_some_and(|acceptor| acceptor.is_admitted(connection))
             }
         }
     }
@@ -513,11 +568,11 @@ impl OrderExchange {
         self.native.set_status(partition, status, now_ns);
     }
 
-    /// The day is over: day orders end, and OUCH sessions.
+    /// The day is over: day orders end, all orders of OUCH users, and OUCH sessions. Good-till orders of native users stay. Until the next day
+    /// every partition is halted, and users that disconnect keep their orders.
     pub fn end_day(&mut self, now_ns: u64) {
         self.advance(now_ns);
-        self.desk.call(|engine, mut sink| engine.end_day(&mut sink));
-        self.desk.report_events();
+        self.desk.end_day();
         for user in 0..self.ouch.len() {
             self.desk.ouch_system_event(user, EventCode::EndOfDay);
         }
@@ -525,6 +580,27 @@ impl OrderExchange {
         self.desk.end_delays();
         self.release();
         self.ouch.iter_mut().for_each(|acceptor| acceptor.end_session(now_ns));
+    }
+
+    /// Whether the day has ended, and the next has not begun.
+    #[must_use]
+    pub const fn is_day_over(&self) -> bool {
+        self.desk.is_day_over()
+    }
+
+    /// The next day begins, with the orders that are left: native numbers begin at 1, with nothing kept of the day before, and OUCH users have
+    /// new sessions of this name. The host has closed all connections. `midnight_ns` is that of New York.
+    pub fn new_day(&mut self, midnight_ns: u64, ouch_session: [u8; 10], now_ns: u64) {
+        self.advance(now_ns);
+        self.desk.new_day(midnight_ns);
+        self.native.new_day();
+        for acceptor in &mut self.ouch {
+            acceptor.new_day(ouch_session);
+        }
+        for user in 0..self.ouch.len() {
+            self.desk.ouch_system_event(user, EventCode::StartOfDay);
+        }
+        self.release();
     }
 
     /// Ends a native user's real-time connection at once.
@@ -545,7 +621,7 @@ impl OrderExchange {
     /// An OUCH user's connection may have ended: its orders are cancelled.
     fn notice_ouch(&mut self, user: usize) {
         let is_away = self.ouch.get(user).is_some_and(|acceptor| !acceptor.is_logged_in());
-        if is_away && self.ouch_cancels.get(user) == Some(&true) {
+        if is_away && !self.desk.is_day_over() && self.ouch_cancels.get(user) == Some(&true) {
             self.desk.cancel_all(Recipient::Ouch(user), EndReason::Disconnected, |_| true);
         }
     }
@@ -607,7 +683,7 @@ fn take_input(desk: &mut Desk, native_cancels: &[bool], input: &Input<'_>) {
 
 /// A native user is gone: its orders that are to be cancelled then are cancelled.
 fn cancel_native(desk: &mut Desk, native_cancels: &[bool], user: UserId) {
-    if native_cancels.get(user.0) == Some(&true) {
+    if native_cancels.get(user.0) == Some(&true) && !desk.is_day_over() {
         desk.cancel_all(
             Recipient::Native(user.0),
             EndReason::Disconnected,

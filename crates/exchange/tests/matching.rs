@@ -503,7 +503,15 @@ struct Both {
 
 impl Both {
     fn new() -> Self {
-        let symbols = vec![SymbolRules { tick_e8: TICK_E8, most_quantity: 1_000 }; SYMBOLS as usize];
+        let symbols = vec![
+            SymbolRules {
+                tick_e8: TICK_E8,
+                lowest_price_e8: 1,
+                highest_price_e8: i64::MAX,
+                most_quantity: 1_000
+            };
+            SYMBOLS as usize
+        ];
         let engine = MatchingEngine::new(&MatchingOptions { symbols, most_orders: MOST_ORDERS });
         Self { model: Model::default(), engine, ids: Vec::new(), published: BTreeMap::new(), matches: 0 }
     }

@@ -16,6 +16,8 @@ pub use initiator::{
     SoupInitiatorSettings, SoupPlace, SoupSendError,
 };
 
+use std::fmt;
+
 use tapeworks_wire::nasdaq::soupbintcp::{
     EndOfSession, LoginRequest, Message, RejectReasonCode, SequencedData, ServerHeartbeat,
 };
@@ -49,6 +51,21 @@ pub enum SoupEnd {
     TooSlow,
     /// The user logged in on another connection.
     Displaced,
+}
+
+impl fmt::Display for SoupEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Served => "the session ended",
+            Self::Rejected => "the login was rejected: not this user, password or session",
+            Self::Left => "the client logged out or closed the connection",
+            Self::Malformed => "it sent an invalid packet",
+            Self::NoLogin => "no login in time",
+            Self::TimedOut => "it was silent, or read nothing, for too long",
+            Self::TooSlow => "it reads too slowly",
+            Self::Displaced => "the user logged in again",
+        })
+    }
 }
 
 impl SoupEnd {

@@ -1,6 +1,5 @@
 //! The configuration of simulated venues: a TOML file. Errors have file, line and column and name the expected value.
 
-use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,10 +13,11 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use crate::answers::AnswerFaults;
+use crate::order_config::{OrderVenue, read_order_venue};
+use crate::reading::{HOUR, MILLION, MILLISECOND, Taken, nanoseconds, read_faults};
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::config::{Reading, Section, read_file, read_text};
 
-const MILLION: usize = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// How the pacing thread waits for the next message.
@@ -101,6 +101,8 @@ pub struct Config {
     pub injected: Option<PathBuf>,
     /// The venues, at most [`MAX_MARKETS`].
     pub venues: Vec<Venue>,
+    /// The exchanges that take orders: [`OrderVenues`](crate::orders::OrderVenues) runs them.
+    pub orders: Vec<OrderVenue>,
 }
 
 const POPULARITIES: [(Popularity, &str); 2] = [(Popularity::Zipf, "zipf"), (Popularity::Uniform, "uniform")];
@@ -130,6 +132,7 @@ impl Config {
             credentials: None,
             injected: None,
             venues,
+            orders: Vec::new(),
         }
     }
 
@@ -211,33 +214,24 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     config.bursts =
         top.tables(reading, "burst").into_iter().filter_map(|burst| read_burst(reading, burst)).collect();
     let venues = top.tables(reading, "venue");
-    if venues.is_empty() {
-        reading.wrong_whole("there are no venues; each is a [[venue]] with name and kind".to_owned());
+    let orders = top.tables(reading, "orders");
+    if venues.is_empty() && orders.is_empty() {
+        let problem = "there are no venues; each is a [[venue]] with name and kind, or [[orders]] with name";
+        reading.wrong_whole(problem.to_owned());
     }
     if let Some(first_too_many) = venues.get(MAX_MARKETS) {
         reading.wrong(first_too_many.span.clone(), format!("at most {MAX_MARKETS} venues are possible"));
     }
     let mut taken = Taken::default();
     config.venues = venues.into_iter().filter_map(|venue| read_venue(reading, venue, &mut taken)).collect();
+    config.orders =
+        orders.into_iter().filter_map(|venue| read_order_venue(reading, venue, &mut taken)).collect();
     top.refuse_the_rest(reading);
     config
 }
 
-/// A time within `range`, in nanoseconds.
-fn nanoseconds(
-    reading: &mut Reading<'_>,
-    section: &mut Section<'_>,
-    key: &'static str,
-    range: std::ops::RangeInclusive<Duration>,
-) -> Option<u64> {
-    section.time(reading, key, range).map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-}
-
-const MILLISECOND: Duration = Duration::from_millis(1);
 /// An answer is late by at most so much.
 const MOST_LATE: Duration = Duration::from_secs(4);
-const HOUR: Duration = Duration::from_secs(3_600);
-
 fn read_credentials(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<Credentials> {
     let mut section = top.table(reading, "snapshot_login")?;
     let mut word = |key, longest: usize| {
@@ -268,14 +262,6 @@ fn read_burst(reading: &mut Reading<'_>, mut burst: Section<'_>) -> Option<LiveB
     Some(LiveBurst { at_ns: at_ns?, length_ns: length_ns?, messages_per_second: rate?.0 as u64 })
 }
 
-/// Addresses that only one venue can have.
-#[derive(Default)]
-struct Taken {
-    names: Vec<String>,
-    /// A line or server address, and its venue.
-    addresses: HashMap<(&'static str, SocketAddr), String>,
-}
-
 fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Taken) -> Option<Venue> {
     let name = venue.required_text(reading, "name");
     let kinds: Vec<VenueKind> = VenueKind::all().collect();
@@ -283,52 +269,20 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Tak
     if !venue.has("kind") {
         venue.missing(reading, "kind");
     }
-    if let Some((name, span)) = &name {
-        if taken.names.contains(name) {
-            reading.wrong(span.clone(), format!("there is a venue '{name}' already"));
-        }
-        taken.names.push(name.clone());
-    }
-    let name = name.map_or_else(String::new, |(name, _)| name);
+    let name = taken.take_name(reading, name);
     let share = venue.integer(reading, "share", 1..=MILLION).map_or(1, |(share, _)| share as u32);
     let given = venue.each(reading, "lines", "a multicast group or an IPv4 address with a port", |text| {
         text.parse::<SocketAddrV4>().ok().filter(|line| line.port() != 0)
     });
     let lines = given.or_else(|| kind.map(|kind| kind.groups().to_vec())).unwrap_or_default();
-    if lines.len() > 2 {
-        venue.wrong_at(reading, "lines", "'lines' are line A and, perhaps, line B: no more");
-    }
-    for line in &lines {
-        if let Some(owner) = taken.addresses.insert(("udp", (*line).into()), name.clone()) {
-            let problem = if owner == name {
-                format!("{line} is line A already")
-            } else if venue.has("lines") {
-                format!("{line} is a line of '{owner}' already")
-            } else {
-                format!("'{owner}' has the same groups already: give 'lines'")
-            };
-            venue.wrong_at(reading, "lines", &problem);
-        }
-    }
-    let mut server = |reading: &mut Reading<'_>, venue: &mut Section<'_>, key, protocol| {
-        let address =
-            venue.parsed(reading, key, "an address with a port such as 127.0.0.1:31001", |text| {
-                text.parse::<SocketAddr>().ok()
-            })?;
-        if address.port() != 0
-            && let Some(owner) = taken.addresses.insert((protocol, address), name.clone())
-        {
-            venue.wrong_at(reading, key, &format!("{address} is taken by '{owner}' already"));
-        }
-        Some(address)
-    };
-    let retransmission = server(reading, &mut venue, "retransmission", "udp");
-    let snapshot = server(reading, &mut venue, "snapshot", "tcp");
+    taken.take_lines(reading, &venue, &name, &lines);
+    let retransmission = taken.server(reading, &mut venue, &name, "retransmission", "udp");
+    let snapshot = taken.server(reading, &mut venue, &name, "snapshot", "tcp");
     let retransmission_lost_per_million = venue
         .integer(reading, "retransmission_lost_per_million", 0..=MILLION)
         .map_or(0, |(lost, _)| lost as u32);
     let retransmission_faults = read_answer_faults(reading, &mut venue);
-    let (faults, skew_ns) = read_faults(reading, &mut venue, lines.len());
+    let (faults, skew_ns) = read_faults(reading, &mut venue, "faults", lines.len());
     let restart_after: Vec<u64> = venue
         .each(reading, "restart_after", "a number of messages", |text| {
             text.parse().ok().filter(|after| *after > 0)
@@ -406,32 +360,6 @@ fn read_answer_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> Ans
     }
     section.refuse_the_rest(reading);
     faults
-}
-
-fn read_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>, lines: usize) -> ([LineFaults; 2], u64) {
-    let Some(mut section) = venue.table(reading, "faults") else { return Default::default() };
-    if lines < 2 {
-        for key in ["b", "skew"] {
-            if section.has(key) {
-                section.wrong_at(reading, key, "there is no line B");
-            }
-        }
-    }
-    let skew_ns = nanoseconds(reading, &mut section, "skew", Duration::ZERO..=Duration::from_secs(1))
-        .unwrap_or_default();
-    let faults = ["a", "b"].map(|key| {
-        let Some(mut line) = section.table(reading, key) else { return LineFaults::default() };
-        let mut part = |key| line.integer(reading, key, 0..=MILLION).map_or(0, |(part, _)| part as u32);
-        let faults = LineFaults {
-            lost_per_million: part("lost_per_million"),
-            duplicated_per_million: part("duplicated_per_million"),
-            reordered_per_million: part("reordered_per_million"),
-        };
-        line.refuse_the_rest(reading);
-        faults
-    });
-    section.refuse_the_rest(reading);
-    (faults, skew_ns)
 }
 
 #[cfg(test)]
@@ -529,7 +457,10 @@ mod tests {
 
     #[test]
     fn an_error_names_its_place_in_the_file() {
-        assert_eq!(problems(""), ["v.toml: there are no venues; each is a [[venue]] with name and kind"]);
+        assert_eq!(
+            problems(""),
+            ["v.toml: there are no venues; each is a [[venue]] with name and kind, or [[orders]] with name"]
+        );
         let venue = "[[venue]]\nname = \"a\"\nkind = \"psx\"\n";
         for (text, expected) in [
             ("rate = 0\n", "v.toml:1:8: 'rate' must be a whole number from 1 to 100000000"),

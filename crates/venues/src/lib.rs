@@ -27,35 +27,36 @@
 
 mod answers;
 mod config;
+mod error;
+mod order_config;
+pub mod orders;
+mod reading;
 mod report;
 mod servers;
+mod wires;
 
 use std::io::Write as _;
-use std::net::{SocketAddr, SocketAddrV4};
-use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tapeworks_exchange::ScenarioError;
-use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveReport, Outlet};
+use tapeworks_exchange::live::{Live, LiveOptions, LiveReport};
 use tapeworks_feed::clock;
 use tapeworks_market::Nanos;
-use tapeworks_packet::live::{MAX_BATCH, Sent};
-use tapeworks_packet::new_file::{NewFile, NewFileError};
-use tapeworks_runtime::world::{
-    DatagramSender as _, Listener as _, Receive as _, SendTo as _, System, ThreadHandle as _, UdpServer as _,
-    Wake as _, World,
-};
-use tapeworks_session::{Made, SessionId, Store};
+use tapeworks_packet::new_file::NewFile;
+use tapeworks_runtime::world::{Receive as _, SendTo as _, System, ThreadHandle as _, Wake as _, World};
 
 use crate::report::Counters;
-use crate::servers::{ImageReply, ImageRequest, Listening, Servers};
+use crate::servers::{ImageReply, ImageRequest, Servers};
+use crate::wires::{Wire, Wires, listen};
 
 pub use self::answers::AnswerFaults;
 pub use self::config::{Config, Venue, Wait};
+pub use self::error::{StoreError, VenuesError};
+pub use self::order_config::{OrderVenue, PublicationSetting, StoreSetting};
+pub use self::wires::Addresses;
 pub use crate::report::{Report, RetransmissionReport, SnapshotReport, VenueReport};
 
 /// The thread sleeps if the next message is due later than this.
@@ -68,73 +69,6 @@ const SHORT_SLEEP: Duration = Duration::from_millis(1);
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// How often the report is renewed.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Why venues cannot be started or ended.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum VenuesError {
-    /// The market cannot be generated.
-    #[error(transparent)]
-    Scenario(#[from] ScenarioError),
-    /// The socket of a line cannot be opened.
-    #[error("venue '{venue}': cannot send to {address}: {cause}")]
-    Line {
-        /// The venue's name.
-        venue: String,
-        /// Where the line goes.
-        address: SocketAddrV4,
-        /// The operating system's error.
-        cause: std::io::Error,
-    },
-    /// A server cannot listen.
-    #[error("venue '{venue}': cannot listen at {address} for {what}: {cause}")]
-    Listen {
-        /// The venue's name.
-        venue: String,
-        /// The purpose.
-        what: &'static str,
-        /// The address.
-        address: SocketAddr,
-        /// The operating system's error.
-        cause: std::io::Error,
-    },
-    /// The clock is before 1970 or beyond the protocols' times.
-    #[error("the clock's time is outside the range of the protocols")]
-    Clock,
-    /// The operating system gives no thread, or no way to wait for sockets.
-    #[error("cannot start the venues: {0}")]
-    Thread(std::io::Error),
-    /// The servers failed.
-    #[error("the servers of the venues failed: {0}")]
-    Servers(std::io::Error),
-    /// A thread ended by a panic: a defect.
-    #[error("a thread of the venues panicked")]
-    Panicked,
-    /// The report cannot be begun, or cannot have its name.
-    #[error(transparent)]
-    File(#[from] NewFileError),
-    /// The report cannot be written.
-    #[error("{}: cannot write: {cause}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's error.
-        cause: std::io::Error,
-    },
-}
-
-/// Where a venue can be reached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Addresses {
-    /// The venue's name.
-    pub name: String,
-    /// Where line A and, if there is one, line B go.
-    pub lines: Vec<SocketAddrV4>,
-    /// Where requests for retransmission are taken, with the port that the kernel chose.
-    pub retransmission: Option<SocketAddr>,
-    /// Where snapshots are served, likewise.
-    pub snapshot: Option<SocketAddr>,
-}
 
 /// The state that the threads share with the handle.
 #[derive(Debug)]
@@ -195,15 +129,19 @@ impl<W: World> Venues<W> {
             listening.push(servers);
             addresses.push(reachable);
             stores.push(store);
-            let lines: Result<Vec<_>, _> =
-                venue.lines.iter().map(|line| Wire::open(venue, *line, &config)).collect();
+            let lines: Result<Vec<_>, _> = venue
+                .lines
+                .iter()
+                .map(|line| Wire::open(&venue.name, *line, config.hops, config.interface))
+                .collect();
             wires.push(lines?);
         }
         let counters: Vec<_> = listening.iter().map(|venue| Arc::clone(&venue.counters)).collect();
         let (request, requests) = W::channel();
         let (reply, replies) = W::channel();
-        let servers = Servers::new(listening, config.credentials.clone(), config.seed, request, replies)
-            .map_err(VenuesError::Thread)?;
+        let servers =
+            Servers::new(listening, config.credentials.clone(), config.seed, request, None, replies)
+                .map_err(VenuesError::Thread)?;
         let waker = servers.waker();
 
         let start = W::instant();
@@ -223,7 +161,7 @@ impl<W: World> Venues<W> {
             linger_ns: config.linger_ns,
             venues: config.venues.iter().map(|venue| venue.live.clone()).collect(),
         })?;
-        let wires = Wires { wires, stores };
+        let wires = Wires::new(wires, stores);
         let progress = Progress { live: live.report(), elapsed_ns: 0, refused: wires.refused() };
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
@@ -333,129 +271,6 @@ impl<W: World> Drop for Venues<W> {
     fn drop(&mut self) {
         // The receiver of the report has ended.
         let _ = self.end();
-    }
-}
-
-/// A venue's sent messages, shared by both threads.
-type SharedStore = Arc<Mutex<Store>>;
-
-/// Opens a venue's servers.
-fn listen<W: World>(
-    venue: &Venue,
-    store_bytes: usize,
-) -> Result<(Listening<W>, Addresses, Option<SharedStore>), VenuesError> {
-    let failed = |what, address| {
-        let venue = venue.name.clone();
-        move |cause| VenuesError::Listen { venue, what, address, cause }
-    };
-    let mut reachable = Addresses {
-        name: venue.name.clone(),
-        lines: venue.lines.clone(),
-        retransmission: None,
-        snapshot: None,
-    };
-    let mut retransmission = None;
-    if let Some(address) = venue.retransmission {
-        let failed = failed("retransmission", address);
-        let socket = W::UdpServer::bind(address).map_err(failed.clone())?;
-        reachable.retransmission = Some(socket.local_addr().map_err(failed)?);
-        retransmission =
-            Some((socket, Arc::new(Mutex::new(Store::new(venue.live.kind.transport(), store_bytes)))));
-    }
-    let mut snapshot = None;
-    if let Some(address) = venue.snapshot {
-        let failed = failed("snapshots", address);
-        let listener = W::Listener::bind(address).map_err(failed.clone())?;
-        reachable.snapshot = Some(listener.local_addr().map_err(failed)?);
-        snapshot = Some(listener);
-    }
-    let store = retransmission.as_ref().map(|(_, store)| Arc::clone(store));
-    let listening = Listening {
-        retransmission,
-        lost_per_million: venue.retransmission_lost_per_million,
-        faults: venue.retransmission_faults,
-        snapshot,
-        counters: Arc::default(),
-    };
-    Ok((listening, reachable, store))
-}
-
-/// One line's socket, and the packets that go with the next call of the kernel.
-#[derive(Debug)]
-struct Wire<W: World> {
-    sender: W::DatagramSender,
-    bytes: Vec<u8>,
-    packets: Vec<Range<usize>>,
-    refused: u64,
-}
-
-impl<W: World> Wire<W> {
-    fn open(venue: &Venue, address: SocketAddrV4, config: &Config) -> Result<Self, VenuesError> {
-        let sender = W::DatagramSender::open(address, config.hops, config.interface)
-            .map_err(|cause| VenuesError::Line { venue: venue.name.clone(), address, cause })?;
-        Ok(Self { sender, bytes: Vec::new(), packets: Vec::new(), refused: 0 })
-    }
-
-    fn put(&mut self, payload: &[u8]) {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(payload);
-        self.packets.push(start..self.bytes.len());
-        if self.packets.len() == MAX_BATCH {
-            self.send();
-        }
-    }
-
-    fn send(&mut self) {
-        if self.packets.is_empty() {
-            return;
-        }
-        let payloads = self.packets.iter().map(|range| self.bytes.get(range.clone()).unwrap_or_default());
-        let refused = &mut self.refused;
-        self.sender.send(payloads, |sent| *refused += u64::from(!matches!(sent, Sent::Taken)));
-        self.packets.clear();
-        self.bytes.clear();
-    }
-}
-
-/// All lines of all venues, and the stores.
-#[derive(Debug)]
-struct Wires<W: World> {
-    wires: Vec<Vec<Wire<W>>>,
-    stores: Vec<Option<SharedStore>>,
-}
-
-impl<W: World> Wires<W> {
-    fn send(&mut self) {
-        self.wires.iter_mut().flatten().for_each(Wire::send);
-    }
-
-    fn refused(&self) -> Vec<Vec<u64>> {
-        self.wires.iter().map(|lines| lines.iter().map(|line| line.refused).collect()).collect()
-    }
-
-    fn store(&self, venue: usize) -> Option<std::sync::MutexGuard<'_, Store>> {
-        let store = self.stores.get(venue)?.as_ref()?;
-        Some(store.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl<W: World> Outlet for Wires<W> {
-    fn session(&mut self, venue: usize, session: SessionId) {
-        if let Some(mut store) = self.store(venue) {
-            store.begin_session(session);
-        }
-    }
-
-    fn made(&mut self, venue: usize, made: &Made<'_>) {
-        if let Some(mut store) = self.store(venue) {
-            store.keep(made);
-        }
-    }
-
-    fn packet(&mut self, packet: &LivePacket<'_>) {
-        if let Some(wire) = self.wires.get_mut(packet.venue).and_then(|lines| lines.get_mut(packet.line)) {
-            wire.put(packet.payload);
-        }
     }
 }
 

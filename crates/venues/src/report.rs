@@ -105,7 +105,7 @@ impl Report {
 }
 
 impl VenueReport {
-    fn to_json(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let lines = self.live.lines.iter().zip(&self.refused_by_kernel).zip(["A", "B"]);
         let (answered, served) = (&self.retransmission, &self.snapshot);
         json!({

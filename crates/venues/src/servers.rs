@@ -14,7 +14,7 @@ use mio::{Interest, Token};
 use tapeworks_exchange::random::Random;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::world::{
-    Listener as _, Poll as _, Receive as _, SendTo as _, Source as _, UdpServer, World,
+    Listener as _, Poll as _, Receive as _, SendTo as _, Source as _, UdpServer, Wake as _, World,
 };
 use tapeworks_session::glimpse::{Image, SnapshotEnd, SnapshotServer};
 use tapeworks_session::{Credentials, Store};
@@ -121,6 +121,8 @@ pub(crate) struct Servers<W: World> {
     next_connection: usize,
     credentials: Option<Credentials>,
     requests: W::Sender<ImageRequest>,
+    /// Wakes the thread that takes the requests, where it waits for something else.
+    market: Option<Arc<W::Waker>>,
     replies: W::Receiver<ImageReply>,
     random: Random,
     began: Instant,
@@ -141,6 +143,7 @@ impl<W: World> Servers<W> {
         credentials: Option<Credentials>,
         seed: u64,
         requests: W::Sender<ImageRequest>,
+        market: Option<Arc<W::Waker>>,
         replies: W::Receiver<ImageReply>,
     ) -> io::Result<Self> {
         let poll = W::Poll::new(256)?;
@@ -153,6 +156,7 @@ impl<W: World> Servers<W> {
             connections: BTreeMap::new(),
             credentials,
             requests,
+            market,
             replies,
             random: Random::new(seed ^ 0x7265_7175_6573_7473),
             began: W::instant(),
@@ -364,6 +368,9 @@ impl<W: World> Servers<W> {
             let request = ImageRequest { connection: number, venue: client.venue };
             if self.requests.send(request).is_err() {
                 client.server.closed();
+            } else if let Some(market) = &self.market {
+                // A waker that fails leaves the request to the market's next turn.
+                let _ = market.wake();
             }
         }
         let Some(end) = client.server.over() else {

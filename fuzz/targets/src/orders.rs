@@ -184,6 +184,8 @@ pub fn order_exchange(bytes: &[u8]) {
             symbol: Ascii(*b"AAPL    "),
             partition: 1,
             tick_e8: 10_000,
+            lowest_price_e8: 1,
+            highest_price_e8: i64::MAX,
             most_quantity: 1_000,
         }],
         native_users: vec![User::new("U", "P", &variant)],

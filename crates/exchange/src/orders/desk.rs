@@ -119,6 +119,8 @@ pub(super) struct Desk {
     executions: u64,
     /// Until when a partition is halted, by partition.
     halted_until_ns: Vec<u64>,
+    /// The day has ended, and the next has not begun: every partition is halted.
+    is_day_over: bool,
     pub(super) script: Script,
     pub(super) counters: OrderCounters,
     pub(super) now_ns: u64,
@@ -128,6 +130,8 @@ impl Desk {
     pub(super) fn new(options: &OrderOptions) -> Self {
         let rules = |instrument: &Instrument| SymbolRules {
             tick_e8: instrument.tick_e8,
+            lowest_price_e8: instrument.lowest_price_e8,
+            highest_price_e8: instrument.highest_price_e8,
             most_quantity: instrument.most_quantity,
         };
         let matching = MatchingOptions {
@@ -156,6 +160,7 @@ impl Desk {
             publishes_market: options.publishes_market,
             executions: 0,
             halted_until_ns: vec![0; usize::from(options.native.variant.partitions) + 1],
+            is_day_over: false,
             script: Script::new(options.faults),
             counters: OrderCounters::default(),
             now_ns: 0,
@@ -185,7 +190,33 @@ impl Desk {
     }
 
     pub(super) fn is_halted(&self, partition: u8) -> bool {
-        self.halted_until_ns.get(usize::from(partition)).is_some_and(|until_ns| *until_ns > self.now_ns)
+        let until_ns = self.halted_until_ns.get(usize::from(partition));
+        self.is_day_over || until_ns.is_some_and(|until_ns| *until_ns > self.now_ns)
+    }
+
+    pub(super) const fn is_day_over(&self) -> bool {
+        self.is_day_over
+    }
+
+    /// The day is over: day orders end, and all orders of OUCH users, whose sessions end too.
+    pub(super) fn end_day(&mut self) {
+        self.is_day_over = true;
+        self.call(|engine, mut sink| engine.end_day(&mut sink));
+        self.report_events();
+        for user in 0..self.next_references.len() {
+            self.cancel_all(Recipient::Ouch(user), EndReason::DayOver, |_| true);
+        }
+    }
+
+    /// The next day begins, with the orders that are left. Trades of the day before cannot be cancelled any more.
+    pub(super) fn new_day(&mut self, midnight_ns: u64) {
+        self.is_day_over = false;
+        self.midnight_ns = midnight_ns;
+        self.next_references.fill(1);
+        self.halted_until_ns.fill(0);
+        self.references.clear();
+        self.quotes.clear();
+        self.trades.clear();
     }
 
     /// Halts a partition until a time; 0 ends the halt. Returns whether there is such a partition.

@@ -29,6 +29,8 @@ pub(crate) fn options() -> OrderOptions {
         symbol: Ascii::new(symbol).unwrap(),
         partition,
         tick_e8: E8 / 100,
+        lowest_price_e8: 1,
+        highest_price_e8: i64::MAX,
         most_quantity: 1_000_000,
     };
     OrderOptions {

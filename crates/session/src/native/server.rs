@@ -276,10 +276,21 @@ impl Server {
         self.users.iter().position(|state| state.user.credentials.user == name).map(UserId)
     }
 
+    /// The users, with the passwords that they have set.
+    pub fn users(&self) -> impl Iterator<Item = &User> {
+        self.users.iter().map(|state| &state.user)
+    }
+
     /// Whether a user is logged on to a channel.
     #[must_use]
     pub fn is_logged_on(&self, user: UserId, channel: Channel) -> bool {
         self.users.get(user.0).is_some_and(|state| state.connections[channel.index()].is_some())
+    }
+
+    /// Whether a user is logged on to this connection.
+    #[must_use]
+    pub fn is_admitted(&self, id: ConnectionId) -> bool {
+        self.connection(id).is_some_and(|connection| matches!(connection.phase, Phase::LoggedOn(_)))
     }
 
     /// The number of the last report of a user and App ID.

@@ -14,6 +14,7 @@ use crate::sequence::Sequence;
 pub struct SoupAcceptor {
     credentials: Credentials,
     sequence: Sequence,
+    store_bytes: usize,
     /// The connections that are not over, the logged-in one among them.
     connections: Vec<(u64, SoupClient)>,
     next_connection: u64,
@@ -29,6 +30,7 @@ impl SoupAcceptor {
         Self {
             credentials,
             sequence: Sequence::new(session, store_bytes),
+            store_bytes,
             connections: Vec::new(),
             next_connection: 0,
             active: None,
@@ -40,6 +42,12 @@ impl SoupAcceptor {
     #[must_use]
     pub const fn is_logged_in(&self) -> bool {
         self.active.is_some()
+    }
+
+    /// Whether this connection is the one that is logged in.
+    #[must_use]
+    pub fn is_admitted(&self, connection: u64) -> bool {
+        self.active == Some(connection)
     }
 
     /// Connections that ended because the user logged in again.
@@ -115,6 +123,13 @@ impl SoupAcceptor {
         if let Some(active) = self.active {
             self.fill(active, now_ns);
         }
+    }
+
+    /// The next session begins, numbered from 1. Connections of the one before end.
+    pub fn new_day(&mut self, session: [u8; 10]) {
+        self.sequence = Sequence::new(session, self.store_bytes);
+        self.connections.iter_mut().for_each(|(_, client)| client.closed());
+        self.active = None;
     }
 
     fn fill(&mut self, connection: u64, now_ns: u64) {

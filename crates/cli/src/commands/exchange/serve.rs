@@ -1,11 +1,15 @@
-//! `tapeworks exchange serve` and `check`: venues live on multicast.
+//! `tapeworks exchange serve` and `check`: venues live on multicast, and exchanges that take orders.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use tapeworks_venues::{Config, Report, Venues, VenuesError};
+use serde_json::json;
+use tapeworks_runtime::refusals::Refused;
+use tapeworks_venues::orders::{OrderAddresses, OrderReport, OrderVenues};
+use tapeworks_venues::{Config, Report, VenueReport, Venues, VenuesError};
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, number, thousands};
@@ -15,11 +19,12 @@ use crate::{interrupt, output, terminal};
 /// How often the command checks whether the venues have ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Serve venues live: multicast lines at a stated rate, with faults, retransmission and snapshots.
+/// Serve venues live: multicast lines at a stated rate, with faults, retransmission and snapshots; and exchanges that take orders.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   tapeworks exchange serve examples/exchange/loopback.toml
+  tapeworks exchange serve examples/exchange/orders.toml
   tapeworks exchange serve examples/exchange/twenty_five_feeds.toml --messages 1000000 --json
 
 Exit code 78: the configuration is wrong. 3: the kernel did not take some packets. Ctrl-C ends the sessions in good \
@@ -65,46 +70,159 @@ impl From<VenuesError> for Failure {
 pub(super) fn check(arguments: &Check) -> Result {
     let config = load(&arguments.config)?;
     let lines = config.venues.iter().map(|venue| venue.lines.len() as u64).sum();
-    output::print(&format!(
-        "{}: sound: {}, {}, {} a second\n",
-        arguments.config.display(),
-        counted(config.venues.len() as u64, "venue", "venues"),
-        counted(lines, "line", "lines"),
-        counted(config.rate, "message", "messages"),
-    ))?;
+    let mut parts = Vec::new();
+    if !config.venues.is_empty() {
+        parts.push(counted(config.venues.len() as u64, "venue", "venues"));
+        parts.push(counted(lines, "line", "lines"));
+        parts.push(format!("{} a second", counted(config.rate, "message", "messages")));
+    }
+    if !config.orders.is_empty() {
+        let symbols = config.orders.iter().map(|venue| venue.options.instruments.len() as u64).sum();
+        parts.push(counted(
+            config.orders.len() as u64,
+            "exchange that takes orders",
+            "exchanges that take orders",
+        ));
+        parts.push(counted(symbols, "symbol", "symbols"));
+    }
+    output::print(&format!("{}: sound: {}\n", arguments.config.display(), parts.join(", ")))?;
     Ok(Ending::Complete)
+}
+
+/// What runs: generated venues, exchanges that take orders, or both.
+struct Running {
+    venues: Option<Venues>,
+    orders: Option<OrderVenues>,
+}
+
+impl Running {
+    fn start(config: Config) -> Result<Self> {
+        let on_refusal = Arc::new(|refused: &Refused| {
+            let more = match refused.unreported {
+                0 => String::new(),
+                count => format!("; {} since the last report", counted(count, "more", "more")),
+            };
+            complain(&format!("{} {}: {}{more}", refused.what, refused.address, refused.reason));
+        });
+        let orders = match config.orders.is_empty() {
+            true => None,
+            false => Some(OrderVenues::start(&config, Some(on_refusal))?),
+        };
+        let venues = if config.venues.is_empty() { None } else { Some(Venues::start(config)?) };
+        Ok(Self { venues, orders })
+    }
+
+    /// Whether all messages were sent, or an exchange failed. Exchanges that take orders have no end.
+    fn is_finished(&self) -> bool {
+        match &self.venues {
+            Some(venues) => venues.is_finished() || self.has_failed(),
+            None => self.has_failed(),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.orders.as_ref().is_some_and(OrderVenues::has_failed)
+    }
+
+    fn describe(&self) {
+        for venue in self.venues.iter().flat_map(Venues::addresses) {
+            let lines: Vec<String> = venue.lines.iter().map(ToString::to_string).collect();
+            let mut text = format!("{}: lines {}", venue.name, lines.join(", "));
+            servers(&mut text, venue.retransmission, venue.snapshot);
+            complain(&text);
+        }
+        self.orders.iter().flat_map(OrderVenues::addresses).for_each(describe);
+    }
+
+    /// Messages so far: of venues those that were sent, of exchanges those that came.
+    fn messages(&self) -> u64 {
+        match (&self.venues, &self.orders) {
+            (Some(venues), _) => venues.report().messages,
+            (None, Some(orders)) => orders.report().iter().map(OrderReport::messages).sum(),
+            (None, None) => 0,
+        }
+    }
+
+    fn stop(self) -> Result<(Option<Report>, Vec<OrderReport>)> {
+        let orders = self.orders.map(OrderVenues::stop).transpose();
+        let venues = self.venues.map(Venues::stop).transpose()?;
+        Ok((venues, orders?.unwrap_or_default()))
+    }
+}
+
+fn servers(
+    text: &mut String,
+    retransmission: Option<std::net::SocketAddr>,
+    snapshot: Option<std::net::SocketAddr>,
+) {
+    if let Some(address) = retransmission {
+        let _infallible = write!(text, "; retransmission {address}");
+    }
+    if let Some(address) = snapshot {
+        let _infallible = write!(text, "; snapshots {address}");
+    }
+}
+
+fn describe(exchange: &OrderAddresses) {
+    let OrderAddresses { name, real_time, recovery, .. } = exchange;
+    let mut text = format!("{name}: orders real-time {real_time}, recovery {recovery}");
+    for (user, address) in &exchange.ouch {
+        let _infallible = write!(text, "; OUCH of {user} {address}");
+    }
+    if !exchange.lines.is_empty() {
+        let lines: Vec<String> = exchange.lines.iter().map(ToString::to_string).collect();
+        let _infallible = write!(text, "; lines {}", lines.join(", "));
+    }
+    servers(&mut text, exchange.retransmission, exchange.snapshot);
+    complain(&text);
+    match exchange.recovered {
+        None => complain(&format!("{name}: no store: it begins without orders, and forgets them at its end")),
+        Some(recovered) if recovered.inputs == 0 => {
+            complain(&format!("{name}: the store is empty: a day begins"))
+        }
+        Some(recovered) => {
+            let mut text = format!(
+                "{name}: {} restored from {}",
+                counted(recovered.orders, "order", "orders"),
+                counted(recovered.inputs, "input", "inputs")
+            );
+            if recovered.torn_bytes > 0 {
+                let _infallible = write!(
+                    text,
+                    "; {} of a torn input cut off",
+                    counted(recovered.torn_bytes, "byte", "bytes")
+                );
+            }
+            complain(&text);
+        }
+    }
 }
 
 pub(super) fn serve(arguments: &Serve) -> Result {
     let mut config = load(&arguments.config)?;
     config.messages = arguments.messages.or(config.messages);
     config.rate = arguments.rate.unwrap_or(config.rate);
-    let messages = config.messages;
-    let venues = Venues::start(config)?;
-    for venue in venues.addresses() {
-        let lines: Vec<String> = venue.lines.iter().map(ToString::to_string).collect();
-        let mut text = format!("{}: lines {}", venue.name, lines.join(", "));
-        if let Some(address) = venue.retransmission {
-            let _infallible = write!(text, "; retransmission {address}");
-        }
-        if let Some(address) = venue.snapshot {
-            let _infallible = write!(text, "; snapshots {address}");
-        }
-        complain(&text);
-    }
+    let messages = config.messages.filter(|_| !config.venues.is_empty());
+    let running = Running::start(config)?;
+    running.describe();
     let mut bar = Bar::of_messages("Serving");
-    while !venues.is_finished() && !interrupt::is_requested() {
+    while !running.is_finished() && !interrupt::is_requested() {
         std::thread::sleep(LOOK);
-        let done = venues.report().messages;
+        let done = running.messages();
         // An interruption is seen above.
         let _ = bar.show(done, messages, Some(done));
     }
     bar.clear();
-    let is_interrupted = !venues.is_finished();
-    let report = venues.stop()?;
-    let text = if arguments.json { format!("{:#}\n", report.to_json()) } else { show(&report) };
-    output::print(&text)?;
-    let refused: u64 = report.venues.iter().flat_map(|venue| &venue.refused_by_kernel).sum();
+    let is_interrupted = !running.is_finished();
+    let (report, orders) = running.stop()?;
+    output::print(&if arguments.json {
+        as_json(report.as_ref(), &orders)
+    } else {
+        as_text(report.as_ref(), &orders)
+    })?;
+    let lines = report.iter().flat_map(|report| &report.venues);
+    let lines = lines.chain(orders.iter().filter_map(|exchange| exchange.line.as_ref()));
+    let refused: u64 = lines.flat_map(|venue| &venue.refused_by_kernel).sum();
     if refused > 0 {
         complain(&format!("the kernel did not take {}", counted(refused, "packet", "packets")));
     }
@@ -115,6 +233,63 @@ pub(super) fn serve(arguments: &Serve) -> Result {
     })
 }
 
+/// One object: that of the venues, and `exchanges` if there are any.
+fn as_json(report: Option<&Report>, orders: &[OrderReport]) -> String {
+    let mut object = report.map_or_else(|| json!({}), Report::to_json);
+    if !orders.is_empty() {
+        object["exchanges"] = orders.iter().map(OrderReport::to_json).collect();
+    }
+    format!("{object:#}\n")
+}
+
+fn as_text(report: Option<&Report>, orders: &[OrderReport]) -> String {
+    let mut out = report.map(show).unwrap_or_default();
+    if !orders.is_empty() {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        show_orders(&mut out, orders);
+    }
+    out
+}
+
+fn show_orders(out: &mut String, orders: &[OrderReport]) {
+    let mut table = Table::new(&[
+        ("exchange", Align::Left),
+        ("orders", Align::Right),
+        ("rejected", Align::Right),
+        ("throttled", Align::Right),
+        ("trades", Align::Right),
+        ("working", Align::Right),
+        ("connections", Align::Right),
+        ("refused", Align::Right),
+        ("too slow", Align::Right),
+        ("recovered", Align::Right),
+    ]);
+    for exchange in orders {
+        let OrderReport { orders, sessions, connections, .. } = exchange;
+        table.row([
+            exchange.name.clone(),
+            thousands(orders.new_orders + orders.quotes),
+            thousands(orders.rejected),
+            thousands(sessions.throttled),
+            thousands(orders.trades),
+            thousands(exchange.working),
+            thousands(connections.connections),
+            thousands(connections.refused),
+            thousands(connections.too_slow),
+            thousands(sessions.recovered),
+        ]);
+    }
+    let (width, paint) = (terminal::width(), terminal::paint());
+    out.push_str(&table.render(width, paint));
+    let lines: Vec<&VenueReport> = orders.iter().filter_map(|exchange| exchange.line.as_ref()).collect();
+    if !lines.is_empty() {
+        out.push('\n');
+        show_lines(out, &lines);
+    }
+}
+
 fn show(report: &Report) -> String {
     let mut out = format!(
         "{} in {:.1} s: {} a second; at most {} us late\n\n",
@@ -123,6 +298,12 @@ fn show(report: &Report) -> String {
         number(report.rate()),
         number(report.worst_late_ns as f64 / 1e3),
     );
+    show_lines(&mut out, &report.venues.iter().collect::<Vec<_>>());
+    out
+}
+
+/// The lines and servers of venues.
+fn show_lines(out: &mut String, venues: &[&VenueReport]) {
     let mut lines = Table::new(&[
         ("venue", Align::Left),
         ("messages", Align::Right),
@@ -134,7 +315,7 @@ fn show(report: &Report) -> String {
         ("heartbeats", Align::Right),
         ("messages on no line", Align::Right),
     ]);
-    for venue in &report.venues {
+    for venue in venues {
         let each = |count: fn(&tapeworks_exchange::live::LineReport) -> u64| {
             let counts: Vec<String> = venue.live.lines.iter().map(|line| thousands(count(line))).collect();
             counts.join(", ")
@@ -164,7 +345,7 @@ fn show(report: &Report) -> String {
         ("snapshots", Align::Right),
         ("not served", Align::Right),
     ]);
-    for venue in &report.venues {
+    for venue in venues {
         let (requests, snapshots) = (venue.retransmission, venue.snapshot);
         if requests.requests + snapshots.connections == 0 {
             continue;
@@ -191,5 +372,4 @@ fn show(report: &Report) -> String {
         out.push('\n');
         out.push_str(&requested.render(width, paint));
     }
-    out
 }

@@ -1,0 +1,124 @@
+//! Why venues cannot be started or ended.
+
+use std::net::{SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+
+use tapeworks_exchange::ScenarioError;
+use tapeworks_exchange::orders::OrderOptionsError;
+use tapeworks_journal::JournalError;
+use tapeworks_packet::new_file::NewFileError;
+
+/// Why venues cannot be started or ended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VenuesError {
+    /// The market cannot be generated.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// The socket of a line cannot be opened.
+    #[error("venue '{venue}': cannot send to {address}: {cause}")]
+    Line {
+        /// The venue's name.
+        venue: String,
+        /// Where the line goes.
+        address: SocketAddrV4,
+        /// The operating system's error.
+        cause: std::io::Error,
+    },
+    /// A server cannot listen.
+    #[error("venue '{venue}': cannot listen at {address} for {what}: {cause}")]
+    Listen {
+        /// The venue's name.
+        venue: String,
+        /// The purpose.
+        what: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The operating system's error.
+        cause: std::io::Error,
+    },
+    /// The clock is before 1970 or beyond the protocols' times.
+    #[error("the clock's time is outside the range of the protocols")]
+    Clock,
+    /// The operating system gives no thread, or no way to wait for sockets.
+    #[error("cannot start the venues: {0}")]
+    Thread(std::io::Error),
+    /// The servers failed.
+    #[error("the servers of the venues failed: {0}")]
+    Servers(std::io::Error),
+    /// A thread ended by a panic: a defect.
+    #[error("a thread of the venues panicked")]
+    Panicked,
+    /// The options of an exchange contradict themselves.
+    #[error("exchange '{exchange}': {cause}")]
+    Options {
+        /// The exchange's name.
+        exchange: String,
+        /// What is wrong.
+        cause: OrderOptionsError,
+    },
+    /// The store of an exchange cannot be used.
+    #[error("exchange '{exchange}': {cause}")]
+    Store {
+        /// The exchange's name.
+        exchange: String,
+        /// Why.
+        cause: StoreError,
+    },
+    /// The sockets of an exchange failed.
+    #[error("exchange '{exchange}': its sockets failed: {cause}")]
+    Sockets {
+        /// The exchange's name.
+        exchange: String,
+        /// The operating system's error.
+        cause: std::io::Error,
+    },
+    /// The report cannot be begun, or cannot have its name.
+    #[error(transparent)]
+    File(#[from] NewFileError),
+    /// The report cannot be written.
+    #[error("{}: cannot write: {cause}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's error.
+        cause: std::io::Error,
+    },
+}
+
+/// Why the store of an exchange cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Records are missing or damaged: the state of the day cannot be restored.
+    #[error("{}: record {record} of the day is damaged or missing; give another folder to begin without it", folder.display())]
+    Damaged {
+        /// The folder.
+        folder: PathBuf,
+        /// The first such record.
+        record: u64,
+    },
+    /// The day began with another configuration.
+    #[error(
+        "{}: the day began with another configuration of the exchange; use that one, or give another folder",
+        folder.display()
+    )]
+    OtherConfiguration {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The day has as many inputs as may be kept.
+    #[error("{}: the inputs of the day need more than the {limit} bytes of 'store_mb'", folder.display())]
+    Full {
+        /// The folder.
+        folder: PathBuf,
+        /// The most bytes.
+        limit: u64,
+    },
+    /// The options of the exchange contradict themselves.
+    #[error(transparent)]
+    Options(#[from] OrderOptionsError),
+}

@@ -1,0 +1,117 @@
+//! What an exchange counts, for people and programs.
+
+use serde_json::{Value, json};
+use tapeworks_exchange::orders::{FaultCounters, OrderCounters};
+use tapeworks_session::native::ServerCounters;
+
+use super::shared::{Counters as ConnectionCounters, Progress};
+use crate::report::{Counters, VenueReport};
+
+/// Counters of an exchange. Those of orders, sessions and faults are the day's; a restart from a store counts them again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderReport {
+    /// Its name.
+    pub name: String,
+    /// Connections since the start of the process.
+    pub connections: ConnectionCounters,
+    /// Orders and trades.
+    pub orders: OrderCounters,
+    /// Orders that work now.
+    pub working: u64,
+    /// Days since the start of the process, with the first.
+    pub days: u64,
+    /// The native sessions.
+    pub sessions: ServerCounters,
+    /// Deliberate faults.
+    pub faults: FaultCounters,
+    /// The market-data line with its servers, as those of the other venues.
+    pub line: Option<VenueReport>,
+}
+
+impl OrderReport {
+    pub(super) fn new(name: String, progress: Progress, servers: Option<&Counters>) -> Self {
+        let line = progress.line.map(|(live, refused_by_kernel)| VenueReport {
+            name: name.clone(),
+            live,
+            refused_by_kernel,
+            retransmission: servers.map(Counters::retransmission).unwrap_or_default(),
+            snapshot: servers.map(Counters::snapshot).unwrap_or_default(),
+        });
+        Self {
+            name,
+            connections: progress.connections,
+            orders: progress.orders,
+            working: progress.working,
+            days: progress.days,
+            sessions: progress.sessions,
+            faults: progress.faults,
+            line,
+        }
+    }
+
+    /// Messages of clients so far.
+    #[must_use]
+    pub const fn messages(&self) -> u64 {
+        let orders = &self.orders;
+        orders.new_orders + orders.quotes + orders.cancels + orders.replaces + orders.mass_cancels
+    }
+
+    /// As JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let (connections, orders, sessions, faults) =
+            (&self.connections, &self.orders, &self.sessions, &self.faults);
+        json!({
+            "name": self.name,
+            "days": self.days,
+            "connections": {
+                "accepted": connections.connections,
+                "open": connections.open,
+                "logged_on": connections.logged_on,
+                "ended": connections.ended,
+                "too_slow": connections.too_slow,
+                "refused": connections.refused,
+                "not_accepted": connections.not_accepted,
+            },
+            "orders": {
+                "working": self.working,
+                "new": orders.new_orders,
+                "quotes": orders.quotes,
+                "cancels": orders.cancels,
+                "replaces": orders.replaces,
+                "mass_cancels": orders.mass_cancels,
+                "accepted": orders.accepted,
+                "rejected": orders.rejected,
+                "cancel_rejects": orders.cancel_rejects,
+                "business_rejects": orders.business_rejects,
+                "stale_references": orders.stale_references,
+                "unreadable": orders.unreadable,
+                "trades": orders.trades,
+                "busted": orders.busted,
+                "ended": orders.ended,
+            },
+            "sessions": {
+                "logons": sessions.logons,
+                "logons_rejected": sessions.logons_rejected,
+                "messages": sessions.messages,
+                "rejects": sessions.rejects,
+                "throttled": sessions.throttled,
+                "reports": sessions.reports,
+                "recovered": sessions.recovered,
+                "requests": sessions.requests,
+                "requests_refused": sessions.requests_refused,
+                "not_kept": sessions.not_kept,
+                "too_slow": sessions.too_slow,
+            },
+            "faults": {
+                "rejects": faults.rejects,
+                "delays": faults.delays,
+                "gaps": faults.gaps,
+                "garbage": faults.garbage,
+                "drops": faults.drops,
+                "halts": faults.halts,
+            },
+            "line": self.line.as_ref().map(VenueReport::to_json),
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! What an exchange's thread and its handle share: counters, and the flags that end it.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
+
+use tapeworks_exchange::live::LiveVenueReport;
+use tapeworks_exchange::orders::{FaultCounters, OrderCounters, OrderExchange};
+use tapeworks_session::native::ServerCounters;
+
+/// Connections of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Connections that came.
+    pub connections: u64,
+    /// Those that are open.
+    pub open: u64,
+    /// Those that are logged on.
+    pub logged_on: u64,
+    /// Those that ended.
+    pub ended: u64,
+    /// Of these, those whose client read too slowly, or nothing.
+    pub too_slow: u64,
+    /// Those that were refused, or closed before their logon, because there were too many.
+    pub refused: u64,
+    /// Times that the system could not accept a connection.
+    pub not_accepted: u64,
+}
+
+/// How far an exchange is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress {
+    pub(super) connections: Counters,
+    pub(super) orders: OrderCounters,
+    pub(super) sessions: ServerCounters,
+    pub(super) faults: FaultCounters,
+    pub(super) working: u64,
+    /// Days since the start of the process, with the first.
+    pub(super) days: u64,
+    /// The line's counters, and by line the packets that the kernel did not take.
+    pub(super) line: Option<(LiveVenueReport, Vec<u64>)>,
+}
+
+/// The state that the thread shares with the handle.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// The exchange ends now.
+    pub(super) stop: AtomicBool,
+    /// The day ends now.
+    pub(super) end_day: AtomicBool,
+    /// The servers of its line end now.
+    pub(super) stop_servers: AtomicBool,
+    /// It has ended, or failed.
+    pub(super) is_finished: AtomicBool,
+    progress: Mutex<Progress>,
+}
+
+impl Shared {
+    pub(super) fn set(
+        &self,
+        exchange: &OrderExchange,
+        connections: Counters,
+        days: u64,
+        line: Option<(LiveVenueReport, Vec<u64>)>,
+    ) {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Progress {
+            connections,
+            orders: exchange.counters(),
+            sessions: exchange.native_sessions(),
+            faults: exchange.faults(),
+            working: exchange.engine().orders() as u64,
+            days,
+            line,
+        };
+    }
+
+    pub(super) fn progress(&self) -> Progress {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

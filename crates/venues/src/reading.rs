@@ -1,0 +1,125 @@
+//! What the tables of venues and of exchanges have in common: times, addresses that only one can have, faults of lines.
+
+use std::collections::HashMap;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::ops::Range;
+use std::time::Duration;
+
+use tapeworks_exchange::LineFaults;
+use tapeworks_runtime::config::{Reading, Section};
+
+pub(crate) const MILLION: usize = 1_000_000;
+pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
+pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A time within `range`, in nanoseconds.
+pub(crate) fn nanoseconds(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    key: &'static str,
+    range: std::ops::RangeInclusive<Duration>,
+) -> Option<u64> {
+    section.time(reading, key, range).map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Names and addresses that only one venue can have.
+#[derive(Default)]
+pub(crate) struct Taken {
+    names: Vec<String>,
+    /// A line or server address, and its venue.
+    addresses: HashMap<(&'static str, SocketAddr), String>,
+}
+
+impl Taken {
+    /// Takes a name, which is empty if the file has none.
+    pub(crate) fn take_name(
+        &mut self,
+        reading: &mut Reading<'_>,
+        name: Option<(String, Range<usize>)>,
+    ) -> String {
+        let Some((name, span)) = name else { return String::new() };
+        if self.names.contains(&name) {
+            reading.wrong(span, format!("there is a venue '{name}' already"));
+        }
+        self.names.push(name.clone());
+        name
+    }
+
+    /// Takes the lines of a venue.
+    pub(crate) fn take_lines(
+        &mut self,
+        reading: &mut Reading<'_>,
+        venue: &Section<'_>,
+        name: &str,
+        lines: &[SocketAddrV4],
+    ) {
+        if lines.len() > 2 {
+            venue.wrong_at(reading, "lines", "'lines' are line A and, perhaps, line B: no more");
+        }
+        for line in lines {
+            if let Some(owner) = self.addresses.insert(("udp", (*line).into()), name.to_owned()) {
+                let problem = if owner == name {
+                    format!("{line} is line A already")
+                } else if venue.has("lines") {
+                    format!("{line} is a line of '{owner}' already")
+                } else {
+                    format!("'{owner}' has the same groups already: give 'lines'")
+                };
+                venue.wrong_at(reading, "lines", &problem);
+            }
+        }
+    }
+
+    /// The address of a server of a venue; port 0 is free for all.
+    pub(crate) fn server(
+        &mut self,
+        reading: &mut Reading<'_>,
+        venue: &mut Section<'_>,
+        name: &str,
+        key: &'static str,
+        protocol: &'static str,
+    ) -> Option<SocketAddr> {
+        let address =
+            venue.parsed(reading, key, "an address with a port such as 127.0.0.1:31001", |text| {
+                text.parse::<SocketAddr>().ok()
+            })?;
+        if address.port() != 0
+            && let Some(owner) = self.addresses.insert((protocol, address), name.to_owned())
+        {
+            venue.wrong_at(reading, key, &format!("{address} is taken by '{owner}' already"));
+        }
+        Some(address)
+    }
+}
+
+/// The faults of a venue's lines, and the skew of line B.
+pub(crate) fn read_faults(
+    reading: &mut Reading<'_>,
+    venue: &mut Section<'_>,
+    key: &'static str,
+    lines: usize,
+) -> ([LineFaults; 2], u64) {
+    let Some(mut section) = venue.table(reading, key) else { return Default::default() };
+    if lines < 2 {
+        for key in ["b", "skew"] {
+            if section.has(key) {
+                section.wrong_at(reading, key, "there is no line B");
+            }
+        }
+    }
+    let skew_ns = nanoseconds(reading, &mut section, "skew", Duration::ZERO..=Duration::from_secs(1))
+        .unwrap_or_default();
+    let faults = ["a", "b"].map(|key| {
+        let Some(mut line) = section.table(reading, key) else { return LineFaults::default() };
+        let mut part = |key| line.integer(reading, key, 0..=MILLION).map_or(0, |(part, _)| part as u32);
+        let faults = LineFaults {
+            lost_per_million: part("lost_per_million"),
+            duplicated_per_million: part("duplicated_per_million"),
+            reordered_per_million: part("reordered_per_million"),
+        };
+        line.refuse_the_rest(reading);
+        faults
+    });
+    section.refuse_the_rest(reading);
+    (faults, skew_ns)
+}

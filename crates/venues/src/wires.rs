@@ -1,0 +1,159 @@
+//! The lines and servers of venues: their sockets, and the stores that both threads share.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tapeworks_exchange::live::{LivePacket, Outlet};
+use tapeworks_packet::live::{MAX_BATCH, Sent};
+use tapeworks_runtime::world::{DatagramSender as _, Listener as _, UdpServer as _, World};
+use tapeworks_session::{Made, SessionId, Store};
+
+use crate::config::Venue;
+use crate::error::VenuesError;
+use crate::servers::Listening;
+
+/// Where a venue can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addresses {
+    /// The venue's name.
+    pub name: String,
+    /// Where line A and, if there is one, line B go.
+    pub lines: Vec<SocketAddrV4>,
+    /// Where requests for retransmission are taken, with the port that the kernel chose.
+    pub retransmission: Option<SocketAddr>,
+    /// Where snapshots are served, likewise.
+    pub snapshot: Option<SocketAddr>,
+}
+
+/// A venue's sent messages, shared by both threads.
+pub(crate) type SharedStore = Arc<Mutex<Store>>;
+
+/// Opens a venue's servers.
+pub(crate) fn listen<W: World>(
+    venue: &Venue,
+    store_bytes: usize,
+) -> Result<(Listening<W>, Addresses, Option<SharedStore>), VenuesError> {
+    let failed = |what, address| {
+        let venue = venue.name.clone();
+        move |cause| VenuesError::Listen { venue, what, address, cause }
+    };
+    let mut reachable = Addresses {
+        name: venue.name.clone(),
+        lines: venue.lines.clone(),
+        retransmission: None,
+        snapshot: None,
+    };
+    let mut retransmission = None;
+    if let Some(address) = venue.retransmission {
+        let failed = failed("retransmission", address);
+        let socket = W::UdpServer::bind(address).map_err(failed.clone())?;
+        reachable.retransmission = Some(socket.local_addr().map_err(failed)?);
+        retransmission =
+            Some((socket, Arc::new(Mutex::new(Store::new(venue.live.kind.transport(), store_bytes)))));
+    }
+    let mut snapshot = None;
+    if let Some(address) = venue.snapshot {
+        let failed = failed("snapshots", address);
+        let listener = W::Listener::bind(address).map_err(failed.clone())?;
+        reachable.snapshot = Some(listener.local_addr().map_err(failed)?);
+        snapshot = Some(listener);
+    }
+    let store = retransmission.as_ref().map(|(_, store)| Arc::clone(store));
+    let listening = Listening {
+        retransmission,
+        lost_per_million: venue.retransmission_lost_per_million,
+        faults: venue.retransmission_faults,
+        snapshot,
+        counters: Arc::default(),
+    };
+    Ok((listening, reachable, store))
+}
+
+/// One line's socket, and the packets that go with the next call of the kernel.
+#[derive(Debug)]
+pub(crate) struct Wire<W: World> {
+    sender: W::DatagramSender,
+    bytes: Vec<u8>,
+    packets: Vec<Range<usize>>,
+    refused: u64,
+}
+
+impl<W: World> Wire<W> {
+    pub(crate) fn open(
+        venue: &str,
+        address: SocketAddrV4,
+        hops: u32,
+        interface: Ipv4Addr,
+    ) -> Result<Self, VenuesError> {
+        let sender = W::DatagramSender::open(address, hops, interface)
+            .map_err(|cause| VenuesError::Line { venue: venue.to_owned(), address, cause })?;
+        Ok(Self { sender, bytes: Vec::new(), packets: Vec::new(), refused: 0 })
+    }
+
+    fn put(&mut self, payload: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(payload);
+        self.packets.push(start..self.bytes.len());
+        if self.packets.len() == MAX_BATCH {
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        if self.packets.is_empty() {
+            return;
+        }
+        let payloads = self.packets.iter().map(|range| self.bytes.get(range.clone()).unwrap_or_default());
+        let refused = &mut self.refused;
+        self.sender.send(payloads, |sent| *refused += u64::from(!matches!(sent, Sent::Taken)));
+        self.packets.clear();
+        self.bytes.clear();
+    }
+}
+
+/// All lines of all venues, and the stores.
+#[derive(Debug)]
+pub(crate) struct Wires<W: World> {
+    wires: Vec<Vec<Wire<W>>>,
+    stores: Vec<Option<SharedStore>>,
+}
+
+impl<W: World> Wires<W> {
+    pub(crate) const fn new(wires: Vec<Vec<Wire<W>>>, stores: Vec<Option<SharedStore>>) -> Self {
+        Self { wires, stores }
+    }
+
+    pub(crate) fn send(&mut self) {
+        self.wires.iter_mut().flatten().for_each(Wire::send);
+    }
+
+    pub(crate) fn refused(&self) -> Vec<Vec<u64>> {
+        self.wires.iter().map(|lines| lines.iter().map(|line| line.refused).collect()).collect()
+    }
+
+    fn store(&self, venue: usize) -> Option<std::sync::MutexGuard<'_, Store>> {
+        let store = self.stores.get(venue)?.as_ref()?;
+        Some(store.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<W: World> Outlet for Wires<W> {
+    fn session(&mut self, venue: usize, session: SessionId) {
+        if let Some(mut store) = self.store(venue) {
+            store.begin_session(session);
+        }
+    }
+
+    fn made(&mut self, venue: usize, made: &Made<'_>) {
+        if let Some(mut store) = self.store(venue) {
+            store.keep(made);
+        }
+    }
+
+    fn packet(&mut self, packet: &LivePacket<'_>) {
+        if let Some(wire) = self.wires.get_mut(packet.venue).and_then(|lines| lines.get_mut(packet.line)) {
+            wire.put(packet.payload);
+        }
+    }
+}
