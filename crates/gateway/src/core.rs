@@ -6,14 +6,14 @@
 //!                 └── replies ◀┴── reports ◀───┘        each with its entry for the store
 //! ```
 //!
-//! The caller reads from all sockets, takes the entries ([`Core::collect`]), writes them, and only then sends the outputs. So
-//! nothing leaves the gateway that a restart would not know.
+//! The caller reads from all sockets, writes the turn ([`Core::commit`]), and only then sends the outputs. So nothing leaves the
+//! gateway that a restart would not know.
 
 use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 use tapeworks_disk::Disk;
-use tapeworks_journal::Place;
+use tapeworks_journal::{JournalError, Place};
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
 use tapeworks_translate::ids::{ClientIndex, InstrumentIndex};
 use tapeworks_translate::{
@@ -21,6 +21,7 @@ use tapeworks_translate::{
 };
 use tapeworks_wire::fix::{begin_string, field};
 
+use crate::ledger::Ledger;
 use crate::entry::{Entries, Entry, Kind, report_number};
 use crate::settings::ClientSettings;
 use crate::status::{ClientStatus, OrderStatus, Percentiles, Status};
@@ -646,8 +647,12 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.venue.log_out(now.steady_ns);
     }
 
-    /// The entries of the turn. They are written, and then [`Core::written`] is called.
-    pub(crate) fn collect(&mut self) -> &Entries {
+    /// Writes what the turn changed. Afterwards its outputs may be sent. After an error it is called again, and nothing is sent before
+    /// it succeeds.
+    ///
+    /// # Errors
+    /// The disk is full or fails.
+    pub fn commit(&mut self, ledger: &mut Ledger<D>, now_ns: u64) -> Result<(), JournalError> {
         for index in &self.desk.touched {
             if let Some(client) = self.clients.get_mut(*index)
                 && client.store.has_changes()
@@ -655,7 +660,18 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
                 client.store.collect(&mut self.desk.entries);
             }
         }
-        &self.desk.entries
+        let mut place = Place::default();
+        if !self.desk.entries.is_empty() {
+            place = ledger.write(&self.desk.entries, now_ns)?;
+        }
+        for index in self.desk.touched.drain(..) {
+            if let Some(client) = self.clients.get_mut(index) {
+                client.is_touched = false;
+                client.store.written(place);
+            }
+        }
+        self.desk.entries.clear();
+        Ok(())
     }
 
     /// The clients whose store or output may have changed in this turn.
@@ -666,17 +682,6 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// Bytes of entries so far: a turn is ended before a record is full.
     pub(crate) fn entry_bytes(&self) -> usize {
         self.desk.entries.len()
-    }
-
-    /// The entries are in the journal, from this place on.
-    pub(crate) fn written(&mut self, record: Place) {
-        for index in self.desk.touched.drain(..) {
-            if let Some(client) = self.clients.get_mut(index) {
-                client.is_touched = false;
-                client.store.written(record);
-            }
-        }
-        self.desk.entries.clear();
     }
 
     /// What a person should know, since the last call.

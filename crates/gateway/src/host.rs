@@ -524,18 +524,11 @@ impl<S: VenueSession, W: World> Host<S, W> {
 
     /// Writes what the turn changed. While the disk refuses, nothing else happens.
     fn commit(&mut self, stop: &AtomicBool) -> Result<(), StartError> {
-        let entries = self.core.collect();
-        if entries.is_empty() {
-            self.core.written(tapeworks_journal::Place::default());
-            return Ok(());
-        }
-        let began = W::instant();
-        let mut is_refused = false;
+        let (began, mut is_refused) = (self.clock.now(), false);
         loop {
             let now = self.clock.now();
-            match self.ledger.write(self.core.collect(), now.utc_ns) {
-                Ok(place) => {
-                    self.core.written(place);
+            match self.core.commit(&mut self.ledger, now.utc_ns) {
+                Ok(()) => {
                     if is_refused {
                         self.set_store_error(None);
                         self.notify(&Notice {
@@ -546,7 +539,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     return Ok(());
                 }
                 Err(error) => {
-                    if W::since(began) >= self.settings.disk_patience || stop.load(Ordering::Acquire) {
+                    if now.steady_ns - began.steady_ns >= self.settings.disk_patience.as_nanos() as u64 || stop.load(Ordering::Acquire) {
                         return Err(StartError::Store(error));
                     }
                     if !std::mem::replace(&mut is_refused, true) {

@@ -183,7 +183,7 @@ impl Outputs for Collected {
 
     fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>) {
         let mut buffer = vec![0; 64 << 10];
-        let mut writer = Writer::begin(&mut buffer, b"FIX", reply.message_type());
+        let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", reply.message_type());
         reply.write(&mut writer);
         if let Ok(message) = writer.finish() {
             self.to_clients.push((client.0, body(message)));

@@ -281,10 +281,10 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
         if self.is_halted {
             self.translator.halt();
         }
-        for (client, index) in self.clients.iter().zip(0..) {
+        for (client, index) in self.clients.iter().zip(0..=u16::MAX) {
             self.translator.set_client_halted(ClientIndex(index), client.is_halted);
         }
-        for (last, app_id) in self.last_reports.iter().zip(0..) {
+        for (last, app_id) in self.last_reports.iter().zip(0..=u8::MAX) {
             if *last != u64::MAX {
                 venue.restore(app_id, *last);
             }

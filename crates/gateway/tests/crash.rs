@@ -1,0 +1,671 @@
+//! Clients, a gateway and an exchange in one thread, with crashes of the gateway at any point and breaks of any connection: no
+//! order is lost or doubled, each client gets each fill once, and the numbers of both sides agree.
+
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tapeworks_disk::System;
+use tapeworks_exchange::orders::{
+    Connection, Gate, Instrument as Traded, MarketEvent, OrderExchange, OrderOptions, OuchUser,
+};
+use tapeworks_gateway::{
+    ClientSettings, Core, Ledger, Now, OuchSession, Parts, SyncPolicy, VenueSession, open,
+};
+use tapeworks_journal::JournalOptions;
+use tapeworks_session::Credentials;
+use tapeworks_session::fix::{
+    Application, Dictionary, Link, MemoryStore, Received, Role, Session, Settings, Store, Verdict,
+};
+use tapeworks_session::native::{
+    Channel, Client as NativeClient, ClientSettings as NativeSettings, ServerSettings, User,
+};
+use tapeworks_session::soupbintcp::SoupInitiatorSettings;
+use tapeworks_translate::{
+    Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Reference, Settings as Capacity,
+};
+use tapeworks_wire::fix::order_entry::SCHEMA;
+use tapeworks_wire::fix::read_unsigned;
+use tapeworks_wire::millennium::variant::{LSE, Variant};
+use tapeworks_wire::{Ascii, fix};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// 2024-02-29, 09:00 UTC.
+const START_NS: u64 = 1_709_197_200 * SECOND_NS;
+const MIDNIGHT_NS: u64 = START_NS - 4 * 3_600 * SECOND_NS;
+const E8: i64 = 100_000_000;
+const VARIANT: Variant = Variant { partitions: 2, throttle_per_second: 0, ..LSE };
+const CLIENTS: usize = 3;
+
+/// What a client knows of its orders.
+#[derive(Default)]
+struct Trader {
+    /// ExecIDs that it has seen.
+    executions: HashSet<Vec<u8>>,
+    /// Fills: number of the trade, quantity, price.
+    fills: Vec<(u64, u64, Vec<u8>)>,
+    /// Each order by the ClOrdID of its last accepted request: OrdStatus, LeavesQty, CumQty.
+    orders: BTreeMap<Vec<u8>, (u8, u64, u64)>,
+    rejected: u64,
+    faults: Vec<String>,
+}
+
+impl Trader {
+    fn report(&mut self, received: &Received<'_>) {
+        let field = |tag| received.field(tag).unwrap_or_default().to_vec();
+        let number = |tag| read_unsigned(&field(tag)).unwrap_or(0);
+        if !self.executions.insert(field(17)) {
+            self.faults.push(format!("ExecID {} came twice", String::from_utf8_lossy(&field(17))));
+        }
+        if field(150) == b"F" {
+            self.fills.push((number(880), number(32), field(31)));
+        }
+        if field(150) == b"8" {
+            self.rejected += 1;
+        }
+        let (id, original) = (field(11), field(41));
+        let before = self.orders.get(&original).or_else(|| self.orders.get(&id)).copied();
+        if before.is_some_and(|before| before.2 > number(14)) {
+            self.faults.push("CumQty fell".to_owned());
+        }
+        let status = field(39).first().copied().unwrap_or(0);
+        if field(150) == b"5" {
+            self.orders.remove(&original);
+        }
+        let key = if field(150) == b"4" && !original.is_empty() { original } else { id };
+        self.orders.insert(key, (status, number(151), number(14)));
+    }
+
+    fn open(&self) -> usize {
+        self.orders.values().filter(|(_, leaves, _)| *leaves > 0).count()
+    }
+}
+
+impl Application for Trader {
+    fn message(&mut self, received: &Received<'_>, _: &mut Link, _: &mut dyn Store, _: u64) -> Verdict {
+        match received.message_type {
+            b"8" => self.report(received),
+            b"9" | b"j" | b"r" => {}
+            other => self.faults.push(format!("a message of type {}", String::from_utf8_lossy(other))),
+        }
+        Verdict::Taken
+    }
+}
+
+/// One connection: bytes on their way.
+#[derive(Default)]
+struct Pipe {
+    /// To the gateway.
+    inward: Vec<u8>,
+    /// From the gateway.
+    outward: Vec<u8>,
+    /// The gateway's end is closed; the other end reads what is on its way, then the end.
+    is_gone: bool,
+}
+
+struct Client {
+    session: Session,
+    store: MemoryStore,
+    trader: Trader,
+    pipe: Option<Pipe>,
+    is_admitted: bool,
+    sent: u64,
+    ids: Vec<(String, char)>,
+    wants_down: u64,
+}
+
+struct World<S: VenueSession> {
+    folder: tempfile::TempDir,
+    make: fn() -> (S, S::Table),
+    gateway: Option<(Core<S, System>, Ledger<System>)>,
+    clients: Vec<Client>,
+    exchange: OrderExchange,
+    gates: fn(usize) -> Gate,
+    /// By channel: the exchange's end, and the bytes on their way.
+    lines: BTreeMap<usize, (Connection, Pipe)>,
+    now_ns: u64,
+    matches: HashMap<u64, u64>,
+    starts: u64,
+}
+
+fn fix_settings(role: Role, index: usize) -> Settings {
+    let peer = format!("C{index}");
+    let (ours, theirs) = match role {
+        Role::Acceptor => ("TAPEWORKS", peer.as_str()),
+        Role::Initiator => (peer.as_str(), "TAPEWORKS"),
+    };
+    Settings { tolerance_ns: None, ..Settings::new(role, "FIX.4.4", ours, theirs) }
+}
+
+fn dictionary() -> Arc<Dictionary> {
+    static ONE: std::sync::OnceLock<Arc<Dictionary>> = std::sync::OnceLock::new();
+    ONE.get_or_init(|| Arc::new(Dictionary::from_schema(&SCHEMA))).clone()
+}
+
+fn reference() -> Reference {
+    let instrument = |symbol: &str, venue_id, partition| Instrument {
+        symbol: Ascii::new(symbol).unwrap(),
+        security_id: Ascii::default(),
+        venue_id,
+        tick_e8: E8 / 100,
+        partition,
+        segment: Ascii::default(),
+    };
+    Reference::new(&[instrument("AAPL", 11, 1), instrument("MSFT", 22, 2)], &[]).unwrap()
+}
+
+fn exchange() -> OrderExchange {
+    let traded = |id: i32, symbol: &str, partition| Traded {
+        id,
+        symbol: Ascii::new(symbol).unwrap(),
+        partition,
+        tick_e8: E8 / 100,
+        lowest_price_e8: 1,
+        highest_price_e8: i64::MAX,
+        most_quantity: 1_000_000,
+    };
+    let credentials = Credentials { user: "CAT".to_owned(), password: "secret".to_owned() };
+    let options = OrderOptions {
+        instruments: vec![traded(11, "AAPL", 1), traded(22, "MSFT", 2)],
+        native_users: vec![User { cancels_on_disconnect: false, ..User::new("ANN", "secret", &VARIANT) }],
+        native: ServerSettings { variant: VARIANT, ..ServerSettings::default() },
+        ouch_users: vec![OuchUser { credentials, cancels_on_disconnect: false }],
+        ouch_store_bytes: 1 << 20,
+        midnight_ns: MIDNIGHT_NS,
+        most_orders: 4_096,
+        publishes_market: true,
+        ..OrderOptions::default()
+    };
+    OrderExchange::new(&options, START_NS).unwrap()
+}
+
+fn native() -> (NativeClient, Millennium) {
+    let settings = NativeSettings {
+        variant: VARIANT,
+        user: "ANN".to_owned(),
+        password: "secret".to_owned(),
+        ..NativeSettings::default()
+    };
+    let table =
+        MillenniumSettings { variant: VARIANT, naming: Naming::Numbered, ..MillenniumSettings::default() };
+    (NativeClient::new(settings).unwrap(), Millennium::new(table))
+}
+
+fn ouch() -> (OuchSession, Ouch) {
+    let credentials = Credentials { user: "CAT".to_owned(), password: "secret".to_owned() };
+    let table = Ouch::new(OuchSettings { midnight_ns: MIDNIGHT_NS, ..OuchSettings::default() });
+    (OuchSession::new(SoupInitiatorSettings::new(credentials)).unwrap(), table)
+}
+
+fn native_gate(channel: usize) -> Gate {
+    Gate::Native(Channel::ALL[channel])
+}
+
+const fn ouch_gate(_channel: usize) -> Gate {
+    Gate::Ouch { user: 0 }
+}
+
+/// The point of a turn at which the gateway's process dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Death {
+    /// Everything was read, and nothing written.
+    BeforeCommit,
+    /// The journal has the turn, and nothing was sent.
+    AfterCommit,
+    /// A part of each output was sent.
+    HalfSent,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Order { client: usize, symbol: usize, is_buy: bool, quantity: u64, price: u64, tif: char },
+    Cancel { client: usize, order: usize },
+    Replace { client: usize, order: usize, quantity: u64, price: u64 },
+    Turn { most: usize },
+    Venue,
+    Die { death: Death, most: usize },
+    DropClient { client: usize },
+    LogOut { client: usize },
+    DropVenue,
+    Wait { milliseconds: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let client = 0..CLIENTS;
+    prop_oneof![
+        10 => (client.clone(), 0..2usize, any::<bool>(), 1..9u64, 1..6u64, prop::sample::select(vec!['0', '0', '0', '3', '4']))
+            .prop_map(|(client, symbol, is_buy, quantity, price, tif)| Step::Order {
+                client, symbol, is_buy, quantity: quantity * 10, price: 100 + price, tif
+            }),
+        4 => (client.clone(), 0..8usize).prop_map(|(client, order)| Step::Cancel { client, order }),
+        3 => (client.clone(), 0..8usize, 1..9u64, 1..6u64).prop_map(|(client, order, quantity, price)| Step::Replace {
+            client, order, quantity: quantity * 10, price: 100 + price
+        }),
+        14 => (1..2_000usize).prop_map(|most| Step::Turn { most }),
+        8 => Just(Step::Venue),
+        2 => (prop::sample::select(vec![Death::BeforeCommit, Death::AfterCommit, Death::HalfSent]), 1..2_000usize)
+            .prop_map(|(death, most)| Step::Die { death, most }),
+        1 => client.clone().prop_map(|client| Step::DropClient { client }),
+        1 => client.prop_map(|client| Step::LogOut { client }),
+        1 => Just(Step::DropVenue),
+        3 => (1..3_000u64).prop_map(|milliseconds| Step::Wait { milliseconds }),
+    ]
+}
+
+impl<S: VenueSession> World<S> {
+    fn new(make: fn() -> (S, S::Table), gates: fn(usize) -> Gate) -> Self {
+        let client = |index| Client {
+            session: Session::new(fix_settings(Role::Initiator, index), dictionary(), START_NS),
+            store: MemoryStore::new(64 << 20, START_NS),
+            trader: Trader::default(),
+            pipe: None,
+            is_admitted: false,
+            sent: 0,
+            ids: Vec::new(),
+            wants_down: 0,
+        };
+        let mut world = Self {
+            folder: tempfile::tempdir().unwrap(),
+            make,
+            gateway: None,
+            clients: (0..CLIENTS).map(client).collect(),
+            exchange: exchange(),
+            gates,
+            lines: BTreeMap::new(),
+            now_ns: START_NS,
+            matches: HashMap::new(),
+            starts: 0,
+        };
+        world.begin();
+        world
+    }
+
+    fn now(&self) -> Now {
+        Now { utc_ns: self.now_ns, steady_ns: self.now_ns }
+    }
+
+    fn begin(&mut self) {
+        let (core, ledger) = opened(self.folder.path(), self.make, self.now_ns);
+        self.gateway = Some((core, ledger));
+        self.starts += 1;
+    }
+
+    /// The process is gone: what it had sent is on its way, what it had not read is lost.
+    fn die(&mut self) {
+        self.gateway = None;
+        for client in &mut self.clients {
+            if let Some(pipe) = &mut client.pipe {
+                pipe.inward.clear();
+                pipe.is_gone = true;
+            }
+            client.is_admitted = false;
+        }
+        for (_, pipe) in self.lines.values_mut() {
+            pipe.inward.clear();
+            pipe.is_gone = true;
+        }
+        self.venue();
+        for client in 0..CLIENTS {
+            self.client(client);
+        }
+        self.begin();
+    }
+
+    // ---- the gateway ----
+
+    /// A turn: reads at most so many bytes of each connection.
+    fn turn(&mut self, most: usize, death: Option<Death>) {
+        let now = self.now();
+        let Some((core, ledger)) = &mut self.gateway else { return };
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            let Some(pipe) = &mut client.pipe else { continue };
+            if pipe.is_gone {
+                continue;
+            }
+            let bytes: Vec<u8> = pipe.inward.drain(..most.min(pipe.inward.len())).collect();
+            if !client.is_admitted {
+                if bytes.is_empty() {
+                    continue;
+                }
+                let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+                // A cut first message is put back.
+                let fix::Framing::Message { length } = fix::next_message(&bytes, 4_096) else {
+                    pipe.inward.splice(0..0, bytes);
+                    continue;
+                };
+                if core.admit(&bytes[..length], address) != Ok(index) {
+                    pipe.is_gone = true;
+                    continue;
+                }
+                core.client_connected(index, now);
+                client.is_admitted = true;
+            }
+            core.client_bytes(index, &bytes, now);
+        }
+        for channel in 0..S::CHANNELS {
+            match self.lines.get_mut(&channel) {
+                Some((_, pipe)) if !pipe.is_gone => {
+                    let bytes: Vec<u8> = pipe.inward.drain(..most.min(pipe.inward.len())).collect();
+                    if !bytes.is_empty() {
+                        core.venue_bytes(channel, &bytes, now);
+                    }
+                }
+                Some(_) => {}
+                None if core.venue().wants(channel, now.steady_ns) => {
+                    let line = self.exchange.open((self.gates)(channel), self.now_ns).unwrap();
+                    self.lines.insert(channel, (line, Pipe::default()));
+                    core.venue_connected(channel, now);
+                }
+                None => {}
+            }
+        }
+        core.tick(now);
+        if death == Some(Death::BeforeCommit) {
+            return self.die();
+        }
+        core.commit(ledger, self.now_ns).unwrap();
+        if death == Some(Death::AfterCommit) {
+            return self.die();
+        }
+        let part = |length: usize| if death.is_some() { length / 2 } else { length };
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            let Some(pipe) = &mut client.pipe else { continue };
+            if pipe.is_gone || !client.is_admitted {
+                continue;
+            }
+            let output = core.client_output(index);
+            let count = part(output.len());
+            pipe.outward.extend_from_slice(&output[..count]);
+            core.client_sent(index, count);
+            if core.client_over(index).is_some() {
+                (pipe.is_gone, client.is_admitted) = (true, false);
+                core.client_gone(index, now);
+            }
+        }
+        for channel in 0..S::CHANNELS {
+            let Some((_, pipe)) = self.lines.get_mut(&channel) else { continue };
+            if pipe.is_gone {
+                continue;
+            }
+            let count = part(core.venue().output(channel).len());
+            pipe.outward.extend_from_slice(&core.venue().output(channel)[..count]);
+            core.venue_sent(channel, count, now);
+            if core.venue().is_over(channel) {
+                pipe.is_gone = true;
+                core.venue_closed(channel, now);
+            }
+        }
+        if death.is_some() {
+            self.die();
+        }
+    }
+
+    // ---- the others ----
+
+    /// The exchange reads and answers, on each connection.
+    fn venue(&mut self) {
+        let now = self.now();
+        for channel in 0..S::CHANNELS {
+            let Some((line, pipe)) = self.lines.get_mut(&channel) else { continue };
+            let bytes = std::mem::take(&mut pipe.outward);
+            self.exchange.receive(*line, &bytes, self.now_ns);
+            let output = self.exchange.output(*line).to_vec();
+            self.exchange.sent(*line, output.len(), self.now_ns);
+            if !pipe.is_gone {
+                pipe.inward.extend_from_slice(&output);
+            }
+            if pipe.is_gone || self.exchange.over(*line) {
+                self.exchange.closed(*line, self.now_ns);
+                let was_open = !pipe.is_gone;
+                let last = std::mem::take(&mut pipe.inward);
+                self.lines.remove(&channel);
+                if was_open && let Some((core, _)) = &mut self.gateway {
+                    core.venue_bytes(channel, &last, now);
+                    core.venue_closed(channel, now);
+                }
+            }
+        }
+        self.exchange.tick(self.now_ns);
+        while let Some(event) = self.exchange.next_market() {
+            if let MarketEvent::Trade { match_number, quantity, .. } = event {
+                assert!(self.matches.insert(match_number, u64::from(quantity)).is_none());
+            }
+        }
+    }
+
+    /// A client reads, connects again, and sends.
+    fn client(&mut self, index: usize) {
+        let now_ns = self.now_ns;
+        let client = &mut self.clients[index];
+        if let Some(pipe) = &mut client.pipe {
+            let bytes = std::mem::take(&mut pipe.outward);
+            client.session.receive(&bytes, &mut client.store, &mut client.trader, now_ns);
+            if pipe.is_gone {
+                client.session.closed(&mut client.store, now_ns);
+            }
+            if client.session.over().is_some() {
+                self.drop_client(index);
+                return;
+            }
+        } else if client.wants_down <= now_ns {
+            client.session = Session::new(fix_settings(Role::Initiator, index), dictionary(), now_ns);
+            client.pipe = Some(Pipe::default());
+        }
+        client.session.tick(&mut client.store, &mut client.trader, now_ns);
+        if let Some(pipe) = &mut client.pipe {
+            let output = client.session.output().to_vec();
+            client.session.sent(output.len());
+            pipe.inward.extend_from_slice(&output);
+        }
+    }
+
+    /// The client's end is closed; the gateway reads what is on its way.
+    fn drop_client(&mut self, index: usize) {
+        let now = self.now();
+        let client = &mut self.clients[index];
+        let Some(pipe) = client.pipe.take() else { return };
+        client.session.closed(&mut client.store, self.now_ns);
+        client.wants_down = self.now_ns + SECOND_NS / 5;
+        if std::mem::take(&mut client.is_admitted)
+            && !pipe.is_gone
+            && let Some((core, _)) = &mut self.gateway
+        {
+            core.client_bytes(index, &pipe.inward, now);
+            core.client_closed(index, now);
+            core.client_gone(index, now);
+        }
+    }
+
+    fn send(&mut self, index: usize, kind: &str, body: &[(u32, String)]) -> bool {
+        let client = &mut self.clients[index];
+        let sent = client.session.link().send(&mut client.store, self.now_ns, kind.as_bytes(), &[], |writer| {
+            for (tag, value) in body {
+                writer.text(*tag, value.as_bytes());
+            }
+        });
+        sent.is_ok()
+    }
+
+    fn order(&self, client: usize, order: usize) -> Option<(String, char)> {
+        let ids = &self.clients[client].ids;
+        ids.len().checked_sub(1 + order).and_then(|place| ids.get(place)).cloned()
+    }
+
+    fn step(&mut self, step: &Step) {
+        let time = "20240229-09:00:00".to_owned();
+        let field = |tag, value: &str| (tag, value.to_owned());
+        match *step {
+            Step::Order { client, symbol, is_buy, quantity, price, tif } => {
+                self.clients[client].sent += 1;
+                let id = format!("{client}-{}", self.clients[client].sent);
+                let side = if is_buy { '1' } else { '2' };
+                let body = [
+                    field(11, &id),
+                    field(55, ["AAPL", "MSFT"][symbol]),
+                    (54, side.to_string()),
+                    (60, time),
+                    (38, quantity.to_string()),
+                    field(40, "2"),
+                    (44, price.to_string()),
+                    (59, tif.to_string()),
+                ];
+                if self.send(client, "D", &body) {
+                    self.clients[client].ids.push((id, side));
+                }
+            }
+            Step::Cancel { client, order } => {
+                let Some((original, side)) = self.order(client, order) else { return };
+                self.clients[client].sent += 1;
+                let id = format!("{client}-{}", self.clients[client].sent);
+                let body = [(11, id), (41, original), (54, side.to_string()), (60, time)];
+                self.send(client, "F", &body);
+            }
+            Step::Replace { client, order, quantity, price } => {
+                let Some((original, side)) = self.order(client, order) else { return };
+                self.clients[client].sent += 1;
+                let id = format!("{client}-{}", self.clients[client].sent);
+                let body = [
+                    (11, id.clone()),
+                    (41, original),
+                    (54, side.to_string()),
+                    (60, time),
+                    (38, quantity.to_string()),
+                    field(40, "2"),
+                    (44, price.to_string()),
+                ];
+                if self.send(client, "G", &body) {
+                    self.clients[client].ids.push((id, side));
+                }
+            }
+            Step::Turn { most } => {
+                for client in 0..CLIENTS {
+                    self.client(client);
+                }
+                self.turn(most, None);
+            }
+            Step::Venue => self.venue(),
+            Step::Die { death, most } => self.turn(most, Some(death)),
+            Step::DropClient { client } => self.drop_client(client),
+            Step::LogOut { client } => {
+                let client = &mut self.clients[client];
+                client.session.log_out(&mut client.store, "", self.now_ns);
+            }
+            Step::DropVenue => {
+                for (_, pipe) in self.lines.values_mut() {
+                    pipe.outward.clear();
+                }
+                let now = self.now();
+                for channel in 0..S::CHANNELS {
+                    if let Some((line, pipe)) = self.lines.remove(&channel) {
+                        self.exchange.closed(line, self.now_ns);
+                        if !pipe.is_gone && let Some((core, _)) = &mut self.gateway {
+                            core.venue_closed(channel, now);
+                        }
+                    }
+                }
+            }
+            Step::Wait { milliseconds } => self.now_ns += milliseconds * 1_000_000,
+        }
+    }
+
+    /// Lets everything come to rest.
+    fn settle(&mut self) {
+        for _ in 0..400 {
+            for client in 0..CLIENTS {
+                self.client(client);
+            }
+            self.turn(usize::MAX, None);
+            self.venue();
+            self.now_ns += SECOND_NS / 4;
+        }
+    }
+
+    fn check(&mut self) {
+        let (core, _) = self.gateway.as_ref().unwrap();
+        let status = core.status(self.now());
+        assert!(status.is_venue_logged_on && status.takes_orders, "{status:?}");
+        let mut told: HashMap<u64, Vec<u64>> = HashMap::new();
+        let mut open = 0;
+        for (index, client) in self.clients.iter().enumerate() {
+            assert!(client.trader.faults.is_empty(), "client {index}: {:?}", client.trader.faults);
+            assert!(client.session.is_logged_on(), "client {index} is not back");
+            for (number, quantity, _) in &client.trader.fills {
+                told.entry(*number).or_default().push(*quantity);
+            }
+            open += client.trader.open();
+            let of_gateway = &status.clients[index];
+            assert_eq!(client.store.next_incoming(), of_gateway.next_outgoing, "client {index}: to it");
+            assert_eq!(client.store.next_outgoing(), of_gateway.next_incoming, "client {index}: from it");
+            for (id, _) in &client.ids {
+                // An order without any report is lost. A replace may be rejected.
+                let is_known = client.trader.orders.contains_key(id.as_bytes());
+                let is_new = core.orders(true).iter().any(|order| order.id == *id && order.pending > 0);
+                assert!(!is_new, "client {index}: {id} has no answer; known to it: {is_known}");
+            }
+        }
+        // Every trade of the exchange has a buyer and a seller here, and each got it once.
+        for (number, quantity) in &self.matches {
+            assert_eq!(told.get(number), Some(&vec![*quantity; 2]), "trade {number}");
+        }
+        assert_eq!(told.len(), self.matches.len(), "fills of no trade");
+        assert_eq!(self.exchange.engine().orders(), open, "working orders of the exchange, and as the clients know them");
+        assert_eq!(status.open_orders as usize, open, "as the gateway knows them");
+        assert_eq!(status.counters.unmatched, 0);
+        assert_eq!(status.counters.missing, 0);
+    }
+}
+
+fn opened<S: VenueSession>(
+    folder: &Path,
+    make: fn() -> (S, S::Table),
+    now_ns: u64,
+) -> (Core<S, System>, Ledger<System>) {
+    let (venue, table) = make();
+    let clients = (0..CLIENTS)
+        .map(|index| {
+            let session = fix_settings(Role::Acceptor, index);
+            ClientSettings::new(&format!("c{index}"), session, dictionary())
+        })
+        .collect();
+    let capacity = Capacity { most_orders: 256, most_requests: 1_024, most_fills: 256 };
+    let parts = Parts { clients, reference: reference(), capacity, table, venue };
+    let options = JournalOptions { segment_bytes: 64 << 10, keep_bytes: None };
+    let (core, ledger, _) = open(folder, options, SyncPolicy::Never, parts, now_ns).unwrap();
+    (core, ledger)
+}
+
+fn run<S: VenueSession>(steps: &[Step], make: fn() -> (S, S::Table), gates: fn(usize) -> Gate) {
+    let mut world = World::new(make, gates);
+    for _ in 0..8 {
+        world.step(&Step::Turn { most: usize::MAX });
+        world.step(&Step::Venue);
+    }
+    for step in steps {
+        world.step(step);
+    }
+    world.settle();
+    world.check();
+    // The state that a restart finds is the same.
+    let before = world.gateway.as_ref().unwrap().0.orders(true);
+    world.gateway = None;
+    let (after, _ledger) = opened(world.folder.path(), make, world.now_ns);
+    assert_eq!(after.orders(true), before);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn no_crash_loses_or_doubles_an_order_or_a_fill(steps in prop::collection::vec(step(), 1..120)) {
+        run(&steps, native, native_gate);
+    }
+
+    #[test]
+    fn the_same_holds_for_ouch(steps in prop::collection::vec(step(), 1..120)) {
+        run(&steps, ouch, ouch_gate);
+    }
+}
