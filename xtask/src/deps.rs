@@ -69,6 +69,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Of the market only its time, which is of no market.
     ("tapeworks-runtime", &["tapeworks-disk", "tapeworks-packet", "tapeworks-ring", "tapeworks-market"]),
     (
+        "tapeworks-gateway",
+        &[
+            "tapeworks-disk",
+            "tapeworks-wire",
+            "tapeworks-session",
+            "tapeworks-translate",
+            "tapeworks-journal",
+            "tapeworks-runtime",
+        ],
+    ),
+    (
         "tapeworks-venues",
         &[
             "tapeworks-disk",

@@ -35,6 +35,7 @@ const MOST_CLIENTS: usize = 10_000;
 
 /// The venue behind the gateway.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one")]
 pub enum VenueConfig {
     /// A Millennium native gateway.
     Millennium {
@@ -87,6 +88,7 @@ pub struct Config {
 }
 
 /// A gateway's parts for one kind of venue.
+#[allow(clippy::large_enum_variant, reason = "there is one")]
 pub enum AnyParts {
     /// A Millennium native gateway.
     Millennium(crate::Parts<NativeClient>),
@@ -587,9 +589,10 @@ fn dictionary(
         if let Some(found) = known.get(&path) {
             return Ok(Arc::clone(found));
         }
-        let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let dictionary =
-            Dictionary::from_xml(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        let file = path.display().to_string();
+        let problem = |errors: Vec<ConfigError>| errors.first().map(ToString::to_string).unwrap_or_default();
+        let text = read_file(&path, &file).map_err(problem)?;
+        let dictionary = Dictionary::from_xml(&text).map_err(|error| format!("{file}: {error}"))?;
         let dictionary = Arc::new(dictionary);
         known.insert(path, Arc::clone(&dictionary));
         Ok(dictionary)

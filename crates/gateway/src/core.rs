@@ -21,10 +21,10 @@ use tapeworks_translate::{
 };
 use tapeworks_wire::fix::{begin_string, field};
 
-use crate::ledger::Ledger;
 use crate::entry::{Entries, Entry, Kind, report_number};
+use crate::ledger::Ledger;
 use crate::settings::ClientSettings;
-use crate::status::{ClientStatus, OrderStatus, Percentiles, Status};
+use crate::status::{ClientStatus, Counters, OrderStatus, Percentiles, Status};
 use crate::store::SessionStore;
 use crate::venue::{VenueEvent, VenueSession};
 
@@ -35,23 +35,6 @@ pub struct Now {
     pub utc_ns: u64,
     /// The time of a clock that cannot be set, in nanoseconds.
     pub steady_ns: u64,
-}
-
-/// What a gateway counts, besides its sessions and its translator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Counters {
-    /// Messages to the venue that its session did not take.
-    pub unsent: u64,
-    /// Reports of no known order, or that do not fit.
-    pub unmatched: u64,
-    /// Reports that the venue does not have any more.
-    pub missing: u64,
-    /// Replies that could not be kept for a client.
-    pub unkept: u64,
-    /// Clients whose connection was ended because they read too slowly.
-    pub slow_clients: u64,
-    /// Times that the venue's session ended.
-    pub venue_ends: u64,
 }
 
 /// Something that a person should know.
@@ -76,11 +59,14 @@ pub(crate) struct Client<D> {
     is_touched: bool,
 }
 
+/// BeginString, SenderCompID and TargetCompID of a client's messages.
+type Names = [Vec<u8>; 3];
+
 /// Everything but sockets, clocks and files.
 #[derive(Debug)]
 pub struct Core<S: VenueSession, D: Disk> {
     pub(crate) clients: Vec<Client<D>>,
-    by_names: HashMap<(Vec<u8>, Vec<u8>, Vec<u8>), usize>,
+    by_names: HashMap<Names, usize>,
     pub(crate) translator: Translator<S::Table>,
     pub(crate) venue: S,
     /// The kill switch of all clients.
@@ -327,7 +313,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let names = |client: &Client<D>| {
             let session = &client.settings.session;
             let text = |text: &str| text.as_bytes().to_vec();
-            (text(&session.begin_string), text(&session.target_comp_id), text(&session.sender_comp_id))
+            [text(&session.begin_string), text(&session.target_comp_id), text(&session.sender_comp_id)]
         };
         let by_names = clients.iter().enumerate().map(|(index, client)| (names(client), index)).collect();
         let copies = (0..clients.len()).filter(|index| clients[*index].settings.is_drop_copy).collect();
@@ -360,7 +346,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// It is not let in.
     pub fn admit(&self, first_message: &[u8], address: std::net::IpAddr) -> Result<usize, NotAdmitted> {
         let text = |tag| field(first_message, tag).unwrap_or_default().to_vec();
-        let names = (begin_string(first_message).to_vec(), text(49), text(56));
+        let names = [begin_string(first_message).to_vec(), text(49), text(56)];
         let index = *self.by_names.get(&names).ok_or(NotAdmitted::Unknown)?;
         let client = self.clients.get(index).ok_or(NotAdmitted::Unknown)?;
         let addresses = &client.settings.addresses;

@@ -156,7 +156,7 @@ impl<W: World> Gateway<W> {
     ///
     /// # Errors
     /// The address cannot be had, or there is no thread.
-    pub fn start<S: VenueSession<Table: Send> + Send + 'static>(
+    pub fn start<S: VenueSession + Send + 'static>(
         settings: HostSettings,
         core: Core<S, W>,
         ledger: Ledger<W>,
@@ -539,7 +539,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     return Ok(());
                 }
                 Err(error) => {
-                    if now.steady_ns - began.steady_ns >= self.settings.disk_patience.as_nanos() as u64 || stop.load(Ordering::Acquire) {
+                    if now.steady_ns - began.steady_ns >= self.settings.disk_patience.as_nanos() as u64
+                        || stop.load(Ordering::Acquire)
+                    {
                         return Err(StartError::Store(error));
                     }
                     if !std::mem::replace(&mut is_refused, true) {

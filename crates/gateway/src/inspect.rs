@@ -331,7 +331,7 @@ fn reset<D: Disk>(client: &mut Client<D>, turn: &mut Entries, now_ns: u64) {
 /// # Errors
 /// Another process has the store, or it cannot be renamed.
 pub fn set_aside<D: Disk>(folder: &Path, now_ns: u64) -> Result<PathBuf, RestoreError> {
-    // Whoever writes to it holds its lock.
+    // A gateway that runs holds its lock.
     let (ledger, _) = Ledger::<D>::open(folder, JournalOptions::default(), SyncPolicy::Never)?;
     let mut name = folder.as_os_str().to_owned();
     name.push(format!(".{}", now_ns / 1_000_000_000));

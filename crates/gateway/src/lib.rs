@@ -14,10 +14,10 @@ pub mod status;
 mod store;
 mod venue;
 
-pub use self::core::{Core, Counters, NotAdmitted, Notice, Now};
+pub use self::core::{Core, NotAdmitted, Notice, Now};
 pub use entry::{Entry, Kind};
 pub use host::{Command, Gateway, HostSettings, OnNotice, StartError, Wait};
 pub use ledger::{Ledger, SyncPolicy};
-pub use restore::{Parts, RestoreError, Restored, open};
+pub use restore::{Opened, Parts, RestoreError, Restored, open};
 pub use settings::ClientSettings;
 pub use venue::{OuchSession, VenueEvent, VenueSession};

@@ -293,6 +293,17 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
     }
 }
 
+/// A gateway that can be started.
+#[derive(Debug)]
+pub struct Opened<S: VenueSession, D: Disk> {
+    /// Its state.
+    pub core: Core<S, D>,
+    /// Its journal.
+    pub ledger: Ledger<D>,
+    /// What the start found.
+    pub restored: Restored,
+}
+
 /// Opens a gateway's store in `folder`, and restores what a former run left.
 ///
 /// # Errors
@@ -303,12 +314,12 @@ pub fn open<S: VenueSession, D: Disk>(
     sync: SyncPolicy,
     parts: Parts<S>,
     now_ns: u64,
-) -> Result<(Core<S, D>, Ledger<D>, Restored), RestoreError> {
+) -> Result<Opened<S, D>, RestoreError> {
     let (ledger, torn_bytes) = Ledger::open(folder, options, sync)?;
     let (mut repeater, venue) = Repeater::<S, D>::new(folder, parts, now_ns);
     repeater.run(&mut Nowhere, |_, _, _: &mut Nowhere| {})?;
     let restored = Restored { torn_bytes, ..repeater.restored };
     let mut core = repeater.finish(venue);
     core.start(now_ns);
-    Ok((core, ledger, restored))
+    Ok(Opened { core, ledger, restored })
 }

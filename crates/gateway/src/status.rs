@@ -2,7 +2,22 @@
 
 use serde::Serialize;
 
-use crate::core::Counters;
+/// What a gateway counts, besides its sessions and its translator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Messages to the venue that its session did not take.
+    pub unsent: u64,
+    /// Reports of no known order, or that do not fit.
+    pub unmatched: u64,
+    /// Reports that the venue does not have any more.
+    pub missing: u64,
+    /// Replies that could not be kept for a client.
+    pub unkept: u64,
+    /// Clients whose connection was ended because they read too slowly.
+    pub slow_clients: u64,
+    /// Times that the venue's session ended.
+    pub venue_ends: u64,
+}
 
 /// A FIX client's session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

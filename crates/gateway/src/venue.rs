@@ -3,6 +3,8 @@
 //! The two differ in channels, in how missed reports come, and in how the fate of a request in doubt is learnt. Nothing else of
 //! the crate knows which it is.
 
+use core::fmt::Debug;
+
 use tapeworks_session::native::{self, Channel};
 use tapeworks_session::soupbintcp::{SoupEvent, SoupInitiator, SoupPlace};
 use tapeworks_translate::{Millennium, Ouch, Venue};
@@ -40,9 +42,9 @@ pub enum VenueEvent<'a> {
 }
 
 /// A session with a venue, without sockets and clocks. Channels are numbered from 0; orders go over channel 0.
-pub trait VenueSession {
+pub trait VenueSession: Debug {
     /// The venue's mapping table.
-    type Table: Venue;
+    type Table: Venue + Debug + Send;
     /// Connections at once.
     const CHANNELS: usize;
 

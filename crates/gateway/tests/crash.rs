@@ -482,11 +482,12 @@ impl<S: VenueSession> World<S> {
 
     fn send(&mut self, index: usize, kind: &str, body: &[(u32, String)]) -> bool {
         let client = &mut self.clients[index];
-        let sent = client.session.link().send(&mut client.store, self.now_ns, kind.as_bytes(), &[], |writer| {
-            for (tag, value) in body {
-                writer.text(*tag, value.as_bytes());
-            }
-        });
+        let sent =
+            client.session.link().send(&mut client.store, self.now_ns, kind.as_bytes(), &[], |writer| {
+                for (tag, value) in body {
+                    writer.text(*tag, value.as_bytes());
+                }
+            });
         sent.is_ok()
     }
 
@@ -562,7 +563,9 @@ impl<S: VenueSession> World<S> {
                 for channel in 0..S::CHANNELS {
                     if let Some((line, pipe)) = self.lines.remove(&channel) {
                         self.exchange.closed(line, self.now_ns);
-                        if !pipe.is_gone && let Some((core, _)) = &mut self.gateway {
+                        if !pipe.is_gone
+                            && let Some((core, _)) = &mut self.gateway
+                        {
                             core.venue_closed(channel, now);
                         }
                     }
@@ -588,13 +591,13 @@ impl<S: VenueSession> World<S> {
         let (core, _) = self.gateway.as_ref().unwrap();
         let status = core.status(self.now());
         assert!(status.is_venue_logged_on && status.takes_orders, "{status:?}");
-        let mut told: HashMap<u64, Vec<u64>> = HashMap::new();
+        let mut reported: HashMap<u64, Vec<u64>> = HashMap::new();
         let mut open = 0;
         for (index, client) in self.clients.iter().enumerate() {
             assert!(client.trader.faults.is_empty(), "client {index}: {:?}", client.trader.faults);
             assert!(client.session.is_logged_on(), "client {index} is not back");
             for (number, quantity, _) in &client.trader.fills {
-                told.entry(*number).or_default().push(*quantity);
+                reported.entry(*number).or_default().push(*quantity);
             }
             open += client.trader.open();
             let of_gateway = &status.clients[index];
@@ -609,10 +612,14 @@ impl<S: VenueSession> World<S> {
         }
         // Every trade of the exchange has a buyer and a seller here, and each got it once.
         for (number, quantity) in &self.matches {
-            assert_eq!(told.get(number), Some(&vec![*quantity; 2]), "trade {number}");
+            assert_eq!(reported.get(number), Some(&vec![*quantity; 2]), "trade {number}");
         }
-        assert_eq!(told.len(), self.matches.len(), "fills of no trade");
-        assert_eq!(self.exchange.engine().orders(), open, "working orders of the exchange, and as the clients know them");
+        assert_eq!(reported.len(), self.matches.len(), "fills of no trade");
+        assert_eq!(
+            self.exchange.engine().orders(),
+            open,
+            "working orders of the exchange, and as the clients know them"
+        );
         assert_eq!(status.open_orders as usize, open, "as the gateway knows them");
         assert_eq!(status.counters.unmatched, 0);
         assert_eq!(status.counters.missing, 0);
@@ -634,8 +641,8 @@ fn opened<S: VenueSession>(
     let capacity = Capacity { most_orders: 256, most_requests: 1_024, most_fills: 256 };
     let parts = Parts { clients, reference: reference(), capacity, table, venue };
     let options = JournalOptions { segment_bytes: 64 << 10, keep_bytes: None };
-    let (core, ledger, _) = open(folder, options, SyncPolicy::Never, parts, now_ns).unwrap();
-    (core, ledger)
+    let opened = open(folder, options, SyncPolicy::Never, parts, now_ns).unwrap();
+    (opened.core, opened.ledger)
 }
 
 fn run<S: VenueSession>(steps: &[Step], make: fn() -> (S, S::Table), gates: fn(usize) -> Gate) {
@@ -657,8 +664,6 @@ fn run<S: VenueSession>(steps: &[Step], make: fn() -> (S, S::Table), gates: fn(u
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn no_crash_loses_or_doubles_an_order_or_a_fill(steps in prop::collection::vec(step(), 1..120)) {
         run(&steps, native, native_gate);

@@ -9,7 +9,9 @@ use clap::Args;
 use serde_json::json;
 use tapeworks_gateway::config::{AnyParts, Config, VenueConfig};
 use tapeworks_gateway::status::Status;
-use tapeworks_gateway::{Gateway, Notice, Parts, RestoreError, Restored, StartError, VenueSession, open};
+use tapeworks_gateway::{
+    Gateway, Notice, Opened, Parts, RestoreError, Restored, StartError, VenueSession, open,
+};
 use tapeworks_market::Nanos;
 use tapeworks_runtime::refusals::Refused;
 use tapeworks_runtime::world::{System, World as _};
@@ -115,9 +117,9 @@ fn log_restored(restored: &Restored) {
 
 fn serve<S>(arguments: &Run, config: &Config, parts: Parts<S>, now: Nanos) -> Result
 where
-    S: VenueSession<Table: Send> + Send + 'static,
+    S: VenueSession + Send + 'static,
 {
-    let (core, ledger, restored) =
+    let Opened { core, ledger, restored } =
         open::<S, System>(&config.store, config.journal, config.sync, parts, now.0)?;
     log_restored(&restored);
     let (log, notices) = channel::<Notice>();
