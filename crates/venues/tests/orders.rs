@@ -3,7 +3,6 @@
 
 mod order_clients;
 #[allow(dead_code)]
-#[path = "../../exchange/tests/traders/mod.rs"]
 mod traders;
 
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -107,7 +106,7 @@ fn native_and_ouch_users_trade_in_one_book() {
     let outbound::Message::OrderExecuted(executed) = &decoded[1] else { panic!("{decoded:?}") };
     assert_eq!((executed.quantity(), executed.price().0), (30, 100_000));
     ann.until("the fill", |ann| ann.executions().len() == 2);
-    let fill = ann.executions()[1].clone();
+    let fill = ann.executions()[1];
     assert_eq!((fill.exec_type, fill.executed_qty, fill.leaves_qty), (ExecType::Trade, 30, 70));
     let cancelled = ann.send(&cancel("C1", "A1", name(""), Side::Buy), 1);
     assert_eq!(types(&cancelled), [ExecType::Cancelled]);
@@ -129,7 +128,7 @@ fn reports_missed_during_a_break_are_recovered_once() {
     cat.cut();
     bob.send(&order("B1", 11, Side::Sell, 120, 10 * E8).encode(), 3);
     ann.until("the fill comes after the break", |ann| ann.executions().len() == 2);
-    let fill = ann.executions()[1].clone();
+    let fill = ann.executions()[1];
     assert_eq!((fill.executed_qty, fill.leaves_qty, fill.sequence_no), (100, 0, 2));
     cat.until("the fill comes after the break", |cat| cat.messages.len() == 3);
     // And goes on.
@@ -240,7 +239,7 @@ fn day_orders_expire_with_the_day_and_good_till_orders_survive_it_and_a_restart(
     );
     cat.send(&bytes(&enter(1, inbound::Side::Sell, 30, 100_000)), 2);
     ann.until("the fill", |ann| ann.executions().len() == 5);
-    let fill = ann.executions()[4].clone();
+    let fill = ann.executions()[4];
     assert_eq!((fill.order_id, fill.leaves_qty, fill.sequence_no), (resting[0].order_id, 70, 2));
     first.stop().unwrap();
 
