@@ -125,7 +125,7 @@ fn check_reports(reports: &[ExecutionReportFields]) -> u64 {
     let mut executed: BTreeMap<String, u64> = BTreeMap::new();
     let mut quantity = 0;
     for report in reports {
-        assert!(executions.insert(report.execution_id), "told twice: {report:?}");
+        assert!(executions.insert(report.execution_id), "reported twice: {report:?}");
         let sum = executed.entry(report.order_id.to_string()).or_default();
         match report.exec_type {
             ExecType::New => assert_eq!(*sum, 0, "{report:?}"),

@@ -210,6 +210,8 @@ fn start<W: World>(
     let opened = DurableExchange::open(&venue.options, venue.store.as_ref(), midnight.0, start_utc_ns);
     let (exchange, recovered) =
         opened.map_err(|cause| VenuesError::Store { exchange: venue.name.clone(), cause })?;
+    // A clock that was set back goes on from the last input.
+    let start_utc_ns = start_utc_ns.max(exchange.now_ns());
     let mut addresses = OrderAddresses {
         name: venue.name.clone(),
         real_time,

@@ -185,6 +185,50 @@ fn orders_numbers_and_missed_reports_survive_a_restart() {
 }
 
 #[test]
+fn a_damaged_store_is_refused_and_a_torn_end_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let first = serve(exchange(Some(&store)));
+    let mut ann = native(&first, "ANN");
+    for number in 0..20 {
+        ann.send(&order(&format!("A{number}"), 11, Side::Buy, 100, 10 * E8).encode(), 1);
+    }
+    first.stop().unwrap();
+    let segment = store.join("00000000000000000000.journal");
+    let sound = std::fs::read(&segment).unwrap();
+    let end = sound.iter().rposition(|byte| *byte != 0).unwrap();
+    let mut torn = sound.clone();
+    torn[end] ^= 0xFF;
+    std::fs::write(&segment, &torn).unwrap();
+    let second = serve(exchange(Some(&store)));
+    let recovered = second.addresses()[0].recovered.unwrap();
+    assert!(recovered.torn_bytes > 0 && recovered.orders == 20, "{recovered:?}");
+    second.stop().unwrap();
+    let mut damaged = sound;
+    damaged[end / 2] ^= 0xFF;
+    std::fs::write(&segment, &damaged).unwrap();
+    let error = start(exchange(Some(&store)), None).unwrap_err().to_string();
+    assert!(error.contains("damaged or missing") && error.contains("exchange 'test'"), "{error}");
+}
+
+#[test]
+fn an_exchange_whose_day_is_full_ends_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut venue = exchange(Some(&folder.path().join("store")));
+    venue.store.as_mut().unwrap().most_bytes = 20_000;
+    let exchange = serve(venue);
+    let mut ann = native(&exchange, "ANN");
+    let message = order("A1", 11, Side::Buy, 1, 10 * E8).encode();
+    wait_until("the day is full", || {
+        let _not_logged_on = ann.client.send(&message, order_clients::now_ns());
+        ann.turn();
+        exchange.has_failed()
+    });
+    let error = exchange.stop().unwrap_err().to_string();
+    assert!(error.contains("need more than the 20000 bytes of 'store_mb'"), "{error}");
+}
+
+#[test]
 fn without_a_store_an_exchange_begins_without_orders() {
     let first = serve(exchange(None));
     let mut ann = native(&first, "ANN");

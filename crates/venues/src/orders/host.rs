@@ -124,7 +124,7 @@ pub(super) struct Host<W: World> {
     pub(super) day_ends: Option<(Time, TimeZone)>,
     /// From the end of a day to the next, in nanoseconds.
     pub(super) day_pause_ns: u64,
-    /// The start by both clocks.
+    /// The start by both clocks. The time of day is not before the last input in the store.
     pub(super) start: Instant,
     pub(super) start_utc_ns: u64,
 }
@@ -191,10 +191,10 @@ impl<W: World> Running<W> {
         }
     }
 
-    /// The time of day at the start plus the monotonic time since; never before the last input.
+    /// The time of day at the start plus the monotonic time since.
     fn now_ns(&self) -> u64 {
         let since_ns = u64::try_from(W::since(self.host.start).as_nanos()).unwrap_or(u64::MAX);
-        self.host.start_utc_ns.saturating_add(since_ns).max(self.host.exchange.now_ns())
+        self.host.start_utc_ns.saturating_add(since_ns)
     }
 
     fn run(mut self) -> Result<(), Failure> {
@@ -315,28 +315,22 @@ impl<W: World> Running<W> {
         Ok(())
     }
 
-    /// Closes the oldest connection without a logon. Returns whether there was one.
+    /// Closes the oldest connection without a logon, or that is closing. Returns whether there was one.
     fn drop_a_stranger(&mut self, now_ns: u64) -> Result<bool, StoreError> {
         let exchange = self.host.exchange.exchange();
-        let is_stranger =
-            |client: &Client<W>| !client.connection.is_some_and(|one| exchange.is_admitted(one));
-        let Some(number) =
-            self.clients.iter().find(|(_, client)| is_stranger(client)).map(|(number, _)| *number)
-        else {
+        let is_user =
+            |client: &Client<W>| client.connection.is_some_and(|connection| exchange.is_admitted(connection));
+        let oldest = self.clients.iter().find(|(_, client)| !is_user(client)).map(|(number, _)| *number);
+        let Some(mut client) = oldest.and_then(|number| self.clients.remove(&number)) else {
             return Ok(false);
         };
-        if let Some(mut client) = self.clients.remove(&number) {
+        // It goes with the connection in any case.
+        let _ = client.pump.stream().deregister(&self.host.poll);
+        if let Some(connection) = client.connection {
             self.counters.refused += 1;
-            self.host.refusals.refused(
-                client.address,
-                &"closed for a newer connection before its logon",
-                now_ns,
-            );
-            // It goes with the connection in any case.
-            let _ = client.pump.stream().deregister(&self.host.poll);
-            if let Some(connection) = client.connection {
-                self.host.exchange.closed(connection, now_ns)?;
-            }
+            let reason = &"closed before its logon, for a newer connection";
+            self.host.refusals.refused(client.address, reason, now_ns);
+            self.host.exchange.closed(connection, now_ns)?;
         }
         Ok(true)
     }
@@ -370,6 +364,7 @@ impl<W: World> Running<W> {
             let Some(end) = host.exchange.exchange().end_of(connection) else { continue };
             counters.ended += 1;
             counters.too_slow += u64::from(end.is_too_slow());
+            counters.timed_out += u64::from(end.is_timed_out());
             if !end.is_by_client() {
                 host.refusals.refused(client.address, &end, now_ns);
             }

@@ -18,8 +18,10 @@ pub struct Counters {
     pub logged_on: u64,
     /// Those that ended.
     pub ended: u64,
-    /// Of these, those whose client read too slowly, or nothing.
+    /// Of these, those for whose client more waited than is kept.
     pub too_slow: u64,
+    /// Of these, those whose client was silent, read nothing, or did not log on in time.
+    pub timed_out: u64,
     /// Those that were refused, or closed before their logon, because there were too many.
     pub refused: u64,
     /// Times that the system could not accept a connection.
