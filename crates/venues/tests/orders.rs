@@ -356,8 +356,8 @@ fn a_client_that_reads_nothing_is_ended_counted_and_logged() {
     // The others are served, and BOB gets everything by recovery.
     ann.send(&order("A1", 11, Side::Buy, 1, 10 * E8).encode(), 1);
     let mut bob = native(&exchange, "BOB");
-    let reports = exchange.report()[0].sessions.reports - 1;
-    bob.until("all reports", |bob| bob.reports.len() as u64 == reports);
+    let of_bob = || exchange.report()[0].sessions.reports - 1;
+    bob.until("all reports", |bob| bob.reports.len() as u64 == of_bob());
     exchange.stop().unwrap();
 }
 

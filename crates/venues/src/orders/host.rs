@@ -37,6 +37,8 @@ const MOST_IN_TURN: usize = 64;
 const TICK_NS: u64 = 1_000_000_000;
 /// The time limits of connections that are closing, and listeners that could not accept, are checked so often.
 const CLOSING_TICK_NS: u64 = 100_000_000;
+/// The counters are passed on so often at most.
+const PROGRESS_NS: u64 = 20_000_000;
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -142,15 +144,16 @@ struct Running<W: World> {
     day_due_ns: u64,
     counters: Counters,
     days: u64,
+    /// When the counters were passed on last, and whether there is anything new since.
+    published_ns: u64,
+    has_news: bool,
 }
 
 impl<W: World> Host<W> {
     /// Runs until it is stopped or fails.
     pub(super) fn run(self) -> Result<(), VenuesError> {
-        let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
-        let ended = Running::new(self).run();
-        shared.is_finished.store(true, Ordering::Release);
-        ended.map_err(|failure| match failure {
+        let name = self.name.clone();
+        Running::new(self).run().map_err(|failure| match failure {
             Failure::Store(cause) => VenuesError::Store { exchange: name, cause },
             Failure::Sockets(cause) => VenuesError::Sockets { exchange: name, cause },
         })
@@ -187,6 +190,8 @@ impl<W: World> Running<W> {
             day_due_ns: u64::MAX,
             counters: Counters::default(),
             days: 1,
+            published_ns: 0,
+            has_news: true,
             host,
         }
     }
@@ -204,10 +209,9 @@ impl<W: World> Running<W> {
         self.publish_progress();
         while !self.host.shared.stop.load(Ordering::Acquire) {
             let wait = self.wait();
-            if !wait.is_zero() {
-                self.publish_progress();
-            }
-            self.host.poll.wait(&mut ready, Some(wait))?;
+            let for_progress = self.wait_for_progress(wait);
+            self.host.poll.wait(&mut ready, Some(for_progress))?;
+            self.has_news |= !ready.is_empty() || for_progress == wait;
             let mut listeners = std::mem::take(&mut self.waiting_listeners);
             for one in &ready {
                 if let Some(client) = self.clients.get_mut(&one.token.0) {
@@ -270,6 +274,20 @@ impl<W: World> Running<W> {
         }
         // The waker ends the wait, so it may be long.
         Duration::from_nanos(due_ns.saturating_sub(now_ns)).min(Duration::from_secs(3_600))
+    }
+
+    /// Passes the counters on before a wait, or shortens the wait until it is time for that.
+    fn wait_for_progress(&mut self, wait: Duration) -> Duration {
+        if wait.is_zero() || !self.has_news {
+            return wait;
+        }
+        let due_ns = self.published_ns.saturating_add(PROGRESS_NS);
+        let now_ns = self.now_ns();
+        if due_ns > now_ns {
+            return wait.min(Duration::from_nanos(due_ns - now_ns));
+        }
+        self.publish_progress();
+        wait
     }
 
     // ---- connections ----
@@ -484,6 +502,7 @@ impl<W: World> Running<W> {
     }
 
     fn publish_progress(&mut self) {
+        (self.published_ns, self.has_news) = (self.now_ns(), false);
         let exchange = self.host.exchange.exchange();
         let clients = self.clients.values().filter_map(|client| client.connection);
         self.counters.open = clients.clone().count() as u64;

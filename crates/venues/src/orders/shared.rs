@@ -51,8 +51,6 @@ pub(super) struct Shared {
     pub(super) end_day: AtomicBool,
     /// The servers of its line end now.
     pub(super) stop_servers: AtomicBool,
-    /// It has ended, or failed.
-    pub(super) is_finished: AtomicBool,
     progress: Mutex<Progress>,
 }
 
