@@ -67,6 +67,45 @@ fn a_wrong_configuration_is_reported_with_its_places_and_nothing_is_served() {
     assert_one_error(&run(&["exchange", "check", &folder.path("none.toml")]), 78, "no such file");
 }
 
+#[cfg(unix)]
+#[test]
+fn an_exchange_that_takes_orders_serves_until_ctrl_c() {
+    let folder = Folder::new("exchange-orders");
+    let example = std::fs::read_to_string(root().join("examples/exchange/orders.toml")).unwrap();
+    let ports = [60, 61, 62].map(support::free_port);
+    let [real_time, recovery, ouch] = ports.map(|port| port.to_string());
+    let line = socket().local_addr().unwrap().to_string();
+    let text = example
+        .replace("127.0.0.1:7001", &real_time)
+        .replace("127.0.0.1:7002", &recovery)
+        .replace("127.0.0.1:7003", &ouch)
+        .replace(r#"["239.192.9.1:30091", "239.192.9.2:30091"]"#, &format!("[\"{line}\"]"))
+        .replace("127.0.0.1:31091", "127.0.0.1:0")
+        .replace("127.0.0.1:32091", "127.0.0.1:0");
+    let config = folder.write("orders.toml", text.as_bytes());
+    let mut child = command(&["exchange", "serve", &config, "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("no store") {
+        assert!(log.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    assert!(
+        said.contains(&format!("real-time {real_time}, recovery {recovery}; OUCH of TW01 {ouch}")),
+        "{said}"
+    );
+    let _clients = ports.map(|port| TcpStream::connect(port).unwrap());
+    let output = support::interrupt_once(child, || true);
+    assert_eq!(output.status.code(), Some(0));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let exchange = &report["exchanges"][0];
+    assert_eq!((&exchange["name"], &exchange["orders"]["trades"]), (&"Exchange".into(), &0.into()));
+    assert!(exchange["line"]["messages"].as_u64().unwrap() > 10);
+}
+
 #[test]
 fn a_run_reports_its_injected_faults_in_the_file_too() {
     let folder = Folder::new("exchange-serve");

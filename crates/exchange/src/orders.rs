@@ -228,7 +228,16 @@ impl ConnectionEnd {
         matches!(self, Self::Native(End::LoggedOut | End::Closed) | Self::Ouch(SoupEnd::Left))
     }
 
-    /// Whether the client read too slowly, or nothing.
+    /// Whether the client was silent, or read nothing, for too long, or did not log on in time.
+    #[must_use]
+    pub const fn is_timed_out(self) -> bool {
+        matches!(
+            self,
+            Self::Native(End::TimedOut | End::NoLogon) | Self::Ouch(SoupEnd::TimedOut | SoupEnd::NoLogin)
+        )
+    }
+
+    /// Whether more waited for the client than is kept.
     #[must_use]
     pub const fn is_too_slow(self) -> bool {
         matches!(self, Self::Native(End::TooSlow) | Self::Ouch(SoupEnd::TooSlow))

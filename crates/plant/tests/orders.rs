@@ -2,10 +2,8 @@
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
 #[allow(dead_code)]
-#[path = "../../venues/tests/order_clients/mod.rs"]
 mod order_clients;
 #[allow(dead_code)]
-#[path = "../../exchange/tests/traders/mod.rs"]
 mod traders;
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, UdpSocket};

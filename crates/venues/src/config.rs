@@ -364,6 +364,8 @@ fn read_answer_faults(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> Ans
 
 #[cfg(test)]
 mod tests {
+    use tapeworks_exchange::matching::SelfTrade;
+
     use super::*;
 
     fn problems(text: &str) -> Vec<String> {
@@ -507,10 +509,164 @@ mod tests {
     }
 
     #[test]
+    fn everything_that_an_exchange_can_say_is_read() {
+        let config = Config::parse(
+            "v.toml",
+            r#"
+            [[orders]]
+            name = "exchange"
+            variant = "turquoise"
+            real_time = "127.0.0.1:7001"
+            recovery = "127.0.0.1:7002"
+            partitions = 3
+            throttle_per_second = 500
+            heartbeat = "1s"
+            missed_heartbeats = 4
+            logon_timeout = "2s"
+            rejects_second_logon = false
+            disconnects_over_throttle = false
+            reports_per_request = 7
+            requests_per_day = 8
+            kept_reports = 9
+            output_kb = 16
+            self_trade = "cancel-both"
+            most_orders = 500
+            most_connections = 20
+            store = "folder"
+            store_mb = 5
+            store_syncs = true
+            day_ends = "17:30"
+            time_zone = "Europe/London"
+            day_pause = "2s"
+            kind = "bx"
+            lines = ["239.192.1.1:30001", "239.192.1.2:30002"]
+            line_faults = { a = { lost_per_million = 1 }, skew = "50us" }
+            retransmission = "127.0.0.1:31001"
+            snapshot = "127.0.0.1:32001"
+            [[orders.user]]
+            name = "ANN"
+            password = "secret"
+            cancels_on_disconnect = false
+            throttle_per_second = 5
+            must_change_password = true
+            [[orders.ouch_user]]
+            name = "CAT"
+            password = "secret"
+            listen = "127.0.0.1:7003"
+            [[orders.symbol]]
+            name = "AAPL"
+            id = 11
+            partition = 2
+            tick = "0.05"
+            lot = 40
+            most_quantity = 700
+            reference_price = "190.00"
+            price_band = 10
+            [orders.faults]
+            seed = 3
+            rejects_per_million = 4
+            delays_per_million = 5
+            longest_delay = "6ms"
+            gaps_per_million = 7
+            garbage_per_million = 8
+            drop_every = 9
+            halt = { partition = 1, at_message = 10, length = "11s" }
+            "#,
+        )
+        .unwrap();
+        let [venue] = config.orders.as_slice() else { panic!("one exchange") };
+        assert!(config.venues.is_empty());
+        let native = &venue.options.native;
+        assert_eq!((native.variant.name, native.variant.partitions), ("turquoise", 3));
+        assert_eq!(
+            (native.variant.heartbeat_interval_ns, native.variant.missed_heartbeats),
+            (1_000_000_000, 4)
+        );
+        assert_eq!((native.logon_timeout_ns, native.output_bytes), (2_000_000_000, 16 << 10));
+        assert!(!native.rejects_second_logon && !native.disconnects_over_throttle);
+        let limits = (native.reports_per_request, native.requests_per_day, native.kept_reports);
+        assert_eq!(limits, (7, 8, 9));
+        assert_eq!(venue.options.self_trade, SelfTrade::CancelBoth);
+        assert_eq!((venue.options.most_orders, venue.most_connections), (500, 20));
+        let store = venue.store.as_ref().unwrap();
+        assert_eq!((store.folder.to_str(), store.most_bytes, store.syncs), (Some("folder"), 5 << 20, true));
+        let (time, zone) = venue.day_ends.as_ref().unwrap();
+        assert_eq!((time.to_string().as_str(), zone.iana_name()), ("17:30:00", Some("Europe/London")));
+        assert_eq!((venue.day_pause_ns, venue.options.publishes_market), (2_000_000_000, true));
+        let line = venue.publication.as_ref().unwrap();
+        assert_eq!((line.live.kind, line.lines.len(), line.live.skew_ns), (VenueKind::Bx, 2, 50_000));
+        assert_eq!(line.live.faults[0].lost_per_million, 1);
+        let user = &venue.options.native_users[0];
+        assert_eq!((user.cancels_on_disconnect, user.throttle_per_second), (false, 5));
+        assert!(user.must_change_password && venue.options.ouch_users[0].cancels_on_disconnect);
+        let symbol = &venue.options.instruments[0];
+        assert_eq!(
+            (symbol.id, symbol.partition, symbol.tick_e8, symbol.most_quantity),
+            (11, 2, 5_000_000, 700)
+        );
+        let limits = (symbol.lowest_price_e8, symbol.highest_price_e8);
+        assert_eq!((limits, venue.round_lots[0]), ((17_100_000_000, 20_900_000_000), 40));
+        let faults = venue.options.faults;
+        assert_eq!((faults.seed, faults.rejects_per_million, faults.delays_per_million), (3, 4, 5));
+        assert_eq!((faults.longest_delay_ns, faults.gaps_per_million), (6_000_000, 7));
+        assert_eq!((faults.garbage_per_million, faults.drop_every), (8, 9));
+        assert_eq!(faults.halt.map(|halt| (halt.partition, halt.at_message)), Some((1, 10)));
+    }
+
+    #[test]
+    fn an_error_of_an_exchange_names_its_place_in_the_file() {
+        let exchange = "[[orders]]\nname = \"x\"\n";
+        let user = "[[orders.user]]\nname = \"A\"\npassword = \"p\"\n";
+        let symbol = "[[orders.symbol]]\nname = \"S\"\nid = 1\n";
+        assert_eq!(Config::parse("v.toml", &format!("{exchange}{user}{symbol}")).unwrap().orders.len(), 1);
+        assert_eq!(
+            problems(exchange),
+            ["v.toml:1:1: orders lacks the key 'symbol'", "v.toml:1:1: orders lacks the key 'user'"]
+        );
+        for (text, expected) in [
+            ("varient = \"lse\"", "v.toml:3:1: the key 'varient' is not known; did you mean 'variant'?"),
+            ("variant = \"lsd\"", "v.toml:3:11: 'lsd' for 'variant' is not known; did you mean 'lse'?"),
+            ("day_ends = \"25:00\"", "v.toml:3:12: 'day_ends' must be a time of day such as 17:30"),
+            ("store_mb = 5", "v.toml:3:12: 'store_mb' needs the key 'store'"),
+            ("snapshot = \"127.0.0.1:5\"", "v.toml:3:12: 'snapshot' needs the key 'lines'"),
+            (
+                "recovery = \"127.0.0.1\"",
+                "v.toml:3:12: 'recovery' must be an address with a port such as 127.0.0.1:31001",
+            ),
+        ] {
+            assert_eq!(problems(&format!("{exchange}{text}\n{user}{symbol}")), [expected]);
+        }
+        for (text, expected) in [
+            ("id = 2\ntick = 0.01", "v.toml:12:8: 'tick' must be a string, not a float"),
+            (
+                "id = 2\ntick = \"0,01\"",
+                "v.toml:12:8: 'tick' must be a price above 0 as a string, such as \"0.01\"",
+            ),
+            ("id = 1", "v.toml:11:6: there is a symbol with the id 1 already"),
+            ("id = 2\nprice_band = 5", "v.toml:12:14: 'price_band' needs the key 'reference_price'"),
+            ("id = 2\npartition = 5", "v.toml:12:13: 'partition' must be a whole number from 1 to 4"),
+        ] {
+            let more = format!("[[orders.symbol]]\nname = \"T\"\n{text}\n");
+            assert_eq!(problems(&format!("{exchange}{user}{symbol}{more}")), [expected]);
+        }
+        let ouch = "[[orders.ouch_user]]\nname = \"TOOLONG\"\npassword = \"p\"\nlisten = \"127.0.0.1:7\"\n";
+        assert_eq!(
+            problems(&format!("{exchange}{ouch}{symbol}")),
+            ["v.toml:4:8: 'name' must have 1 to 6 letters, digits or signs"]
+        );
+        let faults = "[orders.faults]\ndelays_per_million = 5\n";
+        assert_eq!(
+            problems(&format!("{exchange}{user}{symbol}{faults}")),
+            ["v.toml:9:1: faults lacks the key 'longest_delay'"]
+        );
+    }
+
+    #[test]
     fn the_examples_are_sound() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
         for (name, venues) in [("loopback.toml", 4), ("twenty_five_feeds.toml", 25)] {
             assert_eq!(Config::load(&folder.join(name)).unwrap().venues.len(), venues);
         }
+        assert_eq!(Config::load(&folder.join("orders.toml")).unwrap().orders.len(), 1);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`tapeworks_exchange`] makes their messages; this crate has the sockets, two threads and the configuration. One thread makes
 //! the messages and sends them when they are due, the other serves clients. They share a store of sent messages for each venue,
-//! locked once a packet.
+//! locked once a packet. Exchanges that take orders have a thread each: [`orders`].
 //!
 //! A time is the wall clock's at the start plus the monotonic time since. A message's own time is its due time, so a receiver
 //! measures from the intended time.

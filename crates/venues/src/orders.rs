@@ -108,10 +108,11 @@ impl<W: World> OrderVenues<W> {
         &self.addresses
     }
 
-    /// Whether an exchange has failed: [`OrderVenues::stop`] says how.
+    /// Whether an exchange has ended, which it does only when it fails: [`OrderVenues::stop`] says how.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.exchanges.iter().any(|exchange| exchange.shared.is_finished.load(Ordering::Acquire))
+        let has_ended = |thread: &W::Handle<_>| thread.is_finished();
+        self.exchanges.iter().any(|exchange| exchange.thread.as_ref().is_some_and(has_ended))
     }
 
     /// The counters so far.
@@ -138,21 +139,16 @@ impl<W: World> OrderVenues<W> {
     /// # Errors
     /// What failed meanwhile.
     pub fn stop(mut self) -> Result<Vec<OrderReport>, VenuesError> {
-        let ended = self.end();
-        let report = self.report();
-        ended.map(|()| report)
-    }
-
-    fn end(&mut self) -> Result<(), VenuesError> {
         let mut ended = Ok(());
         for exchange in &mut self.exchanges {
             ended = ended.and(exchange.end());
         }
-        ended
+        let report = self.report();
+        ended.map(|()| report)
     }
 }
 
-impl<W: World> Drop for OrderVenues<W> {
+impl<W: World> Drop for Exchange<W> {
     fn drop(&mut self) {
         // The receiver of the report has ended.
         let _ = self.end();
@@ -210,6 +206,8 @@ fn start<W: World>(
     let opened = DurableExchange::open(&venue.options, venue.store.as_ref(), midnight.0, start_utc_ns);
     let (exchange, recovered) =
         opened.map_err(|cause| VenuesError::Store { exchange: venue.name.clone(), cause })?;
+    // A clock that was set back goes on from the last input.
+    let start_utc_ns = start_utc_ns.max(exchange.now_ns());
     let mut addresses = OrderAddresses {
         name: venue.name.clone(),
         real_time,

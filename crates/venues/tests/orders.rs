@@ -3,7 +3,6 @@
 
 mod order_clients;
 #[allow(dead_code)]
-#[path = "../../exchange/tests/traders/mod.rs"]
 mod traders;
 
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -107,7 +106,7 @@ fn native_and_ouch_users_trade_in_one_book() {
     let outbound::Message::OrderExecuted(executed) = &decoded[1] else { panic!("{decoded:?}") };
     assert_eq!((executed.quantity(), executed.price().0), (30, 100_000));
     ann.until("the fill", |ann| ann.executions().len() == 2);
-    let fill = ann.executions()[1].clone();
+    let fill = ann.executions()[1];
     assert_eq!((fill.exec_type, fill.executed_qty, fill.leaves_qty), (ExecType::Trade, 30, 70));
     let cancelled = ann.send(&cancel("C1", "A1", name(""), Side::Buy), 1);
     assert_eq!(types(&cancelled), [ExecType::Cancelled]);
@@ -129,7 +128,7 @@ fn reports_missed_during_a_break_are_recovered_once() {
     cat.cut();
     bob.send(&order("B1", 11, Side::Sell, 120, 10 * E8).encode(), 3);
     ann.until("the fill comes after the break", |ann| ann.executions().len() == 2);
-    let fill = ann.executions()[1].clone();
+    let fill = ann.executions()[1];
     assert_eq!((fill.executed_qty, fill.leaves_qty, fill.sequence_no), (100, 0, 2));
     cat.until("the fill comes after the break", |cat| cat.messages.len() == 3);
     // And goes on.
@@ -183,6 +182,50 @@ fn orders_numbers_and_missed_reports_survive_a_restart() {
     other.options.instruments.pop();
     let error = start(other, None).unwrap_err();
     assert!(error.to_string().contains("another configuration"), "{error}");
+}
+
+#[test]
+fn a_damaged_store_is_refused_and_a_torn_end_is_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let first = serve(exchange(Some(&store)));
+    let mut ann = native(&first, "ANN");
+    for number in 0..20 {
+        ann.send(&order(&format!("A{number}"), 11, Side::Buy, 100, 10 * E8).encode(), 1);
+    }
+    first.stop().unwrap();
+    let segment = store.join("00000000000000000000.journal");
+    let sound = std::fs::read(&segment).unwrap();
+    let end = sound.iter().rposition(|byte| *byte != 0).unwrap();
+    let mut torn = sound.clone();
+    torn[end] ^= 0xFF;
+    std::fs::write(&segment, &torn).unwrap();
+    let second = serve(exchange(Some(&store)));
+    let recovered = second.addresses()[0].recovered.unwrap();
+    assert!(recovered.torn_bytes > 0 && recovered.orders == 20, "{recovered:?}");
+    second.stop().unwrap();
+    let mut damaged = sound;
+    damaged[end / 2] ^= 0xFF;
+    std::fs::write(&segment, &damaged).unwrap();
+    let error = start(exchange(Some(&store)), None).unwrap_err().to_string();
+    assert!(error.contains("damaged or missing") && error.contains("exchange 'test'"), "{error}");
+}
+
+#[test]
+fn an_exchange_whose_day_is_full_ends_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut venue = exchange(Some(&folder.path().join("store")));
+    venue.store.as_mut().unwrap().most_bytes = 20_000;
+    let exchange = serve(venue);
+    let mut ann = native(&exchange, "ANN");
+    let message = order("A1", 11, Side::Buy, 1, 10 * E8).encode();
+    wait_until("the day is full", || {
+        let _not_logged_on = ann.client.send(&message, order_clients::now_ns());
+        ann.turn();
+        exchange.has_failed()
+    });
+    let error = exchange.stop().unwrap_err().to_string();
+    assert!(error.contains("need more than the 20000 bytes of 'store_mb'"), "{error}");
 }
 
 #[test]
@@ -240,7 +283,7 @@ fn day_orders_expire_with_the_day_and_good_till_orders_survive_it_and_a_restart(
     );
     cat.send(&bytes(&enter(1, inbound::Side::Sell, 30, 100_000)), 2);
     ann.until("the fill", |ann| ann.executions().len() == 5);
-    let fill = ann.executions()[4].clone();
+    let fill = ann.executions()[4];
     assert_eq!((fill.order_id, fill.leaves_qty, fill.sequence_no), (resting[0].order_id, 70, 2));
     first.stop().unwrap();
 
@@ -313,8 +356,8 @@ fn a_client_that_reads_nothing_is_ended_counted_and_logged() {
     // The others are served, and BOB gets everything by recovery.
     ann.send(&order("A1", 11, Side::Buy, 1, 10 * E8).encode(), 1);
     let mut bob = native(&exchange, "BOB");
-    let reports = exchange.report()[0].sessions.reports - 1;
-    bob.until("all reports", |bob| bob.reports.len() as u64 == reports);
+    let of_bob = || exchange.report()[0].sessions.reports - 1;
+    bob.until("all reports", |bob| bob.reports.len() as u64 == of_bob());
     exchange.stop().unwrap();
 }
 

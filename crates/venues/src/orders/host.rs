@@ -37,6 +37,8 @@ const MOST_IN_TURN: usize = 64;
 const TICK_NS: u64 = 1_000_000_000;
 /// The time limits of connections that are closing, and listeners that could not accept, are checked so often.
 const CLOSING_TICK_NS: u64 = 100_000_000;
+/// The counters are passed on so often at most.
+const PROGRESS_NS: u64 = 20_000_000;
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -124,7 +126,7 @@ pub(super) struct Host<W: World> {
     pub(super) day_ends: Option<(Time, TimeZone)>,
     /// From the end of a day to the next, in nanoseconds.
     pub(super) day_pause_ns: u64,
-    /// The start by both clocks.
+    /// The start by both clocks. The time of day is not before the last input in the store.
     pub(super) start: Instant,
     pub(super) start_utc_ns: u64,
 }
@@ -142,15 +144,16 @@ struct Running<W: World> {
     day_due_ns: u64,
     counters: Counters,
     days: u64,
+    /// When the counters were passed on last, and whether there is anything new since.
+    published_ns: u64,
+    has_news: bool,
 }
 
 impl<W: World> Host<W> {
     /// Runs until it is stopped or fails.
     pub(super) fn run(self) -> Result<(), VenuesError> {
-        let (name, shared) = (self.name.clone(), Arc::clone(&self.shared));
-        let ended = Running::new(self).run();
-        shared.is_finished.store(true, Ordering::Release);
-        ended.map_err(|failure| match failure {
+        let name = self.name.clone();
+        Running::new(self).run().map_err(|failure| match failure {
             Failure::Store(cause) => VenuesError::Store { exchange: name, cause },
             Failure::Sockets(cause) => VenuesError::Sockets { exchange: name, cause },
         })
@@ -187,14 +190,16 @@ impl<W: World> Running<W> {
             day_due_ns: u64::MAX,
             counters: Counters::default(),
             days: 1,
+            published_ns: 0,
+            has_news: true,
             host,
         }
     }
 
-    /// The time of day at the start plus the monotonic time since; never before the last input.
+    /// The time of day at the start plus the monotonic time since.
     fn now_ns(&self) -> u64 {
         let since_ns = u64::try_from(W::since(self.host.start).as_nanos()).unwrap_or(u64::MAX);
-        self.host.start_utc_ns.saturating_add(since_ns).max(self.host.exchange.now_ns())
+        self.host.start_utc_ns.saturating_add(since_ns)
     }
 
     fn run(mut self) -> Result<(), Failure> {
@@ -204,10 +209,9 @@ impl<W: World> Running<W> {
         self.publish_progress();
         while !self.host.shared.stop.load(Ordering::Acquire) {
             let wait = self.wait();
-            if !wait.is_zero() {
-                self.publish_progress();
-            }
-            self.host.poll.wait(&mut ready, Some(wait))?;
+            let for_progress = self.wait_for_progress(wait);
+            self.host.poll.wait(&mut ready, Some(for_progress))?;
+            self.has_news |= !ready.is_empty() || for_progress == wait;
             let mut listeners = std::mem::take(&mut self.waiting_listeners);
             for one in &ready {
                 if let Some(client) = self.clients.get_mut(&one.token.0) {
@@ -272,6 +276,20 @@ impl<W: World> Running<W> {
         Duration::from_nanos(due_ns.saturating_sub(now_ns)).min(Duration::from_secs(3_600))
     }
 
+    /// Passes the counters on before a wait, or shortens the wait until it is time for that.
+    fn wait_for_progress(&mut self, wait: Duration) -> Duration {
+        if wait.is_zero() || !self.has_news {
+            return wait;
+        }
+        let due_ns = self.published_ns.saturating_add(PROGRESS_NS);
+        let now_ns = self.now_ns();
+        if due_ns > now_ns {
+            return wait.min(Duration::from_nanos(due_ns - now_ns));
+        }
+        self.publish_progress();
+        wait
+    }
+
     // ---- connections ----
 
     fn accept(&mut self, place: usize) -> Result<(), StoreError> {
@@ -315,28 +333,22 @@ impl<W: World> Running<W> {
         Ok(())
     }
 
-    /// Closes the oldest connection without a logon. Returns whether there was one.
+    /// Closes the oldest connection without a logon, or that is closing. Returns whether there was one.
     fn drop_a_stranger(&mut self, now_ns: u64) -> Result<bool, StoreError> {
         let exchange = self.host.exchange.exchange();
-        let is_stranger =
-            |client: &Client<W>| !client.connection.is_some_and(|one| exchange.is_admitted(one));
-        let Some(number) =
-            self.clients.iter().find(|(_, client)| is_stranger(client)).map(|(number, _)| *number)
-        else {
+        let is_user =
+            |client: &Client<W>| client.connection.is_some_and(|connection| exchange.is_admitted(connection));
+        let oldest = self.clients.iter().find(|(_, client)| !is_user(client)).map(|(number, _)| *number);
+        let Some(mut client) = oldest.and_then(|number| self.clients.remove(&number)) else {
             return Ok(false);
         };
-        if let Some(mut client) = self.clients.remove(&number) {
+        // It goes with the connection in any case.
+        let _ = client.pump.stream().deregister(&self.host.poll);
+        if let Some(connection) = client.connection {
             self.counters.refused += 1;
-            self.host.refusals.refused(
-                client.address,
-                &"closed for a newer connection before its logon",
-                now_ns,
-            );
-            // It goes with the connection in any case.
-            let _ = client.pump.stream().deregister(&self.host.poll);
-            if let Some(connection) = client.connection {
-                self.host.exchange.closed(connection, now_ns)?;
-            }
+            let reason = &"closed before its logon, for a newer connection";
+            self.host.refusals.refused(client.address, reason, now_ns);
+            self.host.exchange.closed(connection, now_ns)?;
         }
         Ok(true)
     }
@@ -370,6 +382,7 @@ impl<W: World> Running<W> {
             let Some(end) = host.exchange.exchange().end_of(connection) else { continue };
             counters.ended += 1;
             counters.too_slow += u64::from(end.is_too_slow());
+            counters.timed_out += u64::from(end.is_timed_out());
             if !end.is_by_client() {
                 host.refusals.refused(client.address, &end, now_ns);
             }
@@ -489,6 +502,7 @@ impl<W: World> Running<W> {
     }
 
     fn publish_progress(&mut self) {
+        (self.published_ns, self.has_news) = (self.now_ns(), false);
         let exchange = self.host.exchange.exchange();
         let clients = self.clients.values().filter_map(|client| client.connection);
         self.counters.open = clients.clone().count() as u64;

@@ -70,6 +70,7 @@ impl OrderReport {
                 "logged_on": connections.logged_on,
                 "ended": connections.ended,
                 "too_slow": connections.too_slow,
+                "timed_out": connections.timed_out,
                 "refused": connections.refused,
                 "not_accepted": connections.not_accepted,
             },

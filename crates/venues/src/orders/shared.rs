@@ -18,8 +18,10 @@ pub struct Counters {
     pub logged_on: u64,
     /// Those that ended.
     pub ended: u64,
-    /// Of these, those whose client read too slowly, or nothing.
+    /// Of these, those for whose client more waited than is kept.
     pub too_slow: u64,
+    /// Of these, those whose client was silent, read nothing, or did not log on in time.
+    pub timed_out: u64,
     /// Those that were refused, or closed before their logon, because there were too many.
     pub refused: u64,
     /// Times that the system could not accept a connection.
@@ -49,8 +51,6 @@ pub(super) struct Shared {
     pub(super) end_day: AtomicBool,
     /// The servers of its line end now.
     pub(super) stop_servers: AtomicBool,
-    /// It has ended, or failed.
-    pub(super) is_finished: AtomicBool,
     progress: Mutex<Progress>,
 }
 

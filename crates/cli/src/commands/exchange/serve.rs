@@ -264,6 +264,7 @@ fn show_orders(out: &mut String, orders: &[OrderReport]) {
         ("connections", Align::Right),
         ("refused", Align::Right),
         ("too slow", Align::Right),
+        ("timed out", Align::Right),
         ("recovered", Align::Right),
     ]);
     for exchange in orders {
@@ -278,6 +279,7 @@ fn show_orders(out: &mut String, orders: &[OrderReport]) {
             thousands(connections.connections),
             thousands(connections.refused),
             thousands(connections.too_slow),
+            thousands(connections.timed_out),
             thousands(sessions.recovered),
         ]);
     }
