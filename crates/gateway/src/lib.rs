@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod client;
 mod clock;
 pub mod config;
 mod core;
@@ -8,6 +9,7 @@ mod entry;
 mod host;
 pub mod inspect;
 mod ledger;
+pub mod order_line;
 mod restore;
 mod settings;
 pub mod status;

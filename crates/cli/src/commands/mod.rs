@@ -3,6 +3,7 @@
 pub(crate) mod demo;
 pub(crate) mod dump;
 pub(crate) mod exchange;
+pub(crate) mod fix;
 pub(crate) mod flow;
 pub(crate) mod gateway;
 pub(crate) mod hash;

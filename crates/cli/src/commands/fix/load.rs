@@ -1,0 +1,117 @@
+//! Orders at a rate, and how long the answers take.
+//!
+//! The time of an order begins when it was due, not when it was sent: an order that waits behind a slow one counts its wait.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use hdrhistogram::Histogram;
+use serde_json::json;
+use tapeworks_gateway::client::FixClient;
+use tapeworks_gateway::order_line::{OrderBook, OrderLine};
+use tapeworks_wire::fix::{field, message_type};
+
+use super::show;
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{counted, thousands};
+use crate::{interrupt, output, values};
+
+#[derive(Debug, Args)]
+pub(super) struct Load {
+    /// Orders a second.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(super) rate: Option<u64>,
+    /// How long.
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10s", requires = "rate")]
+    seconds: Duration,
+    /// The order, sent again and again with another id.
+    #[arg(long, value_name = "ORDER", default_value = "new AAPL buy 1 @100 ioc", requires = "rate")]
+    order: String,
+}
+
+/// How long answers may take after the last order.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) fn run(load: &Load, comp_id: &str, client: &mut FixClient, is_json: bool) -> Result {
+    let Some(rate) = load.rate else { return Err(Failure::Usage("--rate is missing".to_owned())) };
+    let order = match OrderLine::parse(&load.order) {
+        Some(Ok(order @ OrderLine::New { id: None, .. })) => order,
+        Some(Err(problem)) => return Err(Failure::Usage(format!("--order: {problem}"))),
+        _ => return Err(Failure::Usage("--order: a new order without an id".to_owned())),
+    };
+    let prefix = format!("{comp_id}-{:x}-", client.now_ns() / 1_000_000 % 0xffff_ffff);
+    let (mut book, mut due) = (OrderBook::new(&prefix), HashMap::new());
+    // The bounds are sound: up to ten minutes with three digits.
+    let mut times = Histogram::<u64>::new_with_bounds(1, 600_000_000_000, 3)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let (began, mut sent, mut rejected) = (Instant::now(), 0u64, 0u64);
+    let total = (load.seconds.as_secs_f64() * rate as f64) as u64;
+    let mut last = began;
+    while (sent < total || !due.is_empty()) && !interrupt::is_requested() {
+        let next = began + Duration::from_secs_f64(sent as f64 / rate as f64);
+        let now = Instant::now();
+        if sent < total && now >= next {
+            let (kind, fields) = book.message(&order, client.now_ns()).map_err(Failure::Failed)?;
+            let id = fields.first().map(|(_, id)| id.clone()).unwrap_or_default();
+            client.send(kind, &fields)?;
+            due.insert(id, next);
+            (sent, last) = (sent + 1, now);
+            // Answers are read between orders that are late.
+            client.turn(Duration::ZERO)?;
+        } else if sent < total {
+            let left = next.saturating_duration_since(now);
+            // A wait of the system is too long for less.
+            let wait = if left > Duration::from_micros(200) {
+                left.min(Duration::from_millis(1))
+            } else {
+                Duration::ZERO
+            };
+            client.turn(wait)?;
+        } else if now.saturating_duration_since(last) > PATIENCE {
+            break;
+        } else {
+            client.turn(Duration::from_millis(1))?;
+        }
+        while let Some(message) = client.next_message() {
+            if let Some(next) = first_answer(&message, &mut due) {
+                let nanoseconds = Instant::now().saturating_duration_since(next).as_nanos();
+                times.saturating_record(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
+                rejected += u64::from(show::is_reject(&message));
+            }
+        }
+    }
+    let passed = last.saturating_duration_since(began).as_secs_f64();
+    let quantile = |part: f64| times.value_at_quantile(part);
+    let achieved = if passed > 0.0 { sent as f64 / passed } else { 0.0 };
+    if is_json {
+        let answer = json!({
+            "sent": sent, "rejected": rejected, "unanswered": due.len(), "per_second": achieved,
+            "p50_ns": quantile(0.5), "p90_ns": quantile(0.9), "p99_ns": quantile(0.99),
+            "p99_9_ns": quantile(0.999), "longest_ns": times.max(),
+        });
+        output::print(&format!("{answer}\n"))?;
+    } else {
+        let mut text = format!(
+            "{} in {passed:.1} s: {} a second, {} rejected, {} unanswered\nfrom due to the first report, us:",
+            counted(sent, "order", "orders"),
+            thousands(achieved as u64),
+            thousands(rejected),
+            thousands(due.len() as u64),
+        );
+        for (name, part) in [("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999)] {
+            let _infallible = write!(text, " {name} {}", thousands(quantile(part) / 1_000));
+        }
+        let _infallible = writeln!(text, " longest {}", thousands(times.max() / 1_000));
+        output::print(&text)?;
+    }
+    Ok(if due.is_empty() && rejected == 0 { Ending::Complete } else { Ending::WithProblems })
+}
+
+/// When the order was due that a message answers for the first time.
+fn first_answer(message: &[u8], due: &mut HashMap<String, Instant>) -> Option<Instant> {
+    let tag = if message_type(message) == b"j" { 379 } else { 11 };
+    let id = String::from_utf8_lossy(field(message, tag)?).into_owned();
+    due.remove(&id)
+}

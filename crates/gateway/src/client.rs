@@ -1,0 +1,263 @@
+//! A FIX client: one session over one connection, for a console, a script, a load.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::{Interest, Token};
+use tapeworks_runtime::pump::{ByteSession, Pump};
+use tapeworks_runtime::world::{Poll as _, Ready, Source as _, Stream as _, System, World};
+use tapeworks_session::fix::{
+    Application, Dictionary, End, Link, MemoryStore, Received, SendError, Session, Settings, Store, Verdict,
+};
+use tapeworks_wire::fix::order_entry::SCHEMA;
+use thiserror::Error;
+
+use crate::clock::Clock;
+
+/// Bytes read at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// Bytes of sent messages that are kept for a gateway that requests them.
+const KEPT_BYTES: usize = 16 << 20;
+
+/// The session did not begin, or ended.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The connection cannot be made.
+    #[error("{address}: {source}")]
+    Connect {
+        /// Where to.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// There was no answer to the Logon in time.
+    #[error("{address}: no answer to the Logon")]
+    NoLogon {
+        /// Where to.
+        address: SocketAddr,
+    },
+    /// The session ended.
+    #[error("the session ended: {0}")]
+    Ended(End),
+    /// The message cannot be sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// Sockets cannot be waited for.
+    #[error("cannot wait for the connection: {0}")]
+    Wait(io::Error),
+}
+
+/// Messages of the application as they come.
+#[derive(Debug, Default)]
+struct Inbox {
+    messages: VecDeque<Vec<u8>>,
+}
+
+impl Application for Inbox {
+    fn message(&mut self, received: &Received<'_>, _: &mut Link, _: &mut dyn Store, _: u64) -> Verdict {
+        self.messages.push_back(received.message.to_vec());
+        Verdict::Taken
+    }
+
+    fn admin(&mut self, received: &Received<'_>) {
+        // Why something was refused.
+        if matches!(received.message_type, b"3" | b"5") {
+            self.messages.push_back(received.message.to_vec());
+        }
+    }
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct FixClient<W: World = System> {
+    address: SocketAddr,
+    poll: W::Poll,
+    pump: Pump<W>,
+    ready: Vec<Ready>,
+    buffer: Vec<u8>,
+    session: Session,
+    store: MemoryStore,
+    inbox: Inbox,
+    clock: Clock<W>,
+    ticked: Instant,
+}
+
+struct Io<'a> {
+    session: &'a mut Session,
+    store: &'a mut MemoryStore,
+    inbox: &'a mut Inbox,
+    utc_ns: u64,
+}
+
+impl ByteSession for Io<'_> {
+    fn receive(&mut self, bytes: &[u8], _now_ns: u64) {
+        self.session.receive(bytes, self.store, self.inbox, self.utc_ns);
+    }
+
+    fn output(&self) -> &[u8] {
+        self.session.output()
+    }
+
+    fn sent(&mut self, bytes: usize, _now_ns: u64) {
+        self.session.sent(bytes);
+    }
+
+    fn closed(&mut self) {
+        self.session.closed(self.store, self.utc_ns);
+    }
+
+    fn is_over(&self) -> bool {
+        self.session.over().is_some()
+    }
+}
+
+impl<W: World> FixClient<W> {
+    /// Connects, and logs on within `patience`. `numbers`: those of the next messages in and out, as a former run left them.
+    ///
+    /// # Errors
+    /// The connection cannot be made, or the Logon is not accepted.
+    pub fn connect(
+        address: SocketAddr,
+        settings: Settings,
+        numbers: Option<(u64, u64)>,
+        patience: Duration,
+    ) -> Result<Self, ClientError> {
+        let clock = Clock::<W>::new();
+        let now_ns = clock.now().utc_ns;
+        let mut store = MemoryStore::new(KEPT_BYTES, now_ns);
+        if let Some((incoming, outgoing)) = numbers {
+            // A store in memory takes every number.
+            let _set = store.set_next_incoming(incoming);
+            let _set = store.set_next_outgoing(outgoing);
+        }
+        let failed = |source| ClientError::Connect { address, source };
+        let poll = W::Poll::new(4).map_err(ClientError::Wait)?;
+        let mut stream = W::Stream::connect(address).map_err(failed)?;
+        stream.register(&poll, Token(0), Interest::READABLE | Interest::WRITABLE).map_err(failed)?;
+        let dictionary = Arc::new(Dictionary::from_schema(&SCHEMA));
+        let mut client = Self {
+            address,
+            poll,
+            pump: Pump::new(stream),
+            ready: Vec::with_capacity(4),
+            buffer: vec![0; READ_BYTES],
+            session: Session::new(settings, dictionary, now_ns),
+            store,
+            inbox: Inbox::default(),
+            clock,
+            ticked: W::instant(),
+        };
+        let began = W::instant();
+        while !client.pump.stream().is_connected().map_err(failed)? {
+            client
+                .poll
+                .wait(&mut client.ready, Some(Duration::from_millis(50)))
+                .map_err(ClientError::Wait)?;
+            if W::since(began) > patience {
+                return Err(failed(io::ErrorKind::TimedOut.into()));
+            }
+        }
+        // Small messages go at once; where that cannot be set, they go later.
+        let _is_set = client.pump.stream().set_nodelay(true);
+        client.tick();
+        while !client.session.is_logged_on() {
+            client.turn(Duration::from_millis(50))?;
+            if W::since(began) > patience {
+                return Err(ClientError::NoLogon { address });
+            }
+        }
+        Ok(client)
+    }
+
+    /// Where it is connected to.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn tick(&mut self) {
+        if let Some(ahead_ns) = self.clock.follow() {
+            self.session.clock_was_set(ahead_ns);
+        }
+        self.ticked = W::instant();
+        let now_ns = self.clock.now().utc_ns;
+        self.session.tick(&mut self.store, &mut self.inbox, now_ns);
+    }
+
+    /// Moves bytes both ways; waits for some, `longest` at most.
+    ///
+    /// # Errors
+    /// The session ended, and every message was taken.
+    pub fn turn(&mut self, longest: Duration) -> Result<(), ClientError> {
+        let longest = if self.pump.has_work(self.session.output()) { Duration::ZERO } else { longest };
+        self.poll.wait(&mut self.ready, Some(longest)).map_err(ClientError::Wait)?;
+        for ready in &self.ready {
+            self.pump.note(*ready);
+        }
+        if W::since(self.ticked) >= Duration::from_millis(100) {
+            self.tick();
+        }
+        self.push();
+        match self.session.over() {
+            Some(end) if self.inbox.messages.is_empty() => Err(ClientError::Ended(end.clone())),
+            _ => Ok(()),
+        }
+    }
+
+    fn push(&mut self) {
+        let now = self.clock.now();
+        let (session, store, inbox) = (&mut self.session, &mut self.store, &mut self.inbox);
+        let mut io = Io { session, store, inbox, utc_ns: now.utc_ns };
+        self.pump.turn(&mut io, &mut self.buffer, now.steady_ns);
+    }
+
+    /// Sends a message: its type and its fields behind the header. Returns its number.
+    ///
+    /// # Errors
+    /// The session is not logged on, or a value cannot be written.
+    pub fn send(&mut self, message_type: &str, fields: &[(u32, String)]) -> Result<u64, ClientError> {
+        let now_ns = self.clock.now().utc_ns;
+        let body = |writer: &mut tapeworks_wire::fix::Writer<'_>| {
+            for (tag, value) in fields {
+                writer.copied(*tag, value.as_bytes());
+            }
+        };
+        let number = self.session.link().send(&mut self.store, now_ns, message_type.as_bytes(), &[], body)?;
+        self.push();
+        Ok(number)
+    }
+
+    /// The next message: of the application, or a Reject or Logout of the session.
+    pub fn next_message(&mut self) -> Option<Vec<u8>> {
+        self.inbox.messages.pop_front()
+    }
+
+    /// The time of day, in UTC nanoseconds.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.clock.now().utc_ns
+    }
+
+    /// The numbers of the next messages in and out.
+    #[must_use]
+    pub fn numbers(&self) -> (u64, u64) {
+        (self.store.next_incoming(), self.store.next_outgoing())
+    }
+
+    /// Logs out, and waits for the answer, `longest` at most.
+    pub fn log_out(&mut self, longest: Duration) {
+        let now_ns = self.clock.now().utc_ns;
+        self.session.log_out(&mut self.store, "", now_ns);
+        let began = W::instant();
+        while self.session.over().is_none() && W::since(began) < longest {
+            if self.turn(Duration::from_millis(50)).is_err() {
+                return;
+            }
+        }
+    }
+}
