@@ -81,6 +81,8 @@ pub struct FixClient<W: World = System> {
     ready: Vec<Ready>,
     buffer: Vec<u8>,
     session: Session,
+    settings: Settings,
+    dictionary: Arc<Dictionary>,
     store: MemoryStore,
     inbox: Inbox,
     clock: Clock<W>,
@@ -116,6 +118,14 @@ impl ByteSession for Io<'_> {
     }
 }
 
+/// Begins to connect.
+fn dial<W: World>(poll: &W::Poll, address: SocketAddr) -> Result<Pump<W>, ClientError> {
+    let failed = |source| ClientError::Connect { address, source };
+    let mut stream = W::Stream::connect(address).map_err(failed)?;
+    stream.register(poll, Token(0), Interest::READABLE | Interest::WRITABLE).map_err(failed)?;
+    Ok(Pump::new(stream))
+}
+
 impl<W: World> FixClient<W> {
     /// Connects, and logs on within `patience`. `numbers`: those of the next messages in and out, as a former run left them.
     ///
@@ -135,43 +145,57 @@ impl<W: World> FixClient<W> {
             let _set = store.set_next_incoming(incoming);
             let _set = store.set_next_outgoing(outgoing);
         }
-        let failed = |source| ClientError::Connect { address, source };
         let poll = W::Poll::new(4).map_err(ClientError::Wait)?;
-        let mut stream = W::Stream::connect(address).map_err(failed)?;
-        stream.register(&poll, Token(0), Interest::READABLE | Interest::WRITABLE).map_err(failed)?;
         let dictionary = Arc::new(Dictionary::from_schema(&SCHEMA));
         let mut client = Self {
             address,
+            pump: dial::<W>(&poll, address)?,
             poll,
-            pump: Pump::new(stream),
             ready: Vec::with_capacity(4),
             buffer: vec![0; READ_BYTES],
-            session: Session::new(settings, dictionary, now_ns),
+            session: Session::new(settings.clone(), Arc::clone(&dictionary), now_ns),
+            settings,
+            dictionary,
             store,
             inbox: Inbox::default(),
             clock,
             ticked: W::instant(),
         };
+        client.log_on(patience)?;
+        Ok(client)
+    }
+
+    /// Connects again after the session ended, with the numbers and messages that there are.
+    ///
+    /// # Errors
+    /// As [`FixClient::connect`].
+    pub fn connect_again(&mut self, patience: Duration) -> Result<(), ClientError> {
+        let now_ns = self.clock.now().utc_ns;
+        self.pump = dial::<W>(&self.poll, self.address)?;
+        self.session = Session::new(self.settings.clone(), Arc::clone(&self.dictionary), now_ns);
+        self.log_on(patience)
+    }
+
+    fn log_on(&mut self, patience: Duration) -> Result<(), ClientError> {
+        let address = self.address;
+        let failed = |source| ClientError::Connect { address, source };
         let began = W::instant();
-        while !client.pump.stream().is_connected().map_err(failed)? {
-            client
-                .poll
-                .wait(&mut client.ready, Some(Duration::from_millis(50)))
-                .map_err(ClientError::Wait)?;
+        while !self.pump.stream().is_connected().map_err(failed)? {
+            self.poll.wait(&mut self.ready, Some(Duration::from_millis(50))).map_err(ClientError::Wait)?;
             if W::since(began) > patience {
                 return Err(failed(io::ErrorKind::TimedOut.into()));
             }
         }
         // Small messages go at once; where that cannot be set, they go later.
-        let _is_set = client.pump.stream().set_nodelay(true);
-        client.tick();
-        while !client.session.is_logged_on() {
-            client.turn(Duration::from_millis(50))?;
+        let _is_set = self.pump.stream().set_nodelay(true);
+        self.tick();
+        while !self.session.is_logged_on() {
+            self.turn(Duration::from_millis(50))?;
             if W::since(began) > patience {
                 return Err(ClientError::NoLogon { address });
             }
         }
-        Ok(client)
+        Ok(())
     }
 
     /// Where it is connected to.
@@ -247,6 +271,12 @@ impl<W: World> FixClient<W> {
     #[must_use]
     pub fn numbers(&self) -> (u64, u64) {
         (self.store.next_incoming(), self.store.next_outgoing())
+    }
+
+    /// Whether the session is logged on.
+    #[must_use]
+    pub fn is_logged_on(&self) -> bool {
+        self.session.is_logged_on()
     }
 
     /// Logs out, and waits for the answer, `longest` at most.

@@ -550,13 +550,12 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     /// The venue's missed reports are all in.
     fn settle(&mut self, now: Now) {
-        let below = self.venue.received_below();
         self.translator.venue_recovered();
-        let (number, time_ns) = (below.map_or(0, u64::from), now.utc_ns);
-        self.desk.entries.push(Entry { kind: Kind::Settled, client: 0, number, time_ns, bytes: &[] });
+        let time_ns = now.utc_ns;
+        self.desk.entries.push(Entry { kind: Kind::Settled, client: 0, number: 0, time_ns, bytes: &[] });
         let Self { clients, translator, venue, desk, .. } = self;
         let mut out = ToAll { venue: Some(venue), clients, desk, now };
-        translator.settle(below, now.utc_ns, &mut out);
+        translator.settle(now.utc_ns, &mut out);
         self.desk.notice(false, "the venue's reports are all in: orders pass".to_owned());
         for index in 0..self.clients.len() {
             self.cancel_if_gone(index, now);
@@ -815,6 +814,11 @@ fn on_event<S: VenueSession, D: Disk>(
                 "the venue does not have {count} reports of App ID {app_id} from {first} on any more"
             );
             desk.notice(true, text);
+        }
+        VenueEvent::NewDay => {
+            translator.new_day();
+            desk.entries.push(Entry { kind: Kind::NewDay, client: 0, number: 0, time_ns, bytes: &[] });
+            desk.notice(true, "the venue's numbers begin anew".to_owned());
         }
         VenueEvent::Unsent(message) => give_back::<S, D>(message, clients, translator, desk, now),
         VenueEvent::Notice(text) => desk.notice(false, format!("venue: {text}")),

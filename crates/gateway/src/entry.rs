@@ -59,7 +59,7 @@ kinds! {
     Report = 4, "report";
     /// A message to the venue that was not sent, because the session ended or its queue was full.
     Unsent = 5, "unsent";
-    /// Requests in doubt were settled. Number: the first name that the venue had not received; 0: it does not say.
+    /// Requests in doubt were settled.
     Settled = 6, "settled";
     /// The gateway cancels the orders of a client.
     CancelOrders = 7, "cancel orders";

@@ -191,10 +191,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 }
             }
             Kind::Unsent => _ = self.translator.venue_unsent(bytes, time_ns, out),
-            Kind::Settled => {
-                let below = u32::try_from(entry.number).ok().filter(|below| *below > 0);
-                self.translator.settle(below, time_ns, out);
-            }
+            Kind::Settled => self.translator.settle(time_ns, out),
             Kind::CancelOrders => {
                 let index = self.client(entry.client)?;
                 self.translator.cancel_orders(ClientIndex(index as u16), out);

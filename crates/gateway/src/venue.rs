@@ -1,14 +1,16 @@
 //! The session with the venue, as the gateway needs it: Millennium's native session, and OUCH over SoupBinTCP.
 //!
-//! The two differ in channels, in how missed reports come, and in how the fate of a request in doubt is learnt. Nothing else of
+//! The two differ in channels, and in how missed reports come. Nothing else of
 //! the crate knows which it is.
 
 use core::fmt::Debug;
 
 use tapeworks_session::native::{self, Channel};
-use tapeworks_session::soupbintcp::{SoupEvent, SoupInitiator, SoupPlace};
+use tapeworks_session::soupbintcp::{
+    CredentialsTooLong, SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace,
+};
 use tapeworks_translate::{Millennium, Ouch, Venue};
-use tapeworks_wire::nasdaq::ouch50::{inbound, outbound};
+use tapeworks_wire::nasdaq::ouch50::outbound;
 
 /// What happened on the session.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +35,8 @@ pub enum VenueEvent<'a> {
         /// How many.
         count: u64,
     },
+    /// The venue's numbers begin anew.
+    NewDay,
     /// A message that was not sent.
     Unsent(&'a [u8]),
     /// The venue said something of itself.
@@ -72,8 +76,6 @@ pub trait VenueSession: Debug {
     fn is_logged_on(&self) -> bool;
     /// Whether all missed reports came.
     fn is_caught_up(&self) -> bool;
-    /// The first number of a request's name that the venue had not received when it was caught up; `None`: it does not say.
-    fn received_below(&self) -> Option<u32>;
     /// A former run handed this report on last.
     fn restore(&mut self, app_id: u8, number: u64);
     /// The numbers begin anew.
@@ -172,10 +174,6 @@ impl VenueSession for native::Client {
         self.is_caught_up()
     }
 
-    fn received_below(&self) -> Option<u32> {
-        None
-    }
-
     fn restore(&mut self, app_id: u8, number: u64) {
         self.restore(app_id, u32::try_from(number).unwrap_or(u32::MAX));
     }
@@ -193,16 +191,11 @@ impl VenueSession for native::Client {
     }
 }
 
-/// OUCH over SoupBinTCP. After each login it requests the account's next number: the answer comes behind all missed reports.
+/// OUCH over SoupBinTCP.
 #[derive(Debug)]
 pub struct OuchSession {
+    settings: SoupInitiatorSettings,
     initiator: SoupInitiator,
-    /// The venue's next number of a request, when it was asked last; `None`: it has not answered.
-    next_number: Option<u32>,
-    /// The next number of the reports, as a former run left it.
-    next_report: u64,
-    /// The session of the numbers.
-    settings: tapeworks_session::soupbintcp::SoupInitiatorSettings,
 }
 
 impl OuchSession {
@@ -210,33 +203,28 @@ impl OuchSession {
     ///
     /// # Errors
     /// The user or the password is too long.
-    pub fn new(
-        settings: tapeworks_session::soupbintcp::SoupInitiatorSettings,
-    ) -> Result<Self, tapeworks_session::soupbintcp::CredentialsTooLong> {
+    pub fn new(settings: SoupInitiatorSettings) -> Result<Self, CredentialsTooLong> {
+        // Orders pass when every report that there was at the login has come.
+        let settings = SoupInitiatorSettings { finds_end: true, ..settings };
         let initiator = SoupInitiator::new(settings.clone(), SoupPlace::default())?;
-        Ok(Self { initiator, next_number: None, next_report: 1, settings })
+        Ok(Self { settings, initiator })
     }
 }
 
-fn of_soup(event: SoupEvent<'_>, next_number: &mut Option<u32>, each: &mut impl FnMut(VenueEvent<'_>)) {
+fn of_soup(event: SoupEvent<'_>, each: &mut impl FnMut(VenueEvent<'_>)) {
     match event {
-        SoupEvent::LoggedIn { .. } => {
-            *next_number = None;
+        SoupEvent::LoggedIn { is_new_session, .. } => {
+            if is_new_session {
+                each(VenueEvent::NewDay);
+            }
             each(VenueEvent::LoggedOn);
         }
-        SoupEvent::Message { number, message } => {
-            if let Ok(outbound::Message::AccountQueryResponse(response)) = outbound::Message::decode(message)
-            {
-                *next_number = Some(response.next_user_ref_num());
-                return;
-            }
-            each(VenueEvent::Report { app_id: 0, number, message });
-        }
+        SoupEvent::Message { number, message } => match outbound::Message::decode(message) {
+            Ok(outbound::Message::SystemEvent(_)) => each(VenueEvent::Notice("the day began or ended")),
+            _ => each(VenueEvent::Report { app_id: 0, number, message }),
+        },
         SoupEvent::Missing { first, count } => each(VenueEvent::Missing { app_id: 0, first, count }),
-        SoupEvent::Ended(end) => {
-            *next_number = None;
-            each(VenueEvent::Ended(&format!("{end:?}")));
-        }
+        SoupEvent::Ended(end) => each(VenueEvent::Ended(&format!("{end:?}"))),
         _ => {}
     }
 }
@@ -258,13 +246,7 @@ impl VenueSession for OuchSession {
     }
 
     fn receive(&mut self, _channel: usize, bytes: &[u8], now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
-        let was_logged_in = self.initiator.is_logged_in();
-        let next_number = &mut self.next_number;
-        self.initiator.receive(bytes, now_ns, |event| of_soup(event, next_number, &mut each));
-        if !was_logged_in && self.initiator.is_logged_in() {
-            // There is room for a byte right after the login.
-            let _sent = self.initiator.send(&inbound::AccountQueryFields {}.encode(), now_ns);
-        }
+        self.initiator.receive(bytes, now_ns, |event| of_soup(event, &mut each));
     }
 
     fn output(&self, _channel: usize) -> &[u8] {
@@ -272,13 +254,11 @@ impl VenueSession for OuchSession {
     }
 
     fn sent(&mut self, _channel: usize, count: usize, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
-        let next_number = &mut self.next_number;
-        self.initiator.sent(count, now_ns, |event| of_soup(event, next_number, &mut each));
+        self.initiator.sent(count, now_ns, |event| of_soup(event, &mut each));
     }
 
     fn closed(&mut self, _channel: usize, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
-        let next_number = &mut self.next_number;
-        self.initiator.closed(now_ns, |event| of_soup(event, next_number, &mut each));
+        self.initiator.closed(now_ns, |event| of_soup(event, &mut each));
     }
 
     fn is_over(&self, _channel: usize) -> bool {
@@ -286,8 +266,7 @@ impl VenueSession for OuchSession {
     }
 
     fn tick(&mut self, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
-        let next_number = &mut self.next_number;
-        self.initiator.tick(now_ns, |event| of_soup(event, next_number, &mut each));
+        self.initiator.tick(now_ns, |event| of_soup(event, &mut each));
     }
 
     fn send(&mut self, message: &[u8], now_ns: u64) -> bool {
@@ -299,24 +278,18 @@ impl VenueSession for OuchSession {
     }
 
     fn is_caught_up(&self) -> bool {
-        self.initiator.is_logged_in() && self.next_number.is_some()
-    }
-
-    fn received_below(&self) -> Option<u32> {
-        self.next_number
+        self.initiator.is_caught_up()
     }
 
     fn restore(&mut self, _app_id: u8, number: u64) {
-        self.next_report = self.next_report.max(number + 1);
-        let place = SoupPlace { next: self.next_report, ..SoupPlace::default() };
-        // The settings were taken before.
+        let place = SoupPlace { next: number + 1, ..SoupPlace::default() };
+        // The credentials were taken before.
         if let Ok(initiator) = SoupInitiator::new(self.settings.clone(), place) {
             self.initiator = initiator;
         }
     }
 
     fn new_day(&mut self) {
-        self.next_report = 0;
         self.restore(0, 0);
     }
 

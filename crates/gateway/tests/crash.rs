@@ -129,7 +129,7 @@ struct World<S: VenueSession> {
     lines: BTreeMap<usize, (Connection, Pipe)>,
     now_ns: u64,
     matches: HashMap<u64, u64>,
-    starts: u64,
+    notices: Vec<tapeworks_gateway::Notice>,
 }
 
 fn fix_settings(role: Role, index: usize) -> Settings {
@@ -278,7 +278,7 @@ impl<S: VenueSession> World<S> {
             lines: BTreeMap::new(),
             now_ns: START_NS,
             matches: HashMap::new(),
-            starts: 0,
+            notices: Vec::new(),
         };
         world.begin();
         world
@@ -291,7 +291,6 @@ impl<S: VenueSession> World<S> {
     fn begin(&mut self) {
         let (core, ledger) = opened(self.folder.path(), self.make, self.now_ns);
         self.gateway = Some((core, ledger));
-        self.starts += 1;
     }
 
     /// The process is gone: what it had sent is on its way, what it had not read is lost.
@@ -368,6 +367,7 @@ impl<S: VenueSession> World<S> {
             return self.die();
         }
         core.commit(ledger, self.now_ns).unwrap();
+        self.notices.extend(core.take_notices().into_iter().filter(|notice| notice.is_alert));
         if death == Some(Death::AfterCommit) {
             return self.die();
         }
@@ -621,7 +621,7 @@ impl<S: VenueSession> World<S> {
             "working orders of the exchange, and as the clients know them"
         );
         assert_eq!(status.open_orders as usize, open, "as the gateway knows them");
-        assert_eq!(status.counters.unmatched, 0);
+        assert_eq!(status.counters.unmatched, 0, "{:?}", self.notices);
         assert_eq!(status.counters.missing, 0);
     }
 }

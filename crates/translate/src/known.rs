@@ -47,6 +47,8 @@ pub(crate) struct ClientRequest {
     pub(crate) terms: Option<NewOrder>,
     /// The gateway's own: no client learns of it.
     pub(crate) is_own: bool,
+    /// It was sent again without a quantity.
+    pub(crate) is_in_doubt: bool,
     /// The order's request before.
     pub(crate) next: Option<Handle>,
 }
@@ -83,6 +85,7 @@ impl ClientRequest {
             is_pending: true,
             terms: None,
             is_own: false,
+            is_in_doubt: false,
             next: None,
         }
     }
@@ -214,11 +217,11 @@ impl Known {
         self.by_order_id.insert(Key::new(BY_ORDER_ID, &id.0), handle.place);
     }
 
-    /// The requests that the venue has not answered, by client and ClOrdID: the order does not depend on what was forgotten when.
+    /// The requests that the venue has not answered, by their names: numbers ascend, and what was forgotten when does not matter.
     pub(crate) fn pending(&self) -> Vec<Handle> {
         let mut pending: Vec<(Handle, &ClientRequest)> =
             self.requests.handles().filter(|(_, request)| request.is_pending).collect();
-        pending.sort_unstable_by_key(|(_, request)| (request.client, request.id.0.0));
+        pending.sort_unstable_by_key(|(_, request)| request.name.0.0);
         pending.into_iter().map(|(handle, _)| handle).collect()
     }
 
@@ -245,18 +248,33 @@ impl Known {
         }
     }
 
-    /// The oldest cancel of an order that the venue has not answered.
-    pub(crate) fn pending_cancel(&self, order: Handle) -> Option<Handle> {
+    /// The oldest cancel of an order that the venue has not answered, of those that name `original`; `None`: any.
+    pub(crate) fn pending_cancel(&self, order: Handle, original: Option<&ClOrdId>) -> Option<Handle> {
         let mut next = self.orders.get(order)?.requests;
         let mut oldest = None;
         while let Some((handle, request)) = next.and_then(|handle| Some((handle, self.requests.get(handle)?)))
         {
-            if request.is_pending && request.kind == RequestKind::Cancel {
+            let is_named = original.is_none_or(|original| request.original == *original);
+            if request.is_pending && request.kind == RequestKind::Cancel && is_named {
                 oldest = Some(handle);
             }
             next = request.next;
         }
         oldest
+    }
+
+    /// The ClOrdIDs by which an order can be named: its own, and those of replaces in flight.
+    pub(crate) fn ids(&self, order: Handle) -> Vec<ClOrdId> {
+        let Some(entry) = self.orders.get(order) else { return Vec::new() };
+        let mut ids = vec![entry.order.id];
+        let mut next = entry.requests;
+        while let Some(request) = next.and_then(|handle| self.requests.get(handle)) {
+            if request.is_pending && request.kind == RequestKind::Replace {
+                ids.push(request.id);
+            }
+            next = request.next;
+        }
+        ids
     }
 
     #[inline]

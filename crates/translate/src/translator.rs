@@ -30,6 +30,9 @@ use crate::settings::{ClientSettings, FixVersion, Settings};
 use crate::text::Text;
 use crate::venue::{MOST_MESSAGE_BYTES, Venue};
 
+/// The text of a reject of a request that the venue did not get.
+const IN_DOUBT: &[u8] = b"The venue did not get the request before the connection broke";
+
 /// App IDs of a venue.
 const APP_IDS: usize = 256;
 
@@ -581,12 +584,14 @@ impl<V: Venue> Translator<V> {
 
     // ---- the gateway's own requests ----
 
-    /// Settles what was in doubt when the connection to the venue broke: its missed reports are all in ([`Self::venue_recovered`]), and
-    /// some requests have no answer. Cancels and replaces are rejected. A new order is cancelled: the venue rejects the cancel
-    /// of an order that never came, and the client then gets a reject, or it cancels the order. A venue that answers no such cancel says
-    /// how far it has read: requests with a number below `received_below` came, and the others did not.
-    pub fn settle(&mut self, received_below: Option<u32>, now_ns: u64, out: &mut impl Outputs) {
-        const TEXT: &[u8] = b"The venue did not get the request before the connection broke";
+    /// Settles what was in doubt when the connection to the venue broke: its missed reports are in ([`Self::venue_recovered`]), and some
+    /// requests have no answer. Cancels and replaces are rejected. Of a new order the venue says whether it came:
+    ///
+    /// - One that answers every cancel gets a cancel: it cancels the order, or rejects the cancel of an order that never came.
+    /// - One that ignores a name that it has seen gets the order again, with the quantity 0: it rejects that, or ignores it.
+    ///
+    /// Either way no order begins to work that the client has not sent a moment ago.
+    pub fn settle(&mut self, now_ns: u64, out: &mut impl Outputs) {
         let pending = self.desk.known.pending();
         // The gateway's own cancels are sent anew.
         for handle in &pending {
@@ -599,23 +604,39 @@ impl<V: Venue> Translator<V> {
             else {
                 continue;
             };
-            let came =
-                received_below.zip(request.name.number()).is_some_and(|(below, number)| number < below);
-            if came {
-                continue;
-            }
             self.desk.counters.doubts += 1;
-            match request.order.filter(|_| request.kind == RequestKind::New && received_below.is_none()) {
-                Some(order) => self.send_own_cancel(order, out),
-                None => self.reject_request(&request, TEXT, now_ns, out),
+            match request.order.filter(|_| request.kind == RequestKind::New) {
+                Some(order) if self.venue.answers_cancels() => self.send_own_cancel(order, out),
+                Some(order) if self.send_again_without_quantity(handle, order, out) => {}
+                _ => self.reject_request(&request, IN_DOUBT, now_ns, out),
             }
         }
+    }
+
+    /// Returns whether it is sent.
+    fn send_again_without_quantity(
+        &mut self,
+        request: Handle,
+        order: Handle,
+        out: &mut impl Outputs,
+    ) -> bool {
+        let Some(entry) = self.desk.known.entry(order) else { return false };
+        let nothing = NewOrder { quantity: 0, display: 0, minimum: 0, ..entry.order.terms };
+        let Some(instrument) = self.desk.reference.instrument(entry.order.instrument) else { return false };
+        let Ok(length) = self.venue.write(&Request::New(nothing), instrument, &mut self.buffer) else {
+            return false;
+        };
+        if let Some(request) = self.desk.known.request_mut(request) {
+            request.is_in_doubt = true;
+        }
+        out.to_venue(self.buffer.get(..length).unwrap_or_default());
+        true
     }
 
     /// Cancels the open orders of a client whose session is gone. Those that the gateway cancels already are left out.
     pub fn cancel_orders(&mut self, client: ClientIndex, out: &mut impl Outputs) {
         for order in self.desk.known.open(client) {
-            let pending = self.desk.known.pending_cancel(order);
+            let pending = self.desk.known.pending_cancel(order, None);
             let is_cancelled =
                 pending.is_some_and(|cancel| self.desk.known.request(cancel).is_some_and(|it| it.is_own));
             if !is_cancelled {
@@ -624,9 +645,17 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// Each known order keeps room for a request to cancel it.
+    /// By every name that the order may have when the cancel comes, where the venue ignores other names.
     fn send_own_cancel(&mut self, order: Handle, out: &mut impl Outputs) {
-        let Some(original) = self.desk.known.entry(order).map(|entry| entry.order.id) else { return };
+        let ids = self.desk.known.ids(order);
+        let count = if self.venue.answers_cancels() { 1 } else { ids.len() };
+        for id in ids.into_iter().take(count) {
+            self.send_own_cancel_of(id, order, out);
+        }
+    }
+
+    /// Each known order keeps room for a request to cancel it.
+    fn send_own_cancel_of(&mut self, original: ClOrdId, order: Handle, out: &mut impl Outputs) {
         // A client may have used the id: the next number has another.
         for _ in 0..8 {
             let text = Text::new().push(b"~").push_number(u64::from(self.next_name));
@@ -710,16 +739,19 @@ impl<V: Venue> Translator<V> {
         let mut answered =
             named.filter(|(_, request)| request.is_pending && request.is_answered_by(report.kind));
         if answered.is_none() && report.is_requested && report.kind == ExecutionKind::Cancelled {
-            let cancel = self.desk.known.pending_cancel(order);
+            let cancel = self.desk.known.pending_cancel(order, None);
             let known = &self.desk.known;
             answered = cancel.and_then(|handle| Some((handle, *known.request(handle)?)));
         }
+        let in_doubt = report.kind == ExecutionKind::Rejected
+            && named.is_some_and(|(_, request)| request.is_in_doubt && request.is_pending);
+        let text = if in_doubt { Some(IN_DOUBT) } else { text };
         let Some(completed) = self.completed(order, report) else {
             return self.unmatched(&Report::Execution(*report), out);
         };
         let report = &completed;
         let Some(entry) = self.desk.known.entry_mut(order) else { return };
-        let before = entry.machine.state();
+        let (before, id_before) = (entry.machine.state(), entry.order.id);
         entry.order.change = answered.and_then(|(_, request)| request.terms);
         // Every kind of report is an event.
         let _dispatched = entry.machine.dispatch(&mut entry.order, (report.kind as u8).into(), report);
@@ -757,8 +789,12 @@ impl<V: Venue> Translator<V> {
         let answers = answered.as_ref().map(|(_, request)| request);
         let answers = answers.filter(|request| request.kind != RequestKind::New && !request.is_own);
         self.report_execution(order, exec_type, report, text, answers, out);
-        if was_open && after == ExchangeToClientState::Ended && !self.venue.answers_cancels() {
-            self.reject_late_cancels(order, report.time_ns, out);
+        if !self.venue.answers_cancels() {
+            if was_open && after == ExchangeToClientState::Ended {
+                self.reject_late_cancels(order, None, report.time_ns, out);
+            } else if exec_type == ExecType::Replaced {
+                self.reject_late_cancels(order, Some(&id_before), report.time_ns, out);
+            }
         }
     }
 
@@ -791,12 +827,21 @@ impl<V: Venue> Translator<V> {
         Some(report)
     }
 
-    /// The venue does not answer cancels of an order that ended.
-    fn reject_late_cancels(&mut self, order: Handle, time_ns: u64, out: &mut impl Outputs) {
-        while let Some(cancel) = self.desk.known.pending_cancel(order) {
-            let Some(name) = self.desk.known.request(cancel).map(|request| request.name) else { return };
-            let rejected = CancelRejected { numbered: Numbered::default(), name, reject_code: 0, time_ns };
-            self.cancel_rejected(&rejected, Some(Refusal::TooLate.text().as_bytes()), out);
+    /// The venue does not answer cancels of an order that ended, and those that name what it is not called any more.
+    fn reject_late_cancels(
+        &mut self,
+        order: Handle,
+        original: Option<&ClOrdId>,
+        time_ns: u64,
+        out: &mut impl Outputs,
+    ) {
+        while let Some(change) = self.desk.known.pending_cancel(order, original) {
+            let Some(request) = self.desk.known.request(change).copied() else { return };
+            if request.is_own {
+                self.answer(change);
+            } else {
+                self.reject_request(&request, Refusal::TooLate.text().as_bytes(), time_ns, out);
+            }
         }
     }
 
@@ -845,8 +890,7 @@ impl<V: Venue> Translator<V> {
             let in_doubt = entry.filter(|entry| entry.machine.state() == ExchangeToClientState::Sent);
             let new = in_doubt.and_then(|entry| self.desk.known.by_name(&entry.order.terms.name));
             if let Some(new) = new.map(|(_, new)| *new) {
-                const TEXT: &[u8] = b"The venue did not get the order before the connection broke";
-                self.reject_request(&new, TEXT, report.time_ns, out);
+                self.reject_request(&new, IN_DOUBT, report.time_ns, out);
             }
             return;
         }
@@ -869,6 +913,13 @@ impl<V: Venue> Translator<V> {
         };
         self.desk.counters.reports += 1;
         out.to_client(request.client, &Reply::CancelReject(&fields));
+        if let Some(order) = request.order
+            && request.kind == RequestKind::Replace
+            && !self.venue.answers_cancels()
+        {
+            // What names the replace names nothing.
+            self.reject_late_cancels(order, Some(&request.id), report.time_ns, out);
+        }
     }
 
     fn mass_cancelled(&mut self, report: &MassCancelled, out: &mut impl Outputs) {

@@ -48,6 +48,9 @@ pub struct SoupInitiatorSettings {
     pub longest_reconnect_ns: u64,
     /// How many bytes may wait to be sent before [`SoupInitiator::send`] refuses. 1 MiB.
     pub output_bytes: usize,
+    /// It logs in for the next message first (number 0), and so learns how many there are; if some are missing, it logs in once more, from
+    /// its own place. Then [`SoupInitiator::is_caught_up`] is exact. No.
+    pub finds_end: bool,
 }
 
 impl SoupInitiatorSettings {
@@ -59,6 +62,7 @@ impl SoupInitiatorSettings {
             first_reconnect_ns: 1_000_000_000,
             longest_reconnect_ns: 30_000_000_000,
             output_bytes: 1 << 20,
+            finds_end: false,
         }
     }
 }
@@ -107,6 +111,8 @@ pub enum SoupInitiatorEnd {
     Closed,
     /// The caller logged out.
     LoggedOut,
+    /// It knows how many messages there are, and logs in once more.
+    FoundEnd,
 }
 
 /// What happened on a session.
@@ -163,6 +169,8 @@ enum State {
     LoggingIn,
     /// The number of the message that the server sends next.
     LoggedIn(u64),
+    /// The logout goes out, and the next login is for the messages.
+    FoundEnd,
     LoggingOut,
     Over(SoupInitiatorEnd),
 }
@@ -188,6 +196,12 @@ pub struct SoupInitiator {
     is_stopped: bool,
     /// The session before is not there any more: the next login takes whichever runs, from its start.
     takes_any_session: bool,
+    /// The login at hand is for the next message.
+    is_for_end: bool,
+    /// The number of the next message when the login before this one was accepted, or this one.
+    end: Option<u64>,
+    /// The session has fewer messages than there were: the place is of another one.
+    begins_anew: bool,
     counters: SoupInitiatorCounters,
 }
 
@@ -216,6 +230,9 @@ impl SoupInitiator {
             wait_ns: settings.first_reconnect_ns,
             is_stopped: false,
             takes_any_session: false,
+            is_for_end: false,
+            end: None,
+            begins_anew: false,
             counters: SoupInitiatorCounters::default(),
             settings,
         })
@@ -233,6 +250,12 @@ impl SoupInitiator {
         matches!(self.state, State::LoggedIn(_))
     }
 
+    /// Whether every message that there was at the login has come: with [`SoupInitiatorSettings::finds_end`].
+    #[must_use]
+    pub fn is_caught_up(&self) -> bool {
+        self.is_logged_in() && self.end.is_some_and(|end| self.place.next >= end)
+    }
+
     /// The session, and the number of the next message: to be saved.
     #[must_use]
     pub const fn place(&self) -> SoupPlace {
@@ -248,7 +271,11 @@ impl SoupInitiator {
     /// The connection was opened: the login goes out.
     pub fn connected(&mut self, now_ns: u64) {
         let credentials = &self.settings.credentials;
-        let place = if self.takes_any_session { SoupPlace::default() } else { self.place };
+        let mut place = if self.takes_any_session { SoupPlace::default() } else { self.place };
+        self.is_for_end = self.settings.finds_end && self.end.is_none();
+        if self.is_for_end {
+            place = SoupPlace { session: SoupPlace::default().session, next: 0 };
+        }
         let login = LoginRequestFields {
             packet_length: (LoginRequest::LENGTH - 2) as u16,
             // The constructor has checked that they fit.
@@ -298,7 +325,7 @@ impl SoupInitiator {
         match (Message::decode(packet), self.state) {
             (_, State::Closed | State::Over(_)) => {}
             (Ok(Message::LoginAccepted(login)), State::LoggingIn) => match login.sequence_number().value() {
-                Some(first) => self.accepted(login.session().0, first, each),
+                Some(first) => self.accepted(login.session().0, first, now_ns, each),
                 None => self.end(SoupInitiatorEnd::Malformed, now_ns, each),
             },
             (Ok(Message::LoginRejected(rejected)), State::LoggingIn) => {
@@ -317,23 +344,39 @@ impl SoupInitiator {
                 each(SoupEvent::Message { number, message: sequenced.message() });
             }
             // They come again after the next login.
-            (Ok(Message::SequencedData(_)), State::LoggingOut) => {}
-            (Ok(Message::UnsequencedData(_)), State::LoggedIn(_) | State::LoggingOut) => {
+            (Ok(Message::SequencedData(_)), State::LoggingOut | State::FoundEnd) => {}
+            (Ok(Message::UnsequencedData(_)), State::LoggedIn(_) | State::LoggingOut | State::FoundEnd) => {
                 self.counters.unsequenced += 1;
             }
             (Ok(Message::ServerHeartbeat(_) | Message::Debug(_)), _) => {}
-            (Ok(Message::EndOfSession(_)), State::LoggedIn(_) | State::LoggingOut) => {
+            (Ok(Message::EndOfSession(_)), State::LoggedIn(_) | State::LoggingOut | State::FoundEnd) => {
                 self.end(SoupInitiatorEnd::EndOfSession, now_ns, each);
             }
             _ => self.end(SoupInitiatorEnd::Malformed, now_ns, each),
         }
     }
 
-    fn accepted(&mut self, session: [u8; 10], first: u64, each: &mut impl FnMut(SoupEvent<'_>)) {
+    fn accepted(&mut self, session: [u8; 10], first: u64, now_ns: u64, each: &mut impl FnMut(SoupEvent<'_>)) {
         let before = self.place;
+        if self.is_for_end {
+            self.end = Some(first);
+            let is_same = before.session.trim_ascii() == session.trim_ascii();
+            if first < before.next {
+                // There never were so many messages in this session.
+                self.place.next = 1;
+                self.begins_anew = true;
+            }
+            if !is_same || before.next != first {
+                // The other side closes, and the next login goes on from our place.
+                self.put(&[0, 1, LogoutRequest::TAG], now_ns);
+                self.state = State::FoundEnd;
+                return;
+            }
+        }
         self.takes_any_session = false;
         let is_blank = before.session.iter().all(|byte| matches!(byte, b' ' | 0));
-        let is_new_session = !is_blank && before.session.trim_ascii() != session.trim_ascii();
+        let is_another = !is_blank && before.session.trim_ascii() != session.trim_ascii();
+        let is_new_session = std::mem::take(&mut self.begins_anew) || is_another;
         let expected = if is_new_session { 1 } else { before.next };
         let next = expected.max(first);
         self.place = SoupPlace { session, next };
@@ -394,8 +437,12 @@ impl SoupInitiator {
             self.output.sent(bytes);
             self.moved_ns = now_ns;
         }
-        if self.state == State::LoggingOut && self.output.unsent_bytes() == 0 {
-            self.end(SoupInitiatorEnd::LoggedOut, now_ns, &mut each);
+        if self.output.unsent_bytes() == 0 {
+            match self.state {
+                State::LoggingOut => self.end(SoupInitiatorEnd::LoggedOut, now_ns, &mut each),
+                State::FoundEnd => self.state = State::Over(SoupInitiatorEnd::FoundEnd),
+                _ => {}
+            }
         }
     }
 
@@ -404,6 +451,7 @@ impl SoupInitiator {
             return;
         }
         self.state = State::Over(end);
+        self.end = None;
         self.counters.ends += 1;
         self.refused(now_ns);
         each(SoupEvent::Ended(end));
@@ -412,7 +460,7 @@ impl SoupInitiator {
     /// Logs out. Nothing is opened again until [`SoupInitiator::resume`].
     pub fn logout(&mut self, now_ns: u64) {
         self.is_stopped = true;
-        if matches!(self.state, State::LoggingIn | State::LoggedIn(_)) {
+        if matches!(self.state, State::LoggingIn | State::LoggedIn(_) | State::FoundEnd) {
             self.put(&[0, 1, LogoutRequest::TAG], now_ns);
             self.state = State::LoggingOut;
         }
@@ -425,11 +473,11 @@ impl SoupInitiator {
 
     /// The connection is closed. After [`SoupInitiator::over`], or because the server closed it.
     pub fn closed(&mut self, now_ns: u64, mut each: impl FnMut(SoupEvent<'_>)) {
-        let end = match self.state {
-            State::LoggingOut => SoupInitiatorEnd::LoggedOut,
-            _ => SoupInitiatorEnd::Closed,
-        };
-        self.end(end, now_ns, &mut each);
+        match self.state {
+            State::LoggingOut => self.end(SoupInitiatorEnd::LoggedOut, now_ns, &mut each),
+            State::FoundEnd | State::Over(SoupInitiatorEnd::FoundEnd) => self.retry_at_ns = now_ns,
+            _ => self.end(SoupInitiatorEnd::Closed, now_ns, &mut each),
+        }
         self.state = State::Closed;
     }
 
