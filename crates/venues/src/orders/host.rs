@@ -531,3 +531,25 @@ fn next_time(time: Time, zone: &TimeZone, after_ns: u64) -> Option<u64> {
         u64::try_from(next.as_nanosecond()).ok().filter(|next_ns| *next_ns > after_ns)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_ends_at_the_next_local_time_also_when_the_clocks_change() {
+        let london = TimeZone::get("Europe/London").unwrap();
+        let at = |text: &str| text.parse::<Timestamp>().unwrap().as_nanosecond() as u64;
+        let end: Time = "17:30".parse().unwrap();
+        for (after, expected) in [
+            ("2026-11-24T09:00:00Z", "2026-11-24T17:30:00Z"),
+            ("2026-11-24T17:30:00Z", "2026-11-25T17:30:00Z"),
+            ("2026-11-24T17:29:59.999999999Z", "2026-11-24T17:30:00Z"),
+            // Summer time begins on the 29th, and ends on the 25th of October.
+            ("2026-03-28T18:00:00Z", "2026-03-29T16:30:00Z"),
+            ("2026-10-24T18:00:00Z", "2026-10-25T17:30:00Z"),
+        ] {
+            assert_eq!(next_time(end, &london, at(after)), Some(at(expected)), "{after}");
+        }
+    }
+}
