@@ -39,6 +39,8 @@ const TICK_NS: u64 = 1_000_000_000;
 const CLOSING_TICK_NS: u64 = 100_000_000;
 /// The counters are passed on so often at most.
 const PROGRESS_NS: u64 = 20_000_000;
+/// Bytes read at once from a connection that is not logged on: more than a logon, and little in the journal.
+const STRANGER_BYTES: usize = 512;
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -366,6 +368,9 @@ impl<W: World> Running<W> {
             };
             let mut is_closed = false;
             if client.pump.has_work(host.exchange.exchange().output(connection)) {
+                let is_user = host.exchange.exchange().is_admitted(connection);
+                let most = if is_user { buffer.len() } else { STRANGER_BYTES };
+                let buffer = buffer.get_mut(..most).unwrap_or_default();
                 let mut served =
                     Served { exchange: &mut host.exchange, connection, is_closed, now_ns, failure: None };
                 client.pump.turn(&mut served, buffer, now_ns);
