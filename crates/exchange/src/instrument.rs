@@ -48,7 +48,7 @@ impl Instrument {
         }
     }
 
-    /// A symbol whose prices somebody else makes: without a reference price.
+    /// A symbol of a venue that takes orders: it has no reference price.
     pub(crate) fn listed(symbol: Ascii<8>, tick: u32, round_lot: u32) -> Self {
         Self {
             symbol,

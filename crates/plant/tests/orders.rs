@@ -21,7 +21,7 @@ use tapeworks_session::Credentials;
 use tapeworks_session::native::User;
 use tapeworks_stage::Stage as _;
 use tapeworks_venues::orders::OrderVenues;
-use tapeworks_venues::{Config, OrderVenue, PublicationSetting, Venue};
+use tapeworks_venues::{Config, OrderVenue, PublicationSetting, StoreSetting, Venue};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::native::Side;
 use tapeworks_wire::millennium::variant::LSE;
@@ -53,7 +53,8 @@ fn exchange() -> OrderVenue {
         most_quantity: 1_000_000,
     }];
     venue.round_lots = vec![100];
-    venue.options.native_users = vec![User::new("ANN", "password", &variant)];
+    venue.options.native_users =
+        vec![User { cancels_on_disconnect: false, ..User::new("ANN", "password", &variant) }];
     let credentials = Credentials { user: "CAT".to_owned(), password: "password".to_owned() };
     venue.options.ouch_users = vec![OuchUser { credentials, cancels_on_disconnect: true }];
     venue.ouch = vec![venue.real_time];
@@ -132,8 +133,11 @@ impl Books {
 }
 
 #[test]
-fn a_clients_order_shows_in_the_plant_until_it_is_cancelled() {
-    let venue = exchange();
+fn a_clients_order_shows_in_the_plant_through_a_restart_until_it_is_cancelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut venue = exchange();
+    venue.store =
+        Some(StoreSetting { folder: folder.path().join("store"), most_bytes: 64 << 20, syncs: false });
     let line = venue.publication.clone().unwrap();
     let (plant, mut readers) = Plant::start(plant_options(&line), &["books"]).unwrap();
     let mut books = Books::new(readers.take("books").unwrap().consumer);
@@ -160,14 +164,20 @@ fn a_clients_order_shows_in_the_plant_until_it_is_cancelled() {
     let mut later = Books::new(readers.take("books").unwrap().consumer);
     later.until("joining late", &[(9 * dollar, 70)], &[(10 * dollar + dollar / 10, 500)]);
 
+    // The exchange restarts: its orders are there, but for those that end with their client's connection.
+    running.stop().unwrap();
+    let running = OrderVenues::start(&config, None).unwrap();
+    books.until("after a restart", &[(9 * dollar, 70)], &[]);
+    later.until("after a restart", &[(9 * dollar, 70)], &[]);
+    let addresses = &running.addresses()[0];
+    ann.go_to([addresses.real_time, addresses.recovery]);
+    ann.cut();
+    ann.log_on();
     ann.send(&cancel("C1", "A2", name(""), Side::Buy), 1);
-    cat.cut();
     books.until("all orders are gone", &[], &[]);
     later.until("all orders are gone", &[], &[]);
     plant.stop().unwrap();
     late.stop().unwrap();
     let report = running.stop().unwrap().remove(0);
-    let line = report.line.unwrap();
     assert_eq!((report.orders.trades, report.working), (1, 0));
-    assert!(line.snapshot.served > 0 || line.retransmission.answers > 0, "{line:?}");
 }

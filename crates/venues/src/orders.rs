@@ -1,7 +1,7 @@
 //! Exchanges that take orders, live: a thread each, with the native gateway's two ports, a port for each OUCH user, a journal of the day,
 //! and a market-data line.
 //!
-//! [`tapeworks_exchange::orders`] is what they do; this module has the sockets, the threads and the store.
+//! [`tapeworks_exchange::orders`] has gateways and matching engine; this module has the sockets, the threads and the store.
 
 mod durable;
 mod host;

@@ -131,9 +131,10 @@ impl<'a> Input<'a> {
     }
 }
 
-/// FNV-1a of the options, as they are written for debugging: another configuration has another one.
+/// FNV-1a of the options, as they are written for debugging: another configuration has another one. Whether there is a market-data line
+/// changes no order.
 fn fingerprint_of(options: &OrderOptions) -> u64 {
-    let text = format!("{options:?}");
+    let text = format!("{:?}", OrderOptions { publishes_market: false, ..options.clone() });
     text.bytes()
         .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }

@@ -39,6 +39,8 @@ const TICK_NS: u64 = 1_000_000_000;
 const CLOSING_TICK_NS: u64 = 100_000_000;
 /// The counters are passed on so often at most.
 const PROGRESS_NS: u64 = 20_000_000;
+/// Bytes read at once from a connection that is not logged on: more than a logon, and little in the journal.
+const STRANGER_BYTES: usize = 512;
 /// Bytes read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -366,6 +368,9 @@ impl<W: World> Running<W> {
             };
             let mut is_closed = false;
             if client.pump.has_work(host.exchange.exchange().output(connection)) {
+                let is_user = host.exchange.exchange().is_admitted(connection);
+                let most = if is_user { buffer.len() } else { STRANGER_BYTES };
+                let buffer = buffer.get_mut(..most).unwrap_or_default();
                 let mut served =
                     Served { exchange: &mut host.exchange, connection, is_closed, now_ns, failure: None };
                 client.pump.turn(&mut served, buffer, now_ns);
@@ -530,4 +535,26 @@ fn next_time(time: Time, zone: &TimeZone, after_ns: u64) -> Option<u64> {
         let next = date.to_datetime(time).to_zoned(zone.clone()).ok()?.timestamp();
         u64::try_from(next.as_nanosecond()).ok().filter(|next_ns| *next_ns > after_ns)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_ends_at_the_next_local_time_also_when_the_clocks_change() {
+        let london = TimeZone::get("Europe/London").unwrap();
+        let at = |text: &str| text.parse::<Timestamp>().unwrap().as_nanosecond() as u64;
+        let end: Time = "17:30".parse().unwrap();
+        for (after, expected) in [
+            ("2026-11-24T09:00:00Z", "2026-11-24T17:30:00Z"),
+            ("2026-11-24T17:30:00Z", "2026-11-25T17:30:00Z"),
+            ("2026-11-24T17:29:59.999999999Z", "2026-11-24T17:30:00Z"),
+            // Summer time begins on the 29th, and ends on the 25th of October.
+            ("2026-03-28T18:00:00Z", "2026-03-29T16:30:00Z"),
+            ("2026-10-24T18:00:00Z", "2026-10-25T17:30:00Z"),
+        ] {
+            assert_eq!(next_time(end, &london, at(after)), Some(at(expected)), "{after}");
+        }
+    }
 }

@@ -203,6 +203,9 @@ pub(super) fn serve(arguments: &Serve) -> Result {
     config.messages = arguments.messages.or(config.messages);
     config.rate = arguments.rate.unwrap_or(config.rate);
     let messages = config.messages.filter(|_| !config.venues.is_empty());
+    if config.venues.is_empty() && (arguments.messages.is_some() || arguments.rate.is_some()) {
+        complain("--messages and --rate are for generated venues: this configuration has none");
+    }
     let running = Running::start(config)?;
     running.describe();
     let mut bar = Bar::of_messages("Serving");
