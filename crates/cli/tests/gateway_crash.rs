@@ -282,7 +282,9 @@ fn settle(market: &mut Market, address: SocketAddr) {
     let began = Instant::now();
     let mut last = (0, Instant::now());
     loop {
-        let are_back = market.traders.iter_mut().fold(true, |all, trader| trader.connect(address) && all);
+        let back =
+            market.traders.iter_mut().filter_map(|trader| trader.connect(address).then_some(())).count();
+        let are_back = back == CLIENTS;
         market.turn(Duration::from_millis(5));
         let count: usize = market.traders.iter().map(|trader| trader.executions.len()).sum();
         let is_answered = market.traders.iter().all(|trader| trader.sent.is_subset(&trader.answered));
