@@ -5,23 +5,19 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
+mod fix_traders;
 mod support;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
+use fix_traders::{Market, NAMES};
 use support::{Folder, command, free_port, run, stderr, stdout};
 use tapeworks_exchange::random::Random;
-use tapeworks_gateway::client::FixClient;
-use tapeworks_gateway::order_line::{OrderBook, OrderLine};
 use tapeworks_runtime::world::System;
-use tapeworks_session::fix::{Role, Settings};
-use tapeworks_wire::fix::{field, message_type, read_unsigned};
 
-const CLIENTS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running process; killed when it is dropped.
@@ -55,118 +51,6 @@ fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-fn text(message: &[u8], tag: u32) -> String {
-    field(message, tag).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
-}
-
-fn number(message: &[u8], tag: u32) -> u64 {
-    field(message, tag).and_then(|value| read_unsigned(value).ok()).unwrap_or(0)
-}
-
-/// A client, and what it knows of its orders.
-struct Trader {
-    name: &'static str,
-    client: Option<FixClient<System>>,
-    book: OrderBook,
-    sent: HashSet<String>,
-    executions: HashSet<String>,
-    /// TrdMatchID, quantity.
-    fills: Vec<(u64, u64)>,
-    /// LeavesQty and CumQty by OrderID (37).
-    orders: BTreeMap<String, (u64, u64)>,
-    /// ClOrdIDs of new orders that any message named.
-    answered: HashSet<String>,
-}
-
-impl Trader {
-    fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            client: None,
-            book: OrderBook::new(&format!("{name}-")),
-            sent: HashSet::new(),
-            executions: HashSet::new(),
-            fills: Vec::new(),
-            orders: BTreeMap::new(),
-            answered: HashSet::new(),
-        }
-    }
-
-    /// Connects, or connects again. Returns whether it is logged on.
-    fn connect(&mut self, address: SocketAddr) -> bool {
-        let longest = Duration::from_millis(200);
-        match &mut self.client {
-            Some(client) if client.is_logged_on() => true,
-            Some(client) => client.connect_again(longest).is_ok(),
-            None => {
-                let settings = Settings::new(Role::Initiator, "FIX.4.4", self.name, "TAPEWORKS");
-                self.client = FixClient::connect(address, settings, None, longest).ok();
-                self.client.is_some()
-            }
-        }
-    }
-
-    fn send(&mut self, line: &str) {
-        let Some(client) = self.client.as_mut().filter(|client| client.is_logged_on()) else { return };
-        let line = OrderLine::parse(line).unwrap().unwrap();
-        // A cancel of an order that was never sent.
-        let Ok((kind, fields)) = self.book.message(&line, client.now_ns()) else { return };
-        if client.send(kind, &fields).is_ok() && kind == "D" {
-            self.sent.insert(fields[0].1.clone());
-        }
-    }
-
-    fn turn(&mut self, longest: Duration) {
-        let Some(client) = &mut self.client else { return };
-        let _ended = client.turn(longest);
-        while let Some(message) = client.next_message() {
-            self.answered.insert(text(&message, 11));
-            self.answered.insert(text(&message, 379));
-            if message_type(&message) != b"8" {
-                continue;
-            }
-            let id = text(&message, 17);
-            assert!(self.executions.insert(id.clone()), "{}: ExecID {id} twice", self.name);
-            if text(&message, 150) == "F" {
-                self.fills.push((number(&message, 880), number(&message, 32)));
-            }
-            if text(&message, 37) != "NONE" {
-                self.orders.insert(text(&message, 37), (number(&message, 151), number(&message, 14)));
-            }
-        }
-    }
-}
-
-struct Market {
-    random: Random,
-    traders: Vec<Trader>,
-    made: u64,
-}
-
-impl Market {
-    /// A random trader sends an order, a cancel or a replace.
-    fn act(&mut self) {
-        let random = &mut self.random;
-        let index = random.below(CLIENTS as u32) as usize;
-        let (symbol, side) =
-            (["AAPL", "MSFT"][random.below(2) as usize], ["buy", "sell"][random.below(2) as usize]);
-        let (quantity, price) = (1 + random.below(90), 100 + random.below(5));
-        let trader = &mut self.traders[index];
-        self.made += 1;
-        let earlier = format!("{}-o{}", trader.name, 1 + u64::from(random.below(self.made as u32)));
-        let line = match random.below(6) {
-            0 => format!("cancel {earlier}"),
-            1 => format!("replace {earlier} {quantity} @{price}"),
-            _ => format!("new {symbol} {side} {quantity} @{price} id={}-o{}", trader.name, self.made),
-        };
-        trader.send(&line);
-    }
-
-    fn turn(&mut self, longest: Duration) {
-        self.traders.iter_mut().for_each(|trader| trader.turn(longest));
-    }
-}
-
 fn exchange_config(folder: &Folder, addresses: &[SocketAddr]) -> String {
     let config = format!(
         r#"
@@ -198,7 +82,7 @@ partition = 2
 
 fn gateway_config(folder: &Folder, addresses: &[SocketAddr]) -> String {
     let clients: String =
-        ["A", "B", "C"].map(|name| format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\n")).concat();
+        NAMES.map(|name| format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\n")).concat();
     let config = format!(
         r#"
 listen = "{}"
@@ -245,16 +129,14 @@ fn killed_gateways_and_exchanges_lose_and_double_nothing() {
     let exchange =
         || Process::start(&["exchange", "serve", &exchange_toml], &["restored from", "the store is empty"]);
     let gateway = || Process::start(&["gateway", &gateway_toml], &["FIX clients are served"]);
-    let traders = ["A", "B", "C"].map(Trader::new).into();
-    let mut market = Market { random: Random::new(seed), traders, made: 0 };
+    let mut random = Random::new(seed);
+    let mut market = Market::<System, _>::new(move |bound| random.below(bound));
     let (mut venue, mut ours) = (Some(exchange()), Some(gateway()));
     for kill in 0..kills {
-        let life = Duration::from_micros(100_000 + u64::from(market.random.below(400_000)));
+        let life = Duration::from_micros(100_000 + u64::from((market.random)(400_000)));
         let began = Instant::now();
         while began.elapsed() < life {
-            for trader in &mut market.traders {
-                trader.connect(addresses[2]);
-            }
+            market.connect(addresses[2]);
             (0..4).for_each(|_| market.act());
             market.turn(Duration::ZERO);
         }
@@ -270,48 +152,15 @@ fn killed_gateways_and_exchanges_lose_and_double_nothing() {
         venue = venue.or_else(|| Some(exchange()));
         ours = ours.or_else(|| Some(gateway()));
     }
-    settle(&mut market, addresses[2]);
-    check(&market);
+    market.settle(addresses[2], PATIENCE).unwrap();
+    assert_eq!(market.faults(), Vec::<String>::new());
     drop(ours);
     drop(venue);
     stored(&market, &gateway_toml, &folder);
 }
 
-/// Waits until every order has an answer, and nothing more comes.
-fn settle(market: &mut Market, address: SocketAddr) {
-    let began = Instant::now();
-    let mut last = (0, Instant::now());
-    loop {
-        let back =
-            market.traders.iter_mut().filter_map(|trader| trader.connect(address).then_some(())).count();
-        let are_back = back == CLIENTS;
-        market.turn(Duration::from_millis(5));
-        let count: usize = market.traders.iter().map(|trader| trader.executions.len()).sum();
-        let is_answered = market.traders.iter().all(|trader| trader.sent.is_subset(&trader.answered));
-        if count != last.0 || !are_back {
-            last = (count, Instant::now());
-        }
-        if is_answered && last.1.elapsed() > Duration::from_secs(1) {
-            return;
-        }
-        let open = market.traders.iter().flat_map(|trader| trader.sent.difference(&trader.answered));
-        assert!(began.elapsed() < PATIENCE, "without an answer: {:?}", open.take(5).collect::<Vec<_>>());
-    }
-}
-
-fn check(market: &Market) {
-    let mut sides: HashMap<u64, Vec<u64>> = HashMap::new();
-    for (number, quantity) in market.traders.iter().flat_map(|trader| &trader.fills) {
-        sides.entry(*number).or_default().push(*quantity);
-    }
-    assert!(sides.len() > 10, "only {} trades", sides.len());
-    for (number, quantities) in &sides {
-        assert!(matches!(quantities[..], [one, other] if one == other), "trade {number}: {quantities:?}");
-    }
-}
-
 /// The gateway's store has the same, and puts out the same bytes once more.
-fn stored(market: &Market, config: &str, folder: &Folder) {
+fn stored<R: FnMut(u32) -> u32>(market: &Market<System, R>, config: &str, folder: &Folder) {
     let inspected = run(&["gateway", "store", "inspect", &folder.path("gateway-store"), "--json"]);
     let found: serde_json::Value = serde_json::from_str(&stdout(&inspected)).unwrap();
     for (trader, client) in market.traders.iter().zip(found["clients"].as_array().unwrap()) {

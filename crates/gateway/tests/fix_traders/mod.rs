@@ -1,0 +1,186 @@
+//! FIX clients that trade at random, and what they know of their orders: in any world.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tapeworks_gateway::client::FixClient;
+use tapeworks_gateway::order_line::{OrderBook, OrderLine};
+use tapeworks_runtime::world::World;
+use tapeworks_session::fix::{Role, Settings};
+use tapeworks_wire::fix::{field, message_type, read_unsigned};
+
+/// The CompIDs of the clients.
+pub(crate) const NAMES: [&str; 3] = ["A", "B", "C"];
+
+fn text(message: &[u8], tag: u32) -> String {
+    field(message, tag).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
+}
+
+fn number(message: &[u8], tag: u32) -> u64 {
+    field(message, tag).and_then(|value| read_unsigned(value).ok()).unwrap_or(0)
+}
+
+/// A client, and what it knows of its orders.
+pub(crate) struct Trader<W: World> {
+    pub(crate) name: &'static str,
+    pub(crate) client: Option<FixClient<W>>,
+    book: OrderBook,
+    /// ClOrdIDs of new orders.
+    pub(crate) sent: HashSet<String>,
+    /// ExecIDs.
+    pub(crate) executions: HashSet<String>,
+    /// TrdMatchID, quantity.
+    fills: Vec<(u64, u64)>,
+    /// LeavesQty and CumQty by OrderID (37).
+    orders: BTreeMap<String, (u64, u64)>,
+    /// ClOrdIDs of new orders that any message named.
+    pub(crate) answered: HashSet<String>,
+    pub(crate) faults: Vec<String>,
+}
+
+impl<W: World> Trader<W> {
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            client: None,
+            book: OrderBook::new(&format!("{name}-")),
+            sent: HashSet::new(),
+            executions: HashSet::new(),
+            fills: Vec::new(),
+            orders: BTreeMap::new(),
+            answered: HashSet::new(),
+            faults: Vec::new(),
+        }
+    }
+
+    /// Connects, or connects again. Returns whether it is logged on.
+    fn connect(&mut self, address: SocketAddr) -> bool {
+        let longest = Duration::from_millis(200);
+        match &mut self.client {
+            Some(client) if client.is_logged_on() => true,
+            Some(client) => client.connect_again(longest).is_ok(),
+            None => {
+                let settings = Settings::new(Role::Initiator, "FIX.4.4", self.name, "TAPEWORKS");
+                self.client = FixClient::connect(address, settings, None, longest).ok();
+                self.client.is_some()
+            }
+        }
+    }
+
+    fn send(&mut self, line: &str) {
+        let Some(client) = self.client.as_mut().filter(|client| client.is_logged_on()) else { return };
+        let line = OrderLine::parse(line).unwrap().unwrap();
+        // A cancel of an order that was never sent.
+        let Ok((kind, fields)) = self.book.message(&line, client.now_ns()) else { return };
+        if client.send(kind, &fields).is_ok() && kind == "D" {
+            self.sent.insert(fields[0].1.clone());
+        }
+    }
+
+    fn turn(&mut self, longest: Duration) {
+        let Some(client) = &mut self.client else { return };
+        let _ended = client.turn(longest);
+        while let Some(message) = client.next_message() {
+            self.answered.insert(text(&message, 11));
+            self.answered.insert(text(&message, 379));
+            if message_type(&message) != b"8" {
+                continue;
+            }
+            let id = text(&message, 17);
+            if !self.executions.insert(id.clone()) {
+                self.faults.push(format!("{}: ExecID {id} came twice", self.name));
+            }
+            if text(&message, 150) == "F" {
+                self.fills.push((number(&message, 880), number(&message, 32)));
+            }
+            if text(&message, 37) != "NONE" {
+                self.orders.insert(text(&message, 37), (number(&message, 151), number(&message, 14)));
+            }
+        }
+    }
+
+    /// Orders that work, as far as it knows.
+    pub(crate) fn open(&self) -> usize {
+        self.orders.values().filter(|(leaves, _)| *leaves > 0).count()
+    }
+}
+
+/// All clients. `random` gives a number below another.
+pub(crate) struct Market<W: World, R> {
+    pub(crate) random: R,
+    pub(crate) traders: Vec<Trader<W>>,
+    made: u64,
+}
+
+impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
+    pub(crate) fn new(random: R) -> Self {
+        Self { random, traders: NAMES.map(Trader::new).into(), made: 0 }
+    }
+
+    /// Those that are away connect. Returns whether all are logged on.
+    pub(crate) fn connect(&mut self, address: SocketAddr) -> bool {
+        self.traders.iter_mut().map(|trader| usize::from(trader.connect(address))).sum::<usize>()
+            == NAMES.len()
+    }
+
+    /// A random client sends an order, a cancel or a replace.
+    pub(crate) fn act(&mut self) {
+        let mut below = |bound| (self.random)(bound);
+        let index = below(NAMES.len() as u32) as usize;
+        let (symbol, side) = (["AAPL", "MSFT"][below(2) as usize], ["buy", "sell"][below(2) as usize]);
+        let (quantity, price) = (1 + below(90), 100 + below(5));
+        self.made += 1;
+        let (choice, earlier) = (below(6), 1 + u64::from(below(self.made as u32)));
+        let trader = &mut self.traders[index];
+        let earlier = format!("{}-o{earlier}", trader.name);
+        let line = match choice {
+            0 => format!("cancel {earlier}"),
+            1 => format!("replace {earlier} {quantity} @{price}"),
+            _ => format!("new {symbol} {side} {quantity} @{price} id={}-o{}", trader.name, self.made),
+        };
+        trader.send(&line);
+    }
+
+    pub(crate) fn turn(&mut self, longest: Duration) {
+        self.traders.iter_mut().for_each(|trader| trader.turn(longest));
+    }
+
+    /// Waits until all are back, every order has an answer, and nothing more comes for a second.
+    pub(crate) fn settle(&mut self, address: SocketAddr, patience: Duration) -> Result<(), String> {
+        let began = W::instant();
+        let mut last = (0, W::instant());
+        loop {
+            let are_back = self.connect(address);
+            self.turn(Duration::from_millis(5));
+            let count: usize = self.traders.iter().map(|trader| trader.executions.len()).sum();
+            if count != last.0 || !are_back {
+                last = (count, W::instant());
+            }
+            let mut open = self.traders.iter().flat_map(|trader| trader.sent.difference(&trader.answered));
+            let example = open.next();
+            if example.is_none() && W::since(last.1) > Duration::from_secs(1) {
+                return Ok(());
+            }
+            if W::since(began) > patience {
+                return Err(format!("all back: {are_back}; an order without an answer: {example:?}"));
+            }
+        }
+    }
+
+    /// What is wrong with what the clients know: each trade is reported once to its buyer and once to its seller.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let mut sides: HashMap<u64, Vec<u64>> = HashMap::new();
+        for (number, quantity) in self.traders.iter().flat_map(|trader| &trader.fills) {
+            sides.entry(*number).or_default().push(*quantity);
+        }
+        let mut faults: Vec<String> = self.traders.iter().flat_map(|trader| trader.faults.clone()).collect();
+        let is_whole = |quantities: &[u64]| matches!(quantities, [one, other] if one == other);
+        let wrong = sides.iter().filter(|(_, quantities)| !is_whole(quantities));
+        faults.extend(wrong.map(|(number, quantities)| format!("trade {number} is reported {quantities:?}")));
+        if sides.len() < 10 {
+            faults.push(format!("only {} trades", sides.len()));
+        }
+        faults
+    }
+}

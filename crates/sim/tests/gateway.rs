@@ -1,0 +1,237 @@
+//! A gateway, its exchange and FIX clients in the simulator: processes are killed and machines lose power, at any moment, and clocks are set. No
+//! order is lost or doubled, and each client gets each fill once.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+#[allow(dead_code)]
+mod fix_traders;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fix_traders::{Market, NAMES};
+use tapeworks_exchange::orders::Instrument;
+use tapeworks_gateway::config::{AnyParts, Config as GatewayConfig};
+use tapeworks_gateway::{Gateway, Opened, open};
+use tapeworks_runtime::world::World;
+use tapeworks_session::native::User;
+use tapeworks_sim::{
+    Ended, RunOptions, Schedule, Simulated, add_host, below, has_ended, kill, panic_of, power_off, power_on,
+    run, start,
+};
+use tapeworks_venues::orders::OrderVenues;
+use tapeworks_venues::{Config, OrderVenue, StoreSetting};
+use tapeworks_wire::Ascii;
+use tapeworks_wire::millennium::variant::{LSE, Variant};
+
+type W = Simulated;
+
+const EXCHANGE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
+const VARIANT: Variant =
+    Variant { partitions: 2, throttle_per_second: 0, heartbeat_interval_ns: 100_000_000, ..LSE };
+const E8: i64 = 100_000_000;
+
+fn exchange() -> OrderVenue {
+    let mut venue = OrderVenue::new("simulated");
+    let instrument = |id, symbol: &str, partition| Instrument {
+        id,
+        symbol: Ascii::new(symbol).unwrap(),
+        partition,
+        tick_e8: E8,
+        lowest_price_e8: E8,
+        highest_price_e8: 1_000 * E8,
+        most_quantity: 1_000,
+    };
+    venue.options.instruments = vec![instrument(1, "AAPL", 1), instrument(2, "MSFT", 2)];
+    venue.round_lots = vec![1, 1];
+    venue.options.native.variant = VARIANT;
+    venue.options.most_orders = 10_000;
+    venue.options.native_users =
+        vec![User { cancels_on_disconnect: false, ..User::new("TW01", "password", &VARIANT) }];
+    venue.real_time = SocketAddr::from((EXCHANGE, 7_001));
+    venue.recovery = SocketAddr::from((EXCHANGE, 7_002));
+    venue.store = Some(StoreSetting { folder: PathBuf::from("/store"), most_bytes: 64 << 20, syncs: true });
+    venue
+}
+
+fn gateway_config() -> GatewayConfig {
+    let clients = NAMES.map(|name| format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\n")).concat();
+    let text = format!(
+        r#"
+listen = "{GATEWAY}:9878"
+[store]
+folder = "/gateway"
+segment_mb = 1
+sync = "always"
+[venue]
+protocol = "millennium"
+real_time = "{EXCHANGE}:7001"
+recovery = "{EXCHANGE}:7002"
+user = "TW01"
+password = "password"
+partitions = 2
+throttle_per_second = 0
+heartbeat = "100ms"
+first_reconnect = "10ms"
+longest_reconnect = "100ms"
+[[instrument]]
+symbol = "AAPL"
+id = 1
+[[instrument]]
+symbol = "MSFT"
+id = 2
+partition = 2
+[capacity]
+orders = 20_000
+[client_defaults]
+may_sell_short = true
+sending_time_tolerance = "24h"
+{clients}"#
+    );
+    GatewayConfig::parse("gateway.toml", &text, Path::new(".")).expect("it is sound")
+}
+
+/// What the processes share.
+#[derive(Default)]
+struct Shared {
+    is_over: AtomicBool,
+    violations: Mutex<Vec<String>>,
+    executions: Mutex<usize>,
+    /// Requests that starts of the gateway found in the store.
+    restored: Mutex<u64>,
+}
+
+impl Shared {
+    fn violation(&self, text: String) {
+        self.violations.lock().unwrap().push(text);
+    }
+}
+
+fn serve(shared: &Shared) {
+    let config = Config { orders: vec![exchange()], ..Config::new(Vec::new()) };
+    match OrderVenues::<W>::start_in(&config, None) {
+        Ok(exchange) => {
+            while !exchange.has_failed() {
+                W::sleep(Duration::from_millis(10));
+            }
+            shared.violation(format!("the exchange ended: {:?}", exchange.stop().map(|_| ())));
+        }
+        Err(error) => shared.violation(format!("the exchange does not start: {error}")),
+    }
+}
+
+fn translate(shared: &Shared) {
+    let (config, now_ns) = (gateway_config(), W::time_of_day().0);
+    let Ok(AnyParts::Millennium(parts)) = config.parts(now_ns) else {
+        return shared.violation("the configuration is of another venue".to_owned());
+    };
+    let opened = open::<_, W>(&config.store, config.journal, config.sync, parts, now_ns);
+    let Opened { core, ledger, restored } = match opened {
+        Ok(opened) => opened,
+        Err(error) => return shared.violation(format!("the store cannot be used: {error}")),
+    };
+    *shared.restored.lock().unwrap() += restored.requests;
+    match Gateway::<W>::start(config.host, core, ledger, Arc::new(|_| {}), None) {
+        Ok(gateway) => {
+            while !gateway.is_finished() {
+                W::sleep(Duration::from_millis(10));
+            }
+            shared.violation(format!("the gateway ended: {:?}", gateway.stop()));
+        }
+        Err(error) => shared.violation(format!("the gateway does not start: {error}")),
+    }
+}
+
+fn trade(shared: &Shared) {
+    let address = SocketAddr::from((GATEWAY, 9_878));
+    let mut market = Market::<W, _>::new(|bound| below(bound));
+    while !shared.is_over.load(Ordering::Acquire) {
+        market.connect(address);
+        market.act();
+        market.turn(Duration::from_micros(500));
+        W::sleep(Duration::from_micros(200));
+    }
+    if let Err(problem) = market.settle(address, Duration::from_secs(60)) {
+        shared.violation(problem);
+    }
+    for fault in market.faults() {
+        shared.violation(fault);
+    }
+    *shared.executions.lock().unwrap() = market.traders.iter().map(|trader| trader.executions.len()).sum();
+}
+
+fn simulate(seed: u64) -> (Ended, Arc<Shared>) {
+    let shared = Arc::new(Shared::default());
+    let all = Arc::clone(&shared);
+    let options = RunOptions {
+        seed,
+        epoch_ns: 1_763_130_600_000_000_000,
+        schedule: Schedule::default(),
+        keeps_trace: false,
+    };
+    let ended = run(&options, move || {
+        let machines = [add_host("exchange", EXCHANGE), add_host("gateway", GATEWAY)];
+        let clients = add_host("clients", Ipv4Addr::new(10, 0, 0, 4));
+        let begin = |which: usize| {
+            let shared = Arc::clone(&all);
+            let work = if which == 0 { serve } else { translate };
+            start(machines[which], ["exchange", "gateway"][which], move || work(&shared))
+        };
+        let trading = Arc::clone(&all);
+        let mut processes = [begin(0), begin(1)];
+        let clients = start(clients, "clients", move || trade(&trading));
+        for _ in 0..8 {
+            W::sleep(Duration::from_micros(20_000 + u64::from(below(300_000))));
+            // The exchange, the gateway, both.
+            let which = below(3);
+            for place in (0..2).filter(|place| which == 2 || which == *place as u32) {
+                if below(2) == 0 {
+                    kill(processes[place]);
+                } else {
+                    power_off(machines[place]);
+                }
+            }
+            W::sleep(Duration::from_millis(1 + u64::from(below(50))));
+            for place in (0..2).filter(|place| which == 2 || which == *place as u32) {
+                power_on(machines[place]);
+                processes[place] = begin(place);
+            }
+        }
+        W::sleep(Duration::from_millis(300));
+        all.is_over.store(true, Ordering::Release);
+        while !has_ended(clients) {
+            W::sleep(Duration::from_millis(10));
+        }
+        for process in processes.into_iter().chain([clients]) {
+            if let Some(panic) = panic_of(process) {
+                all.violation(panic);
+            }
+        }
+    });
+    (ended, shared)
+}
+
+#[test]
+fn a_gateway_loses_and_doubles_nothing_through_kills_and_losses_of_power() {
+    let first = std::env::var("TAPEWORKS_SEED").ok().and_then(|seed| seed.parse().ok());
+    let count = std::env::var("TAPEWORKS_SEEDS").ok().and_then(|count| count.parse().ok());
+    let (first, count) = (first.unwrap_or(1), count.unwrap_or(if first.is_some() { 1 } else { 6 }));
+    let mut restored = 0;
+    for seed in first..first + count {
+        let (ended, shared) = simulate(seed);
+        let violations = shared.violations.lock().unwrap();
+        assert!(violations.is_empty() && !ended.is_stuck, "TAPEWORKS_SEED={seed}: {violations:?} {ended:?}");
+        assert!(*shared.executions.lock().unwrap() > 100, "TAPEWORKS_SEED={seed}: nothing happened");
+        restored += *shared.restored.lock().unwrap();
+    }
+    assert!(restored > 100, "{restored} requests were restored");
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    assert_eq!(simulate(77).0, simulate(77).0);
+}
