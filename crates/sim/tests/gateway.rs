@@ -148,7 +148,7 @@ fn translate(shared: &Shared) {
 
 fn trade(shared: &Shared) {
     let address = SocketAddr::from((GATEWAY, 9_878));
-    let mut market = Market::<W, _>::new(|bound| below(bound));
+    let mut market = Market::<W, _>::new(below);
     while !shared.is_over.load(Ordering::Acquire) {
         market.connect(address);
         market.act();
