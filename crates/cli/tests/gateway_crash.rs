@@ -154,6 +154,7 @@ fn killed_gateways_and_exchanges_lose_and_double_nothing() {
     }
     market.settle(addresses[2], PATIENCE).unwrap();
     assert_eq!(market.faults(), Vec::<String>::new());
+    assert!(market.trade_count() > 10, "only {} trades", market.trade_count());
     drop(ours);
     drop(venue);
     stored(&market, &gateway_toml, &folder);
