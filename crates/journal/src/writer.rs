@@ -115,7 +115,8 @@ const REFUSED_FOR: u64 = 1_000_000_000;
 
 impl JournalWriter {
     /// Opens the journal in `folder`, which is made if it is not there. A torn record at the end, which no sound one follows, is
-    /// cut off; a copy stays beside the segment. The writer appends nothing to a last segment that is damaged elsewhere.
+    /// cut off; a copy stays beside the segment. The writer appends nothing to a last segment that is damaged elsewhere. A killed process
+    /// may have left records that it had not synced: the first [`JournalWriter::sync`] covers all of the last segment.
     ///
     /// # Errors
     /// [`JournalError::Locked`] when another process writes to it; a folder or file that cannot be used.

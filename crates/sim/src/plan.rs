@@ -765,6 +765,14 @@ impl Plan {
             let what = draw.one(&[rot, What::LostPages { pages: many }]);
             self.add_some_time(draw, length_ns, what);
         }
+        // Many bits make a checkpoint that cannot be read. A few may make one that can be read, and is wrong.
+        if draw.chance(70) {
+            for _ in 0..4 + draw.0.below(5) {
+                let length_ns = draw.between(MILLISECOND, 100 * MILLISECOND);
+                let bits = 1 + draw.0.below(5);
+                self.add_some_time(draw, length_ns, What::Rot { bits, is_of_checkpoint: true });
+            }
+        }
     }
 
     /// A journal whose checkpoints come often.
