@@ -181,6 +181,11 @@ impl Generator {
         self.outbox.pending_of(venue)
     }
 
+    /// These messages, in their order.
+    pub(crate) fn pending_messages(&self, venue: usize) -> impl Iterator<Item = &[u8]> {
+        self.outbox.messages_of(venue)
+    }
+
     /// Hands `put` the messages that give a receiver without history the state of a venue, in the venue's protocol: the phases
     /// of the day, and for each symbol whose directory was sent the directory, trading state and short sale test, then its
     /// orders from the best on, the older first (IEX DEEP: its levels; IEX TOPS: its quote). It omits attributions of orders,

@@ -716,9 +716,11 @@ impl Live {
         let state = self.venues.get(venue)?;
         let utc_ns = self.start_utc_ns.saturating_add(now_ns);
         let kind = state.kind;
-        // Messages that are made but not sent yet have changed the books already.
+        // Messages that are made but not sent yet have changed the books already. Nonsense that will be sent among them takes numbers too.
         let unsent = state.held.len() as u64 + self.generator.pending(venue);
-        let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + unsent;
+        let held = state.held.iter().filter_map(|held| held.bytes.get(..held.length));
+        let nonsense = state.nonsense.count_behind(held.chain(self.generator.pending_messages(venue)));
+        let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + unsent + nonsense;
         let mut image = Image::new(state.stream.session(), next);
         self.generator.image(venue, |message| {
             image.put(message, |bytes| for_dialect!(kind, D => D::restamp(bytes, utc_ns, self.midnight_ns)));

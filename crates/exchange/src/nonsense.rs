@@ -47,7 +47,7 @@ impl Nonsense {
 }
 
 /// Makes them, so many for a million messages of one venue.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct NonsenseMaker {
     kind: VenueKind,
     per_million: u32,
@@ -77,6 +77,15 @@ impl NonsenseMaker {
         }
         self.note(message);
         self.random.chance(self.per_million).then(|| self.make(message))
+    }
+
+    /// How many it will make behind these messages, the next ones that the venue sends.
+    pub(crate) fn count_behind<'m>(&self, messages: impl Iterator<Item = &'m [u8]>) -> u64 {
+        if self.per_million == 0 {
+            return 0;
+        }
+        let mut ahead = self.clone();
+        messages.filter(|message| ahead.follow(message).is_some()).count() as u64
     }
 
     fn note(&mut self, message: &[u8]) {

@@ -132,6 +132,13 @@ impl Outbox {
         pending.iter().filter(|pending| pending.venue == venue).count() as u64
     }
 
+    /// These messages, in their order.
+    pub(crate) fn messages_of(&self, venue: usize) -> impl Iterator<Item = &[u8]> {
+        let pending = self.pending.get(self.next..).unwrap_or_default();
+        let of_venue = pending.iter().filter(move |pending| pending.venue == venue);
+        of_venue.filter_map(|pending| self.bytes.get(pending.start..pending.start + pending.length))
+    }
+
     /// All messages in their order, which are taken by that.
     pub(crate) fn drain(&mut self, mut put: impl FnMut(&[u8])) {
         while let Some((_, _, message)) = self.take() {

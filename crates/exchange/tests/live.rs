@@ -273,11 +273,26 @@ fn an_idle_venue_sends_heartbeats_and_the_end_is_repeated() {
 
 #[test]
 fn a_snapshot_in_mid_run_and_the_messages_after_it_give_the_books_of_the_whole_stream() {
+    snapshots_join_the_stream(0);
+}
+
+/// Every second message makes no sense: those that are still to be sent have numbers too.
+#[test]
+fn a_snapshot_counts_the_nonsense_among_messages_that_wait() {
+    snapshots_join_the_stream(1_000_000);
+}
+
+fn snapshots_join_the_stream(nonsense_per_million: u32) {
     let silence = Silence { after: 30_000, length_ns: SECOND / 2 };
+    let of_kind = |kind| LiveVenue { nonsense_per_million, ..venue(kind) };
     let options = options(
         Some(150_000),
-        vec![LiveVenue { silences: vec![silence], ..venue(VenueKind::Nasdaq) }, venue(VenueKind::IexDeep)],
+        vec![
+            LiveVenue { silences: vec![silence], ..of_kind(VenueKind::Nasdaq) },
+            of_kind(VenueKind::IexDeep),
+        ],
     );
+    let makes_sense = |number: u64| nonsense_per_million == 0 || number % 2 == 1;
     let mut images = Vec::new();
     let (collected, report) = run_with(&options, 700_000, |live, now_ns, _| {
         // One of them while the venue is silent and much waits.
@@ -293,10 +308,10 @@ fn a_snapshot_in_mid_run_and_the_messages_after_it_give_the_books_of_the_whole_s
             .map(|packet| packet[3..].to_vec())
             .collect()
     };
-    let line = |venue| &collected.lines[&(venue, 0)];
+    let line = |venue| collected.lines[&(venue, 0)].iter().filter(|(_, number, _)| makes_sense(*number));
     let (mut itch, mut deep) = (ItchVenue::default(), DeepVenue::default());
-    line(0).iter().for_each(|(_, _, message)| itch.apply(message));
-    line(1).iter().for_each(|(_, _, message)| deep.apply(message));
+    line(0).for_each(|(_, _, message)| itch.apply(message));
+    line(1).for_each(|(_, _, message)| deep.apply(message));
     for (of_itch, of_deep) in images {
         for (image, venue) in [(&of_itch, 0), (&of_deep, 1)] {
             assert_eq!(image.session, report.venues[venue].sessions[0].session);
@@ -305,7 +320,7 @@ fn a_snapshot_in_mid_run_and_the_messages_after_it_give_the_books_of_the_whole_s
             let end = messages.pop().unwrap();
             assert_eq!(end, format!("G{:>20}", image.next).into_bytes());
             assert_eq!(messages.len() as u64, image.messages);
-            let rest = line(venue).iter().filter(|(_, number, _)| *number >= image.next);
+            let rest = line(venue).filter(|(_, number, _)| *number >= image.next);
             messages.extend(rest.map(|(_, _, message)| message.clone()));
             if venue == 0 {
                 let mut joined = ItchVenue::joining_late();

@@ -418,8 +418,10 @@ impl LiveFeed {
     }
 
     /// An unknown number of inputs is missing here. The books of each channel are stale until its sequence shows that no message is
-    /// missing. A requested snapshot is not used.
+    /// missing. A requested snapshot is not used. A time `now` that lies far before what has come shows that the clock was set back by one
+    /// of those inputs: without that, all that is due would wait for as long.
     pub fn inputs_lost<S: Sink<Event>>(&mut self, now: Nanos, sink: &mut S) {
+        self.set_back_to(now);
         let mut forward = Forward { clock: self.clock, sink };
         for index in 0..self.channels.len() {
             self.of_channel(index, &mut forward, |feed, sink| feed.inputs_lost_of(index, now, sink));
@@ -449,14 +451,17 @@ impl LiveFeed {
     pub fn put_missed<S: Sink<Event>>(&self, later: &Self, now: Nanos, sink: &mut S) {
         for (one, other) in self.channels.iter().zip(&later.channels) {
             let (old, new) = (&one.arbiter, &other.arbiter);
-            let Some(place) = one.followed.place else { continue };
+            // A channel that has not begun in this state lacks the later session from its first message on.
+            let has_begun = one.followed.place.is_some();
+            let (feed, followed) = if has_begun { (&self.feed, one) } else { (&later.feed, other) };
+            let Some(place) = followed.followed.place else { continue };
             if (old.session(), old.next()) == (new.session(), new.next()) {
                 continue;
             }
-            let first = old.next().unwrap_or_default();
-            let is_same = old.session() == new.session();
+            let first = old.next().unwrap_or(u64::from(!has_begun));
+            let is_same = old.session() == new.session() || !has_begun;
             let count = if is_same { new.next().unwrap_or_default().saturating_sub(first) } else { 0 };
-            for mut event in self.feed.events_of(place, EventKind::Gap, now) {
+            for mut event in feed.events_of(place, EventKind::Gap, now) {
                 event.ts_recv = event.ts_recv.max(self.clock);
                 sink.put(event.with_gap(Gap { first, count }));
             }
@@ -519,8 +524,8 @@ impl LiveFeed {
     #[cold]
     #[inline(never)]
     fn tick<S: Sink<Event>>(&mut self, now: Nanos, is_clock: bool, sink: &mut S) {
-        if let Some(last) = self.last.filter(|_| is_clock && self.is_beyond(now)) {
-            self.clock_was_set(i64::try_from(last.since(now)).map_or(i64::MIN, |back_ns| -back_ns));
+        if is_clock {
+            self.set_back_to(now);
         }
         for index in 0..self.channels.len() {
             self.of_channel(index, sink, |feed, sink| feed.tick_of(index, now, is_clock, sink));
@@ -541,6 +546,13 @@ impl LiveFeed {
     #[inline]
     pub fn is_beyond(&self, now: Nanos) -> bool {
         self.last.is_some_and(|last| last.since(now) > TIME_EVENT_EVERY_NS)
+    }
+
+    /// The clock shows `now`. If it was set back, all that is remembered moves along.
+    fn set_back_to(&mut self, now: Nanos) {
+        if let Some(last) = self.last.filter(|_| self.is_beyond(now)) {
+            self.clock_was_set(i64::try_from(last.since(now)).map_or(i64::MIN, |back_ns| -back_ns));
+        }
     }
 
     /// The clock shows so many ns more than it would have.

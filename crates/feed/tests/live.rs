@@ -1296,6 +1296,11 @@ fn gaps_between_two_states_are_reported_for_channels_that_have_advanced() {
     assert_eq!(kinds(&found), [EventKind::Gap]);
     let gap = found[0].gap().unwrap();
     assert_eq!((gap.first, gap.count, found[0].instrument), (51, 30, InstrumentId::ALL));
+    // A channel that had not begun lacks all.
+    let found = missed(&self::live(ArbiterOptions::default(), None), &later);
+    assert_eq!(kinds(&found), [EventKind::Gap]);
+    assert_eq!(found[0].gap().map(|gap| (gap.first, gap.count)), Some((1, 80)));
+    assert_eq!((found[0].publisher, found[0].instrument), (Publisher::XNAS_ITCH, InstrumentId::ALL));
 }
 
 #[test]
@@ -1367,6 +1372,30 @@ fn a_clock_that_is_set_makes_nothing_late_and_stops_nothing() {
         assert_eq!((arbiter.is_recovering(), arbiter.next()), (false, Some(1 + messages.len() as u64)));
         let counters = arbiter.counters();
         assert_eq!((counters.silences, counters.sequence_resets, counters.gaps), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_request_is_repeated_in_time_though_the_journal_lost_that_the_clock_was_set_back() {
+    let minute_ns = 60_000_000_000;
+    let messages = messages(30, 3, 5);
+    let mut live = live(with_retransmission(), None);
+    let began = 2 * minute_ns;
+    feed(&mut live, input(Line::A, began, &packet(b"SESSION001", 1, &messages[..10])));
+    feed(&mut live, input(Line::A, began + 1, &packet(b"SESSION001", 21, &messages[20..])));
+    // That the clock was set back is lost, and that it was set forward again is not.
+    live.inputs_lost(Nanos(START + minute_ns), &mut |_: Event| {});
+    let ahead_ns = minute_ns as i64;
+    feed(&mut live, Input::ClockSet { now: Nanos(START + began), ahead_ns });
+    let mut now = began;
+    let mut requested_at = Vec::new();
+    while requested_at.len() < 2 {
+        feed(&mut live, Input::Tick { now: Nanos(START + now) });
+        while live.take_request().is_some() {
+            requested_at.push(now - began);
+        }
+        now += MS;
+        assert!(now < began + minute_ns / 2, "{requested_at:?}");
     }
 }
 

@@ -118,7 +118,8 @@ const REFUSED_FOR: u64 = 1_000_000_000;
 
 impl JournalWriter {
     /// Opens the journal in `folder`, which is made if it is not there. A torn record at the end, which no sound one follows, is
-    /// cut off; a copy stays beside the segment. The writer appends nothing to a last segment that is damaged elsewhere.
+    /// cut off; a copy stays beside the segment. The writer appends nothing to a last segment that is damaged elsewhere. A killed process
+    /// may have left records that it had not synced: the first [`JournalWriter::sync`] covers all of the last segment.
     ///
     /// # Errors
     /// [`JournalError::Locked`] when another process writes to it; a folder or file that cannot be used.
@@ -181,7 +182,6 @@ impl<D: Disk> JournalWriter<D> {
             _ => {}
         }
         let opened = writer.resume()?;
-        writer.synced = writer.next;
         Ok((writer, opened))
     }
 
@@ -208,7 +208,7 @@ impl<D: Disk> JournalWriter<D> {
             torn_bytes: 0,
             damaged,
         };
-        self.next = tail.next;
+        (self.next, self.synced) = (tail.next, tail.next);
         if records == 0 && !matches!(head, Head::Sound(_)) {
             // The segment has no sound record: it begins again with the next record.
             opened.torn_bytes = torn_bytes(&file, path, 0)?;
@@ -229,6 +229,8 @@ impl<D: Disk> JournalWriter<D> {
         }
         (self.segment_first, self.offset, self.reserved_bytes) = (*first, tail.offset, bytes);
         self.is_over = is_damaged || !matches!(head, Head::Sound(_));
+        // A killed process may have synced neither its last records nor their segment's name: the first sync does.
+        (self.synced, self.is_name_unsynced) = (*first, true);
         self.segment = Some((path.clone(), Arc::new(file)));
         Ok(opened)
     }
@@ -681,6 +683,23 @@ mod tests {
         drop(writer);
         assert_eq!(found(folder.path()), ((0..15).collect(), 0));
         assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
+    }
+
+    #[test]
+    fn the_first_sync_covers_the_records_of_the_process_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        append(&mut writer, 3, 0);
+        drop(writer);
+        let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        let io_task = writer.begin_sync().unwrap().unwrap();
+        let IoTask(Work::Sync(Unsynced { records, folder: of_name, .. })) = &io_task else {
+            panic!("{io_task:?}");
+        };
+        assert_eq!((records.clone(), opened.next), (0..3, 3));
+        assert_eq!(of_name.as_deref(), Some(folder.path()));
+        writer.finish(io_task.run()).unwrap();
+        assert!(writer.begin_sync().unwrap().is_none(), "the disk has them");
     }
 
     #[test]

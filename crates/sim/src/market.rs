@@ -14,6 +14,7 @@ use tapeworks_market::{BookOptions, Event, EventKind, InstrumentId, Nanos};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::{Dataset, Options};
 use tapeworks_outputs::clients::server::{self, Server, ServerOptions};
+use tapeworks_outputs::multicast::server::Multicast;
 use tapeworks_plant::roll::Roll;
 use tapeworks_plant::view::Watch;
 use tapeworks_plant::{EventConsumer, Plant, PlantError, PlantFailure, SyncPolicy};
@@ -47,6 +48,9 @@ use crate::status::{Silence, wrong_counts};
 
 /// How often the plant's status is looked at, in ns.
 const LOOK_NS: u64 = 100 * MILLISECOND;
+
+/// How often the oracle reads what a plant had published from a disk whose reads fail at times.
+const READ_TRIES: u32 = 20;
 
 /// A page of a disk, in bytes.
 const PAGE_BYTES: usize = 4_096;
@@ -708,16 +712,16 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     };
     shared.is_running.store(true, Ordering::Release);
     *locked(&shared.status) = Some(plant.status_handle());
-    let (first_event, live_from) = (plant.first_event(), plant.live_from());
+    let (first_event, first_time, live_from) = (plant.first_event(), plant.first_time(), plant.live_from());
     let checking = readers.take("check").filter(|_| !shared.is_over.load(Ordering::Acquire)).map(|reader| {
         let its = Arc::clone(shared);
-        let begin = (first_event, Arc::clone(&live_from), promise);
+        let begin = ((first_event, first_time), Arc::clone(&live_from), promise);
         let history = history.clone();
         Simulated::spawn("check", move || check(reader.consumer, begin, history.as_ref(), &its))
     });
     let begin = Begin {
         first_event,
-        first_time: plant.first_time(),
+        first_time,
         history: history.map(|history| Arc::new(history) as Arc<dyn History>),
         live_from,
         wake_up: None,
@@ -747,7 +751,12 @@ fn plant(plan: &Plan, promise: Promise, shared: &Arc<Shared>) {
     if let Some(Err(error)) = &roll {
         shared.violation(format!("the daily roll does not start: {error}"));
     }
-    while !shared.stop_plant.load(Ordering::Acquire) && !plant.has_ended() {
+    // As the service does: the process ends when a part of it has.
+    let has_ended = || {
+        clients.iter().flatten().any(Server::is_finished)
+            || group.iter().flatten().any(Multicast::is_finished)
+    };
+    while !shared.stop_plant.load(Ordering::Acquire) && !plant.has_ended() && !has_ended() {
         Simulated::sleep(Duration::from_millis(50));
         if let Some(wrong) = clients.iter().flatten().find_map(|server| too_much_waits(plan, server)) {
             shared.violation(wrong);
@@ -781,7 +790,7 @@ fn too_much_waits(plan: &Plan, server: &Server<Simulated>) -> Option<String> {
     Some(format!("{bytes} bytes wait for a client, and {limit} may"))
 }
 
-/// Waits for the end of an output, if there is one. It fails with a plant that must journal and cannot.
+/// Waits for the end of an output, if there is one. It fails with a plant that must journal and cannot, or where it cannot read the journal.
 fn join<O, E: Display>(
     name: &str,
     output: Option<Result<O, String>>,
@@ -832,7 +841,7 @@ enum Promise {
 /// Reads the plant's ring beside its other readers, and compares.
 fn check(
     mut consumer: EventConsumer<Simulated>,
-    (first_event, live_from, promise): (u64, Arc<AtomicU64>, Promise),
+    ((first_event, first_time), live_from, promise): ((u64, Nanos), Arc<AtomicU64>, Promise),
     history: Option<&impl History>,
     shared: &Arc<Shared>,
 ) {
@@ -840,13 +849,18 @@ fn check(
         locked(&shared.oracle).forget(0);
     }
     let mut shown = match (first_event, history) {
-        (1.., Some(history)) => match past(history, first_event, promise, shared) {
-            Ok(shown) => shown,
-            Err(why) => {
-                shared.violation(format!("the plant begins at event {first_event}, and its history {why}"));
-                return;
+        (1.., Some(history)) => {
+            let read = || past(history, (first_event, first_time), promise, shared);
+            let tries = if shared.plan.has_unreadable_disk() { READ_TRIES } else { 1 };
+            match (1..tries).fold(read(), |tried, _| tried.or_else(|_| read())) {
+                Ok(shown) => shown,
+                Err(why) => {
+                    shared
+                        .violation(format!("the plant begins at event {first_event}, and its history {why}"));
+                    return;
+                }
             }
-        },
+        }
         _ => locked(&shared.oracle).shown(promise == Promise::Synced),
     };
     let (mut batch, mut is_live): (Vec<Event>, bool) = (Vec::new(), false);
@@ -925,17 +939,22 @@ fn check(
     }
 }
 
-/// What the plant has shown before its event `first_event`.
+/// What the plant has shown before its event `first_event`, whose predecessors were received up to `first_time`.
 fn past(
     history: &impl History,
-    first_event: u64,
+    (first_event, first_time): (u64, Nanos),
     promise: Promise,
     shared: &Shared,
 ) -> Result<Shown, String> {
-    let mut reader = history.open(Nanos(u64::MAX)).map_err(|error| error.to_string())?;
+    let mut reader =
+        history.open(Nanos(first_time.0.saturating_add(1))).map_err(|error| error.to_string())?;
     let (mut shown, mut next) = (locked(&shared.oracle).shown(promise != Promise::All), 0);
     while next < first_event {
         match reader.read().map_err(|error| error.to_string())? {
+            // The plant may have begun with an older checkpoint: one that its disk failed to read then can be read now.
+            HistoryRead::Start { start, .. } if next == 0 && start.first_event() > first_event => {
+                reader = history.open(start.time()).map_err(|error| error.to_string())?;
+            }
             HistoryRead::Start { start, .. } => {
                 next = start.first_event();
                 shown = locked(&shared.oracle).shown_from(*start, promise != Promise::All);

@@ -343,11 +343,12 @@ impl Oracle {
     /// What of `sent` is neither shown nor named as missing.
     pub(crate) fn not_shown(&self, shown: &Shown, sent: &[SentUntil]) -> Option<String> {
         for (channel, (place, sent)) in shown.places.iter().zip(sent).enumerate() {
-            let Some(session) = self.channels.get(channel).and_then(|truth| truth.sessions.get(sent.session))
-            else {
-                continue;
-            };
+            let Some(truth) = self.channels.get(channel) else { continue };
+            let Some(session) = truth.sessions.get(sent.session) else { continue };
             let is_there = place.session == sent.session;
+            if place.session < sent.session && truth.is_last_too_short() {
+                continue;
+            }
             // One that is left, or about to be, is looked at by the next event.
             let is_left = place.session > sent.session || is_there && place.is_entering;
             if is_left || place.is_spoiled || !session.spoiled.is_empty() {

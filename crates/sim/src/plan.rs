@@ -765,6 +765,14 @@ impl Plan {
             let what = draw.one(&[rot, What::LostPages { pages: many }]);
             self.add_some_time(draw, length_ns, what);
         }
+        // Many bits make a checkpoint that cannot be read. A few may make one that can be read, and is wrong.
+        if draw.chance(70) {
+            for _ in 0..4 + draw.0.below(5) {
+                let length_ns = draw.between(MILLISECOND, 100 * MILLISECOND);
+                let bits = 1 + draw.0.below(5);
+                self.add_some_time(draw, length_ns, What::Rot { bits, is_of_checkpoint: true });
+            }
+        }
     }
 
     /// A journal whose checkpoints come often.
@@ -950,9 +958,15 @@ impl Plan {
         !self.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Drift(_)))
     }
 
-    /// Whether the plant may end without being asked to: it must journal, and its disk fails.
+    /// Whether the plant may end without being asked to: it must journal, and its disk fails; or an output cannot read the journal.
     pub(crate) fn ends_by_itself(&self) -> bool {
-        self.limits.ends_with_the_journal && self.has_bad_disk()
+        self.limits.ends_with_the_journal && self.has_bad_disk() || self.has_unreadable_disk()
+    }
+
+    /// Whether reads of the plant's disk fail at times.
+    pub(crate) fn has_unreadable_disk(&self) -> bool {
+        let fails = |what: What| matches!(what, What::Disk(faults) if faults.failed_reads_per_million > 0);
+        self.faults.iter().any(|fault| fails(fault.what))
     }
 
     /// Whether a plant that starts again has all that it published: its disk kept all that it took, and took all.

@@ -71,8 +71,12 @@ fn plain<'s>(
     let Some(longest) = of_life.clone().max_by_key(|session| session.records.len()) else {
         return violations;
     };
-    // A journal that keeps little may have none of the past when a client comes.
-    let is_put_off = of_life.clone().all(|session| session.is_put_off || session.client.is_absurd);
+    // A journal that keeps little may have none of the past when a client comes, and one on a bad disk may have lost all of it: then there
+    // is a gap.
+    let has_nothing = |session: &Session| {
+        session.is_put_off || session.client.is_absurd || has_lost && !session.gaps.is_empty()
+    };
+    let is_put_off = of_life.clone().all(has_nothing);
     if longest.records.is_empty() && has_orders && !begins_later && !is_put_off {
         violations.push("no client has read a record".to_owned());
     }

@@ -1,5 +1,5 @@
-//! A gateway, its exchange and FIX clients in the simulator: processes are killed and machines lose power, at any moment, and clocks are set. No
-//! order is lost or doubled, and each client gets each fill once.
+//! A gateway, its exchange and FIX clients in the simulator: processes are killed and machines lose power at any moment, connections break
+//! and stall, clocks are set, disks are full and fail. No order is lost or doubled, and each client gets each fill once.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -19,8 +19,8 @@ use tapeworks_gateway::{Gateway, Opened, open};
 use tapeworks_runtime::world::World;
 use tapeworks_session::native::User;
 use tapeworks_sim::{
-    Ended, RunOptions, Schedule, Simulated, add_host, below, has_ended, kill, panic_of, power_off, power_on,
-    run, start,
+    DiskFaults, Ended, RunOptions, Schedule, Simulated, TcpFaults, add_host, below, has_ended, kill, now_ns,
+    panic_of, power_off, power_on, run, set_clock, set_disk_faults, set_tcp, start,
 };
 use tapeworks_venues::orders::OrderVenues;
 use tapeworks_venues::{Config, OrderVenue, StoreSetting};
@@ -186,23 +186,56 @@ fn simulate(seed: u64) -> (Ended, Arc<Shared>) {
         let trading = Arc::clone(&all);
         let mut processes = [begin(0), begin(1)];
         let clients = start(clients, "clients", move || trade(&trading));
-        for _ in 0..8 {
+        for _ in 0..10 {
             W::sleep(Duration::from_micros(20_000 + u64::from(below(300_000))));
-            // The exchange, the gateway, both.
-            let which = below(3);
-            for place in (0..2).filter(|place| which == 2 || which == *place as u32) {
-                if below(2) == 0 {
-                    kill(processes[place]);
-                } else {
-                    power_off(machines[place]);
+            let fault = below(8);
+            match fault {
+                0..4 => {
+                    // The exchange, the gateway, both.
+                    let places = [&[0][..], &[1], &[0, 1]][below(3) as usize];
+                    for place in places {
+                        if below(2) == 0 {
+                            kill(processes[*place]);
+                        } else {
+                            power_off(machines[*place]);
+                        }
+                    }
+                    W::sleep(Duration::from_millis(1 + u64::from(below(50))));
+                    for place in places {
+                        power_on(machines[*place]);
+                        processes[*place] = begin(*place);
+                    }
+                }
+                4 => {
+                    // Pieces of a few bytes, and connections that break.
+                    let reset_per_million = [0, 5_000][below(2) as usize];
+                    let piece = 1 + below(100);
+                    set_tcp(TcpFaults { piece, reset_per_million, ..TcpFaults::default() });
+                    W::sleep(Duration::from_millis(1 + u64::from(below(200))));
+                    set_tcp(TcpFaults::default());
+                }
+                5 => {
+                    let out_until_ns = now_ns() + u64::from(below(800)) * 1_000_000;
+                    set_tcp(TcpFaults { out_until_ns, ..TcpFaults::default() });
+                }
+                6 => {
+                    let ahead_ns = i64::from(below(7_200)) - 3_600;
+                    set_clock(machines[1], ahead_ns * 1_000_000_000, 0);
+                }
+                _ => {
+                    // A disk that is full, or fails at times.
+                    let failed_writes_per_million = [0, 500_000][below(2) as usize];
+                    let capacity = if failed_writes_per_million == 0 { 0 } else { u64::MAX };
+                    set_disk_faults(
+                        machines[1],
+                        DiskFaults { capacity, failed_writes_per_million, ..DiskFaults::default() },
+                    );
+                    W::sleep(Duration::from_millis(1 + u64::from(below(500))));
+                    set_disk_faults(machines[1], DiskFaults::default());
                 }
             }
-            W::sleep(Duration::from_millis(1 + u64::from(below(50))));
-            for place in (0..2).filter(|place| which == 2 || which == *place as u32) {
-                power_on(machines[place]);
-                processes[place] = begin(place);
-            }
         }
+        set_tcp(TcpFaults::default());
         W::sleep(Duration::from_millis(300));
         all.is_over.store(true, Ordering::Release);
         while !has_ended(clients) {
@@ -218,7 +251,7 @@ fn simulate(seed: u64) -> (Ended, Arc<Shared>) {
 }
 
 #[test]
-fn a_gateway_loses_and_doubles_nothing_through_kills_and_losses_of_power() {
+fn a_gateway_loses_and_doubles_nothing_through_any_fault() {
     let first = std::env::var("TAPEWORKS_SEED").ok().and_then(|seed| seed.parse().ok());
     let count = std::env::var("TAPEWORKS_SEEDS").ok().and_then(|count| count.parse().ok());
     let (first, count): (u64, usize) =

@@ -552,6 +552,50 @@ fn the_process_is_killed_at_each_call() {
     assert!(cases == points && cases > 0);
 }
 
+/// Kills a process after so many calls. The next one reads what is there, syncs and appends; then the machine loses its power. Whether the
+/// first process came to its end.
+fn play_kill_then_power_loss(script: &'static Script, seed: u64, calls: u64) -> bool {
+    let (ledger, panics) = (Shared::<Ledger>::default(), Shared::<Vec<String>>::default());
+    let (read, found) = (Shared::<Found>::default(), Shared::<Found>::default());
+    let (is_over, before) = (Shared::<bool>::default(), Shared::<Ledger>::default());
+    let ended = {
+        let (panics, read, found) = (panics.clone(), read.clone(), found.clone());
+        let (is_over, before) = (is_over.clone(), before.clone());
+        run(&run_options(seed), move || {
+            let host = add_host("journal", [10, 0, 0, 2].into());
+            crash_after_calls(host, Some((calls, Crash::Process)));
+            let its = ledger.clone();
+            run_on(host, "writer", &panics, move || play(script, &its));
+            crash_after_calls(host, None);
+            power_on(host);
+            *is_over.get() = ledger.get().is_over;
+            for found in [read, found] {
+                *before.get() = ledger.get().clone();
+                let its = ledger.clone();
+                run_on(host, "next", &panics, move || go_on(false, 2, &found, &its).unwrap());
+                lose_power(host);
+            }
+        })
+    };
+    assert!(!ended.is_stuck && panics.get().is_empty(), "{:?}", panics.get());
+    let (before, found) = (before.get().clone(), found.get().clone());
+    let what = format!("{}, {calls} calls, seed {seed}: {before:?}: {read:?}: {found:?}", script.name);
+    assert_eq!(check(&before, before.synced, &found.entries, &what), found.next, "{what}");
+    *is_over.get()
+}
+
+#[test]
+fn records_of_a_killed_process_survive_a_power_loss_behind_the_next_sync() {
+    const LOSSES: u64 = 8;
+    let points = each_crash(1, |script, seed, calls| {
+        // Another seed for each loss of power: what is lost is drawn.
+        let seeds = if script.leaves_waiting { seed..seed + 1 } else { seed..seed + LOSSES };
+        // A process that comes to its end does so with each seed.
+        seeds.map(|seed| play_kill_then_power_loss(script, seed, calls)).min().unwrap()
+    });
+    println!("a kill, then a loss of power: {points} points");
+}
+
 #[test]
 fn the_next_process_crashes_too_at_each_call() {
     let (mut cases, mut expected) = (0u64, 0);

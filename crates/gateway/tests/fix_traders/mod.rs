@@ -62,6 +62,8 @@ impl<W: World> Trader<W> {
             Some(client) => client.connect_again(longest).is_ok(),
             None => {
                 let settings = Settings::new(Role::Initiator, "FIX.4.4", self.name, "TAPEWORKS");
+                // The gateway's clock may be wrong.
+                let settings = Settings { tolerance_ns: None, ..settings };
                 self.client = FixClient::connect(address, settings, None, longest).ok();
                 self.client.is_some()
             }

@@ -246,6 +246,8 @@ impl Link {
         let begin_string = tapeworks_wire::fix::begin_string(message);
         let mut writer = Writer::begin(&mut self.scratch, begin_string, message_type(message));
         let first_sent_ns = field(52).and_then(|text| read_timestamp(text).ok()).unwrap_or(now_ns);
+        // The clock may have been set back. A message that says it was first sent later is rejected, and lost to the peer.
+        let first_sent_ns = first_sent_ns.min(now_ns);
         for tag in HEADER {
             match tag {
                 34 => _ = writer.number(34, sequence),

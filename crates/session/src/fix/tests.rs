@@ -506,6 +506,22 @@ fn a_resend_after_a_restart_has_the_first_sending_time() {
 }
 
 #[test]
+fn a_resend_of_a_clock_that_was_set_back_was_not_first_sent_later() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    let mut pair = pair.reconnected();
+    pair.now_ns -= 60 * SECOND_NS;
+    pair.say("A", "98=0|108=30|");
+    let message = pair.message("2", pair.next, "", "7=2|16=2|");
+    pair.session.receive(&message, &mut pair.store, &mut pair.application, pair.now_ns);
+    let output = String::from_utf8_lossy(pair.session.output()).replace('\x01', "|");
+    assert!(
+        output.contains("|43=Y|49=ISLD|52=20261123-09:29:00.000|56=TW|122=20261123-09:29:00.000|11=a|"),
+        "{output}"
+    );
+}
+
+#[test]
 fn both_sides_may_ask_for_a_resend_at_once() {
     let mut pair = Pair::logged_on();
     pair.order("two");
