@@ -533,6 +533,12 @@ impl OrderExchange {
         expiry_ns.min(self.desk.report_due_ns().unwrap_or(u64::MAX))
     }
 
+    /// How often sessions need [`OrderExchange::tick`] while there are connections, in nanoseconds: half the heartbeats' interval.
+    #[must_use]
+    pub const fn sessions_every_ns(&self) -> u64 {
+        self.native.settings().variant.heartbeat_interval_ns / 2
+    }
+
     /// The next event of the market, if there is one.
     pub fn next_market(&mut self) -> Option<MarketEvent> {
         self.desk.next_market()

@@ -102,6 +102,8 @@ struct Shared {
     violations: Mutex<Vec<String>>,
     executions: Mutex<usize>,
     trades: Mutex<usize>,
+    /// Sessions with the exchange that ended, of the gateway that runs.
+    venue_ends: Mutex<u64>,
     /// Requests that starts of the gateway found in the store.
     restored: Mutex<usize>,
 }
@@ -139,6 +141,7 @@ fn translate(shared: &Shared) {
     match Gateway::<W>::start(config.host, core, ledger, Arc::new(|_| {}), None) {
         Ok(gateway) => {
             while !gateway.is_finished() {
+                *shared.venue_ends.lock().unwrap() = gateway.status().counters.venue_ends;
                 W::sleep(Duration::from_millis(10));
             }
             shared.violation(format!("the gateway ended: {:?}", gateway.stop()));
@@ -240,6 +243,14 @@ fn simulate(seed: u64) -> (Ended, Arc<Shared>) {
         all.is_over.store(true, Ordering::Release);
         while !has_ended(clients) {
             W::sleep(Duration::from_millis(10));
+        }
+        // Without orders the session with the exchange lives by heartbeats.
+        W::sleep(Duration::from_secs(1));
+        let before = *all.venue_ends.lock().unwrap();
+        W::sleep(Duration::from_secs(3));
+        let ends = *all.venue_ends.lock().unwrap() - before;
+        if ends > 0 {
+            all.violation(format!("{ends} idle sessions with the exchange ended within 3 s"));
         }
         for process in processes.into_iter().chain([clients]) {
             if let Some(panic) = panic_of(process) {

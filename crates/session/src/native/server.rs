@@ -264,6 +264,12 @@ impl Server {
         }
     }
 
+    /// Its settings.
+    #[must_use]
+    pub const fn settings(&self) -> &ServerSettings {
+        &self.settings
+    }
+
     /// What was counted.
     #[must_use]
     pub const fn counters(&self) -> ServerCounters {

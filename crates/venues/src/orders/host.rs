@@ -247,10 +247,12 @@ impl<W: World> Running<W> {
 
     /// When the exchange is to know the time next.
     fn tick_due_ns(&self) -> u64 {
+        let exchange = self.host.exchange.exchange();
+        let every_ns = exchange.sessions_every_ns().clamp(1_000_000, TICK_NS);
         let sessions_ns =
-            if self.clients.is_empty() { u64::MAX } else { self.ticked_ns.saturating_add(TICK_NS) };
+            if self.clients.is_empty() { u64::MAX } else { self.ticked_ns.saturating_add(every_ns) };
         // What stays due is not tried more often than each millisecond.
-        self.host.exchange.exchange().due_ns().max(self.ticked_ns.saturating_add(1_000_000)).min(sessions_ns)
+        exchange.due_ns().max(self.ticked_ns.saturating_add(1_000_000)).min(sessions_ns)
     }
 
     /// How long to wait for sockets.
