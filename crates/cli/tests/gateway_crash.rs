@@ -8,12 +8,11 @@
 mod support;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use support::{Folder, command, free_port, run, stderr, stdout};
+use support::process::Process;
+use support::{Folder, free_port, run, stderr, stdout};
 use tapeworks_exchange::random::Random;
 use tapeworks_gateway::client::FixClient;
 use tapeworks_gateway::order_line::{OrderBook, OrderLine};
@@ -23,33 +22,6 @@ use tapeworks_wire::fix::{field, message_type, read_unsigned};
 
 const CLIENTS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A running process; killed when it is dropped.
-struct Process(Child);
-
-impl Process {
-    /// Starts it, and waits until its log has one of these texts.
-    fn start(arguments: &[&str], texts: &[&str]) -> Self {
-        let mut child = command(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        while !texts.iter().any(|text| said.contains(text)) {
-            let mut line = String::new();
-            assert!(log.read_line(&mut line).unwrap() > 0, "{arguments:?} ended: {said}");
-            said.push_str(&line);
-        }
-        // A pipe that is not read blocks its writer.
-        std::thread::spawn(move || log.lines().for_each(drop));
-        Self(child)
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _gone = self.0.kill();
-        let _gone = self.0.wait();
-    }
-}
 
 fn number_from(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
@@ -282,7 +254,10 @@ fn settle(market: &mut Market, address: SocketAddr) {
     let began = Instant::now();
     let mut last = (0, Instant::now());
     loop {
-        let are_back = market.traders.iter_mut().fold(true, |all, trader| trader.connect(address) && all);
+        let mut are_back = true;
+        for trader in &mut market.traders {
+            are_back &= trader.connect(address);
+        }
         market.turn(Duration::from_millis(5));
         let count: usize = market.traders.iter().map(|trader| trader.executions.len()).sum();
         let is_answered = market.traders.iter().all(|trader| trader.sent.is_subset(&trader.answered));

@@ -205,14 +205,16 @@ impl<W: World> Gateway<W> {
         let waker = Arc::new(poll.waker(WAKER).map_err(StartError::Thread)?);
         listener.register(&poll, LISTENER, Interest::READABLE).map_err(StartError::Thread)?;
         let (commands, received) = W::channel();
-        let (stop, status) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Status::default())));
+        let clock = Clock::<W>::new();
+        let status = Arc::new(Mutex::new(core.status(clock.now())));
+        let stop = Arc::new(AtomicBool::new(false));
         let disk = DiskThread::start(Arc::clone(&waker)).map_err(StartError::Thread)?;
         let host = Host {
             of_clients: vec![None; core.clients.len()],
             of_venue: vec![None; S::CHANNELS],
             core,
             ledger,
-            clock: Clock::<W>::new(),
+            clock,
             poll,
             listener,
             connections: BTreeMap::new(),
@@ -527,8 +529,8 @@ impl<S: VenueSession, W: World> Host<S, W> {
             self.tick(stop)?;
         }
         self.send(&ready, now, stop)?;
-        for (done, is_known) in self.halted.drain(..) {
-            let _given = done.send(is_known);
+        if !self.halted.is_empty() {
+            self.answer_halts(now);
         }
         ready.clear();
         // The memory is used again.
@@ -651,6 +653,11 @@ impl<S: VenueSession, W: World> Host<S, W> {
         for notice in self.core.take_notices() {
             self.notify(&notice);
         }
+        self.publish_status(now);
+        Ok(())
+    }
+
+    fn publish_status(&self, now: Now) {
         let store_error = self.status.lock().unwrap_or_else(PoisonError::into_inner).store_error.take();
         let status = Status {
             store_error,
@@ -660,7 +667,6 @@ impl<S: VenueSession, W: World> Host<S, W> {
             ..self.core.status(now)
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
-        Ok(())
     }
 
     /// Connections without a first message whose time is over.
@@ -670,6 +676,16 @@ impl<S: VenueSession, W: World> Host<S, W> {
             _ => false,
         };
         self.connections.iter().filter(|(_, one)| is_silent(one)).map(|(number, _)| *number).collect()
+    }
+
+    /// The store has the halts, and the status shows them.
+    #[cold]
+    fn answer_halts(&mut self, now: Now) {
+        self.publish_status(now);
+        for (done, is_known) in self.halted.drain(..) {
+            // The client of the page may have given up.
+            let _given = done.send(is_known);
+        }
     }
 
     fn obey(&mut self, now: Now) {
