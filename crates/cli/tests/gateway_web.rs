@@ -2,6 +2,7 @@
 //! kill switch does is seen by a FIX client.
 
 #![allow(clippy::unwrap_used, missing_docs)]
+#![cfg(feature = "web")]
 
 mod support;
 

@@ -38,6 +38,7 @@ pub(super) fn text(status: &Status, now: Nanos, web: &[(&'static str, &'static s
     translated(&mut text, &status.translated);
     let trip = "From a request's arrival to the venue's first report of it";
     percentiles(&mut text, "gateway_round_trip", trip, &status.round_trip);
+    last_second(&mut text, &status.last_second);
     let turn = "From the end of the wait for sockets to the last byte sent";
     percentiles(&mut text, "gateway_turn", turn, &status.turn);
     clients(&mut text, &status.clients);
@@ -118,11 +119,24 @@ fn translated(text: &mut Text, translated: &Translated) {
 fn percentiles(text: &mut Text, name: &str, help: &str, of: &Percentiles) {
     let family = format!("{name}_seconds");
     text.family(&family, Kind::Gauge, &format!("{help}, since the start"));
+    quantiles(text, &family, of);
+    text.one(&format!("{name}s_total"), Kind::Counter, &format!("{help}: how many"), of.count);
+}
+
+/// The percentiles of the last whole second; none if nothing was measured in it.
+fn last_second(text: &mut Text, of: &Percentiles) {
+    let family = "gateway_last_second_round_trip_seconds";
+    text.family(family, Kind::Gauge, "The round trips of the last whole second; nothing if there were none");
+    if of.count > 0 {
+        quantiles(text, family, of);
+    }
+}
+
+fn quantiles(text: &mut Text, family: &str, of: &Percentiles) {
     let all = [("0.5", of.p50_ns), ("0.99", of.p99_ns), ("0.999", of.p99_9_ns), ("1", of.longest_ns)];
     for (quantile, nanoseconds) in all {
-        text.sample(&family, &[("quantile", quantile)], seconds(nanoseconds));
+        text.sample(family, &[("quantile", quantile)], seconds(nanoseconds));
     }
-    text.one(&format!("{name}s_total"), Kind::Counter, &format!("{help}: how many"), of.count);
 }
 
 fn clients(text: &mut Text, clients: &[ClientStatus]) {
@@ -156,4 +170,62 @@ fn clients(text: &mut Text, clients: &[ClientStatus]) {
 
 fn client_label(client: &ClientStatus) -> [(&str, &str); 1] {
     [("client", client.name.as_str())]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The families of an answer, and the names that its samples have.
+    fn families(answer: &str) -> BTreeSet<&str> {
+        let types = answer.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        types.filter_map(|line| line.split(' ').next()).collect()
+    }
+
+    fn full() -> String {
+        let client = ClientStatus { name: "al\"pha".to_owned(), next_outgoing: 7, ..ClientStatus::default() };
+        let last_second = Percentiles { count: 2, p50_ns: 1_500, ..Percentiles::default() };
+        let status = Status { clients: vec![client], last_second, ..Status::default() };
+        text(&status, Nanos(1), &[("requests", "Requests answered", 3)])
+    }
+
+    #[test]
+    fn each_family_is_there_once_and_each_sample_is_of_a_family() {
+        let answer = full();
+        let families = families(&answer);
+        assert_eq!(answer.lines().filter(|line| line.starts_with("# TYPE ")).count(), families.len());
+        for line in answer.lines().filter(|line| !line.starts_with('#')) {
+            let name = line.split([' ', '{']).next().unwrap();
+            assert!(families.contains(name), "{line}");
+        }
+        assert!(
+            answer.contains("tapeworks_gateway_client_next_outgoing{client=\"al\\\"pha\"} 7\n"),
+            "{answer}"
+        );
+        assert!(
+            answer.contains("tapeworks_gateway_last_second_round_trip_seconds{quantile=\"0.5\"} 0.0000015\n")
+        );
+        assert!(answer.contains("tapeworks_gateway_ready 0\n"));
+    }
+
+    #[test]
+    fn every_metric_of_the_dashboard_exists() {
+        let answer = full();
+        let families = families(&answer);
+        let dashboard = include_str!("../../tests/grafana-gateway.json");
+        let parsed: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let panels = parsed["panels"].as_array().unwrap();
+        let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+        let mut expressions = 0;
+        for expression in targets.map(|target| target["expr"].as_str().unwrap()) {
+            expressions += 1;
+            let words = expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            for name in words.filter(|word| word.starts_with("tapeworks_")) {
+                assert!(families.contains(name), "the dashboard names {name}, which /metrics does not have");
+            }
+        }
+        assert!(expressions > 15, "{expressions}");
+    }
 }
