@@ -11,8 +11,8 @@
 //! | `POST /halt`, `POST /resume` | the kill switch; `?client=NAME`: of one client; `?cancel=1`: open orders are cancelled too |
 //! | `/login`, `/logout` | a form for the token, where there is one, and the end of a login |
 //!
-//! A command goes to the gateway's thread over a channel. A thread of the runtime's pool waits for the answer, [`ANSWER_TIME`] at
-//! most. The gateway's hot path takes no lock and no memory for this.
+//! A command goes to the gateway's thread over a channel. A thread of the runtime's pool waits for the answer, two seconds
+//! at most. The gateway's hot path takes no lock and no memory for this.
 
 use std::collections::HashMap;
 use std::sync::Arc;
