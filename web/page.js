@@ -5,6 +5,7 @@ import { Charts } from "./charts.js";
 import { Rates, bytes, count, delay, short, span, venueName } from "./format.js";
 import { showOutputs } from "./outputs.js";
 import { dress, fill, write } from "./rows.js";
+import { themeButton } from "./themes.js";
 
 const byId = (id) => document.getElementById(id);
 const ROWS = 300;
@@ -369,29 +370,6 @@ function depth(merged) {
 byId("merged").addEventListener("click", () => depth(true));
 byId("by-venue").addEventListener("click", () => depth(false));
 
-// ---- dark and light
-
-function theme() {
-  return document.documentElement.dataset.theme ?? "system";
-}
-
-function setTheme(name) {
-  if (name === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = name;
-  try {
-    localStorage.setItem("theme", name);
-  } catch {
-    // A browser that keeps nothing: the choice lasts as long as the page.
-  }
-  write(byId("theme"), `theme: ${name}`);
-  charts.draw();
-}
-byId("theme").addEventListener("click", () => {
-  const all = ["system", "dark", "light"];
-  setTheme(all[(all.indexOf(theme()) + 1) % all.length]);
-});
-matchMedia("(prefers-color-scheme: light)").addEventListener("change", () => charts.draw());
-write(byId("theme"), `theme: ${theme()}`);
-
+themeButton(byId("theme"), () => charts.draw());
 showBook(chosen, null, isMerged);
 connect();

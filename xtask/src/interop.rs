@@ -33,19 +33,21 @@ pub(crate) fn needs_of_page() -> Result<(), Lack> {
     tools::node("interop/page").map(drop)
 }
 
-/// The plant's page in Chromium, as a person uses it.
+/// The pages of a plant and of a gateway in Chromium, as a person uses them.
 pub(crate) fn page() -> Result<String, Lack> {
     let folder = tools::node("interop/page")?;
-    process::program("node")
-        .arg(folder.join("test.mjs"))
-        .arg("--tapeworks")
-        .arg(tools::release_binary()?)
-        .arg("--work")
-        .arg(process::target_folder().join("interop"))
-        .args(["--chromium", "chromium"])
-        .run()
-        .map_err(Lack::Failed)?;
-    Ok("the page does in Chromium what it should".into())
+    for test in ["test.mjs", "gateway.mjs"] {
+        process::program("node")
+            .arg(folder.join(test))
+            .arg("--tapeworks")
+            .arg(tools::release_binary()?)
+            .arg("--work")
+            .arg(process::target_folder().join("interop"))
+            .args(["--chromium", "chromium"])
+            .run()
+            .map_err(Lack::Failed)?;
+    }
+    Ok("the pages do in Chromium what they should".into())
 }
 
 /// What the official clients get from the live server, against the files of the same session; and from a plant that listens to

@@ -4,6 +4,7 @@
 
 mod commands;
 mod ending;
+mod http;
 mod interrupt;
 mod output;
 mod report;

@@ -460,6 +460,9 @@ fn read_parties(reading: &mut Reading<'_>, file: &mut Section<'_>) -> Vec<(Ascii
     all
 }
 
+/// A token that others than this machine can guess at has so many characters at least.
+const TOKEN_LENGTH: usize = 16;
+
 fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> Option<WebConfig> {
     let place = address(reading, &mut web, "address");
     let token = web.text(reading, "token");
@@ -474,12 +477,20 @@ fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> Option<WebConfig
         }
         None => token.map(|(token, _)| token),
     };
+    let length = token.as_ref().map_or(0, String::len);
     if let Some(address) = place
         && !address.ip().is_loopback()
-        && token.is_none()
     {
-        web.wrong_at(reading, "address", "an address that others can reach needs a 'token'");
+        if length == 0 {
+            web.wrong_at(reading, "address", "an address that others can reach needs a 'token'");
+        } else if length < TOKEN_LENGTH {
+            let problem = format!(
+                "an address that others can reach needs a 'token' of {TOKEN_LENGTH} characters, not {length}"
+            );
+            web.wrong_at(reading, "address", &problem);
+        }
     }
+    let token = token.filter(|token| !token.is_empty());
     web.refuse_the_rest(reading);
     Some(WebConfig { address: place?, token })
 }

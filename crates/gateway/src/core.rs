@@ -24,7 +24,7 @@ use tapeworks_wire::fix::{begin_string, field};
 use crate::entry::{Entries, Entry, Kind, report_number};
 use crate::ledger::Ledger;
 use crate::settings::ClientSettings;
-use crate::status::{ClientStatus, Counters, OrderStatus, Percentiles, Status};
+use crate::status::{ClientStatus, Counters, OrderStatus, Orders, Percentiles, Status};
 use crate::store::SessionStore;
 use crate::venue::{VenueEvent, VenueSession};
 
@@ -89,6 +89,10 @@ struct Desk {
     notices: Vec<Notice>,
     counters: Counters,
     round_trip: Histogram<u64>,
+    /// Those since the last whole second ended.
+    this_second: Histogram<u64>,
+    last_second: Percentiles,
+    last_second_end_ns: u64,
 }
 
 /// A histogram of times in nanoseconds, up to ten minutes, with three digits.
@@ -97,10 +101,25 @@ pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 600_000_000_000, 3).unwrap_or_else(|_| unreachable!("the bounds are sound"))
 }
 
+/// A histogram that is read and cleared each second: with two digits, so that both cost a microsecond.
+fn coarse_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 600_000_000_000, 2).unwrap_or_else(|_| unreachable!("the bounds are sound"))
+}
+
 /// The most notices that wait for the caller.
 const MOST_NOTICES: usize = 1_024;
 
 impl Desk {
+    /// Ends a second of round trips, if it is over. A clock that was set back begins a new one.
+    fn end_second(&mut self, now_ns: u64) {
+        let passed_ns = now_ns.checked_sub(self.last_second_end_ns);
+        if passed_ns.is_none_or(|passed_ns| passed_ns >= 1_000_000_000) {
+            self.last_second = percentiles(&self.this_second);
+            self.last_second_end_ns = now_ns;
+            self.this_second.reset();
+        }
+    }
+
     fn notice(&mut self, is_alert: bool, text: String) {
         if self.notices.len() < MOST_NOTICES {
             self.notices.push(Notice { is_alert, text });
@@ -262,7 +281,9 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
     }
 
     fn first_report(&mut self, requested_ns: u64) {
-        self.desk.round_trip.saturating_record(self.now.utc_ns.saturating_sub(requested_ns));
+        let passed_ns = self.now.utc_ns.saturating_sub(requested_ns);
+        self.desk.round_trip.saturating_record(passed_ns);
+        self.desk.this_second.saturating_record(passed_ns);
     }
 }
 
@@ -326,6 +347,9 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             notices: Vec::new(),
             counters: Counters::default(),
             round_trip: histogram(),
+            this_second: coarse_histogram(),
+            last_second: Percentiles::default(),
+            last_second_end_ns: 0,
         };
         Self { clients, by_names, translator, venue, is_halted, desk }
     }
@@ -567,6 +591,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     /// What time brings, for all sessions. A caller does it some times a second.
     pub fn tick(&mut self, now: Now) {
+        self.desk.end_second(now.utc_ns);
         for index in 0..self.clients.len() {
             if self.clients.get(index).is_some_and(|client| client.is_connected) {
                 self.with_client(index, now, |client, trader| {
@@ -722,17 +747,20 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             counters: self.desk.counters,
             translated: self.translator.counters().into(),
             round_trip: percentiles(&self.desk.round_trip),
+            last_second: self.desk.last_second,
+            last_second_end_ns: self.desk.last_second_end_ns,
             ..Status::default()
         }
     }
 
-    /// The working orders, and the ended ones that are still known if `all`.
+    /// The working orders, and the ended ones that are still known if `all`: `most` at most.
     #[must_use]
-    pub fn orders(&self, all: bool) -> Vec<OrderStatus> {
+    pub fn orders(&self, all: bool, most: usize) -> Orders {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let orders =
-            self.translator.orders().filter(|(_, state)| all || *state != ExchangeToClientState::Ended);
-        let mut orders: Vec<OrderStatus> = orders
+        let counted =
+            || self.translator.orders().filter(|(_, state)| all || *state != ExchangeToClientState::Ended);
+        let mut orders: Vec<OrderStatus> = counted()
+            .take(most)
             .map(|(order, _)| OrderStatus {
                 client: self
                     .clients
@@ -757,7 +785,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             })
             .collect();
         orders.sort_by(|one, other| (&one.client, &one.id).cmp(&(&other.client, &other.id)));
-        orders
+        Orders { total: counted().count() as u64, orders }
     }
 }
 

@@ -29,7 +29,7 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::core::{Core, Notice, Now, histogram, percentiles};
 use crate::ledger::Ledger;
-use crate::status::{OrderStatus, Status};
+use crate::status::{Orders, Status};
 use crate::venue::VenueSession;
 
 /// Bytes that a connection gives in one turn.
@@ -112,7 +112,7 @@ pub enum StartError {
 
 /// What a gateway is commanded.
 pub enum Command<W: World> {
-    /// The kill switch of all clients, or of one.
+    /// The kill switch of all clients, or of one. The answer comes when the store has it.
     Halt {
         /// The client; `None`: all.
         client: Option<String>,
@@ -123,25 +123,60 @@ pub enum Command<W: World> {
         /// Gets whether there is such a client.
         done: W::Sender<bool>,
     },
-    /// The orders.
+    /// The orders. The gateway's thread composes the answer, so a list without a bound would delay trading.
     Orders {
         /// Ended ones too.
         all: bool,
+        /// The most orders in the answer.
+        most: usize,
         /// Gets them.
-        done: W::Sender<Vec<OrderStatus>>,
+        done: W::Sender<Orders>,
     },
 }
 
 /// Gets what a person should know.
 pub type OnNotice = Arc<dyn Fn(&Notice) + Send + Sync>;
 
+/// Shows the state of a running gateway to other threads, and commands it. It does not keep the gateway running.
+pub struct Handle<W: World = System> {
+    waker: Arc<W::Waker>,
+    commands: W::Sender<Command<W>>,
+    status: Arc<Mutex<Status>>,
+}
+
+impl<W: World> Clone for Handle<W> {
+    fn clone(&self) -> Self {
+        let Self { waker, commands, status } = self;
+        Self { waker: Arc::clone(waker), commands: commands.clone(), status: Arc::clone(status) }
+    }
+}
+
+impl<W: World> std::fmt::Debug for Handle<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Handle")
+    }
+}
+
+impl<W: World> Handle<W> {
+    /// The state, a tenth of a second old at most.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Gives a command.
+    pub fn command(&self, command: Command<W>) {
+        // Without a thread there is nothing to command, and the answer does not come.
+        let _given = self.commands.send(command);
+        let _woken = self.waker.wake();
+    }
+}
+
 /// A running gateway. Dropping it stops it.
 pub struct Gateway<W: World = System> {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    waker: Arc<W::Waker>,
-    commands: W::Sender<Command<W>>,
-    status: Arc<Mutex<Status>>,
+    handle: Handle<W>,
     thread: Option<W::Handle<Result<(), StartError>>>,
 }
 
@@ -170,14 +205,16 @@ impl<W: World> Gateway<W> {
         let waker = Arc::new(poll.waker(WAKER).map_err(StartError::Thread)?);
         listener.register(&poll, LISTENER, Interest::READABLE).map_err(StartError::Thread)?;
         let (commands, received) = W::channel();
-        let (stop, status) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Status::default())));
+        let clock = Clock::<W>::new();
+        let status = Arc::new(Mutex::new(core.status(clock.now())));
+        let stop = Arc::new(AtomicBool::new(false));
         let disk = DiskThread::start(Arc::clone(&waker)).map_err(StartError::Thread)?;
         let host = Host {
             of_clients: vec![None; core.clients.len()],
             of_venue: vec![None; S::CHANNELS],
             core,
             ledger,
-            clock: Clock::<W>::new(),
+            clock,
             poll,
             listener,
             connections: BTreeMap::new(),
@@ -187,6 +224,7 @@ impl<W: World> Gateway<W> {
             buffer: vec![0; READ_BYTES],
             writing: Vec::new(),
             commands: received,
+            halted: Vec::new(),
             status: Arc::clone(&status),
             refused_connections: 0,
             refusals: Refusals::new("FIX client", on_refusal),
@@ -198,7 +236,7 @@ impl<W: World> Gateway<W> {
         };
         let stopping = Arc::clone(&stop);
         let thread = W::spawn("gateway", move || host.run(&stopping)).map_err(StartError::Thread)?;
-        Ok(Self { address, stop, waker, commands, status, thread: Some(thread) })
+        Ok(Self { address, stop, handle: Handle { waker, commands, status }, thread: Some(thread) })
     }
 
     /// Where FIX clients connect.
@@ -207,17 +245,21 @@ impl<W: World> Gateway<W> {
         self.address
     }
 
+    /// For other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle<W> {
+        self.handle.clone()
+    }
+
     /// The state, a tenth of a second old at most.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.handle.status()
     }
 
     /// Gives a command.
     pub fn command(&self, command: Command<W>) {
-        // Without a thread there is nothing to command, and the answer does not come.
-        let _given = self.commands.send(command);
-        let _woken = self.waker.wake();
+        self.handle.command(command);
     }
 
     /// Whether it has ended by itself.
@@ -236,7 +278,7 @@ impl<W: World> Gateway<W> {
 
     fn end(&mut self) -> Result<(), StartError> {
         self.stop.store(true, Ordering::Release);
-        let _woken = self.waker.wake();
+        let _woken = self.handle.waker.wake();
         self.thread.take().map_or(Ok(()), |thread| thread.join().unwrap_or(Err(StartError::Panicked)))
     }
 }
@@ -321,6 +363,8 @@ struct Host<S: VenueSession, W: World> {
     /// Connections that may have output in this turn.
     writing: Vec<usize>,
     commands: W::Receiver<Command<W>>,
+    /// Halts whose answers wait until the store has them.
+    halted: Vec<(W::Sender<bool>, bool)>,
     status: Arc<Mutex<Status>>,
     refused_connections: u64,
     refusals: Refusals,
@@ -485,6 +529,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
             self.tick(stop)?;
         }
         self.send(&ready, now, stop)?;
+        if !self.halted.is_empty() {
+            self.answer_halts(now);
+        }
         ready.clear();
         // The memory is used again.
         if self.again.is_empty() {
@@ -606,6 +653,11 @@ impl<S: VenueSession, W: World> Host<S, W> {
         for notice in self.core.take_notices() {
             self.notify(&notice);
         }
+        self.publish_status(now);
+        Ok(())
+    }
+
+    fn publish_status(&self, now: Now) {
         let store_error = self.status.lock().unwrap_or_else(PoisonError::into_inner).store_error.take();
         let status = Status {
             store_error,
@@ -615,7 +667,6 @@ impl<S: VenueSession, W: World> Host<S, W> {
             ..self.core.status(now)
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
-        Ok(())
     }
 
     /// Connections without a first message whose time is over.
@@ -625,6 +676,16 @@ impl<S: VenueSession, W: World> Host<S, W> {
             _ => false,
         };
         self.connections.iter().filter(|(_, one)| is_silent(one)).map(|(number, _)| *number).collect()
+    }
+
+    /// The store has the halts, and the status shows them.
+    #[cold]
+    fn answer_halts(&mut self, now: Now) {
+        self.publish_status(now);
+        for (done, is_known) in self.halted.drain(..) {
+            // The client of the page may have given up.
+            let _given = done.send(is_known);
+        }
     }
 
     fn obey(&mut self, now: Now) {
@@ -647,10 +708,10 @@ impl<S: VenueSession, W: World> Host<S, W> {
                             }
                         }
                     }
-                    let _given = done.send(is_known);
+                    self.halted.push((done, is_known));
                 }
-                Command::Orders { all, done } => {
-                    let _given = done.send(self.core.orders(all));
+                Command::Orders { all, most, done } => {
+                    let _given = done.send(self.core.orders(all, most));
                 }
             }
         }

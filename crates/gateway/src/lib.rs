@@ -18,7 +18,7 @@ mod venue;
 
 pub use self::core::{Core, NotAdmitted, Notice, Now};
 pub use entry::{Entry, Kind};
-pub use host::{Command, Gateway, HostSettings, OnNotice, StartError, Wait};
+pub use host::{Command, Gateway, Handle, HostSettings, OnNotice, StartError, Wait};
 pub use ledger::{Ledger, SyncPolicy};
 pub use restore::{Opened, Parts, RestoreError, Restored, open};
 pub use settings::ClientSettings;

@@ -1,9 +1,10 @@
 //! A gateway at a glance, and what it can be commanded.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a gateway counts, besides its sessions and its translator.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// Messages to the venue that its session did not take.
     pub unsent: u64,
@@ -20,7 +21,8 @@ pub struct Counters {
 }
 
 /// A FIX client's session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClientStatus {
     /// Its name.
     pub name: String,
@@ -51,7 +53,8 @@ pub struct ClientStatus {
 }
 
 /// A histogram's percentiles, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Percentiles {
     /// How many were measured.
     pub count: u64,
@@ -66,7 +69,8 @@ pub struct Percentiles {
 }
 
 /// A gateway at a glance.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Status {
     /// The time of day, in UTC nanoseconds.
     pub time_ns: u64,
@@ -96,12 +100,17 @@ pub struct Status {
     pub translated: Translated,
     /// From a request's arrival to the venue's first report of it, both at the gateway's socket.
     pub round_trip: Percentiles,
+    /// Those of the last whole second.
+    pub last_second: Percentiles,
+    /// When it ended, in UTC nanoseconds.
+    pub last_second_end_ns: u64,
     /// From the end of the wait for sockets to the last byte sent, of each turn that did something.
     pub turn: Percentiles,
 }
 
 /// What the translator counts: see [`tapeworks_translate::Counters`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[allow(missing_docs, reason = "the translator's counters have the texts")]
 pub struct Translated {
     pub client_messages: u64,
@@ -148,7 +157,7 @@ impl From<tapeworks_translate::Counters> for Translated {
 }
 
 /// An order, for people.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OrderStatus {
     /// Whose it is.
     pub client: String,
@@ -174,4 +183,14 @@ pub struct OrderStatus {
     pub average_e8: i64,
     /// Requests without an answer.
     pub pending: u32,
+}
+
+/// Orders, as many as the request allows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Orders {
+    /// How many there are.
+    pub total: u64,
+    /// Those that fit, by client and ClOrdID.
+    pub orders: Vec<OrderStatus>,
 }

@@ -606,7 +606,11 @@ impl<S: VenueSession> World<S> {
             for (id, _) in &client.ids {
                 // An order without any report is lost. A replace may be rejected.
                 let is_known = client.trader.orders.contains_key(id.as_bytes());
-                let is_new = core.orders(true).iter().any(|order| order.id == *id && order.pending > 0);
+                let is_new = core
+                    .orders(true, usize::MAX)
+                    .orders
+                    .iter()
+                    .any(|order| order.id == *id && order.pending > 0);
                 assert!(!is_new, "client {index}: {id} has no answer; known to it: {is_known}");
             }
         }
@@ -657,10 +661,10 @@ fn run<S: VenueSession>(steps: &[Step], make: fn() -> (S, S::Table), gates: fn(u
     world.settle();
     world.check();
     // The state that a restart finds is the same.
-    let before = world.gateway.as_ref().unwrap().0.orders(true);
+    let before = world.gateway.as_ref().unwrap().0.orders(true, usize::MAX);
     world.gateway = None;
     let (after, _ledger) = opened(world.folder.path(), make, world.now_ns);
-    assert_eq!(after.orders(true), before);
+    assert_eq!(after.orders(true, usize::MAX), before);
 }
 
 proptest! {

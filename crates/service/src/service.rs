@@ -129,7 +129,8 @@ impl Service {
         readers.extend(has_stream.then_some("stream"));
         // The ports are bound before the plant starts, so that a busy port is an early error.
         #[cfg(feature = "web")]
-        let web = config.web.as_ref().map(crate::web::bind).transpose()?;
+        let web =
+            config.web.as_ref().map(|web| crate::web::bind(web.address, web.token.as_deref())).transpose()?;
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
         let sockets = config.multicast.as_ref().map(multicast::bind).transpose()?;
         let watch = Watch::default();
@@ -218,7 +219,7 @@ impl Service {
         // The page is served during the journal's replay.
         #[cfg(feature = "web")]
         let web = web
-            .map(|listening| crate::web::start(listening, handles.clone(), on_refusal.clone()))
+            .map(|listening| crate::web::plant::start(listening, handles.clone(), on_refusal.clone()))
             .transpose()?;
         let replayed = plant.replayed()?;
         has_replayed.store(true, Ordering::Release);

@@ -355,7 +355,9 @@ fn wrong_parameters_get_a_one_line_error_and_clients_without_a_key_are_refused()
         has_replayed: Arc::new(AtomicBool::new(true)),
         stream: None,
     };
-    let without = web::start(web::bind(&setting).unwrap(), handles, None).unwrap();
+    let without =
+        web::plant::start(web::bind(setting.address, setting.token.as_deref()).unwrap(), handles, None)
+            .unwrap();
     assert_eq!(get(without.address(), "/stream").0, 401);
     use tokio_tungstenite::tungstenite::client::IntoClientRequest;
     let refused = block_on(async {

@@ -141,7 +141,12 @@ impl Shown {
         let refused = Arc::new(Mutex::new(Vec::new()));
         let reasons = Arc::clone(&refused);
         let on_refusal: OnRefusal = Arc::new(move |one| reasons.lock().unwrap().push(one.reason.clone()));
-        let web = web::start(web::bind(&setting).unwrap(), handles.clone(), Some(on_refusal)).unwrap();
+        let web = web::plant::start(
+            web::bind(setting.address, setting.token.as_deref()).unwrap(),
+            handles.clone(),
+            Some(on_refusal),
+        )
+        .unwrap();
         Self { web, handles, refused }
     }
 
@@ -717,7 +722,7 @@ fn tungstenite_client(
 fn a_busy_port_is_named_before_anything_starts() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let error = match web::bind(&WebSetting { address, token: None, stream: false }) {
+    let error = match web::bind(address, None) {
         Err(error @ WebError::Bind { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };

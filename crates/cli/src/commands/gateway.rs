@@ -1,5 +1,6 @@
 //! `tapeworks gateway`: FIX clients on one side, a venue's native session on the other.
 
+mod control;
 mod run;
 mod store;
 
@@ -23,6 +24,7 @@ Examples:
   tapeworks exchange serve examples/exchange/orders.toml       (in another terminal: an exchange)
   tapeworks gateway examples/gateway/loopback.toml
   tapeworks gateway check examples/gateway/loopback.toml
+  tapeworks gateway sessions                                   (of the running gateway; also: orders, halt, resume)
 
 Ctrl-C logs out of all sessions. Exit code 78: the configuration is wrong; 1: a port is busy, the store cannot be used."
 )]
@@ -44,6 +46,10 @@ struct Configured {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(run::Check),
+    Halt(control::Halt),
+    Resume(control::Resume),
+    Sessions(control::Sessions),
+    Orders(control::ListOrders),
     /// The store of a gateway that does not run: what it holds, whether it is sound.
     #[command(subcommand)]
     Store(store::Command),
@@ -53,6 +59,10 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     match arguments.command {
         None => run::run(&arguments.run),
         Some(Command::Check(arguments)) => run::check(&arguments),
+        Some(Command::Halt(arguments)) => control::halt(&arguments),
+        Some(Command::Resume(arguments)) => control::resume(&arguments),
+        Some(Command::Sessions(arguments)) => control::sessions(&arguments),
+        Some(Command::Orders(arguments)) => control::orders(&arguments),
         Some(Command::Store(command)) => store::run(&command),
     }
 }

@@ -1,9 +1,9 @@
 //! `tapeworks top`: a plant at a glance, in a terminal.
 
 use std::fmt::Write as _;
-use std::io::{ErrorKind, IsTerminal as _, Read, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::io::IsTerminal as _;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use tapeworks_packet::stop;
 use crate::commands::subscribe::resolve;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, thousands};
-use crate::{interrupt, output, terminal, values};
+use crate::{http, interrupt, output, terminal, values};
 
 /// Watch a plant: rates, delays, lines, gaps, clients, ring fill, renewed each second.
 ///
@@ -38,44 +38,10 @@ pub(crate) struct Arguments {
     once: bool,
 }
 
-/// The longest answer that is read, in bytes.
-const MOST_BYTES: u64 = 64 << 20;
-
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-
 /// Requests the status.
 fn fetch_status(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, String> {
-    let failed = |error: std::io::Error| format!("{address}: {error}");
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
-    stream.set_read_timeout(Some(stop::LOOK)).map_err(failed)?;
-    let mut request = format!("GET /status.json HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
-    if let Some(token) = token {
-        let _infallible = write!(request, "Authorization: Bearer {token}\r\n");
-    }
-    stream.write_all((request + "\r\n").as_bytes()).map_err(failed)?;
-    let mut answer = Vec::new();
-    let began = Instant::now();
-    let mut stream = stream.take(MOST_BYTES);
-    // The bytes read so far stay when a read times out.
-    while let Err(error) = stream.read_to_end(&mut answer) {
-        match error.kind() {
-            _ if interrupt::is_requested() => return Err(format!("{address}: stopped")),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut if began.elapsed() < PATIENCE => {}
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                return Err(format!("{address}: no whole answer within {} s", PATIENCE.as_secs()));
-            }
-            _ => return Err(failed(error)),
-        }
-    }
-    let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address}: not a web server"))?;
-    match head.split(' ').nth(1) {
-        Some("200") => serde_json::from_str(body).map_err(|error| format!("{address}: not a plant: {error}")),
-        Some("401" | "403") => Err(format!("{address}: the page wants a token: --token")),
-        Some(code) => Err(format!("{address}: answered with {code}")),
-        None => Err(format!("{address}: not a web server")),
-    }
+    let body = http::request("GET", address, "/status.json", token)?;
+    serde_json::from_str(&body).map_err(|error| format!("{address}: not a plant: {error}"))
 }
 
 fn number(value: &Value) -> u64 {

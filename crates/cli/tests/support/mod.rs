@@ -4,6 +4,7 @@
 
 #[cfg(target_os = "linux")]
 pub(crate) mod namespace;
+pub(crate) mod process;
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};

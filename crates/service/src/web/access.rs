@@ -22,7 +22,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{App, Peer, page};
+use super::{Peer, Server, page};
 
 /// The paths that need no token.
 const OPEN: [&str; 4] = ["/health", "/login", "/style.css", "/icon.svg"];
@@ -250,32 +250,32 @@ fn bearer(authorization: &str) -> Option<&str> {
 
 /// Stands before every request.
 pub(super) async fn guard(
-    State(app): State<Arc<App>>,
+    State(server): State<Arc<Server>>,
     Extension(peer): Extension<Peer>,
     request: Request,
     next: Next,
 ) -> Response {
     let path = request.uri().path();
-    let mut response = match app.access.judge(path, request.headers(), peer.0.ip()) {
+    let mut response = match server.access.judge(path, request.headers(), peer.0.ip()) {
         Ok(()) => {
-            app.counters.requests.add();
+            server.counters.requests.add();
             next.run(request).await
         }
         Err(Refusal::Host) => {
-            app.counters.refused_host.add();
-            app.refuse(peer, "a Host header of another server");
+            server.counters.refused_host.add();
+            server.refuse(peer, "a Host header of another server");
             let why = "refused: the Host header is none of this server's names (localhost, 127.0.0.1, [::1], with the port)\n";
             (StatusCode::MISDIRECTED_REQUEST, why).into_response()
         }
         Err(Refusal::Origin) => {
-            app.counters.refused_origin.add();
-            app.refuse(peer, "a request from another site's page");
+            server.counters.refused_origin.add();
+            server.refuse(peer, "a request from another site's page");
             (StatusCode::FORBIDDEN, "refused: the request comes from another site's page\n").into_response()
         }
         Err(Refusal::Token) if path == "/" => Redirect::to("/login").into_response(),
         Err(refusal @ (Refusal::Token | Refusal::Guess)) => {
-            app.counters.refused_token.add();
-            app.refuse(peer, "no token, or a wrong one");
+            server.counters.refused_token.add();
+            server.refuse(peer, "no token, or a wrong one");
             if refusal == Refusal::Guess {
                 tokio::time::sleep(PENALTY).await;
             }
@@ -283,7 +283,7 @@ pub(super) async fn guard(
             let why = "refused: show the token of [web] as `Authorization: Bearer`, or log in at /login\n";
             (StatusCode::UNAUTHORIZED, ask, why).into_response()
         }
-        Err(Refusal::Wait(seconds)) => too_many_guesses(&app, peer, seconds),
+        Err(Refusal::Wait(seconds)) => too_many_guesses(&server, peer, seconds),
     };
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -292,9 +292,9 @@ pub(super) async fn guard(
 }
 
 /// The address must wait before its next token is checked.
-fn too_many_guesses(app: &App, peer: Peer, seconds: u64) -> Response {
-    app.counters.refused_guesses.add();
-    app.refuse(peer, "too many wrong tokens");
+fn too_many_guesses(server: &Server, peer: Peer, seconds: u64) -> Response {
+    server.counters.refused_guesses.add();
+    server.refuse(peer, "too many wrong tokens");
     let about = [(header::RETRY_AFTER, seconds.to_string()), (header::CONNECTION, "close".to_owned())];
     let why = format!("refused: too many wrong tokens came from this address; try again in {seconds} s\n");
     (StatusCode::TOO_MANY_REQUESTS, about, why).into_response()
@@ -305,8 +305,8 @@ fn html(code: StatusCode, text: String) -> Response {
 }
 
 /// The form.
-pub(super) async fn form(State(app): State<Arc<App>>) -> Response {
-    if !app.access.has_token() {
+pub(super) async fn form(State(server): State<Arc<Server>>) -> Response {
+    if !server.access.has_token() {
         return Redirect::to("/").into_response();
     }
     html(StatusCode::OK, page::text("login.html").replace("<!--wrong-->", ""))
@@ -314,26 +314,26 @@ pub(super) async fn form(State(app): State<Arc<App>>) -> Response {
 
 /// Takes the token from the form, and gives a cookie for it.
 pub(super) async fn login(
-    State(app): State<Arc<App>>,
+    State(server): State<Arc<Server>>,
     Extension(peer): Extension<Peer>,
     Form(shown): Form<HashMap<String, String>>,
 ) -> Response {
     let shown = shown.get("token").map_or("", |token| token.trim());
-    match app.access.check(shown, peer.0.ip()) {
+    match server.access.check(shown, peer.0.ip()) {
         Ok(()) => {
-            let Some(cookie) = app.access.log_in() else {
+            let Some(cookie) = server.access.log_in() else {
                 return (StatusCode::SERVICE_UNAVAILABLE, "the system has no randomness for a cookie\n")
                     .into_response();
             };
-            let name = &app.access.cookie;
+            let name = &server.access.cookie;
             let cookie =
                 format!("{name}={cookie}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict");
             ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
         }
-        Err(Refusal::Wait(seconds)) => too_many_guesses(&app, peer, seconds),
+        Err(Refusal::Wait(seconds)) => too_many_guesses(&server, peer, seconds),
         Err(_) => {
-            app.counters.refused_token.add();
-            app.refuse(peer, "a wrong token at the login");
+            server.counters.refused_token.add();
+            server.refuse(peer, "a wrong token at the login");
             tokio::time::sleep(PENALTY).await;
             let wrong = "<p class=\"wrong\" role=\"alert\">That is not the token.</p>";
             html(StatusCode::UNAUTHORIZED, page::text("login.html").replace("<!--wrong-->", wrong))
@@ -342,9 +342,9 @@ pub(super) async fn login(
 }
 
 /// Ends a login: its cookie counts no more.
-pub(super) async fn logout(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
-    app.access.log_out(&headers);
-    let gone = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", app.access.cookie);
+pub(super) async fn logout(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
+    server.access.log_out(&headers);
+    let gone = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", server.access.cookie);
     ([(header::SET_COOKIE, gone)], Redirect::to("/login")).into_response()
 }
 

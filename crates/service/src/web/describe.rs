@@ -8,7 +8,7 @@ use tapeworks_market::levels::Level;
 use tapeworks_market::nbbo::{BestSide, MarketState, Nbbo};
 use tapeworks_market::{Flags, Nanos, Symbol};
 
-use super::App;
+use super::plant::App;
 use crate::describe::{self, feed_name};
 use crate::report::Report;
 use tapeworks_plant::view::{SymbolView, View};
@@ -34,9 +34,9 @@ impl Look {
             now: now(),
             has_replayed: handles.has_replayed.load(Ordering::Acquire),
             report: handles.report(),
-            web: [app.counters.all(), streamed].concat(),
+            web: [app.server.counters.all(), streamed].concat(),
             viewers: app.ticks.receiver_count(),
-            has_login: app.access.has_token(),
+            has_login: app.server.access.has_token(),
         }
     }
 

@@ -20,8 +20,9 @@ use serde_json::Value;
 use tapeworks_market::{Nanos, Symbol};
 use tokio::time::Instant;
 
+use super::closing;
 use super::describe::Tick;
-use super::{App, TICK, closing};
+use super::plant::{App, TICK};
 
 /// Bytes that a page may say at once.
 const MOST_SAID: usize = 1 << 10;
@@ -51,11 +52,11 @@ pub(super) async fn publish(app: &App) {
 /// Takes a page.
 pub(super) async fn connect(State(app): State<Arc<App>>, socket: WebSocketUpgrade) -> Response {
     let Ok(permit) = Arc::clone(&app.viewers).try_acquire_owned() else {
-        app.counters.viewers_refused.add();
+        app.server.counters.viewers_refused.add();
         let about = [(header::CONNECTION, "close")];
         return (StatusCode::SERVICE_UNAVAILABLE, about, "too many pages look already\n").into_response();
     };
-    app.counters.viewers.add();
+    app.server.counters.viewers.add();
     let socket = socket.max_message_size(MOST_SAID).max_frame_size(MOST_SAID);
     socket.on_upgrade(async move |socket| {
         Viewer { app, socket, shows: Shows::default(), sent_until: Nanos(0) }.run().await;
@@ -126,7 +127,7 @@ impl Viewer {
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                     Some(Ok(Message::Close(_))) | None => return closing::answer(self.socket).await,
                     Some(Err(error)) => {
-                        self.app.counters.viewers_garbled.add();
+                        self.app.server.counters.viewers_garbled.add();
                         return closing::fail(self.socket, error).await;
                     }
                 },
@@ -138,7 +139,7 @@ impl Viewer {
                 Ok(Ok(())) => updated = Instant::now(),
                 Ok(Err(_)) => return,
                 Err(_) => {
-                    self.app.counters.viewers_stuck.add();
+                    self.app.server.counters.viewers_stuck.add();
                     return;
                 }
             }
@@ -164,7 +165,7 @@ impl Viewer {
 
     /// It sent a message that our page never sends.
     async fn dismiss(self) {
-        self.app.counters.viewers_garbled.add();
+        self.app.server.counters.viewers_garbled.add();
         closing::close(self.socket, close_code::POLICY, "expected {\"symbol\", \"search\", \"most\"}").await;
     }
 }

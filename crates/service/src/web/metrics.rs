@@ -1,14 +1,13 @@
-//! All counters, in Prometheus' text format (version 0.0.4).
+//! All counters of a plant, in Prometheus' text format (version 0.0.4).
 //!
 //! Units are in the names: seconds, bytes, and whatever is counted. A client's labels are its key and the number of its
 //! session, never the name that it gives itself.
-
-use std::fmt::Write as _;
 
 use tapeworks_feed::arbitration::{ArbiterCounters, GapReason, LineCounters};
 use tapeworks_feed::live::SnapshotCounters;
 
 use super::describe::Look;
+use super::prometheus::{Kind, Text, seconds};
 use crate::describe::{feed_name, line_name, multicast_messages};
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::{ClientView, Counters};
@@ -18,85 +17,6 @@ use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::{
     ChannelStatus, CheckpointStatus, Condition, DELAY_BOUNDS, InterfaceStatus, LineStatus, Status,
 };
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-impl Kind {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-}
-
-/// Labels: names and values.
-type Labels<'a> = &'a [(&'a str, &'a str)];
-
-struct Text {
-    out: String,
-}
-
-impl Text {
-    fn family(&mut self, name: &str, kind: Kind, help: &str) {
-        // Into a string nothing fails.
-        let _infallible =
-            write!(self.out, "# HELP tapeworks_{name} {help}.\n# TYPE tapeworks_{name} {}\n", kind.as_str());
-    }
-
-    fn sample(&mut self, name: &str, labels: Labels<'_>, value: impl std::fmt::Display) {
-        self.out.push_str("tapeworks_");
-        self.out.push_str(name);
-        for (place, (label, text)) in labels.iter().enumerate() {
-            self.out.push(if place == 0 { '{' } else { ',' });
-            self.out.push_str(label);
-            self.out.push_str("=\"");
-            for letter in text.chars() {
-                match letter {
-                    '\\' => self.out.push_str("\\\\"),
-                    '"' => self.out.push_str("\\\""),
-                    '\n' => self.out.push_str("\\n"),
-                    letter => self.out.push(letter),
-                }
-            }
-            self.out.push('"');
-        }
-        if !labels.is_empty() {
-            self.out.push('}');
-        }
-        let _infallible = writeln!(self.out, " {value}");
-    }
-
-    /// A family of one sample without labels.
-    fn one(&mut self, name: &str, kind: Kind, help: &str, value: impl std::fmt::Display) {
-        self.family(name, kind, help);
-        self.sample(name, &[], value);
-    }
-
-    /// A family with a sample of each of `all`.
-    fn each<T, const N: usize>(
-        &mut self,
-        (name, kind, help): (&str, Kind, &str),
-        all: &[T],
-        labels: impl for<'t> Fn(&'t T) -> [(&'t str, &'t str); N],
-        value: impl Fn(&T) -> f64,
-    ) {
-        self.family(name, kind, help);
-        for item in all {
-            self.sample(name, &labels(item), value(item));
-        }
-    }
-}
-
-fn seconds(nanoseconds: u64) -> f64 {
-    nanoseconds as f64 / 1e9
-}
 
 /// All of it.
 pub(super) fn text(look: &Look) -> String {
@@ -564,17 +484,5 @@ fn clients(text: &mut Text, stats: &Stats) {
     ];
     for (name, kind, help, of) in each {
         text.each((&format!("client_{name}"), kind, help), &all, labels, |(client, _)| of(client));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn labels_that_come_from_outside_stay_within_their_quotes() {
-        let mut text = Text { out: String::new() };
-        text.sample("x", &[("key", "a\"} 1\nb\\"), ("session", "1")], 2);
-        assert_eq!(text.out, "tapeworks_x{key=\"a\\\"} 1\\nb\\\\\",session=\"1\"} 2\n");
     }
 }

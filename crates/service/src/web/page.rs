@@ -24,13 +24,13 @@ pub(super) fn text(path: &str) -> String {
     Files::get(path).map(|file| String::from_utf8_lossy(&file.data).into_owned()).unwrap_or_default()
 }
 
-/// Answers with a file. A browser that has it keeps it.
-pub(super) async fn file(uri: Uri, headers: HeaderMap) -> Response {
+/// Answers with a file; `index` is the only page of the site. A browser that has the file keeps it.
+pub(super) fn file(index: &str, uri: &Uri, headers: &HeaderMap) -> Response {
     let path = match uri.path() {
-        "/" => "index.html",
+        "/" => index,
         path => path.trim_start_matches('/'),
     };
-    let Some(file) = Files::get(path).filter(|_| path != "login.html") else {
+    let Some(file) = Files::get(path).filter(|_| path == index || !path.ends_with(".html")) else {
         return (StatusCode::NOT_FOUND, "there is no such page here\n").into_response();
     };
     let tag = format!("\"{}\"", hex::encode(file.metadata.sha256_hash()));

@@ -47,7 +47,9 @@ impl Served {
         };
         let setting =
             WebSetting { address: SocketAddr::from(([127, 0, 0, 1], 0)), token: None, stream: true };
-        let web = web::start(web::bind(&setting).unwrap(), handles, None).unwrap();
+        let web =
+            web::plant::start(web::bind(setting.address, setting.token.as_deref()).unwrap(), handles, None)
+                .unwrap();
         Self { web, producer, streaming }
     }
 

@@ -13,8 +13,10 @@ use tapeworks_gateway::{
     Gateway, Notice, Opened, Parts, RestoreError, Restored, StartError, VenueSession, open,
 };
 use tapeworks_market::Nanos;
-use tapeworks_runtime::refusals::Refused;
+use tapeworks_runtime::refusals::{OnRefusal, Refused};
 use tapeworks_runtime::world::{System, World as _};
+#[cfg(feature = "web")]
+use tapeworks_service::web;
 
 use super::Configured;
 use crate::ending::{Ending, Failure, Result};
@@ -89,6 +91,11 @@ pub(super) fn run(arguments: &Run) -> Result {
     // The argument is required where there is no subcommand.
     let Some(path) = &arguments.config else { return Err(Failure::Usage("which configuration?".to_owned())) };
     let config = load(path)?;
+    #[cfg(not(feature = "web"))]
+    if config.web.is_some() {
+        let why = "the configuration has [web], and this build is without the feature `web`";
+        return Err(Failure::Failed(format!("{}: {why}", path.display())));
+    }
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_target(false)
@@ -119,6 +126,14 @@ fn serve<S>(arguments: &Run, config: &Config, parts: Parts<S>, now: Nanos) -> Re
 where
     S: VenueSession + Send + 'static,
 {
+    // The port is bound before the store is opened, so that a busy port is an early error.
+    #[cfg(feature = "web")]
+    let listening = config
+        .web
+        .as_ref()
+        .map(|page| web::bind(page.address, page.token.as_deref()))
+        .transpose()
+        .map_err(|error| Failure::Failed(error.to_string()))?;
     let Opened { core, ledger, restored } =
         open::<S, System>(&config.store, config.journal, config.sync, parts, now.0)?;
     log_restored(&restored);
@@ -128,8 +143,23 @@ where
         let _unheard = log.send(notice.clone());
     });
     let (log, refusals) = channel::<Refused>();
-    let on_refusal = Arc::new(move |refused: &Refused| _ = log.send(refused.clone()));
-    let gateway = Gateway::<System>::start(config.host.clone(), core, ledger, on_notice, Some(on_refusal))?;
+    let on_refusal: OnRefusal = Arc::new(move |refused: &Refused| _ = log.send(refused.clone()));
+    let gateway = Gateway::<System>::start(
+        config.host.clone(),
+        core,
+        ledger,
+        on_notice,
+        Some(Arc::clone(&on_refusal)),
+    )?;
+    #[cfg(feature = "web")]
+    let page = listening
+        .map(|listening| web::gateway::start(listening, gateway.handle(), Some(on_refusal)))
+        .transpose()
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    #[cfg(feature = "web")]
+    if let Some(page) = &page {
+        tracing::info!("the page is on http://{}/", page.address());
+    }
     tracing::info!("FIX clients are served on {}", gateway.address());
     let log_news = || {
         for Notice { is_alert, text } in notices.try_iter() {
@@ -151,6 +181,8 @@ where
         std::thread::sleep(LOOK);
     }
     let status = gateway.status();
+    #[cfg(feature = "web")]
+    drop(page);
     let ended = gateway.stop();
     log_news();
     ended?;

@@ -1,0 +1,220 @@
+//! `tapeworks gateway halt`, `resume`, `sessions` and `orders`: a running gateway, by its page.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+use serde::de::DeserializeOwned;
+use tapeworks_gateway::status::{OrderStatus, Orders, Status};
+use tapeworks_market::price::Price;
+
+use super::run::summary;
+use crate::commands::subscribe::resolve;
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, thousands};
+use crate::{http, interrupt, output, terminal};
+
+/// Where the gateway is.
+#[derive(Debug, Args)]
+struct Page {
+    /// Where the gateway's page is.
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:8090")]
+    address: String,
+    /// The page's token, if it has one.
+    #[arg(long, env = "TAPEWORKS_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+}
+
+impl Page {
+    /// Sends a request, and returns the body of the answer and the address.
+    fn request(&self, method: &str, target: &str) -> Result<(String, SocketAddr)> {
+        let address = resolve(&self.address)?;
+        let failed =
+            |error| if interrupt::is_requested() { Failure::Stopped } else { Failure::Failed(error) };
+        Ok((http::request(method, address, target, self.token.as_deref()).map_err(failed)?, address))
+    }
+
+    /// Requests a value: the JSON text of the answer, and what it says.
+    fn get<T: DeserializeOwned>(&self, target: &str) -> Result<(String, T)> {
+        let (body, address) = self.request("GET", target)?;
+        let value = serde_json::from_str(&body)
+            .map_err(|error| Failure::Failed(format!("{address}: not a gateway: {error}")))?;
+        Ok((body, value))
+    }
+}
+
+/// Turn the kill switch of a running gateway on: cancels pass, nothing else.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks gateway halt
+  tapeworks gateway halt --client alpha --cancel
+  tapeworks gateway halt 127.0.0.1:8091 --token SECRET
+
+It survives a restart of the gateway. `tapeworks gateway resume` turns it off.")]
+pub(super) struct Halt {
+    #[command(flatten)]
+    page: Page,
+    /// The kill switch of this client alone.
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+    /// Cancel the open orders too.
+    #[arg(long)]
+    cancel: bool,
+}
+
+/// Turn the kill switch of a running gateway off.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks gateway resume
+  tapeworks gateway resume --client alpha")]
+pub(super) struct Resume {
+    #[command(flatten)]
+    page: Page,
+    /// The kill switch of this client alone.
+    #[arg(long, value_name = "NAME")]
+    client: Option<String>,
+}
+
+/// Show the sessions of a running gateway: numbers, waiting bytes, open orders.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks gateway sessions
+  tapeworks gateway sessions 127.0.0.1:8091 --json
+
+Exit code 3: orders do not pass; standard error has the reasons.")]
+pub(super) struct Sessions {
+    #[command(flatten)]
+    page: Page,
+    /// As JSON: the whole status.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Show the open orders of a running gateway.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks gateway orders
+  tapeworks gateway orders --all --json
+
+Exit code 3: there are more orders than shown.")]
+pub(super) struct ListOrders {
+    #[command(flatten)]
+    page: Page,
+    /// Ended orders too, as far as the gateway still knows them.
+    #[arg(long)]
+    all: bool,
+    /// So many orders at most. The gateway composes the list between two messages, so it has at most 10,000.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    most: u64,
+    /// As JSON.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+pub(super) fn halt(arguments: &Halt) -> Result {
+    let mut target = "/halt".to_owned();
+    let mut sign = '?';
+    if let Some(client) = &arguments.client {
+        target += &format!("?client={}", http::escaped(client));
+        sign = '&';
+    }
+    if arguments.cancel {
+        target += &format!("{sign}cancel=1");
+    }
+    let (_, address) = arguments.page.request("POST", &target)?;
+    let orders = if arguments.cancel { "; cancels of the open orders are sent" } else { "" };
+    output::print(&format!("{address}: {} halted{orders}\n", of(arguments.client.as_deref())))?;
+    Ok(Ending::Complete)
+}
+
+pub(super) fn resume(arguments: &Resume) -> Result {
+    let client = arguments.client.as_deref();
+    let query = client.map(|client| format!("?client={}", http::escaped(client))).unwrap_or_default();
+    let (_, address) = arguments.page.request("POST", &format!("/resume{query}"))?;
+    output::print(&format!("{address}: {} resumed\n", of(client)))?;
+    Ok(Ending::Complete)
+}
+
+fn of(client: Option<&str>) -> String {
+    client.map_or_else(|| "all clients are".to_owned(), |client| format!("{client} is"))
+}
+
+/// The status with what only the page knows.
+#[derive(serde::Deserialize)]
+struct Shown {
+    is_ready: bool,
+    reasons: Vec<String>,
+    #[serde(flatten)]
+    status: Status,
+}
+
+pub(super) fn sessions(arguments: &Sessions) -> Result {
+    let (body, shown) = arguments.page.get::<Shown>("/status.json")?;
+    if arguments.json {
+        output::print(&body)?;
+    } else {
+        output::print(&summary(&shown.status))?;
+    }
+    shown.reasons.iter().for_each(|reason| terminal::complain(reason));
+    Ok(if shown.is_ready { Ending::Complete } else { Ending::WithProblems })
+}
+
+pub(super) fn orders(arguments: &ListOrders) -> Result {
+    let all = if arguments.all { "&all=1" } else { "" };
+    let target = format!("/orders.json?most={}{all}", arguments.most);
+    let (body, found) = arguments.page.get::<Orders>(&target)?;
+    if arguments.json {
+        output::print(&body)?;
+    } else {
+        output::print(&table(&found.orders))?;
+    }
+    let shown = found.orders.len() as u64;
+    if shown < found.total {
+        terminal::complain(&format!("{} of {} orders", thousands(shown), thousands(found.total)));
+        return Ok(Ending::WithProblems);
+    }
+    Ok(Ending::Complete)
+}
+
+fn table(orders: &[OrderStatus]) -> String {
+    let mut table = Table::new(&[
+        ("client", Align::Left),
+        ("id", Align::Left),
+        ("venue's id", Align::Left),
+        ("symbol", Align::Left),
+        ("side", Align::Left),
+        ("status", Align::Left),
+        ("quantity", Align::Right),
+        ("leaves", Align::Right),
+        ("filled", Align::Right),
+        ("price", Align::Right),
+        ("average", Align::Right),
+    ]);
+    // Ids come from outside.
+    let plain =
+        |text: &str| text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+    let price = |price_e8: i64| match price_e8.checked_mul(10) {
+        _ if price_e8 == 0 => "-".to_owned(),
+        Some(price_e9) => Price::from_e9(price_e9).map_or_else(|| "?".to_owned(), |price| price.to_string()),
+        None => "?".to_owned(),
+    };
+    for order in orders {
+        table.row([
+            order.client.clone(),
+            plain(&order.id),
+            plain(&order.order_id),
+            order.symbol.clone(),
+            order.side.clone(),
+            order.status.clone(),
+            thousands(u64::from(order.quantity)),
+            thousands(u64::from(order.leaves)),
+            thousands(u64::from(order.filled)),
+            price(order.price_e8),
+            price(order.average_e8),
+        ]);
+    }
+    table.render(terminal::width(), terminal::paint())
+}

@@ -1,0 +1,87 @@
+//! Requests to the page of a running plant or gateway.
+
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use tapeworks_packet::stop;
+
+use crate::interrupt;
+
+/// The longest answer that is read, in bytes.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Sends a request with the token, and returns the body of the answer. An error is one line.
+pub(crate) fn request(
+    method: &str,
+    address: SocketAddr,
+    target: &str,
+    token: Option<&str>,
+) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("{address}: {error}");
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
+    stream.set_read_timeout(Some(stop::LOOK)).map_err(failed)?;
+    let mut request = format!("{method} {target} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
+    if method == "POST" {
+        request.push_str("Content-Length: 0\r\n");
+    }
+    if let Some(token) = token {
+        if token.chars().any(char::is_control) {
+            return Err("a token has no control characters".to_owned());
+        }
+        let _infallible = write!(request, "Authorization: Bearer {token}\r\n");
+    }
+    stream.write_all((request + "\r\n").as_bytes()).map_err(failed)?;
+    let mut answer = Vec::new();
+    let began = Instant::now();
+    let mut stream = stream.take(MOST_BYTES);
+    // The bytes read so far stay when a read times out.
+    while let Err(error) = stream.read_to_end(&mut answer) {
+        match error.kind() {
+            _ if interrupt::is_requested() => return Err(format!("{address}: stopped")),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut if began.elapsed() < PATIENCE => {}
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                return Err(format!("{address}: no whole answer within {} s", PATIENCE.as_secs()));
+            }
+            _ => return Err(failed(error)),
+        }
+    }
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address}: not a web server"))?;
+    match head.split(' ').nth(1) {
+        Some("200") => Ok(body.to_owned()),
+        Some("401" | "403") => Err(format!("{address}: the page wants a token: --token")),
+        Some(code) => {
+            let why = body.lines().next().unwrap_or_default().trim();
+            let why: String = why.chars().filter(|letter| !letter.is_control()).take(200).collect();
+            let is_text = head.to_ascii_lowercase().contains("content-type: text/plain");
+            let why = if is_text && !why.is_empty() { format!(": {why}") } else { String::new() };
+            Err(format!("{address}: answered with {code}{why}"))
+        }
+        None => Err(format!("{address}: not a web server")),
+    }
+}
+
+/// A text as a part of a query: everything but letters, digits and `-._~` as `%XX` (RFC 3986, section 2.1).
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => _ = write!(out, "%{byte:02X}"),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_query_has_no_letters_with_a_meaning() {
+        assert_eq!(super::escaped("a b&c=d/\u{e9}"), "a%20b%26c%3Dd%2F%C3%A9");
+    }
+}

@@ -1,0 +1,274 @@
+//! A running gateway, watched and commanded: by `tapeworks gateway sessions`, `orders`, `halt` and `resume`, and by its page. What the
+//! kill switch does is seen by a FIX client.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+#![cfg(feature = "web")]
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::process::Process;
+use support::{Folder, assert_one_error, free_port, run, stderr, stdout};
+use tapeworks_gateway::client::FixClient;
+use tapeworks_gateway::order_line::{OrderBook, OrderLine};
+use tapeworks_runtime::world::System;
+use tapeworks_session::fix::{Role, Settings};
+use tapeworks_wire::fix::field;
+
+const TOKEN: &str = "a token for the test";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn exchange_config(folder: &Folder, [real_time, recovery]: [SocketAddr; 2]) -> String {
+    let config = format!(
+        r#"
+[[orders]]
+name = "Exchange"
+real_time = "{real_time}"
+recovery = "{recovery}"
+throttle_per_second = 0
+[[orders.user]]
+name = "TW01"
+password = "password"
+cancels_on_disconnect = false
+[[orders.symbol]]
+name = "AAPL"
+id = 1
+"#
+    );
+    folder.write("orders.toml", config.as_bytes())
+}
+
+fn gateway_config(
+    folder: &Folder,
+    [real_time, recovery, listen, page]: [SocketAddr; 4],
+    web: &str,
+) -> String {
+    let config = format!(
+        r#"
+listen = "{listen}"
+[store]
+folder = "{}"
+segment_mb = 1
+[venue]
+protocol = "millennium"
+real_time = "{real_time}"
+recovery = "{recovery}"
+user = "TW01"
+password = "password"
+throttle_per_second = 0
+first_reconnect = "50ms"
+longest_reconnect = "200ms"
+[[instrument]]
+symbol = "AAPL"
+id = 1
+[[client]]
+name = "alpha"
+comp_id = "ALPHA"
+[[client]]
+name = "beta"
+comp_id = "BETA"
+[web]
+address = "{page}"
+{web}"#,
+        folder.path("gateway-store"),
+    );
+    folder.write("gateway.toml", config.as_bytes())
+}
+
+struct Trader {
+    client: FixClient<System>,
+    book: OrderBook,
+}
+
+impl Trader {
+    fn connect(address: SocketAddr, comp_id: &str) -> Self {
+        let settings = Settings::new(Role::Initiator, "FIX.4.4", comp_id, "TAPEWORKS");
+        let client = FixClient::connect(address, settings, None, PATIENCE).unwrap();
+        Self { client, book: OrderBook::new(&format!("{comp_id}-")) }
+    }
+
+    fn send(&mut self, line: &str) {
+        let line = OrderLine::parse(line).unwrap().unwrap();
+        let (kind, fields) = self.book.message(&line, self.client.now_ns()).unwrap();
+        self.client.send(kind, &fields).unwrap();
+    }
+
+    /// ExecType (150) and Text (58) of the next report.
+    fn report(&mut self) -> (String, String) {
+        let began = Instant::now();
+        loop {
+            self.client.turn(Duration::from_millis(20)).unwrap();
+            if let Some(message) = self.client.next_message() {
+                let text =
+                    |tag| String::from_utf8_lossy(field(&message, tag).unwrap_or_default()).into_owned();
+                return (text(150), text(58));
+            }
+            assert!(began.elapsed() < PATIENCE, "no report");
+        }
+    }
+}
+
+/// Runs `tapeworks gateway VERB ...` for the page.
+fn gateway(verb: &str, page: SocketAddr, more: &[&str]) -> Output {
+    let page = page.to_string();
+    run(&[&["gateway", verb, &page, "--token", TOKEN], more].concat())
+}
+
+fn done(output: Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stdout(&output)
+}
+
+fn wait_until_ready(page: SocketAddr) {
+    let began = Instant::now();
+    while gateway("sessions", page, &[]).status.code() != Some(0) {
+        assert!(began.elapsed() < PATIENCE, "not ready");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Sends a request as it stands, and returns the answer.
+fn request(page: SocketAddr, line: &str, headers: &str) -> String {
+    let mut stream = TcpStream::connect(page).unwrap();
+    write!(stream, "{line} HTTP/1.1\r\nHost: {page}\r\nConnection: close\r\n{headers}\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn code(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap()
+}
+
+#[test]
+fn the_kill_switch_reaches_a_running_gateway_and_its_clients() {
+    let folder = Folder::new("gateway-web");
+    let [real_time, recovery, listen, page] = [60, 61, 62, 63].map(free_port);
+    let exchange = exchange_config(&folder, [real_time, recovery]);
+    let config =
+        gateway_config(&folder, [real_time, recovery, listen, page], &format!("token = \"{TOKEN}\"\n"));
+    let _exchange = Process::start(&["exchange", "serve", &exchange], &["forgets them at its end"]);
+    let ours = Process::start(&["gateway", &config], &["FIX clients are served"]);
+    wait_until_ready(page);
+    let (mut alpha, mut beta) = (Trader::connect(listen, "ALPHA"), Trader::connect(listen, "BETA"));
+    alpha.send("new AAPL buy 100 @100");
+    assert_eq!(alpha.report().0, "0");
+
+    // Orders and sessions, as a table and as JSON.
+    let orders: Value = serde_json::from_str(&done(gateway("orders", page, &["--json"]))).unwrap();
+    assert_eq!((&orders["total"], &orders["orders"][0]["client"]), (&1.into(), &"alpha".into()), "{orders}");
+    assert!(done(gateway("orders", page, &[])).contains("100.00"));
+    // The status is a tenth of a second old at most.
+    std::thread::sleep(Duration::from_millis(300));
+    let sessions: Value = serde_json::from_str(&done(gateway("sessions", page, &["--json"]))).unwrap();
+    let client = &sessions["clients"][0];
+    assert_eq!((&client["next_incoming"], &client["next_outgoing"]), (&3.into(), &3.into()), "{client}");
+    assert!(done(gateway("sessions", page, &[])).contains("logged on"));
+
+    // One client.
+    assert!(done(gateway("halt", page, &["--client", "alpha"])).ends_with("alpha is halted\n"));
+    alpha.send("new AAPL buy 100 @99");
+    assert_eq!(alpha.report().0, "8");
+    beta.send("new AAPL buy 100 @98");
+    assert_eq!(beta.report().0, "0");
+    done(gateway("resume", page, &["--client", "alpha"]));
+    alpha.send("new AAPL buy 100 @97");
+    assert_eq!(alpha.report().0, "0");
+
+    // All, and the open orders are cancelled.
+    assert!(done(gateway("halt", page, &["--cancel"])).contains("all clients are halted"));
+    assert_eq!((alpha.report().0, alpha.report().0, beta.report().0), ("4".into(), "4".into(), "4".into()));
+    beta.send("new AAPL buy 100 @98");
+    assert_eq!(beta.report().0, "8");
+    let halted = gateway("sessions", page, &[]);
+    assert_one_error(&halted, 3, "the kill switch is on");
+
+    // What was answered survives kill -9.
+    drop(ours);
+    let _ours = Process::start(&["gateway", &config], &["FIX clients are served"]);
+    assert!(stderr(&gateway("sessions", page, &[])).contains("the kill switch is on"));
+    done(gateway("resume", page, &[]));
+    wait_until_ready(page);
+
+    // Whom the page refuses.
+    let bearer = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_one_error(&gateway("halt", page, &["--client", "nobody"]), 1, "404: there is no client 'nobody'");
+    assert_one_error(&run(&["gateway", "halt", &page.to_string()]), 1, "wants a token");
+    assert_eq!(code(&request(page, "POST /halt", "")), "401");
+    let foreign = format!("{bearer}Origin: http://evil.example\r\n");
+    assert_eq!(code(&request(page, "POST /halt", &foreign)), "403");
+    assert_eq!(code(&request(page, "GET /halt", &bearer)), "405");
+    assert_eq!(code(&request(page, "POST /halt?clint=alpha", &bearer)), "400");
+    assert_eq!(code(&request(page, "POST /halt?cancel=maybe", &bearer)), "400");
+    assert_eq!(code(&request(page, "GET /orders.json?most=10001", &bearer)), "400");
+    let sessions: Value = serde_json::from_str(&done(gateway("sessions", page, &["--json"]))).unwrap();
+    assert_eq!(sessions["is_halted"], false, "a refused request halts nothing");
+
+    // The page, its files, and the paths of a monitor.
+    for (path, content) in [
+        ("/", "<title>Tapeworks gateway</title>"),
+        ("/gateway.js", "kill switch"),
+        ("/ready", "\"is_ready\": true"),
+        ("/metrics", "tapeworks_gateway_client_next_outgoing{client=\"alpha\"}"),
+        ("/status.json", "\"has_login\": true"),
+    ] {
+        let answer = request(page, &format!("GET {path}"), &bearer);
+        assert!(code(&answer) == "200" && answer.contains(content), "{path}: {answer}");
+    }
+    assert_eq!(
+        code(&request(page, "GET /index.html", &bearer)),
+        "404",
+        "the plant's page is not the gateway's"
+    );
+    assert_eq!(code(&request(page, "GET /health", "")), "200");
+}
+
+#[test]
+fn a_gateway_without_its_venue_is_not_ready_and_says_why() {
+    let folder = Folder::new("gateway-web-alone");
+    let addresses = [64, 65, 66, 67].map(free_port);
+    let config = gateway_config(&folder, addresses, "");
+    let _ours = Process::start(&["gateway", &config], &["FIX clients are served"]);
+    let page = addresses[3];
+    std::thread::sleep(Duration::from_millis(300));
+    let answer = request(page, "GET /ready", "");
+    assert_eq!(code(&answer), "503", "{answer}");
+    assert!(answer.contains("the venue's session is not logged on"), "{answer}");
+    // Without a token only the names of this machine are answered.
+    let mut stream = TcpStream::connect(page).unwrap();
+    write!(stream, "POST /halt HTTP/1.1\r\nHost: evil.example:{}\r\nConnection: close\r\n\r\n", page.port())
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert_eq!(code(&answer), "421", "{answer}");
+    // The port is taken.
+    assert_one_error(&run(&["gateway", &config]), 1, "for the web page");
+}
+
+#[test]
+fn a_page_that_others_can_reach_needs_a_long_token() {
+    let folder = Folder::new("gateway-web-token");
+    let mut addresses = [68, 69, 70, 71].map(free_port);
+    addresses[3].set_ip([0, 0, 0, 0].into());
+    for (web, text) in [
+        ("", "needs a 'token'"),
+        ("token = \"\"\n", "needs a 'token'"),
+        ("token = \"short\"\n", "16 characters"),
+    ] {
+        let config = gateway_config(&folder, addresses, web);
+        assert_one_error(&run(&["gateway", "check", &config]), 78, text);
+    }
+}
+
+#[test]
+fn a_command_for_a_gateway_that_is_not_there_is_one_error() {
+    let nowhere = free_port(72).to_string();
+    for verb in ["halt", "resume", "sessions", "orders"] {
+        assert_one_error(&run(&["gateway", verb, &nowhere]), 1, &nowhere);
+    }
+}

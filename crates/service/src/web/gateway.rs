@@ -1,0 +1,245 @@
+//! A gateway in a browser, for a monitor, and for `tapeworks gateway halt`.
+//!
+//! | path | what |
+//! | --- | --- |
+//! | `/` | the page; its files are in the program |
+//! | `/status.json` | sessions, counters, percentiles |
+//! | `/orders.json` | open orders; `?all=1`: ended ones too; `?most=N`: so many at most |
+//! | `/metrics` | Prometheus' text format, version 0.0.4 |
+//! | `/health` | 200 while the process is alive; needs no token |
+//! | `/ready` | 200 when orders can reach the venue, else 503 with the reasons |
+//! | `POST /halt`, `POST /resume` | the kill switch; `?client=NAME`: of one client; `?cancel=1`: open orders are cancelled too |
+//! | `/login`, `/logout` | a form for the token, where there is one, and the end of a login |
+//!
+//! A command goes to the gateway's thread over a channel. A thread of the runtime's pool waits for the answer, two seconds
+//! at most. The gateway's hot path takes no lock and no memory for this.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::{Map, Value, json};
+use tapeworks_gateway::status::Status;
+use tapeworks_gateway::{Command, Handle};
+use tapeworks_market::Nanos;
+use tapeworks_plant::Condition;
+use tapeworks_runtime::now;
+use tapeworks_runtime::refusals::OnRefusal;
+use tapeworks_runtime::world::{System, World as _};
+
+use super::{Listening, Server, Site, Web, WebError, gateway_metrics, metrics_text, reserved, whole};
+
+/// How long the gateway's thread may take for an answer.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
+
+/// Orders of an answer, where the request does not say, and at most.
+const USUAL_ORDERS: usize = 1_000;
+const MOST_ORDERS: usize = 10_000;
+
+/// A status of this age is of a gateway that does not run.
+const STALE: Nanos = Nanos(2_000_000_000);
+
+/// Serves the state of a gateway, and commands it.
+///
+/// # Errors
+/// [`WebError::Thread`].
+pub fn start(
+    listening: Listening,
+    gateway: Handle<System>,
+    on_refusal: Option<OnRefusal>,
+) -> Result<Web, WebError> {
+    super::start(listening, on_refusal, |server| {
+        let app = Arc::new(App { server: Arc::clone(server), gateway });
+        let few = Router::new().route("/metrics", get(metrics)).route("/ready", get(ready));
+        let all = few
+            .clone()
+            .route("/status.json", get(status))
+            .route("/orders.json", get(orders))
+            .route("/halt", post(halt))
+            .route("/resume", post(resume));
+        Site {
+            whole: whole(server, all.with_state(Arc::clone(&app)), "gateway.html"),
+            reserved: reserved(server, few.with_state(app)),
+            background: Box::pin(std::future::pending()),
+        }
+    })
+}
+
+/// The state that all requests share.
+#[derive(Debug)]
+struct App {
+    server: Arc<Server>,
+    gateway: Handle<System>,
+}
+
+/// What an order needs to reach the venue.
+pub(super) fn conditions(status: &Status, now: Nanos) -> [Condition; 4] {
+    let condition = |name, reason: Option<String>| Condition { name, reasons: Vec::from_iter(reason) };
+    let age = now.0.saturating_sub(status.time_ns);
+    let stale = match status.time_ns {
+        0 => Some("the gateway has not begun".to_owned()),
+        _ if age > STALE.0 && status.store_error.is_none() => {
+            Some(format!("the gateway's last status is {} s old", age / 1_000_000_000))
+        }
+        _ => None,
+    };
+    let venue = (!status.is_venue_logged_on).then(|| "the venue's session is not logged on".to_owned());
+    let orders = if status.is_halted {
+        Some("the kill switch is on".to_owned())
+    } else {
+        (!status.takes_orders).then(|| "orders do not pass: not all reports of the venue are in".to_owned())
+    };
+    let store = status.store_error.as_ref().map(|error| format!("the store takes nothing: {error}"));
+    [
+        condition("running", stale),
+        condition("venue", venue),
+        condition("orders", orders),
+        condition("store", store),
+    ]
+}
+
+/// The answer of `/ready`, and whether all conditions are met.
+fn readiness(status: &Status) -> (bool, Value) {
+    let conditions = conditions(status, now());
+    let is_ready = conditions.iter().all(Condition::is_met);
+    let states: Vec<Value> = conditions
+        .iter()
+        .map(|one| json!({ "name": one.name, "is_met": one.is_met(), "reasons": one.reasons }))
+        .collect();
+    let reasons: Vec<&String> = conditions.iter().flat_map(|one| &one.reasons).collect();
+    (is_ready, json!({ "is_ready": is_ready, "reasons": reasons, "conditions": states }))
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    metrics_text(gateway_metrics::text(&app.gateway.status(), now(), &app.server.counters.all()))
+}
+
+async fn ready(State(app): State<Arc<App>>) -> Response {
+    let (is_ready, body) = readiness(&app.gateway.status());
+    super::json(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &body)
+}
+
+async fn status(State(app): State<Arc<App>>) -> Response {
+    let status = app.gateway.status();
+    let (is_ready, readiness) = readiness(&status);
+    let counters: Map<String, Value> = app
+        .server
+        .counters
+        .all()
+        .iter()
+        .map(|(name, _, count)| ((*name).to_owned(), (*count).into()))
+        .collect();
+    let mut all = match serde_json::to_value(&status) {
+        Ok(all) => all,
+        Err(error) => return failed(&error.to_string()),
+    };
+    all["now_ns"] = now().0.into();
+    all["has_login"] = app.server.access.has_token().into();
+    all["is_ready"] = is_ready.into();
+    all["reasons"] = readiness["reasons"].clone();
+    all["conditions"] = readiness["conditions"].clone();
+    all["web"] = counters.into();
+    super::json(StatusCode::OK, &all)
+}
+
+/// The parameters of a request: each once, and none but these.
+type Parameters = HashMap<String, String>;
+
+fn refuse_others(parameters: &Parameters, known: &[&str]) -> Result<(), String> {
+    match parameters.keys().find(|name| !known.contains(&name.as_str())) {
+        Some(name) => Err(format!("there is no parameter '{name}'; there are {}", known.join(", "))),
+        None => Ok(()),
+    }
+}
+
+fn flag(parameters: &Parameters, name: &str) -> Result<bool, String> {
+    match parameters.get(name).map(String::as_str) {
+        None | Some("0" | "false") => Ok(false),
+        Some("1" | "true") => Ok(true),
+        Some(other) => Err(format!("'{name}' is 1 or 0, not '{other}'")),
+    }
+}
+
+fn bad(why: &str) -> Response {
+    (StatusCode::BAD_REQUEST, format!("refused: {why}\n")).into_response()
+}
+
+fn failed(why: &str) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
+}
+
+/// Gives a command, and waits for its answer away from the runtime's thread.
+async fn answer<T: Send + 'static>(
+    app: &App,
+    command: impl FnOnce(std::sync::mpsc::Sender<T>) -> Command<System>,
+) -> Result<T, Response> {
+    let (done, answered) = System::channel();
+    app.gateway.command(command(done));
+    let waited = tokio::task::spawn_blocking(move || answered.recv_timeout(ANSWER_TIME)).await;
+    let seconds = ANSWER_TIME.as_secs();
+    waited.ok().and_then(Result::ok).ok_or_else(|| {
+        failed(&format!(
+            "the gateway has not answered within {seconds} s: it may have ended, or its disk may take nothing; the command may still be obeyed"
+        ))
+    })
+}
+
+async fn orders(State(app): State<Arc<App>>, Query(parameters): Query<Parameters>) -> Response {
+    let read = || {
+        refuse_others(&parameters, &["all", "most"])?;
+        let all = flag(&parameters, "all")?;
+        let most = match parameters.get("most").map(|most| most.parse::<usize>()) {
+            None => USUAL_ORDERS,
+            Some(Ok(most)) if most <= MOST_ORDERS => most,
+            Some(_) => return Err(format!("'most' is a number up to {MOST_ORDERS}")),
+        };
+        Ok((all, most))
+    };
+    let (all, most) = match read() {
+        Ok(read) => read,
+        Err(why) => return bad(&why),
+    };
+    match answer(&app, |done| Command::Orders { all, most, done }).await {
+        Ok(orders) => match serde_json::to_value(&orders) {
+            Ok(value) => super::json(StatusCode::OK, &value),
+            Err(error) => failed(&error.to_string()),
+        },
+        Err(response) => response,
+    }
+}
+
+async fn halt(State(app): State<Arc<App>>, Query(parameters): Query<Parameters>) -> Response {
+    switch(&app, &parameters, true).await
+}
+
+async fn resume(State(app): State<Arc<App>>, Query(parameters): Query<Parameters>) -> Response {
+    switch(&app, &parameters, false).await
+}
+
+/// Turns the kill switch on or off.
+async fn switch(app: &App, parameters: &Parameters, is_halted: bool) -> Response {
+    let known: &[&str] = if is_halted { &["client", "cancel"] } else { &["client"] };
+    let cancels = match refuse_others(parameters, known).and_then(|()| flag(parameters, "cancel")) {
+        Ok(cancels) => cancels,
+        Err(why) => return bad(&why),
+    };
+    let client = parameters.get("client").cloned();
+    let given = client.clone();
+    match answer(app, |done| Command::Halt { client: given, is_halted, cancels, done }).await {
+        Ok(true) => {
+            let body = json!({ "client": client, "is_halted": is_halted, "cancels": cancels });
+            super::json(StatusCode::OK, &body)
+        }
+        Ok(false) => {
+            let name = client.unwrap_or_default();
+            let why = format!("there is no client '{}'\n", name.escape_debug());
+            (StatusCode::NOT_FOUND, why).into_response()
+        }
+        Err(response) => response,
+    }
+}

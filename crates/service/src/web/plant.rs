@@ -1,0 +1,93 @@
+//! The plant in a browser and for a monitor: the page, its data, metrics, and whether it is well.
+//!
+//! ```text
+//! status of plant and clients ─┬▶ tick, five times a second ─▶ /live: one WebSocket for each page
+//! watch of the books ──────────┘└▶ /status.json, /metrics, /ready
+//! ```
+//!
+//! | path | what |
+//! | --- | --- |
+//! | `/` | the page; its files are in the program |
+//! | `/live` | a WebSocket with the page's data as JSON |
+//! | `/stream` | a WebSocket for programs: NBBO, trades and gaps, as JSON or Protobuf; where it is configured |
+//! | `/metrics` | Prometheus' text format, version 0.0.4 |
+//! | `/status.json` | the same for programs, complete in one answer |
+//! | `/health` | 200 while the process is alive; needs no token |
+//! | `/ready` | 200 when every condition of readiness is met, else 503; each condition with the reasons why it is not |
+//! | `/login`, `/logout` | a form for the token, where there is one, and the end of a login |
+//!
+//! The server reads the report of plant and outputs five times a second, and holds no lock for longer than a copy takes. A slow
+//! page gets fewer updates, and a page that reads none is dropped; neither affects the market's threads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use tokio::sync::{Semaphore, watch};
+
+use super::describe::{self, Tick};
+use super::{Listening, Server, Site, Web, WebError, json, live, metrics, reserved, stream, whole};
+use crate::report::Handles;
+use tapeworks_runtime::refusals::OnRefusal;
+
+/// Pages that look at once.
+const MOST_VIEWERS: usize = 64;
+
+/// How often pages get an update.
+pub(super) const TICK: Duration = Duration::from_millis(200);
+
+/// Serves the reports of `handles`, and reports refused clients to `on_refusal`.
+///
+/// # Errors
+/// [`WebError::Thread`].
+pub fn start(listening: Listening, handles: Handles, on_refusal: Option<OnRefusal>) -> Result<Web, WebError> {
+    super::start(listening, on_refusal, |server| {
+        let (ticks, _) = watch::channel(Arc::new(Tick::default()));
+        let app = Arc::new(App {
+            server: Arc::clone(server),
+            handles,
+            viewers: Arc::new(Semaphore::new(MOST_VIEWERS)),
+            streams: Arc::new(Semaphore::new(tapeworks_outputs::stream::MOST_CLIENTS)),
+            ticks,
+        });
+        let few = Router::new().route("/metrics", get(show_metrics)).route("/ready", get(ready));
+        let all = few
+            .clone()
+            .route("/live", get(live::connect))
+            .route("/stream", get(stream::connect))
+            .route("/status.json", get(status));
+        Site {
+            whole: whole(server, all.with_state(Arc::clone(&app)), "index.html"),
+            reserved: reserved(server, few.with_state(Arc::clone(&app))),
+            background: Box::pin(async move { live::publish(&app).await }),
+        }
+    })
+}
+
+/// The state that all requests share.
+#[derive(Debug)]
+pub(super) struct App {
+    pub(super) server: Arc<Server>,
+    pub(super) handles: Handles,
+    pub(super) viewers: Arc<Semaphore>,
+    /// Places for clients of the stream.
+    pub(super) streams: Arc<Semaphore>,
+    pub(super) ticks: watch::Sender<Arc<Tick>>,
+}
+
+async fn show_metrics(State(app): State<Arc<App>>) -> Response {
+    super::metrics_text(metrics::text(&describe::Look::new(&app)))
+}
+
+async fn status(State(app): State<Arc<App>>) -> Response {
+    json(StatusCode::OK, &describe::status(&describe::Look::new(&app)))
+}
+
+async fn ready(State(app): State<Arc<App>>) -> Response {
+    let (is_ready, body) = describe::Look::new(&app).readiness();
+    json(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, &body)
+}
