@@ -144,6 +144,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-runtime",
             "tapeworks-flow",
             "tapeworks-plant",
+            "tapeworks-gateway",
             "tapeworks-outputs",
         ],
     ),

@@ -172,8 +172,7 @@ fn stored<R: FnMut(u32) -> u32>(market: &Market<System, R>, config: &str, folder
     let replayed = run(&["gateway", "store", "replay", config, "--json"]);
     let found: serde_json::Value = serde_json::from_str(&stdout(&replayed)).unwrap();
     assert_eq!(replayed.status.code(), Some(0), "{}{}", stdout(&replayed), stderr(&replayed));
-    let open =
-        market.traders.iter().flat_map(|trader| trader.orders.values()).filter(|(leaves, _)| *leaves > 0);
-    assert_eq!(found["open_orders"], open.count(), "working orders");
+    let open: usize = market.traders.iter().map(fix_traders::Trader::open).sum();
+    assert_eq!(found["open_orders"], open, "working orders");
     assert!(found["to_clients"].as_u64() > Some(100) && found["to_venue"].as_u64() > Some(100), "{found}");
 }
