@@ -121,6 +121,7 @@ fn server(does: Does) -> (SocketAddr, JoinHandle<()>) {
                 records.encode_record(&trade).unwrap();
             }
             Does::Waits => {
+                records.encode_record(&order(RECORDS)).unwrap();
                 // Until the client goes.
                 next(&mut reader);
             }
@@ -284,13 +285,21 @@ fn ctrl_c_ends_a_subscription_wherever_it_is() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // Its connection is there, so it waits.
-        wait_for(|| {
-            let open = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
-            open.flatten().any(|entry| {
-                fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().starts_with("socket:"))
-            })
-        });
+        if does == Does::Waits {
+            // It has printed the only record, so it waits for another.
+            let mut line = String::new();
+            BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+            assert!(line.starts_with('{'), "{line}");
+        } else {
+            // Its connection is there, so it waits for an answer.
+            wait_for(|| {
+                let open = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+                open.flatten().any(|entry| {
+                    fs::read_link(entry.path())
+                        .is_ok_and(|link| link.to_string_lossy().starts_with("socket:"))
+                })
+            });
+        }
         signal(&child, "-INT");
         wait_for(|| child.try_wait().unwrap().is_some());
         let output = child.wait_with_output().unwrap();
