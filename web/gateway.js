@@ -168,7 +168,10 @@ function showSessions(status) {
 
 function showCounters(status) {
   const list = byId("counters");
-  COUNTERS.forEach(([name, of, kind = "", format = count], at) => {
+  const reasons = status.refusals.map(({ reason, count }) => [`refused: ${reason}`, () => count, "warn"]);
+  const rows = [...COUNTERS, ...reasons];
+  while (list.children.length > rows.length) list.lastElementChild.remove();
+  rows.forEach(([name, of, kind = "", format = count], at) => {
     let row = list.children[at];
     if (!row) {
       row = document.createElement("div");

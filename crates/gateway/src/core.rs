@@ -24,7 +24,7 @@ use tapeworks_wire::fix::{begin_string, field};
 use crate::entry::{Entries, Entry, Kind, report_number};
 use crate::ledger::Ledger;
 use crate::settings::ClientSettings;
-use crate::status::{ClientStatus, Counters, OrderStatus, Orders, Percentiles, Status};
+use crate::status::{ClientStatus, Counters, OrderStatus, Orders, Percentiles, Refusals, Status};
 use crate::store::SessionStore;
 use crate::venue::{VenueEvent, VenueSession};
 
@@ -708,15 +708,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// The state, but for what only the host knows.
     #[must_use]
     pub fn status(&self, now: Now) -> Status {
-        let mut open = vec![0; self.clients.len()];
-        for (order, state) in self.translator.orders() {
-            if state != ExchangeToClientState::Ended
-                && let Some(open) = open.get_mut(usize::from(order.client.0))
-            {
-                *open += 1;
-            }
-        }
-        let client = |(client, open_orders): (&Client<D>, &u64)| {
+        let open = |index: u16| u64::from(self.translator.open_orders(ClientIndex(index)));
+        let client = |(client, index): (&Client<D>, u16)| {
             let (is_connected, counters) = (client.is_connected, client.session.counters());
             ClientStatus {
                 name: client.settings.name.clone(),
@@ -726,7 +719,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
                 next_incoming: client.store.next_incoming(),
                 next_outgoing: client.store.next_outgoing(),
                 waiting_bytes: client.session.output().len() as u64,
-                open_orders: *open_orders,
+                open_orders: open(index),
                 received: counters.received,
                 rejects: counters.rejects + counters.business_rejects,
                 duplicates: counters.duplicates,
@@ -735,14 +728,18 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             }
         };
         let state = self.translator.state();
+        let clients: Vec<ClientStatus> = self.clients.iter().zip(0..=u16::MAX).map(client).collect();
+        let refusal =
+            |(reason, count): &(&'static str, u64)| Refusals { reason: (*reason).into(), count: *count };
         Status {
             time_ns: now.utc_ns,
             is_venue_logged_on: self.venue.is_logged_on(),
             takes_orders: state == ClientToExchangeState::Open,
             is_halted: self.is_halted,
             queued: self.venue.queued() as u64,
-            clients: self.clients.iter().zip(&open).map(client).collect(),
-            open_orders: open.iter().sum(),
+            open_orders: clients.iter().map(|client| client.open_orders).sum(),
+            clients,
+            refusals: self.translator.refusals().iter().map(refusal).collect(),
             known_orders: self.translator.known_orders() as u64,
             counters: self.desk.counters,
             translated: self.translator.counters().into(),

@@ -1,5 +1,7 @@
 //! A gateway at a glance, and what it can be commanded.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 /// What a gateway counts, besides its sessions and its translator.
@@ -68,6 +70,15 @@ pub struct Percentiles {
     pub longest_ns: u64,
 }
 
+/// How often the gateway refused a message for a reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusals {
+    /// As Text (58) says it.
+    pub reason: Cow<'static, str>,
+    /// How often.
+    pub count: u64,
+}
+
 /// A gateway at a glance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -98,6 +109,8 @@ pub struct Status {
     pub counters: Counters,
     /// What the translator counts.
     pub translated: Translated,
+    /// Messages of clients that the gateway refused, by reason.
+    pub refusals: Vec<Refusals>,
     /// From a request's arrival to the venue's first report of it, both at the gateway's socket.
     pub round_trip: Percentiles,
     /// Those of the last whole second.

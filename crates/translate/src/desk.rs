@@ -159,6 +159,8 @@ pub struct Desk {
     /// Requests that were sent before are repeated: nothing is checked again.
     pub(crate) is_replaying: bool,
     pub(crate) counters: Counters,
+    /// How often each reason was that of a refusal here.
+    pub(crate) refusals: Vec<(&'static str, u64)>,
     pub(crate) decision: Decision,
 }
 

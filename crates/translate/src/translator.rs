@@ -33,6 +33,9 @@ use crate::venue::{MOST_MESSAGE_BYTES, Venue};
 /// The text of a reject of a request that the venue did not get.
 const IN_DOUBT: &[u8] = b"The venue did not get the request before the connection broke";
 
+/// More reasons than there are.
+const MOST_REASONS: usize = 64;
+
 /// App IDs of a venue.
 const APP_IDS: usize = 256;
 
@@ -86,6 +89,7 @@ impl<V: Venue> Translator<V> {
                 is_halted: false,
                 is_replaying: false,
                 counters: Counters::default(),
+                refusals: Vec::with_capacity(MOST_REASONS),
                 decision: Decision::None,
             },
             venue,
@@ -108,6 +112,18 @@ impl<V: Venue> Translator<V> {
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters { forgotten: self.desk.known.forgotten, ..self.desk.counters }
+    }
+
+    /// How often each reason was that of a message that was refused here, in the order of their first time.
+    #[must_use]
+    pub fn refusals(&self) -> &[(&'static str, u64)] {
+        &self.desk.refusals
+    }
+
+    /// The working orders of a client.
+    #[must_use]
+    pub fn open_orders(&self, client: ClientIndex) -> u32 {
+        self.desk.clients.get(usize::from(client.0)).map_or(0, |client| client.risk.open_orders)
     }
 
     /// The known orders, ended ones included.
@@ -420,6 +436,10 @@ impl<V: Venue> Translator<V> {
     fn refuse(&mut self, incoming: &Incoming<'_>, kind: &[u8], refusal: Refusal, out: &mut impl Outputs) {
         self.desk.counters.refused += 1;
         self.desk.counters.breaches += u64::from(matches!(refusal, Refusal::Breach(_) | Refusal::Halted));
+        match self.desk.refusals.iter_mut().find(|(reason, _)| *reason == refusal.text()) {
+            Some((_, count)) => *count += 1,
+            None => self.desk.refusals.push((refusal.text(), 1)),
+        }
         let &Incoming { client, message, now_ns } = incoming;
         let mut text = Text::new().push(refusal.text().as_bytes());
         if refusal.tag() != 0 {
@@ -696,6 +716,7 @@ impl<V: Venue> Translator<V> {
         self.desk.is_replaying = false;
         self.venue_disconnected();
         self.desk.counters = Counters::default();
+        self.desk.refusals.clear();
         self.desk.known.forgotten = 0;
     }
 

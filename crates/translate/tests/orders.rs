@@ -512,6 +512,14 @@ fn risk_limits_reject_orders_and_replaces_and_let_cancels_pass() {
     world.translator.resume();
     assert_eq!(text(only(&world.take(0, &new(&limit("A6", Side::Buy, 1, 10 * E8)))), 150), "0");
     assert_eq!(world.translator.counters().breaches, 6);
+    let refusals = world.translator.refusals();
+    assert_eq!(refusals[1], ("The quantity is above the client's limit", 2));
+    assert_eq!(
+        refusals.iter().find(|(reason, _)| *reason == "Trading is halted"),
+        Some(&("Trading is halted", 2))
+    );
+    assert_eq!(refusals.iter().map(|(_, count)| count).sum::<u64>(), world.translator.counters().refused);
+    assert_eq!(world.translator.open_orders(ClientIndex(0)), 1);
 }
 
 #[test]

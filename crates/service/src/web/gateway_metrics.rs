@@ -1,6 +1,6 @@
 //! All counters of a gateway, in Prometheus' text format (version 0.0.4).
 
-use tapeworks_gateway::status::{ClientStatus, Counters, Percentiles, Status, Translated};
+use tapeworks_gateway::status::{ClientStatus, Counters, Percentiles, Refusals, Status, Translated};
 use tapeworks_market::Nanos;
 use tapeworks_plant::Condition;
 
@@ -36,6 +36,10 @@ pub(super) fn text(status: &Status, now: Nanos, web: &[(&'static str, &'static s
     text.one("gateway_store_bytes_total", Counter, written, status.store_bytes);
     counters(&mut text, &status.counters);
     translated(&mut text, &status.translated);
+    let reasons = "Messages of clients that the gateway refused, by reason";
+    text.each(("gateway_refusals_total", Counter, reasons), &status.refusals, reason_label, |one| {
+        one.count as f64
+    });
     let trip = "From a request's arrival to the venue's first report of it";
     percentiles(&mut text, "gateway_round_trip", trip, &status.round_trip);
     last_second(&mut text, &status.last_second);
@@ -170,6 +174,10 @@ fn clients(text: &mut Text, clients: &[ClientStatus]) {
 
 fn client_label(client: &ClientStatus) -> [(&str, &str); 1] {
     [("client", client.name.as_str())]
+}
+
+fn reason_label(refusals: &Refusals) -> [(&str, &str); 1] {
+    [("reason", refusals.reason.as_ref())]
 }
 
 #[cfg(test)]
