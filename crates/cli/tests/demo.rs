@@ -30,6 +30,22 @@ fn the_demo_runs_to_its_end_and_sums_up() {
     for part in ["IEX DEEP", "a client of cmbp-1", "missed by the plant", "Done in"] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // The order part: each request was answered, and the plant's book has the orders that the gateway has.
+    for part in
+        ["2,000 requests of 10 FIX clients", "every request was answered", "from when a request was due"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!stderr(&done).contains("has not the orders"), "{text}{}", stderr(&done));
+    let sides: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .filter(|cells| cells.len() == 8 && matches!(cells[1], "buy" | "sell"))
+        .collect();
+    assert!(sides.len() >= 4, "{text}");
+    for cells in sides {
+        assert_eq!(cells[2..5], cells[5..], "{cells:?}");
+    }
 }
 
 #[test]

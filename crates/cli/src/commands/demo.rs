@@ -1,6 +1,7 @@
 //! `tapeworks demo`: a tour of all parts, on included data.
 
 mod live;
+mod orders;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ use crate::{interrupt, output, report, values};
 /// Replays real captures of Nasdaq, Nasdaq BX and IEX, then a generated session of four venues, prints the speed and the books
 /// at the end, and writes files to open with pandas, DuckDB, Polars or databento. Then it runs four simulated venues on this
 /// machine's loopback multicast with lines that lose packets, the ticker plant that listens to them, and a client, for some
-/// seconds; with --serve only these, until Ctrl-C.
+/// seconds; with --serve only these, until Ctrl-C. Last, ten FIX clients trade through the order gateway at a simulated exchange, for as
+/// long, and their orders are looked up in the plant's book.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +51,7 @@ pub(crate) struct Arguments {
     /// Messages a second of the live venues.
     #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     rate: u64,
-    /// How long the live part goes on: seconds, or 500ms, 2s, 10m, 1h.
+    /// How long each live part goes on: seconds, or 500ms, 2s, 10m, 1h.
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "5s")]
     seconds: Duration,
 }
@@ -97,6 +99,16 @@ const OUTPUTS: [(&str, Schema); 8] = [
 
 /// The close of the US equity markets, in ns since midnight in New York.
 const CLOSE_NS: u64 = 16 * 3_600 * 1_000_000_000;
+
+/// Removes a folder of an earlier demonstration.
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Failure::Failed(format!("{}: cannot remove it: {error}", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
 
 fn folder(path: &Path) -> Result<()> {
     fs::create_dir_all(path)
@@ -183,13 +195,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if live::run(out, &choice)? == Ending::Interrupted {
         return Ok(Ending::Interrupted);
     }
+
+    output::print(&format!(
+        "\n{}\n\n",
+        paint.strong("5. Orders: ten FIX clients trade through the gateway at the simulated exchange")
+    ))?;
+    let traded = orders::run(out, arguments.seconds)?;
+    if traded == Ending::Interrupted {
+        return Ok(traded);
+    }
     output::print(&format!(
         "\n{} in {:.1} s. The files are in {}\n",
         paint.good("Done"),
         started.elapsed().as_secs_f64(),
         paint.strong(&out.display().to_string()),
     ))?;
-    Ok(crate::commands::replay::ending(&written))
+    Ok(if traded == Ending::Complete { crate::commands::replay::ending(&written) } else { traded })
 }
 
 /// Replays each capture alone: they are of different days. Returns whether to continue.

@@ -1,6 +1,6 @@
 //! `tapeworks fix`: a FIX client in a terminal, by a script, or as a load.
 
-mod load;
+pub(crate) mod load;
 mod show;
 
 use std::io::BufRead as _;

@@ -1,7 +1,7 @@
 //! `tapeworks gateway`: FIX clients on one side, a venue's native session on the other.
 
 mod control;
-mod run;
+pub(crate) mod run;
 mod store;
 
 use std::path::PathBuf;

@@ -33,18 +33,18 @@ pub(super) struct Choice {
     pub(super) seconds: Option<Duration>,
 }
 
-fn config(errors: &[tapeworks_runtime::config::ConfigError]) -> Failure {
+pub(super) fn config_errors(errors: &[tapeworks_runtime::config::ConfigError]) -> Failure {
     Failure::Config(errors.iter().map(ToString::to_string).collect())
 }
 
 /// A port of this machine; 0 for one that the system chooses.
-fn address(port: u16) -> SocketAddr {
+pub(super) fn address(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
 /// Multicast groups that other demonstrations on this machine do not use: of the range for an organisation's own (RFC 2365), 16
 /// by the number of this process, on a port that is free.
-struct Groups {
+pub(super) struct Groups {
     first: u32,
     port: u16,
 }
@@ -53,14 +53,14 @@ struct Groups {
 const FIRST_GROUP: u32 = u32::from_be_bytes([239, 194, 0, 0]);
 
 impl Groups {
-    fn choose() -> Result<Self> {
+    pub(super) fn choose() -> Result<Self> {
         let free = UdpSocket::bind(address(0)).and_then(|socket| socket.local_addr());
         let port = free.map_err(|error| Failure::Failed(format!("no free UDP port: {error}")))?.port();
         Ok(Self { first: FIRST_GROUP + (std::process::id() % (1 << 13)) * 16, port })
     }
 
     /// One of the 16.
-    const fn get(&self, number: u32) -> SocketAddrV4 {
+    pub(super) const fn get(&self, number: u32) -> SocketAddrV4 {
         SocketAddrV4::new(Ipv4Addr::from_bits(self.first + number % 16), self.port)
     }
 }
@@ -79,8 +79,8 @@ fn advice(error: ServiceError) -> Failure {
 }
 
 pub(super) fn run(out: &Path, choice: &Choice) -> Result {
-    let mut venues =
-        VenuesConfig::parse("examples/exchange/loopback.toml", VENUES).map_err(|errors| config(&errors))?;
+    let mut venues = VenuesConfig::parse("examples/exchange/loopback.toml", VENUES)
+        .map_err(|errors| config_errors(&errors))?;
     venues.rate = choice.rate;
     // A demo that serves until Ctrl-C shares the machine with others.
     venues.wait = if choice.seconds.is_none() { Wait::Park } else { Wait::Rest };
@@ -94,14 +94,9 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
         venue.snapshot = Some(address(0));
     }
     let mut plant =
-        PlantConfig::parse("examples/plant/loopback.toml", PLANT).map_err(|errors| config(&errors))?;
+        PlantConfig::parse("examples/plant/loopback.toml", PLANT).map_err(|errors| config_errors(&errors))?;
     let journal = out.join("journal");
-    if journal.exists() {
-        // Of an earlier demonstration.
-        std::fs::remove_dir_all(&journal).map_err(|error| {
-            Failure::Failed(format!("{}: cannot remove the earlier journal: {error}", journal.display()))
-        })?;
-    }
+    super::remove(&journal)?;
     plant.plant.journal = Some(JournalSetting::new(journal));
     plant.plant.shared_memory = Some(out.join("shared-memory"));
     if let Some(clients) = &mut plant.clients {

@@ -10,7 +10,7 @@ use clap::Args;
 use hdrhistogram::Histogram;
 use serde_json::json;
 use tapeworks_gateway::client::FixClient;
-use tapeworks_gateway::order_line::{OrderBook, OrderLine};
+use tapeworks_gateway::order_line::{Message, OrderBook, OrderLine};
 use tapeworks_wire::fix::{field, message_type};
 
 use super::show;
@@ -31,29 +31,72 @@ pub(super) struct Load {
     order: String,
 }
 
+/// How long before a request is due a sleeping thread is woken.
+const WAKE_UP: Duration = Duration::from_micros(100);
+
 /// How long answers may take after the last order.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub(super) fn run(load: &Load, comp_id: &str, client: &mut FixClient, is_json: bool) -> Result {
-    let Some(rate) = load.rate else { return Err(Failure::Usage("--rate is missing".to_owned())) };
-    let order = match OrderLine::parse(&load.order) {
-        Some(Ok(order @ OrderLine::New { id: None, .. })) => order,
-        Some(Err(problem)) => return Err(Failure::Usage(format!("--order: {problem}"))),
-        _ => return Err(Failure::Usage("--order: a new order without an id".to_owned())),
-    };
-    let prefix = format!("{comp_id}-{:x}-", client.now_ns() / 1_000_000 % 0xffff_ffff);
-    let (mut book, mut due) = (OrderBook::new(&prefix), HashMap::new());
+/// Makes requests, and sees what comes back.
+pub(crate) trait Orders {
+    /// The next request, at a time of day in UTC nanoseconds.
+    ///
+    /// # Errors
+    /// Why there is none, in one line.
+    fn next(&mut self, now_ns: u64) -> std::result::Result<Message, String>;
+
+    /// A message of the gateway.
+    fn take(&mut self, message: &[u8]);
+}
+
+/// One order again and again.
+struct Again {
+    book: OrderBook,
+    order: OrderLine,
+}
+
+impl Orders for Again {
+    fn next(&mut self, now_ns: u64) -> std::result::Result<Message, String> {
+        self.book.message(&self.order, now_ns)
+    }
+
+    fn take(&mut self, _: &[u8]) {}
+}
+
+/// How a load went.
+pub(crate) struct Figures {
+    pub(crate) sent: u64,
+    pub(crate) rejected: u64,
+    /// Without an answer some seconds after the last request.
+    pub(crate) unanswered: u64,
+    /// From the first request to the last.
+    pub(crate) passed: Duration,
+    /// From when a request was due to its first answer, in nanoseconds.
+    pub(crate) times: Histogram<u64>,
+}
+
+/// An empty histogram of times in nanoseconds.
+pub(crate) fn histogram() -> Result<Histogram<u64>> {
     // The bounds are sound: up to ten minutes with three digits.
-    let mut times = Histogram::<u64>::new_with_bounds(1, 600_000_000_000, 3)
-        .map_err(|error| Failure::Failed(error.to_string()))?;
+    Histogram::new_with_bounds(1, 600_000_000_000, 3).map_err(|error| Failure::Failed(error.to_string()))
+}
+
+/// Sends requests at a rate, for so long, and waits for the last answers.
+pub(crate) fn drive(
+    client: &mut FixClient,
+    rate: u64,
+    time: Duration,
+    orders: &mut impl Orders,
+) -> Result<Figures> {
+    let (mut due, mut times) = (HashMap::new(), histogram()?);
     let (began, mut sent, mut rejected) = (Instant::now(), 0u64, 0u64);
-    let total = (load.seconds.as_secs_f64() * rate as f64) as u64;
+    let total = (time.as_secs_f64() * rate as f64) as u64;
     let mut last = began;
     while (sent < total || !due.is_empty()) && !interrupt::is_requested() {
         let next = began + Duration::from_secs_f64(sent as f64 / rate as f64);
         let now = Instant::now();
         if sent < total && now >= next {
-            let (kind, fields) = book.message(&order, client.now_ns()).map_err(Failure::Failed)?;
+            let (kind, fields) = orders.next(client.now_ns()).map_err(Failure::Failed)?;
             let id = fields.first().map(|(_, id)| id.clone()).unwrap_or_default();
             client.send(kind, &fields)?;
             due.insert(id, next);
@@ -61,14 +104,16 @@ pub(super) fn run(load: &Load, comp_id: &str, client: &mut FixClient, is_json: b
             // Answers are read between orders that are late.
             client.turn(Duration::ZERO)?;
         } else if sent < total {
-            let left = next.saturating_duration_since(now);
-            // A wait of the system is too long for less.
-            let wait = if left > Duration::from_micros(200) {
-                left.min(Duration::from_millis(1))
+            let left = next.saturating_duration_since(now).min(Duration::from_millis(1));
+            if left <= WAKE_UP {
+                client.turn(Duration::ZERO)?;
+            } else if due.is_empty() {
+                // Sockets are waited for in whole milliseconds: the next request would be late.
+                std::thread::sleep(left - WAKE_UP);
+                client.turn(Duration::ZERO)?;
             } else {
-                Duration::ZERO
-            };
-            client.turn(wait)?;
+                client.turn(left)?;
+            }
         } else if now.saturating_duration_since(last) > PATIENCE {
             break;
         } else {
@@ -80,33 +125,55 @@ pub(super) fn run(load: &Load, comp_id: &str, client: &mut FixClient, is_json: b
                 times.saturating_record(u64::try_from(nanoseconds).unwrap_or(u64::MAX));
                 rejected += u64::from(show::is_reject(&message));
             }
+            orders.take(&message);
         }
     }
-    let passed = last.saturating_duration_since(began).as_secs_f64();
+    let passed = last.saturating_duration_since(began);
+    Ok(Figures { sent, rejected, unanswered: due.len() as u64, passed, times })
+}
+
+/// The percentiles of times, in microseconds.
+pub(crate) fn percentiles(times: &Histogram<u64>) -> String {
+    let mut text = String::new();
+    for (name, part) in [("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999)] {
+        let _infallible = write!(text, "{name} {} ", thousands(times.value_at_quantile(part) / 1_000));
+    }
+    let _infallible = write!(text, "longest {}", thousands(times.max() / 1_000));
+    text
+}
+
+pub(super) fn run(load: &Load, comp_id: &str, client: &mut FixClient, is_json: bool) -> Result {
+    let Some(rate) = load.rate else { return Err(Failure::Usage("--rate is missing".to_owned())) };
+    let order = match OrderLine::parse(&load.order) {
+        Some(Ok(order @ OrderLine::New { id: None, .. })) => order,
+        Some(Err(problem)) => return Err(Failure::Usage(format!("--order: {problem}"))),
+        _ => return Err(Failure::Usage("--order: a new order without an id".to_owned())),
+    };
+    let prefix = format!("{comp_id}-{:x}-", client.now_ns() / 1_000_000 % 0xffff_ffff);
+    let mut orders = Again { book: OrderBook::new(&prefix), order };
+    let Figures { sent, rejected, unanswered, passed, times } =
+        drive(client, rate, load.seconds, &mut orders)?;
+    let passed = passed.as_secs_f64();
     let quantile = |part: f64| times.value_at_quantile(part);
     let achieved = if passed > 0.0 { sent as f64 / passed } else { 0.0 };
-    if is_json {
+    output::print(&if is_json {
         let answer = json!({
-            "sent": sent, "rejected": rejected, "unanswered": due.len(), "per_second": achieved,
+            "sent": sent, "rejected": rejected, "unanswered": unanswered, "per_second": achieved,
             "p50_ns": quantile(0.5), "p90_ns": quantile(0.9), "p99_ns": quantile(0.99),
             "p99_9_ns": quantile(0.999), "longest_ns": times.max(),
         });
-        output::print(&format!("{answer}\n"))?;
+        format!("{answer}\n")
     } else {
-        let mut text = format!(
-            "{} in {passed:.1} s: {} a second, {} rejected, {} unanswered\nfrom due to the first report, us:",
+        format!(
+            "{} in {passed:.1} s: {} a second, {} rejected, {} unanswered\nfrom due to the first report, us: {}\n",
             counted(sent, "order", "orders"),
             thousands(achieved as u64),
             thousands(rejected),
-            thousands(due.len() as u64),
-        );
-        for (name, part) in [("50 %", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999)] {
-            let _infallible = write!(text, " {name} {}", thousands(quantile(part) / 1_000));
-        }
-        let _infallible = writeln!(text, " longest {}", thousands(times.max() / 1_000));
-        output::print(&text)?;
-    }
-    Ok(if due.is_empty() && rejected == 0 { Ending::Complete } else { Ending::WithProblems })
+            thousands(unanswered),
+            percentiles(&times),
+        )
+    })?;
+    Ok(if unanswered == 0 && rejected == 0 { Ending::Complete } else { Ending::WithProblems })
 }
 
 /// When the order was due that a message answers for the first time.

@@ -10,7 +10,7 @@ use serde_json::json;
 use tapeworks_gateway::config::{AnyParts, Config, VenueConfig};
 use tapeworks_gateway::status::Status;
 use tapeworks_gateway::{
-    Gateway, Notice, Opened, Parts, RestoreError, Restored, StartError, VenueSession, open,
+    Gateway, Notice, OnNotice, Opened, Parts, RestoreError, Restored, StartError, VenueSession, open,
 };
 use tapeworks_market::Nanos;
 use tapeworks_runtime::refusals::{OnRefusal, Refused};
@@ -102,11 +102,32 @@ pub(super) fn run(arguments: &Run) -> Result {
         .with_ansi(terminal::is_coloured_stderr())
         .try_init()
         .ok();
+    serve(arguments, &config)
+}
+
+/// Opens the store and starts a gateway.
+pub(crate) fn start(
+    config: &Config,
+    on_notice: OnNotice,
+    on_refusal: Option<OnRefusal>,
+) -> Result<(Gateway, Restored)> {
     let now = System::time_of_day();
     match config.parts(now.0).map_err(Failure::Failed)? {
-        AnyParts::Millennium(parts) => serve(arguments, &config, parts, now),
-        AnyParts::Ouch(parts) => serve(arguments, &config, parts, now),
+        AnyParts::Millennium(parts) => start_parts(config, parts, now, on_notice, on_refusal),
+        AnyParts::Ouch(parts) => start_parts(config, parts, now, on_notice, on_refusal),
     }
+}
+
+fn start_parts<S: VenueSession + Send + 'static>(
+    config: &Config,
+    parts: Parts<S>,
+    now: Nanos,
+    on_notice: OnNotice,
+    on_refusal: Option<OnRefusal>,
+) -> Result<(Gateway, Restored)> {
+    let Opened { core, ledger, restored } =
+        open::<S, System>(&config.store, config.journal, config.sync, parts, now.0)?;
+    Ok((Gateway::start(config.host.clone(), core, ledger, on_notice, on_refusal)?, restored))
 }
 
 fn log_restored(restored: &Restored) {
@@ -122,10 +143,7 @@ fn log_restored(restored: &Restored) {
     );
 }
 
-fn serve<S>(arguments: &Run, config: &Config, parts: Parts<S>, now: Nanos) -> Result
-where
-    S: VenueSession + Send + 'static,
-{
+fn serve(arguments: &Run, config: &Config) -> Result {
     // The port is bound before the store is opened, so that a busy port is an early error.
     #[cfg(feature = "web")]
     let listening = config
@@ -134,9 +152,6 @@ where
         .map(|page| web::bind(page.address, page.token.as_deref()))
         .transpose()
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    let Opened { core, ledger, restored } =
-        open::<S, System>(&config.store, config.journal, config.sync, parts, now.0)?;
-    log_restored(&restored);
     let (log, notices) = channel::<Notice>();
     let on_notice = Arc::new(move |notice: &Notice| {
         // The log may have ended already.
@@ -144,13 +159,8 @@ where
     });
     let (log, refusals) = channel::<Refused>();
     let on_refusal: OnRefusal = Arc::new(move |refused: &Refused| _ = log.send(refused.clone()));
-    let gateway = Gateway::<System>::start(
-        config.host.clone(),
-        core,
-        ledger,
-        on_notice,
-        Some(Arc::clone(&on_refusal)),
-    )?;
+    let (gateway, restored) = start(config, on_notice, Some(Arc::clone(&on_refusal)))?;
+    log_restored(&restored);
     #[cfg(feature = "web")]
     let page = listening
         .map(|listening| web::gateway::start(listening, gateway.handle(), Some(on_refusal)))
