@@ -57,7 +57,12 @@ pub enum Read<T> {
 
 /// Writes an item's words into a slot as the item numbered `number`.
 #[inline(always)]
-fn write_slot(sequence: &AtomicU64, words: &[AtomicU64], item: impl Iterator<Item = u64>, number: u64) {
+pub(crate) fn write_slot(
+    sequence: &AtomicU64,
+    words: &[AtomicU64],
+    item: impl Iterator<Item = u64>,
+    number: u64,
+) {
     sequence.store(number.wrapping_mul(2).wrapping_add(1), Ordering::Relaxed);
     // A reader that sees one of the words also sees that they are being written.
     fence(Ordering::Release);
@@ -96,274 +101,26 @@ fn read_slot(sequence: &AtomicU64, words: &[AtomicU64], into: &mut [u8], number:
 
 #[cfg(not(loom))]
 mod file {
-    use std::fs::{File, OpenOptions};
-    use std::io;
     use std::marker::PhantomData;
-    use std::os::fd::AsRawFd;
-    use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
-    use std::path::{Path, PathBuf};
-    use std::time::{SystemTime, UNIX_EPOCH};
+    use std::path::Path;
 
-    use memmap2::{MmapOptions, MmapRaw};
     use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-    use super::{AtomicU64, Found, Ordering, Read, read_slot, write_slot};
+    use super::{Found, Ordering, Read, read_slot, write_slot};
+    pub use crate::shared_file::{AttachError, CreateError};
+    use crate::shared_file::{Attached, CLOSED, CURSOR, HEADER, Kind, Written, stride};
 
-    /// The first word of the file: says what it is, and in which version.
-    const MAGIC: u64 = u64::from_le_bytes(*b"TWBCAST1");
-    /// Words of the header, by place.
-    const ITEM_BYTES: usize = 1;
-    const CAPACITY: usize = 2;
-    const MEANING: usize = 3;
-    const FILE_BYTES: usize = 4;
-    const WRITER: usize = 5;
-    const SESSION: usize = 6;
-    /// Items published, in a line of its own.
-    const CURSOR: usize = 16;
-    /// 1 when the writer has closed the file, in a line of its own.
-    const CLOSED: usize = 32;
-    /// Words of the header: one page.
-    const HEADER: usize = 512;
+    const BROADCAST: Kind = Kind { magic: u64::from_le_bytes(*b"TWBCAST1"), name: "broadcast" };
 
     /// No item has a greater number: 146 years at a thousand million a second.
     const MAX_NUMBER: u64 = u64::MAX >> 2;
 
-    /// The most items of a file.
-    const MAX_CAPACITY: usize = 1 << 40;
-
-    /// Why a file could not be made.
-    #[derive(Debug, thiserror::Error)]
-    pub enum CreateError {
-        /// An item must be some whole words of eight bytes.
-        #[error("an item of {bytes} bytes is not a whole number of 8-byte words")]
-        ItemSize {
-            /// Its bytes.
-            bytes: usize,
-        },
-        /// Too many items.
-        #[error("{capacity} items of {bytes} bytes do not fit into a file")]
-        TooLarge {
-            /// Items requested.
-            capacity: usize,
-            /// Bytes of one.
-            bytes: usize,
-        },
-        /// A writer that lives has this file.
-        #[error("{}: another process writes to it", path.display())]
-        InUse {
-            /// The file.
-            path: PathBuf,
-        },
-        /// The file system refused.
-        #[error("{}: {error}", path.display())]
-        Io {
-            /// The file.
-            path: PathBuf,
-            /// The error.
-            error: io::Error,
-        },
-    }
-
-    /// Why a reader could not attach.
-    #[derive(Debug, thiserror::Error)]
-    pub enum AttachError {
-        /// The file cannot be opened or mapped.
-        #[error("{}: {error}", path.display())]
-        Io {
-            /// The file.
-            path: PathBuf,
-            /// The error.
-            error: io::Error,
-        },
-        /// The file is no broadcast, or of another version.
-        #[error("{}: not a broadcast file of this version", path.display())]
-        NotABroadcast {
-            /// The file.
-            path: PathBuf,
-        },
-        /// The file is shorter than its header says, or its header makes no sense.
-        #[error("{}: cut or damaged: {bytes} bytes, its header says {expected}", path.display())]
-        Damaged {
-            /// The file.
-            path: PathBuf,
-            /// Its bytes.
-            bytes: u64,
-            /// The bytes that its header says.
-            expected: u64,
-        },
-        /// The items are of another size.
-        #[error("{}: its items have {found} bytes, not {expected}", path.display())]
-        ItemSize {
-            /// The file.
-            path: PathBuf,
-            /// Bytes of its items.
-            found: u64,
-            /// Bytes of the items requested.
-            expected: u64,
-        },
-        /// The items have another meaning.
-        #[error("{}: its items are of meaning {found}, not {expected}", path.display())]
-        Meaning {
-            /// The file.
-            path: PathBuf,
-            /// The number that the writer gave.
-            found: u64,
-            /// The number requested.
-            expected: u64,
-        },
-        /// The writer is gone: nothing new will come.
-        #[error("{}: left behind by process {writer}, which no longer writes to it", path.display())]
-        Stale {
-            /// The file.
-            path: PathBuf,
-            /// The process that wrote it.
-            writer: u64,
-        },
-    }
-
-    /// A mapped file as words.
-    #[derive(Debug)]
-    struct Words {
-        map: MmapRaw,
-        words: usize,
-    }
-
-    impl Words {
-        #[inline(always)]
-        fn get(&self, from: usize, count: usize) -> &[AtomicU64] {
-            assert!(from + count <= self.words, "inside the file");
-            // SAFETY: the range lies inside the mapping (asserted), which is aligned to a page and lives as long as `self`.
-            // Every user of it, in this process or another, uses atomic words too, so there is no data race. A reader's
-            // mapping is read-only, and a reader only loads.
-            unsafe { std::slice::from_raw_parts(self.map.as_mut_ptr().cast::<AtomicU64>().add(from), count) }
-        }
-
-        #[inline(always)]
-        fn word(&self, at: usize) -> &AtomicU64 {
-            &self.get(at, 1)[0]
-        }
-    }
-
-    /// The words of a slot: its sequence and its item.
-    const fn stride<T>() -> usize {
-        1 + size_of::<T>() / 8
-    }
-
-    /// A private new file beside `path`: two writers that begin at once never share it, whatever their
-    /// processes or containers.
-    fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        loop {
-            let mut name = path.file_name().unwrap_or_default().to_owned();
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            name.push(format!(".new.{}.{number}", std::process::id()));
-            let new = path.with_file_name(name);
-            match OpenOptions::new().read(true).write(true).create_new(true).open(&new) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                opened => return opened.map(|file| (new, file)),
-            }
-        }
-    }
-
-    /// The byte that a writer holds as long as it lives.
-    const ALIVE: libc::off_t = 0;
-    /// The byte that a new writer holds while it replaces a file left behind.
-    const SUCCESSION: libc::off_t = 1;
-
-    /// A lock on one byte of a file, as the kernel takes it.
-    fn lock_of(byte: libc::off_t, kind: libc::c_int) -> libc::flock {
-        libc::flock {
-            l_type: kind as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: byte,
-            l_len: 1,
-            l_pid: 0,
-        }
-    }
-
-    /// Locks a byte of a file that is open for writing; `false` if another process has it. The lock ends with the last
-    /// descriptor, those of child processes included that have not begun their program yet.
-    fn try_lock(file: &File, byte: libc::off_t) -> io::Result<bool> {
-        set_lock(file, lock_of(byte, libc::F_WRLCK))
-    }
-
-    /// Unlocks a byte of a file, also for other processes that have the descriptor.
-    fn unlock(file: &File, byte: libc::off_t) {
-        // Without it the lock ends with the last descriptor.
-        let _closed_soon = set_lock(file, lock_of(byte, libc::F_UNLCK));
-    }
-
-    fn set_lock(file: &File, lock: libc::flock) -> io::Result<bool> {
-        // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
-        let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
-        if result == 0 {
-            return Ok(true);
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-            _ => Err(error),
-        }
-    }
-
-    /// Whether a process has a write lock on a byte of a file. Read locks, which any reader can take, do not count.
-    fn is_write_locked(file: &File, byte: libc::off_t) -> bool {
-        let mut lock = lock_of(byte, libc::F_RDLCK);
-        // SAFETY: the descriptor is open, and the lock is a valid one that lives through the call.
-        let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-        result == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
-    }
-
-    /// Opens a regular file; it does not wait for the other end of a pipe.
-    fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-        let file = options.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-        if file.metadata()?.is_file() {
-            return Ok(file);
-        }
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
-    }
-
-    /// Moves `new` to `path`, unless a living writer has that file. Returns whether it did. Of several writers at once, one
-    /// does: a new file is made by a link, which fails if there is one; a file left behind is replaced by the writer that has
-    /// locked its second byte.
-    fn take_place(new: &Path, path: &Path) -> io::Result<bool> {
-        loop {
-            let old = match open_regular(OpenOptions::new().write(true), path) {
-                Ok(old) => old,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    match std::fs::hard_link(new, path) {
-                        Ok(()) => {
-                            std::fs::remove_file(new)?;
-                            return Ok(true);
-                        }
-                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !path.is_symlink() => {
-                            continue;
-                        }
-                        Err(error) => return Err(error),
-                    }
-                }
-                Err(error) => return Err(error),
-            };
-            if is_write_locked(&old, ALIVE) || !try_lock(&old, SUCCESSION)? {
-                return Ok(false);
-            }
-            // The process that held the succession before has moved its own file here.
-            let (opened, there) = (old.metadata()?, std::fs::metadata(path)?);
-            if (opened.dev(), opened.ino()) == (there.dev(), there.ino()) {
-                std::fs::rename(new, path)?;
-                return Ok(true);
-            }
-        }
-    }
-
     /// The end that publishes. There is one; dropping it closes the file.
     #[derive(Debug)]
     pub struct Writer<T> {
-        words: Words,
+        file: Written,
         next: u64,
         mask: u64,
-        /// Open for its lock.
-        file: File,
         items: PhantomData<fn(T)>,
     }
 
@@ -374,67 +131,20 @@ mod file {
         /// # Errors
         /// When the file cannot be made, or a living writer has it.
         pub fn create(path: &Path, capacity: usize, meaning: u64) -> Result<Self, CreateError> {
-            let item_bytes = size_of::<T>();
-            if item_bytes == 0 || !item_bytes.is_multiple_of(8) {
-                return Err(CreateError::ItemSize { bytes: item_bytes });
-            }
-            let too_large = || CreateError::TooLarge { capacity, bytes: item_bytes };
-            let capacity =
-                Some(capacity.max(1)).filter(|capacity| *capacity <= MAX_CAPACITY).ok_or_else(too_large)?;
-            let capacity = capacity.next_power_of_two();
-            let words = capacity.checked_mul(stride::<T>()).and_then(|words| words.checked_add(HEADER));
-            let words = words.filter(|words| *words <= isize::MAX as usize / 8).ok_or_else(too_large)?;
-            let failed = |error| CreateError::Io { path: path.to_owned(), error };
-
-            // Made under another name and moved into its place when it is complete: no reader ever sees half a header.
-            let (new, file) = beside(path).map_err(failed)?;
-            let made = Self::fill(&file, words, capacity, meaning)
-                .and_then(|map| Ok(take_place(&new, path)?.then_some(map)));
-            if !matches!(made, Ok(Some(_))) {
-                drop(std::fs::remove_file(&new));
-            }
-            let map = made.map_err(failed)?.ok_or_else(|| CreateError::InUse { path: path.to_owned() })?;
-            Ok(Self { words: map, next: 0, mask: capacity as u64 - 1, file, items: PhantomData })
-        }
-
-        fn fill(file: &File, words: usize, capacity: usize, meaning: u64) -> io::Result<Words> {
-            // The lock says that the writer lives.
-            if !try_lock(file, ALIVE)? {
-                return Err(io::Error::other("a new file is locked by another process"));
-            }
-            // The space is taken now: a full file system is an error here and not a bus error later.
-            // SAFETY: the descriptor is open; the call touches no memory.
-            let error = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, words as libc::off_t * 8) };
-            if error != 0 {
-                return Err(io::Error::from_raw_os_error(error));
-            }
-            let words = Words { map: MmapOptions::new().len(words * 8).map_raw(file)?, words };
-            let started =
-                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
-            for (place, value) in [
-                (ITEM_BYTES, size_of::<T>() as u64),
-                (CAPACITY, capacity as u64),
-                (MEANING, meaning),
-                (FILE_BYTES, words.words as u64 * 8),
-                (WRITER, u64::from(std::process::id())),
-                (SESSION, started),
-                (0, MAGIC),
-            ] {
-                words.word(place).store(value, Ordering::Release);
-            }
-            Ok(words)
+            let (file, capacity) = Written::create(path, &BROADCAST, size_of::<T>(), capacity, meaning)?;
+            Ok(Self { file, next: 0, mask: capacity - 1, items: PhantomData })
         }
 
         /// Publishes one item. Never waits.
         #[inline]
         pub fn publish(&mut self, item: &T) {
-            let slot = HEADER + (self.next & self.mask) as usize * stride::<T>();
-            let [sequence, words @ ..] = self.words.get(slot, stride::<T>()) else { return };
+            let slot = HEADER + (self.next & self.mask) as usize * stride(size_of::<T>());
+            let [sequence, words @ ..] = self.file.words.get(slot, stride(size_of::<T>())) else { return };
             let bytes = item.as_bytes().chunks_exact(8);
             let item = bytes.map(|word| word.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)));
             write_slot(sequence, words, item, self.next);
             self.next += 1;
-            self.words.word(CURSOR).store(self.next, Ordering::Release);
+            self.file.words.word(CURSOR).store(self.next, Ordering::Release);
         }
 
         /// Items published.
@@ -445,13 +155,6 @@ mod file {
         /// Items that a reader may be behind before it is overrun.
         pub const fn capacity(&self) -> u64 {
             self.mask + 1
-        }
-    }
-
-    impl<T> Drop for Writer<T> {
-        fn drop(&mut self) {
-            self.words.word(CLOSED).store(1, Ordering::Release);
-            unlock(&self.file, ALIVE);
         }
     }
 
@@ -467,11 +170,10 @@ mod file {
     /// An end that reads. Any number of them, in any process.
     #[derive(Debug)]
     pub struct Reader<T> {
-        words: Words,
+        file: Attached,
         next: u64,
         mask: u64,
         lost: u64,
-        file: File,
         items: PhantomData<fn() -> T>,
     }
 
@@ -481,48 +183,8 @@ mod file {
         /// # Errors
         /// When the file is no broadcast, is cut, holds other items, or has no living writer.
         pub fn attach(path: &Path, meaning: u64, start: Start) -> Result<Self, AttachError> {
-            let at = || path.to_owned();
-            let failed = |error| AttachError::Io { path: at(), error };
-            let file = open_regular(&mut OpenOptions::new(), path).map_err(failed)?;
-            let bytes = file.metadata().map_err(failed)?.len();
-            if bytes < HEADER as u64 * 8 {
-                // Too short for a header: of ours, if it begins as ours do.
-                let mut first = [0; 8];
-                let is_ours = io::Read::read_exact(&mut &file, &mut first).is_ok()
-                    && u64::from_le_bytes(first) == MAGIC;
-                return Err(match is_ours {
-                    true => AttachError::Damaged { path: at(), bytes, expected: HEADER as u64 * 8 },
-                    false => AttachError::NotABroadcast { path: at() },
-                });
-            }
-            let words = (bytes / 8) as usize;
-            let map = MmapOptions::new().len(words * 8).map_raw_read_only(&file).map_err(failed)?;
-            let words = Words { map, words };
-            let header = |place| words.word(place).load(Ordering::Acquire);
-            if header(0) != MAGIC {
-                return Err(AttachError::NotABroadcast { path: at() });
-            }
-            let (found, expected) = (header(ITEM_BYTES), size_of::<T>() as u64);
-            if found != expected || !found.is_multiple_of(8) {
-                return Err(AttachError::ItemSize { path: at(), found, expected });
-            }
-            let found = header(MEANING);
-            if found != meaning {
-                return Err(AttachError::Meaning { path: at(), found, expected: meaning });
-            }
-            let (capacity, expected) = (header(CAPACITY), header(FILE_BYTES));
-            let needed = usize::try_from(capacity).ok().filter(|capacity| capacity.is_power_of_two());
-            let needed = needed.and_then(|capacity| {
-                capacity.checked_mul(stride::<T>())?.checked_add(HEADER)?.checked_mul(8)
-            });
-            if bytes < expected || needed.is_none_or(|needed| needed as u64 != expected) {
-                return Err(AttachError::Damaged { path: at(), bytes, expected });
-            }
-            let writer = header(WRITER);
-            let mut reader = Self { words, next: 0, mask: capacity - 1, lost: 0, file, items: PhantomData };
-            if !reader.is_writer_alive() {
-                return Err(AttachError::Stale { path: at(), writer });
-            }
+            let (file, capacity) = Attached::open(path, &BROADCAST, size_of::<T>(), meaning)?;
+            let mut reader = Self { file, next: 0, mask: capacity - 1, lost: 0, items: PhantomData };
             reader.next = match start {
                 Start::Newest => reader.cursor(),
                 Start::Oldest => reader.oldest_safe(),
@@ -533,7 +195,7 @@ mod file {
         #[inline(always)]
         fn cursor(&self) -> u64 {
             // More than can ever be published is damage; numbers up to here can be counted on without overflow.
-            self.words.word(CURSOR).load(Ordering::Acquire).min(MAX_NUMBER)
+            self.file.words.word(CURSOR).load(Ordering::Acquire).min(MAX_NUMBER)
         }
 
         /// The oldest item that is still a quarter of the ring away from being overwritten.
@@ -545,8 +207,10 @@ mod file {
         /// The next item, if it is there.
         #[inline]
         pub fn read(&mut self) -> Read<T> {
-            let slot = HEADER + (self.next & self.mask) as usize * stride::<T>();
-            let [sequence, words @ ..] = self.words.get(slot, stride::<T>()) else { return Read::Empty };
+            let slot = HEADER + (self.next & self.mask) as usize * stride(size_of::<T>());
+            let [sequence, words @ ..] = self.file.words.get(slot, stride(size_of::<T>())) else {
+                return Read::Empty;
+            };
             let mut item = T::new_zeroed();
             // Any bytes are a `T`: a half overwritten value is valid and dropped.
             match read_slot(sequence, words, item.as_mut_bytes(), self.next) {
@@ -571,7 +235,7 @@ mod file {
 
         #[cold]
         fn nothing(&self) -> Read<T> {
-            if self.words.word(CLOSED).load(Ordering::Acquire) != 0 && self.cursor() == self.next {
+            if self.file.words.word(CLOSED).load(Ordering::Acquire) != 0 && self.cursor() == self.next {
                 Read::Closed
             } else {
                 Read::Empty
@@ -580,7 +244,7 @@ mod file {
 
         /// Whether the writer lives. It is a system call: use it when nothing has come for a while.
         pub fn is_writer_alive(&self) -> bool {
-            is_write_locked(&self.file, ALIVE)
+            self.file.is_writer_alive()
         }
 
         /// Items lost so far.
@@ -595,7 +259,7 @@ mod file {
 
         /// When the writer made the file, in nanoseconds since 1970: distinguishes one session from the next.
         pub fn session(&self) -> u64 {
-            self.words.word(SESSION).load(Ordering::Acquire)
+            self.file.session()
         }
     }
 }

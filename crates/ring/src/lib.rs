@@ -5,6 +5,7 @@
 //! | [`spsc`] | a wait-free bounded queue from one thread to one other |
 //! | [`disruptor`] | a ring that several consumers read in place: multicast, pipelines, diamonds, one producer or many |
 //! | [`broadcast`] | one writer, readers in other processes, over a file in shared memory |
+//! | [`latest`] | the latest value of each key, for readers in other processes |
 //! | [`wait`] | how to wait for another core: spin, yield, back off, park |
 //! | [`pool`] | slots of one size, by number |
 //! | [`cpu`] | pinning, real-time priority, locked memory |
@@ -20,9 +21,12 @@ pub mod clock;
 pub mod counting;
 pub mod cpu;
 pub mod disruptor;
+pub mod latest;
 pub mod memory;
 pub mod pool;
 pub mod prefetch;
+#[cfg(not(loom))]
+mod shared_file;
 pub mod spsc;
 mod sync;
 pub mod wait;

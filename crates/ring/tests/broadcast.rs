@@ -157,7 +157,7 @@ fn an_invalid_file_is_refused_with_the_reason() {
     assert!(matches!(attach(), AttachError::Io { .. }), "missing");
     for junk in [&b""[..], b"short", &[7; 5000]] {
         fs::write(&path, junk).unwrap();
-        assert!(matches!(attach(), AttachError::NotABroadcast { .. }), "{} bytes", junk.len());
+        assert!(matches!(attach(), AttachError::AnotherKind { .. }), "{} bytes", junk.len());
     }
 
     let writer = Writer::<[u64; 5]>::create(&path, 16, MEANING).unwrap();

@@ -1,0 +1,300 @@
+//! The latest value of each of many keys: one writer, readers in other processes, over a file in shared memory.
+//!
+//! A reader that begins late has every value at once, and a reader that looks seldom reads nothing in between: unlike
+//! [`broadcast`](crate::broadcast), there is no stream to keep up with.
+//!
+//! ```
+//! use tapeworks_ring::latest::{Reader, Writer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("latest-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let path = folder.join("quotes");
+//! const QUOTES: u64 = 1; // a number for the meaning of the words, given by both sides
+//! let mut writer = Writer::<u64, [u64; 2]>::create(&path, 1024, QUOTES)?;
+//! let place = writer.place(&7).ok_or("full")?;
+//! writer.set(place, &[100, 101]);
+//! let reader = Reader::<u64, [u64; 2]>::attach(&path, QUOTES)?;
+//! let place = reader.find(&7).ok_or("no such key")?;
+//! assert_eq!(reader.get(place), Some([100, 101]));
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # How
+//! A hash table of slots with linear probing, which only grows: a key keeps its place as long as the file lives, so a reader looks for it
+//! once. Each slot has a sequence before its words: odd while they are written, even when they are whole, 0 where there is no key. A reader takes
+//! the sequence, the words and the sequence again, and tries again if it has changed.
+//!
+//! Cost: the writer stores the words of the key and the value and two more; a reader copies them.
+
+#[cfg(not(loom))]
+pub use self::file::{Place, Reader, Writer};
+#[cfg(not(loom))]
+pub use crate::shared_file::{AttachError, CreateError};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// What a slot has for a reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Slot {
+    /// No key.
+    Empty,
+    /// It was copied.
+    Whole,
+    /// It was being written.
+    Changing,
+}
+
+/// Reads a slot into pieces of eight bytes.
+#[inline(always)]
+fn read_slot<'a>(
+    sequence: &AtomicU64,
+    words: &[AtomicU64],
+    into: impl Iterator<Item = &'a mut [u8]>,
+) -> Slot {
+    let before = sequence.load(Ordering::Acquire);
+    if before == 0 {
+        return Slot::Empty;
+    }
+    if !before.is_multiple_of(2) {
+        return Slot::Changing;
+    }
+    for (word, bytes) in words.iter().zip(into) {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    }
+    // A reader that saw a newer word sees, behind this, that it was being written.
+    fence(Ordering::Acquire);
+    if sequence.load(Ordering::Relaxed) == before { Slot::Whole } else { Slot::Changing }
+}
+
+#[cfg(not(loom))]
+mod file {
+    use std::marker::PhantomData;
+    use std::path::Path;
+
+    use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+    use super::{AtomicU64, Slot, read_slot};
+    use crate::broadcast::write_slot;
+    use crate::shared_file::{
+        AttachError, Attached, CURSOR, CreateError, HEADER, Kind, Words, Written, stride,
+    };
+    use crate::sync::Ordering;
+
+    const LATEST: Kind = Kind { magic: u64::from_le_bytes(*b"TWLATST1"), name: "latest-value" };
+
+    /// Looks at a slot that is being written before a reader gives up: the writer has stopped inside it.
+    const LOOKS: u32 = 100_000;
+
+    /// The place of a key in a file, as long as its writer has it.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Place(u64);
+
+    /// FNV-1a over the key's bytes, mixed at the end for its low bits.
+    fn hash(key: &[u8]) -> u64 {
+        let sum = key.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        sum ^ (sum >> 32)
+    }
+
+    /// The sequence and the words of a slot.
+    #[inline(always)]
+    fn slot<K, V>(words: &Words, place: u64) -> Option<(&AtomicU64, &[AtomicU64])> {
+        let stride = stride(size_of::<K>() + size_of::<V>());
+        words.get(HEADER + place as usize * stride, stride).split_first()
+    }
+
+    /// Reads a slot, as often as it changes meanwhile. `None`: there is no key, or the writer has stopped inside it.
+    #[inline]
+    fn read<K, V>(words: &Words, place: u64) -> Option<(K, V)>
+    where
+        K: FromBytes + IntoBytes,
+        V: FromBytes + IntoBytes,
+    {
+        let (sequence, words) = slot::<K, V>(words, place)?;
+        // Any bytes are a key and a value: half overwritten ones are valid and dropped.
+        let (mut key, mut value) = (K::new_zeroed(), V::new_zeroed());
+        for _ in 0..LOOKS {
+            let pieces =
+                key.as_mut_bytes().chunks_exact_mut(8).chain(value.as_mut_bytes().chunks_exact_mut(8));
+            match read_slot(sequence, words, pieces) {
+                Slot::Whole => return Some((key, value)),
+                Slot::Empty => return None,
+                Slot::Changing => std::hint::spin_loop(),
+            }
+        }
+        None
+    }
+
+    /// The bytes of a slot's words; 0, which no file takes, where either's are not whole.
+    const fn item_bytes<K, V>() -> usize {
+        if size_of::<K>().is_multiple_of(8) && size_of::<V>().is_multiple_of(8) {
+            size_of::<K>() + size_of::<V>()
+        } else {
+            0
+        }
+    }
+
+    /// The end that writes. There is one; dropping it closes the file.
+    #[derive(Debug)]
+    pub struct Writer<K, V> {
+        file: Written,
+        mask: u64,
+        keys: u64,
+        items: PhantomData<fn(K, V)>,
+    }
+
+    impl<K, V> Writer<K, V>
+    where
+        K: FromBytes + IntoBytes + Immutable + Copy + PartialEq,
+        V: FromBytes + IntoBytes + Immutable + Copy,
+    {
+        /// Makes the file with room for `keys` keys, replacing an old one. `meaning` is any number that identifies the layout of a key and a
+        /// value: readers must give the same. Both are whole words of eight bytes.
+        ///
+        /// # Errors
+        /// When the file cannot be made, or a living writer has it.
+        pub fn create(path: &Path, keys: usize, meaning: u64) -> Result<Self, CreateError> {
+            // At most half of the slots are taken, so that a search is short.
+            let (file, capacity) =
+                Written::create(path, &LATEST, item_bytes::<K, V>(), keys.saturating_mul(2), meaning)?;
+            Ok(Self { file, mask: capacity - 1, keys: 0, items: PhantomData })
+        }
+
+        /// The place of a key, which takes one if it has none. `None`: the file is full.
+        pub fn place(&mut self, key: &K) -> Option<Place> {
+            let mut place = hash(key.as_bytes()) & self.mask;
+            while let Some(pair) = read::<K, V>(&self.file.words, place) {
+                if pair.0 == *key {
+                    return Some(Place(place));
+                }
+                place = (place + 1) & self.mask;
+            }
+            if self.keys > self.mask / 2 {
+                return None;
+            }
+            self.keys += 1;
+            self.write(place, key, &V::new_zeroed());
+            self.file.words.word(CURSOR).store(self.keys, Ordering::Release);
+            Some(Place(place))
+        }
+
+        /// Sets the value of a key. Never waits.
+        #[inline]
+        pub fn set(&mut self, Place(place): Place, value: &V) {
+            if let Some(pair) = read::<K, V>(&self.file.words, place) {
+                self.write(place, &pair.0, value);
+            }
+        }
+
+        #[inline]
+        fn write(&mut self, place: u64, key: &K, value: &V) {
+            let Some((sequence, words)) = slot::<K, V>(&self.file.words, place) else { return };
+            let bytes = key.as_bytes().chunks_exact(8).chain(value.as_bytes().chunks_exact(8));
+            let pair = bytes.map(|word| word.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)));
+            // Only this end writes: the sequence is 2 after the first time, then 4.
+            write_slot(sequence, words, pair, sequence.load(Ordering::Relaxed) / 2);
+        }
+
+        /// How many keys there are.
+        #[must_use]
+        pub const fn keys(&self) -> u64 {
+            self.keys
+        }
+    }
+
+    /// An end that reads. Any number of them, in any process.
+    #[derive(Debug)]
+    pub struct Reader<K, V> {
+        file: Attached,
+        mask: u64,
+        items: PhantomData<fn() -> (K, V)>,
+    }
+
+    impl<K, V> Reader<K, V>
+    where
+        K: FromBytes + IntoBytes + Immutable + Copy + PartialEq,
+        V: FromBytes + IntoBytes + Immutable + Copy,
+    {
+        /// Attaches to a file that a writer holds. `meaning` must be the writer's.
+        ///
+        /// # Errors
+        /// When the file is another one, is cut, holds other keys or values, or has no living writer.
+        pub fn attach(path: &Path, meaning: u64) -> Result<Self, AttachError> {
+            let (file, capacity) = Attached::open(path, &LATEST, item_bytes::<K, V>(), meaning)?;
+            Ok(Self { file, mask: capacity - 1, items: PhantomData })
+        }
+
+        /// The place of a key, if the writer has it by now.
+        #[must_use]
+        pub fn find(&self, key: &K) -> Option<Place> {
+            let mut place = hash(key.as_bytes()) & self.mask;
+            for _ in 0..=self.mask {
+                if read::<K, V>(&self.file.words, place)?.0 == *key {
+                    return Some(Place(place));
+                }
+                place = (place + 1) & self.mask;
+            }
+            None
+        }
+
+        /// The latest value of a key. `None`: the writer has stopped while it wrote it.
+        #[inline]
+        #[must_use]
+        pub fn get(&self, Place(place): Place) -> Option<V> {
+            read::<K, V>(&self.file.words, place & self.mask).map(|(_, value)| value)
+        }
+
+        /// How many keys there are.
+        #[must_use]
+        pub fn keys(&self) -> u64 {
+            self.file.words.word(CURSOR).load(Ordering::Acquire)
+        }
+
+        /// Whether the writer lives. It is a system call: ask from time to time, not for each value.
+        #[must_use]
+        pub fn is_writer_alive(&self) -> bool {
+            self.file.is_writer_alive()
+        }
+
+        /// When the writer made the file, in nanoseconds since 1970: distinguishes one session from the next.
+        #[must_use]
+        pub fn session(&self) -> u64 {
+            self.file.session()
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::broadcast::write_slot;
+
+    #[test]
+    fn words_of_two_values_are_never_mixed() {
+        loom::model(|| {
+            let slot = Arc::new((AtomicU64::new(0), [AtomicU64::new(0), AtomicU64::new(0)]));
+            let writing = Arc::clone(&slot);
+            let writer = thread::spawn(move || {
+                write_slot(&writing.0, &writing.1, [1, 1].into_iter(), 0);
+                write_slot(&writing.0, &writing.1, [2, 2].into_iter(), 1);
+            });
+            let mut newest = 0;
+            for _ in 0..2 {
+                let mut bytes = [0; 16];
+                if read_slot(&slot.0, &slot.1, bytes.chunks_exact_mut(8)) == Slot::Whole {
+                    let value = u64::from_ne_bytes(*bytes.first_chunk().unwrap());
+                    assert_eq!(bytes, [value.to_ne_bytes(), value.to_ne_bytes()].concat()[..]);
+                    assert!(value >= newest && value > 0);
+                    newest = value;
+                }
+            }
+            writer.join().unwrap();
+        });
+    }
+}
