@@ -77,6 +77,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-translate",
             "tapeworks-journal",
             "tapeworks-runtime",
+            // Of the market only prices in shared memory.
+            "tapeworks-market",
         ],
     ),
     (
@@ -94,7 +96,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("tapeworks-lab", &["tapeworks-ring", "tapeworks-dispatch", "tapeworks-wire", "tapeworks-market"]),
-    ("tapeworks-gateway", &["tapeworks-wire", "tapeworks-dispatch", "tapeworks-ring", "tapeworks-store"]),
     (
         "tapeworks-plant",
         &[

@@ -156,8 +156,8 @@ impl<P: Publish> MarketStage<P> {
         &self.outlet.publisher
     }
 
-    /// The receiver of the updates.
-    pub const fn publisher_mut(&mut self) -> &mut P {
-        &mut self.outlet.publisher
+    /// The receiver of the updates, and what it may show: the symbols and the NBBO of each.
+    pub const fn publisher_mut(&mut self) -> (&mut P, &Instruments, &NbboStage) {
+        (&mut self.outlet.publisher, &self.outlet.instruments, &self.market.second)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tapeworks_journal::JournalOptions;
+use tapeworks_market::shared::quotes_path;
 use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text, time};
 use tapeworks_session::Credentials;
 use tapeworks_session::fix::{Dictionary, Role, Schedule, Settings as FixSettings};
@@ -23,6 +24,7 @@ use tapeworks_wire::millennium::variant::{VARIANTS, Variant, variant_by_name};
 
 use crate::host::{HostSettings, Wait};
 use crate::ledger::SyncPolicy;
+use crate::prices::SharedPrices;
 use crate::settings::ClientSettings;
 use crate::venue::OuchSession;
 
@@ -85,6 +87,8 @@ pub struct Config {
     pub clients: Vec<ClientSettings>,
     /// The web page.
     pub web: Option<WebConfig>,
+    /// The file in shared memory with the prices that orders are checked against.
+    pub prices: Option<PathBuf>,
 }
 
 /// A gateway's parts for one kind of venue.
@@ -126,6 +130,14 @@ impl Config {
         let file = path.display().to_string();
         let beside = path.parent().unwrap_or_else(|| Path::new("."));
         Self::parse(&file, &read_file(path, &file)?, beside)
+    }
+
+    /// The prices that orders are checked against, if there are any.
+    #[must_use]
+    pub fn shared_prices(&self) -> Option<SharedPrices> {
+        let symbols =
+            self.instruments.iter().map(|instrument| instrument.symbol.as_str().unwrap_or_default());
+        self.prices.clone().map(|path| SharedPrices::new(path, symbols))
     }
 
     /// What a gateway is made of, on the day of `now_ns` (UTC). Cost: a copy of everything.
@@ -176,6 +188,10 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     let defaults = file.table(reading, "client_defaults");
     let clients = read_clients(reading, &mut file, defaults, &instruments, beside);
     let web = file.table(reading, "web").and_then(|web| read_web(reading, web));
+    let prices = file.table(reading, "market").and_then(|market| read_market(reading, market));
+    if prices.is_none() && !file.has("market") {
+        check_without_prices(reading, &file, &clients);
+    }
     file.refuse_the_rest(reading);
 
     if reading.is_clean()
@@ -202,6 +218,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
         parties,
         clients,
         web,
+        prices,
     })
 }
 
@@ -493,6 +510,22 @@ fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> Option<WebConfig
     let token = token.filter(|token| !token.is_empty());
     web.refuse_the_rest(reading);
     Some(WebConfig { address: place?, token })
+}
+
+fn read_market(reading: &mut Reading<'_>, mut market: Section<'_>) -> Option<PathBuf> {
+    let memory = market.required_text(reading, "shared_memory");
+    market.refuse_the_rest(reading);
+    memory.map(|(memory, _)| quotes_path(Path::new(&memory)))
+}
+
+/// A price collar without prices would refuse every order.
+fn check_without_prices(reading: &mut Reading<'_>, file: &Section<'_>, clients: &[ClientSettings]) {
+    if let Some(client) = clients.iter().find(|client| client.translate.limits.collar_basis_points != 0) {
+        let name = &client.name;
+        let problem =
+            format!("client '{name}' has collar_basis_points, and there is no [market] with prices");
+        reading.wrong(file.span.clone(), problem);
+    }
 }
 
 /// Keys that every client may have, and `client_defaults` for all.

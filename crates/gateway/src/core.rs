@@ -15,9 +15,9 @@ use hdrhistogram::Histogram;
 use tapeworks_disk::Disk;
 use tapeworks_journal::{JournalError, Place};
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
-use tapeworks_translate::ids::{ClientIndex, InstrumentIndex};
+use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
-    ClientToExchangeState, ExchangeToClientState, Outputs, Reply, Report, TopOfBook, Translator,
+    ClientToExchangeState, ExchangeToClientState, Outputs, Reply, Report, TopsOfBook, Translator,
 };
 use tapeworks_wire::fix::{begin_string, field};
 
@@ -71,6 +71,8 @@ pub struct Core<S: VenueSession, D: Disk> {
     pub(crate) venue: S,
     /// The kill switch of all clients.
     is_halted: bool,
+    /// Whether there are prices of the market; `None`: nothing is checked against them.
+    has_prices: Option<bool>,
     desk: Desk,
 }
 
@@ -351,7 +353,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             last_second: Percentiles::default(),
             last_second_end_ns: 0,
         };
-        Self { clients, by_names, translator, venue, is_halted, desk }
+        Self { clients, by_names, translator, venue, is_halted, has_prices: None, desk }
     }
 
     /// The run begins: later entries have the clients' places of this configuration.
@@ -600,6 +602,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             }
         }
         self.with_venue(now, |venue, each| venue.tick(now.steady_ns, each));
+        self.look_after_prices();
         self.translator.keep_room(64);
         for client in self.clients.iter_mut().filter(|client| client.is_connected) {
             client.store.keep_room(1_024);
@@ -642,9 +645,25 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         true
     }
 
-    /// The best prices of an instrument, which orders are checked against.
-    pub fn set_top(&mut self, instrument: InstrumentIndex, top: TopOfBook) {
-        self.translator.set_top(instrument, top);
+    /// Where the best prices come from that orders are checked against.
+    pub fn set_tops(&mut self, tops: Box<dyn TopsOfBook>) {
+        self.translator.set_tops(tops);
+        self.has_prices = Some(false);
+        self.look_after_prices();
+    }
+
+    fn look_after_prices(&mut self) {
+        match self.translator.look_after_tops() {
+            Some(Ok(source)) => {
+                self.has_prices = Some(true);
+                self.desk.notice(false, format!("prices of the market come from {source}"));
+            }
+            Some(Err(why)) => {
+                self.has_prices = Some(false);
+                self.desk.notice(true, format!("no prices of the market: {why}"));
+            }
+            None => {}
+        }
     }
 
     /// Logs out of all sessions.
@@ -736,6 +755,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             is_venue_logged_on: self.venue.is_logged_on(),
             takes_orders: state == ClientToExchangeState::Open,
             is_halted: self.is_halted,
+            has_prices: self.has_prices,
             queued: self.venue.queued() as u64,
             open_orders: clients.iter().map(|client| client.open_orders).sum(),
             clients,

@@ -10,6 +10,7 @@ mod host;
 pub mod inspect;
 mod ledger;
 pub mod order_line;
+pub mod prices;
 mod restore;
 mod settings;
 pub mod status;

@@ -91,6 +91,8 @@ pub struct Status {
     pub takes_orders: bool,
     /// The kill switch of all clients.
     pub is_halted: bool,
+    /// Whether there are prices of the market to check orders against; `None`: none are configured.
+    pub has_prices: Option<bool>,
     /// The disk takes nothing: no client and no venue is read, and nothing is sent.
     pub store_error: Option<String>,
     /// Messages that wait for the venue's throttle.

@@ -26,6 +26,7 @@ pub mod nbbo;
 mod options;
 pub mod orders;
 pub mod price;
+pub mod shared;
 pub mod state;
 pub mod venue;
 

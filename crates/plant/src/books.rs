@@ -53,10 +53,10 @@ impl<W: World> BooksStage<W> {
         self.watch.fill(self.market.books(), self.market.nbbo(), self.market.instruments(), W::time_of_day());
     }
 
-    /// Makes the file of the shared memory again if it was removed.
-    pub(super) fn look_after_file(&mut self) {
-        if let Some(shared) = self.market.publisher_mut() {
-            shared.look_after_file();
+    /// Makes the files of the shared memory again if they were removed.
+    pub(super) fn look_after_files(&mut self) {
+        if let (Some(shared), instruments, nbbo) = self.market.publisher_mut() {
+            shared.look_after_files(instruments, nbbo);
         }
     }
 
@@ -143,7 +143,7 @@ impl<W: World> Piped<W> {
 
     fn report(&mut self, status: &Mutex<Status>) {
         self.stage.conflated = self.conflation.conflated();
-        self.stage.look_after_file();
+        self.stage.look_after_files();
         self.stage.report(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -569,7 +569,7 @@ impl<W: World> Ingest<W> {
             market.report(&mut status);
             drop(status);
             market.show();
-            market.look_after_file();
+            market.look_after_files();
         }
     }
 }

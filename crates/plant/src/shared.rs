@@ -5,9 +5,11 @@
 use std::path::{Path, PathBuf};
 
 use tapeworks_engine::Publish;
-use tapeworks_market::nbbo::Nbbo;
-use tapeworks_market::{Event, Instruments, NbboUpdate, Symbol};
-use tapeworks_ring::broadcast::Writer;
+use tapeworks_market::nbbo::{Nbbo, NbboStage};
+use tapeworks_market::shared::{MOST_QUOTES, QUOTES_MEANING, QuotesWriter, SharedQuote, quotes_path};
+use tapeworks_market::{Event, InstrumentId, Instruments, NbboUpdate, Symbol};
+use tapeworks_ring::broadcast::{CreateError, Writer};
+use tapeworks_ring::latest::Place;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::error::PlantError;
@@ -116,22 +118,13 @@ impl Published {
     }
 }
 
-fn create(path: &Path) -> Result<Writer<Published>, PlantError> {
-    Writer::create(path, SHARED_ITEMS, SHARED_MEANING)
-        .map_err(|source| PlantError::SharedMemory { path: path.to_owned(), source })
-}
-
-/// The shared memory and its file.
+/// A file of the shared memory: readers that come find it by its path.
 #[derive(Debug)]
-pub(super) struct SharedMemory {
-    writer: Writer<Published>,
-    /// Items published.
-    count: u64,
+struct SharedFile<T> {
+    writer: T,
     path: PathBuf,
     /// The file system and the number of the file in it.
     identity: Option<(u64, u64)>,
-    /// Times that it was made again after it was removed.
-    made_again: u64,
     /// Another file is in its place, or it cannot be made again.
     trouble: Option<String>,
 }
@@ -142,37 +135,141 @@ fn identity_of(path: &Path) -> Option<(u64, u64)> {
     Some((metadata.dev(), metadata.ino()))
 }
 
-impl SharedMemory {
-    /// Makes the file.
-    pub(super) fn create(path: &Path) -> Result<Self, PlantError> {
-        let writer = create(path)?;
-        let identity = identity_of(path);
-        Ok(Self { writer, count: 0, path: path.to_owned(), identity, made_again: 0, trouble: None })
+impl<T> SharedFile<T> {
+    fn create(path: PathBuf, make: fn(&Path) -> Result<T, CreateError>) -> Result<Self, PlantError> {
+        let writer = match make(&path) {
+            Ok(writer) => writer,
+            Err(source) => return Err(PlantError::SharedMemory { path, source }),
+        };
+        let identity = identity_of(&path);
+        Ok(Self { writer, path, identity, trouble: None })
     }
 
-    /// Looks whether readers that come now find the file. One that was removed is made again; its readers learn that the writer
-    /// of theirs has ended.
-    pub(super) fn look_after_file(&mut self) {
+    /// Looks whether readers that come now find the file. One that was removed is made again: then the result is true. Its readers learn that
+    /// the writer of theirs has ended.
+    fn look_after(&mut self, make: fn(&Path) -> Result<T, CreateError>) -> bool {
         match identity_of(&self.path) {
             Some(identity) if Some(identity) == self.identity => {}
             Some(_) => {
-                let text = format!("another file is in the place of {}", self.path.display());
-                self.trouble = Some(text);
+                self.trouble = Some(format!("another file is in the place of {}", self.path.display()))
             }
-            None => match create(&self.path) {
+            None => match make(&self.path) {
                 Ok(made) => {
                     self.writer = made;
                     (self.identity, self.trouble) = (identity_of(&self.path), None);
-                    self.made_again += 1;
+                    return true;
                 }
                 Err(error) => self.trouble = Some(error.to_string()),
             },
+        }
+        false
+    }
+}
+
+fn make_events(path: &Path) -> Result<Writer<Published>, CreateError> {
+    Writer::create(path, SHARED_ITEMS, SHARED_MEANING)
+}
+
+fn make_quotes(path: &Path) -> Result<QuotesWriter, CreateError> {
+    QuotesWriter::create(path, MOST_QUOTES, QUOTES_MEANING)
+}
+
+/// The place of each instrument among the quotes.
+#[derive(Debug, Default)]
+struct Places {
+    /// By instrument: `None`: not looked for yet; `Some(None)`: there is no room.
+    places: Vec<Option<Option<Place>>>,
+    /// Instruments for which there is no room.
+    without: u64,
+}
+
+impl Places {
+    /// Whether an instrument was looked for.
+    fn has(&self, instrument: InstrumentId) -> bool {
+        self.places.get(instrument.index()).is_some_and(Option::is_some)
+    }
+
+    /// The place of an instrument, found the first time.
+    #[inline]
+    fn of(&mut self, writer: &mut QuotesWriter, instrument: InstrumentId, symbol: Symbol) -> Option<Place> {
+        match self.places.get(instrument.index()) {
+            Some(Some(place)) => *place,
+            _ => self.find(writer, instrument, symbol),
+        }
+    }
+
+    #[cold]
+    fn find(&mut self, writer: &mut QuotesWriter, instrument: InstrumentId, symbol: Symbol) -> Option<Place> {
+        let place = writer.place(&symbol.into());
+        self.without += u64::from(place.is_none());
+        if self.places.len() <= instrument.index() {
+            self.places.resize(instrument.index() + 1, None);
+        }
+        if let Some(known) = self.places.get_mut(instrument.index()) {
+            *known = Some(place);
+        }
+        place
+    }
+}
+
+/// The shared memory and its files: every event, and the NBBO of each symbol.
+#[derive(Debug)]
+pub(super) struct SharedMemory {
+    events: SharedFile<Writer<Published>>,
+    quotes: SharedFile<QuotesWriter>,
+    places: Places,
+    /// Whether the quotes have what was there before the start.
+    is_filled: bool,
+    /// Items published.
+    count: u64,
+    /// Times that a file was made again after it was removed.
+    made_again: u64,
+}
+
+impl SharedMemory {
+    /// Makes the files.
+    pub(super) fn create(path: &Path) -> Result<Self, PlantError> {
+        Ok(Self {
+            events: SharedFile::create(path.to_owned(), make_events)?,
+            quotes: SharedFile::create(quotes_path(path), make_quotes)?,
+            places: Places::default(),
+            is_filled: false,
+            count: 0,
+            made_again: 0,
+        })
+    }
+
+    /// Makes files again that were removed. New ones get all quotes.
+    pub(super) fn look_after_files(&mut self, instruments: &Instruments, nbbo: &NbboStage) {
+        self.made_again += u64::from(self.events.look_after(make_events));
+        if self.quotes.look_after(make_quotes) {
+            self.made_again += 1;
+            (self.places, self.is_filled) = (Places::default(), false);
+        }
+        if !self.is_filled {
+            self.is_filled = true;
+            for (number, symbol) in (0..).map(InstrumentId).zip(instruments.symbols()) {
+                let best = nbbo.nbbo(number);
+                if *best != Nbbo::default()
+                    && !self.places.has(number)
+                    && let Some(place) = self.places.of(&mut self.quotes.writer, number, *symbol)
+                {
+                    self.quotes.writer.set(place, &SharedQuote::new(best, 0));
+                }
+            }
         }
     }
 
     pub(super) fn report(&self, status: &mut Status) {
         status.shared = self.count;
-        (status.shared_made_again, status.shared_trouble) = (self.made_again, self.trouble.clone());
+        status.shared_made_again = self.made_again;
+        let full = || {
+            let path = self.quotes.path.display();
+            (self.places.without > 0)
+                .then(|| format!("{path}: {} symbols more than have room", self.places.without))
+        };
+        let trouble = self.events.trouble.clone().or_else(|| self.quotes.trouble.clone());
+        status.shared_trouble = trouble.or_else(full);
     }
 }
 
@@ -181,13 +278,20 @@ impl Publish for SharedMemory {
     fn publish(&mut self, update: &NbboUpdate<'_>, instruments: &Instruments) {
         let event = update.book.event;
         let symbol = instruments.symbol(event.instrument);
-        self.writer.publish(&Published::new(event, symbol, update.nbbo, update.changed));
+        self.events.writer.publish(&Published::new(event, symbol, update.nbbo, update.changed));
+        if update.changed
+            && let Some(symbol) = symbol
+            && let Some(place) = self.places.of(&mut self.quotes.writer, event.instrument, symbol)
+        {
+            self.quotes.writer.set(place, &SharedQuote::new(update.nbbo, event.ts_recv.0));
+        }
         self.count += 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tapeworks_market::nbbo::NbboRules;
     use tapeworks_market::{EventKind, InstrumentId};
 
     use super::*;
@@ -197,8 +301,9 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tapeworks-removed-{}", std::process::id()));
         let _not_there = std::fs::remove_file(&path);
         let mut shared = SharedMemory::create(&path).unwrap();
+        let (instruments, nbbo) = (Instruments::default(), NbboStage::new(NbboRules::default(), [], 0));
         let state = |shared: &mut SharedMemory| {
-            shared.look_after_file();
+            shared.look_after_files(&instruments, &nbbo);
             let mut status = Status::default();
             shared.report(&mut status);
             (status.shared_made_again, status.shared_trouble)
@@ -207,12 +312,15 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(state(&mut shared), (1, None));
         assert!(path.exists());
+        std::fs::remove_file(quotes_path(&path)).unwrap();
+        assert_eq!(state(&mut shared), (2, None));
         std::fs::rename(&path, path.with_extension("moved")).unwrap();
         std::fs::write(&path, b"another's").unwrap();
         let (made_again, trouble) = state(&mut shared);
-        assert!(made_again == 1 && trouble.unwrap().starts_with("another file is in the place of"));
+        assert!(made_again == 2 && trouble.unwrap().starts_with("another file is in the place of"));
         assert_eq!(std::fs::read(&path).unwrap(), b"another's");
-        for path in [path.with_extension("moved"), path] {
+        drop(shared);
+        for path in [path.with_extension("moved"), quotes_path(&path), path] {
             std::fs::remove_file(path).unwrap();
         }
     }

@@ -16,6 +16,7 @@ use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
+use tapeworks_market::shared::{QUOTES_MEANING, QuotesReader, quotes_path};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Nanos, Publisher};
 use tapeworks_plant::{
     EventConsumer, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published, Readers,
@@ -249,6 +250,7 @@ fn lossy(topology: Topology, name: &str) {
     let started = Plant::start(options.clone(), &["reader"]).unwrap();
     let mut shared =
         Reader::<Published>::attach(&folder.0.join("shared"), SHARED_MEANING, Start::Oldest).unwrap();
+    let quotes = QuotesReader::attach(&quotes_path(&folder.0.join("shared")), QUOTES_MEANING).unwrap();
     let (report, status, events) = run(started, config);
     check_sequences(&events);
     for (venue, channel) in report.venues.iter().zip(&status.channels) {
@@ -279,10 +281,11 @@ fn lossy(topology: Topology, name: &str) {
     events.iter().filter_map(Event::symbol).for_each(|symbol| {
         instruments.intern(symbol);
     });
-    let mut seen = 0;
+    let (mut seen, mut last) = (0, HashMap::new());
     loop {
         match shared.read() {
             Shared::Item(item) => {
+                last.insert(item.symbol(), item);
                 assert_eq!(item.symbol(), instruments.symbol(InstrumentId(item.instrument)));
                 assert!(item.ts_recv > 0 || item.kind == EventKind::SymbolMapping as u8);
                 seen += 1;
@@ -293,6 +296,15 @@ fn lossy(topology: Topology, name: &str) {
     }
     assert_eq!(seen, status.shared);
     assert!(seen as usize >= events.len());
+    // The quotes are those after the last event of each symbol.
+    assert!(quotes.keys() > 0);
+    for (symbol, item) in last {
+        let quote = symbol.and_then(|symbol| quotes.find(&symbol.into())).and_then(|place| quotes.get(place));
+        let none = (i64::MAX, i64::MAX, 0);
+        let shown = quote.map_or(none, |quote| (quote.bid, quote.ask, quote.flags));
+        assert_eq!(shown, (item.bid, item.ask, item.nbbo_flags), "{symbol:?}");
+        assert!(quote.is_none_or(|quote| quote.ts_recv > 0 && quote.ts_recv <= item.ts_recv));
+    }
 }
 
 #[test]

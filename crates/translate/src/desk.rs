@@ -22,7 +22,7 @@ use crate::pool::Handle;
 use crate::reference::Reference;
 use crate::refusal::Refusal;
 use crate::request::NewOrder;
-use crate::risk::{Breach, Checked, Risk, TopOfBook};
+use crate::risk::{Breach, Checked, Risk, TopOfBook, TopsOfBook};
 use crate::settings::FixVersion;
 
 /// A message of a client.
@@ -153,7 +153,7 @@ pub(crate) struct Client {
 pub struct Desk {
     pub(crate) reference: Reference,
     pub(crate) clients: Vec<Client>,
-    pub(crate) tops: Vec<TopOfBook>,
+    pub(crate) tops: Box<dyn TopsOfBook>,
     pub(crate) known: Known,
     pub(crate) is_halted: bool,
     /// Requests that were sent before are repeated: nothing is checked again.
@@ -210,6 +210,9 @@ impl Desk {
         if self.is_replaying {
             return Ok(());
         }
+        let Some(client) = self.clients.get_mut(usize::from(client.0)) else {
+            return Err(Refusal::Breach(Breach::Killed));
+        };
         let has_limit = matches!(order.kind, OrdType::Limit | OrdType::StopLimit | OrdType::Pegged);
         let checked = Checked {
             instrument,
@@ -217,11 +220,8 @@ impl Desk {
             is_short: matches!(order.side, Side::SellShort | Side::SellShortExempt),
             quantity: order.quantity,
             price_e8: has_limit.then_some(order.price_e8),
-            top: self.tops.get(instrument.0 as usize).copied().unwrap_or_default(),
+            top: if client.risk.needs_top() { self.tops.top(instrument) } else { TopOfBook::default() },
             is_new,
-        };
-        let Some(client) = self.clients.get_mut(usize::from(client.0)) else {
-            return Err(Refusal::Breach(Breach::Killed));
         };
         client.risk.check(&checked, now_ns).map_err(Refusal::Breach)
     }

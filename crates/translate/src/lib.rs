@@ -30,7 +30,7 @@ pub use report::{
     CancelRejected, Execution, ExecutionKind, Liquidity, MassCancelled, Numbered, Refused, Report,
 };
 pub use request::{Cancel, MassCancel, NewOrder, Parties, Replace, Request};
-pub use risk::{RiskLimits, TopOfBook};
+pub use risk::{RiskLimits, TopOfBook, TopsOfBook};
 pub use settings::{ClientSettings, FixVersion, Settings};
 pub use translator::{Outputs, Translator};
 pub use venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};

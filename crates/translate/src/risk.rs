@@ -41,6 +41,25 @@ pub struct TopOfBook {
     pub offer_e8: Option<i64>,
 }
 
+/// Gives the best prices that orders are checked against. A program without limits that need one has none.
+pub trait TopsOfBook: std::fmt::Debug + Send {
+    /// The best prices of an instrument now.
+    fn top(&mut self, instrument: InstrumentIndex) -> TopOfBook;
+
+    /// Looks whether the source is still there; a host calls it some times a second. Returns news: where prices come from now, or why there are
+    /// none.
+    fn look_after(&mut self) -> Option<Result<String, String>> {
+        None
+    }
+}
+
+/// Prices by instrument; none beyond the last.
+impl TopsOfBook for Vec<TopOfBook> {
+    fn top(&mut self, instrument: InstrumentIndex) -> TopOfBook {
+        self.get(instrument.0 as usize).copied().unwrap_or_default()
+    }
+}
+
 /// Why an order is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breach {
@@ -118,6 +137,12 @@ pub(crate) struct Risk {
 }
 
 impl Risk {
+    /// Whether an order is compared with the market.
+    #[inline]
+    pub(crate) const fn needs_top(&self) -> bool {
+        self.limits.collar_basis_points != 0 || self.limits.most_notional != 0
+    }
+
     pub(crate) fn new(limits: &RiskLimits, instruments: usize) -> Self {
         let mut allowed = Vec::new();
         if let Some(list) = &limits.instruments {

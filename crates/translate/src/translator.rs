@@ -25,7 +25,7 @@ use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
 use crate::report::{CancelRejected, Execution, ExecutionKind, MassCancelled, Numbered, Refused, Report};
 use crate::request::{Cancel, MassCancel, NewOrder, Replace, Request};
-use crate::risk::{Risk, TopOfBook};
+use crate::risk::{Risk, TopsOfBook};
 use crate::settings::{ClientSettings, FixVersion, Settings};
 use crate::text::Text;
 use crate::venue::{MOST_MESSAGE_BYTES, Venue};
@@ -84,7 +84,7 @@ impl<V: Venue> Translator<V> {
             desk: Desk {
                 reference,
                 clients: clients.iter().map(client).collect(),
-                tops: vec![TopOfBook::default(); instruments],
+                tops: Box::new(Vec::new()),
                 known: Known::new(settings),
                 is_halted: false,
                 is_replaying: false,
@@ -186,9 +186,14 @@ impl<V: Venue> Translator<V> {
         found.map(|client| client.risk.is_killed = is_halted).is_some()
     }
 
-    /// The best prices that orders of an instrument are checked against. Returns whether the instrument is there.
-    pub fn set_top(&mut self, instrument: InstrumentIndex, top: TopOfBook) -> bool {
-        self.desk.tops.get_mut(instrument.0 as usize).map(|place| *place = top).is_some()
+    /// Where the best prices come from that orders are checked against. Before, there are none.
+    pub fn set_tops(&mut self, tops: Box<dyn TopsOfBook>) {
+        self.desk.tops = tops;
+    }
+
+    /// See [`TopsOfBook::look_after`].
+    pub fn look_after_tops(&mut self) -> Option<Result<String, String>> {
+        self.desk.tops.look_after()
     }
 
     /// Forgets the oldest ended orders until so many new ones have room. A host calls it when it is idle: an order that finds room does

@@ -483,7 +483,7 @@ fn risk_limits_reject_orders_and_replaces_and_let_cancels_pass() {
     let blind = world.take(0, &new(&limit("A0", Side::Buy, 100, 10 * E8)));
     assert_eq!(fields(only(&blind), &[35, 150, 39, 103]), "35=8 150=8 39=8 103=99");
     let top = TopOfBook { bid_e8: Some(9 * E8), offer_e8: Some(10 * E8) };
-    assert!(world.translator.set_top(InstrumentIndex(0), top));
+    world.translator.set_tops(Box::new(vec![top]));
     let much = world.take(0, &new(&limit("A1", Side::Buy, 101, 10 * E8)));
     assert_eq!(
         fields(only(&much), &[35, 11, 37, 150, 39, 103, 58]),

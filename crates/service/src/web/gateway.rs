@@ -78,7 +78,7 @@ struct App {
 }
 
 /// What an order needs to reach the venue.
-pub(super) fn conditions(status: &Status, now: Nanos) -> [Condition; 4] {
+pub(super) fn conditions(status: &Status, now: Nanos) -> [Condition; 5] {
     let condition = |name, reason: Option<String>| Condition { name, reasons: Vec::from_iter(reason) };
     let age = now.0.saturating_sub(status.time_ns);
     let stale = match status.time_ns {
@@ -95,11 +95,13 @@ pub(super) fn conditions(status: &Status, now: Nanos) -> [Condition; 4] {
         (!status.takes_orders).then(|| "orders do not pass: not all reports of the venue are in".to_owned())
     };
     let store = status.store_error.as_ref().map(|error| format!("the store takes nothing: {error}"));
+    let prices = (status.has_prices == Some(false)).then(|| "there are no prices of the market".to_owned());
     [
         condition("running", stale),
         condition("venue", venue),
         condition("orders", orders),
         condition("store", store),
+        condition("prices", prices),
     ]
 }
 

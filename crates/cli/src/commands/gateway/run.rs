@@ -125,8 +125,11 @@ fn start_parts<S: VenueSession + Send + 'static>(
     on_notice: OnNotice,
     on_refusal: Option<OnRefusal>,
 ) -> Result<(Gateway, Restored)> {
-    let Opened { core, ledger, restored } =
+    let Opened { mut core, ledger, restored } =
         open::<S, System>(&config.store, config.journal, config.sync, parts, now.0)?;
+    if let Some(prices) = config.shared_prices() {
+        core.set_tops(Box::new(prices));
+    }
     Ok((Gateway::start(config.host.clone(), core, ledger, on_notice, on_refusal)?, restored))
 }
 
