@@ -5,7 +5,7 @@
 mod traders;
 
 use tapeworks_exchange::matching::SymbolIndex;
-use tapeworks_translate::ids::{ClientIndex, InstrumentIndex};
+use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
     ClientSettings, ExchangeToClientState, FixVersion, MillenniumSettings, Naming, RejectReason, RiskLimits,
     Settings, TopOfBook,
