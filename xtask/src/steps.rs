@@ -508,18 +508,11 @@ fn features() -> Result<String, Lack> {
                 combinations += 1;
             }
         }
-        let tls = [
-            "test",
-            "--locked",
-            "--package",
-            "tapeworks-outputs",
-            "--features",
-            "tls",
-            "--test",
-            "clients",
-            "tls::",
-        ];
-        cargo(tls).run()?;
+        let of_clients = ["--package", "tapeworks-outputs", "--test", "clients", "tls::"];
+        let of_gateways = ["--package", "tapeworks-gateway", "--test", "tls"];
+        for tested in [&of_clients[..], &of_gateways] {
+            cargo(["test", "--locked", "--features", "tls"]).args(tested).run()?;
+        }
         Ok(combinations)
     };
     let combinations = run().map_err(Lack::Failed)?;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Interest, Token};
 use tapeworks_runtime::pump::{ByteSession, Pump};
+use tapeworks_runtime::transport::Connector;
 use tapeworks_runtime::world::{Poll as _, Ready, Source as _, Stream as _, System, World};
 use tapeworks_session::fix::{
     Application, Dictionary, End, Link, MemoryStore, Received, SendError, Session, Settings, Store, Verdict,
@@ -76,6 +77,7 @@ impl Application for Inbox {
 #[derive(Debug)]
 pub struct FixClient<W: World = System> {
     address: SocketAddr,
+    connector: Connector,
     poll: W::Poll,
     pump: Pump<W>,
     ready: Vec<Ready>,
@@ -119,11 +121,15 @@ impl ByteSession for Io<'_> {
 }
 
 /// Begins to connect.
-fn dial<W: World>(poll: &W::Poll, address: SocketAddr) -> Result<Pump<W>, ClientError> {
+fn dial<W: World>(
+    poll: &W::Poll,
+    address: SocketAddr,
+    connector: &Connector,
+) -> Result<Pump<W>, ClientError> {
     let failed = |source| ClientError::Connect { address, source };
     let mut stream = W::Stream::connect(address).map_err(failed)?;
     stream.register(poll, Token(0), Interest::READABLE | Interest::WRITABLE).map_err(failed)?;
-    Ok(Pump::new(stream))
+    Ok(Pump::over(connector.connect(stream).map_err(failed)?))
 }
 
 impl<W: World> FixClient<W> {
@@ -132,6 +138,20 @@ impl<W: World> FixClient<W> {
     /// # Errors
     /// The connection cannot be made, or the Logon is not accepted.
     pub fn connect(
+        address: SocketAddr,
+        settings: Settings,
+        numbers: Option<(u64, u64)>,
+        patience: Duration,
+    ) -> Result<Self, ClientError> {
+        Self::connect_by(Connector::Plain, address, settings, numbers, patience)
+    }
+
+    /// As [`FixClient::connect`], in plain text or with TLS.
+    ///
+    /// # Errors
+    /// As [`FixClient::connect`].
+    pub fn connect_by(
+        connector: Connector,
         address: SocketAddr,
         settings: Settings,
         numbers: Option<(u64, u64)>,
@@ -149,7 +169,8 @@ impl<W: World> FixClient<W> {
         let dictionary = Arc::new(Dictionary::from_schema(&SCHEMA));
         let mut client = Self {
             address,
-            pump: dial::<W>(&poll, address)?,
+            pump: dial::<W>(&poll, address, &connector)?,
+            connector,
             poll,
             ready: Vec::with_capacity(4),
             buffer: vec![0; READ_BYTES],
@@ -171,7 +192,7 @@ impl<W: World> FixClient<W> {
     /// As [`FixClient::connect`].
     pub fn connect_again(&mut self, patience: Duration) -> Result<(), ClientError> {
         let now_ns = self.clock.now().utc_ns;
-        self.pump = dial::<W>(&self.poll, self.address)?;
+        self.pump = dial::<W>(&self.poll, self.address, &self.connector)?;
         self.session = Session::new(self.settings.clone(), Arc::clone(&self.dictionary), now_ns);
         self.log_on(patience)
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tapeworks_journal::JournalOptions;
 use tapeworks_market::shared::quotes_path;
 use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text, time};
+use tapeworks_runtime::transport::Acceptor;
 use tapeworks_session::Credentials;
 use tapeworks_session::fix::{Dictionary, Role, Schedule, Settings as FixSettings};
 use tapeworks_session::native::{Client as NativeClient, ClientSettings as NativeSettings};
@@ -188,7 +189,11 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     let defaults = file.table(reading, "client_defaults");
     let clients = read_clients(reading, &mut file, defaults, &instruments, beside);
     let web = file.table(reading, "web").and_then(|web| read_web(reading, web));
-    let prices = file.table(reading, "market").and_then(|market| read_market(reading, market));
+    let prices = file.table(reading, "market").and_then(|market| read_market(reading, market, beside));
+    let acceptor = file.table(reading, "tls").and_then(|tls| read_tls(reading, tls, &clients, beside));
+    if acceptor.is_none() && !file.has("tls") {
+        check_certificates(reading, &file, &clients, "[tls] with client_authorities");
+    }
     if prices.is_none() && !file.has("market") {
         check_without_prices(reading, &file, &clients);
     }
@@ -208,6 +213,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
             core,
             most_connections: most_connections.unwrap_or(clients.len() + 256),
             disk_patience: store.patience,
+            acceptor: acceptor.unwrap_or_default(),
         },
         store: store.folder,
         journal: store.journal,
@@ -512,10 +518,55 @@ fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> Option<WebConfig
     Some(WebConfig { address: place?, token })
 }
 
-fn read_market(reading: &mut Reading<'_>, mut market: Section<'_>) -> Option<PathBuf> {
+fn read_market(reading: &mut Reading<'_>, mut market: Section<'_>, beside: &Path) -> Option<PathBuf> {
     let memory = market.required_text(reading, "shared_memory");
     market.refuse_the_rest(reading);
-    memory.map(|(memory, _)| quotes_path(Path::new(&memory)))
+    memory.map(|(memory, _)| quotes_path(&beside.join(memory)))
+}
+
+/// The files of TLS, which are read now.
+fn read_tls(
+    reading: &mut Reading<'_>,
+    mut tls: Section<'_>,
+    clients: &[ClientSettings],
+    beside: &Path,
+) -> Option<Acceptor> {
+    let path = |text: Option<(String, std::ops::Range<usize>)>| text.map(|(path, _)| beside.join(path));
+    let certificate = path(tls.required_text(reading, "certificate"));
+    let key = path(tls.required_text(reading, "private_key"));
+    let authorities = path(tls.text(reading, "client_authorities"));
+    if authorities.is_none() {
+        check_certificates(reading, &tls, clients, "'client_authorities' in [tls]");
+    }
+    let acceptor = acceptor(&certificate?, &key?, authorities.as_deref());
+    if let Err(problem) = &acceptor {
+        tls.wrong_at(reading, "certificate", problem);
+    }
+    tls.refuse_the_rest(reading);
+    acceptor.ok()
+}
+
+#[cfg(feature = "tls")]
+fn acceptor(certificate: &Path, key: &Path, authorities: Option<&Path>) -> Result<Acceptor, String> {
+    tapeworks_runtime::tls::server(certificate, key, authorities).map_err(|error| error.to_string())
+}
+
+#[cfg(not(feature = "tls"))]
+fn acceptor(_: &Path, _: &Path, _: Option<&Path>) -> Result<Acceptor, String> {
+    Err("this program was built without the feature 'tls'".to_owned())
+}
+
+/// A client of which a certificate is required could never log on where none is requested.
+fn check_certificates(
+    reading: &mut Reading<'_>,
+    section: &Section<'_>,
+    clients: &[ClientSettings],
+    lack: &str,
+) {
+    if let Some(client) = clients.iter().find(|client| client.certificate.is_some()) {
+        let problem = format!("client '{}' has certificate_sha256, and there is no {lack}", client.name);
+        reading.wrong(section.span.clone(), problem);
+    }
 }
 
 /// A price collar without prices would refuse every order.
@@ -545,6 +596,7 @@ struct Common {
     tolerance: Option<Duration>,
     resets_on_logon: Option<bool>,
     addresses: Vec<IpAddr>,
+    certificate: Option<[u8; 32]>,
 }
 
 fn read_common(
@@ -602,6 +654,11 @@ fn read_common(
     let allowed = |text: &str| text.parse::<IpAddr>().ok();
     if let Some(addresses) = section.each(reading, "addresses", "an IP address", allowed) {
         common.addresses = addresses;
+    }
+    let fingerprint = |text: &str| <[u8; 32]>::try_from(hex::decode(text).ok()?).ok();
+    let wanted = "the SHA-256 of a certificate in DER, 64 hexadecimal digits";
+    if let Some(certificate) = section.parsed(reading, "certificate_sha256", wanted, fingerprint) {
+        common.certificate = Some(certificate);
     }
     if let Some(mut hours) = section.table(reading, "hours") {
         let mut text =
@@ -748,6 +805,7 @@ fn client(
     client.cancels_on_disconnect = common.cancels_on_disconnect.unwrap_or(false);
     client.is_drop_copy = is_drop_copy;
     client.addresses.clone_from(&common.addresses);
+    client.certificate = common.certificate;
     client.output_bytes = common.output_bytes.unwrap_or(client.output_bytes);
     client
 }

@@ -321,6 +321,9 @@ pub enum NotAdmitted {
     /// The client may not connect from there.
     #[error("the client may not connect from this address")]
     Address,
+    /// The certificate is another one than the client's.
+    #[error("the client has another certificate")]
+    Certificate,
     /// The client is connected.
     #[error("the client is connected already")]
     Connected,
@@ -370,7 +373,12 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     ///
     /// # Errors
     /// It is not let in.
-    pub fn admit(&self, first_message: &[u8], address: std::net::IpAddr) -> Result<usize, NotAdmitted> {
+    pub fn admit(
+        &self,
+        first_message: &[u8],
+        address: std::net::IpAddr,
+        certificate: Option<[u8; 32]>,
+    ) -> Result<usize, NotAdmitted> {
         let text = |tag| field(first_message, tag).unwrap_or_default().to_vec();
         let names = [begin_string(first_message).to_vec(), text(49), text(56)];
         let index = *self.by_names.get(&names).ok_or(NotAdmitted::Unknown)?;
@@ -378,6 +386,9 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let addresses = &client.settings.addresses;
         if !addresses.is_empty() && !addresses.contains(&address) {
             return Err(NotAdmitted::Address);
+        }
+        if client.settings.certificate.is_some() && client.settings.certificate != certificate {
+            return Err(NotAdmitted::Certificate);
         }
         if client.is_connected { Err(NotAdmitted::Connected) } else { Ok(index) }
     }

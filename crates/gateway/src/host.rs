@@ -19,6 +19,7 @@ use mio::{Interest, Token};
 use tapeworks_journal::{Finished, IoTask, JournalError};
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::transport::Acceptor;
 use tapeworks_runtime::world::{
     Listener as _, Poll as _, Ready, Receive as _, SendTo as _, Source as _, Stream as _, System,
     ThreadHandle as _, Wake as _, World,
@@ -85,6 +86,8 @@ pub struct HostSettings {
     pub most_connections: usize,
     /// How long the disk may refuse before the gateway ends.
     pub disk_patience: Duration,
+    /// How FIX clients connect: in plain text, or with TLS.
+    pub acceptor: Acceptor,
 }
 
 /// The gateway did not start, or ended.
@@ -748,9 +751,16 @@ impl<S: VenueSession, W: World> Host<S, W> {
         }
         // Small messages go at once; where that cannot be set, they go later.
         let _is_set = stream.set_nodelay(true);
+        let transport = match self.settings.acceptor.accept(stream, &[]) {
+            Ok(transport) => transport,
+            Err(error) => {
+                self.refused_connections += 1;
+                return self.refusals.refused(address, &error, self.clock.now().steady_ns);
+            }
+        };
         self.next_connection += 1;
         let peer = Peer::Unknown { bytes: Vec::new(), since: W::instant() };
-        self.connections.insert(number, Connection { pump: Pump::new(stream), peer, address });
+        self.connections.insert(number, Connection { pump: Pump::over(transport), peer, address });
         self.again.push(number);
     }
 
@@ -843,7 +853,8 @@ impl<S: VenueSession, W: World> Host<S, W> {
             _ => return self.refuse(number, "the first message is garbled, or too long"),
         };
         let first = bytes.get(..length).unwrap_or_default();
-        match self.core.admit(first, connection.address.ip()) {
+        let certificate = connection.pump.transport().peer_certificate();
+        match self.core.admit(first, connection.address.ip(), certificate) {
             Ok(index) => {
                 let bytes = std::mem::take(bytes);
                 connection.peer = Peer::Client(index);
@@ -875,13 +886,19 @@ impl<S: VenueSession, W: World> Host<S, W> {
             }
             return;
         }
-        match connection.peer {
-            Peer::Unknown { .. } => {
-                if connection.pump.has_work(&[]) {
+        match &mut connection.peer {
+            Peer::Unknown { bytes, .. } => {
+                // The handshake of TLS.
+                let mut unknown = OfUnknown { bytes, is_closed: false };
+                connection.pump.write(&mut unknown, now.steady_ns);
+                if unknown.is_closed {
+                    self.close(number);
+                } else if connection.pump.has_work(&[]) {
                     self.again.push(number);
                 }
             }
             Peer::Client(index) => {
+                let index = *index;
                 let mut client = OfClient { core: &mut self.core, index, now };
                 connection.pump.write(&mut client, now.steady_ns);
                 if self.core.is_too_slow(index) {
@@ -897,6 +914,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             }
             Peer::Venue { is_connected: false, .. } | Peer::Nobody => {}
             Peer::Venue { channel, .. } => {
+                let channel = *channel;
                 let mut venue = OfVenue { core: &mut self.core, channel, now, is_closed: false };
                 connection.pump.write(&mut venue, now.steady_ns);
                 if venue.is_over() {

@@ -22,6 +22,8 @@ pub struct ClientSettings {
     pub is_drop_copy: bool,
     /// Addresses that it may connect from; none: any.
     pub addresses: Vec<std::net::IpAddr>,
+    /// SHA-256 of the certificate that it must show; `None`: any that the gateway trusts.
+    pub certificate: Option<[u8; 32]>,
     /// How many bytes may wait for it before its connection is ended. What it has not got, it requests when it comes back.
     pub output_bytes: usize,
 }
@@ -43,6 +45,7 @@ impl ClientSettings {
             cancels_on_disconnect: false,
             is_drop_copy: false,
             addresses: Vec::new(),
+            certificate: None,
             output_bytes: 8 << 20,
         }
     }

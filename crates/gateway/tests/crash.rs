@@ -336,7 +336,7 @@ impl<S: VenueSession> World<S> {
                     pipe.inward.splice(0..0, bytes);
                     continue;
                 };
-                if core.admit(&bytes[..length], address) != Ok(index) {
+                if core.admit(&bytes[..length], address, None) != Ok(index) {
                     pipe.is_gone = true;
                     continue;
                 }

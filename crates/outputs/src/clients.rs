@@ -21,5 +21,4 @@ pub mod distributor;
 mod outbox;
 pub(crate) mod replay;
 pub mod server;
-mod transport;
 pub mod warm;

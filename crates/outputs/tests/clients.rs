@@ -1009,6 +1009,7 @@ mod tls {
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
     use tapeworks_runtime::tls::{self, TlsError};
+    use tapeworks_runtime::transport::Acceptor;
 
     use super::*;
 
@@ -1028,8 +1029,8 @@ mod tls {
             Self { folder, der: made.cert.der().clone() }
         }
 
-        fn config(&self) -> Arc<rustls::ServerConfig> {
-            tls::config(&self.folder.join("certificate.pem"), &self.folder.join("key.pem")).unwrap()
+        fn acceptor(&self) -> Acceptor {
+            tls::server(&self.folder.join("certificate.pem"), &self.folder.join("key.pem"), None).unwrap()
         }
     }
 
@@ -1043,9 +1044,9 @@ mod tls {
     #[test]
     fn a_client_without_tls_gets_an_error_that_names_tls() {
         let certificate = Certificate::new("plain");
-        let config = certificate.config();
+        let acceptor = certificate.acceptor();
         let plant = Plant::with(|options| {
-            (options.tls, options.limits.authentication_ns) = (Some(config), 300_000_000);
+            (options.acceptor, options.limits.authentication_ns) = (acceptor, 300_000_000);
         });
         for said in ["", "auth=0123|dataset=TAPEWORKS.DEMO\n"] {
             let mut stream = TcpStream::connect(plant.server.address()).unwrap();
@@ -1063,8 +1064,8 @@ mod tls {
     #[test]
     fn a_session_over_tls_brings_the_same_records() {
         let certificate = Certificate::new("session");
-        let config = certificate.config();
-        let mut plant = Plant::with(|options| options.tls = Some(config));
+        let acceptor = certificate.acceptor();
+        let mut plant = Plant::with(|options| options.acceptor = acceptor);
         let address = plant.server.address();
         let mut roots = RootCertStore::empty();
         roots.add(certificate.der.clone()).unwrap();
@@ -1117,16 +1118,16 @@ mod tls {
         let (certificate, key) = (one.folder.join("certificate.pem"), one.folder.join("key.pem"));
         let missing = one.folder.join("missing.pem");
         for (error, names) in [
-            (tls::config(&missing, &key).unwrap_err(), "missing.pem: no certificate can be read"),
-            (tls::config(&key, &key).unwrap_err(), "key.pem: holds no certificate"),
+            (tls::server(&missing, &key, None).unwrap_err(), "missing.pem: no certificate can be read"),
+            (tls::server(&key, &key, None).unwrap_err(), "key.pem: holds no certificate"),
             (
-                tls::config(&certificate, &certificate).unwrap_err(),
+                tls::server(&certificate, &certificate, None).unwrap_err(),
                 "certificate.pem: no private key can be read",
             ),
         ] {
             assert!(error.to_string().contains(names), "{error}");
         }
-        let error = tls::config(&certificate, &other.folder.join("key.pem")).unwrap_err();
+        let error = tls::server(&certificate, &other.folder.join("key.pem"), None).unwrap_err();
         assert!(matches!(error, TlsError::Unusable { .. }), "{error}");
     }
 }

@@ -1,5 +1,5 @@
 //! Parts of every process with threads: [what they ask of the system](world), [workers](worker), [waiting and wake-ups](waiting), [configuration](config) with line and
-//! column, [keys], TLS, a [pump] between sockets and sessions, and [reports of refused clients](refusals).
+//! column, [keys], [TLS](transport), a [pump] between sockets and sessions, and [reports of refused clients](refusals).
 
 pub mod config;
 pub mod counters;
@@ -9,6 +9,7 @@ pub mod refusals;
 pub mod rhythm;
 #[cfg(feature = "tls")]
 pub mod tls;
+pub mod transport;
 pub mod waiting;
 pub mod worker;
 pub mod world;

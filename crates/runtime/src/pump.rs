@@ -5,9 +5,9 @@
 //! the session has output for, and no system call for a socket that is not ready.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::Shutdown;
 
-use crate::world::{Ready, Stream as _, System, World};
+use crate::transport::Transport;
+use crate::world::{Ready, System, World};
 
 /// Bytes that a connection gets in one turn.
 const MOST_BYTES_IN_TURN: usize = 256 << 10;
@@ -42,7 +42,7 @@ pub trait ByteSession {
 /// A connection, and the readiness of its socket.
 #[derive(Debug)]
 pub struct Pump<W: World = System> {
-    stream: W::Stream,
+    transport: Transport<W::Stream>,
     is_readable: bool,
     is_writable: bool,
     /// All bytes were sent and the sending side is shut; the time until which the other side may close too. Closing a connection
@@ -53,12 +53,22 @@ pub struct Pump<W: World = System> {
 impl<W: World> Pump<W> {
     /// The pump of a connection that may be ready for anything.
     pub const fn new(stream: W::Stream) -> Self {
-        Self { stream, is_readable: true, is_writable: true, closing_until_ns: None }
+        Self::over(Transport::Plain(stream))
+    }
+
+    /// As [`Pump::new`], of a connection with TLS or without.
+    pub const fn over(transport: Transport<W::Stream>) -> Self {
+        Self { transport, is_readable: true, is_writable: true, closing_until_ns: None }
+    }
+
+    /// The connection.
+    pub const fn transport(&self) -> &Transport<W::Stream> {
+        &self.transport
     }
 
     /// The socket.
     pub const fn stream(&mut self) -> &mut W::Stream {
-        &mut self.stream
+        self.transport.stream()
     }
 
     /// Notes what the poll reports of the socket.
@@ -76,7 +86,7 @@ impl<W: World> Pump<W> {
     /// Reads from the socket into the session, once.
     pub fn read(&mut self, session: &mut impl ByteSession, buffer: &mut [u8], now_ns: u64) {
         if self.is_readable && !session.is_over() {
-            match self.stream.read(buffer) {
+            match self.transport.read(buffer) {
                 Ok(0) => session.closed(),
                 Ok(length) => session.receive(buffer.get(..length).unwrap_or_default(), now_ns),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable = false,
@@ -96,7 +106,7 @@ impl<W: World> Pump<W> {
             if part.is_empty() {
                 break;
             }
-            match self.stream.write(part) {
+            match self.transport.write(part) {
                 Ok(0) => session.closed(),
                 Ok(length) => {
                     left = left.saturating_sub(length);
@@ -108,16 +118,24 @@ impl<W: World> Pump<W> {
                 Err(_) => session.closed(),
             }
         }
+        if self.is_writable && !self.transport.is_settled() && !session.is_over() {
+            match self.transport.settle() {
+                // What is left waits until the socket takes more.
+                Ok(()) => self.is_writable = self.transport.is_settled(),
+                Err(_) => session.closed(),
+            }
+        }
     }
 
     /// Whether there is something to do that the poll will not report again; `output` is the session's.
-    pub const fn has_work(&self, output: &[u8]) -> bool {
-        self.closing_until_ns.is_none() && (self.is_readable || self.is_writable && !output.is_empty())
+    pub fn has_work(&self, output: &[u8]) -> bool {
+        let has_output = || !output.is_empty() || !self.transport.is_settled();
+        self.closing_until_ns.is_none() && (self.is_readable || self.is_writable && has_output())
     }
 
     /// Shuts the sending side after all bytes were sent, and lets the other side close. `false` when that is not possible.
     pub fn finish(&mut self, now_ns: u64) -> bool {
-        let is_shut = self.stream.shutdown(Shutdown::Write).is_ok();
+        let is_shut = self.transport.finish().is_ok();
         self.closing_until_ns = is_shut.then(|| now_ns.saturating_add(CLOSING_NS));
         is_shut
     }
@@ -134,7 +152,7 @@ impl<W: World> Pump<W> {
             return false;
         }
         for _ in 0..MOST_READS {
-            match self.stream.read(buffer) {
+            match self.transport.read(buffer) {
                 Ok(0) => return false,
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,

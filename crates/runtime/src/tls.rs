@@ -1,11 +1,14 @@
-//! TLS for clients: the certificate and its key, from files.
+//! TLS: certificates, keys and authorities, from files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use crate::transport::{Acceptor, Connector};
 
 /// Why there is no TLS.
 #[derive(thiserror::Error, Debug)]
@@ -37,29 +40,104 @@ pub enum TlsError {
         /// The error.
         source: rustls::Error,
     },
+    /// A certificate cannot be an authority's.
+    #[error("{}: holds a certificate that cannot be trusted: {source}", path.display())]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: rustls::Error,
+    },
+    /// The authorities of clients cannot be used.
+    #[error("{}: cannot be used for clients: {source}", path.display())]
+    Clients {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: VerifierBuilderError,
+    },
+    /// A server is called by what is neither a name nor an address.
+    #[error("'{name}' is not a name of a server")]
+    Name {
+        /// The name.
+        name: String,
+    },
 }
 
-/// The files of a server for TLS 1.2 and 1.3: PEM files of its certificate chain, its own first, and of its private key.
+/// The certificates of a PEM file; one at least.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let all = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|source| TlsError::Pem { path: path.to_owned(), what: "certificate", source })?;
+    if all.is_empty() { Err(TlsError::NoCertificate { path: path.to_owned() }) } else { Ok(all) }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|source| TlsError::Pem {
+        path: path.to_owned(),
+        what: "private key",
+        source,
+    })
+}
+
+/// The authorities of a PEM file, whose certificates are trusted.
+fn authorities(path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        roots.add(certificate).map_err(|source| TlsError::Authority { path: path.to_owned(), source })?;
+    }
+    Ok(Arc::new(roots))
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// The files of a server for TLS 1.2 and 1.3: PEM files of its certificate chain, its own first, and of its private key; and of
+/// authorities one of which must have signed a client's certificate. Without those clients show none.
 ///
 /// # Errors
 /// [`TlsError`].
-pub fn config(certificates: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
-    let pem = |path: &Path, what, source| TlsError::Pem { path: path.to_owned(), what, source };
-    let chain = CertificateDer::pem_file_iter(certificates)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|source| pem(certificates, "certificate", source))?;
-    if chain.is_empty() {
-        return Err(TlsError::NoCertificate { path: certificates.to_owned() });
-    }
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|source| pem(key, "private key", source))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+pub fn server(chain: &Path, key: &Path, clients: Option<&Path>) -> Result<Acceptor, TlsError> {
+    let unusable =
+        |source| TlsError::Unusable { certificates: chain.to_owned(), key: key.to_owned(), source };
+    let (certificates, secret) = (certificates(chain)?, private_key(key)?);
+    let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret))
-        .map_err(|source| TlsError::Unusable {
-            certificates: certificates.to_owned(),
-            key: key.to_owned(),
-            source,
-        })?;
-    Ok(Arc::new(config))
+        .map_err(unusable)?;
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(authorities(path)?, provider()).build();
+            builder.with_client_cert_verifier(
+                verifier.map_err(|source| TlsError::Clients { path: path.to_owned(), source })?,
+            )
+        }
+    };
+    Ok(Acceptor::Tls(Arc::new(builder.with_single_cert(certificates, secret).map_err(unusable)?)))
+}
+
+/// The files of a client for TLS 1.2 and 1.3: a PEM file of authorities one of which must have signed the certificate of the server, whose name
+/// or address is `name`; and those of the client's own certificate and key, if it has one.
+///
+/// # Errors
+/// [`TlsError`].
+pub fn client(servers: &Path, identity: Option<(&Path, &Path)>, name: &str) -> Result<Connector, TlsError> {
+    let server =
+        ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name { name: name.to_owned() })?;
+    let config = |source| TlsError::Authority { path: servers.to_owned(), source };
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(config)?
+        .with_root_certificates(authorities(servers)?);
+    let config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((chain, key)) => {
+            let unusable =
+                |source| TlsError::Unusable { certificates: chain.to_owned(), key: key.to_owned(), source };
+            builder.with_client_auth_cert(certificates(chain)?, private_key(key)?).map_err(unusable)?
+        }
+    };
+    Ok(Connector::Tls(Arc::new(config), server))
 }

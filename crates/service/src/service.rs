@@ -190,11 +190,10 @@ impl Service {
                             history,
                             on_refusal: on_refusal.clone(),
                             #[cfg(feature = "tls")]
-                            tls: setting
-                                .tls
-                                .as_ref()
-                                .map(|(certificates, key)| tapeworks_runtime::tls::config(certificates, key))
-                                .transpose()?,
+                            acceptor: match &setting.tls {
+                                Some((chain, key)) => tapeworks_runtime::tls::server(chain, key, None)?,
+                                None => Default::default(),
+                            },
                             ..Options::default()
                         },
                     )
@@ -360,7 +359,7 @@ pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::Config
     }
     #[cfg(feature = "tls")]
     if let Some((certificate, key)) = config.clients.as_ref().and_then(|clients| clients.tls.as_ref())
-        && let Err(error) = tapeworks_runtime::tls::config(certificate, key)
+        && let Err(error) = tapeworks_runtime::tls::server(certificate, key, None)
     {
         let file = path.display().to_string();
         return Err(vec![tapeworks_runtime::config::ConfigError {

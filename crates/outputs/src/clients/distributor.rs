@@ -30,7 +30,6 @@ use super::control::{
     Admitted, Authenticator, Limits, Reason, Refusal, Request, Session, Subscription, Wanted,
 };
 use super::replay::{Begin, Message, Replay, Selection};
-use super::transport::Transport;
 use client::{Client, Clocks, Interest, Phase};
 pub use client::{ClientState, ClientView};
 use tapeworks_engine::Start;
@@ -40,6 +39,7 @@ pub use tapeworks_market::BookOptions;
 use tapeworks_planted::planted;
 use tapeworks_runtime::keys::Keys;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::transport::Acceptor;
 use tapeworks_runtime::world::{Listener as _, Poll as _, Ready, Source as _, Stream as _, System, World};
 
 /// A dataset that clients can subscribe to.
@@ -77,10 +77,12 @@ pub struct Options {
     pub history: Option<Arc<dyn History>>,
     /// Gets the clients that are refused.
     pub on_refusal: Option<OnRefusal>,
-    /// The configuration of TLS; without it clients connect in plain text.
-    #[cfg(feature = "tls")]
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// How clients connect: in plain text, or with TLS.
+    pub acceptor: Acceptor,
 }
+
+/// The line for a client that does not speak TLS where it must, in the form of the authentication's answers.
+const PLAIN_CLIENT: &[u8] = b"success=0|error=this port speaks TLS, and the client does not\n";
 
 impl Default for Options {
     /// No keys and no datasets; 16 MiB a client and 1 GiB of snapshots, 1,024 connections of which 256 without a key, 4 replays,
@@ -99,8 +101,7 @@ impl Default for Options {
             replay_stall: Duration::from_secs(60),
             history: None,
             on_refusal: None,
-            #[cfg(feature = "tls")]
-            tls: None,
+            acceptor: Acceptor::Plain,
         }
     }
 }
@@ -597,7 +598,7 @@ impl<W: World> Distributor<W> {
         W::random(&mut challenge)?;
         // Without it the client is served a little later.
         let _ = stream.set_nodelay(true);
-        let mut transport = self.transport(stream)?;
+        let mut transport = self.options.acceptor.accept(stream, PLAIN_CLIENT)?;
         let place = self.free.pop().unwrap_or_else(|| {
             self.clients.push(None);
             self.clients.len() - 1
@@ -615,18 +616,6 @@ impl<W: World> Distributor<W> {
             *slot = Some(client);
         }
         Ok(())
-    }
-
-    #[cfg(feature = "tls")]
-    fn transport(&self, stream: W::Stream) -> io::Result<Transport<W::Stream>> {
-        let Some(config) = &self.options.tls else { return Ok(Transport::Plain(stream)) };
-        let encrypted = super::transport::Encrypted::new(stream, Arc::clone(config));
-        Ok(Transport::Tls(Box::new(encrypted.map_err(io::Error::other)?)))
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn transport(&self, stream: W::Stream) -> io::Result<Transport<W::Stream>> {
-        Ok(Transport::Plain(stream))
     }
 
     /// Closes the oldest connection that has not shown a key.

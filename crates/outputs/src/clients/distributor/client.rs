@@ -13,11 +13,11 @@ use tapeworks_store::live::{self, Batch, ErrorCode, HeadError, Item, SystemCode}
 use super::super::control::{Admitted, Refusal, Session, SlowReader, Subscription, Wanted};
 use super::super::outbox::Outbox;
 use super::super::replay::{Replay, Selection};
-use super::super::transport::Transport;
 use super::Counters;
 use tapeworks_engine::replica::{SCHEMAS, place_of};
 use tapeworks_planted::planted;
 use tapeworks_runtime::keys::Keys;
+use tapeworks_runtime::transport::Transport;
 use tapeworks_runtime::world::World;
 
 /// The time, by two clocks.

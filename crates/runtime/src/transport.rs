@@ -3,18 +3,78 @@
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 
-use tapeworks_runtime::world::Stream;
+use crate::world::Stream;
+
+/// How connections are accepted.
+#[derive(Clone, Debug, Default)]
+pub enum Acceptor {
+    /// As they are.
+    #[default]
+    Plain,
+    /// With TLS, from the first byte on.
+    #[cfg(feature = "tls")]
+    Tls(std::sync::Arc<rustls::ServerConfig>),
+}
+
+impl Acceptor {
+    /// The transport of an accepted connection. A client that does not speak TLS where it must gets `refusal`.
+    ///
+    /// # Errors
+    /// The configuration of TLS cannot be used.
+    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS refuses"))]
+    pub fn accept<S: Stream>(&self, stream: S, refusal: &'static [u8]) -> io::Result<Transport<S>> {
+        match self {
+            Self::Plain => Ok(Transport::Plain(stream)),
+            #[cfg(feature = "tls")]
+            Self::Tls(config) => {
+                let session = rustls::ServerConnection::new(std::sync::Arc::clone(config));
+                Ok(Encrypted::transport(stream, session.map_err(io::Error::other)?.into(), refusal))
+            }
+        }
+    }
+}
+
+/// How connections are made.
+#[derive(Clone, Debug, Default)]
+pub enum Connector {
+    /// As they are.
+    #[default]
+    Plain,
+    /// With TLS, to a server whose certificate has this name.
+    #[cfg(feature = "tls")]
+    Tls(std::sync::Arc<rustls::ClientConfig>, rustls::pki_types::ServerName<'static>),
+}
+
+impl Connector {
+    /// The transport of a connection that is being made.
+    ///
+    /// # Errors
+    /// The configuration of TLS cannot be used.
+    pub fn connect<S: Stream>(&self, stream: S) -> io::Result<Transport<S>> {
+        match self {
+            Self::Plain => Ok(Transport::Plain(stream)),
+            #[cfg(feature = "tls")]
+            Self::Tls(config, name) => {
+                let session = rustls::ClientConnection::new(std::sync::Arc::clone(config), name.clone());
+                Ok(Encrypted::transport(stream, session.map_err(io::Error::other)?.into(), &[]))
+            }
+        }
+    }
+}
 
 /// A connection that never blocks.
 #[derive(Debug)]
-pub(super) enum Transport<S> {
+pub enum Transport<S> {
+    /// TCP.
     Plain(S),
+    /// TLS over TCP.
     #[cfg(feature = "tls")]
     Tls(Box<Encrypted<S>>),
 }
 
 impl<S: Stream> Transport<S> {
-    pub(super) const fn stream(&mut self) -> &mut S {
+    /// The socket.
+    pub const fn stream(&mut self) -> &mut S {
         match self {
             Self::Plain(stream) => stream,
             #[cfg(feature = "tls")]
@@ -23,7 +83,7 @@ impl<S: Stream> Transport<S> {
     }
 
     /// Whether the TLS layer has no bytes to write.
-    pub(super) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         match self {
             Self::Plain(_) => true,
             #[cfg(feature = "tls")]
@@ -32,7 +92,10 @@ impl<S: Stream> Transport<S> {
     }
 
     /// Shuts the sending side.
-    pub(super) fn finish(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn finish(&mut self) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Self::Tls(encrypted) = self {
             if encrypted.session.is_handshaking() {
@@ -47,11 +110,30 @@ impl<S: Stream> Transport<S> {
     }
 
     /// Writes the bytes of the TLS layer: of a handshake, and of encrypted records.
-    pub(super) fn settle(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The socket's; one that takes nothing now is none.
+    pub fn settle(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(_) => Ok(()),
             #[cfg(feature = "tls")]
             Self::Tls(encrypted) => encrypted.settle(),
+        }
+    }
+}
+
+impl<S> Transport<S> {
+    /// SHA-256 of the other side's certificate (in DER), when the handshake is over and it has shown one.
+    #[must_use]
+    pub fn peer_certificate(&self) -> Option<[u8; 32]> {
+        match self {
+            Self::Plain(_) => None,
+            #[cfg(feature = "tls")]
+            Self::Tls(encrypted) => {
+                use sha2::Digest as _;
+                let certificate = encrypted.session.peer_certificates()?.first()?;
+                Some(sha2::Sha256::digest(certificate).into())
+            }
         }
     }
 }
@@ -84,33 +166,27 @@ impl<S: Stream> Write for Transport<S> {
     }
 }
 
-/// The line for a client that does not speak TLS, in the form of the authentication's answers.
-#[cfg(feature = "tls")]
-const PLAIN_CLIENT: &[u8] = b"success=0|error=this port speaks TLS, and the client does not\n";
-
 /// TLS over TCP.
 #[cfg(feature = "tls")]
 #[derive(Debug)]
-pub(super) struct Encrypted<S> {
+pub struct Encrypted<S> {
     stream: S,
-    session: rustls::ServerConnection,
+    session: rustls::Connection,
+    /// For a client that does not speak TLS.
+    refusal: &'static [u8],
 }
 
 #[cfg(feature = "tls")]
 impl<S: Stream> Encrypted<S> {
-    pub(super) fn new(
-        stream: S,
-        config: std::sync::Arc<rustls::ServerConfig>,
-    ) -> Result<Self, rustls::Error> {
-        let mut session = rustls::ServerConnection::new(config)?;
+    fn transport(stream: S, mut session: rustls::Connection, refusal: &'static [u8]) -> Transport<S> {
         session.set_buffer_limit(Some(1 << 18));
-        Ok(Self { stream, session })
+        Transport::Tls(Box::new(Self { stream, session, refusal }))
     }
 
     /// Sends an error line to a client that does not speak TLS.
     fn refuse_plainly(&mut self) {
         // Without room for a line the client gets none.
-        let _taken = self.stream.write(PLAIN_CLIENT);
+        let _taken = self.stream.write(self.refusal);
     }
 
     fn settle(&mut self) -> io::Result<()> {
