@@ -318,6 +318,10 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
             Outcome::Skipped(why) => println!("SKIPPED: {why}"),
             Outcome::Unchanged => println!("not run: {UNCHANGED}"),
         }
+        if process::is_ci() {
+            remove_test_programs();
+            println!("{}", free_space());
+        }
         ended.push((step.name, outcome, started.elapsed()));
     }
     let left_out = STEPS.iter().filter(|step| step.when != When::Always).count();
@@ -336,6 +340,27 @@ fn free_space() -> String {
     match megabytes {
         Some(megabytes) => format!("free on the disk: {:.1} GB", f64::from(megabytes) / 1_000.0),
         None => "free on the disk: unknown".into(),
+    }
+}
+
+/// Removes the programs of tests that have run: they are most of what a build fills the disk with, and the few that a later step
+/// needs again are linked in seconds. A program that cargo has linked to its final place, such as ours, has two names and stays.
+fn remove_test_programs() {
+    use std::os::unix::fs::MetadataExt;
+    for profile in ["debug", "release"] {
+        let Ok(entries) = std::fs::read_dir(process::target_folder().join(profile).join("deps")) else {
+            continue;
+        };
+        for entry in entries.flatten() {
+            let is_program = entry.path().extension().is_none()
+                && entry
+                    .metadata()
+                    .is_ok_and(|data| data.is_file() && data.mode() & 0o100 != 0 && data.nlink() == 1);
+            if is_program {
+                // One that stays only takes room.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
     }
 }
 
@@ -435,7 +460,12 @@ fn models() -> Result<String, Lack> {
             .arg("--target-dir")
             .arg(process::target_folder().join("loom"))
             .env("RUSTFLAGS", "--cfg loom");
-    ran(run.run(), "every model holds")
+    let result = run.run();
+    if process::is_ci() {
+        // No later step builds for loom; what stays only takes room.
+        let _ = std::fs::remove_dir_all(process::target_folder().join("loom"));
+    }
+    ran(result, "every model holds")
 }
 
 fn lints() -> Result<String, Lack> {
