@@ -24,7 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-packet", &["tapeworks-disk", "tapeworks-ring"]),
     ("tapeworks-stage", &[]),
     ("tapeworks-journal", &["tapeworks-planted", "tapeworks-disk"]),
-    ("tapeworks-session", &["tapeworks-wire"]),
+    ("tapeworks-session", &["tapeworks-planted", "tapeworks-wire"]),
     ("tapeworks-flow", &["tapeworks-stage", "tapeworks-ring", "tapeworks-packet"]),
     ("tapeworks-market", &["tapeworks-planted", "tapeworks-ring", "tapeworks-stage"]),
     (
@@ -71,6 +71,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-gateway",
         &[
+            "tapeworks-planted",
             "tapeworks-disk",
             "tapeworks-wire",
             "tapeworks-session",
@@ -84,6 +85,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-venues",
         &[
+            "tapeworks-planted",
             "tapeworks-disk",
             "tapeworks-wire",
             "tapeworks-packet",
@@ -168,6 +170,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-venues",
             "tapeworks-plant",
             "tapeworks-outputs",
+            "tapeworks-wire",
+            "tapeworks-gateway",
         ],
     ),
     ("xtask", &[]),

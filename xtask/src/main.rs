@@ -38,8 +38,8 @@ Tasks:
       --all                All of other people's programs, whatever changed.
   hostile [SECONDS] [SEED] The program under hostile conditions, for ten minutes unless given: damaged captures,
                            journals and configurations, signals at any moment, two of everything, outages.
-  simulate [ARGUMENTS]     The shipped code in simulated markets, with faults by seed (release build): 300 seeds and all
-                           regressions unless given; `simulate -h` lists the arguments. `--bugs`, in a build of its own:
+  simulate [ARGUMENTS]     The shipped code in simulated markets, with faults by seed (release build): 300 seeds of each
+                           kind and all regressions unless given; `simulate -h` lists the arguments. `--bugs`, in a build of its own:
                            which seed finds which deliberate bug.
   deps                     Check which crate uses which against the rule of the house, and that no circle joins
                            the modules of a crate.

@@ -590,8 +590,18 @@ pub(crate) fn hostile(seconds: u64, seed: Option<&str>) -> Result<(), String> {
     .run()
 }
 
-/// The shipped code in simulated markets. Without arguments: some hundred seeds, and all regressions.
+/// The shipped code in simulated markets. Without arguments: some hundred seeds of each kind, and all regressions.
 pub(crate) fn simulate(arguments: &[&str]) -> Result<(), String> {
+    match arguments {
+        [] => {
+            simulate_with(&["--regressions", "crates/sim/regressions"])?;
+            simulate_with(&["--orders"])
+        }
+        arguments => simulate_with(arguments),
+    }
+}
+
+fn simulate_with(arguments: &[&str]) -> Result<(), String> {
     let mut run = cargo([
         "run",
         "--release",
@@ -608,11 +618,7 @@ pub(crate) fn simulate(arguments: &[&str]) -> Result<(), String> {
         let folder = process::target_folder().join("planted");
         run = run.env("RUSTFLAGS", "--cfg tapeworks_bug").env("CARGO_TARGET_DIR", folder);
     }
-    match arguments {
-        [] => run.args(["--regressions", "crates/sim/regressions"]),
-        arguments => run.args(arguments),
-    }
-    .run()
+    run.args(arguments).run()
 }
 
 fn fuzzers() -> Result<String, Lack> {

@@ -5,7 +5,6 @@
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
-mod fix_traders;
 mod support;
 
 use std::io::{BufRead as _, BufReader};
@@ -13,9 +12,9 @@ use std::net::SocketAddr;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use fix_traders::{Market, NAMES};
 use support::{Folder, command, free_port, run, stderr, stdout};
 use tapeworks_exchange::random::Random;
+use tapeworks_gateway::testing::{Market, NAMES, Trader};
 use tapeworks_runtime::world::System;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -172,7 +171,7 @@ fn stored<R: FnMut(u32) -> u32>(market: &Market<System, R>, config: &str, folder
     let replayed = run(&["gateway", "store", "replay", config, "--json"]);
     let found: serde_json::Value = serde_json::from_str(&stdout(&replayed)).unwrap();
     assert_eq!(replayed.status.code(), Some(0), "{}{}", stdout(&replayed), stderr(&replayed));
-    let open: usize = market.traders.iter().map(fix_traders::Trader::open).sum();
+    let open: usize = market.traders.iter().map(Trader::open).sum();
     assert_eq!(found["open_orders"], open, "working orders");
     assert!(found["to_clients"].as_u64() > Some(100) && found["to_venue"].as_u64() > Some(100), "{found}");
 }

@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use hdrhistogram::Histogram;
 use tapeworks_disk::Disk;
 use tapeworks_journal::{JournalError, Place};
+use tapeworks_planted::planted;
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
@@ -473,7 +474,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             return;
         }
         let unsent = core::mem::take(&mut self.desk.unsent);
-        for message in pieces(&unsent) {
+        for message in pieces(&unsent).filter(|_| !planted!("unsent-request-forgotten")) {
             self.unsent(message, now);
         }
         self.desk.unsent = unsent;
@@ -613,11 +614,24 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             }
         }
         self.with_venue(now, |venue, each| venue.tick(now.steady_ns, each));
+        self.send_again(now);
         self.look_after_prices();
         self.translator.keep_room(64);
         for client in self.clients.iter_mut().filter(|client| client.is_connected) {
             client.store.keep_room(1_024);
         }
+    }
+
+    /// Sends what the gateway has to send itself, and the venue's session did not take before, as long as it takes it.
+    fn send_again(&mut self, now: Now) {
+        while self.can_send() && self.translator.has_to_send_again() && self.desk.unsent.is_empty() {
+            let time_ns = now.utc_ns;
+            self.desk.entries.push(Entry { kind: Kind::Again, client: 0, number: 0, time_ns, bytes: &[] });
+            let Self { clients, translator, venue, desk, .. } = self;
+            let mut out = ToAll { venue: Some(venue), clients, desk, now };
+            translator.send_again(&mut out);
+        }
+        self.give_back_unsent(now);
     }
 
     /// The clock was set ahead by so many nanoseconds.

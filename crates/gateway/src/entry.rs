@@ -80,6 +80,8 @@ kinds! {
     /// The venue does not have these reports any more. Number: the first, with the App ID in the highest byte; the bytes are how many,
     /// a u64.
     Missing = 15, "missing";
+    /// The gateway sends the next of its own requests again that the venue's session did not take.
+    Again = 16, "again";
 }
 
 /// An entry.

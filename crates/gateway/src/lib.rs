@@ -15,6 +15,8 @@ mod restore;
 mod settings;
 pub mod status;
 mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod venue;
 
 pub use self::core::{Core, NotAdmitted, Notice, Now};

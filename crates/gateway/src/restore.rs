@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_disk::Disk;
 use tapeworks_journal::{JournalError, JournalOptions, JournalReader, LOST, Place};
+use tapeworks_planted::planted;
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{Outputs, Reference, Reply, Report, Translator};
 use thiserror::Error;
@@ -190,7 +191,9 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                     *last = (first + count).saturating_sub(1);
                 }
             }
+            Kind::Unsent if planted!("unsent-not-restored") => {}
             Kind::Unsent => _ = self.translator.venue_unsent(bytes, time_ns, out),
+            Kind::Again => self.translator.send_again(out),
             Kind::Settled => self.translator.settle(time_ns, out),
             Kind::CancelOrders => {
                 let index = self.client(entry.client)?;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_disk::Disk;
 use tapeworks_journal::{Place, read_place_in};
+use tapeworks_planted::planted;
 use tapeworks_session::fix::{Store, StoreError};
 
 use crate::entry::{Entries, Entry, Kind};
@@ -131,7 +132,7 @@ impl<D: Disk> SessionStore<D> {
             self.restore_next_outgoing(number);
         }
         self.messages.push_back(Kept { place, length: length as u32, is_recent: false, at: 0 });
-        self.next_outgoing = number + 1;
+        self.next_outgoing = if planted!("outgoing-number-one-short") { number } else { number + 1 };
         (self.recent_from, self.first_change) = (self.next_outgoing, self.next_outgoing);
     }
 

@@ -1,5 +1,7 @@
 //! The table of the bugs.
 
+use std::fmt;
+
 /// A deliberate bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bug {
@@ -9,10 +11,36 @@ pub struct Bug {
     pub file: &'static str,
     /// What is wrong then.
     pub wrong: &'static str,
+    /// The simulated market that comes to it.
+    pub market: Market,
 }
 
+/// What a simulation is of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Market {
+    /// A plant, its venues and its clients.
+    Data,
+    /// An order gateway, its exchange and its clients.
+    Orders,
+}
+
+impl fmt::Display for Market {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Data => "market data",
+            Self::Orders => "orders",
+        })
+    }
+}
+
+/// One that a plant comes to.
 const fn bug(name: &'static str, file: &'static str, wrong: &'static str) -> Bug {
-    Bug { name, file, wrong }
+    Bug { name, file, wrong, market: Market::Data }
+}
+
+/// One that a gateway comes to.
+const fn order_bug(name: &'static str, file: &'static str, wrong: &'static str) -> Bug {
+    Bug { name, file, wrong, market: Market::Orders }
 }
 
 /// All bugs.
@@ -231,5 +259,60 @@ pub const BUGS: &[Bug] = &[
         "multicast-answer-one-short",
         "crates/outputs/src/multicast/server.rs",
         "an answer with messages of the multicast has one message too few",
+    ),
+    order_bug(
+        "turn-not-synced",
+        "crates/gateway/src/ledger.rs",
+        "with the policy `always` a turn is sent before it is synced",
+    ),
+    order_bug(
+        "unsent-request-forgotten",
+        "crates/gateway/src/core.rs",
+        "a request that the venue's session does not take is not answered",
+    ),
+    order_bug(
+        "outgoing-number-one-short",
+        "crates/gateway/src/store.rs",
+        "a start gives the number of the last message to a client to the next one too",
+    ),
+    order_bug(
+        "unsent-not-restored",
+        "crates/gateway/src/restore.rs",
+        "a start takes requests that were never sent for sent ones",
+    ),
+    order_bug(
+        "sent-though-not-written",
+        "crates/gateway/src/host.rs",
+        "what the disk does not take is sent all the same",
+    ),
+    order_bug(
+        "reports-filled-not-resent",
+        "crates/session/src/fix/link.rs",
+        "a resend has a gap fill in place of reports",
+    ),
+    order_bug(
+        "duplicate-taken-again",
+        "crates/session/src/fix/session.rs",
+        "a message that may be a duplicate is taken again",
+    ),
+    order_bug(
+        "heartbeat-not-sent",
+        "crates/session/src/native/link.rs",
+        "a session with an exchange that has nothing to send sends no heartbeats",
+    ),
+    order_bug(
+        "recovery-not-asked-again",
+        "crates/session/src/native/tracker.rs",
+        "a request for missed reports is not made again after its connection broke",
+    ),
+    order_bug(
+        "recovery-one-report-short",
+        "crates/session/src/native/server.rs",
+        "an exchange's answer with missed reports lacks the last one",
+    ),
+    order_bug(
+        "exchange-answers-unsynced",
+        "crates/venues/src/orders/durable.rs",
+        "an exchange answers before its inputs are synced",
     ),
 ];

@@ -2,7 +2,7 @@
 
 mod bugs;
 
-pub use bugs::{BUGS, Bug};
+pub use bugs::{BUGS, Bug, Market};
 
 /// The place of a bug in [`BUGS`]. The macro [`planted!`] calls it at compile time: a name that is not there does not compile.
 ///

@@ -643,7 +643,7 @@ fn sample_until(now_ns: u64) {
 }
 
 /// What a simulation was.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Ended {
     /// The time that passed, in ns.
     pub now_ns: u64,

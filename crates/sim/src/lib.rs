@@ -9,6 +9,7 @@ mod kernel;
 mod market;
 mod multicast;
 mod oracle;
+mod orders;
 mod plan;
 #[cfg_attr(not(tapeworks_bug), path = "not_planted.rs")]
 mod planted;
@@ -39,6 +40,7 @@ pub use kernel::{
     kill, note, now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
 pub use market::{Counts, Outcome, simulate};
+pub use orders::{OrderOutcome, simulate_orders};
 pub use plan::{
     ArbiterPlan, Burst, ClientPlan, DayPlan, Fault, JournalPlan, LimitPlan, MulticastPlan, Plan, VenuePlan,
     What,

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, value_parser};
 use tapeworks_sim::{
-    Outcome, Plan, Regression, Scenario, facts, search_bugs, shrink, simulate, simulate_with_timeline,
-    switch_on,
+    Ended, OrderOutcome, Outcome, Plan, Reached, Regression, Scenario, facts, search_bugs, shrink, simulate,
+    simulate_orders, simulate_with_timeline, switch_on,
 };
 
 /// Seeds are counted up to here, and from here on as many again: the count does not overflow.
@@ -41,6 +41,9 @@ struct Arguments {
     /// Run a plan that has a name, with what is random drawn from --seed; "list" lists them.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["regression", "seeds", "minutes", "bugs"])]
     scenario: Option<String>,
+    /// Simulate a gateway with its exchange and its clients, not a plant; with --bugs, search for the deliberate bugs of these.
+    #[arg(long, conflicts_with_all = ["regression", "regressions", "scenario", "coverage", "timeline", "save"])]
+    orders: bool,
     /// Print in how many runs each kind of fault, counter and state was reached, and what none has reached.
     #[arg(long, conflicts_with_all = ["seed", "regression", "scenario", "bugs"])]
     coverage: bool,
@@ -86,13 +89,15 @@ fn main() -> ExitCode {
 /// Does what the arguments say. Whether all was well.
 fn run(arguments: &Arguments) -> Result<bool, String> {
     if arguments.bugs {
-        return search_bugs(arguments.bug.as_deref(), arguments.seeds.unwrap_or(2_000), jobs(arguments));
+        let last = arguments.seeds.unwrap_or(2_000);
+        return search_bugs(arguments.bug.as_deref(), arguments.orders, last, jobs(arguments));
     }
     arguments.bug.as_deref().map_or(Ok(()), switch_on)?;
     if let Some(name) = &arguments.scenario {
         return scenario(name, arguments);
     }
     match (&arguments.seed, &arguments.regression) {
+        (Some(seed), _) if arguments.orders => Ok(one_of_orders(*seed, arguments.trace)),
         (Some(seed), _) => {
             let plan = Plan::draw(*seed);
             let is_well = one((&format!("seed {seed}"), ""), &plan, arguments)?;
@@ -109,7 +114,11 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         (None, None) if arguments.timeline.is_some() => {
             Err("--timeline shows one run: it needs --seed, --regression or --scenario".to_owned())
         }
-        (None, None) => many(arguments),
+        (None, None) if arguments.orders => {
+            let progress = Progress::new(|seed| simulate_orders(seed, false).into(), arguments.from);
+            Ok(many(&progress, arguments).is_empty())
+        }
+        (None, None) => many_plans(arguments),
     }
 }
 
@@ -137,14 +146,26 @@ fn jobs(arguments: &Arguments) -> usize {
     arguments.jobs.map_or_else(cores, usize::from)
 }
 
-fn summary(outcome: &Outcome, took: Duration) -> String {
-    let simulated = outcome.ended.now_ns as f64 / 1e9;
+fn summary(ended: &Ended, took: Duration) -> String {
+    let simulated = ended.now_ns as f64 / 1e9;
     format!(
         "{simulated:.1} s in {:.2} s, {} steps, hash {:016x}",
         took.as_secs_f64(),
-        outcome.ended.steps,
-        outcome.ended.hash
+        ended.steps,
+        ended.hash
     )
+}
+
+/// Runs one seed with orders. Whether all was well.
+fn one_of_orders(seed: u64, shows_trace: bool) -> bool {
+    let began = Instant::now();
+    let outcome = simulate_orders(seed, shows_trace);
+    outcome.ended.trace.iter().for_each(|line| println!("{line}"));
+    println!("seed {seed}: {}", summary(&outcome.ended, began.elapsed()));
+    let OrderOutcome { executions, trades, restored, .. } = outcome;
+    println!("{executions} reports, {trades} trades, {restored} requests restored");
+    outcome.violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
+    outcome.violations.is_empty()
 }
 
 /// Runs one plan, with its name and story. Whether all was well.
@@ -163,7 +184,7 @@ fn one((name, story): (&str, &str), plan: &Plan, arguments: &Arguments) -> Resul
     if arguments.trace {
         outcome.ended.trace.iter().for_each(|line| println!("{line}"));
     }
-    println!("{name}: {}", summary(&outcome, began.elapsed()));
+    println!("{name}: {}", summary(&outcome.ended, began.elapsed()));
     println!("{:#?}", outcome.counts);
     outcome.violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
     if let Some((path, timeline)) = timeline {
@@ -174,11 +195,35 @@ fn one((name, story): (&str, &str), plan: &Plan, arguments: &Arguments) -> Resul
     Ok(outcome.violations.is_empty())
 }
 
+/// What the run of a seed has come to, of either kind.
+struct Run {
+    ended: Ended,
+    violations: Vec<String>,
+    /// Messages of the market, or reports that clients got.
+    messages: u64,
+    reached: Reached,
+}
+
+impl From<Outcome> for Run {
+    fn from(outcome: Outcome) -> Self {
+        let Outcome { ended, violations, counts, reached, .. } = outcome;
+        Self { ended, violations, messages: counts.messages, reached }
+    }
+}
+
+impl From<OrderOutcome> for Run {
+    fn from(outcome: OrderOutcome) -> Self {
+        let OrderOutcome { ended, violations, executions, .. } = outcome;
+        Self { ended, violations, messages: executions as u64, reached: Reached::default() }
+    }
+}
+
 /// Shared by the threads that run seeds.
 struct Progress {
+    simulate: fn(u64) -> Run,
     next: AtomicU64,
     done: AtomicU64,
-    failed: Mutex<Vec<(u64, Vec<String>)>>,
+    failed: Mutex<Vec<u64>>,
     simulated_ns: AtomicU64,
     messages: AtomicU64,
     /// How many runs reached each fact.
@@ -186,27 +231,51 @@ struct Progress {
 }
 
 impl Progress {
-    fn add(&self, outcome: &Outcome) {
+    fn new(simulate: fn(u64) -> Run, from: u64) -> Self {
+        Self {
+            simulate,
+            next: AtomicU64::new(from),
+            done: AtomicU64::new(0),
+            failed: Mutex::default(),
+            simulated_ns: AtomicU64::new(0),
+            messages: AtomicU64::new(0),
+            reached: Mutex::default(),
+        }
+    }
+
+    fn add(&self, facts: &Reached) {
         let mut reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome.reached.0.iter().for_each(|fact| *reached.entry(fact.clone()).or_default() += 1);
+        facts.0.iter().for_each(|fact| *reached.entry(fact.clone()).or_default() += 1);
     }
 }
 
 /// Runs the plans of a folder, and many seeds. Whether all was well.
-fn many(arguments: &Arguments) -> Result<bool, String> {
+fn many_plans(arguments: &Arguments) -> Result<bool, String> {
     let mut is_well = true;
-    let progress = Progress {
-        next: AtomicU64::new(arguments.from),
-        done: AtomicU64::new(0),
-        failed: Mutex::default(),
-        simulated_ns: AtomicU64::new(0),
-        messages: AtomicU64::new(0),
-        reached: Mutex::default(),
-    };
+    let progress = Progress::new(|seed| simulate(&Plan::draw(seed), false).into(), arguments.from);
     if let Some(folder) = &arguments.regressions {
         is_well &= regressions(folder, &progress)?;
         is_well &= scenarios(&progress);
     }
+    let failed = many(&progress, arguments);
+    if arguments.coverage {
+        coverage(&progress);
+    }
+    let Some(seed) = failed.first() else { return Ok(is_well) };
+    println!("seed {seed}, made smaller:");
+    let (plan, violations) = shrink(&Plan::draw(*seed), arguments.shrink);
+    println!("{plan:#?}");
+    violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
+    if let Some(path) = &arguments.save {
+        let story = format!("Seed {seed}: {}", violations.join("; "));
+        Regression { story, plan }.save(path)?;
+        println!("saved as {}", path.display());
+    }
+    Ok(false)
+}
+
+/// Runs many seeds. Those that failed, in their order.
+fn many(progress: &Progress, arguments: &Arguments) -> Vec<u64> {
     let began = Instant::now();
     let until = arguments.minutes.map(|minutes| began + Duration::from_secs(60 * minutes));
     let last = arguments.from.saturating_add(arguments.seeds.unwrap_or(300));
@@ -221,7 +290,7 @@ fn many(arguments: &Arguments) -> Result<bool, String> {
                     if is_over {
                         return;
                     }
-                    run_seed(seed, &progress);
+                    run_seed(seed, progress);
                 }
             });
         }
@@ -234,37 +303,20 @@ fn many(arguments: &Arguments) -> Result<bool, String> {
         simulated / took,
         progress.messages.load(Ordering::Relaxed)
     );
-    if arguments.coverage {
-        coverage(&progress);
+    let mut failed = progress.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    failed.sort_unstable();
+    if !failed.is_empty() {
+        println!("{} of them failed: {failed:?}", failed.len());
     }
-    let mut failed = progress.failed.into_inner().unwrap_or_default();
-    failed.sort();
-    if let Some((seed, _)) = failed.first() {
-        is_well = false;
-        println!(
-            "{} of them failed: {:?}",
-            failed.len(),
-            failed.iter().map(|(seed, _)| seed).collect::<Vec<_>>()
-        );
-        println!("seed {seed}, made smaller:");
-        let (plan, violations) = shrink(&Plan::draw(*seed), arguments.shrink);
-        println!("{plan:#?}");
-        violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
-        if let Some(path) = &arguments.save {
-            let story = format!("Seed {seed}: {}", violations.join("; "));
-            Regression { story, plan }.save(path)?;
-            println!("saved as {}", path.display());
-        }
-    }
-    Ok(is_well)
+    failed
 }
 
 fn run_seed(seed: u64, progress: &Progress) {
     let began = Instant::now();
-    let outcome = simulate(&Plan::draw(seed), false);
+    let outcome = (progress.simulate)(seed);
     progress.simulated_ns.fetch_add(outcome.ended.now_ns, Ordering::Relaxed);
-    progress.messages.fetch_add(outcome.counts.messages, Ordering::Relaxed);
-    progress.add(&outcome);
+    progress.messages.fetch_add(outcome.messages, Ordering::Relaxed);
+    progress.add(&outcome.reached);
     let done = progress.done.fetch_add(1, Ordering::Relaxed) + 1;
     if outcome.violations.is_empty() {
         if done.is_multiple_of(100) {
@@ -272,10 +324,10 @@ fn run_seed(seed: u64, progress: &Progress) {
         }
         return;
     }
-    println!("seed {seed}: {}", summary(&outcome, began.elapsed()));
+    println!("seed {seed}: {}", summary(&outcome.ended, began.elapsed()));
     outcome.violations.iter().for_each(|violation| println!("  VIOLATION {violation}"));
     if let Ok(mut failed) = progress.failed.lock() {
-        failed.push((seed, outcome.violations));
+        failed.push(seed);
     }
 }
 
@@ -307,7 +359,7 @@ fn scenarios(progress: &Progress) -> bool {
 /// Runs a plan, and prints what is wrong.
 fn is_all_well(name: &str, story: &str, plan: &Plan, progress: &Progress) -> bool {
     let outcome = simulate(plan, false);
-    progress.add(&outcome);
+    progress.add(&outcome.reached);
     if !outcome.violations.is_empty() {
         println!("{name}: {story}");
         outcome.violations.iter().for_each(|violation| println!("  VIOLATION {violation}"));

@@ -3,9 +3,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tapeworks_planted::{BUGS, choose, is_reached, number};
+use tapeworks_planted::{BUGS, Market, choose, is_reached, number};
 
 use crate::market::simulate;
+use crate::orders::simulate_orders;
 use crate::plan::Plan;
 
 /// Switches on the deliberate bug of this name for what runs on this thread of the system.
@@ -31,12 +32,26 @@ struct Found {
     violation: String,
 }
 
+/// Runs a seed: how long it was, and what was wrong.
+fn run(seed: u64, market: Market) -> (u64, Vec<String>) {
+    match market {
+        Market::Data => {
+            let outcome = simulate(&Plan::draw(seed), false);
+            (outcome.ended.now_ns, outcome.violations)
+        }
+        Market::Orders => {
+            let outcome = simulate_orders(seed, false);
+            (outcome.ended.now_ns, outcome.violations)
+        }
+    }
+}
+
 /// Shared by the threads of a search.
 struct Search {
     next: AtomicU64,
     found: Mutex<Vec<Option<Found>>>,
     /// Seeds that fail without a bug: they say nothing.
-    failing: Mutex<Vec<u64>>,
+    failing: Mutex<Vec<(u64, Market)>>,
 }
 
 impl Search {
@@ -55,42 +70,55 @@ impl Search {
             if seed > last || left.is_empty() {
                 return;
             }
-            let plan = Plan::draw(seed);
-            choose(None);
-            let without = simulate(&plan, false);
-            if !without.violations.is_empty() {
-                println!("seed {seed} fails without a bug: {}", without.violations.join("; "));
-                if let Ok(mut failing) = self.failing.lock() {
-                    failing.push(seed);
-                }
-                continue;
+            for market in [Market::Data, Market::Orders] {
+                let of_market = left.iter().copied().filter(|place| BUGS[*place].market == market);
+                self.run_seed(seed, market, of_market.collect());
             }
-            // A run that does not come to a bug is the same with it.
-            left.retain(|place| is_reached(*place));
-            for place in left {
-                choose(Some(place));
-                let outcome = simulate(&plan, false);
-                let Some(violation) = outcome.violations.first() else { continue };
-                println!("seed {seed} finds {}: {violation}", BUGS[place].name);
-                let found = Found { seed, simulated_ns: outcome.ended.now_ns, violation: violation.clone() };
-                if let Ok(mut all) = self.found.lock()
-                    && all[place].as_ref().is_none_or(|known| known.seed > seed)
-                {
-                    all[place] = Some(found);
-                }
+        }
+    }
+
+    /// Runs a seed without a bug, and with each of these that the first run has come to.
+    fn run_seed(&self, seed: u64, market: Market, mut left: Vec<usize>) {
+        if left.is_empty() {
+            return;
+        }
+        choose(None);
+        let (_, without) = run(seed, market);
+        if !without.is_empty() {
+            println!("seed {seed} of {market} fails without a bug: {}", without.join("; "));
+            if let Ok(mut failing) = self.failing.lock() {
+                failing.push((seed, market));
+            }
+            return;
+        }
+        // A run that does not come to a bug is the same with it.
+        left.retain(|place| is_reached(*place));
+        for place in left {
+            choose(Some(place));
+            let (simulated_ns, violations) = run(seed, market);
+            let Some(violation) = violations.first() else { continue };
+            println!("seed {seed} finds {}: {violation}", BUGS[place].name);
+            let found = Found { seed, simulated_ns, violation: violation.clone() };
+            if let Ok(mut all) = self.found.lock()
+                && all[place].as_ref().is_none_or(|known| known.seed > seed)
+            {
+                all[place] = Some(found);
             }
         }
     }
 }
 
-/// Runs the seeds from 1 to `last` until each deliberate bug, or the one of this name, has failed one, and prints the table. Whether
-/// each was found.
+/// Runs the seeds from 1 to `last` until each deliberate bug, or the one of this name, has failed one, and prints the table; with
+/// `only_orders`, each bug of a gateway and its exchange. Whether each was found.
 ///
 /// # Errors
 /// As [`switch_on`].
-pub fn search_bugs(name: Option<&str>, last: u64, jobs: usize) -> Result<bool, String> {
+pub fn search_bugs(name: Option<&str>, only_orders: bool, last: u64, jobs: usize) -> Result<bool, String> {
     name.map_or(Ok(()), switch_on)?;
-    let is_wanted = |place: &usize| name.is_none_or(|name| BUGS[*place].name == name);
+    let is_wanted = |place: &usize| {
+        let bug = &BUGS[*place];
+        name.is_none_or(|name| bug.name == name) && (!only_orders || bug.market == Market::Orders)
+    };
     let of: Vec<usize> = (0..BUGS.len()).filter(is_wanted).collect();
     let search = Search {
         next: AtomicU64::new(1),
@@ -104,6 +132,7 @@ pub fn search_bugs(name: Option<&str>, last: u64, jobs: usize) -> Result<bool, S
     });
     let mut failing = search.failing.into_inner().unwrap_or_default();
     failing.sort_unstable();
+    let failing: Vec<String> = failing.iter().map(|(seed, market)| format!("{seed} of {market}")).collect();
     let found = search.found.into_inner().unwrap_or_default();
     println!("\n| bug | what is wrong | seed | after | what the simulator says |");
     println!("| --- | --- | --- | --- | --- |");
@@ -119,7 +148,7 @@ pub fn search_bugs(name: Option<&str>, last: u64, jobs: usize) -> Result<bool, S
         }
     }
     if !failing.is_empty() {
-        println!("\nseeds that fail without a bug, left out: {failing:?}");
+        println!("\nseeds that fail without a bug, left out: {}", failing.join(", "));
     }
     if !missed.is_empty() {
         println!("\nnot found within {last} seeds: {}", missed.join(", "));

@@ -3,6 +3,8 @@
 //! It has no socket, clock or thread. The same inputs give the same outputs and the same state, so a state is restored by feeding
 //! the inputs again. Cost: `benches/translate.rs` measures both directions; nothing allocates after [`Translator::new`].
 
+use std::collections::VecDeque;
+
 use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::{
     BusinessMessageRejectFields, CxlRejResponseTo, ExecType, ExecutionReportFields, MassCancelRequestType,
@@ -66,6 +68,8 @@ pub struct Translator<V> {
     own_report_ns: u64,
     /// The last number of each App ID.
     last_numbers: [u32; APP_IDS],
+    /// The gateway's own requests that the venue's session did not take, with their bytes: they are sent again.
+    again: VecDeque<(Handle, Box<[u8]>)>,
     buffer: [u8; MOST_MESSAGE_BYTES],
 }
 
@@ -96,6 +100,7 @@ impl<V: Venue> Translator<V> {
             next_name: 1,
             own_report_ns: 0,
             last_numbers: [0; APP_IDS],
+            again: VecDeque::new(),
             buffer: [0; MOST_MESSAGE_BYTES],
         }
     }
@@ -572,18 +577,34 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// The session with the venue broke before it sent this message: its request is rejected. Returns whether it is known.
+    /// The venue's session did not send this message, for the connection broke or its queue is full: its request is rejected. One that
+    /// the gateway makes itself waits for [`Self::send_again`]: no client would ask for it once more. Returns whether it is known.
     pub fn venue_unsent(&mut self, message: &[u8], now_ns: u64, out: &mut impl Outputs) -> bool {
         const TEXT: &[u8] = b"The request was not sent: the connection to the venue broke";
         let Some(name) = self.venue.request_name(message) else { return false };
         let Some((handle, request)) = self.desk.known.by_name(&name) else { return false };
-        if request.is_own {
-            self.answer(handle);
+        let request = *request;
+        if request.is_own || request.is_in_doubt {
+            self.again.push_back((handle, message.into()));
         } else {
-            let request = *request;
             self.reject_request(&request, TEXT, now_ns, out);
         }
         true
+    }
+
+    /// Whether [`Self::send_again`] has something to send.
+    #[must_use]
+    pub fn has_to_send_again(&self) -> bool {
+        !self.again.is_empty()
+    }
+
+    /// Sends the next request of its own once more that the venue's session did not take. One that is answered by now is left out.
+    pub fn send_again(&mut self, out: &mut impl Outputs) {
+        while let Some((handle, message)) = self.again.pop_front() {
+            if self.desk.known.request(handle).is_some_and(|request| request.is_pending) {
+                return out.to_venue(&message);
+            }
+        }
     }
 
     /// Rejects a request for the venue, which did not take it.
@@ -617,6 +638,7 @@ impl<V: Venue> Translator<V> {
     ///
     /// Either way no order begins to work that the client has not sent a moment ago.
     pub fn settle(&mut self, now_ns: u64, out: &mut impl Outputs) {
+        self.again.clear();
         let pending = self.desk.known.pending();
         // The gateway's own cancels are sent anew.
         for handle in &pending {

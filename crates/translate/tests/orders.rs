@@ -631,6 +631,34 @@ fn requests_that_the_session_could_not_send_or_the_venue_not_take_are_rejected()
 }
 
 #[test]
+fn a_cancel_of_the_gateway_that_the_session_did_not_take_is_sent_again_until_the_order_has_ended() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    world.send(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    world.settle();
+    world.translator.cancel_orders(ClientIndex(0), &mut world.kept);
+    let sent = world.kept.to_venue.clone();
+    let Some(cancel) = sent.last() else { panic!("no cancel") };
+    let before = world.kept.to_clients.len();
+    for _ in 0..2 {
+        assert!(!world.translator.has_to_send_again());
+        assert!(world.translator.venue_unsent(cancel, START_NS, &mut world.kept));
+        assert!(world.translator.has_to_send_again());
+        world.kept.to_venue.clear();
+        world.translator.send_again(&mut world.kept);
+        assert_eq!(world.kept.to_venue, std::slice::from_ref(cancel));
+    }
+    assert_eq!(world.kept.to_clients.len(), before, "no client has asked for it");
+    assert!(world.translator.venue_unsent(cancel, START_NS, &mut world.kept));
+    world.kept.to_venue.clear();
+    // The connection breaks: what was in doubt is cancelled anew.
+    world.translator.venue_disconnected();
+    world.translator.venue_connected();
+    world.translator.venue_recovered();
+    world.translator.settle(START_NS, &mut world.kept);
+    assert!(!world.translator.has_to_send_again() && world.kept.to_venue.is_empty());
+}
+
+#[test]
 fn the_oldest_ended_order_is_forgotten_first_and_a_working_one_never() {
     let mut world = World::new(&two(), Naming::ClOrdId);
     let mut translator = open(

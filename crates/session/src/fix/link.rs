@@ -5,6 +5,7 @@
 
 use core::ops::RangeInclusive;
 
+use tapeworks_planted::planted;
 use tapeworks_wire::fix::{Fields, SPARE_BYTES, WriteError, Writer, message_type, read_timestamp};
 
 use super::received::is_admin;
@@ -203,7 +204,11 @@ impl Link {
             while filled <= last {
                 self.kept.clear();
                 has_message = match store.read(filled, &mut self.kept) {
-                    Ok(found) => found && !is_admin(message_type(&self.kept)) && may_resend(&self.kept),
+                    Ok(found) => {
+                        let is_resent =
+                            found && !is_admin(message_type(&self.kept)) && may_resend(&self.kept);
+                        is_resent && !planted!("reports-filled-not-resent")
+                    }
                     Err(error) => {
                         self.failure = Some(error);
                         return;

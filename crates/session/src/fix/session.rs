@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
+use tapeworks_planted::planted;
 use tapeworks_wire::fix::{Framing, Garbled, RejectReason, Writer, next_message};
 
 use super::dictionary::Dictionary;
@@ -645,7 +646,9 @@ impl Session {
         let expected = store.next_incoming();
         if sequence > expected {
             self.too_high(received, sequence, store, now_ns);
-        } else if sequence < expected {
+        } else if sequence < expected
+            && !(received.is_possible_duplicate && planted!("duplicate-taken-again"))
+        {
             self.too_low(received, sequence, expected, store, now_ns);
         } else {
             self.in_sequence(received, parts, sequence, store, application, now_ns);

@@ -1,5 +1,6 @@
 //! One connection of a native session: cuts bytes into messages, keeps what is to be sent, and watches the silence.
 
+use tapeworks_planted::planted;
 use tapeworks_wire::millennium::native::{Heartbeat, HeartbeatFields, START_OF_MESSAGE, message_length};
 use tapeworks_wire::millennium::stream::{Messages, StreamError};
 use tapeworks_wire::millennium::variant::Variant;
@@ -164,7 +165,7 @@ impl Link {
 
     /// Sends a heartbeat if nothing else was sent for the interval.
     pub(super) fn keep_alive(&mut self, timing: &Timing, now_ns: u64) {
-        if self.idle_ns(now_ns) >= timing.heartbeat_ns {
+        if self.idle_ns(now_ns) >= timing.heartbeat_ns && !planted!("heartbeat-not-sent") {
             self.put(&heartbeat(), now_ns);
         }
     }

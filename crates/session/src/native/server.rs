@@ -10,6 +10,7 @@
 
 use std::collections::VecDeque;
 
+use tapeworks_planted::planted;
 use tapeworks_wire::millennium::native::{
     AppId, AppStatus, Logon, LogonReply, LogonReplyFields, Logout, LogoutFields, Message,
     MissedMessageAckType, MissedMessageReport, MissedMessageReportFields, MissedMessageReportType,
@@ -652,7 +653,8 @@ impl Server {
                 end = MissedMessageReportType::ServiceUnavailable;
                 break;
             }
-            if let Some(report) = reports.get(recovery.next) {
+            let is_forgotten = recovery.next == recovery.last && planted!("recovery-one-report-short");
+            if let Some(report) = reports.get(recovery.next).filter(|_| !is_forgotten) {
                 connection.link.put(report, now_ns);
                 counters.recovered += 1;
             }

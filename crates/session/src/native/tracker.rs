@@ -8,6 +8,7 @@
 //! Cost: a report in order is one comparison and one addition. Nothing allocates after start-up.
 
 use std::collections::VecDeque;
+use tapeworks_planted::planted;
 
 /// The longest report, in bytes.
 pub(super) const MAX_REPORT_BYTES: usize = 164;
@@ -342,7 +343,7 @@ impl Tracker {
     /// The recovery channel broke: a request without its end is made again.
     pub(super) fn recovery_broke(&mut self) {
         for partition in &mut self.partitions {
-            if matches!(partition.state, State::Requested { .. }) {
+            if matches!(partition.state, State::Requested { .. }) && !planted!("recovery-not-asked-again") {
                 partition.state = State::Wanted { at_ns: 0 };
             }
         }

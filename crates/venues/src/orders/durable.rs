@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use tapeworks_disk::Disk;
 use tapeworks_exchange::orders::{Connection, Gate, MarketEvent, OrderExchange, OrderOptions};
 use tapeworks_journal::{JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Record};
+use tapeworks_planted::planted;
 use tapeworks_session::native::{Channel, ConnectionId, User};
 use tapeworks_session::transport::digits;
 
@@ -411,7 +412,11 @@ impl<D: Disk> DurableExchange<D> {
     pub(super) fn flush(&mut self) -> Result<(), StoreError> {
         let Some(store) = &mut self.store else { return Ok(()) };
         if std::mem::take(&mut store.has_unwritten) {
-            if store.setting.syncs { store.journal.sync()? } else { store.journal.flush()? }
+            if store.setting.syncs && !planted!("exchange-answers-unsynced") {
+                store.journal.sync()?
+            } else {
+                store.journal.flush()?
+            }
         }
         Ok(())
     }

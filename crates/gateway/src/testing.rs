@@ -1,17 +1,18 @@
-//! FIX clients that trade at random, and what they know of their orders: in any world.
+//! FIX clients that trade at random, and what they know of their orders: for tests, in any world.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tapeworks_gateway::client::FixClient;
-use tapeworks_gateway::order_line::{OrderBook, OrderLine};
 use tapeworks_runtime::world::World;
 use tapeworks_session::fix::{Role, Settings};
 use tapeworks_wire::fix::{field, message_type, read_unsigned};
 
+use crate::client::FixClient;
+use crate::order_line::{OrderBook, OrderLine};
+
 /// The CompIDs of the clients.
-pub(crate) const NAMES: [&str; 3] = ["A", "B", "C"];
+pub const NAMES: [&str; 3] = ["A", "B", "C"];
 
 fn text(message: &[u8], tag: u32) -> String {
     field(message, tag).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
@@ -22,21 +23,28 @@ fn number(message: &[u8], tag: u32) -> u64 {
 }
 
 /// A client, and what it knows of its orders.
-pub(crate) struct Trader<W: World> {
-    pub(crate) name: &'static str,
-    pub(crate) client: Option<FixClient<W>>,
+pub struct Trader<W: World> {
+    /// Its CompID.
+    pub name: &'static str,
+    /// Its session, from the first connection on.
+    pub client: Option<FixClient<W>>,
     book: OrderBook,
     /// ClOrdIDs of new orders.
-    pub(crate) sent: HashSet<String>,
+    pub sent: BTreeSet<String>,
     /// ExecIDs.
-    pub(crate) executions: HashSet<String>,
+    pub executions: BTreeSet<String>,
     /// TrdMatchID, quantity.
     fills: Vec<(u64, u64)>,
+    /// The quantity of all fills by OrderID (37).
+    filled: BTreeMap<String, u64>,
+    /// ClOrdIDs of requests that were done or rejected.
+    decided: BTreeSet<String>,
     /// LeavesQty and CumQty by OrderID (37).
     orders: BTreeMap<String, (u64, u64)>,
     /// ClOrdIDs of new orders that any message named.
-    pub(crate) answered: HashSet<String>,
-    pub(crate) faults: Vec<String>,
+    pub answered: BTreeSet<String>,
+    /// What is wrong with what it was sent.
+    pub faults: Vec<String>,
 }
 
 impl<W: World> Trader<W> {
@@ -45,11 +53,13 @@ impl<W: World> Trader<W> {
             name,
             client: None,
             book: OrderBook::new(&format!("{name}-")),
-            sent: HashSet::new(),
-            executions: HashSet::new(),
+            sent: BTreeSet::new(),
+            executions: BTreeSet::new(),
             fills: Vec::new(),
+            filled: BTreeMap::new(),
+            decided: BTreeSet::new(),
             orders: BTreeMap::new(),
-            answered: HashSet::new(),
+            answered: BTreeSet::new(),
             faults: Vec::new(),
         }
     }
@@ -72,7 +82,9 @@ impl<W: World> Trader<W> {
 
     fn send(&mut self, line: &str) {
         let Some(client) = self.client.as_mut().filter(|client| client.is_logged_on()) else { return };
-        let line = OrderLine::parse(line).unwrap().unwrap();
+        let Some(Ok(line)) = OrderLine::parse(line) else {
+            return self.faults.push(format!("{}: no order line: {line}", self.name));
+        };
         // A cancel of an order that was never sent.
         let Ok((kind, fields)) = self.book.message(&line, client.now_ns()) else { return };
         if client.send(kind, &fields).is_ok() && kind == "D" {
@@ -83,9 +95,13 @@ impl<W: World> Trader<W> {
     fn turn(&mut self, longest: Duration) {
         let Some(client) = &mut self.client else { return };
         let _ended = client.turn(longest);
-        while let Some(message) = client.next_message() {
+        let messages: Vec<_> = std::iter::from_fn(|| client.next_message()).collect();
+        for message in messages {
             self.answered.insert(text(&message, 11));
             self.answered.insert(text(&message, 379));
+            if message_type(&message) == b"9" {
+                self.decide(text(&message, 11));
+            }
             if message_type(&message) != b"8" {
                 continue;
             }
@@ -93,41 +109,71 @@ impl<W: World> Trader<W> {
             if !self.executions.insert(id.clone()) {
                 self.faults.push(format!("{}: ExecID {id} came twice", self.name));
             }
-            if text(&message, 150) == "F" {
-                self.fills.push((number(&message, 880), number(&message, 32)));
+            let (kind, client_id, order_id) = (text(&message, 150), text(&message, 11), text(&message, 37));
+            // A cancel or replace that names two requests answers the second.
+            let is_decision = match kind.as_str() {
+                "0" | "8" => true,
+                "4" | "5" => field(&message, 41).is_some(),
+                _ => false,
+            };
+            if is_decision {
+                self.decide(client_id);
             }
-            if text(&message, 37) != "NONE" {
+            if kind == "F" {
+                self.fills.push((number(&message, 880), number(&message, 32)));
+                let filled = self.filled.entry(order_id.clone()).or_default();
+                *filled += number(&message, 32);
+                if *filled != number(&message, 14) {
+                    let cumulative = number(&message, 14);
+                    let text = format!(
+                        "{}: order {order_id} has CumQty {cumulative} after fills of {filled}",
+                        self.name
+                    );
+                    self.faults.push(text);
+                }
+            }
+            if order_id != "NONE" {
                 self.orders.insert(text(&message, 37), (number(&message, 151), number(&message, 14)));
             }
         }
     }
 
+    /// A request is done or rejected.
+    fn decide(&mut self, client_id: String) {
+        if !self.decided.insert(client_id.clone()) {
+            self.faults.push(format!("{}: {client_id} is decided twice", self.name));
+        }
+    }
+
     /// Orders that work, as far as it knows.
-    pub(crate) fn open(&self) -> usize {
+    pub fn open(&self) -> usize {
         self.orders.values().filter(|(leaves, _)| *leaves > 0).count()
     }
 }
 
 /// All clients. `random` gives a number below another.
-pub(crate) struct Market<W: World, R> {
-    pub(crate) random: R,
-    pub(crate) traders: Vec<Trader<W>>,
+pub struct Market<W: World, R> {
+    /// The random numbers of all of them.
+    pub random: R,
+    /// The clients, one for each of [`NAMES`].
+    pub traders: Vec<Trader<W>>,
     made: u64,
 }
 
 impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
-    pub(crate) fn new(random: R) -> Self {
+    /// Clients that have not connected yet.
+    pub fn new(random: R) -> Self {
         Self { random, traders: NAMES.map(Trader::new).into(), made: 0 }
     }
 
     /// Those that are away connect. Returns whether all are logged on.
-    pub(crate) fn connect(&mut self, address: SocketAddr) -> bool {
+    pub fn connect(&mut self, address: SocketAddr) -> bool {
         self.traders.iter_mut().map(|trader| usize::from(trader.connect(address))).sum::<usize>()
             == NAMES.len()
     }
 
     /// A random client sends an order, a cancel or a replace.
-    pub(crate) fn act(&mut self) {
+    pub fn act(&mut self) {
         let mut below = |bound| (self.random)(bound);
         let index = below(NAMES.len() as u32) as usize;
         let (symbol, side) = (["AAPL", "MSFT"][below(2) as usize], ["buy", "sell"][below(2) as usize]);
@@ -144,12 +190,16 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
         trader.send(&line);
     }
 
-    pub(crate) fn turn(&mut self, longest: Duration) {
+    /// Each client reads what has come, and waits for at most so long.
+    pub fn turn(&mut self, longest: Duration) {
         self.traders.iter_mut().for_each(|trader| trader.turn(longest));
     }
 
     /// Waits until all are back, every order has an answer, and nothing more comes for a second.
-    pub(crate) fn settle(&mut self, address: SocketAddr, patience: Duration) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// That does not come within `patience`; says what is missing.
+    pub fn settle(&mut self, address: SocketAddr, patience: Duration) -> Result<(), String> {
         let began = W::instant();
         let mut last = (0, W::instant());
         loop {
@@ -171,8 +221,8 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
     }
 
     /// Each trade with its quantity, as its buyer and its seller know it.
-    fn trades(&self) -> HashMap<u64, Vec<u64>> {
-        let mut sides: HashMap<u64, Vec<u64>> = HashMap::new();
+    fn trades(&self) -> BTreeMap<u64, Vec<u64>> {
+        let mut sides: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         for (number, quantity) in self.traders.iter().flat_map(|trader| &trader.fills) {
             sides.entry(*number).or_default().push(*quantity);
         }
@@ -180,12 +230,12 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
     }
 
     /// How many trades the clients know.
-    pub(crate) fn trade_count(&self) -> usize {
+    pub fn trade_count(&self) -> usize {
         self.trades().len()
     }
 
     /// What is wrong with what the clients know: each trade is reported once to its buyer and once to its seller.
-    pub(crate) fn faults(&self) -> Vec<String> {
+    pub fn faults(&self) -> Vec<String> {
         let mut faults: Vec<String> = self.traders.iter().flat_map(|trader| trader.faults.clone()).collect();
         let is_whole = |quantities: &[u64]| matches!(quantities, [one, other] if one == other);
         let trades = self.trades();
