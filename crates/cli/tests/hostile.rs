@@ -480,7 +480,13 @@ fn orders_toml(folder: &Folder, addresses: &[SocketAddr]) -> String {
     folder.write("orders.toml", text.as_bytes())
 }
 
-fn gateway_toml(folder: &Folder, name: &str, addresses: &[SocketAddr], listen: SocketAddr, store: &str) -> String {
+fn gateway_toml(
+    folder: &Folder,
+    name: &str,
+    addresses: &[SocketAddr],
+    listen: SocketAddr,
+    store: &str,
+) -> String {
     let text = format!(
         "listen = \"{listen}\"\n[store]\nfolder = \"{store}\"\nsegment_mb = 1\n\
          [venue]\nprotocol = \"millennium\"\nreal_time = \"{}\"\nrecovery = \"{}\"\nuser = \"TW01\"\npassword = \"password\"\n\
