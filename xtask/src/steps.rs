@@ -93,6 +93,23 @@ const DATA: [&str; 16] = [
     "crates/cli",
 ];
 
+/// The sources of the way from a FIX client to a venue and back.
+const ORDERS: [&str; 13] = [
+    "crates/disk",
+    "crates/journal",
+    "crates/dispatch",
+    "crates/runtime",
+    "crates/wire",
+    "crates/session",
+    "crates/market",
+    "crates/translate",
+    "crates/gateway",
+    "crates/exchange",
+    "crates/service",
+    "crates/cli",
+    "examples/quickfixj",
+];
+
 const STEPS: &[Step] = &[
     Step {
         name: "format",
@@ -267,6 +284,20 @@ const STEPS: &[Step] = &[
         when: When::Covers(&DATA),
         needs: interop::needs_of_questdb,
         run: questdb,
+    },
+    Step {
+        name: "quickfix-j",
+        what: "QuickFIX/J as it comes trades through the gateway",
+        when: When::Covers(&ORDERS),
+        needs: interop::needs_of_java,
+        run: interop::quickfix_j,
+    },
+    Step {
+        name: "quickfix-cpp",
+        what: "QuickFIX C++ as it comes trades through the gateway",
+        when: When::Covers(&ORDERS),
+        needs: interop::needs_of_quickfix_cpp,
+        run: interop::quickfix_cpp,
     },
 ];
 

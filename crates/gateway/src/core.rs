@@ -18,7 +18,8 @@ use tapeworks_planted::planted;
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
-    ClientToExchangeState, ExchangeToClientState, Outputs, Reply, Report, TopsOfBook, Translator,
+    ClientToExchangeState, ExchangeToClientState, FixVersion, Outputs, Reply, Report, TopsOfBook, Translator,
+    copy_report,
 };
 use tapeworks_wire::fix::{begin_string, field};
 
@@ -165,6 +166,7 @@ impl<S: VenueSession> ToVenue<'_, S> {
 /// The application of one client's session: its messages go to the translator.
 struct Trader<'a, S: VenueSession> {
     client: usize,
+    version: FixVersion,
     is_drop_copy: bool,
     translator: &'a mut Translator<S::Table>,
     venue: &'a mut S,
@@ -176,6 +178,7 @@ struct Trader<'a, S: VenueSession> {
 struct ToOne<'a, S> {
     to_venue: ToVenue<'a, S>,
     is_sent: bool,
+    version: FixVersion,
     link: &'a mut Link,
     store: &'a mut dyn Store,
     copied: Option<&'a mut Vec<u8>>,
@@ -192,8 +195,10 @@ impl<S: VenueSession> Outputs for ToOne<'_, S> {
     fn to_client(&mut self, _client: ClientIndex, reply: &Reply<'_>) {
         let now_ns = self.to_venue.now.utc_ns;
         let number = self.store.next_outgoing();
-        let kept =
-            self.link.send_or_keep(self.store, now_ns, reply.message_type(), |writer| reply.write(writer));
+        let version = self.version;
+        let kept = self.link.send_or_keep(self.store, now_ns, reply.message_type(), |writer| {
+            reply.write_as(version, writer);
+        });
         *self.unkept += u64::from(kept.is_err());
         if kept.is_ok()
             && matches!(reply, Reply::Execution(_))
@@ -230,7 +235,8 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         let to_venue = ToVenue { venue: &mut *self.venue, entries, unsent, now: self.now };
         let copied = (!copies.is_empty()).then_some(copied);
         let (unkept, unmatched) = (&mut counters.unkept, &mut counters.unmatched);
-        let mut out = ToOne { to_venue, is_sent: false, link, store, copied, unkept, unmatched };
+        let version = self.version;
+        let mut out = ToOne { to_venue, is_sent: false, version, link, store, copied, unkept, unmatched };
         self.translator.client_message(ClientIndex(client), bytes, now_ns, &mut out);
         if !out.is_sent {
             // It changed nothing that a restart must know.
@@ -263,11 +269,12 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         for index in all {
             let Some(client) = self.clients.get_mut(index) else { continue };
             client.touch(index, self.desk, self.now);
+            let version = client.settings.translate.version;
             let kept = client.session.link().send_or_keep(
                 &mut client.store,
                 self.now.utc_ns,
                 reply.message_type(),
-                |writer| reply.write(writer),
+                |writer| reply.write_as(version, writer),
             );
             if let Err(error) = kept {
                 self.desk.counters.unkept += 1;
@@ -458,7 +465,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let Some(client) = clients.get_mut(index) else { return };
         client.touch(index, desk, now);
         let is_drop_copy = client.settings.is_drop_copy;
-        let mut trader = Trader { client: index, is_drop_copy, translator, venue, desk, now };
+        let version = client.settings.translate.version;
+        let mut trader = Trader { client: index, version, is_drop_copy, translator, venue, desk, now };
         work(client, &mut trader);
         if client.session.is_logged_on() && !client.was_logged_on {
             client.was_logged_on = true;
@@ -497,14 +505,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             for index in &copies {
                 let Some(client) = self.clients.get_mut(*index) else { continue };
                 client.touch(*index, &mut self.desk, now);
-                let body = tapeworks_wire::fix::Fields::new(message).map_while(Result::ok);
+                let version = client.settings.translate.version;
                 let kept =
                     client.session.link().send_or_keep(&mut client.store, now.utc_ns, b"8", |writer| {
-                        for field in body.filter(|field| {
-                            !matches!(field.tag, 8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 122)
-                        }) {
-                            writer.copied(field.tag, field.value);
-                        }
+                        copy_report(message, version, writer);
                     });
                 self.desk.counters.unkept += u64::from(kept.is_err());
             }

@@ -19,6 +19,7 @@ mod settings;
 mod text;
 mod translator;
 mod venue;
+mod versions;
 
 pub use desk::{ClientToExchange, ClientToExchangeState, Counters};
 pub use fix_side::Reply;
@@ -34,3 +35,4 @@ pub use risk::{RiskLimits, TopOfBook, TopsOfBook};
 pub use settings::{ClientSettings, FixVersion, Settings};
 pub use translator::{Outputs, Translator};
 pub use venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};
+pub use versions::copy_report;

@@ -31,6 +31,7 @@ use crate::risk::{Risk, TopsOfBook};
 use crate::settings::{ClientSettings, FixVersion, Settings};
 use crate::text::Text;
 use crate::venue::{MOST_MESSAGE_BYTES, Venue};
+use crate::versions::fit;
 
 /// The text of a reject of a request that the venue did not get.
 const IN_DOUBT: &[u8] = b"The venue did not get the request before the connection broke";
@@ -918,6 +919,7 @@ impl<V: Venue> Translator<V> {
         fields.ord_rej_reason = reject_reason;
         let ids = answers.map(|request| (&request.id, &request.original));
         add_execution(&mut fields, exec_type, report, &texts, ids);
+        fit(version, &mut fields);
         out.to_client(order.client, &Reply::Execution(&fields));
         self.desk.counters.reports += 1;
         self.desk.counters.fills += u64::from(exec_type == ExecType::Trade);
