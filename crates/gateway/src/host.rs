@@ -31,7 +31,7 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::core::{Core, Notice, Now, histogram, percentiles};
 use crate::ledger::Ledger;
-use crate::status::{Orders, Status};
+use crate::status::{Orders, Percentiles, Status};
 use crate::venue::VenueSession;
 
 /// Bytes that a connection gives in one turn.
@@ -42,6 +42,9 @@ const TURN_BYTES: usize = 256 << 10;
 
 /// How often time passes for the sessions.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often the percentiles are made of what was measured.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// How often a turn that the disk did not take is tried again.
 const DISK_AGAIN: Duration = Duration::from_millis(100);
@@ -138,8 +141,8 @@ pub enum Command<W: World> {
     },
 }
 
-/// Gets what a person should know.
-pub type OnNotice = Arc<dyn Fn(&Notice) + Send + Sync>;
+/// Gets what a person should know, on the gateway's thread: it must not wait, nor write to a log itself.
+pub type OnNotice = Box<dyn FnMut(Notice) + Send>;
 
 /// Shows the state of a running gateway to other threads, and commands it. It does not keep the gateway running.
 pub struct Handle<W: World = System> {
@@ -235,6 +238,8 @@ impl<W: World> Gateway<W> {
             on_notice,
             disk,
             turn: histogram(),
+            turns: Percentiles::default(),
+            turns_of: W::instant(),
             ticked: W::instant(),
             settings,
         };
@@ -375,6 +380,9 @@ struct Host<S: VenueSession, W: World> {
     on_notice: OnNotice,
     disk: DiskThread<W>,
     turn: Histogram<u64>,
+    /// Of the turns, when the last whole second ended.
+    turns: Percentiles,
+    turns_of: Instant,
     ticked: Instant,
 }
 
@@ -466,7 +474,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if let Some(core) = self.settings.core
             && let Err(error) = W::pin(core)
         {
-            self.notify(&Notice {
+            self.notify(Notice {
                 is_alert: true,
                 text: format!("the thread is not kept on core {core}: {error}"),
             });
@@ -582,7 +590,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 Ok(()) => {
                     if is_refused {
                         self.set_store_error(None);
-                        self.notify(&Notice {
+                        self.notify(Notice {
                             is_alert: true,
                             text: "the store takes records again".to_owned(),
                         });
@@ -599,7 +607,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     if !std::mem::replace(&mut is_refused, true) {
                         let text = format!("the store takes nothing, so nothing is sent: {error}");
                         self.set_store_error(Some(error.to_string()));
-                        self.notify(&Notice { is_alert: true, text });
+                        self.notify(Notice { is_alert: true, text });
                     }
                     self.finish_tasks();
                     W::sleep(DISK_AGAIN);
@@ -612,7 +620,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).store_error = error;
     }
 
-    fn notify(&self, notice: &Notice) {
+    fn notify(&mut self, notice: Notice) {
         (self.on_notice)(notice);
     }
 
@@ -620,7 +628,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         while let Ok(finished) = self.disk.finished.try_recv() {
             if let Err(error) = self.ledger.finish(finished) {
                 let text = format!("the store is not synced: {error}");
-                self.notify(&Notice { is_alert: true, text });
+                self.notify(Notice { is_alert: true, text });
             }
         }
     }
@@ -631,7 +639,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if let Some(ahead_ns) = self.clock.follow() {
             self.core.clock_was_set(ahead_ns);
             let seconds = ahead_ns as f64 / 1e9;
-            self.notify(&Notice {
+            self.notify(Notice {
                 is_alert: true,
                 text: format!("the system's clock was set by {seconds:+.3} s"),
             });
@@ -656,7 +664,11 @@ impl<S: VenueSession, W: World> Host<S, W> {
             let _given = tasks.send(task);
         }
         for notice in self.core.take_notices() {
-            self.notify(&notice);
+            self.notify(notice);
+        }
+        // A tick that has much to do delays orders.
+        if W::since(self.turns_of) >= SECOND {
+            (self.turns, self.turns_of) = (percentiles(&self.turn), W::instant());
         }
         self.publish_status(now);
         Ok(())
@@ -668,7 +680,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             store_error,
             refused_connections: self.refused_connections,
             store_bytes: self.ledger.written_bytes(),
-            turn: percentiles(&self.turn),
+            turn: self.turns,
             ..self.core.status(now)
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
@@ -935,7 +947,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             && let Some(end) = client.session.over()
         {
             let text = format!("the session of {} ended: {end}", client.settings.name);
-            self.notify(&Notice { is_alert: false, text });
+            self.notify(Notice { is_alert: false, text });
         }
         if let Some(place) = self.of_clients.get_mut(index) {
             *place = None;
