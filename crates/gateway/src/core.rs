@@ -479,7 +479,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let began = self.desk.entries.len();
         let Self { clients, translator, venue, desk, .. } = self;
         let mut out = ToAll { venue: Some(venue), clients, desk, now };
-        translator.cancel_orders(ClientIndex(client), &mut out);
+        translator.cancel_orders(ClientIndex(client), time_ns, &mut out);
         if self.desk.entries.len() == began {
             self.desk.entries.truncate(mark);
         }

@@ -4,8 +4,9 @@
 //! 2, and cancelled and corrected trades as ExecTransType (20) 1 and 2.
 
 use tapeworks_wire::fix::order_entry::{
-    BusinessMessageRejectFields, ExecTransType, ExecType, ExecutionReportFields, OrdStatus, OrdType,
-    OrderCancelRejectFields, OrderMassCancelReportFields, RejectFields,
+    BusinessMessageRejectFields, ExecTransType, ExecType, ExecutionReportFields,
+    MassQuoteAcknowledgementFields, OrdStatus, OrdType, OrderCancelRejectFields, OrderMassCancelReportFields,
+    QuoteStatusReportFields, RejectFields,
 };
 use tapeworks_wire::fix::{Writer, write_date};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
@@ -30,6 +31,10 @@ pub enum Reply<'a> {
     CancelReject(&'a OrderCancelRejectFields<'a>),
     /// OrderMassCancelReport (r).
     MassCancel(&'a OrderMassCancelReportFields<'a>),
+    /// QuoteStatusReport (AI).
+    QuoteStatus(&'a QuoteStatusReportFields<'a>),
+    /// MassQuoteAcknowledgement (b), QuoteAcknowledgement in FIX 4.2.
+    MassQuoteAcknowledgement(&'a MassQuoteAcknowledgementFields<'a>),
     /// BusinessMessageReject (j).
     BusinessReject(&'a BusinessMessageRejectFields<'a>),
     /// Reject (3).
@@ -44,6 +49,8 @@ impl Reply<'_> {
             Self::Execution(_) => b"8",
             Self::CancelReject(_) => b"9",
             Self::MassCancel(_) => b"r",
+            Self::QuoteStatus(_) => b"AI",
+            Self::MassQuoteAcknowledgement(_) => b"b",
             Self::BusinessReject(_) => b"j",
             Self::Reject(_) => b"3",
         }
@@ -56,6 +63,8 @@ impl Reply<'_> {
             Self::Execution(fields) => fields.write(writer),
             Self::CancelReject(fields) => fields.write(writer),
             Self::MassCancel(fields) => fields.write(writer),
+            Self::QuoteStatus(fields) => fields.write(writer),
+            Self::MassQuoteAcknowledgement(fields) => fields.write(writer),
             Self::BusinessReject(fields) => fields.write(writer),
             Self::Reject(fields) => fields.write(writer),
         }

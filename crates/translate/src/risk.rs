@@ -120,8 +120,8 @@ pub(crate) struct Checked {
     /// The limit; `None`: the order trades at the market's price.
     pub(crate) price_e8: Option<i64>,
     pub(crate) top: TopOfBook,
-    /// Whether it adds to the working orders.
-    pub(crate) is_new: bool,
+    /// How many working orders its message adds, this one included; 0: it changes one.
+    pub(crate) adds: u32,
 }
 
 /// A client's limits and where it stands.
@@ -198,7 +198,8 @@ impl Risk {
                 return Err(Breach::Collar);
             }
         }
-        if order.is_new && limits.most_open_orders != 0 && self.open_orders >= limits.most_open_orders {
+        let open_orders = self.open_orders.saturating_add(order.adds);
+        if order.adds != 0 && limits.most_open_orders != 0 && open_orders > limits.most_open_orders {
             return Err(Breach::OpenOrders);
         }
         if self.throttle.take(now_ns) { Ok(()) } else { Err(Breach::Rate) }
@@ -216,7 +217,7 @@ mod tests {
         quantity: 100,
         price_e8: Some(10 * E8),
         top: TopOfBook { bid_e8: Some(9 * E8), offer_e8: Some(10 * E8) },
-        is_new: true,
+        adds: 1,
     };
 
     fn check(limits: &RiskLimits, order: &Checked) -> Result<(), Breach> {
@@ -275,7 +276,9 @@ mod tests {
         let mut risk = Risk::new(&limits, 3);
         risk.open_orders = 2;
         assert_eq!(risk.check(&ORDER, 0), Err(Breach::OpenOrders));
-        let replace = Checked { is_new: false, ..ORDER };
+        risk.open_orders = 1;
+        assert_eq!(risk.check(&Checked { adds: 2, ..ORDER }, 0), Err(Breach::OpenOrders), "a quote");
+        let replace = Checked { adds: 0, ..ORDER };
         assert_eq!((risk.check(&replace, 0), risk.check(&replace, 0)), (Ok(()), Ok(())));
         assert_eq!(risk.check(&replace, 999_999_999), Err(Breach::Rate));
         assert_eq!(risk.check(&replace, 1_000_000_000), Ok(()));
