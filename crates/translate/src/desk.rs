@@ -252,10 +252,8 @@ impl Desk {
         if self.is_replaying {
             self.known.forget_ended(client, id);
         }
-        if self.known.by_client(client, id).is_none() {
-            return Ok(None);
-        }
-        if is_resend == Some(true) {
+        let Some(known) = self.known.in_use(client, id) else { return Ok(None) };
+        if is_resend == Some(true) && known.client == client {
             self.counters.possible_resends += 1;
             return Ok(Some(Decision::None));
         }

@@ -50,7 +50,11 @@ impl Bucket {
     /// A bit for each slot with this hash.
     #[inline]
     fn matches(&self, hash: u32) -> u32 {
-        self.hashes.iter().rev().fold(0, |bits, other| bits << 1 | u32::from(*other == hash))
+        let bits: [u32; SLOTS] = core::array::from_fn(|slot| {
+            // One of eight: the slot is there.
+            if self.hashes[slot] == hash { 1 << slot } else { 0 }
+        });
+        bits.iter().fold(0, |all, bit| all | bit)
     }
 
     fn set(&mut self, slot: usize, hash: u32, place: u32) {
@@ -126,7 +130,6 @@ impl Index {
     }
 
     /// Sets the place of an id. Returns whether there was room: half of the slots stay empty.
-    #[inline]
     pub(crate) fn insert(&mut self, hash: Hash, place: u32, is_it: impl Fn(u32) -> bool) -> bool {
         if let Some((at, slot)) = self.find(hash, is_it) {
             if let Some(bucket) = self.buckets.get_mut(at) {
@@ -134,6 +137,12 @@ impl Index {
             }
             return true;
         }
+        self.insert_new(hash, place)
+    }
+
+    /// The same for an id that is not there.
+    #[inline]
+    pub(crate) fn insert_new(&mut self, hash: Hash, place: u32) -> bool {
         if self.used * 2 >= self.buckets.len() * SLOTS {
             return false;
         }

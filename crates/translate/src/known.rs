@@ -223,6 +223,22 @@ impl Known {
         self.requests.handle(self.by_client.get(hash, |place| self.requests.at(place).is_some_and(is_it))?)
     }
 
+    /// The request that has this ClOrdID already: of the client, or of any where the ids are names at the venue.
+    #[inline]
+    pub(crate) fn in_use(&self, client: ClientIndex, id: &ClOrdId) -> Option<&ClientRequest> {
+        let is_it =
+            |request: &ClientRequest| request.id == *id && (self.names_are_ids || request.client == client);
+        let hash = self.hash_of_id(client, id);
+        let place = self.by_client.get(hash, |place| self.requests.at(place).is_some_and(is_it))?;
+        self.requests.at(place)
+    }
+
+    /// Whether a request has this name at the venue, of those that [`Self::in_use`] has not looked at.
+    #[inline]
+    pub(crate) fn is_named(&self, name: &VenueName) -> bool {
+        !self.names_are_ids && self.by_name(name).is_some()
+    }
+
     /// The request by its name at the venue.
     #[inline]
     pub(crate) fn by_name(&self, name: &VenueName) -> Option<(Handle, &ClientRequest)> {
@@ -483,9 +499,9 @@ impl Known {
             entry.requests = Some(handle);
         }
         // The caller has looked for both: neither is known.
-        self.by_client.insert(self.hash_of_id(client, &id), handle.place, |_| false);
+        self.by_client.insert_new(self.hash_of_id(client, &id), handle.place);
         if !self.names_are_ids {
-            self.by_name.insert(Hash::new(0, &name.0), handle.place, |_| false);
+            self.by_name.insert_new(Hash::new(0, &name.0), handle.place);
         }
         Some(handle)
     }

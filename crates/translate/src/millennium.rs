@@ -133,7 +133,7 @@ impl Millennium {
     #[inline]
     fn text<const N: usize, const M: usize>(&self, text: &Ascii<M>) -> Option<Ascii<N>> {
         if self.settings.variant.text_padding == TextPadding::Space
-            && let Some(field) = widened(text)
+            && let Some(field) = resized(text)
         {
             return Some(field);
         }
@@ -195,6 +195,7 @@ impl Millennium {
         self.text(&name.0).unwrap_or_default()
     }
 
+    #[inline(always)]
     fn new_order(
         &self,
         order: &request::NewOrder,
@@ -437,19 +438,24 @@ fn put<const N: usize>(target: &mut [u8; MOST_MESSAGE_BYTES], message: &[u8; N])
     N
 }
 
-/// A text padded with spaces as a longer one. `None`: it is not longer.
+/// A text padded with spaces in a field of another length. `None`: more than spaces would be cut off.
 #[inline]
-fn widened<const N: usize, const M: usize>(text: &Ascii<N>) -> Option<Ascii<M>> {
+fn resized<const N: usize, const M: usize>(text: &Ascii<N>) -> Option<Ascii<M>> {
     let mut field = Ascii([b' '; M]);
-    *field.0.first_chunk_mut::<N>()? = text.0;
-    Some(field)
+    if let Some(room) = field.0.first_chunk_mut::<N>() {
+        *room = text.0;
+        return Some(field);
+    }
+    let (kept, rest) = text.0.split_first_chunk::<M>()?;
+    field.0 = *kept;
+    rest.iter().fold(true, |all, byte| all & (*byte == b' ')).then_some(field)
 }
 
 /// A text of the venue padded as the gateway's are.
 #[inline]
 fn plain<const N: usize, const M: usize>(text: &Ascii<N>) -> Ascii<M> {
     if !text.0.iter().fold(false, |any, byte| any | (*byte == 0))
-        && let Some(field) = widened(text)
+        && let Some(field) = resized(text)
     {
         return field;
     }

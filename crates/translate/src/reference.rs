@@ -88,8 +88,8 @@ impl Reference {
             let symbol = plain(&instrument.symbol);
             let is_known =
                 reference.by_symbol(&symbol).is_some() || reference.by_security_id(&security_id).is_some();
-            let has_room = reference.by_symbol.insert(Hash::new(0, &symbol), place, |_| false)
-                && reference.by_security_id.insert(Hash::new(0, &security_id), place, |_| false);
+            let has_room = reference.by_symbol.insert_new(Hash::new(0, &symbol), place)
+                && reference.by_security_id.insert_new(Hash::new(0, &security_id), place);
             if is_known || !has_room {
                 return Err(ReferenceError::InstrumentTwice { venue_id });
             }
@@ -98,9 +98,7 @@ impl Reference {
         }
         for (place, (party, code)) in (0..).zip(parties) {
             let id = plain(party);
-            if reference.by_party(&id).is_some()
-                || !reference.by_party.insert(Hash::new(0, &id), place, |_| false)
-            {
+            if reference.by_party(&id).is_some() || !reference.by_party.insert_new(Hash::new(0, &id), place) {
                 return Err(ReferenceError::PartyTwice { party: *party });
             }
             reference.parties.push((id, *code));

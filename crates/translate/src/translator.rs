@@ -19,7 +19,7 @@ use crate::desk::{
     Client, ClientToExchange, ClientToExchangeEvent, ClientToExchangeState, Counters, Decision, Desk,
     Incoming, MOST_ENTRIES, Scope,
 };
-use crate::fix_side::{Reply, Texts, add_execution, exec_id, exec_type_of, of_order, present};
+use crate::fix_side::{Dates, Reply, Texts, add_execution, exec_type_of, of_order, present};
 use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName};
 use crate::incoming::{client_id, entries_of, parties, quote_terms};
 use crate::known::{ClientRequest, Fill, Known, RequestKind};
@@ -80,6 +80,7 @@ pub struct Translator<V> {
     own_report_ns: u64,
     /// The last number of each App ID.
     last_numbers: [u32; APP_IDS],
+    dates: Dates,
     /// The gateway's own requests that the venue's session did not take, with their bytes: they are sent again.
     again: VecDeque<(Handle, Box<[u8]>)>,
     buffer: [u8; MOST_MESSAGE_BYTES],
@@ -112,6 +113,7 @@ impl<V: Venue> Translator<V> {
             next_name: 1,
             own_report_ns: 0,
             last_numbers: [0; APP_IDS],
+            dates: Dates::new(),
             again: VecDeque::new(),
             buffer: [0; MOST_MESSAGE_BYTES],
         }
@@ -280,7 +282,7 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        if self.desk.known.by_name(&name).is_some() {
+        if self.desk.known.is_named(&name) {
             return Err(Refusal::Duplicate);
         }
         let length = self.written(request, instrument, now_ns)?;
@@ -327,7 +329,7 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        if is_own && self.desk.known.by_client(self.client_of(order)?, &id).is_some() {
+        if is_own && self.desk.known.in_use(self.client_of(order)?, &id).is_some() {
             return Err(Refusal::Duplicate);
         }
         let request = ClientRequest { is_own, ..self.of_order(RequestKind::Cancel, id, original, order)? };
@@ -450,6 +452,9 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
+        if is_own && self.desk.known.in_use(client, &id).is_some() {
+            return Err(Refusal::Duplicate);
+        }
         let name = self.venue.name(self.next_name, id);
         self.send(name, &Request::MassCancel(MassCancel { name, is_of_quotes }), instrument, now_ns, out)?;
         let request =
@@ -494,9 +499,6 @@ impl<V: Venue> Translator<V> {
                     self.send_quote(client, (id, instrument), quote, now_ns, out)?;
                 } else {
                     let name = self.venue.name(self.next_name, id);
-                    if self.venue.names_are_ids() && self.desk.known.by_name(&name).is_some() {
-                        return Err(Refusal::Duplicate);
-                    }
                     self.written(&Request::Quote(Quote { name, ..quote }), instrument, now_ns)?;
                 }
             }
@@ -668,7 +670,7 @@ impl<V: Venue> Translator<V> {
         let Ok(view) = OrderStatusRequest::read(incoming.message) else { return };
         let version = self.version(incoming.client);
         let own = self.own_execution(incoming.now_ns);
-        let exec_id = exec_id(incoming.now_ns, 0, &own);
+        let exec_id = self.dates.exec_id(incoming.now_ns, 0, &own);
         let found = order.and_then(|order| self.desk.known.entry(order));
         let mut fields = if let Some(entry) = found {
             let order = &entry.order;
@@ -808,7 +810,7 @@ impl<V: Venue> Translator<V> {
         out: &mut impl Outputs,
     ) {
         let own = self.own_execution(incoming.now_ns);
-        let exec_id = exec_id(incoming.now_ns, 0, &own);
+        let exec_id = self.dates.exec_id(incoming.now_ns, 0, &own);
         let version = self.version(incoming.client);
         let (exec_type, exec_trans_type) = exec_type_of(version, ExecType::Rejected, OrdStatus::Rejected);
         let view = NewOrderSingle::read(incoming.message).ok();
@@ -844,14 +846,14 @@ impl<V: Venue> Translator<V> {
     /// Takes a report of the venue. One that came before, by its number, is counted and has no effect.
     pub fn venue_report(&mut self, message: &[u8], out: &mut impl Outputs) {
         self.desk.counters.venue_messages += 1;
-        let Ok(report) = self.venue.read(message) else {
+        let Ok(mut report) = self.venue.read(message) else {
             self.desk.counters.unreadable += 1;
             return;
         };
         if !self.is_next(report.numbered()) {
             return;
         }
-        match &report {
+        match &mut report {
             Report::Execution(execution) => self.execution(execution, None, out),
             Report::CancelRejected(rejected) => self.cancel_rejected(rejected, None, out),
             Report::MassCancelled(report) => self.mass_cancelled(report, out),
@@ -895,8 +897,8 @@ impl<V: Venue> Translator<V> {
         match request.kind {
             RequestKind::New => {
                 let execution_id = self.own_execution(now_ns);
-                let rejected = Execution::rejected(name, execution_id, now_ns);
-                self.execution(&rejected, Some(text), out);
+                let mut rejected = Execution::rejected(name, execution_id, now_ns);
+                self.execution(&mut rejected, Some(text), out);
             }
             RequestKind::Cancel | RequestKind::Replace => {
                 let rejected = CancelRejected { numbered, name, reject_code: 0, time_ns: now_ns };
@@ -1078,7 +1080,7 @@ impl<V: Venue> Translator<V> {
         out.unmatched(report);
     }
 
-    fn execution(&mut self, report: &Execution, text: Option<&[u8]>, out: &mut impl Outputs) {
+    fn execution(&mut self, report: &mut Execution, text: Option<&[u8]>, out: &mut impl Outputs) {
         let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
         let mut order = match named {
             Some((_, request)) => request.order,
@@ -1115,10 +1117,10 @@ impl<V: Venue> Translator<V> {
         let is_own = answered.is_some_and(|(_, request)| request.is_own);
         let text =
             if is_own && report.kind == ExecutionKind::Cancelled { Some(CANCELLED_HERE) } else { text };
-        let Some(completed) = self.completed(order, report) else {
+        if !self.complete(order, report) {
             return self.unmatched(&Report::Execution(*report), out);
-        };
-        let report = &completed;
+        }
+        let report = &*report;
         let Some(entry) = self.desk.known.entry_mut(order) else { return };
         let (before, id_before) = (entry.machine.state(), entry.order.id);
         // Every kind of report is an event.
@@ -1189,10 +1191,9 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// The report with the fill that it means, which some venues name by its number alone. `None`: the fill is not known.
+    /// Completes a report with the fill that it means, which some venues name by its number alone. Returns whether the fill is known.
     #[inline]
-    fn completed(&mut self, order: Handle, report: &Execution) -> Option<Execution> {
-        let mut report = *report;
+    fn complete(&mut self, order: Handle, report: &mut Execution) -> bool {
         match report.kind {
             ExecutionKind::Trade => {
                 let (quantity, price_e8) = (report.last_quantity, report.last_price_e8);
@@ -1200,14 +1201,14 @@ impl<V: Venue> Translator<V> {
                 self.desk.known.add_fill(Fill { order, match_id, quantity, price_e8, execution_id });
             }
             ExecutionKind::TradeCancelled if report.last_quantity == 0 => {
-                let fill = self.desk.known.fill(order, report.match_id)?;
+                let Some(fill) = self.desk.known.fill(order, report.match_id) else { return false };
                 (report.last_quantity, report.last_price_e8) = (fill.quantity, fill.price_e8);
                 report.reference = fill.execution_id;
                 // It is cancelled once.
                 fill.match_id = u64::MAX;
             }
             ExecutionKind::TradeCorrected if report.corrected_quantity == 0 => {
-                let fill = self.desk.known.fill(order, report.match_id)?;
+                let Some(fill) = self.desk.known.fill(order, report.match_id) else { return false };
                 (report.corrected_quantity, report.corrected_price_e8) = (fill.quantity, fill.price_e8);
                 report.reference = fill.execution_id;
                 (fill.quantity, fill.price_e8) = (report.last_quantity, report.last_price_e8);
@@ -1215,7 +1216,7 @@ impl<V: Venue> Translator<V> {
             }
             _ => {}
         }
-        Some(report)
+        true
     }
 
     /// The venue does not answer cancels of an order that ended, and those that name what it is not called any more.
@@ -1247,11 +1248,12 @@ impl<V: Venue> Translator<V> {
         out: &mut impl Outputs,
     ) {
         let Some(order) = self.desk.known.entry(order).map(|entry| &entry.order) else { return };
-        let mut texts = Texts::new(report);
+        let mut texts = Texts::new(report, &mut self.dates);
         let mut reject_reason = None;
         if exec_type == ExecType::Rejected {
             let known = self.venue.reason(report.reject_code);
-            texts.reason = reason_text(report.reject_code, text, known.map(|known| known.text.as_bytes()));
+            let known_text = known.map(|known| known.text.as_bytes());
+            texts.reason = Some(reason_text(report.reject_code, text, known_text));
             reject_reason = Some(known.map_or(99, |known| i64::from(known.order_reason)));
         }
         let version = self.version(order.client);

@@ -102,8 +102,8 @@ pub fn markdown() -> String {
          in the message's table is\nrefused by a BusinessMessageReject (380 = 0) that names it, unless the client's `ignored_tags` has it; a value that the \
          venue has no counterpart for by a Reject (373 = 5)\nthat names the tag. The session's own tags are not in the tables.\n\n",
     );
-    type Column = fn(&Row) -> Counterpart;
-    let venues: [(&str, Column, fn(&Table) -> Option<&'static str>); 2] = [
+    type Venue = (&'static str, fn(&Row) -> Counterpart, fn(&Table) -> Option<&'static str>);
+    let venues: [Venue; 2] = [
         ("Millennium native", |row| row.millennium, |table| table.2),
         ("OUCH 5.0", |row| row.ouch, |table| table.3),
     ];
