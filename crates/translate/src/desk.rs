@@ -310,6 +310,10 @@ impl Desk {
         }
         let found = self.reference.find(view.symbol(), view.security_id());
         let instrument = found.ok_or(Refusal::UnknownInstrument)?;
+        // The venue cancels the orders of the user, whose clients share it.
+        if !self.is_replaying && self.known.others_trade(incoming.client, instrument) {
+            return Err(Refusal::OthersTrade);
+        }
         if !self.known.make_room(RequestKind::MassCancel) {
             return Err(Refusal::NoRoom);
         }

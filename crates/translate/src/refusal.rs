@@ -36,6 +36,8 @@ pub(crate) enum Refusal {
     UnknownOrder,
     /// Of a cancel or replace: the order ended.
     TooLate,
+    /// Of a mass cancel: other clients have working orders in the instrument, which the venue would cancel too.
+    OthersTrade,
 }
 
 impl From<Unmapped> for Refusal {
@@ -66,6 +68,7 @@ impl Refusal {
             Self::Halted => "Trading is halted",
             Self::UnknownOrder => "Unknown order",
             Self::TooLate => "The order has ended",
+            Self::OthersTrade => "The mass cancel would cancel orders of other clients",
         }
     }
 

@@ -257,6 +257,9 @@ impl<V: Venue> Translator<V> {
         instrument: InstrumentIndex,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
+        if self.desk.is_replaying {
+            self.desk.known.forget_ended_name(&name);
+        }
         if self.desk.known.by_name(&name).is_some() {
             return Err(Refusal::Duplicate);
         }
@@ -581,9 +584,13 @@ impl<V: Venue> Translator<V> {
     /// the gateway makes itself waits for [`Self::send_again`]: no client would ask for it once more. Returns whether it is known.
     pub fn venue_unsent(&mut self, message: &[u8], now_ns: u64, out: &mut impl Outputs) -> bool {
         const TEXT: &[u8] = b"The request was not sent: the connection to the venue broke";
-        let Some(name) = self.venue.request_name(message) else { return false };
-        let Some((handle, request)) = self.desk.known.by_name(&name) else { return false };
-        let request = *request;
+        let named = self.venue.request_name(message).and_then(|name| self.desk.known.by_name(&name));
+        let handle = named.map(|(handle, _)| handle).or_else(|| {
+            let (_, original) = self.desk.known.by_name(&self.venue.cancelled_name(message)?)?;
+            self.desk.known.newest_cancel(original.order?, &original.id)
+        });
+        let Some(handle) = handle else { return false };
+        let Some(request) = self.desk.known.request(handle).copied() else { return false };
         if request.is_own || request.is_in_doubt {
             self.again.push_back((handle, message.into()));
         } else {
@@ -641,8 +648,10 @@ impl<V: Venue> Translator<V> {
         self.again.clear();
         let pending = self.desk.known.pending();
         // The gateway's own cancels are sent anew.
+        let mut cancelled = Vec::new();
         for handle in &pending {
-            if self.desk.known.request(*handle).is_some_and(|request| request.is_own) {
+            if let Some(request) = self.desk.known.request(*handle).filter(|request| request.is_own) {
+                cancelled.extend(request.order);
                 self.answer(*handle);
             }
         }
@@ -656,6 +665,15 @@ impl<V: Venue> Translator<V> {
                 Some(order) if self.venue.answers_cancels() => self.send_own_cancel(order, out),
                 Some(order) if self.send_again_without_quantity(handle, order, out) => {}
                 _ => self.reject_request(&request, IN_DOUBT, now_ns, out),
+            }
+        }
+        for order in cancelled {
+            let state = self.desk.known.entry(order).map(|entry| entry.machine.state());
+            // One that was sent and never reported is settled above.
+            let works =
+                matches!(state, Some(ExchangeToClientState::Working | ExchangeToClientState::Suspended));
+            if works && !self.desk.known.has_own_cancel(order) {
+                self.send_own_cancel(order, out);
             }
         }
     }
@@ -683,10 +701,7 @@ impl<V: Venue> Translator<V> {
     /// Cancels the open orders of a client whose session is gone. Those that the gateway cancels already are left out.
     pub fn cancel_orders(&mut self, client: ClientIndex, out: &mut impl Outputs) {
         for order in self.desk.known.open(client) {
-            let pending = self.desk.known.pending_cancel(order, None);
-            let is_cancelled =
-                pending.is_some_and(|cancel| self.desk.known.request(cancel).is_some_and(|it| it.is_own));
-            if !is_cancelled {
+            if !self.desk.known.has_own_cancel(order) {
                 self.send_own_cancel(order, out);
             }
         }
@@ -770,10 +785,9 @@ impl<V: Venue> Translator<V> {
 
     fn execution(&mut self, report: &Execution, text: Option<&[u8]>, out: &mut impl Outputs) {
         let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
-        let order = match named {
-            Some((_, request)) => request.order,
-            None => self.desk.known.by_order_id(&report.order_id),
-        };
+        let of_name = named.and_then(|(_, request)| request.order);
+        // A venue may name the mass cancel.
+        let order = of_name.or_else(|| self.desk.known.by_order_id(&report.order_id));
         let Some(order) = order else { return self.unmatched(&Report::Execution(*report), out) };
         // A venue may reject a replace by the report of an order.
         if report.kind == ExecutionKind::Rejected
@@ -800,20 +814,24 @@ impl<V: Venue> Translator<V> {
         let report = &completed;
         let Some(entry) = self.desk.known.entry_mut(order) else { return };
         let (before, id_before) = (entry.machine.state(), entry.order.id);
-        entry.order.change = answered.and_then(|(_, request)| request.terms);
+        // One that was rejected in doubt may have been done.
+        let replace = named.filter(|(_, request)| {
+            report.kind == ExecutionKind::Replaced && request.kind == RequestKind::Replace
+        });
+        entry.order.change = replace.and_then(|(_, request)| request.terms);
         // Every kind of report is an event.
         let _dispatched = entry.machine.dispatch(&mut entry.order, (report.kind as u8).into(), report);
         let Outcome::Report(exec_type) = entry.order.outcome else {
             self.desk.counters.unexpected += 1;
             return out.unmatched(&Report::Execution(*report));
         };
-        if let Some((_, request)) = answered {
-            if request.kind != RequestKind::New {
-                entry.order.pending = entry.order.pending.saturating_sub(1);
-            }
-            if exec_type == ExecType::Replaced {
-                entry.order.id = request.id;
-            }
+        if let Some((_, request)) = answered
+            && request.kind != RequestKind::New
+        {
+            entry.order.pending = entry.order.pending.saturating_sub(1);
+        }
+        if let Some((_, request)) = replace {
+            entry.order.id = request.id;
         }
         let (client, after) = (entry.order.client, entry.machine.state());
         let requested_ns = entry.order.requested_ns;
@@ -834,7 +852,7 @@ impl<V: Venue> Translator<V> {
             (false, false) => self.count_open(client, 1),
             _ => {}
         }
-        let answers = answered.as_ref().map(|(_, request)| request);
+        let answers = answered.as_ref().or(replace.as_ref()).map(|(_, request)| request);
         let answers = answers.filter(|request| request.kind != RequestKind::New && !request.is_own);
         self.report_execution(order, exec_type, report, text, answers, out);
         if !self.venue.answers_cancels() {
