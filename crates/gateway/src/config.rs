@@ -629,7 +629,7 @@ fn read_common(
     common.resend_bound =
         limit("resend_bound", usize::MAX >> 1).map_or(common.resend_bound, |it| Some(it as u64));
     common.message_limit = section
-        .integer(reading, "message_limit_bytes", 512..=1 << 20)
+        .integer(reading, "message_limit_bytes", 512..=1 << 19)
         .map_or(common.message_limit, |(number, _)| Some(number));
     common.output_bytes = section
         .integer(reading, "output_bytes", 1 << 12..=1 << 30)

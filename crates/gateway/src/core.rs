@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 use tapeworks_disk::Disk;
-use tapeworks_journal::{JournalError, Place};
+use tapeworks_journal::JournalError;
 use tapeworks_planted::planted;
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
 use tapeworks_translate::ids::ClientIndex;
@@ -468,11 +468,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         matches!(self.translator.state(), ClientToExchangeState::Open | ClientToExchangeState::Halted)
     }
 
-    /// Cancels the open orders of a client, if the venue is there.
+    /// Cancels the open orders of a client. While the venue is away the cancels wait: they are sent when all of its reports are in.
     pub fn cancel_orders(&mut self, index: usize, now: Now) {
-        if !self.can_send() {
-            return;
-        }
         let (client, time_ns) = (index as u16, now.utc_ns);
         let mark = self.desk.entries.len();
         self.desk.entries.push(Entry { kind: Kind::CancelOrders, client, number: 0, time_ns, bytes: &[] });
@@ -744,14 +741,12 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
                 client.store.collect(&mut self.desk.entries);
             }
         }
-        let mut place = Place::default();
-        if !self.desk.entries.is_empty() {
-            place = ledger.write(&self.desk.entries, now_ns)?;
-        }
+        let parts =
+            if self.desk.entries.is_empty() { &[] } else { ledger.write(&self.desk.entries, now_ns)? };
         for index in self.desk.touched.drain(..) {
             if let Some(client) = self.clients.get_mut(index) {
                 client.is_touched = false;
-                client.store.written(place);
+                client.store.written(parts);
             }
         }
         self.desk.entries.clear();
@@ -763,7 +758,12 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         &self.desk.touched
     }
 
-    /// Bytes of entries so far: a turn is ended before a record is full.
+    /// Whether something is to be written before anything more is sent.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.desk.entries.is_empty() || !self.desk.touched.is_empty()
+    }
+
+    /// Bytes of entries so far: a turn is ended before it is long.
     pub(crate) fn entry_bytes(&self) -> usize {
         self.desk.entries.len()
     }

@@ -228,6 +228,7 @@ impl<W: World> Gateway<W> {
             next_connection: FIRST_CONNECTION,
             again: Vec::new(),
             accepts_again: false,
+            accept_failed: false,
             buffer: vec![0; READ_BYTES],
             writing: Vec::new(),
             commands: received,
@@ -368,6 +369,7 @@ struct Host<S: VenueSession, W: World> {
     /// Connections that have work which the poll does not report again.
     again: Vec<usize>,
     accepts_again: bool,
+    accept_failed: bool,
     buffer: Vec<u8>,
     /// Connections that may have output in this turn.
     writing: Vec<usize>,
@@ -570,14 +572,23 @@ impl<S: VenueSession, W: World> Host<S, W> {
             numbers.sort_unstable();
             numbers.dedup();
             self.commit(stop)?;
-            for number in &numbers {
-                self.write(*number, now);
-            }
-            if self.core.entry_bytes() == 0 && self.core.touched().is_empty() {
+            self.write_all(&numbers, now, stop)?;
+            if !self.core.has_changes() {
                 break;
             }
         }
         self.writing = numbers;
+        Ok(())
+    }
+
+    /// Sends to connections. The end of one may put something into the output of the next, which is written before it is sent.
+    fn write_all(&mut self, numbers: &[usize], now: Now, stop: &AtomicBool) -> Result<(), StartError> {
+        for number in numbers {
+            if self.core.has_changes() {
+                self.commit(stop)?;
+            }
+            self.write(*number, now);
+        }
         Ok(())
     }
 
@@ -650,9 +661,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.connect_venue();
         // A tick ends connections whose time is over, and sends heartbeats.
         let numbers: Vec<usize> = self.connections.keys().copied().collect();
-        for number in numbers {
-            self.write(number, now);
-        }
+        self.write_all(&numbers, now, stop)?;
+        // A listener that failed, for want of descriptors, is not reported again.
+        self.accepts_again |= std::mem::take(&mut self.accept_failed);
         for number in self.silent() {
             self.refuse(number, "no first message in time");
         }
@@ -746,6 +757,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     self.accepts_again = false;
                     if error.kind() != ErrorKind::WouldBlock {
                         self.refused_connections += 1;
+                        self.accept_failed = true;
                     }
                     return;
                 }
