@@ -56,7 +56,8 @@ pub(crate) fn page() -> Result<String, Lack> {
 /// What the official clients get from the live server, against the files of the same session; and from a plant that listens to
 /// venues, against the files of its journal.
 pub(crate) fn live() -> Result<String, Lack> {
-    let build = ["build", "--locked", "--package", "tapeworks-outputs", "--example", "live_server"];
+    // With the features that the tests' build has: nothing that it has built is built again.
+    let build = ["build", "--locked", "--workspace", "--example", "live_server"];
     process::cargo(build).run().map_err(Lack::Failed)?;
     let server = process::target_folder().join("debug/examples/live_server");
     let work = process::target_folder().join("interop");
@@ -98,7 +99,8 @@ pub(crate) fn java() -> Result<String, Lack> {
     let folder = process::root().join("clients/java");
     let maven = ["--quiet", "--batch-mode", "--file", "clients/java/pom.xml", "package"];
     process::program("mvn").args(maven).run().map_err(Lack::Failed)?;
-    let build = ["build", "--locked", "--package", "tapeworks-service", "--example", "stream_server"];
+    // As the tests have built it.
+    let build = ["build", "--locked", "--workspace", "--example", "stream_server"];
     process::cargo(build).run().map_err(Lack::Failed)?;
     process::program("python3")
         .arg(process::root().join("interop/with_java_stream.py"))

@@ -611,7 +611,8 @@ fn fuzz() -> Result<String, Lack> {
 /// The program as a hostile world meets it, for so many seconds; the seed is printed.
 pub(crate) fn hostile(seconds: u64, seed: Option<&str>) -> Result<(), String> {
     let each = (seconds * HOSTILE_AT_ONCE / HOSTILE_PARTS).max(1);
-    let run = cargo(["test", "--locked", "--package", "tapeworks", "--test", "hostile", "--", "--nocapture"]);
+    // The workspace's features, as the tests have them: with the package's alone most of it is built again.
+    let run = cargo(["test", "--locked", "--workspace", "--test", "hostile", "--", "--nocapture"]);
     let run = run.arg(format!("--test-threads={HOSTILE_AT_ONCE}"));
     let run = run.env("TAPEWORKS_HOSTILE_SECONDS", each.to_string());
     match seed {

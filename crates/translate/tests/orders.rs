@@ -306,8 +306,8 @@ fn an_order_trades_and_both_clients_get_each_fill_once() {
         (1, "11=B1 150=F 39=1 32=100 31=10 151=50 14=100".to_owned()),
     ];
     assert_eq!(shown(&replies), expected);
-    assert_eq!(fields(&replies[1].1, &[6, 880, 851]), "6=10 880=1 851=1");
-    assert_eq!(fields(&replies[2].1, &[6, 880, 851]), "6=10 880=1 851=2");
+    assert_eq!(fields(&replies[1].1, &[6, 851]), "6=10 851=1");
+    assert_eq!(fields(&replies[2].1, &[6, 851]), "6=10 851=2");
     assert_ne!(text(&replies[1].1, 17), text(&replies[2].1, 17));
     assert_eq!(world.translator.counters().fills, 2);
 }
@@ -375,9 +375,9 @@ fn a_bust_suspension_expiry_and_unsolicited_cancel_reach_the_client() {
     world.settle();
     let busts: Vec<(u16, String)> = world.kept.to_clients[before..]
         .iter()
-        .map(|(client, bytes)| (client.0, fields(bytes, &[11, 150, 39, 14, 6, 880])))
+        .map(|(client, bytes)| (client.0, fields(bytes, &[11, 150, 39, 14, 6])))
         .collect();
-    assert!(busts.contains(&(0, "11=A1 150=H 39=0 14=0 6=0 880=1".to_owned())), "{busts:?}");
+    assert!(busts.contains(&(0, "11=A1 150=H 39=0 14=0 6=0".to_owned())), "{busts:?}");
     let bust = world.kept.to_clients[before..].iter().find(|(client, _)| client.0 == 0).unwrap();
     assert_eq!(text(&bust.1, 19), execution);
 

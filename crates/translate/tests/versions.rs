@@ -1,5 +1,7 @@
 //! A reply has what the FIX version of its client has, and no more: clients validate by dictionary.
 
+#![allow(clippy::unwrap_used, missing_docs)]
+
 use tapeworks_translate::{FixVersion, Reply, copy_report};
 use tapeworks_wire::Decimal;
 use tapeworks_wire::fix::order_entry::{

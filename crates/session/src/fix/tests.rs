@@ -914,6 +914,23 @@ fn a_message_over_the_limit_is_refused_without_being_kept() {
     pair.assert_in_step();
 }
 
+#[test]
+fn a_message_of_a_hundred_thousand_fields_is_one_reject() {
+    let mut pair = Pair::new(Settings { message_limit_bytes: 1 << 20, ..settings() });
+    pair.log_on();
+    let mut buffer = vec![0; 1 << 20];
+    let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"0");
+    writer.number(34, 2).text(49, b"TW").timestamp(52, START_NS).text(56, b"ISLD");
+    for _ in 0..100_000 {
+        writer.text(112, b"x");
+    }
+    let message = writer.finish().unwrap().to_vec();
+    assert_eq!(pair.give(&message), ["3|34=2|45=2|58=Tag appears more than once|371=112|372=0|373=13"]);
+    assert_eq!(pair.session.held_bytes(), (0, 0));
+    pair.next = 3;
+    pair.assert_in_step();
+}
+
 // ---- rejects ---------------------------------------------------------------------------------------------
 
 #[test]

@@ -12,6 +12,7 @@ import quickfix.Application;
 import quickfix.DefaultMessageFactory;
 import quickfix.FileStoreFactory;
 import quickfix.Message;
+import quickfix.SLF4JLogFactory;
 import quickfix.Session;
 import quickfix.SessionID;
 import quickfix.SessionSettings;
@@ -44,8 +45,13 @@ public final class Client implements Application {
     public static void main(String[] arguments) throws Exception {
         Client client = new Client();
         SessionSettings settings = new SessionSettings(arguments[0]);
-        SocketInitiator initiator =
-                new SocketInitiator(client, new FileStoreFactory(settings), settings, new DefaultMessageFactory());
+        // Its log goes to SLF4J, and from there nowhere: the messages are printed here.
+        SocketInitiator initiator = new SocketInitiator(
+                client,
+                new FileStoreFactory(settings),
+                settings,
+                new SLF4JLogFactory(settings),
+                new DefaultMessageFactory());
         initiator.start();
         for (SessionID session : initiator.getSessions()) {
             client.sessions.put(session.getSenderCompID(), session);
