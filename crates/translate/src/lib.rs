@@ -21,6 +21,7 @@ mod settings;
 mod text;
 mod translator;
 mod venue;
+mod warm;
 
 pub use desk::{ClientToExchange, ClientToExchangeState, Counters};
 pub use fix_side::Reply;
