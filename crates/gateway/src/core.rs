@@ -649,6 +649,17 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         }
     }
 
+    /// Prepares [`Self::warm`].
+    pub fn prepare_to_warm(&mut self) {
+        self.translator.prepare_to_warm();
+    }
+
+    /// Runs an order that is nobody's through checks and translation, so that the next one finds them in the caches. It has no effect on
+    /// orders, stores and sessions.
+    pub fn warm(&mut self, now: Now) {
+        self.translator.warm(now.utc_ns);
+    }
+
     /// Sends what the gateway has to send itself, and the venue's session did not take before, as long as it takes it.
     fn send_again(&mut self, now: Now) {
         while self.can_send() && self.translator.has_to_send_again() && self.desk.unsent.is_empty() {

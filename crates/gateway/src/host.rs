@@ -45,6 +45,8 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How often the percentiles are made of what was measured.
 const SECOND: Duration = Duration::from_secs(1);
+/// How often an idle thread warms the order path, where it is told to.
+const WARM: Duration = Duration::from_millis(1);
 
 /// How often a turn that the disk did not take is tried again.
 const DISK_AGAIN: Duration = Duration::from_millis(100);
@@ -84,6 +86,8 @@ pub struct HostSettings {
     pub venue: Vec<SocketAddr>,
     /// How it waits.
     pub wait: Wait,
+    /// Whether the order path is kept in the caches: once a millisecond while nothing comes.
+    pub warms: bool,
     /// The core that the thread stays on.
     pub core: Option<usize>,
     /// Connections at once, those that have not logged on included.
@@ -200,7 +204,7 @@ impl<W: World> Gateway<W> {
     /// The address cannot be had, or there is no thread.
     pub fn start<S: VenueSession + Send + 'static>(
         settings: HostSettings,
-        core: Core<S, W>,
+        mut core: Core<S, W>,
         ledger: Ledger<W>,
         on_notice: OnNotice,
         on_refusal: Option<OnRefusal>,
@@ -216,6 +220,9 @@ impl<W: World> Gateway<W> {
         let status = Arc::new(Mutex::new(core.status(clock.now())));
         let stop = Arc::new(AtomicBool::new(false));
         let disk = DiskThread::start(Arc::clone(&waker)).map_err(StartError::Thread)?;
+        if settings.warms {
+            core.prepare_to_warm();
+        }
         let host = Host {
             of_clients: vec![None; core.clients.len()],
             of_venue: vec![None; S::CHANNELS],
@@ -242,6 +249,7 @@ impl<W: World> Gateway<W> {
             turns: Percentiles::default(),
             turns_of: W::instant(),
             ticked: W::instant(),
+            warmed: W::instant(),
             settings,
         };
         let stopping = Arc::clone(&stop);
@@ -386,6 +394,8 @@ struct Host<S: VenueSession, W: World> {
     turns: Percentiles,
     turns_of: Instant,
     ticked: Instant,
+    /// When the order path was used last, by a turn or by warming.
+    warmed: Instant,
 }
 
 /// A connection whose client is not known yet.
@@ -512,6 +522,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             Wait::Spin => Duration::ZERO,
             Wait::Sleep => TICK.saturating_sub(W::since(self.ticked)),
         };
+        let longest = if self.settings.warms { longest.min(WARM) } else { longest };
         self.poll.wait(reported, Some(longest)).map_err(StartError::Thread)?;
         let now = self.clock.now();
         let mut ready = std::mem::take(&mut self.again);
@@ -551,11 +562,25 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if self.again.is_empty() {
             self.again = ready;
         }
+        if self.settings.warms {
+            self.warm(is_idle, now);
+        }
         if !is_idle {
             let passed = self.clock.now().steady_ns.saturating_sub(now.steady_ns);
             self.turn.saturating_record(passed);
         }
         Ok(())
+    }
+
+    /// Warms the order path if nothing has come for a while. A turn with work has warmed it itself.
+    fn warm(&mut self, is_idle: bool, now: Now) {
+        if is_idle {
+            if W::since(self.warmed) < WARM {
+                return;
+            }
+            self.core.warm(now);
+        }
+        self.warmed = W::instant();
     }
 
     /// Writes the turn, then sends what it put out. Sending may end a session, which makes another small turn.

@@ -221,6 +221,8 @@ pub struct Desk {
     pub(crate) is_halted: bool,
     /// Requests that were sent before are repeated: nothing is checked again.
     pub(crate) is_replaying: bool,
+    /// The message is nobody's: it leaves no trace.
+    pub(crate) is_warming: bool,
     pub(crate) counters: Counters,
     /// How often each reason was that of a refusal here.
     pub(crate) refusals: Vec<(&'static str, u64)>,
@@ -284,7 +286,12 @@ impl Desk {
             top: if client.risk.needs_top() { self.tops.top(instrument) } else { TopOfBook::default() },
             adds,
         };
-        client.risk.check(&checked, now_ns).map_err(Refusal::Breach)
+        let checked = if self.is_warming {
+            client.risk.check_limits(&checked)
+        } else {
+            client.risk.check(&checked, now_ns)
+        };
+        checked.map_err(Refusal::Breach)
     }
 
     // ---- actions ----
@@ -304,7 +311,7 @@ impl Desk {
             return Ok(decision);
         }
         let (instrument, order) = new_order(&view, &self.reference)?;
-        if !self.known.make_room(RequestKind::New) {
+        if !self.is_warming && !self.known.make_room(RequestKind::New) {
             return Err(Refusal::NoRoom);
         }
         self.check_risk(incoming.client, instrument, &order, 1, incoming.now_ns)?;

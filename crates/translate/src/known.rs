@@ -541,6 +541,16 @@ impl Known {
         Some(handle)
     }
 
+    /// Whether there is room for an order without forgetting one.
+    pub(crate) const fn has_room(&self) -> bool {
+        self.orders.free() > 0 && self.requests.free() > 0
+    }
+
+    /// Takes out the order that was added last: every table is as before.
+    pub(crate) fn take_back(&mut self, order: Handle) {
+        self.forget_order(order);
+    }
+
     /// Adds a quote with its sides. The caller has made room.
     pub(crate) fn add_quote(&mut self, request: ClientRequest, sides: [Option<Order>; 2]) -> Option<Handle> {
         let [bid, offer] = sides.map(|side| self.orders.insert(Entry::new(side?)));

@@ -22,6 +22,7 @@ mod text;
 mod translator;
 mod venue;
 mod versions;
+mod warm;
 
 pub use desk::{ClientToExchange, ClientToExchangeState, Counters};
 pub use fix_side::Reply;

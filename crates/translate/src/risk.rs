@@ -143,6 +143,12 @@ impl Risk {
         self.limits.collar_basis_points != 0 || self.limits.most_notional != 0
     }
 
+    /// An instrument that may be traded.
+    pub(crate) fn first_instrument(&self) -> InstrumentIndex {
+        let listed = self.limits.instruments.as_ref().and_then(|list| list.first().copied());
+        listed.unwrap_or_default()
+    }
+
     pub(crate) fn new(limits: &RiskLimits, instruments: usize) -> Self {
         let mut allowed = Vec::new();
         if let Some(list) = &limits.instruments {
@@ -165,6 +171,13 @@ impl Risk {
     /// Checks an order. The rate is checked last, and only orders that pass the rest count for it.
     #[inline]
     pub(crate) fn check(&mut self, order: &Checked, now_ns: u64) -> Result<(), Breach> {
+        self.check_limits(order)?;
+        if self.throttle.take(now_ns) { Ok(()) } else { Err(Breach::Rate) }
+    }
+
+    /// Checks an order, but for the rate: nothing counts.
+    #[inline]
+    pub(crate) fn check_limits(&self, order: &Checked) -> Result<(), Breach> {
         let limits = &self.limits;
         let is_listed = || self.instruments.get(order.instrument.0 as usize).copied().unwrap_or(false);
         if self.is_killed {
@@ -202,7 +215,7 @@ impl Risk {
         if order.adds != 0 && limits.most_open_orders != 0 && open_orders > limits.most_open_orders {
             return Err(Breach::OpenOrders);
         }
-        if self.throttle.take(now_ns) { Ok(()) } else { Err(Breach::Rate) }
+        Ok(())
     }
 }
 

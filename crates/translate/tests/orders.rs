@@ -1126,3 +1126,41 @@ fn the_oldest_ended_order_is_forgotten_first_and_a_working_one_never() {
     world.translator.keep_room(2);
     assert_eq!((world.translator.counters().forgotten, world.translator.known_orders()), (2, 1), "A1 works");
 }
+
+#[test]
+fn warming_runs_an_order_to_its_bytes_and_leaves_no_trace() {
+    let limits = RiskLimits { orders_per_second: 1, most_open_orders: 1, ..RiskLimits::default() };
+    let client = ClientSettings { limits, ..ClientSettings::default() };
+    let mut translator = open(Default::default(), &[client], &CAPACITY);
+    let mut kept = Kept::default();
+    translator.warm(START_NS);
+    let shown = |translator: &tapeworks_translate::Translator<tapeworks_translate::Millennium>| {
+        let orders: Vec<String> = translator.orders().map(|order| format!("{order:?}")).collect();
+        (
+            orders,
+            translator.counters(),
+            translator.refusals().to_vec(),
+            translator.open_orders(ClientIndex(0)),
+        )
+    };
+    let before = shown(&translator);
+    translator.prepare_to_warm();
+    for turn in 0..10 {
+        translator.warm(START_NS + turn);
+    }
+    assert_eq!(shown(&translator), before);
+    translator.client_message(
+        ClientIndex(0),
+        &new(&limit("A1", Side::Buy, 100, 10 * E8)),
+        START_NS,
+        &mut kept,
+    );
+    let Ok(Message::NewOrder(order)) = Message::decode(&kept.to_venue[0]) else { panic!("no order") };
+    assert_eq!(order.client_order_id().trimmed(), b"A1", "the rate and the open orders are the client's own");
+    let before = shown(&translator);
+    translator.venue_disconnected();
+    translator.warm(START_NS);
+    translator.begin_replay();
+    translator.warm(START_NS);
+    assert_eq!(shown(&translator), before);
+}
