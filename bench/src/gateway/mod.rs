@@ -1,4 +1,4 @@
-//! The order gateway: round trips beside a bare echo through one hop, load, idle sessions.
+//! The order gateway: round trips beside a bare echo through one hop, load, idle sessions, the dispatchers of its machines.
 //!
 //! ```text
 //! FIX client ─▶ gateway ─▶ simulated exchange          client ─▶ forwarder ─▶ echo
@@ -12,6 +12,7 @@ mod echo;
 mod fix;
 mod idle;
 mod load;
+mod machines;
 mod plot;
 mod round_trip;
 mod threads;
@@ -44,6 +45,9 @@ pub fn run(options: &Options) {
     }
     if wants("idle") {
         idle::run();
+    }
+    if wants("machines") {
+        machines::run(options);
     }
 }
 

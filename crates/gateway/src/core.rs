@@ -13,12 +13,13 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 use tapeworks_disk::Disk;
-use tapeworks_journal::{JournalError, Place};
+use tapeworks_journal::JournalError;
 use tapeworks_planted::planted;
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
-    ClientToExchangeState, ExchangeToClientState, Outputs, Reply, Report, TopsOfBook, Translator,
+    ClientToExchangeState, ExchangeToClientState, FixVersion, Outputs, Reply, Report, TopsOfBook, Translator,
+    copy_report,
 };
 use tapeworks_wire::fix::{begin_string, field};
 
@@ -189,6 +190,7 @@ impl<S: VenueSession> ToVenue<'_, S> {
 /// The application of one client's session: its messages go to the translator.
 struct Trader<'a, S: VenueSession> {
     client: usize,
+    version: FixVersion,
     is_drop_copy: bool,
     translator: &'a mut Translator<S::Table>,
     venue: &'a mut S,
@@ -200,6 +202,7 @@ struct Trader<'a, S: VenueSession> {
 struct ToOne<'a, S> {
     to_venue: ToVenue<'a, S>,
     is_sent: bool,
+    version: FixVersion,
     link: &'a mut Link,
     store: &'a mut dyn Store,
     copied: Option<&'a mut Vec<u8>>,
@@ -216,8 +219,10 @@ impl<S: VenueSession> Outputs for ToOne<'_, S> {
     fn to_client(&mut self, _client: ClientIndex, reply: &Reply<'_>) {
         let now_ns = self.to_venue.now.utc_ns;
         let number = self.store.next_outgoing();
-        let kept =
-            self.link.send_or_keep(self.store, now_ns, reply.message_type(), |writer| reply.write(writer));
+        let version = self.version;
+        let kept = self.link.send_or_keep(self.store, now_ns, reply.message_type(), |writer| {
+            reply.write_as(version, writer);
+        });
         *self.unkept += u64::from(kept.is_err());
         if kept.is_ok()
             && matches!(reply, Reply::Execution(_))
@@ -251,7 +256,8 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         let to_venue = ToVenue { venue: &mut *self.venue, entries, unsent, now: self.now };
         let copied = (!copies.is_empty()).then_some(copied);
         let (unkept, unmatched) = (&mut counters.unkept, &mut counters.unmatched);
-        let mut out = ToOne { to_venue, is_sent: false, link, store, copied, unkept, unmatched };
+        let version = self.version;
+        let mut out = ToOne { to_venue, is_sent: false, version, link, store, copied, unkept, unmatched };
         self.translator.client_message(ClientIndex(client), bytes, now_ns, &mut out);
         if !out.is_sent {
             // It changed nothing that a restart must know.
@@ -284,11 +290,12 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         for index in all {
             let Some(client) = self.clients.get_mut(index) else { continue };
             client.touch(index, self.desk, self.now);
+            let version = client.settings.translate.version;
             let kept = client.session.link().send_or_keep(
                 &mut client.store,
                 self.now.utc_ns,
                 reply.message_type(),
-                |writer| reply.write(writer),
+                |writer| reply.write_as(version, writer),
             );
             if let Err(error) = kept {
                 self.desk.counters.unkept += 1;
@@ -461,18 +468,15 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         matches!(self.translator.state(), ClientToExchangeState::Open | ClientToExchangeState::Halted)
     }
 
-    /// Cancels the open orders of a client, if the venue is there.
+    /// Cancels the open orders of a client. While the venue is away the cancels wait: they are sent when all of its reports are in.
     pub fn cancel_orders(&mut self, index: usize, now: Now) {
-        if !self.can_send() {
-            return;
-        }
         let (client, time_ns) = (index as u16, now.utc_ns);
         let mark = self.desk.entries.len();
         self.desk.entries.push(Entry { kind: Kind::CancelOrders, client, number: 0, time_ns, bytes: &[] });
         let began = self.desk.entries.len();
         let Self { clients, translator, venue, desk, .. } = self;
         let mut out = ToAll { venue: Some(venue), clients, desk, now };
-        translator.cancel_orders(ClientIndex(client), &mut out);
+        translator.cancel_orders(ClientIndex(client), time_ns, &mut out);
         if self.desk.entries.len() == began {
             self.desk.entries.truncate(mark);
         }
@@ -484,7 +488,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let Some(client) = clients.get_mut(index) else { return };
         client.touch(index, desk, now);
         let is_drop_copy = client.settings.is_drop_copy;
-        let mut trader = Trader { client: index, is_drop_copy, translator, venue, desk, now };
+        let version = client.settings.translate.version;
+        let mut trader = Trader { client: index, version, is_drop_copy, translator, venue, desk, now };
         work(client, &mut trader);
         if client.session.is_logged_on() && !client.was_logged_on {
             client.was_logged_on = true;
@@ -523,14 +528,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             for index in &copies {
                 let Some(client) = self.clients.get_mut(*index) else { continue };
                 client.touch(*index, &mut self.desk, now);
-                let body = tapeworks_wire::fix::Fields::new(message).map_while(Result::ok);
+                let version = client.settings.translate.version;
                 let kept =
                     client.session.link().send_or_keep(&mut client.store, now.utc_ns, b"8", |writer| {
-                        for field in body.filter(|field| {
-                            !matches!(field.tag, 8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 122)
-                        }) {
-                            writer.copied(field.tag, field.value);
-                        }
+                        copy_report(message, version, writer);
                     });
                 self.desk.counters.unkept += u64::from(kept.is_err());
             }
@@ -607,7 +608,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let Self { clients, translator, venue, desk, .. } = self;
         let mut each = |event: VenueEvent<'_>| on_event::<S, D>(event, clients, translator, desk, now);
         work(venue, &mut each);
-        if translator.state() == ClientToExchangeState::Recovering && venue.is_caught_up() {
+        let is_recovering = translator.state() == ClientToExchangeState::Recovering;
+        if is_recovering && (venue.is_caught_up() || planted!("settled-before-recovered")) {
             self.settle(now);
         }
     }
@@ -646,6 +648,17 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         for client in self.clients.iter_mut().filter(|client| client.is_connected) {
             client.store.keep_room(1_024);
         }
+    }
+
+    /// Prepares [`Self::warm`].
+    pub fn prepare_to_warm(&mut self) {
+        self.translator.prepare_to_warm();
+    }
+
+    /// Runs an order that is nobody's through checks and translation, so that the next one finds them in the caches. It has no effect on
+    /// orders, stores and sessions.
+    pub fn warm(&mut self, now: Now) {
+        self.translator.warm(now.utc_ns);
     }
 
     /// Sends what the gateway has to send itself, and the venue's session did not take before, as long as it takes it.
@@ -740,14 +753,12 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
                 client.store.collect(&mut self.desk.entries);
             }
         }
-        let mut place = Place::default();
-        if !self.desk.entries.is_empty() {
-            place = ledger.write(&self.desk.entries, now_ns)?;
-        }
+        let parts =
+            if self.desk.entries.is_empty() { &[] } else { ledger.write(&self.desk.entries, now_ns)? };
         for index in self.desk.touched.drain(..) {
             if let Some(client) = self.clients.get_mut(index) {
                 client.is_touched = false;
-                client.store.written(place);
+                client.store.written(parts);
             }
         }
         self.desk.entries.clear();
@@ -759,7 +770,12 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         &self.desk.touched
     }
 
-    /// Bytes of entries so far: a turn is ended before a record is full.
+    /// Whether something is to be written before anything more is sent.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.desk.entries.is_empty() || !self.desk.touched.is_empty()
+    }
+
+    /// Bytes of entries so far: a turn is ended before it is long.
     pub(crate) fn entry_bytes(&self) -> usize {
         self.desk.entries.len()
     }

@@ -45,6 +45,8 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How often the percentiles are made of what was measured.
 const SECOND: Duration = Duration::from_secs(1);
+/// How often an idle thread warms the order path, where it is told to.
+const WARM: Duration = Duration::from_millis(1);
 
 /// How often a turn that the disk did not take is tried again.
 const DISK_AGAIN: Duration = Duration::from_millis(100);
@@ -81,6 +83,8 @@ pub struct HostSettings {
     pub venue: Vec<SocketAddr>,
     /// How it waits.
     pub wait: Wait,
+    /// Whether the order path is kept in the caches: once a millisecond while nothing comes.
+    pub warms: bool,
     /// The core that the thread stays on.
     pub core: Option<usize>,
     /// Connections at once, those that have not logged on included. Above it the oldest of these is closed for a newer one.
@@ -199,7 +203,7 @@ impl<W: World> Gateway<W> {
     /// The address cannot be had, or there is no thread.
     pub fn start<S: VenueSession + Send + 'static>(
         settings: HostSettings,
-        core: Core<S, W>,
+        mut core: Core<S, W>,
         ledger: Ledger<W>,
         on_notice: OnNotice,
         on_refusal: Option<OnRefusal>,
@@ -215,6 +219,9 @@ impl<W: World> Gateway<W> {
         let status = Arc::new(Mutex::new(core.status(clock.now())));
         let stop = Arc::new(AtomicBool::new(false));
         let disk = DiskThread::start(Arc::clone(&waker)).map_err(StartError::Thread)?;
+        if settings.warms {
+            core.prepare_to_warm();
+        }
         let host = Host {
             of_clients: vec![None; core.clients.len()],
             of_venue: vec![None; S::CHANNELS],
@@ -227,6 +234,7 @@ impl<W: World> Gateway<W> {
             next_connection: FIRST_CONNECTION,
             again: Vec::new(),
             accepts_again: false,
+            accept_failed: false,
             buffer: vec![0; READ_BYTES],
             writing: Vec::new(),
             commands: received,
@@ -240,6 +248,7 @@ impl<W: World> Gateway<W> {
             turns: Percentiles::default(),
             turns_of: W::instant(),
             ticked: W::instant(),
+            warmed: W::instant(),
             settings,
         };
         let stopping = Arc::clone(&stop);
@@ -367,6 +376,7 @@ struct Host<S: VenueSession, W: World> {
     /// Connections that have work which the poll does not report again.
     again: Vec<usize>,
     accepts_again: bool,
+    accept_failed: bool,
     buffer: Vec<u8>,
     /// Connections that may have output in this turn.
     writing: Vec<usize>,
@@ -383,6 +393,8 @@ struct Host<S: VenueSession, W: World> {
     turns: Percentiles,
     turns_of: Instant,
     ticked: Instant,
+    /// When the order path was used last, by a turn or by warming.
+    warmed: Instant,
 }
 
 /// A connection whose client is not known yet.
@@ -509,6 +521,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             Wait::Spin => Duration::ZERO,
             Wait::Sleep => TICK.saturating_sub(W::since(self.ticked)),
         };
+        let longest = if self.settings.warms { longest.min(WARM) } else { longest };
         self.poll.wait(reported, Some(longest)).map_err(StartError::Thread)?;
         let now = self.clock.now();
         let mut ready = std::mem::take(&mut self.again);
@@ -548,11 +561,25 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if self.again.is_empty() {
             self.again = ready;
         }
+        if self.settings.warms {
+            self.warm(is_idle, now);
+        }
         if !is_idle {
             let passed = self.clock.now().steady_ns.saturating_sub(now.steady_ns);
             self.turn.saturating_record(passed);
         }
         Ok(())
+    }
+
+    /// Warms the order path if nothing has come for a while. A turn with work has warmed it itself.
+    fn warm(&mut self, is_idle: bool, now: Now) {
+        if is_idle {
+            if W::since(self.warmed) < WARM {
+                return;
+            }
+            self.core.warm(now);
+        }
+        self.warmed = W::instant();
     }
 
     /// Writes the turn, then sends what it put out. Sending may end a session, which makes another small turn.
@@ -569,14 +596,23 @@ impl<S: VenueSession, W: World> Host<S, W> {
             numbers.sort_unstable();
             numbers.dedup();
             self.commit(stop)?;
-            for number in &numbers {
-                self.write(*number, now);
-            }
-            if self.core.entry_bytes() == 0 && self.core.touched().is_empty() {
+            self.write_all(&numbers, now, stop)?;
+            if !self.core.has_changes() {
                 break;
             }
         }
         self.writing = numbers;
+        Ok(())
+    }
+
+    /// Sends to connections. The end of one may put something into the output of the next, which is written before it is sent.
+    fn write_all(&mut self, numbers: &[usize], now: Now, stop: &AtomicBool) -> Result<(), StartError> {
+        for number in numbers {
+            if self.core.has_changes() {
+                self.commit(stop)?;
+            }
+            self.write(*number, now);
+        }
         Ok(())
     }
 
@@ -649,9 +685,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.connect_venue();
         // A tick ends connections whose time is over, and sends heartbeats.
         let numbers: Vec<usize> = self.connections.keys().copied().collect();
-        for number in numbers {
-            self.write(number, now);
-        }
+        self.write_all(&numbers, now, stop)?;
+        // A listener that failed, for want of descriptors, is not reported again.
+        self.accepts_again |= std::mem::take(&mut self.accept_failed);
         for number in self.silent() {
             self.refuse(number, "no first message in time");
         }
@@ -745,6 +781,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     self.accepts_again = false;
                     if error.kind() != ErrorKind::WouldBlock {
                         self.refused_connections += 1;
+                        self.accept_failed = true;
                     }
                     return;
                 }

@@ -12,7 +12,7 @@ use tapeworks_journal::{Place, read_place_in};
 use tapeworks_planted::planted;
 use tapeworks_session::fix::{Store, StoreError};
 
-use crate::entry::{Entries, Entry, Kind};
+use crate::entry::{Entries, Entry, Kind, Written};
 
 /// Bytes of the newest messages that are kept in memory: more than one turn of the gateway makes for one client.
 const RECENT_BYTES: usize = 1 << 20;
@@ -87,8 +87,7 @@ impl<D: Disk> SessionStore<D> {
         !self.changes.is_empty()
     }
 
-    /// Moves the changes into the entries of the turn. `record` is where these will begin in the journal, once that is known:
-    /// [`SessionStore::written`].
+    /// Moves the changes into the entries of the turn. Where the journal has these is known later: [`SessionStore::written`].
     pub(crate) fn collect(&mut self, entries: &mut Entries) {
         let base = entries.append(&mut self.changes) as u64;
         for number in self.first_change..self.next_outgoing {
@@ -98,11 +97,11 @@ impl<D: Disk> SessionStore<D> {
         }
     }
 
-    /// The entries of the turn are in the journal, from this place on.
-    pub(crate) fn written(&mut self, record: Place) {
+    /// The entries of the turn are in the journal, its parts at these places.
+    pub(crate) fn written(&mut self, parts: &[Written]) {
         for number in self.first_change..self.next_outgoing {
             if let Some(kept) = self.kept_mut(number) {
-                kept.place = Place { segment: record.segment, offset: record.offset + kept.place.offset };
+                kept.place = Written::place_of(parts, kept.place.offset as usize);
             }
         }
         self.first_change = self.next_outgoing;
@@ -346,7 +345,7 @@ mod tests {
                         writer.flush().unwrap();
                         let end = writer.place();
                         let record = end.offset - payload.len() as u64 - before as u64;
-                        store.written(Place { offset: record, ..end });
+                        store.written(&[Written { from: 0, place: Place { offset: record, ..end } }]);
                     }
                     Step::Turn => {}
                 }

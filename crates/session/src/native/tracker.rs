@@ -167,7 +167,7 @@ impl Partition {
             counters.duplicates += 1;
         } else {
             self.hold(number, message, limit, counters);
-            if self.state == State::Live {
+            if self.state == State::Live && !planted!("gap-not-requested") {
                 counters.gaps += 1;
                 self.state = State::Wanted { at_ns: 0 };
             }
