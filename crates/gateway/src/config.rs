@@ -171,6 +171,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
         Wait::Sleep => "sleep",
         Wait::Spin => "spin",
     });
+    let warms = file.boolean(reading, "warm").unwrap_or(false);
     let core = file.integer(reading, "core", 0..=4_095).map(|(core, _)| core);
     let most_connections = file.integer(reading, "most_connections", 1..=100_000).map(|(most, _)| most);
     let store = file.table(reading, "store");
@@ -210,6 +211,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
             listen,
             venue: venue_addresses,
             wait: wait.unwrap_or_default(),
+            warms,
             core,
             most_connections: most_connections.unwrap_or(clients.len() + 256),
             disk_patience: store.patience,
@@ -637,7 +639,7 @@ fn read_common(
     common.resend_bound =
         limit("resend_bound", usize::MAX >> 1).map_or(common.resend_bound, |it| Some(it as u64));
     common.message_limit = section
-        .integer(reading, "message_limit_bytes", 512..=1 << 20)
+        .integer(reading, "message_limit_bytes", 512..=1 << 19)
         .map_or(common.message_limit, |(number, _)| Some(number));
     common.output_bytes = section
         .integer(reading, "output_bytes", 1 << 12..=1 << 30)

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 use tapeworks_disk::Disk;
-use tapeworks_journal::{JournalError, Place};
+use tapeworks_journal::JournalError;
 use tapeworks_planted::planted;
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
 use tapeworks_translate::ids::ClientIndex;
@@ -91,8 +91,12 @@ struct Desk {
     /// Messages that the venue's session did not take: each with its length before it.
     unsent: Vec<u8>,
     notices: Vec<Notice>,
+    /// There is a notice of a report that has no place: a venue that sends many costs no text for each.
+    has_report_notice: bool,
     counters: Counters,
     round_trip: Histogram<u64>,
+    /// Of all of them, when the last whole second ended.
+    all: Percentiles,
     /// Those since the last whole second ended.
     this_second: Histogram<u64>,
     last_second: Percentiles,
@@ -114,13 +118,21 @@ fn coarse_histogram() -> Histogram<u64> {
 const MOST_NOTICES: usize = 1_024;
 
 impl Desk {
-    /// Ends a second of round trips, if it is over. A clock that was set back begins a new one.
+    /// Ends a second of round trips, if it is over. A clock that was set back begins a new one. Cost: some tens of microseconds.
     fn end_second(&mut self, now_ns: u64) {
         let passed_ns = now_ns.checked_sub(self.last_second_end_ns);
         if passed_ns.is_none_or(|passed_ns| passed_ns >= 1_000_000_000) {
             self.last_second = percentiles(&self.this_second);
+            self.all = percentiles(&self.round_trip);
             self.last_second_end_ns = now_ns;
             self.this_second.reset();
+        }
+    }
+
+    /// An alert about a report, if it is the first since the notices were taken.
+    fn alert_of_report(&mut self, text: impl FnOnce() -> String) {
+        if !core::mem::replace(&mut self.has_report_notice, true) {
+            self.notice(true, text());
         }
     }
 
@@ -134,6 +146,18 @@ impl Desk {
 fn push_piece(pieces: &mut Vec<u8>, piece: &[u8]) {
     pieces.extend_from_slice(&(piece.len() as u32).to_le_bytes());
     pieces.extend_from_slice(piece);
+}
+
+/// Adds a piece that `append` appends, unless it says that there is none.
+fn push_piece_by(pieces: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>) -> bool) {
+    let start = pieces.len();
+    pieces.extend_from_slice(&[0; 4]);
+    let is_there = append(pieces);
+    let length = (pieces.len() - start - 4) as u32;
+    match pieces.get_mut(start..start + 4) {
+        Some(head) if is_there => head.copy_from_slice(&length.to_le_bytes()),
+        _ => pieces.truncate(start),
+    }
 }
 
 fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -204,10 +228,7 @@ impl<S: VenueSession> Outputs for ToOne<'_, S> {
             && matches!(reply, Reply::Execution(_))
             && let Some(copied) = &mut self.copied
         {
-            let mut message = Vec::new();
-            if self.store.read(number, &mut message) == Ok(true) {
-                push_piece(copied, &message);
-            }
+            push_piece_by(copied, |copied| self.store.read(number, copied) == Ok(true));
         }
     }
 
@@ -279,7 +300,7 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
             if let Err(error) = kept {
                 self.desk.counters.unkept += 1;
                 let name = &client.settings.name;
-                self.desk.notice(true, format!("a report for {name} was not kept: {error}"));
+                self.desk.alert_of_report(|| format!("a report for {name} was not kept: {error}"));
             }
         }
         self.desk.copies = copies;
@@ -287,7 +308,10 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
 
     fn unmatched(&mut self, report: &Report) {
         self.desk.counters.unmatched += 1;
-        self.desk.notice(true, format!("a report of the venue belongs to no order: {report:?}"));
+        let count = self.desk.counters.unmatched;
+        self.desk.alert_of_report(|| {
+            format!("a report of the venue belongs to no order, {count} of them so far: {report:?}")
+        });
     }
 
     fn first_report(&mut self, requested_ns: u64) {
@@ -358,8 +382,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             copied: Vec::new(),
             unsent: Vec::new(),
             notices: Vec::new(),
+            has_report_notice: false,
             counters: Counters::default(),
             round_trip: histogram(),
+            all: Percentiles::default(),
             this_second: coarse_histogram(),
             last_second: Percentiles::default(),
             last_second_end_ns: 0,
@@ -442,18 +468,15 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         matches!(self.translator.state(), ClientToExchangeState::Open | ClientToExchangeState::Halted)
     }
 
-    /// Cancels the open orders of a client, if the venue is there.
+    /// Cancels the open orders of a client. While the venue is away the cancels wait: they are sent when all of its reports are in.
     pub fn cancel_orders(&mut self, index: usize, now: Now) {
-        if !self.can_send() {
-            return;
-        }
         let (client, time_ns) = (index as u16, now.utc_ns);
         let mark = self.desk.entries.len();
         self.desk.entries.push(Entry { kind: Kind::CancelOrders, client, number: 0, time_ns, bytes: &[] });
         let began = self.desk.entries.len();
         let Self { clients, translator, venue, desk, .. } = self;
         let mut out = ToAll { venue: Some(venue), clients, desk, now };
-        translator.cancel_orders(ClientIndex(client), &mut out);
+        translator.cancel_orders(ClientIndex(client), time_ns, &mut out);
         if self.desk.entries.len() == began {
             self.desk.entries.truncate(mark);
         }
@@ -626,6 +649,17 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         }
     }
 
+    /// Prepares [`Self::warm`].
+    pub fn prepare_to_warm(&mut self) {
+        self.translator.prepare_to_warm();
+    }
+
+    /// Runs an order that is nobody's through checks and translation, so that the next one finds them in the caches. It has no effect on
+    /// orders, stores and sessions.
+    pub fn warm(&mut self, now: Now) {
+        self.translator.warm(now.utc_ns);
+    }
+
     /// Sends what the gateway has to send itself, and the venue's session did not take before, as long as it takes it.
     fn send_again(&mut self, now: Now) {
         while self.can_send() && self.translator.has_to_send_again() && self.desk.unsent.is_empty() {
@@ -718,14 +752,12 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
                 client.store.collect(&mut self.desk.entries);
             }
         }
-        let mut place = Place::default();
-        if !self.desk.entries.is_empty() {
-            place = ledger.write(&self.desk.entries, now_ns)?;
-        }
+        let parts =
+            if self.desk.entries.is_empty() { &[] } else { ledger.write(&self.desk.entries, now_ns)? };
         for index in self.desk.touched.drain(..) {
             if let Some(client) = self.clients.get_mut(index) {
                 client.is_touched = false;
-                client.store.written(place);
+                client.store.written(parts);
             }
         }
         self.desk.entries.clear();
@@ -737,13 +769,19 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         &self.desk.touched
     }
 
-    /// Bytes of entries so far: a turn is ended before a record is full.
+    /// Whether something is to be written before anything more is sent.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.desk.entries.is_empty() || !self.desk.touched.is_empty()
+    }
+
+    /// Bytes of entries so far: a turn is ended before it is long.
     pub(crate) fn entry_bytes(&self) -> usize {
         self.desk.entries.len()
     }
 
     /// What a person should know, since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.desk.has_report_notice = false;
         core::mem::take(&mut self.desk.notices)
     }
 
@@ -792,7 +830,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             known_orders: self.translator.known_orders() as u64,
             counters: self.desk.counters,
             translated: self.translator.counters().into(),
-            round_trip: percentiles(&self.desk.round_trip),
+            round_trip: self.desk.all,
             last_second: self.desk.last_second,
             last_second_end_ns: self.desk.last_second_end_ns,
             ..Status::default()

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tapeworks_disk::Disk;
-use tapeworks_journal::{JournalOptions, JournalReader, LOST, Place, verify_in};
+use tapeworks_journal::{JournalOptions, JournalReader, LOST, verify_in};
 use tapeworks_session::fix::Store as _;
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{ExchangeToClientState, FixVersion, Outputs, Reply, Report};
 use tapeworks_wire::fix::{Fields, Writer, field, message_type};
 
 use crate::core::Client;
-use crate::entry::{Entries, Entry, Kind, TURN, entries};
+use crate::entry::{Entries, Entry, Kind, Turn, entries};
 use crate::ledger::{Ledger, SyncPolicy};
 use crate::restore::{Parts, Repeater, RestoreError};
 use crate::venue::VenueSession;
@@ -79,17 +79,21 @@ pub fn inspect<D: Disk>(
     let mut clients = BTreeMap::<String, StoredClient>::new();
     let mut names: Vec<String> = Vec::new();
     let mut reader = JournalReader::<D>::open_in(folder)?;
+    let mut turn = Turn::default();
     while let Some(record) = reader.next()? {
         if record.kind == LOST {
             found.damaged += if record.line == tapeworks_journal::NUMBERED { record.extra } else { 0 };
             continue;
         }
         found.records += 1;
-        if record.kind != TURN {
+        let Some(is_whole) = turn.take(&record) else {
             found.unreadable += 1;
             continue;
+        };
+        if !is_whole {
+            continue;
         }
-        for entry in entries(record.payload) {
+        for entry in entries(&turn.bytes) {
             let Ok((_, entry)) = entry else {
                 found.unreadable += 1;
                 break;
@@ -327,7 +331,7 @@ fn reset<D: Disk>(client: &mut Client<D>, turn: &mut Entries, now_ns: u64) {
     // Nothing is written yet, so nothing fails.
     let _reset = client.store.reset(now_ns);
     client.store.collect(turn);
-    client.store.written(Place::default());
+    client.store.written(&[]);
 }
 
 /// Moves a whole store aside, so that a gateway begins anew. The gateway must not run. Returns where it is now.

@@ -193,7 +193,7 @@ fn translate(shared: &Shared) {
         config.host,
         core,
         ledger,
-        Arc::new(|notice| note(|| format!("gateway: {}", notice.text))),
+        Box::new(|notice| note(|| format!("gateway: {}", notice.text))),
         None,
     ) {
         Ok(gateway) => {

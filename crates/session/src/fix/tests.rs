@@ -191,6 +191,43 @@ fn echoed(sequence: u64, id: &str) -> String {
     format!("D|34={sequence}|11={id}|21=1|40=1|54=1|55=INTC")
 }
 
+/// A store that keeps, and cannot be read.
+struct Blind(MemoryStore);
+
+impl Store for Blind {
+    fn next_outgoing(&self) -> u64 {
+        self.0.next_outgoing()
+    }
+
+    fn next_incoming(&self) -> u64 {
+        self.0.next_incoming()
+    }
+
+    fn created_ns(&self) -> u64 {
+        self.0.created_ns()
+    }
+
+    fn keep(&mut self, sequence: u64, message: &[u8]) -> Result<(), StoreError> {
+        self.0.keep(sequence, message)
+    }
+
+    fn set_next_outgoing(&mut self, sequence: u64) -> Result<(), StoreError> {
+        self.0.set_next_outgoing(sequence)
+    }
+
+    fn set_next_incoming(&mut self, sequence: u64) -> Result<(), StoreError> {
+        self.0.set_next_incoming(sequence)
+    }
+
+    fn read(&self, _: u64, _: &mut Vec<u8>) -> Result<bool, StoreError> {
+        Err(StoreError::Failed("no descriptor".to_owned()))
+    }
+
+    fn reset(&mut self, now_ns: u64) -> Result<(), StoreError> {
+        self.0.reset(now_ns)
+    }
+}
+
 // ---- logon -----------------------------------------------------------------------------------------------
 
 #[test]
@@ -753,6 +790,37 @@ fn a_session_comes_back_in_step_once_a_full_disk_has_room() {
 }
 
 // ---- heartbeats ------------------------------------------------------------------------------------------
+
+#[test]
+fn a_long_run_of_messages_of_the_session_is_filled_in_pieces() {
+    let mut pair = Pair::logged_on();
+    for _ in 0..5_000 {
+        assert_eq!(pair.say("1", "112=X|").len(), 1);
+    }
+    let mut fills = pair.say("2", "7=1|16=0|");
+    assert!((1..4).contains(&fills.len()), "others have their turn: {fills:?}");
+    fills.extend(pair.wait(4));
+    let mut next = 1;
+    for fill in fills.iter().filter(|fill| fill.starts_with("4|")) {
+        let behind = fill.strip_prefix(&format!("4|34={next}|43=Y|36=")).unwrap();
+        next = behind.strip_suffix("|123=Y").unwrap().parse().unwrap();
+    }
+    assert_eq!(next, 5_002);
+}
+
+#[test]
+fn a_store_that_could_not_be_read_keeps_what_comes_while_the_peer_is_away() {
+    let mut pair = Pair::logged_on();
+    pair.order("A");
+    let mut store = Blind(pair.store.clone());
+    let request = pair.message("2", pair.next, "", "7=1|16=0|");
+    pair.session.receive(&request, &mut store, &mut pair.application, pair.now_ns);
+    assert!(matches!(pair.end(), Some(End::Store(_))));
+    let next = store.next_outgoing();
+    let body = |writer: &mut Writer<'_>| _ = writer.text(11, b"A");
+    assert_eq!(pair.session.link().send_or_keep(&mut store, pair.now_ns, b"8", body), Ok(next));
+    assert_eq!(store.next_outgoing(), next + 1);
+}
 
 #[test]
 fn heartbeats_fill_silence_and_a_dead_peer_is_tested_then_left() {
