@@ -582,14 +582,18 @@ impl<V: Venue> Translator<V> {
         }
         let status = if quote.is_some() { QUOTE_CANCELLED } else { ALL_QUOTES_CANCELLED };
         let id = field(incoming.message, 117).unwrap_or(b"NONE");
-        self.report_quote(client, id, (status, None), None, now_ns, out);
+        let symbol = match quote.and_then(|quote| self.desk.known.request(quote)) {
+            Some(request) => self.symbol(request.instrument),
+            None => Text::new().push(field(incoming.message, 55).unwrap_or_default()),
+        };
+        self.report_quote(client, (id, symbol), (status, None), None, now_ns, out);
     }
 
     /// Reports the status of a quote. FIX 4.2 has another message for it.
     fn report_quote(
         &mut self,
         client: ClientIndex,
-        id: &[u8],
+        (id, symbol): (&[u8], Text),
         (status, reason): (i64, Option<i64>),
         text: Option<&[u8]>,
         time_ns: u64,
@@ -606,6 +610,7 @@ impl<V: Venue> Translator<V> {
             return out.to_client(client, &Reply::MassQuoteAcknowledgement(&fields));
         }
         let fields = QuoteStatusReportFields {
+            symbol: Some(symbol.as_bytes()).filter(|symbol| !symbol.is_empty()),
             quote_status: Some(status),
             quote_reject_reason: reason,
             text,
@@ -622,7 +627,8 @@ impl<V: Venue> Translator<V> {
         self.end_sides(&request);
         self.answer(handle);
         let reason = (QUOTE_REJECTED, Some(99));
-        self.report_quote(request.client, request.id.0.trimmed(), reason, Some(text), time_ns, out);
+        let quote = (request.id.0.trimmed(), self.symbol(request.instrument));
+        self.report_quote(request.client, quote, reason, Some(text), time_ns, out);
     }
 
     /// The sides of a quote end that the venue has not reported.
@@ -669,7 +675,8 @@ impl<V: Venue> Translator<V> {
         }
         let status = if is_rejected { (QUOTE_REJECTED, Some(99)) } else { (QUOTE_ACCEPTED, None) };
         let text = is_rejected.then_some(words.as_bytes());
-        self.report_quote(request.client, request.id.0.trimmed(), status, text, report.time_ns, out);
+        let quote = (request.id.0.trimmed(), self.symbol(request.instrument));
+        self.report_quote(request.client, quote, status, text, report.time_ns, out);
         false
     }
 
@@ -707,6 +714,12 @@ impl<V: Venue> Translator<V> {
         if let Some(client) = self.desk.clients.get_mut(usize::from(client.0)) {
             client.risk.open_orders = client.risk.open_orders.saturating_add_signed(change);
         }
+    }
+
+    fn symbol(&self, instrument: InstrumentIndex) -> Text {
+        let symbol =
+            self.desk.reference.instrument(instrument).and_then(|instrument| present(&instrument.symbol));
+        Text::new().push(symbol.unwrap_or_default())
     }
 
     fn version(&self, client: ClientIndex) -> FixVersion {
@@ -821,7 +834,8 @@ impl<V: Venue> Translator<V> {
             (None, b"S" | b"Z") => {
                 let id = field(message, 117).unwrap_or(b"NONE");
                 let status = (refusal.quote_status(), Some(refusal.quote_reason()));
-                self.report_quote(client, id, status, text, now_ns, out);
+                let symbol = Text::new().push(field(message, 55).unwrap_or_default());
+                self.report_quote(client, (id, symbol), status, text, now_ns, out);
             }
             (None, b"i") => {
                 let fields = MassQuoteAcknowledgementFields {
