@@ -43,7 +43,7 @@ const TURN_BYTES: usize = 256 << 10;
 /// How often time passes for the sessions.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How often an idle thread warms the order path, where it is told to.
+/// How often an idle thread warms the order path, where the settings say so.
 const WARM: Duration = Duration::from_millis(1);
 
 /// How often a turn that the disk did not take is tried again.

@@ -24,6 +24,7 @@ use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName};
 use crate::incoming::{client_id, entries_of, parties, quote_terms};
 use crate::known::{ClientRequest, Fill, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
+use crate::outputs::Outputs;
 use crate::pool::Handle;
 use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
@@ -52,21 +53,6 @@ const MOST_REASONS: usize = 64;
 
 /// App IDs of a venue.
 const APP_IDS: usize = 256;
-
-/// Takes what a translator puts out. Each call is in order.
-pub trait Outputs {
-    /// A message to the venue.
-    fn to_venue(&mut self, message: &[u8]);
-
-    /// A message to a client.
-    fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>);
-
-    /// A report of the venue that belongs to no order or request that is known, or does not fit the order's state.
-    fn unmatched(&mut self, report: &Report);
-
-    /// The venue reports for the first time of an order that was requested at this time, in UTC nanoseconds.
-    fn first_report(&mut self, _requested_ns: u64) {}
-}
 
 /// FIX orders to a venue's orders and back.
 #[derive(Debug)]
@@ -976,7 +962,7 @@ impl<V: Venue> Translator<V> {
     ///
     /// - One that answers every cancel gets a cancel: it cancels the order, or rejects the cancel of an order that never came.
     /// - One that ignores a name that it has seen gets the order again, with the quantity 0: it rejects that, or ignores it.
-    /// - Of a quote the client is told that it is rejected, and the venue gets a mass cancel of the instrument's quotes.
+    /// - A quote is rejected to the client, and the venue gets a mass cancel of the instrument's quotes.
     ///
     /// Either way no order begins to work that the client has not sent a moment ago.
     pub fn settle(&mut self, now_ns: u64, out: &mut impl Outputs) {
