@@ -7,6 +7,7 @@
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
 //! cargo xtask bench dispatch          state machines by table, match and if-else; search and build times
 //! cargo xtask bench plant [--part P]  the live plant: engine, rates, burst, clients, outage; soak only on request
+//! cargo xtask bench gateway [--part P] the order gateway: round-trip, load, idle
 //! cargo xtask bench flow              pipeline, one to many, many to one: 100 to 1,000,000 packets over each kind of edge
 //! cargo xtask bench gateway [--part P] the order gateway: its machines
 //! ```

@@ -13,12 +13,13 @@ use std::collections::HashMap;
 
 use hdrhistogram::Histogram;
 use tapeworks_disk::Disk;
-use tapeworks_journal::{JournalError, Place};
+use tapeworks_journal::JournalError;
 use tapeworks_planted::planted;
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
-    ClientToExchangeState, ExchangeToClientState, Outputs, Reply, Report, TopsOfBook, Translator,
+    ClientToExchangeState, ExchangeToClientState, FixVersion, Outputs, Reply, Report, TopsOfBook, Translator,
+    copy_report,
 };
 use tapeworks_wire::fix::{begin_string, field};
 
@@ -90,8 +91,12 @@ struct Desk {
     /// Messages that the venue's session did not take: each with its length before it.
     unsent: Vec<u8>,
     notices: Vec<Notice>,
+    /// There is a notice of a report that has no place: a venue that sends many costs no text for each.
+    has_report_notice: bool,
     counters: Counters,
     round_trip: Histogram<u64>,
+    /// Of all of them, when the last whole second ended.
+    all: Percentiles,
     /// Those since the last whole second ended.
     this_second: Histogram<u64>,
     last_second: Percentiles,
@@ -113,13 +118,21 @@ fn coarse_histogram() -> Histogram<u64> {
 const MOST_NOTICES: usize = 1_024;
 
 impl Desk {
-    /// Ends a second of round trips, if it is over. A clock that was set back begins a new one.
+    /// Ends a second of round trips, if it is over. A clock that was set back begins a new one. Cost: some tens of microseconds.
     fn end_second(&mut self, now_ns: u64) {
         let passed_ns = now_ns.checked_sub(self.last_second_end_ns);
         if passed_ns.is_none_or(|passed_ns| passed_ns >= 1_000_000_000) {
             self.last_second = percentiles(&self.this_second);
+            self.all = percentiles(&self.round_trip);
             self.last_second_end_ns = now_ns;
             self.this_second.reset();
+        }
+    }
+
+    /// An alert about a report, if it is the first since the notices were taken.
+    fn alert_of_report(&mut self, text: impl FnOnce() -> String) {
+        if !core::mem::replace(&mut self.has_report_notice, true) {
+            self.notice(true, text());
         }
     }
 
@@ -133,6 +146,18 @@ impl Desk {
 fn push_piece(pieces: &mut Vec<u8>, piece: &[u8]) {
     pieces.extend_from_slice(&(piece.len() as u32).to_le_bytes());
     pieces.extend_from_slice(piece);
+}
+
+/// Adds a piece that `append` appends, unless it says that there is none.
+fn push_piece_by(pieces: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>) -> bool) {
+    let start = pieces.len();
+    pieces.extend_from_slice(&[0; 4]);
+    let is_there = append(pieces);
+    let length = (pieces.len() - start - 4) as u32;
+    match pieces.get_mut(start..start + 4) {
+        Some(head) if is_there => head.copy_from_slice(&length.to_le_bytes()),
+        _ => pieces.truncate(start),
+    }
 }
 
 fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -165,6 +190,7 @@ impl<S: VenueSession> ToVenue<'_, S> {
 /// The application of one client's session: its messages go to the translator.
 struct Trader<'a, S: VenueSession> {
     client: usize,
+    version: FixVersion,
     is_drop_copy: bool,
     translator: &'a mut Translator<S::Table>,
     venue: &'a mut S,
@@ -176,6 +202,7 @@ struct Trader<'a, S: VenueSession> {
 struct ToOne<'a, S> {
     to_venue: ToVenue<'a, S>,
     is_sent: bool,
+    version: FixVersion,
     link: &'a mut Link,
     store: &'a mut dyn Store,
     copied: Option<&'a mut Vec<u8>>,
@@ -192,17 +219,16 @@ impl<S: VenueSession> Outputs for ToOne<'_, S> {
     fn to_client(&mut self, _client: ClientIndex, reply: &Reply<'_>) {
         let now_ns = self.to_venue.now.utc_ns;
         let number = self.store.next_outgoing();
-        let kept =
-            self.link.send_or_keep(self.store, now_ns, reply.message_type(), |writer| reply.write(writer));
+        let version = self.version;
+        let kept = self.link.send_or_keep(self.store, now_ns, reply.message_type(), |writer| {
+            reply.write_as(version, writer);
+        });
         *self.unkept += u64::from(kept.is_err());
         if kept.is_ok()
             && matches!(reply, Reply::Execution(_))
             && let Some(copied) = &mut self.copied
         {
-            let mut message = Vec::new();
-            if self.store.read(number, &mut message) == Ok(true) {
-                push_piece(copied, &message);
-            }
+            push_piece_by(copied, |copied| self.store.read(number, copied) == Ok(true));
         }
     }
 
@@ -230,7 +256,8 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         let to_venue = ToVenue { venue: &mut *self.venue, entries, unsent, now: self.now };
         let copied = (!copies.is_empty()).then_some(copied);
         let (unkept, unmatched) = (&mut counters.unkept, &mut counters.unmatched);
-        let mut out = ToOne { to_venue, is_sent: false, link, store, copied, unkept, unmatched };
+        let version = self.version;
+        let mut out = ToOne { to_venue, is_sent: false, version, link, store, copied, unkept, unmatched };
         self.translator.client_message(ClientIndex(client), bytes, now_ns, &mut out);
         if !out.is_sent {
             // It changed nothing that a restart must know.
@@ -263,16 +290,17 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         for index in all {
             let Some(client) = self.clients.get_mut(index) else { continue };
             client.touch(index, self.desk, self.now);
+            let version = client.settings.translate.version;
             let kept = client.session.link().send_or_keep(
                 &mut client.store,
                 self.now.utc_ns,
                 reply.message_type(),
-                |writer| reply.write(writer),
+                |writer| reply.write_as(version, writer),
             );
             if let Err(error) = kept {
                 self.desk.counters.unkept += 1;
                 let name = &client.settings.name;
-                self.desk.notice(true, format!("a report for {name} was not kept: {error}"));
+                self.desk.alert_of_report(|| format!("a report for {name} was not kept: {error}"));
             }
         }
         self.desk.copies = copies;
@@ -280,7 +308,10 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
 
     fn unmatched(&mut self, report: &Report) {
         self.desk.counters.unmatched += 1;
-        self.desk.notice(true, format!("a report of the venue belongs to no order: {report:?}"));
+        let count = self.desk.counters.unmatched;
+        self.desk.alert_of_report(|| {
+            format!("a report of the venue belongs to no order, {count} of them so far: {report:?}")
+        });
     }
 
     fn first_report(&mut self, requested_ns: u64) {
@@ -351,8 +382,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             copied: Vec::new(),
             unsent: Vec::new(),
             notices: Vec::new(),
+            has_report_notice: false,
             counters: Counters::default(),
             round_trip: histogram(),
+            all: Percentiles::default(),
             this_second: coarse_histogram(),
             last_second: Percentiles::default(),
             last_second_end_ns: 0,
@@ -435,11 +468,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         matches!(self.translator.state(), ClientToExchangeState::Open | ClientToExchangeState::Halted)
     }
 
-    /// Cancels the open orders of a client, if the venue is there.
+    /// Cancels the open orders of a client. While the venue is away the cancels wait: they are sent when all of its reports are in.
     pub fn cancel_orders(&mut self, index: usize, now: Now) {
-        if !self.can_send() {
-            return;
-        }
         let (client, time_ns) = (index as u16, now.utc_ns);
         let mark = self.desk.entries.len();
         self.desk.entries.push(Entry { kind: Kind::CancelOrders, client, number: 0, time_ns, bytes: &[] });
@@ -458,7 +488,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let Some(client) = clients.get_mut(index) else { return };
         client.touch(index, desk, now);
         let is_drop_copy = client.settings.is_drop_copy;
-        let mut trader = Trader { client: index, is_drop_copy, translator, venue, desk, now };
+        let version = client.settings.translate.version;
+        let mut trader = Trader { client: index, version, is_drop_copy, translator, venue, desk, now };
         work(client, &mut trader);
         if client.session.is_logged_on() && !client.was_logged_on {
             client.was_logged_on = true;
@@ -497,14 +528,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             for index in &copies {
                 let Some(client) = self.clients.get_mut(*index) else { continue };
                 client.touch(*index, &mut self.desk, now);
-                let body = tapeworks_wire::fix::Fields::new(message).map_while(Result::ok);
+                let version = client.settings.translate.version;
                 let kept =
                     client.session.link().send_or_keep(&mut client.store, now.utc_ns, b"8", |writer| {
-                        for field in body.filter(|field| {
-                            !matches!(field.tag, 8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 122)
-                        }) {
-                            writer.copied(field.tag, field.value);
-                        }
+                        copy_report(message, version, writer);
                     });
                 self.desk.counters.unkept += u64::from(kept.is_err());
             }
@@ -725,14 +752,12 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
                 client.store.collect(&mut self.desk.entries);
             }
         }
-        let mut place = Place::default();
-        if !self.desk.entries.is_empty() {
-            place = ledger.write(&self.desk.entries, now_ns)?;
-        }
+        let parts =
+            if self.desk.entries.is_empty() { &[] } else { ledger.write(&self.desk.entries, now_ns)? };
         for index in self.desk.touched.drain(..) {
             if let Some(client) = self.clients.get_mut(index) {
                 client.is_touched = false;
-                client.store.written(place);
+                client.store.written(parts);
             }
         }
         self.desk.entries.clear();
@@ -744,13 +769,19 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         &self.desk.touched
     }
 
-    /// Bytes of entries so far: a turn is ended before a record is full.
+    /// Whether something is to be written before anything more is sent.
+    pub(crate) fn has_changes(&self) -> bool {
+        !self.desk.entries.is_empty() || !self.desk.touched.is_empty()
+    }
+
+    /// Bytes of entries so far: a turn is ended before it is long.
     pub(crate) fn entry_bytes(&self) -> usize {
         self.desk.entries.len()
     }
 
     /// What a person should know, since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.desk.has_report_notice = false;
         core::mem::take(&mut self.desk.notices)
     }
 
@@ -799,7 +830,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             known_orders: self.translator.known_orders() as u64,
             counters: self.desk.counters,
             translated: self.translator.counters().into(),
-            round_trip: percentiles(&self.desk.round_trip),
+            round_trip: self.desk.all,
             last_second: self.desk.last_second,
             last_second_end_ns: self.desk.last_second_end_ns,
             ..Status::default()

@@ -1,7 +1,7 @@
 //! What the store holds: entries, several of them in one record of the journal.
 //!
-//! A record is what one turn of the gateway took in and put out. The journal has it whole or not at all, so that no message is
-//! half processed after a crash.
+//! A turn is what the gateway took in and put out at once. A start repeats it whole or not at all, so that no message is half
+//! processed after a crash. It is one record; one that is longer than a record may be is several ([`PART`]).
 //!
 //! | offset | an entry's header | |
 //! | --- | --- | --- |
@@ -14,11 +14,71 @@
 //!
 //! All little-endian.
 
+use tapeworks_journal::{MAX_PAYLOAD_BYTES, Place, Record};
+
 /// Bytes of an entry's header.
 pub(crate) const HEADER_BYTES: usize = 24;
 
-/// The kind of the journal's records.
+/// The kind of a record that ends a turn, and in most cases is all of it. `extra` is how many parts of the turn come before.
 pub(crate) const TURN: u8 = 1;
+
+/// The kind of a record that has a part of a turn, and not its end. `extra` is how many parts come before. Nothing was sent of a turn
+/// whose end is not there.
+pub(crate) const PART: u8 = 2;
+
+/// Where a part of a turn begins among the turn's bytes, and where the journal has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Written {
+    pub(crate) from: usize,
+    pub(crate) place: Place,
+}
+
+impl Written {
+    /// Where the byte of the turn at `offset` is.
+    pub(crate) fn place_of(parts: &[Self], offset: usize) -> Place {
+        let count = parts.partition_point(|part| part.from <= offset);
+        let part = count.checked_sub(1).and_then(|last| parts.get(last));
+        part.map_or_else(Place::default, |part| Place {
+            offset: part.place.offset + (offset - part.from) as u64,
+            ..part.place
+        })
+    }
+}
+
+/// Puts the records of a turn together.
+#[derive(Default, Debug)]
+pub(crate) struct Turn {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) parts: Vec<Written>,
+    is_whole: bool,
+}
+
+impl Turn {
+    /// Takes a record. Returns whether the turn is whole now; `None`: the record is no part of one.
+    pub(crate) fn take(&mut self, record: &Record<'_>) -> Option<bool> {
+        // What is left of a turn without an end: a former run was over before it was written.
+        if record.extra == 0 || std::mem::take(&mut self.is_whole) {
+            self.bytes.clear();
+            self.parts.clear();
+            self.is_whole = false;
+        }
+        if !matches!(record.kind, TURN | PART) || record.extra != self.parts.len() as u64 {
+            return None;
+        }
+        self.parts.push(Written { from: self.bytes.len(), place: Place::default() });
+        self.bytes.extend_from_slice(record.payload);
+        self.is_whole = record.kind == TURN;
+        Some(self.is_whole)
+    }
+
+    /// The record that was taken last ends at this place.
+    pub(crate) fn ends_at(&mut self, end: Place) {
+        if let Some(part) = self.parts.last_mut() {
+            let length = (self.bytes.len() - part.from) as u64;
+            part.place = Place { offset: end.offset.saturating_sub(length), ..end };
+        }
+    }
+}
 
 macro_rules! kinds {
     ($($(#[doc = $text:literal])+ $kind:ident = $number:literal, $name:literal;)+) => {
@@ -160,7 +220,23 @@ impl Entries {
     }
 }
 
-/// The entries of a record, each with the offset of its bytes. `Err`: the record has something else from that offset on.
+/// The bytes of the first entries that fit into a record; those of one entry at least.
+pub(crate) fn first_part(entries: &[u8]) -> usize {
+    if entries.len() <= MAX_PAYLOAD_BYTES {
+        return entries.len();
+    }
+    let mut end = 0;
+    while let Some(length) = entries.get(end + 4..).and_then(|rest| rest.first_chunk()) {
+        let next = end + HEADER_BYTES + u32::from_le_bytes(*length) as usize;
+        if end > 0 && next > MAX_PAYLOAD_BYTES {
+            break;
+        }
+        end = next;
+    }
+    end.min(entries.len())
+}
+
+/// The entries of a turn, each with the offset of its bytes. `Err`: the turn has something else from that offset on.
 pub(crate) fn entries(record: &[u8]) -> impl Iterator<Item = Result<(usize, Entry<'_>), usize>> {
     let mut at = 0;
     core::iter::from_fn(move || {
@@ -196,7 +272,7 @@ mod tests {
     use super::*;
 
     fn entry() -> impl Strategy<Value = (u8, u16, u64, u64, Vec<u8>)> {
-        (1u8..16, any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..60))
+        (1u8..17, any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..60))
     }
 
     proptest! {
@@ -221,6 +297,49 @@ mod tests {
             let errors = entries(&bytes).filter(Result::is_err).count();
             prop_assert!(errors <= 1);
         }
+    }
+
+    #[test]
+    fn a_turn_is_cut_between_entries_and_put_together_again() {
+        let mut turn = Entries::default();
+        for (length, number) in [400_000, 400_000, 400_000, 10, 900_000, 20].into_iter().zip(0..) {
+            turn.push(Entry {
+                kind: Kind::Report,
+                client: 0,
+                number,
+                time_ns: 0,
+                bytes: &vec![number as u8; length],
+            });
+        }
+        let (mut rest, mut together, mut count) = (turn.bytes(), Turn::default(), 0);
+        while !rest.is_empty() {
+            let (part, behind) = rest.split_at(first_part(rest));
+            assert!(part.len() <= MAX_PAYLOAD_BYTES && entries(part).all(|entry| entry.is_ok()));
+            let kind = if behind.is_empty() { TURN } else { PART };
+            let record = Record { kind, extra: count, payload: part, ..Record::default() };
+            let end = Place { segment: count, offset: 1_000 + part.len() as u64 };
+            assert_eq!(together.take(&record), Some(behind.is_empty()));
+            together.ends_at(end);
+            (rest, count) = (behind, count + 1);
+        }
+        assert_eq!((together.bytes.as_slice(), count), (turn.bytes(), 3));
+        for (at, entry) in entries(turn.bytes()).map(Result::unwrap) {
+            let place = Written::place_of(&together.parts, at);
+            let part = together.parts[place.segment as usize];
+            assert_eq!(place.offset - 1_000, (at - part.from) as u64, "entry {}", entry.number);
+        }
+    }
+
+    #[test]
+    fn a_turn_without_its_end_is_dropped_and_a_part_without_those_before_is_none() {
+        let record = |kind, extra| Record { kind, extra, payload: b"x", ..Record::default() };
+        let mut turn = Turn::default();
+        assert_eq!(turn.take(&record(PART, 0)), Some(false));
+        assert_eq!(turn.take(&record(PART, 1)), Some(false));
+        assert_eq!(turn.take(&record(TURN, 0)), Some(true), "the next run began");
+        assert_eq!(turn.bytes, b"x");
+        assert_eq!(turn.take(&record(TURN, 1)), None);
+        assert_eq!(turn.take(&record(7, 0)), None);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::core::{Core, Notice, Now, histogram, percentiles};
 use crate::ledger::Ledger;
-use crate::status::{Orders, Status};
+use crate::status::{Orders, Percentiles, Status};
 use crate::venue::VenueSession;
 
 /// Bytes that a connection gives in one turn.
@@ -42,6 +42,9 @@ const TURN_BYTES: usize = 256 << 10;
 
 /// How often time passes for the sessions.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often the percentiles are made of what was measured.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// How often an idle thread warms the order path, where the settings say so.
 const WARM: Duration = Duration::from_millis(1);
@@ -143,8 +146,8 @@ pub enum Command<W: World> {
     },
 }
 
-/// Gets what a person should know.
-pub type OnNotice = Arc<dyn Fn(&Notice) + Send + Sync>;
+/// Gets what a person should know, on the gateway's thread: it must not wait, nor write to a log itself.
+pub type OnNotice = Box<dyn FnMut(Notice) + Send>;
 
 /// Shows the state of a running gateway to other threads, and commands it. It does not keep the gateway running.
 pub struct Handle<W: World = System> {
@@ -233,6 +236,7 @@ impl<W: World> Gateway<W> {
             next_connection: FIRST_CONNECTION,
             again: Vec::new(),
             accepts_again: false,
+            accept_failed: false,
             buffer: vec![0; READ_BYTES],
             writing: Vec::new(),
             commands: received,
@@ -243,6 +247,8 @@ impl<W: World> Gateway<W> {
             on_notice,
             disk,
             turn: histogram(),
+            turns: Percentiles::default(),
+            turns_of: W::instant(),
             ticked: W::instant(),
             warmed: W::instant(),
             settings,
@@ -372,6 +378,7 @@ struct Host<S: VenueSession, W: World> {
     /// Connections that have work which the poll does not report again.
     again: Vec<usize>,
     accepts_again: bool,
+    accept_failed: bool,
     buffer: Vec<u8>,
     /// Connections that may have output in this turn.
     writing: Vec<usize>,
@@ -384,6 +391,9 @@ struct Host<S: VenueSession, W: World> {
     on_notice: OnNotice,
     disk: DiskThread<W>,
     turn: Histogram<u64>,
+    /// Of the turns, when the last whole second ended.
+    turns: Percentiles,
+    turns_of: Instant,
     ticked: Instant,
     /// When the order path was used last, by a turn or by warming.
     warmed: Instant,
@@ -477,7 +487,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if let Some(core) = self.settings.core
             && let Err(error) = W::pin(core)
         {
-            self.notify(&Notice {
+            self.notify(Notice {
                 is_alert: true,
                 text: format!("the thread is not kept on core {core}: {error}"),
             });
@@ -588,14 +598,23 @@ impl<S: VenueSession, W: World> Host<S, W> {
             numbers.sort_unstable();
             numbers.dedup();
             self.commit(stop)?;
-            for number in &numbers {
-                self.write(*number, now);
-            }
-            if self.core.entry_bytes() == 0 && self.core.touched().is_empty() {
+            self.write_all(&numbers, now, stop)?;
+            if !self.core.has_changes() {
                 break;
             }
         }
         self.writing = numbers;
+        Ok(())
+    }
+
+    /// Sends to connections. The end of one may put something into the output of the next, which is written before it is sent.
+    fn write_all(&mut self, numbers: &[usize], now: Now, stop: &AtomicBool) -> Result<(), StartError> {
+        for number in numbers {
+            if self.core.has_changes() {
+                self.commit(stop)?;
+            }
+            self.write(*number, now);
+        }
         Ok(())
     }
 
@@ -608,7 +627,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 Ok(()) => {
                     if is_refused {
                         self.set_store_error(None);
-                        self.notify(&Notice {
+                        self.notify(Notice {
                             is_alert: true,
                             text: "the store takes records again".to_owned(),
                         });
@@ -625,7 +644,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     if !std::mem::replace(&mut is_refused, true) {
                         let text = format!("the store takes nothing, so nothing is sent: {error}");
                         self.set_store_error(Some(error.to_string()));
-                        self.notify(&Notice { is_alert: true, text });
+                        self.notify(Notice { is_alert: true, text });
                     }
                     self.finish_tasks();
                     W::sleep(DISK_AGAIN);
@@ -638,7 +657,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).store_error = error;
     }
 
-    fn notify(&self, notice: &Notice) {
+    fn notify(&mut self, notice: Notice) {
         (self.on_notice)(notice);
     }
 
@@ -646,7 +665,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         while let Ok(finished) = self.disk.finished.try_recv() {
             if let Err(error) = self.ledger.finish(finished) {
                 let text = format!("the store is not synced: {error}");
-                self.notify(&Notice { is_alert: true, text });
+                self.notify(Notice { is_alert: true, text });
             }
         }
     }
@@ -657,7 +676,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if let Some(ahead_ns) = self.clock.follow() {
             self.core.clock_was_set(ahead_ns);
             let seconds = ahead_ns as f64 / 1e9;
-            self.notify(&Notice {
+            self.notify(Notice {
                 is_alert: true,
                 text: format!("the system's clock was set by {seconds:+.3} s"),
             });
@@ -668,9 +687,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.connect_venue();
         // A tick ends connections whose time is over, and sends heartbeats.
         let numbers: Vec<usize> = self.connections.keys().copied().collect();
-        for number in numbers {
-            self.write(number, now);
-        }
+        self.write_all(&numbers, now, stop)?;
+        // A listener that failed, for want of descriptors, is not reported again.
+        self.accepts_again |= std::mem::take(&mut self.accept_failed);
         for number in self.silent() {
             self.refuse(number, "no first message in time");
         }
@@ -682,7 +701,11 @@ impl<S: VenueSession, W: World> Host<S, W> {
             let _given = tasks.send(task);
         }
         for notice in self.core.take_notices() {
-            self.notify(&notice);
+            self.notify(notice);
+        }
+        // A tick that has much to do delays orders.
+        if W::since(self.turns_of) >= SECOND {
+            (self.turns, self.turns_of) = (percentiles(&self.turn), W::instant());
         }
         self.publish_status(now);
         Ok(())
@@ -694,7 +717,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             store_error,
             refused_connections: self.refused_connections,
             store_bytes: self.ledger.written_bytes(),
-            turn: percentiles(&self.turn),
+            turn: self.turns,
             ..self.core.status(now)
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
@@ -760,6 +783,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     self.accepts_again = false;
                     if error.kind() != ErrorKind::WouldBlock {
                         self.refused_connections += 1;
+                        self.accept_failed = true;
                     }
                     return;
                 }
@@ -961,7 +985,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             && let Some(end) = client.session.over()
         {
             let text = format!("the session of {} ended: {end}", client.settings.name);
-            self.notify(&Notice { is_alert: false, text });
+            self.notify(Notice { is_alert: false, text });
         }
         if let Some(place) = self.of_clients.get_mut(index) {
             *place = None;

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use tapeworks_disk::Disk;
-use tapeworks_journal::{JournalOptions, JournalReader, LOST, Place, verify_in};
+use tapeworks_journal::{JournalOptions, JournalReader, LOST, verify_in};
 use tapeworks_session::fix::Store as _;
 use tapeworks_translate::ids::ClientIndex;
-use tapeworks_translate::{ExchangeToClientState, Outputs, Reply, Report};
+use tapeworks_translate::{ExchangeToClientState, FixVersion, Outputs, Reply, Report};
 use tapeworks_wire::fix::{Fields, Writer, field, message_type};
 
 use crate::core::Client;
-use crate::entry::{Entries, Entry, Kind, TURN, entries};
+use crate::entry::{Entries, Entry, Kind, Turn, entries};
 use crate::ledger::{Ledger, SyncPolicy};
 use crate::restore::{Parts, Repeater, RestoreError};
 use crate::venue::VenueSession;
@@ -79,17 +79,21 @@ pub fn inspect<D: Disk>(
     let mut clients = BTreeMap::<String, StoredClient>::new();
     let mut names: Vec<String> = Vec::new();
     let mut reader = JournalReader::<D>::open_in(folder)?;
+    let mut turn = Turn::default();
     while let Some(record) = reader.next()? {
         if record.kind == LOST {
             found.damaged += if record.line == tapeworks_journal::NUMBERED { record.extra } else { 0 };
             continue;
         }
         found.records += 1;
-        if record.kind != TURN {
+        let Some(is_whole) = turn.take(&record) else {
             found.unreadable += 1;
             continue;
+        };
+        if !is_whole {
+            continue;
         }
-        for entry in entries(record.payload) {
+        for entry in entries(&turn.bytes) {
             let Ok((_, entry)) = entry else {
                 found.unreadable += 1;
                 break;
@@ -174,6 +178,8 @@ const MOST_DIFFERENCES: usize = 100;
 struct Collected {
     to_venue: Vec<Vec<u8>>,
     to_clients: Vec<(u16, Vec<u8>)>,
+    /// The FIX versions of the clients.
+    versions: Vec<FixVersion>,
 }
 
 impl Outputs for Collected {
@@ -184,7 +190,8 @@ impl Outputs for Collected {
     fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>) {
         let mut buffer = vec![0; 64 << 10];
         let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", reply.message_type());
-        reply.write(&mut writer);
+        let version = self.versions.get(usize::from(client.0)).copied().unwrap_or_default();
+        reply.write_as(version, &mut writer);
         if let Ok(message) = writer.finish() {
             self.to_clients.push((client.0, body(message)));
         }
@@ -264,12 +271,13 @@ fn hex(bytes: &[u8]) -> String {
 /// A store that a gateway could not go on from.
 pub fn replay<S: VenueSession, D: Disk>(folder: &Path, parts: Parts<S>) -> Result<Replayed, RestoreError> {
     let names = parts.clients.iter().map(|client| client.name.clone()).collect();
+    let versions = parts.clients.iter().map(|client| client.translate.version).collect();
     let (mut repeater, _venue) = Repeater::<S, D>::new(folder, parts, 0);
     let mut comparison =
         Comparison { replayed: Replayed::default(), to_venue: Vec::new(), to_clients: Vec::new(), names };
     let mut places: Vec<u16> = Vec::new();
     let now_names = comparison.names.clone();
-    let mut out = Collected::default();
+    let mut out = Collected { versions, ..Collected::default() };
     repeater.run(&mut out, |number, entry, out| match entry {
         Some(entry) => match entry.kind {
             Kind::Start => {
@@ -323,7 +331,7 @@ fn reset<D: Disk>(client: &mut Client<D>, turn: &mut Entries, now_ns: u64) {
     // Nothing is written yet, so nothing fails.
     let _reset = client.store.reset(now_ns);
     client.store.collect(turn);
-    client.store.written(Place::default());
+    client.store.written(&[]);
 }
 
 /// Moves a whole store aside, so that a gateway begins anew. The gateway must not run. Returns where it is now.

@@ -1,4 +1,4 @@
-//! The gateway's journal: each turn is one record, written before anything of it is sent.
+//! The gateway's journal: each turn is one record, or several if it is long, written before anything of it is sent.
 //!
 //! The disk's slow work (making the next segment, syncing by interval) is for another thread, which the host has.
 
@@ -9,7 +9,7 @@ use tapeworks_disk::Disk;
 use tapeworks_journal::{Finished, IoTask, JournalError, JournalOptions, JournalWriter, Place, Record};
 use tapeworks_planted::planted;
 
-use crate::entry::{Entries, TURN};
+use crate::entry::{Entries, PART, TURN, Written, first_part};
 
 /// When what was written survives a crash of the machine. A crash of the process loses nothing in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +28,10 @@ pub struct Ledger<D: Disk> {
     writer: JournalWriter<D>,
     folder: PathBuf,
     sync: SyncPolicy,
-    /// The turn is in the writer's buffer.
-    is_appended: bool,
+    /// Bytes of the turn that the writer has.
+    appended: usize,
+    /// Where its parts are.
+    parts: Vec<Written>,
     synced_ns: u64,
     /// A sync is under way.
     is_syncing: bool,
@@ -48,7 +50,8 @@ impl<D: Disk> Ledger<D> {
             writer,
             folder: folder.to_owned(),
             sync,
-            is_appended: false,
+            appended: 0,
+            parts: Vec::with_capacity(4),
             synced_ns: 0,
             is_syncing: false,
         };
@@ -67,23 +70,31 @@ impl<D: Disk> Ledger<D> {
         self.writer.written_bytes()
     }
 
-    /// Writes a turn. Returns where its entries begin. After an error it is called again with the same entries.
+    /// Writes a turn. Returns where its parts are. After an error it is called again with the same entries.
     ///
     /// # Errors
     /// The disk is full or fails. Nothing of the turn may be sent.
-    pub(crate) fn write(&mut self, entries: &Entries, now_ns: u64) -> Result<Place, JournalError> {
-        if !self.is_appended {
-            let record = Record { kind: TURN, time: now_ns, payload: entries.bytes(), ..Record::default() };
-            self.writer.append(&record)?;
-            self.is_appended = true;
+    pub(crate) fn write(&mut self, entries: &Entries, now_ns: u64) -> Result<&[Written], JournalError> {
+        let bytes = entries.bytes();
+        if self.appended == 0 {
+            self.parts.clear();
         }
-        let end = self.writer.place();
+        while let Some(rest) = bytes.get(self.appended..).filter(|rest| !rest.is_empty()) {
+            let part = rest.get(..first_part(rest)).unwrap_or(rest);
+            let kind = if part.len() == rest.len() { TURN } else { PART };
+            let extra = self.parts.len() as u64;
+            self.writer.append(&Record { kind, extra, time: now_ns, payload: part, ..Record::default() })?;
+            let end = self.writer.place();
+            let place = Place { offset: end.offset.saturating_sub(part.len() as u64), ..end };
+            self.parts.push(Written { from: self.appended, place });
+            self.appended += part.len();
+        }
         match self.sync {
             SyncPolicy::Always if !planted!("turn-not-synced") => self.writer.sync()?,
             SyncPolicy::Always | SyncPolicy::Every(_) | SyncPolicy::Never => self.writer.flush()?,
         }
-        self.is_appended = false;
-        Ok(Place { offset: end.offset.saturating_sub(entries.len() as u64), ..end })
+        self.appended = 0;
+        Ok(&self.parts)
     }
 
     /// Work that another thread is to do now, by a clock that cannot be set.

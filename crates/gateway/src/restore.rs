@@ -12,7 +12,7 @@ use tapeworks_translate::{Outputs, Reference, Reply, Report, Translator};
 use thiserror::Error;
 
 use crate::core::{Client, Core};
-use crate::entry::{Entry, Kind, TURN, entries, of_report_number};
+use crate::entry::{Entry, Kind, Turn, Written, entries, of_report_number};
 use crate::ledger::{Ledger, SyncPolicy};
 use crate::settings::ClientSettings;
 use crate::store::SessionStore;
@@ -188,7 +188,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 let (app_id, first) = of_report_number(entry.number);
                 let count = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
                 if let Some(last) = self.last_reports.get_mut(usize::from(app_id)) {
-                    *last = (first + count).saturating_sub(1);
+                    *last = first.saturating_add(count).saturating_sub(1);
                 }
             }
             Kind::Unsent if planted!("unsent-not-restored") => {}
@@ -242,12 +242,10 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
         mut each: impl FnMut(u64, Option<&Entry<'_>>, &mut O),
     ) -> Result<(), RestoreError> {
         let mut reader = JournalReader::<D>::open_in(&self.folder)?;
-        let mut payload = Vec::new();
+        let mut turn = Turn::default();
         loop {
             let Some(record) = reader.next()? else { return Ok(()) };
             let (number, kind, extra) = (record.number, record.kind, record.extra);
-            payload.clear();
-            payload.extend_from_slice(record.payload);
             if kind == LOST {
                 // Turns that could not be written were not sent, and were written later.
                 if record.line == tapeworks_journal::NUMBERED {
@@ -256,20 +254,21 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 }
                 continue;
             }
-            if kind != TURN {
+            let Some(is_whole) = turn.take(&record) else {
                 let folder = self.folder.clone();
                 return Err(RestoreError::NoEntry { folder, number, offset: 0 });
-            }
+            };
+            turn.ends_at(reader.place().unwrap_or_default());
             self.restored.records += 1;
-            let end = reader.place().unwrap_or_default();
-            let start = end.offset.saturating_sub(payload.len() as u64);
-            for entry in entries(&payload) {
+            if !is_whole {
+                continue;
+            }
+            for entry in entries(&turn.bytes) {
                 let (offset, entry) = entry.map_err(|offset| {
                     let folder = self.folder.clone();
                     RestoreError::NoEntry { folder, number, offset }
                 })?;
-                let place = Place { offset: start + offset as u64, ..end };
-                self.repeat(number, &entry, place, out)?;
+                self.repeat(number, &entry, Written::place_of(&turn.parts, offset), out)?;
                 each(number, Some(&entry), out);
             }
             each(number, None, out);

@@ -12,10 +12,13 @@ use tapeworks_journal::{Place, read_place_in};
 use tapeworks_planted::planted;
 use tapeworks_session::fix::{Store, StoreError};
 
-use crate::entry::{Entries, Entry, Kind};
+use crate::entry::{Entries, Entry, Kind, Written};
 
 /// Bytes of the newest messages that are kept in memory: more than one turn of the gateway makes for one client.
 const RECENT_BYTES: usize = 1 << 20;
+
+/// Bytes of messages that come between two calls of [`SessionStore::keep_room`] and take no memory then.
+const ROOM_BYTES: usize = 64 << 10;
 
 /// A message to the client.
 #[derive(Clone, Copy, Debug)]
@@ -84,8 +87,7 @@ impl<D: Disk> SessionStore<D> {
         !self.changes.is_empty()
     }
 
-    /// Moves the changes into the entries of the turn. `record` is where these will begin in the journal, once that is known:
-    /// [`SessionStore::written`].
+    /// Moves the changes into the entries of the turn. Where the journal has these is known later: [`SessionStore::written`].
     pub(crate) fn collect(&mut self, entries: &mut Entries) {
         let base = entries.append(&mut self.changes) as u64;
         for number in self.first_change..self.next_outgoing {
@@ -95,11 +97,11 @@ impl<D: Disk> SessionStore<D> {
         }
     }
 
-    /// The entries of the turn are in the journal, from this place on.
-    pub(crate) fn written(&mut self, record: Place) {
+    /// The entries of the turn are in the journal, its parts at these places.
+    pub(crate) fn written(&mut self, parts: &[Written]) {
         for number in self.first_change..self.next_outgoing {
             if let Some(kept) = self.kept_mut(number) {
-                kept.place = Place { segment: record.segment, offset: record.offset + kept.place.offset };
+                kept.place = Written::place_of(parts, kept.place.offset as usize);
             }
         }
         self.first_change = self.next_outgoing;
@@ -160,6 +162,11 @@ impl<D: Disk> SessionStore<D> {
     pub(crate) fn keep_room(&mut self, messages: usize) {
         if self.messages.capacity() - self.messages.len() < messages {
             self.messages.reserve(self.messages.len().max(messages));
+        }
+        let most = RECENT_BYTES + ROOM_BYTES;
+        if self.recent.capacity() - self.recent.len() < ROOM_BYTES && self.recent.capacity() < most {
+            let more = self.recent.len().max(ROOM_BYTES).min(most - self.recent.len());
+            self.recent.reserve_exact(more);
         }
     }
 }
@@ -338,7 +345,7 @@ mod tests {
                         writer.flush().unwrap();
                         let end = writer.place();
                         let record = end.offset - payload.len() as u64 - before as u64;
-                        store.written(Place { offset: record, ..end });
+                        store.written(&[Written { from: 0, place: Place { offset: record, ..end } }]);
                     }
                     Step::Turn => {}
                 }

@@ -71,7 +71,8 @@ impl<W: World> Trader<W> {
             Some(client) if client.is_logged_on() => true,
             Some(client) => client.connect_again(longest).is_ok(),
             None => {
-                let settings = Settings::new(Role::Initiator, "FIX.4.4", self.name, "TAPEWORKS");
+                // FIX 5.0 SP2: its reports name the trade (880).
+                let settings = Settings::new(Role::Initiator, "FIXT.1.1", self.name, "TAPEWORKS");
                 // The gateway's clock may be wrong.
                 let settings = Settings { tolerance_ns: None, ..settings };
                 self.client = FixClient::connect(address, settings, None, longest).ok();

@@ -138,7 +138,7 @@ fn fix_settings(role: Role, index: usize) -> Settings {
         Role::Acceptor => ("TAPEWORKS", peer.as_str()),
         Role::Initiator => (peer.as_str(), "TAPEWORKS"),
     };
-    Settings { tolerance_ns: None, ..Settings::new(role, "FIX.4.4", ours, theirs) }
+    Settings { tolerance_ns: None, ..Settings::new(role, "FIXT.1.1", ours, theirs) }
 }
 
 fn dictionary() -> Arc<Dictionary> {
@@ -665,6 +665,67 @@ fn run<S: VenueSession>(steps: &[Step], make: fn() -> (S, S::Table), gates: fn(u
     world.gateway = None;
     let (after, _ledger) = opened(world.folder.path(), make, world.now_ns);
     assert_eq!(after.orders(true, usize::MAX), before);
+}
+
+fn logged_on<S: VenueSession>(make: fn() -> (S, S::Table), gates: fn(usize) -> Gate) -> World<S> {
+    let mut world = World::new(make, gates);
+    for _ in 0..8 {
+        world.step(&Step::Turn { most: usize::MAX });
+        world.step(&Step::Venue);
+    }
+    world
+}
+
+#[test]
+fn a_turn_that_is_longer_than_a_record_is_written_and_found_again() {
+    let mut world = logged_on(native, native_gate);
+    for _ in 0..6_000 {
+        let order = Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' };
+        world.step(&order);
+    }
+    world.client(0);
+    world.turn(usize::MAX, None);
+    // A start finds the turn, and the messages in it that the client has not got.
+    world.turn(1, Some(Death::BeforeCommit));
+    world.settle();
+    let trader = &world.clients[0].trader;
+    assert_eq!((trader.orders.len(), trader.open()), (6_000, 256));
+    world.clients[0].ids.truncate(3);
+    world.check();
+}
+
+/// The kill switch cancels what works although the venue is away, and although the gateway starts anew before it is back.
+fn kill_switch_while_the_venue_is_away<S: VenueSession>(
+    make: fn() -> (S, S::Table),
+    gates: fn(usize) -> Gate,
+) {
+    for death in [None, Some(Death::AfterCommit)] {
+        let mut world = logged_on(make, gates);
+        world.step(&Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' });
+        for _ in 0..8 {
+            world.step(&Step::Turn { most: usize::MAX });
+            world.step(&Step::Venue);
+        }
+        assert_eq!(world.exchange.engine().orders(), 1);
+        world.step(&Step::DropVenue);
+        let now = world.now();
+        let (core, _) = world.gateway.as_mut().unwrap();
+        core.set_halted(true, now);
+        core.cancel_orders(0, now);
+        world.turn(usize::MAX, death);
+        world.settle();
+        assert_eq!(world.exchange.engine().orders(), 0, "{death:?}");
+        let now = world.now();
+        world.gateway.as_mut().unwrap().0.set_halted(false, now);
+        world.settle();
+        world.check();
+    }
+}
+
+#[test]
+fn a_kill_switch_cancels_orders_when_the_venue_is_back() {
+    kill_switch_while_the_venue_is_away(native, native_gate);
+    kill_switch_while_the_venue_is_away(ouch, ouch_gate);
 }
 
 proptest! {

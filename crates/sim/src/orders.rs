@@ -82,7 +82,11 @@ fn exchange(drawn: Drawn) -> OrderVenue {
 }
 
 fn gateway_config(Drawn { throttle, queue, .. }: Drawn) -> Result<GatewayConfig, String> {
-    let clients = NAMES.map(|name| format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\n")).concat();
+    let clients = NAMES
+        .map(|name| {
+            format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\nbegin_string = \"FIXT.1.1\"\n")
+        })
+        .concat();
     let text = format!(
         r#"
 listen = "{GATEWAY}:9878"
@@ -189,7 +193,7 @@ fn translate(shared: &Shared) {
         config.host,
         core,
         ledger,
-        Arc::new(|notice| note(|| format!("gateway: {}", notice.text))),
+        Box::new(|notice| note(|| format!("gateway: {}", notice.text))),
         None,
     ) {
         Ok(gateway) => {

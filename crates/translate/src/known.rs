@@ -1,8 +1,8 @@
 //! The orders and requests that are known, in fixed pools, found by the client's and by the venue's ids.
 //!
 //! Each request of a client (new order, cancel, replace, mass cancel, quote) has its ClOrdID, and is kept as long as its order: ids are not used
-//! twice. An order that ended stays for late events. The one that ended first is forgotten first, when room is needed, and counted.
-//! Cost: one lookup per id. Nothing allocates after [`Known::new`].
+//! twice. Of an order with very many requests the oldest answered ones are forgotten. An order that ended stays for late events. The one that
+//! ended first is forgotten first, when room is needed, and counted. Cost: one lookup per id. Nothing allocates after [`Known::new`].
 
 use std::collections::VecDeque;
 
@@ -15,6 +15,12 @@ use crate::pool::{Handle, Pool};
 use crate::report::ExecutionKind;
 use crate::request::NewOrder;
 use crate::settings::Settings;
+
+/// An order with so many requests loses answered ones: one order must not use up the room of all.
+const MOST_OF_ORDER: u32 = 256;
+
+/// The newest requests of such an order that stay, answered or not.
+const KEPT_OF_ORDER: u32 = 128;
 
 /// What a client requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,13 +119,16 @@ pub(crate) struct Entry {
     requests: Option<Handle>,
     /// The quote that it is a side of.
     pub(crate) quote: Option<Handle>,
+    /// How many they are.
+    request_count: u32,
     /// It is among those that may be forgotten.
     is_queued: bool,
 }
 
 impl Entry {
     const fn new(order: Order) -> Self {
-        Self { machine: ExchangeToClient::new(), order, requests: None, quote: None, is_queued: false }
+        let machine = ExchangeToClient::new();
+        Self { machine, order, requests: None, quote: None, request_count: 0, is_queued: false }
     }
 }
 
@@ -226,11 +235,18 @@ impl Known {
     /// The request that has this ClOrdID already: of the client, or of any where the ids are names at the venue.
     #[inline]
     pub(crate) fn in_use(&self, client: ClientIndex, id: &ClOrdId) -> Option<&ClientRequest> {
+        self.requests.at(self.place_in_use(client, id)?)
+    }
+
+    fn handle_in_use(&self, client: ClientIndex, id: &ClOrdId) -> Option<Handle> {
+        self.requests.handle(self.place_in_use(client, id)?)
+    }
+
+    #[inline]
+    fn place_in_use(&self, client: ClientIndex, id: &ClOrdId) -> Option<u32> {
         let is_it =
             |request: &ClientRequest| request.id == *id && (self.names_are_ids || request.client == client);
-        let hash = self.hash_of_id(client, id);
-        let place = self.by_client.get(hash, |place| self.requests.at(place).is_some_and(is_it))?;
-        self.requests.at(place)
+        self.by_client.get(self.hash_of_id(client, id), |place| self.requests.at(place).is_some_and(is_it))
     }
 
     /// Whether a request has this name at the venue, of those that [`Self::in_use`] has not looked at.
@@ -300,16 +316,74 @@ impl Known {
         open.into_iter().map(|(handle, _)| handle).collect()
     }
 
-    /// Forgets the ended order that has this ClOrdID of a client, if there is one.
+    /// Forgets the ended order, the ended quote or the answered mass cancel that uses this ClOrdID, if there is one.
     pub(crate) fn forget_ended(&mut self, client: ClientIndex, id: &ClOrdId) {
-        let order = self.by_client(client, id).and_then(|request| request.order);
-        let has_ended = |order: &Handle| {
-            self.orders.get(*order).is_some_and(|entry| entry.machine.state() == ExchangeToClientState::Ended)
-        };
-        if let Some(order) = order.filter(has_ended) {
-            self.forget_order(order);
-            self.forgotten += 1;
+        if let Some(request) = self.handle_in_use(client, id) {
+            self.forget_ended_request(request);
         }
+    }
+
+    /// The same by the name at the venue.
+    pub(crate) fn forget_ended_name(&mut self, name: &VenueName) {
+        if let Some((request, _)) = self.by_name(name) {
+            self.forget_ended_request(request);
+        }
+    }
+
+    fn forget_ended_request(&mut self, handle: Handle) {
+        let Some(request) = self.requests.get(handle).copied() else { return };
+        let orders = [request.order, request.offer];
+        let mut working = orders.into_iter().flatten().filter(|order| !self.has_ended(*order));
+        if working.next().is_some() || (request.is_pending && request.order.is_none()) {
+            return;
+        }
+        for order in orders.into_iter().flatten() {
+            self.forgotten += u64::from(self.orders.get(order).is_some());
+            self.forget_order(order);
+        }
+        // What belongs to no order alone, as a quote does not, is still there.
+        self.forget_request(handle);
+    }
+
+    /// Whether an order has ended, or is forgotten.
+    fn has_ended(&self, order: Handle) -> bool {
+        self.orders.get(order).is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended)
+    }
+
+    /// Whether a cancel of the gateway's own waits for its answer.
+    pub(crate) fn has_own_cancel(&self, order: Handle) -> bool {
+        let mut next = self.orders.get(order).and_then(|entry| entry.requests);
+        while let Some(request) = next.and_then(|handle| self.requests.get(handle)) {
+            if request.is_own && request.is_pending {
+                return true;
+            }
+            next = request.next;
+        }
+        false
+    }
+
+    /// The newest cancel of an order that the venue has not answered, of those that name `original`.
+    pub(crate) fn newest_cancel(&self, order: Handle, original: &ClOrdId) -> Option<Handle> {
+        let mut next = self.orders.get(order)?.requests;
+        while let Some((handle, request)) = next.and_then(|handle| Some((handle, self.requests.get(handle)?)))
+        {
+            if request.is_pending && request.kind == RequestKind::Cancel && request.original == *original {
+                return Some(handle);
+            }
+            next = request.next;
+        }
+        None
+    }
+
+    /// Whether another client has a working order in an instrument. Cost: a walk over all orders, for a rare request.
+    #[cold]
+    pub(crate) fn others_trade(&self, client: ClientIndex, instrument: InstrumentIndex) -> bool {
+        self.orders.iter().any(|entry| {
+            let order = &entry.order;
+            order.client != client
+                && order.instrument == instrument
+                && entry.machine.state() != ExchangeToClientState::Ended
+        })
     }
 
     /// The oldest cancel of an order that the venue has not answered, of those that name `original`; `None`: any.
@@ -505,8 +579,14 @@ impl Known {
         request.next = entry.as_ref().and_then(|entry| entry.requests);
         let (client, id, name) = (request.client, request.id, request.name);
         let handle = self.requests.insert(request)?;
+        let mut is_crowded = false;
         if let Some(entry) = entry {
             entry.requests = Some(handle);
+            entry.request_count += 1;
+            is_crowded = entry.request_count > MOST_OF_ORDER;
+        }
+        if is_crowded && let Some(order) = request.order {
+            self.forget_answered(order);
         }
         // The caller has looked for both: neither is known.
         self.by_client.insert_new(self.hash_of_id(client, &id), handle.place);
@@ -514,6 +594,32 @@ impl Known {
             self.by_name.insert_new(Hash::new(0, &name.0), handle.place);
         }
         Some(handle)
+    }
+
+    /// Forgets the answered requests of an order but for the newest, and the one that it is called by.
+    #[cold]
+    fn forget_answered(&mut self, order: Handle) {
+        let Some((id, newest)) = self.orders.get(order).map(|entry| (entry.order.id, entry.requests)) else {
+            return;
+        };
+        let (mut last, mut next, mut count) = (None, newest, 0);
+        while let Some(handle) = next {
+            let Some(request) = self.requests.get(handle) else { break };
+            let behind = request.next;
+            let is_kept = count < KEPT_OF_ORDER || request.is_pending || request.id == id;
+            if is_kept {
+                (last, count) = (Some(handle), count + 1);
+            } else {
+                self.forget_request(handle);
+                if let Some(last) = last.and_then(|last| self.requests.get_mut(last)) {
+                    last.next = behind;
+                }
+            }
+            next = behind;
+        }
+        if let Some(entry) = self.orders.get_mut(order) {
+            entry.request_count = count;
+        }
     }
 
     /// A request of no order is answered: it may be forgotten.

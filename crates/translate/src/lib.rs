@@ -22,6 +22,7 @@ mod settings;
 mod text;
 mod translator;
 mod venue;
+mod versions;
 mod warm;
 
 pub use desk::{ClientToExchange, ClientToExchangeState, Counters};
@@ -39,3 +40,4 @@ pub use risk::{RiskLimits, TopOfBook, TopsOfBook};
 pub use settings::{ClientSettings, FixVersion, Settings};
 pub use translator::Translator;
 pub use venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};
+pub use versions::copy_report;

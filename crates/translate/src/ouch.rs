@@ -325,6 +325,13 @@ impl Venue for Ouch {
         Some(VenueName::numbered(reference))
     }
 
+    fn cancelled_name(&self, message: &[u8]) -> Option<VenueName> {
+        match inbound::Message::decode(message).ok()? {
+            inbound::Message::CancelOrder(cancel) => Some(VenueName::numbered(cancel.user_ref_num())),
+            _ => None,
+        }
+    }
+
     fn reason(&self, reject_code: i32) -> Option<&RejectReason> {
         let codes = &self.settings.reject_codes;
         codes.binary_search_by_key(&reject_code, |reason| reason.code).ok().and_then(|at| codes.get(at))

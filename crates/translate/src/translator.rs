@@ -34,6 +34,7 @@ use crate::risk::{Risk, TopsOfBook};
 use crate::settings::{ClientSettings, FixVersion, Settings};
 use crate::text::Text;
 use crate::venue::{MOST_MESSAGE_BYTES, Venue};
+use crate::versions::fit;
 use crate::warm::Warm;
 
 /// The text of a reject of a request that the venue did not get.
@@ -320,6 +321,9 @@ impl<V: Venue> Translator<V> {
         now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
+        if self.desk.is_replaying {
+            self.desk.known.forget_ended_name(&name);
+        }
         if self.desk.known.is_named(&name) {
             return Err(Refusal::Duplicate);
         }
@@ -414,7 +418,8 @@ impl<V: Venue> Translator<V> {
         Ok(())
     }
 
-    /// A mass cancel of an instrument goes to a venue that takes them; otherwise each order of the client is cancelled.
+    /// A mass cancel of an instrument goes to a venue that takes them, unless other clients trade in it: the venue would cancel the orders of
+    /// the user, which they share. Otherwise each order of the client is cancelled.
     #[cold]
     fn mass_cancel(
         &mut self,
@@ -426,6 +431,7 @@ impl<V: Venue> Translator<V> {
         let client = incoming.client;
         if let Scope::Instrument(instrument) = scope
             && self.venue.takes_mass_cancels()
+            && !self.desk.known.others_trade(client, instrument)
         {
             return self.send_mass_cancel(client, (id, instrument), false, false, incoming.now_ns, out);
         }
@@ -903,9 +909,13 @@ impl<V: Venue> Translator<V> {
     /// the gateway makes itself waits for [`Self::send_again`]: no client would ask for it once more. Returns whether it is known.
     pub fn venue_unsent(&mut self, message: &[u8], now_ns: u64, out: &mut impl Outputs) -> bool {
         const TEXT: &[u8] = b"The request was not sent: the connection to the venue broke";
-        let Some(name) = self.venue.request_name(message) else { return false };
-        let Some((handle, request)) = self.desk.known.by_name(&name) else { return false };
-        let request = *request;
+        let named = self.venue.request_name(message).and_then(|name| self.desk.known.by_name(&name));
+        let handle = named.map(|(handle, _)| handle).or_else(|| {
+            let (_, original) = self.desk.known.by_name(&self.venue.cancelled_name(message)?)?;
+            self.desk.known.newest_cancel(original.order?, &original.id)
+        });
+        let Some(handle) = handle else { return false };
+        let Some(request) = self.desk.known.request(handle).copied() else { return false };
         if request.is_own || request.is_in_doubt {
             self.again.push_back((handle, message.into()));
         } else {
@@ -969,8 +979,10 @@ impl<V: Venue> Translator<V> {
         self.again.clear();
         let pending = self.desk.known.pending();
         // The gateway's own cancels are sent anew.
+        let mut cancelled = Vec::new();
         for handle in &pending {
-            if self.desk.known.request(*handle).is_some_and(|request| request.is_own) {
+            if let Some(request) = self.desk.known.request(*handle).filter(|request| request.is_own) {
+                cancelled.extend(request.order);
                 self.answer(*handle);
             }
         }
@@ -989,6 +1001,15 @@ impl<V: Venue> Translator<V> {
                     }
                     self.reject_request(&request, IN_DOUBT, now_ns, out);
                 }
+            }
+        }
+        for order in cancelled {
+            let state = self.desk.known.entry(order).map(|entry| entry.machine.state());
+            // One that was sent and never reported is settled above.
+            let works =
+                matches!(state, Some(ExchangeToClientState::Working | ExchangeToClientState::Suspended));
+            if works && !self.desk.known.has_own_cancel(order) {
+                self.send_own_cancel(order, now_ns, out);
             }
         }
     }
@@ -1015,10 +1036,7 @@ impl<V: Venue> Translator<V> {
     /// Cancels the open orders of a client whose session is gone. Those that the gateway cancels already are left out.
     pub fn cancel_orders(&mut self, client: ClientIndex, now_ns: u64, out: &mut impl Outputs) {
         for order in self.desk.known.open(client) {
-            let pending = self.desk.known.pending_cancel(order, None);
-            let is_cancelled =
-                pending.is_some_and(|cancel| self.desk.known.request(cancel).is_some_and(|it| it.is_own));
-            if !is_cancelled {
+            if !self.desk.known.has_own_cancel(order) {
                 self.send_own_cancel(order, now_ns, out);
             }
         }
@@ -1120,10 +1138,9 @@ impl<V: Venue> Translator<V> {
 
     fn execution(&mut self, report: &mut Execution, text: Option<&[u8]>, out: &mut impl Outputs) {
         let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
-        let mut order = match named {
-            Some((_, request)) => request.order,
-            None => self.desk.known.by_order_id(&report.order_id),
-        };
+        // A venue may name the mass cancel.
+        let of_name = named.and_then(|(_, request)| request.order);
+        let mut order = of_name.or_else(|| self.desk.known.by_order_id(&report.order_id));
         if let Some((handle, request)) = &named
             && request.kind == RequestKind::Quote
         {
@@ -1161,21 +1178,24 @@ impl<V: Venue> Translator<V> {
         let report = &*report;
         let Some(entry) = self.desk.known.entry_mut(order) else { return };
         let (before, id_before) = (entry.machine.state(), entry.order.id);
+        // One that was rejected in doubt may have been done.
+        let replace = named.filter(|(_, request)| {
+            report.kind == ExecutionKind::Replaced && request.kind == RequestKind::Replace
+        });
         // Every kind of report is an event.
         let _dispatched = entry.machine.dispatch(&mut entry.order, (report.kind as u8).into(), report);
         let Outcome::Report(exec_type) = entry.order.outcome else {
             self.desk.counters.unexpected += 1;
             return out.unmatched(&Report::Execution(*report));
         };
-        let mut changed = None;
-        if let Some((_, request)) = answered {
-            if !matches!(request.kind, RequestKind::New | RequestKind::Quote) {
-                entry.order.pending = entry.order.pending.saturating_sub(1);
-            }
-            if exec_type == ExecType::Replaced {
-                entry.order.id = request.id;
-                changed = Some(request);
-            }
+        if let Some((_, request)) = answered
+            && !matches!(request.kind, RequestKind::New | RequestKind::Quote)
+        {
+            entry.order.pending = entry.order.pending.saturating_sub(1);
+        }
+        let changed = replace.map(|(_, request)| request);
+        if let Some(request) = changed {
+            entry.order.id = request.id;
         }
         let (client, after) = (entry.order.client, entry.machine.state());
         let requested_ns = entry.order.requested_ns;
@@ -1202,7 +1222,7 @@ impl<V: Venue> Translator<V> {
             (false, false) => self.count_open(client, 1),
             _ => {}
         }
-        let answers = answered.as_ref().map(|(_, request)| request);
+        let answers = answered.as_ref().or(replace.as_ref()).map(|(_, request)| request);
         let answers = answers.filter(|request| {
             !matches!(request.kind, RequestKind::New | RequestKind::Quote) && !request.is_own
         });
@@ -1304,6 +1324,7 @@ impl<V: Venue> Translator<V> {
         fields.text = text.or_else(|| (!report.why.is_empty()).then_some(report.why.as_bytes()));
         let ids = answers.map(|request| (&request.id, &request.original));
         add_execution(&mut fields, exec_type, report, &texts, ids);
+        fit(version, &mut fields);
         out.to_client(order.client, &Reply::Execution(&fields));
         self.desk.counters.reports += 1;
         self.desk.counters.fills += u64::from(exec_type == ExecType::Trade);

@@ -87,6 +87,11 @@ pub trait Venue {
     /// The name of the request that this message to the venue is; `None`: it is none.
     fn request_name(&self, message: &[u8]) -> Option<VenueName>;
 
+    /// The name of the request whose order this message to the venue cancels, where a cancel has no name of its own.
+    fn cancelled_name(&self, _message: &[u8]) -> Option<VenueName> {
+        None
+    }
+
     /// The venue's reason of a reject; `None`: its table does not have the code.
     fn reason(&self, reject_code: i32) -> Option<&RejectReason>;
 }

@@ -15,6 +15,9 @@ use super::store::{Store, StoreError};
 /// A resend goes on when the output is below this, in bytes.
 const RESEND_OUTPUT_BYTES: usize = 64 << 10;
 
+/// Messages that are read from the store for a resend before others have their turn.
+const MOST_READS: u32 = 1_024;
+
 /// Fields of a header that a message of the application may have, in the order in which they are written.
 const HEADER: [u32; 20] =
     [34, 43, 49, 50, 52, 56, 57, 97, 115, 116, 122, 128, 129, 142, 143, 144, 145, 1128, 1129, 1156];
@@ -125,6 +128,8 @@ impl Link {
             return self.send_any(store, now_ns, message_type, &[], body);
         }
         let (unsent, sent_ns, messages_sent) = (self.output.len(), self.sent_ns, self.messages_sent);
+        // What failed ended the session. A store that failed to read may keep.
+        self.failure = None;
         let kept = self.send_any(store, now_ns, message_type, &[], body);
         self.output.truncate(unsent);
         (self.sent_ns, self.messages_sent) = (sent_ns, messages_sent);
@@ -179,29 +184,35 @@ impl Link {
         }
     }
 
-    /// Begins to resend a range; an end of 0 is the last message.
+    /// Begins to resend a range; an end of 0 is the last message. What is left of a resend that goes on is resent as well.
     pub(crate) fn begin_resend(&mut self, store: &dyn Store, begin: u64, end: u64) {
         let last = store.next_outgoing().saturating_sub(1);
         let end = if end == 0 || end > last { last } else { end };
-        self.resend = (begin.max(1) <= end).then_some(Resend { next: begin.max(1), last: end });
+        let begin = begin.max(1);
+        if begin <= end {
+            let left = self.resend.unwrap_or(Resend { next: begin, last: end });
+            self.resend = Some(Resend { next: begin.min(left.next), last: end.max(left.last) });
+        }
     }
 
-    /// Resends while the output has room. Messages of the session, those that the store lacks, and those that `may_resend` refuses are
-    /// gap-filled, joined.
+    /// Resends while the output has room, and [`MOST_READS`] messages at most. Messages of the session, those that the store lacks, and
+    /// those that `may_resend` refuses are gap-filled, joined.
     pub(crate) fn pump_resend(
         &mut self,
         store: &dyn Store,
         now_ns: u64,
         may_resend: &mut dyn FnMut(&[u8]) -> bool,
     ) {
+        let mut reads = 0;
         while let Some(Resend { next, last }) = self.resend {
-            if self.output().len() >= RESEND_OUTPUT_BYTES {
+            if self.output().len() >= RESEND_OUTPUT_BYTES || reads >= MOST_READS {
                 return;
             }
             // A long run of messages that are filled is read in pieces too.
             let mut filled = next;
             let mut has_message = false;
-            while filled <= last {
+            while filled <= last && reads < MOST_READS {
+                reads += 1;
                 self.kept.clear();
                 has_message = match store.read(filled, &mut self.kept) {
                     Ok(found) => {

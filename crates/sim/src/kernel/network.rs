@@ -220,9 +220,17 @@ struct Socket {
     waiter: Option<TaskId>,
 }
 
+/// What a poll has to report of a socket.
+#[derive(Debug, Default)]
+struct Reported {
+    is_readable: bool,
+    is_writable: bool,
+    is_closed: bool,
+}
+
 #[derive(Debug, Default)]
 struct PollState {
-    pending: BTreeMap<usize, (bool, bool)>,
+    pending: BTreeMap<usize, Reported>,
     waker: Option<Token>,
     waiter: Option<TaskId>,
 }
@@ -328,6 +336,7 @@ impl Kernel {
     fn report(&mut self, id: usize, is_readable: bool, is_writable: bool) {
         let Some(socket) = self.network.socket(id) else { return };
         let waiter = socket.waiter.take();
+        let is_closed = matches!(&socket.kind, Kind::Connection(one) if one.is_ended || one.is_reset);
         if let Some(Watch { poll, token, interest }) = socket.watch {
             let readable = is_readable && interest.is_readable();
             let writable = is_writable && interest.is_writable();
@@ -335,7 +344,9 @@ impl Kernel {
                 && let Some(poll) = self.network.polls.get_mut(poll)
             {
                 let pending = poll.pending.entry(token.0).or_default();
-                *pending = (pending.0 || readable, pending.1 || writable);
+                pending.is_readable |= readable;
+                pending.is_writable |= writable;
+                pending.is_closed |= is_closed;
                 if let Some(waiter) = poll.waiter {
                     self.wake(waiter, Waits::Poll);
                 }
@@ -752,10 +763,11 @@ impl Poll for SimPoll {
             let Some(poll) = kernel.network.polls.get_mut(self.0) else { return };
             poll.waiter = None;
             let pending = std::mem::take(&mut poll.pending).into_iter();
-            ready.extend(pending.map(|(token, (is_readable, is_writable))| Ready {
+            ready.extend(pending.map(|(token, Reported { is_readable, is_writable, is_closed })| Ready {
                 token: Token(token),
                 is_readable,
                 is_writable,
+                is_closed,
             }));
         });
         Ok(())
@@ -775,7 +787,7 @@ impl Wake for SimWaker {
     fn wake(&self) -> io::Result<()> {
         with(|kernel| {
             let Some(poll) = kernel.network.polls.get_mut(self.poll) else { return };
-            poll.pending.entry(self.token.0).or_default().0 = true;
+            poll.pending.entry(self.token.0).or_default().is_readable = true;
             if let Some(waiter) = poll.waiter {
                 kernel.wake(waiter, Waits::Poll);
             }
