@@ -45,7 +45,8 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How often the percentiles are made of what was measured.
 const SECOND: Duration = Duration::from_secs(1);
-/// How often an idle thread warms the order path, where it is told to.
+
+/// How often an idle thread warms the order path, where the settings say so.
 const WARM: Duration = Duration::from_millis(1);
 
 /// How often a turn that the disk did not take is tried again.

@@ -12,7 +12,7 @@ use tapeworks_wire::fix::order_entry::{
     OrderCancelRejectFields, OrderMassCancelReportFields, OrderMassCancelRequest, OrderStatusRequest,
     QuoteStatusReportFields, RejectFields, Side,
 };
-use tapeworks_wire::fix::{field, message_type, read_unsigned};
+use tapeworks_wire::fix::{SOH, field, message_type, read_unsigned};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use crate::desk::{
@@ -24,6 +24,7 @@ use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName};
 use crate::incoming::{client_id, entries_of, parties, quote_terms};
 use crate::known::{ClientRequest, Fill, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
+use crate::outputs::Outputs;
 use crate::pool::Handle;
 use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
@@ -53,21 +54,6 @@ const MOST_REASONS: usize = 64;
 
 /// App IDs of a venue.
 const APP_IDS: usize = 256;
-
-/// Takes what a translator puts out. Each call is in order.
-pub trait Outputs {
-    /// A message to the venue.
-    fn to_venue(&mut self, message: &[u8]);
-
-    /// A message to a client.
-    fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>);
-
-    /// A report of the venue that belongs to no order or request that is known, or does not fit the order's state.
-    fn unmatched(&mut self, report: &Report);
-
-    /// The venue reports for the first time of an order that was requested at this time, in UTC nanoseconds.
-    fn first_report(&mut self, _requested_ns: u64) {}
-}
 
 /// FIX orders to a venue's orders and back.
 #[derive(Debug)]
@@ -291,7 +277,7 @@ impl<V: Venue> Translator<V> {
         self.desk.counters.client_messages += 1;
         self.desk.decision = Decision::None;
         let incoming = Incoming { client, message, now_ns };
-        let kind = message_type(message);
+        let kind = type_of(message);
         let code = if let [code] = kind { u64::from(*code) } else { 0 };
         if self.way.dispatch(&mut self.desk, code, incoming).is_err() {
             self.desk.decision = Decision::Refuse(Refusal::UnsupportedType);
@@ -1000,7 +986,7 @@ impl<V: Venue> Translator<V> {
     ///
     /// - One that answers every cancel gets a cancel: it cancels the order, or rejects the cancel of an order that never came.
     /// - One that ignores a name that it has seen gets the order again, with the quantity 0: it rejects that, or ignores it.
-    /// - Of a quote the client is told that it is rejected, and the venue gets a mass cancel of the instrument's quotes.
+    /// - A quote is rejected to the client, and the venue gets a mass cancel of the instrument's quotes.
     ///
     /// Either way no order begins to work that the client has not sent a moment ago.
     pub fn settle(&mut self, now_ns: u64, out: &mut impl Outputs) {
@@ -1487,6 +1473,20 @@ impl<V: Venue> Translator<V> {
     }
 }
 
+/// MsgType of a message. That of most is found at once: their BeginString has 7 or 8 characters, and BodyLength three digits.
+#[inline]
+fn type_of(message: &[u8]) -> &[u8] {
+    const BEFORE: [&[u8]; 2] = [b"8=FIX.4.4\x019=123\x01", b"8=FIXT.1.1\x019=123\x01"];
+    for before in BEFORE {
+        if let Some((head, [b'3', b'5', b'=', kind, SOH, ..])) = message.split_at_checked(before.len())
+            && head.last() == Some(&SOH)
+        {
+            return core::slice::from_ref(kind);
+        }
+    }
+    message_type(message)
+}
+
 const fn response_to(is_replace: bool) -> CxlRejResponseTo {
     if is_replace {
         CxlRejResponseTo::OrderCancelReplaceRequest
@@ -1514,5 +1514,23 @@ fn reason_text(code: i32, text: Option<&[u8]>, reason: Option<&[u8]>) -> Text {
     match reason {
         Some(reason) => numbered.push(b": ").push(reason),
         None => numbered,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_of_a_message_is_found_whatever_its_head_is_like() {
+        for begin in ["FIX.4.2", "FIX.4.4", "FIXT.1.1", "FIX.44.44"] {
+            for length in ["5", "55", "555", "5555", "55555"] {
+                for kind in ["D", "AE", ""] {
+                    let message = format!("8={begin}\x019={length}\x0135={kind}\x0149=A\x01");
+                    assert_eq!(type_of(message.as_bytes()), kind.as_bytes(), "{message}");
+                }
+            }
+        }
+        assert_eq!((type_of(b""), type_of(b"8=FIX.4.4")), (&b""[..], &b""[..]));
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<
         let mut reports = Vec::new();
         for (kind, last, leaves) in [(ExecType::New, 0, 100), (ExecType::Trade, 100, 0)] {
             for name in &names {
-                let number = part as i32 * 2 * ORDERS as i32 + reports.len() as i32 + 1;
+                let number = part * 2 * ORDERS as i32 + reports.len() as i32 + 1;
                 reports.push(execution(number, kind, name, last, leaves));
             }
         }
