@@ -1,0 +1,47 @@
+//! The catalogue: one file a technique, one row here.
+//!
+//! A file has, in this order: the inputs, the baseline and the variants as functions that are never inlined (so that their assembly can be
+//! shown), the experiments, the [`Technique`], and tests that all variants give equal results for any input. Its page in the book includes
+//! the functions from there.
+
+pub mod loop_unrolling;
+
+use crate::technique::Technique;
+
+/// All techniques, in the order of their numbers.
+pub static CATALOGUE: &[&Technique] = &[&loop_unrolling::TECHNIQUE];
+
+/// The technique of that name or number.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Technique> {
+    let number = name.parse::<u8>().ok();
+    CATALOGUE.iter().copied().find(|technique| technique.name == name || number == Some(technique.number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers_are_unique_and_in_order() {
+        for pair in CATALOGUE.windows(2) {
+            assert!(pair[0].number < pair[1].number, "{} before {}", pair[0].name, pair[1].name);
+        }
+        for technique in CATALOGUE {
+            assert!(std::ptr::eq(find(technique.name).unwrap(), *technique));
+            assert!(std::ptr::eq(find(&technique.number.to_string()).unwrap(), *technique));
+            assert!(technique.question.ends_with('?'), "{}: {}", technique.name, technique.question);
+        }
+        assert!(find("nothing").is_none());
+    }
+
+    #[test]
+    fn the_product_has_the_places_where_it_uses_a_technique() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for technique in CATALOGUE {
+            for place in technique.used {
+                assert!(root.join(place.path).exists(), "{}: {} is no file", technique.name, place.path);
+            }
+        }
+    }
+}
