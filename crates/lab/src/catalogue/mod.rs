@@ -4,12 +4,42 @@
 //! shown), the experiments, the [`Technique`], and tests that all variants give equal results for any input. Its page in the book includes
 //! the functions from there.
 
+pub mod binary_search;
+pub mod branch_prediction;
+pub mod byte_order;
+pub mod data_layout;
+pub mod huge_pages;
+pub mod inlining;
+pub mod integer_prices;
+pub mod look_ahead;
 pub mod loop_unrolling;
+pub mod over_inlining;
+pub mod predication;
+pub mod simd;
+pub mod typed_absence;
+pub mod varint;
+pub mod zero_copy;
 
 use crate::technique::Technique;
 
 /// All techniques, in the order of their numbers.
-pub static CATALOGUE: &[&Technique] = &[&loop_unrolling::TECHNIQUE];
+pub static CATALOGUE: &[&Technique] = &[
+    &inlining::TECHNIQUE,
+    &loop_unrolling::TECHNIQUE,
+    &binary_search::TECHNIQUE,
+    &branch_prediction::TECHNIQUE,
+    &predication::TECHNIQUE,
+    &simd::TECHNIQUE,
+    &byte_order::TECHNIQUE,
+    &varint::TECHNIQUE,
+    &zero_copy::TECHNIQUE,
+    &typed_absence::TECHNIQUE,
+    &over_inlining::TECHNIQUE,
+    &look_ahead::TECHNIQUE,
+    &data_layout::TECHNIQUE,
+    &huge_pages::TECHNIQUE,
+    &integer_prices::TECHNIQUE,
+];
 
 /// The technique of that name or number.
 #[must_use]
