@@ -110,7 +110,7 @@ pub fn all_of_columns(orders: &Columns, places: &[u32]) -> u64 {
     places.iter().filter_map(|place| all(*place as usize)).fold(0, u64::wrapping_add)
 }
 
-/// 48 bytes, packed: two of three lie on two cache lines.
+/// 48 bytes, packed: two of four lie on two cache lines.
 #[derive(Clone, Copy, Debug, Default, zerocopy::FromZeros)]
 #[repr(C)]
 pub struct Packed([u64; 6]);

@@ -64,8 +64,8 @@ struct Market {
     executions: Vec<Event>,
 }
 
-/// Shares of each order: more than all rounds execute.
-const SHARES: u32 = 1 << 30;
+/// Shares of each order: more than all rounds execute, and few enough that those of a level fit into 32 bits.
+const SHARES: u32 = 1 << 22;
 
 impl Market {
     /// Books with so many orders of so many instruments, and executions of as many different ones.

@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn a_fused_multiply_add_rounds_once() {
         // The product's last bits are lost when it is rounded before the sum.
-        let (factor, x, y) = (1.0 + f32::EPSILON, 1.0 + f32::EPSILON, -1.0f32);
+        let (factor, x, y) = (1.0f32 + 1.0 / 4096.0, 1.0 + 1.0 / 4096.0, -1.0);
         assert_ne!(factor.mul_add(x, y), factor * x + y);
     }
 }

@@ -164,6 +164,8 @@ mod tests {
         assert_eq!(size_of::<Option<Box<i64>>>(), 8);
         assert_eq!(size_of::<Option<i64>>(), 16);
         assert_eq!(size_of::<Option<Price>>(), 8);
+        assert_eq!(size_of::<Option<Option<Price>>>(), 16);
+        assert_eq!(size_of::<Option<(u32, u8)>>(), 12);
     }
 
     #[test]
