@@ -17,10 +17,14 @@
 //! | [`plot`] | results as SVG |
 //! | [`report`] | results as one page of HTML |
 //! | [`compare`] | two runs beside each other |
+//! | [`book`] | results for a page of the book |
+//! | [`callgrind`] | instructions where the processor counts none |
 //! | [`assembly`] | the code that the compiler made |
 //! | [`random`] | the same random inputs everywhere |
 
 pub mod assembly;
+pub mod book;
+pub mod callgrind;
 pub mod catalogue;
 pub mod compare;
 pub mod counters;
