@@ -1,7 +1,7 @@
 //! Doubles in the network's byte order: bytes reversed by a loop, by shifts, by a swap, and by the load itself.
 //!
-//! The first three are the conversions of a developer's diary. Each has two forms: as written, and kept as written. Compilers know these patterns, and make the same instruction of
-//! all of them; only a variant that they cannot see through shows what the code says.
+//! The first three are the conversions of a developer's diary. Two of them have two forms: as written, and kept as written. Compilers know such
+//! patterns, and make the same instruction of all of them; only a variant that they cannot see through shows what the code says.
 
 use std::hint::black_box;
 

@@ -43,7 +43,6 @@ pub fn follow(region: &[u8], steps: usize) -> u64 {
 }
 // ANCHOR_END: follow
 
-/// Asks for a line in each of the pages, one after the other in random order, each load waiting for the last.
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     lab.experiment("loads at random places, each of which waits for the last", "load");
     lab.along("MiB of memory", Scale::Logarithmic);

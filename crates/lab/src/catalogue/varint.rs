@@ -1,6 +1,7 @@
 //! Variable-length integers: seven bits a byte, the highest bit says that more follow. Signed numbers by zigzag.
 //!
-//! Three decoders: byte by byte; eight bytes at once with the length from the highest bits; and several numbers at once, by a shuffle chosen from the highest bits of eight bytes.
+//! Three decoders: byte by byte; eight bytes at once with the length from the highest bits; and several numbers at once, by a shuffle chosen from
+//! the highest bits of eight bytes.
 
 use std::hint::black_box;
 

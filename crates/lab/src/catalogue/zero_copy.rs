@@ -1,7 +1,7 @@
 //! Reading a message where it lies against parsing all of it first.
 //!
-//! The product's accessors ([`tapeworks_wire::nasdaq::itch50`]) load a field when it is asked for. The eager parser turns each message into an owned struct with strings, as many parsers
-//! do: whatever is asked of it afterwards has been paid for. Both check the message's length.
+//! The product's accessors ([`tapeworks_wire::nasdaq::itch50`]) load a field when it is asked for. The eager parser turns each message into an
+//! owned struct with strings, as many parsers do: whatever is asked of it afterwards has been paid for. Both check the message's length.
 
 use std::hint::black_box;
 
