@@ -95,7 +95,7 @@ pub static TECHNIQUE: Technique = Technique {
             what: "maps tables in huge pages where the kernel gives them",
         },
         Use { path: "crates/market/src/orders.rs", what: "the order index lies in such memory" },
-        Use { path: "docs/src/rings.md", what: "how to set huge pages aside" },
+        Use { path: "docs/src/rings.md", what: "the memory of tables, and which pages it lies in" },
     ],
     assembly: &[Assembly {
         variant: "both",

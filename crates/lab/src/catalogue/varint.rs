@@ -383,7 +383,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded_by_all(numbers in prop::collection::vec(any_number(), 0..60), less in 0usize..9) {
+        fn all_decode_an_encoding(numbers in prop::collection::vec(any_number(), 0..60), less in 0usize..9) {
             let mut bytes = Vec::new();
             numbers.iter().for_each(|number| encode(*number, &mut bytes));
             for found in all(&bytes, numbers.len()) {
