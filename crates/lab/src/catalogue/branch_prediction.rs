@@ -107,10 +107,16 @@ pub static TECHNIQUE: Technique = Technique {
     name: "branch-prediction",
     title: "Branch prediction",
     question: "What does a branch cost that the processor guesses right, and one that it guesses wrong?",
-    published: &[Published {
-        source: "P. Guzenfeld, C++ Low-Latency Patterns, Benchmarked, 2026 (Intel i7, GCC 14)",
-        figure: "replacing a cascade of branches by a bit mask was 1.6 times slower, since its branches were predicted",
-    }],
+    published: &[
+        Published {
+            source: "P. Guzenfeld, C++ Low-Latency Patterns, Benchmarked (Intel i7, GCC 14)",
+            figure: "replacing a cascade of branches by a bit mask was 1.6 times slower, since its branches were predicted",
+        },
+        Published {
+            source: "B. Carneal, forum of the D language, 2020 (counting decimal digits, Zen 1)",
+            figure: "without branches 2.4 times faster on shuffled lengths, and 8.5 % slower on others",
+        },
+    ],
     used: &[
         Use {
             path: "crates/market/src/book.rs",

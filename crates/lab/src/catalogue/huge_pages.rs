@@ -7,7 +7,7 @@ use tapeworks_ring::memory::{Backing, Region, RegionOptions};
 use crate::measure::{Ended, Lab, Variants};
 use crate::random::Random;
 use crate::results::Scale;
-use crate::technique::{Assembly, Technique, Use};
+use crate::technique::{Assembly, Published, Technique, Use};
 
 /// Bytes of a cache line: one link lies in each.
 const LINE_BYTES: usize = 64;
@@ -88,7 +88,10 @@ pub static TECHNIQUE: Technique = Technique {
     name: "huge-pages",
     title: "Huge pages and TLB reach",
     question: "What do address translations cost in a large table, and how much of that do huge pages save?",
-    published: &[],
+    published: &[Published {
+        source: "Y. Zheng, Using Huge Pages on Linux (Ryzen 3900X, a hash table of 10 million entries)",
+        figure: "93 % of the loads counted at the data TLB miss it in pages of 4 KiB, whose reach is 8 MiB; in 2 MiB pages it is 4 GiB",
+    }],
     used: &[
         Use {
             path: "crates/ring/src/memory.rs",

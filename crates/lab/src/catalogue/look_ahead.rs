@@ -17,7 +17,7 @@ use tapeworks_stage::Stage as _;
 use crate::measure::{Ended, Lab, Variants};
 use crate::random::Random;
 use crate::results::Scale;
-use crate::technique::{Assembly, Technique, Use};
+use crate::technique::{Assembly, Published, Technique, Use};
 
 /// Looks items up, one after the other. `zero` is 0, which the compiler does not know: each address waits for the last value.
 // ANCHOR: baseline
@@ -172,7 +172,10 @@ pub static TECHNIQUE: Technique = Technique {
     name: "look-ahead",
     title: "Look-ahead over a batch",
     question: "How much faster is a batch whose cache misses overlap, and how many misses can be in flight?",
-    published: &[],
+    published: &[Published {
+        source: "notes.elimelt.com, Memory-Level Parallelism (chains of pointers through 256 MB)",
+        figure: "92.6 ns an access with one chain, 15.6 ns with 8 chains (5.9 times), 8.9 ns with 16 (10.4 times)",
+    }],
     used: &[
         Use {
             path: "crates/market/src/book.rs",
