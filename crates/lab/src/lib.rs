@@ -19,6 +19,7 @@
 //! | [`compare`] | two runs beside each other |
 //! | [`assembly`] | the code that the compiler made |
 //! | [`random`] | the same random inputs everywhere |
+//! | [`threads`] | two threads on two cores |
 
 pub mod assembly;
 pub mod catalogue;
@@ -33,6 +34,7 @@ pub mod results;
 pub mod run;
 pub mod statistics;
 pub mod technique;
+pub mod threads;
 
 /// The examples of the README, compiled.
 #[cfg(doctest)]

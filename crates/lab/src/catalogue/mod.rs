@@ -4,12 +4,26 @@
 //! shown), the experiments, the [`Technique`], and tests that all variants give equal results for any input. Its page in the book includes
 //! the functions from there.
 
+pub mod allocators;
+pub mod contention;
+pub mod disruptor;
 pub mod loop_unrolling;
+pub mod perfect_hash;
+pub mod spsc_queue;
+pub mod static_dispatch;
 
 use crate::technique::Technique;
 
 /// All techniques, in the order of their numbers.
-pub static CATALOGUE: &[&Technique] = &[&loop_unrolling::TECHNIQUE];
+pub static CATALOGUE: &[&Technique] = &[
+    &loop_unrolling::TECHNIQUE,
+    &contention::TECHNIQUE,
+    &spsc_queue::TECHNIQUE,
+    &disruptor::TECHNIQUE,
+    &allocators::TECHNIQUE,
+    &static_dispatch::TECHNIQUE,
+    &perfect_hash::TECHNIQUE,
+];
 
 /// The technique of that name or number.
 #[must_use]
