@@ -5,12 +5,16 @@
 //! the functions from there.
 
 pub mod allocators;
+pub mod cache_warming;
 pub mod contention;
 pub mod disruptor;
+pub mod hot_path_allocation;
+pub mod logging;
 pub mod loop_unrolling;
 pub mod perfect_hash;
 pub mod spsc_queue;
 pub mod static_dispatch;
+pub mod waiting;
 
 use crate::technique::Technique;
 
@@ -18,11 +22,15 @@ use crate::technique::Technique;
 pub static CATALOGUE: &[&Technique] = &[
     &loop_unrolling::TECHNIQUE,
     &contention::TECHNIQUE,
+    &cache_warming::TECHNIQUE,
     &spsc_queue::TECHNIQUE,
     &disruptor::TECHNIQUE,
     &allocators::TECHNIQUE,
     &static_dispatch::TECHNIQUE,
     &perfect_hash::TECHNIQUE,
+    &waiting::TECHNIQUE,
+    &hot_path_allocation::TECHNIQUE,
+    &logging::TECHNIQUE,
 ];
 
 /// The technique of that name or number.
