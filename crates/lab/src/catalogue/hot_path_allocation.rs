@@ -226,6 +226,7 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn every_way_handles_every_message(
             lengths in prop::collection::vec(

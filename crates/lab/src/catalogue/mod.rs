@@ -6,14 +6,19 @@
 
 pub mod allocators;
 pub mod cache_warming;
+pub mod cold_hardware;
 pub mod contention;
 pub mod disruptor;
 pub mod hot_path_allocation;
+pub mod kernel_bypass;
 pub mod logging;
 pub mod loop_unrolling;
+pub mod measuring;
+pub mod memory_orders;
 pub mod perfect_hash;
 pub mod spsc_queue;
 pub mod static_dispatch;
+pub mod system_calls;
 pub mod waiting;
 
 use crate::technique::Technique;
@@ -22,6 +27,7 @@ use crate::technique::Technique;
 pub static CATALOGUE: &[&Technique] = &[
     &loop_unrolling::TECHNIQUE,
     &contention::TECHNIQUE,
+    &kernel_bypass::TECHNIQUE,
     &cache_warming::TECHNIQUE,
     &spsc_queue::TECHNIQUE,
     &disruptor::TECHNIQUE,
@@ -31,6 +37,10 @@ pub static CATALOGUE: &[&Technique] = &[
     &waiting::TECHNIQUE,
     &hot_path_allocation::TECHNIQUE,
     &logging::TECHNIQUE,
+    &cold_hardware::TECHNIQUE,
+    &measuring::TECHNIQUE,
+    &system_calls::TECHNIQUE,
+    &memory_orders::TECHNIQUE,
 ];
 
 /// The technique of that name or number.
