@@ -154,9 +154,9 @@ fn listing(function: &Assembly, address: u64, code: &[u8], names: Names) -> List
     Listing { variant: function.variant.into(), bytes: code.len(), lines }
 }
 
-/// Two listings beside each other, each `width` wide; marked lines begin with `>`.
+/// One listing, or two beside each other, in columns of `width`; marked lines begin with `>`.
 #[must_use]
-pub fn side_by_side(left: &Listing, right: &Listing, width: usize) -> String {
+pub fn side_by_side(left: &Listing, right: Option<&Listing>, width: usize) -> String {
     let heading = |listing: &Listing| {
         format!("{}: {} instructions, {} bytes", listing.variant, listing.lines.len(), listing.bytes)
     };
@@ -166,11 +166,14 @@ pub fn side_by_side(left: &Listing, right: &Listing, width: usize) -> String {
             cut(&format!("{} {:>4x}  {}", if line.is_marked { '>' } else { ' ' }, line.offset, line.text))
         })
     };
-    let mut out = format!("{:<width$}  {}\n", cut(&heading(left)), cut(&heading(right)));
-    for index in 0..left.lines.len().max(right.lines.len()) {
-        let row = format!("{:<width$}  {}", cell(left, index), cell(right, index));
-        out.push_str(row.trim_end());
-        out.push('\n');
+    let row = |left: String, right: Option<String>| match right {
+        Some(right) => format!("{left:<width$}  {right}").trim_end().to_owned() + "\n",
+        None => left + "\n",
+    };
+    let lines = left.lines.len().max(right.map_or(0, |right| right.lines.len()));
+    let mut out = row(cut(&heading(left)), right.map(|right| cut(&heading(right))));
+    for index in 0..lines {
+        out.push_str(&row(cell(left, index), right.map(|right| cell(right, index))));
     }
     out
 }
@@ -189,9 +192,10 @@ mod tests {
         assert_eq!(texts, ["add     rax, [rdi]", "add     rdi, 8", "dec     rsi", "jne     +0", "ret"]);
         let marked: Vec<bool> = listing.lines.iter().map(|line| line.is_marked).collect();
         assert_eq!(marked, [true, true, false, true, false]);
-        let beside = side_by_side(&listing, &listing, 40);
+        let beside = side_by_side(&listing, Some(&listing), 40);
         assert!(beside.starts_with("loop: 5 instructions, 14 bytes"), "{beside}");
         assert_eq!(beside.lines().count(), 6);
+        assert_eq!(side_by_side(&listing, None, 40).lines().nth(1), Some(">    0  add     rax, [rdi]"));
     }
 
     #[test]

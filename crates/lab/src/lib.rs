@@ -17,11 +17,15 @@
 //! | [`plot`] | results as SVG |
 //! | [`report`] | results as one page of HTML |
 //! | [`compare`] | two runs beside each other |
+//! | [`book`] | results for a page of the book |
+//! | [`callgrind`] | instructions where the processor counts none |
 //! | [`assembly`] | the code that the compiler made |
 //! | [`random`] | the same random inputs everywhere |
 //! | [`threads`] | two threads on two cores |
 
 pub mod assembly;
+pub mod book;
+pub mod callgrind;
 pub mod catalogue;
 pub mod compare;
 pub mod counters;

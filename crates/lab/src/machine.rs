@@ -68,7 +68,9 @@ impl Machine {
                 .next()
                 .and_then(|load| load.parse().ok())
                 .unwrap_or_default(),
-            counters: crate::counters::Counters::open().map(drop).map_err(|error| error.to_string()),
+            counters: crate::counters::Counters::open()
+                .map(drop)
+                .map_err(|error| format!("the kernel opens no counter: {error}")),
         }
     }
 

@@ -236,7 +236,8 @@ impl<'l> Lab<'l> {
             if alone.experiment == number && alone.point == experiment.points.len() {
                 variants.run_alone(alone);
             }
-            experiment.points.push(Point { x, label: label.into(), variants: Vec::new() });
+            let items = variants.items;
+            experiment.points.push(Point { x, label: label.into(), items, variants: Vec::new() });
             return Ok(());
         }
         (self.on_point)(&if label.is_empty() {
@@ -249,7 +250,7 @@ impl<'l> Lab<'l> {
         let better = experiment.better;
         let samples = variants.run(&self.settings, seed, &mut self.counters, self.is_stopped, &place)?;
         let measured = samples.measured(&variants, self.noise, better, &place)?;
-        experiment.points.push(Point { x, label: label.into(), variants: measured });
+        experiment.points.push(Point { x, label: label.into(), items: variants.items, variants: measured });
         Ok(())
     }
 

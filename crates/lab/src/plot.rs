@@ -209,15 +209,6 @@ fn vertical_axis(drawing: &mut Drawing, range: &Range, unit: &str, y: impl Fn(f6
     drawing.line("axis", (LEFT, PLOT_TOP + PLOT_HEIGHT), (RIGHT, PLOT_TOP + PLOT_HEIGHT));
 }
 
-/// The unit of an experiment's figures: `ns a number`.
-fn unit(experiment: &Experiment) -> String {
-    if experiment.per.is_empty() {
-        experiment.unit.clone()
-    } else {
-        format!("{} a {}", experiment.unit, experiment.per)
-    }
-}
-
 /// The names of all variants, in the order in which they come first.
 fn names(experiment: &Experiment) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
@@ -251,7 +242,7 @@ fn lines(experiment: &Experiment, axis: &str, scale: Scale) -> String {
     let across = Range::of(experiment.points.iter().map(|point| point.x), scale == Scale::Logarithmic);
     let x = |value: f64| LEFT + (RIGHT - LEFT) * (0.02 + 0.96 * across.place(value));
     let y = |value: f64| PLOT_TOP + PLOT_HEIGHT * (1.0 - range.place(value));
-    vertical_axis(&mut drawing, &range, &unit(experiment), y);
+    vertical_axis(&mut drawing, &range, &experiment.unit(), y);
     let mut last = f64::NEG_INFINITY;
     for point in &experiment.points {
         drawing.line(
@@ -288,7 +279,7 @@ fn lines(experiment: &Experiment, axis: &str, scale: Scale) -> String {
 fn bars(experiment: &Experiment) -> String {
     let mut drawing = Drawing::new();
     drawing.text("strong", LEFT, 20.0, "start", &experiment.title);
-    drawing.text("faint", RIGHT, 20.0, "end", &unit(experiment));
+    drawing.text("faint", RIGHT, 20.0, "end", &experiment.unit());
     let names = names(experiment);
     let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or_default() as f64;
     let left = (24.0 + 6.6 * longest).clamp(90.0, 300.0);

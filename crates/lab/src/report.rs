@@ -110,9 +110,8 @@ fn table(page: &mut String, experiment: &Experiment) {
     };
     let _infallible = writeln!(
         page,
-        "<table>\n<tr><th></th><th class=\"text\"></th><th>{} a {}</th><th>interval</th><th>MAD</th><th>ratio</th>{events}<th class=\"text\">verdict</th></tr>",
-        escape(&experiment.unit),
-        escape(&experiment.per)
+        "<table>\n<tr><th></th><th class=\"text\"></th><th>{}</th><th>interval</th><th>MAD</th><th>ratio</th>{events}<th class=\"text\">verdict</th></tr>",
+        escape(&experiment.unit())
     );
     for point in &experiment.points {
         for variant in &point.variants {
@@ -121,9 +120,6 @@ fn table(page: &mut String, experiment: &Experiment) {
                 Some(crate::statistics::Verdict::Hurts) => "hurts",
                 _ => "faint",
             };
-            let verdict = variant.verdict.zip(variant.ratio).map(|(verdict, ratio)| verdict.sentence(&ratio));
-            let others: Vec<String> =
-                variant.others.iter().map(|other| format!("{}: {}", other.name, show(other.value))).collect();
             let events = if has_events { cells(variant.events.unwrap_or_default()) } else { String::new() };
             let _infallible = writeln!(
                 page,
@@ -135,7 +131,7 @@ fn table(page: &mut String, experiment: &Experiment) {
                 show(variant.figure.high),
                 show(variant.figure.mad),
                 variant.ratio.map_or_else(|| "1".into(), |ratio| format!("{:.2}", ratio.median)),
-                escape(&[verdict.unwrap_or_default(), others.join(", ")].join(" ")),
+                escape(&variant.remarks()),
             );
         }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
+use crate::plot::show;
 use crate::statistics::{Better, Estimate, Verdict};
 
 /// The layout of the file: a change that an older program cannot read has a higher number.
@@ -90,6 +91,8 @@ pub struct Point {
     pub x: f64,
     /// Its name.
     pub label: String,
+    /// Items of one call of a variant.
+    pub items: u64,
     /// The variants; the first is the baseline.
     pub variants: Vec<Measured>,
 }
@@ -175,6 +178,29 @@ pub enum ResultsError {
         /// Its layout.
         found: u32,
     },
+}
+
+impl Experiment {
+    /// The unit of its figures, with what they are for: `ns a number`.
+    #[must_use]
+    pub fn unit(&self) -> String {
+        if self.per.is_empty() { self.unit.clone() } else { format!("{} a {}", self.unit, self.per) }
+    }
+}
+
+impl Measured {
+    /// The verdict in a sentence, and the other figures behind it.
+    #[must_use]
+    pub fn remarks(&self) -> String {
+        let mut remarks: Vec<String> = self
+            .verdict
+            .zip(self.ratio)
+            .map(|(verdict, ratio)| verdict.sentence(&ratio))
+            .into_iter()
+            .collect();
+        remarks.extend(self.others.iter().map(|other| format!("{}: {}", other.name, show(other.value))));
+        remarks.join("; ")
+    }
 }
 
 impl Run {

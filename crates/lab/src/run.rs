@@ -104,10 +104,14 @@ pub fn run(
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_alone(technique: &'static Technique, selection: Selection) -> Result<(), RunError> {
+pub fn run_alone(
+    technique: &'static Technique,
+    settings: Settings,
+    selection: Selection,
+) -> Result<(), RunError> {
     on_pinned_thread(|cores| {
         let mut quiet = |_: &str| {};
-        let mut lab = Lab::new(Settings::QUICK, cores, 0.0, &mut quiet, &|| false);
+        let mut lab = Lab::new(settings, cores, 0.0, &mut quiet, &|| false);
         lab.run_alone(selection);
         match (technique.run)(&mut lab) {
             Ok(()) | Err(Ended::Skipped(_)) => Ok(()),
