@@ -24,15 +24,23 @@ impl Work {
         self.counts.iter().fold(0, |answer, count| answer.rotate_left(7) ^ count)
     }
 
-    #[inline]
+    /// One of six kinds of action: were they alike, a compiler would make tables of their numbers and no code of each.
+    #[inline(always)]
     fn at(&mut self, place: usize, message: u64) {
-        if let Some(count) = self.counts.get_mut(place & 31) {
-            *count = count.wrapping_mul(2 * place as u64 + 3).wrapping_add(message);
-        }
+        let last = self.counts.get((place + 7) & 31).copied().unwrap_or_default();
+        let Some(count) = self.counts.get_mut(place & 31) else { return };
+        *count = match place % 6 {
+            0 => count.wrapping_mul(2 * place as u64 + 3).wrapping_add(message),
+            1 => count.rotate_left(place as u32) ^ message,
+            2 => count.wrapping_sub(message | place as u64),
+            3 => (*count >> 1).max(message),
+            4 => count.wrapping_add(last & message),
+            _ => message.count_ones() as u64 + (*count ^ place as u64),
+        };
     }
 }
 
-/// Two actions a type, each on another count and with another factor: no two are the same code.
+/// Two actions a type, each on another count: no two are the same code.
 macro_rules! actions {
     ($($odd:ident $even:ident $place:literal;)*) => {
         impl Work {
