@@ -39,7 +39,6 @@ use crate::technique::Technique;
 
 /// All techniques, in the order of their numbers.
 pub static CATALOGUE: &[&Technique] = &[
-    &zero_copy::TECHNIQUE,
     &inlining::TECHNIQUE,
     &loop_unrolling::TECHNIQUE,
     &binary_search::TECHNIQUE,
@@ -57,6 +56,7 @@ pub static CATALOGUE: &[&Technique] = &[
     &byte_order::TECHNIQUE,
     &varint::TECHNIQUE,
     &waiting::TECHNIQUE,
+    &zero_copy::TECHNIQUE,
     &typed_absence::TECHNIQUE,
     &hot_path_allocation::TECHNIQUE,
     &over_inlining::TECHNIQUE,
