@@ -4,7 +4,9 @@
 //! caches of addresses, and then over the rest inside [`counted`], the one function that callgrind counts in. It
 //! prints how many messages that were.
 //!
-//!     tapeworks-measured <decode|events|book|nbbo>
+//!     tapeworks-measured <decode|events|book|nbbo|fix-order|fix-report|fix-write-order|fix-write-report>
+
+mod fix;
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -20,11 +22,15 @@ use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_wire::nasdaq::itch50;
 
 /// What can be counted, and what it includes.
-const STAGES: [(&str, &str); 4] = [
+const STAGES: [(&str, &str); 8] = [
     ("decode", "framing and decoding into typed views"),
     ("events", "and sequence, symbols and normalised events"),
     ("book", "and the books"),
     ("nbbo", "and the NBBO"),
+    ("fix-order", "a new order of FIX read, all fields"),
+    ("fix-report", "an execution report of FIX read, all fields"),
+    ("fix-write-order", "a new order of FIX written"),
+    ("fix-write-report", "an execution report of FIX written"),
 ];
 
 /// Messages of the session; enough for the mean to settle, few enough for callgrind's fifty-fold slowness.
@@ -78,6 +84,12 @@ impl<'a> Sink<NbboUpdate<'a>> for Taken {
 #[inline(never)]
 fn counted(run: &mut dyn FnMut(&mut FramedReader) -> u64, reader: &mut FramedReader) -> u64 {
     run(reader)
+}
+
+/// The same for messages that are in memory one by one.
+#[inline(never)]
+fn counted_messages(run: &mut dyn FnMut()) {
+    run();
 }
 
 /// Runs `run` over both parts, counting in the second. Returns its messages.
@@ -138,6 +150,10 @@ fn feed_into<B: Stage<Event, Taken>>(feed: &mut Feed, stage: &mut B, reader: &mu
 
 fn main() -> ExitCode {
     let stage = std::env::args().nth(1).unwrap_or_default();
+    if let Some(messages) = fix::run(&stage, counted_messages) {
+        println!("{messages}");
+        return ExitCode::SUCCESS;
+    }
     let parts = match session() {
         Ok(parts) => parts,
         Err(error) => {
@@ -167,7 +183,7 @@ fn main() -> ExitCode {
         }
         _ => {
             eprintln!("usage: tapeworks-measured STAGE");
-            STAGES.iter().for_each(|(name, what)| eprintln!("  {name:8} {what}"));
+            STAGES.iter().for_each(|(name, what)| eprintln!("  {name:16} {what}"));
             return ExitCode::FAILURE;
         }
     };
