@@ -1,6 +1,6 @@
 //! Stages joined by one ring that all read in place, against stages joined by queues, in three shapes.
 //!
-//! Every shape has three threads and this lab asks for two cores, so whoever waits lets others run.
+//! Every shape has three threads and this lab asks for two cores, so a thread that waits lets others run.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, PoisonError};
