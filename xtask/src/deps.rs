@@ -106,6 +106,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-packet",
             "tapeworks-flow",
             "tapeworks-market",
+            "tapeworks-stage",
         ],
     ),
     (

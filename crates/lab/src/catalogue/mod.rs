@@ -5,27 +5,46 @@
 //! the functions from there.
 
 pub mod allocators;
+pub mod binary_search;
+pub mod branch_prediction;
+pub mod byte_order;
 pub mod cache_warming;
 pub mod cold_hardware;
 pub mod contention;
+pub mod data_layout;
 pub mod disruptor;
 pub mod hot_path_allocation;
+pub mod huge_pages;
+pub mod inlining;
+pub mod integer_prices;
 pub mod kernel_bypass;
 pub mod logging;
+pub mod look_ahead;
 pub mod loop_unrolling;
 pub mod measuring;
 pub mod memory_orders;
+pub mod over_inlining;
 pub mod perfect_hash;
+pub mod predication;
+pub mod simd;
 pub mod spsc_queue;
 pub mod static_dispatch;
 pub mod system_calls;
+pub mod typed_absence;
+pub mod varint;
 pub mod waiting;
+pub mod zero_copy;
 
 use crate::technique::Technique;
 
 /// All techniques, in the order of their numbers.
 pub static CATALOGUE: &[&Technique] = &[
+    &inlining::TECHNIQUE,
     &loop_unrolling::TECHNIQUE,
+    &binary_search::TECHNIQUE,
+    &branch_prediction::TECHNIQUE,
+    &predication::TECHNIQUE,
+    &simd::TECHNIQUE,
     &contention::TECHNIQUE,
     &kernel_bypass::TECHNIQUE,
     &cache_warming::TECHNIQUE,
@@ -34,13 +53,22 @@ pub static CATALOGUE: &[&Technique] = &[
     &allocators::TECHNIQUE,
     &static_dispatch::TECHNIQUE,
     &perfect_hash::TECHNIQUE,
+    &byte_order::TECHNIQUE,
+    &varint::TECHNIQUE,
     &waiting::TECHNIQUE,
+    &zero_copy::TECHNIQUE,
+    &typed_absence::TECHNIQUE,
     &hot_path_allocation::TECHNIQUE,
+    &over_inlining::TECHNIQUE,
     &logging::TECHNIQUE,
     &cold_hardware::TECHNIQUE,
     &measuring::TECHNIQUE,
+    &look_ahead::TECHNIQUE,
+    &data_layout::TECHNIQUE,
+    &huge_pages::TECHNIQUE,
     &system_calls::TECHNIQUE,
     &memory_orders::TECHNIQUE,
+    &integer_prices::TECHNIQUE,
 ];
 
 /// The technique of that name or number.

@@ -1,0 +1,227 @@
+//! The other end of inlining: a large function at many places does not fit into the instruction caches, and one copy that is called does.
+
+use std::hint::black_box;
+
+use crate::measure::{Ended, Lab, Variants};
+use crate::results::Scale;
+use crate::technique::{Assembly, Technique, Use};
+
+/// Four numbers that are mixed in parallel: some two hundred bytes of instructions, without a branch or a load from memory beyond the state.
+// ANCHOR: body
+#[inline(always)]
+const fn mix(state: &mut [u64; 4]) {
+    let [mut a, mut b, mut c, mut d] = *state;
+    a = (a ^ a >> 31).wrapping_mul(0x7fb5_d329_728e_a185);
+    b = (b ^ b >> 27).wrapping_mul(0x81da_def4_bc2d_d44d);
+    c = (c ^ c >> 33).wrapping_mul(0x9fb2_1c65_1e98_df25);
+    d = (d ^ d >> 29).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    a = a.rotate_left(13).wrapping_add(b ^ 0x6a09_e667_f3bc_c908);
+    b = b.rotate_left(29).wrapping_add(c ^ 0xbb67_ae85_84ca_a73b);
+    c = c.rotate_left(41).wrapping_add(d ^ 0x3c6e_f372_fe94_f82b);
+    d = d.rotate_left(53).wrapping_add(a ^ 0xa54f_f53a_5f1d_36f1);
+    *state = [a ^ c >> 17, b ^ d >> 19, c ^ a >> 23, d ^ b >> 25];
+}
+
+/// The same, once in the program.
+#[inline(never)]
+const fn mix_called(state: &mut [u64; 4]) {
+    mix(state);
+}
+// ANCHOR_END: body
+
+/// Sixteen places of use beside each other.
+macro_rules! sixteen_times {
+    ($($code:tt)*) => {
+        $($code)* $($code)* $($code)* $($code)*
+        $($code)* $($code)* $($code)* $($code)*
+        $($code)* $($code)* $($code)* $($code)*
+        $($code)* $($code)* $($code)* $($code)*
+    };
+}
+
+/// Sixteen copies of the code.
+#[inline(never)]
+pub const fn inlined_at_16(state: &mut [u64; 4]) {
+    sixteen_times!(mix(state););
+}
+
+/// Sixteen calls.
+#[inline(never)]
+pub const fn called_at_16(state: &mut [u64; 4]) {
+    sixteen_times!(mix_called(state););
+}
+
+/// Sixty-four copies of the code.
+#[inline(never)]
+pub const fn inlined_at_64(state: &mut [u64; 4]) {
+    sixteen_times!({
+        mix(state);
+        mix(state);
+        mix(state);
+        mix(state);
+    });
+}
+
+/// Sixty-four calls.
+#[inline(never)]
+pub const fn called_at_64(state: &mut [u64; 4]) {
+    sixteen_times!({
+        mix_called(state);
+        mix_called(state);
+        mix_called(state);
+        mix_called(state);
+    });
+}
+
+/// 256 copies of the code.
+#[inline(never)]
+pub const fn inlined_at_256(state: &mut [u64; 4]) {
+    sixteen_times!({
+        sixteen_times!(mix(state););
+    });
+}
+
+/// 256 calls.
+// ANCHOR: variants
+#[inline(never)]
+pub const fn called_at_256(state: &mut [u64; 4]) {
+    sixteen_times!({
+        sixteen_times!(mix_called(state););
+    });
+}
+// ANCHOR_END: variants
+
+/// 1,024 copies of the code: some two hundred kilobytes.
+#[inline(never)]
+pub const fn inlined_at_1024(state: &mut [u64; 4]) {
+    sixteen_times!({
+        sixteen_times!({
+            mix(state);
+            mix(state);
+            mix(state);
+            mix(state);
+        });
+    });
+}
+
+/// 1,024 calls.
+#[inline(never)]
+pub const fn called_at_1024(state: &mut [u64; 4]) {
+    sixteen_times!({
+        sixteen_times!({
+            mix_called(state);
+            mix_called(state);
+            mix_called(state);
+            mix_called(state);
+        });
+    });
+}
+
+type Sites = fn(&mut [u64; 4]);
+
+/// Places of use, with both ways.
+const SITES: [(u64, Sites, Sites); 4] = [
+    (16, inlined_at_16, called_at_16),
+    (64, inlined_at_64, called_at_64),
+    (256, inlined_at_256, called_at_256),
+    (1_024, inlined_at_1024, called_at_1024),
+];
+
+/// Runs all places once, from the same start.
+fn answer(sites: Sites) -> u64 {
+    let mut state = black_box([1, 2, 3, 4]);
+    sites(&mut state);
+    state.iter().fold(0, |sum, part| sum.wrapping_add(*part))
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
+    lab.experiment("the places run again and again, with nothing between", "place");
+    lab.along("places of use", Scale::Logarithmic);
+    for (count, inlined, called) in SITES {
+        lab.point(
+            count as f64,
+            &format!("{count} places"),
+            Variants::of(count)
+                .add("inlined", || answer(black_box(inlined)))
+                .add("called", || answer(black_box(called))),
+        )?;
+    }
+    // What a process does between two messages: other code, which takes the caches. Only the pass behind it is timed.
+    lab.experiment("one pass after other code took the instruction cache", "place");
+    lab.along("places of use", Scale::Logarithmic);
+    let passes = lab.either(200, 20);
+    for (count, inlined, called) in SITES.into_iter().take(3) {
+        let cold = |sites: Sites| {
+            move |reporter: &mut crate::measure::Reporter| {
+                let mut sum = 0u64;
+                let mut took = std::time::Duration::ZERO;
+                for _ in 0..passes {
+                    black_box(answer(black_box(inlined_at_1024)));
+                    let started = std::time::Instant::now();
+                    sum = sum.wrapping_add(answer(black_box(sites)));
+                    took += started.elapsed();
+                }
+                reporter.figure(took.as_nanos() as f64 / (passes * count) as f64);
+                sum
+            }
+        };
+        lab.point(
+            count as f64,
+            &format!("{count} places"),
+            Variants::of(count).add_reported("inlined", cold(inlined)).add_reported("called", cold(called)),
+        )?;
+    }
+    Ok(())
+}
+
+/// The technique.
+pub static TECHNIQUE: Technique = Technique {
+    number: 21,
+    name: "over-inlining",
+    title: "Over-inlining",
+    question: "From how much code on does inlining cost more than the calls that it saves?",
+    published: &[],
+    used: &[
+        Use {
+            path: "crates/market/src/book.rs",
+            what: "rare ways of a book are `#[cold]` and never inlined",
+        },
+        Use {
+            path: "crates/market/src/orders.rs",
+            what: "the search beyond the first bucket is out of line",
+        },
+    ],
+    assembly: &[
+        Assembly {
+            variant: "called at 16 places",
+            symbol: "tapeworks_lab::catalogue::over_inlining::called_at_16",
+            marks: &["call"],
+        },
+        Assembly {
+            variant: "inlined at 16 places",
+            symbol: "tapeworks_lab::catalogue::over_inlining::inlined_at_16",
+            marks: &["imul"],
+        },
+    ],
+    run,
+};
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn copies_and_calls_give_the_same_state(begin in any::<[u64; 4]>()) {
+            for (count, inlined, called) in SITES {
+                let (mut expected, mut by_copies, mut by_calls) = (begin, begin, begin);
+                (0..count).for_each(|_| mix(&mut expected));
+                inlined(&mut by_copies);
+                called(&mut by_calls);
+                prop_assert_eq!((by_copies, by_calls), (expected, expected));
+            }
+        }
+    }
+}
