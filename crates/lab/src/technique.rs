@@ -42,7 +42,7 @@ pub struct Use {
 }
 
 /// A function whose assembly is shown.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Assembly {
     /// The variant's name.
     pub variant: &'static str,

@@ -31,7 +31,7 @@ fn lengths(messages: u64, random: &mut Random) -> Vec<usize> {
         .collect()
 }
 
-/// What is written into the memory of a message, and the part of the answer that results from it.
+/// Writes into the memory of a message, and returns its part of the answer.
 #[inline(always)]
 fn write(bytes: &mut [u8], number: u64) -> u64 {
     // A message of 256 KiB has its first and last bytes and one in each page: as much as allocators' habits show.

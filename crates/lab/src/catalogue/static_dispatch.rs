@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_distinguish_every_case() {
+    fn patterns_distinguish_all_cases() {
         let new = |buys, quantity| Message::New { buys, quantity };
         let all =
             [new(true, 10), new(false, 3), new(true, 0), Message::Heartbeat, Message::Cancel { order: 1 }];
