@@ -197,8 +197,9 @@ fn search_in(lab: &mut Lab<'_>, powers: &[u32], title: &str, link: Link) -> Resu
         }
         let numbers: &[u32] = &sorted;
         let tree = Eytzinger::of(numbers);
-        // In a large array so many searches that the lines of one call do not stay in the caches until the next.
-        let searches = lab.either(if count >= 10_000_000 { 1 << 16 } else { 1 << 12 }, 1 << 9);
+        // So many searches that the branch predictor does not learn them by heart, and that in a large array the lines of one call do not stay in
+        // the caches until the next.
+        let searches = lab.either(1 << 16, 1 << 12);
         let mut random = lab.random();
         let wanted = || random.below(2 * count as u64 + 1) as u32;
         let wanted: Vec<u32> = std::iter::repeat_with(wanted).take(searches).collect();
