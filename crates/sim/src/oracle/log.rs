@@ -43,7 +43,7 @@ impl<T> Log<T> {
     /// Keeps the first entries.
     pub(super) fn truncate(&mut self, length: usize) {
         self.chunks.truncate(length.div_ceil(CHUNK));
-        if let Some(last) = self.chunks.last_mut().filter(|_| length % CHUNK > 0) {
+        if let Some(last) = self.chunks.last_mut().filter(|_| !length.is_multiple_of(CHUNK)) {
             last.truncate(length % CHUNK);
         }
     }

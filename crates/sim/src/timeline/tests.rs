@@ -6,7 +6,7 @@ use super::*;
 use crate::kernel::network::TcpFaults;
 use crate::market::simulate;
 use crate::plan::{ClientPlan, SECOND};
-use crate::{Regression, Scenario};
+use crate::{Regression, Saved, Scenario};
 
 /// The data of a page, as its script reads it.
 fn data(page: &str) -> Value {
@@ -117,10 +117,12 @@ fn a_page_shows_faults_states_and_what_the_plant_did() {
 fn a_page_shows_violations_and_the_faults_of_a_regression() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
     let path = folder.join("clock-set-forward.json");
-    let regression = Regression::load(&path).unwrap();
-    let (mut outcome, timeline) = simulate_with_timeline(&regression.plan);
-    let shown = data(&timeline.page("clock-set-forward", &regression.story).unwrap());
-    assert_eq!(shown["story"], regression.story);
+    let Regression { story, plan: Saved::Market(plan) } = Regression::load(&path).unwrap() else {
+        panic!("it is of a market")
+    };
+    let (mut outcome, timeline) = simulate_with_timeline(&plan);
+    let shown = data(&timeline.page("clock-set-forward", &story).unwrap());
+    assert_eq!(shown["story"], story);
     let bars = |data: &Value, kinds: &[&str]| -> usize {
         let groups = data["groups"].as_array().unwrap().iter();
         let rows = groups.flat_map(|group| group["rows"].as_array().unwrap());
@@ -129,11 +131,11 @@ fn a_page_shows_violations_and_the_faults_of_a_regression() {
     };
     assert!(bars(&shown, &["out", "lossy", "garbled"]) > 0);
     // It passes now. One that fails shows what is wrong, and when it was seen.
-    let mut recorded = Recorder::new(&regression.plan).so_far();
+    let mut recorded = Recorder::new(&plan).so_far();
     let text = "a book is wrong </script> & \"so on\"".to_owned();
     recorded.violations.push(7 * SECOND);
     outcome.violations = vec![text.clone(), "another one".to_owned()];
-    let failed = data(&Timeline::new(recorded, &regression.plan, &outcome).page("failed", "").unwrap());
+    let failed = data(&Timeline::new(recorded, &plan, &outcome).page("failed", "").unwrap());
     assert_eq!(failed["violations"][0], serde_json::json!([7 * SECOND, text]));
     assert_eq!(failed["violations"][1][0], outcome.ended.now_ns);
 }
