@@ -1,5 +1,4 @@
-// Reads FIX messages with QuickFIX: `fix FILE PASSES [DICTIONARY]` prints nanoseconds per message, of the
-// fastest pass over the file.
+// Reads FIX messages with QuickFIX: `fix FILE PASSES [DICTIONARY]` prints nanoseconds per message.
 //
 // FILE has a message a line. Without a dictionary QuickFIX sees to BodyLength and CheckSum and splits the fields; with one it validates
 // each message against it too. The message object is used again and again, as QuickFIX's own sessions do not: they make one each time.
@@ -11,11 +10,15 @@
 #include <iostream>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include <quickfix/DataDictionary.h>
 #include <quickfix/Message.h>
+
+// Messages that are timed as one, of which the fastest pass counts.
+constexpr std::size_t SLICE = 100;
 
 int main(int count, char **words) {
     if (count < 3) {
@@ -39,29 +42,30 @@ int main(int count, char **words) {
     try {
         std::size_t bytes = 0;
         FIX::Message message;
-        const auto pass = [&] {
-            for (const std::string &text : messages) {
-                if (dictionary) {
-                    message.setString(text, true, dictionary.get());
-                    dictionary->validate(message);
-                } else {
-                    message.setString(text, true);
-                }
-                bytes += message.getHeader().getField(FIX::FIELD::MsgSeqNum).size();
-            }
-        };
-        double fastest = std::numeric_limits<double>::infinity();
+        const std::size_t slices = messages.size() / SLICE;
+        std::vector<double> times(slices, std::numeric_limits<double>::infinity());
         for (long turn = 0; turn < passes; ++turn) {
-            const auto start = std::chrono::steady_clock::now();
-            pass();
-            const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
-            fastest = std::min(fastest, elapsed.count() / static_cast<double>(messages.size()));
+            for (std::size_t slice = 0; slice < slices; ++slice) {
+                const auto start = std::chrono::steady_clock::now();
+                for (std::size_t index = slice * SLICE; index < (slice + 1) * SLICE; ++index) {
+                    const std::string &text = messages[index];
+                    if (dictionary) {
+                        message.setString(text, true, dictionary.get());
+                        dictionary->validate(message);
+                    } else {
+                        message.setString(text, true);
+                    }
+                    bytes += message.getHeader().getField(FIX::FIELD::MsgSeqNum).size();
+                }
+                const std::chrono::duration<double, std::nano> elapsed = std::chrono::steady_clock::now() - start;
+                times[slice] = std::min(times[slice], elapsed.count());
+            }
         }
         if (bytes < messages.size()) {
             std::cerr << "error: messages without a sequence number\n";
             return 1;
         }
-        std::cout << fastest << "\n";
+        std::cout << std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(slices * SLICE) << "\n";
     } catch (const std::exception &error) {
         std::cerr << "error: " << error.what() << "\n";
         return 1;

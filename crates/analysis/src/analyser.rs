@@ -872,7 +872,7 @@ fn stream_event(
             } else {
                 unknown_stream(flow, rest.len())
             };
-            visitor.visit(place, Item::Trouble(&trouble, &rest))
+            visitor.visit(place, Item::Trouble(&trouble, fix::without_secrets(&rest)))
         }
     }
 }
@@ -981,7 +981,10 @@ fn fix_messages(
         let addresses = Some((flow.source, flow.destination));
         shown = match why {
             None => visitor.visit(&at, Item::Fix(FixMessage { bytes, channel, addresses, vlan })),
-            Some(why) => visitor.visit(&at, Item::Trouble(&Trouble::Fix(FixFault::Garbled(why)), bytes)),
+            Some(why) => {
+                let trouble = Trouble::Fix(FixFault::Garbled(why));
+                visitor.visit(&at, Item::Trouble(&trouble, fix::without_secrets(bytes)))
+            }
         };
         shown.is_continue()
     });
@@ -1003,7 +1006,10 @@ fn log_line(file: usize, reader: &mut LogReader, visitor: &mut impl Visitor) -> 
             None => {
                 visitor.visit(&place, Item::Fix(FixMessage { bytes, channel, addresses: None, vlan: None }))
             }
-            Some(fault) => visitor.visit(&place, Item::Trouble(&Trouble::Fix(fault), bytes)),
+            Some(fault) => {
+                let bytes = fix::without_secrets(bytes);
+                visitor.visit(&place, Item::Trouble(&Trouble::Fix(fault), bytes))
+            }
         };
     });
     reader.number = number;

@@ -27,6 +27,12 @@ pub(crate) const START: &[u8] = b"8=FIX";
 /// Tags whose values are not shown: Password and NewPassword.
 const SECRETS: [u32; 2] = [554, 925];
 
+/// What may be shown of bytes that are no message: nothing where a password may be in them.
+pub(crate) fn without_secrets(bytes: &[u8]) -> &[u8] {
+    let has = |tag: &[u8]| bytes.windows(tag.len()).any(|window| window == tag);
+    if has(b"554=") || has(b"925=") { &[] } else { bytes }
+}
+
 /// The name of a type that is not declared.
 pub const UNDECLARED: &str = "(undeclared)";
 
@@ -369,6 +375,8 @@ mod tests {
             assert!(shown.contains("Username") && shown.contains("***"), "{shown}");
         }
         let fields: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert!(without_secrets(&bytes.as_bytes()[5..]).is_empty());
+        assert_eq!(without_secrets(b"55=4|"), b"55=4|");
         assert_eq!(fields[2]["meaning"], "Logon");
         assert_eq!(fields[3]["name"], "SenderCompID");
     }

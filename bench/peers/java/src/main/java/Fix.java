@@ -11,10 +11,13 @@ import quickfix.field.MsgSeqNum;
 /**
  * Reads FIX messages with QuickFIX/J: {@code Fix FILE PASSES plain|validated} prints nanoseconds per message, and {@code Fix
  * dictionary FILE} writes the dictionary of FIX 4.4. A file has a message a line. Passes before the counted ones warm the compiler up;
- * of the counted ones the fastest is printed.
+ * of those the fastest of each hundred messages counts.
  */
 public final class Fix {
     private static final int WARM_UP = 12;
+
+    /** Messages that are timed as one. */
+    private static final int SLICE = 100;
 
     private static InputStream dictionary() {
         return Fix.class.getClassLoader().getResourceAsStream("FIX44.xml");
@@ -45,19 +48,23 @@ public final class Fix {
         int passes = Integer.parseInt(words[1]);
         boolean validated = words[2].equals("validated");
         DataDictionary dictionary = validated ? new DataDictionary(dictionary()) : null;
-        double[] times = new double[passes];
+        int slices = messages.size() / SLICE;
+        long[] times = new long[slices];
+        Arrays.fill(times, Long.MAX_VALUE);
         for (int turn = -WARM_UP; turn < passes; turn++) {
-            long start = System.nanoTime();
-            long length = pass(messages, dictionary, validated);
-            double time = (System.nanoTime() - start) / (double) messages.size();
-            if (length < messages.size()) {
-                throw new IllegalStateException("messages without a sequence number");
-            }
-            if (turn >= 0) {
-                times[turn] = time;
+            for (int slice = 0; slice < slices; slice++) {
+                List<String> part = messages.subList(slice * SLICE, (slice + 1) * SLICE);
+                long start = System.nanoTime();
+                long length = pass(part, dictionary, validated);
+                long time = System.nanoTime() - start;
+                if (length < SLICE) {
+                    throw new IllegalStateException("messages without a sequence number");
+                }
+                if (turn >= 0) {
+                    times[slice] = Math.min(times[slice], time);
+                }
             }
         }
-        Arrays.sort(times);
-        System.out.println(times[0]);
+        System.out.println(Arrays.stream(times).sum() / (double) (slices * SLICE));
     }
 }
