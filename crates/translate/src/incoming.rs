@@ -7,7 +7,7 @@ use tapeworks_wire::fix::order_entry::{
     HandlInst, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCapacity, Party,
     QuoteEntry, Side, TimeInForce,
 };
-use tapeworks_wire::fix::{Entries, Fields, SOH};
+use tapeworks_wire::fix::{Entries, Fields, SOH, message_type};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 use crate::ids::{ClOrdId, InstrumentIndex, VenueName};
@@ -71,6 +71,20 @@ pub(crate) fn check_tags(message: &[u8], mapped: &Tags, ignored: &[u32]) -> Resu
         count += 1;
     }
     Ok(count)
+}
+
+/// MsgType of a message. That of most is found at once: their BeginString has 7 or 8 characters, and BodyLength three digits.
+#[inline]
+pub(crate) fn type_of(message: &[u8]) -> &[u8] {
+    const BEFORE: [&[u8]; 2] = [b"8=FIX.4.4\x019=123\x01", b"8=FIXT.1.1\x019=123\x01"];
+    for before in BEFORE {
+        if let Some((head, [b'3', b'5', b'=', kind, SOH, ..])) = message.split_at_checked(before.len())
+            && head.last() == Some(&SOH)
+        {
+            return core::slice::from_ref(kind);
+        }
+    }
+    message_type(message)
 }
 
 /// A ClOrdID.
@@ -399,5 +413,18 @@ mod tests {
         let party = [PartyFields { party_role: Some(3), ..PartyFields::new(b"7") }];
         let parties = NewOrderSingleFields { parties: &party, ..full };
         assert_eq!(found(&parties, &[]), (false, true), "the walk decides");
+    }
+
+    #[test]
+    fn the_type_of_a_message_is_found_whatever_its_head_is_like() {
+        for begin in ["FIX.4.2", "FIX.4.4", "FIXT.1.1", "FIX.44.44"] {
+            for length in ["5", "55", "555", "5555", "55555"] {
+                for kind in ["D", "AE", ""] {
+                    let message = format!("8={begin}\x019={length}\x0135={kind}\x0149=A\x01");
+                    assert_eq!(type_of(message.as_bytes()), kind.as_bytes(), "{message}");
+                }
+            }
+        }
+        assert_eq!((type_of(b""), type_of(b"8=FIX.4.4")), (&b""[..], &b""[..]));
     }
 }

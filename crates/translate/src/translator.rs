@@ -12,7 +12,7 @@ use tapeworks_wire::fix::order_entry::{
     OrderCancelRejectFields, OrderMassCancelReportFields, OrderMassCancelRequest, OrderStatusRequest,
     QuoteStatusReportFields, RejectFields, Side,
 };
-use tapeworks_wire::fix::{SOH, field, message_type, read_unsigned};
+use tapeworks_wire::fix::{field, read_unsigned};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use crate::desk::{
@@ -21,7 +21,7 @@ use crate::desk::{
 };
 use crate::fix_side::{Dates, Reply, Texts, add_execution, exec_type_of, of_order, present};
 use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName};
-use crate::incoming::{client_id, entries_of, parties, quote_terms};
+use crate::incoming::{client_id, entries_of, parties, quote_terms, type_of};
 use crate::known::{ClientRequest, Fill, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
 use crate::outputs::Outputs;
@@ -1473,20 +1473,6 @@ impl<V: Venue> Translator<V> {
     }
 }
 
-/// MsgType of a message. That of most is found at once: their BeginString has 7 or 8 characters, and BodyLength three digits.
-#[inline]
-fn type_of(message: &[u8]) -> &[u8] {
-    const BEFORE: [&[u8]; 2] = [b"8=FIX.4.4\x019=123\x01", b"8=FIXT.1.1\x019=123\x01"];
-    for before in BEFORE {
-        if let Some((head, [b'3', b'5', b'=', kind, SOH, ..])) = message.split_at_checked(before.len())
-            && head.last() == Some(&SOH)
-        {
-            return core::slice::from_ref(kind);
-        }
-    }
-    message_type(message)
-}
-
 const fn response_to(is_replace: bool) -> CxlRejResponseTo {
     if is_replace {
         CxlRejResponseTo::OrderCancelReplaceRequest
@@ -1514,23 +1500,5 @@ fn reason_text(code: i32, text: Option<&[u8]>, reason: Option<&[u8]>) -> Text {
     match reason {
         Some(reason) => numbered.push(b": ").push(reason),
         None => numbered,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_type_of_a_message_is_found_whatever_its_head_is_like() {
-        for begin in ["FIX.4.2", "FIX.4.4", "FIXT.1.1", "FIX.44.44"] {
-            for length in ["5", "55", "555", "5555", "55555"] {
-                for kind in ["D", "AE", ""] {
-                    let message = format!("8={begin}\x019={length}\x0135={kind}\x0149=A\x01");
-                    assert_eq!(type_of(message.as_bytes()), kind.as_bytes(), "{message}");
-                }
-            }
-        }
-        assert_eq!((type_of(b""), type_of(b"8=FIX.4.4")), (&b""[..], &b""[..]));
     }
 }
