@@ -9,7 +9,6 @@
 //! cargo xtask bench plant [--part P]  the live plant: engine, rates, burst, clients, outage; soak only on request
 //! cargo xtask bench gateway [--part P] the order gateway: round-trip, load, idle, codec, machines
 //! cargo xtask bench flow              pipeline, one to many, many to one: 100 to 1,000,000 packets over each kind of edge
-//! cargo xtask bench gateway [--part P] the order gateway: round-trip, load, idle, codec, machines
 //! ```
 //! Absolute figures drift between machines and hours; the ratios of one run count. Each variant runs once per round,
 //! the variants take turns, and the median of the rounds is shown.

@@ -57,7 +57,10 @@ impl Echo {
             match hop {
                 Hop::Blocking => forward(&front, up, |stream, buffer| stream.read(buffer)),
                 Hop::Spinning => forward(&front, up, |stream, buffer| look(stream, buffer, &has_ended)),
-                Hop::Polling => forward_many(&front, up, clients, &has_ended, Some(Duration::from_millis(50))), Hop::PollingNone => forward_many(&front, up, clients, &has_ended, None),
+                Hop::Polling => {
+                    forward_many(&front, up, clients, &has_ended, Some(Duration::from_millis(50)))
+                }
+                Hop::PollingNone => forward_many(&front, up, clients, &has_ended, None),
             }
         });
         let threads = [echo, forwarder].map(|thread| thread.expect("there are threads")).into();
@@ -109,7 +112,13 @@ fn forward(
 }
 
 /// Many clients over one connection: each piece has its length and its client before it.
-fn forward_many(front: &TcpListener, up: TcpStream, clients: usize, is_over: &AtomicBool, to: Option<Duration>) {
+fn forward_many(
+    front: &TcpListener,
+    up: TcpStream,
+    clients: usize,
+    is_over: &AtomicBool,
+    to: Option<Duration>,
+) {
     let accept = |_| {
         let (stream, _) = front.accept().expect("the clients come");
         stream.set_nodelay(true).expect("a socket has this option");
@@ -132,7 +141,9 @@ fn forward_many(front: &TcpListener, up: TcpStream, clients: usize, is_over: &At
             let stream = if index == clients { &mut up } else { &mut streams[index] };
             // A read that leaves room has emptied the socket.
             while let Ok(length) = stream.read(&mut buffer) {
-                if length == 0 { return; }
+                if length == 0 {
+                    return;
+                }
                 if index == clients {
                     back.extend_from_slice(&buffer[..length]);
                 } else {

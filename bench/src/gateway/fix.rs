@@ -33,6 +33,8 @@ fn id(number: u64) -> [u8; 12] {
 pub enum Heard {
     /// A report on the request of this number: ExecType (150), LastQty (32).
     Report(u64, u8, u64),
+    /// The gateway does not take a request now.
+    Refused,
     /// The gateway asks whether the client is there.
     TestRequest,
     /// Another message of a session.
@@ -42,13 +44,14 @@ pub enum Heard {
 /// What one message says.
 ///
 /// # Panics
-/// It is a reject of a session, or has none of the requests' numbers.
+/// It ends a session, is a reject of one, or has none of the requests' numbers.
 pub fn heard(message: &[u8]) -> Heard {
     let number = |tag| field(message, tag).and_then(|value| read_unsigned(value).ok()).unwrap_or(0);
     match message_type(message) {
         b"1" => Heard::TestRequest,
         b"0" | b"A" => Heard::Session,
-        b"3" | b"5" | b"j" => panic!("{}", String::from_utf8_lossy(message).replace('\u{1}', "|")),
+        b"j" => Heard::Refused,
+        b"3" | b"5" => panic!("{}", String::from_utf8_lossy(message).replace('\u{1}', "|")),
         _ => {
             let id = field(message, 11).and_then(|id| read_unsigned(id.get(1..)?).ok());
             let kind = field(message, 150).and_then(|kind| kind.first().copied()).unwrap_or(b'9');
@@ -69,7 +72,11 @@ impl Sender {
     fn send(&mut self, kind: &[u8], body: impl FnOnce(&mut Writer<'_>, u64)) {
         let now_ns = System::time_of_day().0;
         let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", kind);
-        writer.number(34, self.next).text(49, self.name.as_bytes()).timestamp(52, now_ns).text(56, b"TAPEWORKS");
+        writer
+            .number(34, self.next)
+            .text(49, self.name.as_bytes())
+            .timestamp(52, now_ns)
+            .text(56, b"TAPEWORKS");
         self.next += 1;
         body(&mut writer, now_ns);
         let message = writer.finish().expect("it fits");
@@ -149,8 +156,10 @@ impl Receiver {
     pub fn answer(&mut self, number: u64) {
         loop {
             while let Some(message) = self.next() {
-                if matches!(heard(message), Heard::Report(of, ..) if of == number) {
-                    return;
+                match heard(message) {
+                    Heard::Report(of, ..) if of == number => return,
+                    Heard::Refused => panic!("a request is refused"),
+                    _ => {}
                 }
             }
             self.read();

@@ -39,6 +39,8 @@ struct Load {
     behind: Duration,
     accepted: u64,
     filled: u64,
+    /// Orders that the gateway did not take, because it had lost the venue: at more than the machine does.
+    refused: u64,
     /// Reports that came twice, or of other kinds.
     others: u64,
     /// Processor time an order, in us: gateway, its disk thread, exchange, clients.
@@ -54,13 +56,20 @@ pub fn run(options: &Options) {
     );
     println!(
         "  {:>10} {:>8} {:>9} {:>9} {:>9} {:>9} {:>6}  {}",
-        "orders/s", "seconds", "p50 us", "p99 us", "p99.9 us", "behind ms", "lost", "us of a processor an order: gateway, its disk thread, exchange, clients"
+        "orders/s",
+        "seconds",
+        "p50 us",
+        "p99 us",
+        "p99.9 us",
+        "behind ms",
+        "lost",
+        "us of a processor an order: gateway, its disk thread, exchange, clients"
     );
     let mut best = None;
     for rate in RATES {
         let load = drive(rate, TRY_SECONDS);
         show(rate, TRY_SECONDS, &load);
-        if load.behind <= BEHIND {
+        if load.behind <= BEHIND && load.refused == 0 {
             best = Some(rate);
         } else {
             break;
@@ -81,7 +90,7 @@ pub fn run(options: &Options) {
 fn show(rate: u64, seconds: u64, load: &Load) {
     let us = |part| load.times.value_at_quantile(part) as f64 / 1e3;
     let orders = rate * seconds;
-    let lost = orders - load.accepted + (orders - load.filled);
+    let lost = if load.refused > 0 { 0 } else { orders - load.accepted + (orders - load.filled) };
     println!(
         "  {rate:>10} {seconds:>8} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {lost:>6}  {:.2}, {:.2}, {:.2}, {:.2}",
         us(0.5),
@@ -93,6 +102,9 @@ fn show(rate: u64, seconds: u64, load: &Load) {
         load.cost[2],
         load.cost[3],
     );
+    if load.refused > 0 {
+        println!("  {:>19} {} orders were refused: the session with the venue had ended", "", load.refused);
+    }
     assert_eq!((lost, load.others), (0, 0), "reports are missing, or came twice");
 }
 
@@ -117,7 +129,8 @@ fn drive(rate: u64, seconds: u64) -> Load {
         let named = |name: &str| std::thread::Builder::new().name(name.to_owned());
         let done = &done;
         let sending = named("load").spawn_scoped(scope, move || send(senders, rate, total, began));
-        let receiving = named("load").spawn_scoped(scope, move || receive(receivers, rate, total, began, done));
+        let receiving =
+            named("load").spawn_scoped(scope, move || receive(receivers, rate, total, began, done));
         // Their times are gone when they have ended.
         while done.load(Ordering::Acquire) == 0 {
             std::thread::sleep(Duration::from_millis(20));
@@ -163,9 +176,9 @@ fn receive(mut receivers: Vec<Receiver>, rate: u64, total: u64, began: Instant, 
     }
     let times = Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("the bounds are valid");
     let mut load =
-        Load { times, behind: Duration::ZERO, accepted: 0, filled: 0, others: 0, cost: [0.0; 4] };
+        Load { times, behind: Duration::ZERO, accepted: 0, filled: 0, refused: 0, others: 0, cost: [0.0; 4] };
     let mut seen = vec![0u8; total as usize];
-    while load.filled + load.accepted < 2 * total {
+    while load.filled + load.accepted + 2 * load.refused < 2 * total {
         poll.poll(&mut events, Some(Duration::from_secs(10))).expect("the kernel polls");
         if events.is_empty() {
             break;
@@ -176,7 +189,13 @@ fn receive(mut receivers: Vec<Receiver>, rate: u64, total: u64, began: Instant, 
             receiver.read();
             let now_ns = began.elapsed().as_nanos() as u64;
             while let Some(message) = receiver.next() {
-                let Heard::Report(number, kind, last) = heard(message) else { continue };
+                let (number, kind, last) = match heard(message) {
+                    Heard::Report(number, kind, last) => (number, kind, last),
+                    heard => {
+                        load.refused += u64::from(heard == Heard::Refused);
+                        continue;
+                    }
+                };
                 let seen = &mut seen[number as usize];
                 match (kind, last, *seen) {
                     (b'0', _, 0) => {

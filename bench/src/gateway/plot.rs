@@ -66,7 +66,8 @@ pub fn svg(title: &str, curves: &[Curve<'_>]) -> String {
     }
     for decade in low as i32..=high as i32 {
         let at = x(f64::from(decade));
-        let name = ["1 ns", "10 ns", "100 ns", "1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s"];
+        let name =
+            ["1 ns", "10 ns", "100 ns", "1 us", "10 us", "100 us", "1 ms", "10 ms", "100 ms", "1 s", "10 s"];
         let name = name.get(decade as usize).copied().unwrap_or_default();
         let _infallible = writeln!(
             out,

@@ -69,11 +69,31 @@ const fn gateway(wait: &'static str, sync: &'static str) -> Kind {
 }
 
 fn kinds(all: &[(&'static str, Kind)]) -> Vec<Measured> {
-    all.iter().map(|(name, kind)| Measured { name, kind: *kind, times: Vec::new(), cost: [0; 2], trips: 0 }).collect()
+    all.iter()
+        .map(|(name, kind)| Measured { name, kind: *kind, times: Vec::new(), cost: [0; 2], trips: 0 })
+        .collect()
 }
 
 pub fn run(options: &Options) {
-    if std::env::var("GW_ONLY").is_ok() { let mut all = kinds(&[("echo", Kind::Echo(Hop::Blocking)), ("echo poll 50ms", Kind::Echo(Hop::Polling)), ("echo poll none", Kind::Echo(Hop::PollingNone)), ("gw", gateway("sleep", "100ms"))]); if std::env::var("GW_ONLY").unwrap() == "2" { in_order(&mut all[3]); return; } for _ in 0..options.rounds { for one in &mut all { in_order(one); } } show("x", &mut all, &[0,0,0,0]); return; }
+    if std::env::var("GW_ONLY").is_ok() {
+        let mut all = kinds(&[
+            ("echo", Kind::Echo(Hop::Blocking)),
+            ("echo poll 50ms", Kind::Echo(Hop::Polling)),
+            ("echo poll none", Kind::Echo(Hop::PollingNone)),
+            ("gw", gateway("sleep", "100ms")),
+        ]);
+        if std::env::var("GW_ONLY").unwrap() == "2" {
+            in_order(&mut all[3]);
+            return;
+        }
+        for _ in 0..options.rounds {
+            for one in &mut all {
+                in_order(one);
+            }
+        }
+        show("x", &mut all, &[0, 0, 0, 0]);
+        return;
+    }
     let mut all = kinds(&[
         ("bare echo through one hop", Kind::Echo(Hop::Blocking)),
         ("gateway, sleep, sync 100ms", gateway("sleep", "100ms")),
@@ -100,7 +120,9 @@ pub fn run(options: &Options) {
             out_of_order(one, round as u64);
         }
     }
-    let title = format!("out of order: {RATE} requests a second of {CLIENTS} clients at random, from when each was due");
+    let title = format!(
+        "out of order: {RATE} requests a second of {CLIENTS} clients at random, from when each was due"
+    );
     show(&title, &mut all, &[0, 0, 0]);
     draw(&options.folder, "gateway-out-of-order.svg", "Round trips out of order", &all);
 }
@@ -265,13 +287,21 @@ fn show(title: &str, all: &mut [Measured], floors: &[usize]) {
     println!("{title}; {} round trips each", all[0].times.len());
     println!(
         "  {:<30} {:>8} {:>8} {:>8} {:>8} {:>8} {:>9} {:>12} {:>14} {:>16}",
-        "us", "p50", "MAD", "p90", "p99", "p99.9", "longest", "p50 to echo", "above 10x p50", "processor time"
+        "us",
+        "p50",
+        "MAD",
+        "p90",
+        "p99",
+        "p99.9",
+        "longest",
+        "p50 to echo",
+        "above 10x p50",
+        "processor time"
     );
     all.iter_mut().for_each(|one| one.times.sort_unstable());
     let medians: Vec<f64> = all.iter().map(|one| at(&one.times, 0.5)).collect();
     for ((one, floor), median) in all.iter().zip(floors).zip(&medians) {
-        let mut away: Vec<u64> =
-            one.times.iter().map(|time| time.abs_diff((median * 1e3) as u64)).collect();
+        let mut away: Vec<u64> = one.times.iter().map(|time| time.abs_diff((median * 1e3) as u64)).collect();
         away.sort_unstable();
         let far = one.times.iter().filter(|time| **time as f64 / 1e3 > 10.0 * median).count();
         println!(
