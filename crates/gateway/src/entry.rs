@@ -127,7 +127,7 @@ kinds! {
     Halt = 8, "halt";
     /// The kill switch of one client. Number: 1 is on.
     HaltClient = 9, "halt client";
-    /// The venue's numbers begin anew.
+    /// The venue's numbers begin anew. Number: the App ID.
     NewDay = 10, "new day";
     /// A message to a client, with its number.
     ToClient = 11, "to client";

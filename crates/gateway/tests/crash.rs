@@ -201,6 +201,17 @@ fn ouch() -> (OuchSession, Ouch) {
     (OuchSession::new(SoupInitiatorSettings::new(credentials)).unwrap(), table)
 }
 
+/// One message a second; the others wait.
+fn throttled() -> (NativeClient, Millennium) {
+    let settings = NativeSettings {
+        variant: Variant { throttle_per_second: 1, ..VARIANT },
+        user: "ANN".to_owned(),
+        password: "secret".to_owned(),
+        ..NativeSettings::default()
+    };
+    (NativeClient::new(settings).unwrap(), native().1)
+}
+
 fn native_gate(channel: usize) -> Gate {
     Gate::Native(Channel::ALL[channel])
 }
@@ -720,6 +731,75 @@ fn kill_switch_while_the_venue_is_away<S: VenueSession>(
         world.settle();
         world.check();
     }
+}
+
+/// Both sides of a trade of 10 at a price.
+fn trade<S: VenueSession>(world: &mut World<S>, price: u64) {
+    for (client, is_buy) in [(0, true), (1, false)] {
+        world.step(&Step::Order { client, symbol: 0, is_buy, quantity: 10, price, tif: '0' });
+    }
+    for _ in 0..12 {
+        world.step(&Step::Turn { most: usize::MAX });
+        world.step(&Step::Venue);
+        world.step(&Step::Wait { milliseconds: 500 });
+    }
+}
+
+/// The venue's numbers begin at 1 with each of its days. `trades` are those of the two days.
+fn next_day<S: VenueSession>(
+    make: fn() -> (S, S::Table),
+    gates: fn(usize) -> Gate,
+    trades: (u64, u64),
+    dies: bool,
+) {
+    let mut world = logged_on(make, gates);
+    (0..trades.0).for_each(|number| trade(&mut world, 101 + number % 5));
+    world.exchange.end_day(world.now_ns);
+    world.settle();
+    world.step(&Step::DropVenue);
+    world.exchange.new_day(MIDNIGHT_NS, *b"NEXT      ", world.now_ns);
+    if dies {
+        world.step(&Step::Die { death: Death::BeforeCommit, most: 1 });
+    }
+    world.settle();
+    (0..trades.1).for_each(|number| trade(&mut world, 101 + number % 5));
+    world.settle();
+    world.check();
+    assert_eq!(world.matches.len() as u64, trades.0 + trades.1);
+}
+
+#[test]
+fn every_fill_of_the_venues_next_day_is_reported() {
+    for (trades, dies) in [((3, 1), false), ((1, 3), true), ((2, 2), true), ((0, 1), false)] {
+        next_day(native, native_gate, trades, dies);
+        next_day(ouch, ouch_gate, trades, dies);
+    }
+}
+
+#[test]
+fn a_kill_switch_takes_back_orders_that_wait_for_the_throttle_and_no_cancels() {
+    let mut world = logged_on(throttled, native_gate);
+    let order = Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' };
+    world.step(&order);
+    world.step(&Step::Turn { most: usize::MAX });
+    world.step(&Step::Cancel { client: 0, order: 0 });
+    (0..3).for_each(|_| world.step(&order));
+    world.step(&Step::Order { client: 1, symbol: 0, is_buy: true, quantity: 10, price: 99, tif: '0' });
+    world.step(&Step::Turn { most: usize::MAX });
+    let now = world.now();
+    let (core, _) = world.gateway.as_mut().unwrap();
+    assert_eq!(core.status(now).queued, 5);
+    assert!(core.set_client_halted("c1", true, now));
+    assert_eq!(core.status(now).queued, 4);
+    core.set_halted(true, now);
+    assert_eq!(core.status(now).queued, 1, "the cancel");
+    world.settle();
+    assert_eq!(world.exchange.engine().orders(), 0);
+    assert_eq!((world.clients[0].trader.rejected, world.clients[1].trader.rejected), (3, 1));
+    let now = world.now();
+    world.gateway.as_mut().unwrap().0.set_halted(false, now);
+    world.settle();
+    world.check();
 }
 
 #[test]

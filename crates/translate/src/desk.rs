@@ -123,6 +123,8 @@ pub struct Counters {
     pub forgotten: u64,
     /// Cancels of the gateway's own: of clients that are gone, and of orders in doubt.
     pub own_cancels: u64,
+    /// Of these, those that the venue rejected although the order works.
+    pub own_cancels_failed: u64,
     /// Requests whose fate was in doubt after the connection to the venue broke.
     pub doubts: u64,
 }

@@ -5,6 +5,7 @@
 mod traders;
 
 use tapeworks_exchange::matching::SymbolIndex;
+use tapeworks_exchange::orders::PartitionHalt;
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
     ClientSettings, ExchangeToClientState, FixVersion, MillenniumSettings, Naming, RejectReason, RiskLimits,
@@ -357,6 +358,24 @@ fn the_gateways_own_cancels_that_were_in_doubt_are_sent_anew() {
     world.settle();
     assert_eq!(world.exchange.engine().orders(), 0);
     assert_eq!(world.translator.open_orders(ClientIndex(0)), 0);
+}
+
+#[test]
+fn a_cancel_of_the_gateways_own_that_the_venue_rejects_is_counted_if_the_order_works() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let halt = PartitionHalt { partition: 1, at_message: 0, duration_ns: SECOND_NS };
+    world.exchange.halt(halt, world.now_ns);
+    world.translator.cancel_orders(ClientIndex(0), &mut world.kept);
+    world.settle();
+    assert_eq!(world.translator.counters().own_cancels_failed, 1);
+    // One that comes too late is none.
+    world.now_ns += SECOND_NS;
+    world.translator.cancel_orders(ClientIndex(0), &mut world.kept);
+    world.send(0, &cancel("A2", "A1", Side::Buy));
+    world.settle();
+    assert_eq!(world.translator.open_orders(ClientIndex(0)), 0);
+    assert_eq!(world.translator.counters().own_cancels_failed, 1);
 }
 
 #[test]
