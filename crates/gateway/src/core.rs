@@ -914,6 +914,9 @@ fn on_event<S: VenueSession, D: Disk>(
             desk.entries.push(Entry { kind: Kind::NewDay, client: 0, number, time_ns, bytes: &[] });
             desk.notice(true, format!("the venue's numbers of App ID {app_id} begin anew"));
         }
+        VenueEvent::Session(bytes) => {
+            desk.entries.push(Entry { kind: Kind::Session, client: 0, number: 0, time_ns, bytes });
+        }
         VenueEvent::Unsent(message) => give_back::<S, D>(message, clients, translator, desk, now),
         VenueEvent::Notice(text) => desk.notice(false, format!("venue: {text}")),
         VenueEvent::Ended(how) => {

@@ -122,6 +122,8 @@ pub(crate) struct Repeater<S: VenueSession, D: Disk> {
     is_halted: bool,
     /// The last report of each App ID, and the newest time of its reports; `u64::MAX`: none.
     last_reports: Vec<(u64, u64)>,
+    /// The name of the venue's session; empty: none.
+    session: Vec<u8>,
     pub(crate) restored: Restored,
 }
 
@@ -141,6 +143,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             names: Vec::new(),
             is_halted: false,
             last_reports: vec![NO_REPORT; 256],
+            session: Vec::new(),
             restored: Restored::default(),
         };
         (repeater, venue)
@@ -221,6 +224,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                     *last = NO_REPORT;
                 }
             }
+            Kind::Session => bytes.clone_into(&mut self.session),
             Kind::ToClient => {
                 let index = self.client(entry.client)?;
                 if let Some(client) = self.clients.get_mut(index) {
@@ -291,6 +295,9 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
         }
         for (client, index) in self.clients.iter().zip(0..=u16::MAX) {
             self.translator.set_client_halted(ClientIndex(index), client.is_halted);
+        }
+        if !self.session.is_empty() {
+            venue.restore_session(&self.session);
         }
         for ((last, newest_ns), app_id) in self.last_reports.iter().zip(0..=u8::MAX) {
             if *last != u64::MAX {

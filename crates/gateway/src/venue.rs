@@ -41,6 +41,8 @@ pub enum VenueEvent<'a> {
         /// Whose numbers these are.
         app_id: u8,
     },
+    /// The venue's session has this name: the numbers of another are others.
+    Session(&'a [u8]),
     /// A message that was not sent.
     Unsent(&'a [u8]),
     /// The venue said something of itself.
@@ -82,6 +84,8 @@ pub trait VenueSession: Debug {
     fn is_logged_on(&self) -> bool;
     /// Whether all missed reports came.
     fn is_caught_up(&self) -> bool;
+    /// The venue's session of a former run had this name. Before [`VenueSession::restore`].
+    fn restore_session(&mut self, _name: &[u8]) {}
     /// A former run handed this report on last.
     fn restore(&mut self, app_id: u8, number: u64, newest_ns: u64);
     /// The time of a report, in UTC nanoseconds, as [`VenueSession::restore`] needs it; 0: it needs none.
@@ -207,6 +211,8 @@ impl VenueSession for native::Client {
 pub struct OuchSession {
     settings: SoupInitiatorSettings,
     initiator: SoupInitiator,
+    /// The session of a former run; blank: none.
+    session: [u8; 10],
 }
 
 impl OuchSession {
@@ -217,17 +223,27 @@ impl OuchSession {
     pub fn new(settings: SoupInitiatorSettings) -> Result<Self, CredentialsTooLong> {
         // Orders pass when every report that there was at the login has come.
         let settings = SoupInitiatorSettings { finds_end: true, ..settings };
-        let initiator = SoupInitiator::new(settings.clone(), SoupPlace::default())?;
-        Ok(Self { settings, initiator })
+        let place = SoupPlace::default();
+        let initiator = SoupInitiator::new(settings.clone(), place)?;
+        Ok(Self { settings, initiator, session: place.session })
+    }
+
+    fn begin_at(&mut self, next: u64) {
+        let place = SoupPlace { session: self.session, next };
+        // The credentials were taken before.
+        if let Ok(initiator) = SoupInitiator::new(self.settings.clone(), place) {
+            self.initiator = initiator;
+        }
     }
 }
 
 fn of_soup(event: SoupEvent<'_>, each: &mut impl FnMut(VenueEvent<'_>)) {
     match event {
-        SoupEvent::LoggedIn { is_new_session, .. } => {
+        SoupEvent::LoggedIn { place, is_new_session } => {
             if is_new_session {
                 each(VenueEvent::NewDay { app_id: 0 });
             }
+            each(VenueEvent::Session(&place.session));
             each(VenueEvent::LoggedOn);
         }
         SoupEvent::Message { number, message } => match outbound::Message::decode(message) {
@@ -294,12 +310,15 @@ impl VenueSession for OuchSession {
         self.initiator.is_caught_up()
     }
 
-    fn restore(&mut self, _app_id: u8, number: u64, _newest_ns: u64) {
-        let place = SoupPlace { next: number + 1, ..SoupPlace::default() };
-        // The credentials were taken before.
-        if let Ok(initiator) = SoupInitiator::new(self.settings.clone(), place) {
-            self.initiator = initiator;
+    fn restore_session(&mut self, name: &[u8]) {
+        if let Ok(session) = name.try_into() {
+            self.session = session;
+            self.begin_at(1);
         }
+    }
+
+    fn restore(&mut self, _app_id: u8, number: u64, _newest_ns: u64) {
+        self.begin_at(number.saturating_add(1));
     }
 
     fn report_time_ns(_message: &[u8]) -> u64 {

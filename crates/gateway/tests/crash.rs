@@ -24,14 +24,15 @@ use tapeworks_session::fix::{
 use tapeworks_session::native::{
     Channel, Client as NativeClient, ClientSettings as NativeSettings, ServerSettings, User,
 };
-use tapeworks_session::soupbintcp::SoupInitiatorSettings;
+use tapeworks_session::soupbintcp::{SoupInitiator, SoupInitiatorSettings, SoupPlace};
 use tapeworks_translate::{
     Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Reference, Settings as Capacity,
 };
 use tapeworks_wire::fix::order_entry::SCHEMA;
 use tapeworks_wire::fix::read_unsigned;
 use tapeworks_wire::millennium::variant::{LSE, Variant};
-use tapeworks_wire::{Ascii, fix};
+use tapeworks_wire::nasdaq::ouch50::inbound::{self, EnterOrderFields};
+use tapeworks_wire::{Ascii, Decimal, fix};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// 2024-02-29, 09:00 UTC.
@@ -774,6 +775,59 @@ fn every_fill_of_the_venues_next_day_is_reported() {
         next_day(native, native_gate, trades, dies);
         next_day(ouch, ouch_gate, trades, dies);
     }
+}
+
+#[test]
+fn a_start_takes_all_messages_of_another_ouch_session_though_it_has_more_than_the_last_one() {
+    let mut world = logged_on(ouch, ouch_gate);
+    world.step(&Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' });
+    world.settle();
+    world.exchange.end_day(world.now_ns);
+    world.settle();
+    world.step(&Step::DropVenue);
+    world.exchange.new_day(MIDNIGHT_NS, *b"NEXT      ", world.now_ns);
+
+    // Another program of the user trades before the gateway is back.
+    let credentials = Credentials { user: "CAT".to_owned(), password: "secret".to_owned() };
+    let settings = SoupInitiatorSettings::new(credentials);
+    let mut other = SoupInitiator::new(settings, SoupPlace::default()).unwrap();
+    let line = world.exchange.open(Gate::Ouch { user: 0 }, world.now_ns).unwrap();
+    other.connected(world.now_ns);
+    for round in 0..4 {
+        let output = other.output().to_vec();
+        other.sent(output.len(), world.now_ns, |_| {});
+        world.exchange.receive(line, &output, world.now_ns);
+        let answer = world.exchange.output(line).to_vec();
+        world.exchange.sent(line, answer.len(), world.now_ns);
+        other.receive(&answer, world.now_ns, |_| {});
+        for user_ref_num in (1..=6).filter(|_| round == 1) {
+            let order = EnterOrderFields {
+                user_ref_num,
+                side: inbound::Side::Buy,
+                quantity: 1,
+                symbol: Ascii::padded(b"AAPL").unwrap(),
+                price: Decimal(10_000),
+                time_in_force: inbound::TimeInForce::Day,
+                display: inbound::Display::Visible,
+                capacity: inbound::Capacity::Other,
+                inter_market_sweep_eligibility: inbound::InterMarketSweepEligibility::NotEligible,
+                cross_type: inbound::CrossType::ContinuousMarket,
+                cl_ord_id: Ascii::default(),
+                appendage_length: 0,
+                appendage: &[],
+            };
+            let mut bytes = [0; 64];
+            let length = order.encode_into(&mut bytes).unwrap();
+            other.send(&bytes[..length], world.now_ns).unwrap();
+        }
+    }
+    world.exchange.closed(line, world.now_ns);
+    assert_eq!(world.exchange.engine().orders(), 6);
+
+    world.die();
+    world.settle();
+    let counters = world.gateway.as_ref().unwrap().0.counters();
+    assert_eq!((counters.unmatched, counters.missing), (6, 0));
 }
 
 #[test]

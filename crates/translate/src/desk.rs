@@ -287,7 +287,10 @@ impl Desk {
         let (original, order) = self.meant(incoming.client, view.orig_cl_ord_id(), view.side())?;
         let entry = self.known.entry(order).ok_or(Refusal::UnknownOrder)?;
         let instrument = entry.order.instrument;
-        let terms = replacement(&view, &self.reference, instrument, &entry.order.terms)?;
+        // What it leaves out is as the replace in flight makes it that it names.
+        let named = self.known.by_client(incoming.client, &original).filter(|request| request.is_pending);
+        let before = named.and_then(|request| request.terms).unwrap_or(entry.order.terms);
+        let terms = replacement(&view, &self.reference, instrument, &before)?;
         if !self.known.make_room(RequestKind::Replace) {
             return Err(Refusal::NoRoom);
         }

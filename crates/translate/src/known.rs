@@ -149,6 +149,8 @@ pub(crate) struct Known {
     ended: VecDeque<Ended>,
     fills: VecDeque<Fill>,
     most_fills: usize,
+    /// By place of the pool: whose working order is there, and of which instrument.
+    working: Vec<Option<(ClientIndex, InstrumentIndex)>>,
     /// Ended orders that were forgotten.
     pub(crate) forgotten: u64,
 }
@@ -166,6 +168,7 @@ impl Known {
             ended: VecDeque::with_capacity(orders.saturating_add(requests)),
             fills: VecDeque::with_capacity(settings.most_fills),
             most_fills: settings.most_fills,
+            working: vec![None; orders],
             forgotten: 0,
         }
     }
@@ -300,15 +303,25 @@ impl Known {
         None
     }
 
-    /// Whether another client has a working order in an instrument. Cost: a walk over all orders, for a rare request.
+    /// Whether another client has a working order in an instrument. Cost: a walk over 12 bytes for each order that has room, for a rare
+    /// request.
     #[cold]
     pub(crate) fn others_trade(&self, client: ClientIndex, instrument: InstrumentIndex) -> bool {
-        self.orders.iter().any(|entry| {
-            let order = &entry.order;
-            order.client != client
-                && order.instrument == instrument
-                && entry.machine.state() != ExchangeToClientState::Ended
-        })
+        self.working.iter().flatten().any(|(other, of)| *of == instrument && *other != client)
+    }
+
+    /// Notes whether an order works.
+    #[inline]
+    fn set_working(&mut self, handle: Handle, is_working: bool) {
+        let order = self.orders.get(handle).map(|entry| (entry.order.client, entry.order.instrument));
+        if let Some(place) = self.working.get_mut(handle.place as usize) {
+            *place = order.filter(|_| is_working);
+        }
+    }
+
+    /// An order that had ended works again.
+    pub(crate) fn reopen_order(&mut self, handle: Handle) {
+        self.set_working(handle, true);
     }
 
     /// The oldest cancel of an order that the venue has not answered, of those that name `original`; `None`: any.
@@ -442,6 +455,7 @@ impl Known {
         let machine = ExchangeToClient::new();
         let entry = Entry { machine, order, requests: None, request_count: 0, is_queued: false };
         let handle = self.orders.insert(entry)?;
+        self.set_working(handle, true);
         let request =
             ClientRequest::new(RequestKind::New, client, (id, ClOrdId::default()), name, instrument);
         self.add_request(ClientRequest { order: Some(handle), ..request })?;
@@ -500,6 +514,7 @@ impl Known {
 
     /// An order ended: it may be forgotten.
     pub(crate) fn end_order(&mut self, handle: Handle) {
+        self.set_working(handle, false);
         if let Some(entry) = self.orders.get_mut(handle)
             && !core::mem::replace(&mut entry.is_queued, true)
         {

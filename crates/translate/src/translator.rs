@@ -864,7 +864,10 @@ impl<V: Venue> Translator<V> {
                 self.count_open(client, -1);
                 self.desk.known.end_order(order);
             }
-            (false, false) => self.count_open(client, 1),
+            (false, false) => {
+                self.count_open(client, 1);
+                self.desk.known.reopen_order(order);
+            }
             _ => {}
         }
         let answers = answered.as_ref().or(replace.as_ref()).map(|(_, request)| request);

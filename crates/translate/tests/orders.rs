@@ -13,8 +13,8 @@ use tapeworks_translate::{
 };
 use tapeworks_wire::fix::Writer;
 use tapeworks_wire::fix::order_entry::{
-    HeaderFields, MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCapacity,
-    OrderMassCancelRequestFields, OrderStatusRequestFields, PartyFields, Side, TimeInForce,
+    HeaderFields, MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields,
+    OrderCapacity, OrderMassCancelRequestFields, OrderStatusRequestFields, PartyFields, Side, TimeInForce,
 };
 use tapeworks_wire::millennium::native::{
     Capacity, ClientId, ExecutingTrader, InvestmentDecisionMaker, Message, NewOrderFields, OrderType,
@@ -23,7 +23,7 @@ use tapeworks_wire::millennium::native::{
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 use traders::{
     CAPACITY, E8, Kept, SECOND_NS, START_NS, World, cancel, fields, id, limit, message, new, open, replace,
-    text,
+    text, time,
 };
 
 /// The translator with the table of OUCH, and its refusals.
@@ -226,6 +226,30 @@ fn chained_replaces_in_flight_are_answered_in_order() {
         "11=A4 41=A3 150=4 39=4 151=0 14=0",
     ];
     assert_eq!(replies, expected);
+}
+
+#[test]
+fn a_replace_of_one_in_flight_leaves_what_that_one_changes() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    let order = NewOrderSingleFields { account: Some(b"OLD"), ..limit("A1", Side::Buy, 100, 10 * E8) };
+    world.take(0, &new(&order));
+    let first = OrderCancelReplaceRequestFields {
+        account: Some(b"NEW"),
+        order_qty: Some(Decimal(90 * E8)),
+        price: Some(Decimal(10 * E8)),
+        ..OrderCancelReplaceRequestFields::new(b"A1", b"A2", Side::Buy, time(), OrdType::Limit)
+    };
+    world.send(0, &message(b"G", 2, |writer| first.write(writer)));
+    world.send(0, &replace("A3", "A2", Side::Buy, 80, 10 * E8));
+    let Some(Ok(Message::OrderCancelReplaceRequest(sent))) =
+        world.kept.to_venue.last().map(|bytes| Message::decode(bytes))
+    else {
+        panic!("no replace")
+    };
+    assert_eq!(sent.account().trimmed(), b"NEW");
+    world.settle();
+    let (_, last) = world.kept.to_clients.last().unwrap();
+    assert_eq!(fields(last, &[11, 41, 150, 1]), "11=A3 41=A2 150=5 1=NEW");
 }
 
 #[test]
