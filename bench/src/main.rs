@@ -7,7 +7,9 @@
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
 //! cargo xtask bench dispatch          state machines by table, match and if-else; search and build times
 //! cargo xtask bench plant [--part P]  the live plant: engine, rates, burst, clients, outage; soak only on request
+//! cargo xtask bench gateway [--part P] the order gateway: round-trip, load, idle
 //! cargo xtask bench flow              pipeline, one to many, many to one: 100 to 1,000,000 packets over each kind of edge
+//! cargo xtask bench gateway [--part P] the order gateway: its machines
 //! ```
 //! Absolute figures drift between machines and hours; the ratios of one run count. Each variant runs once per round,
 //! the variants take turns, and the median of the rounds is shown.
@@ -15,6 +17,7 @@
 mod dispatch;
 mod flow;
 mod foreign;
+mod gateway;
 mod itch;
 mod machine;
 mod naive;
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         "ring" => ring::run(options.rounds, options.part.as_deref()),
         "flow" => flow::run(&options),
         "plant" => plant::run(&options),
+        "gateway" => gateway::run(&options),
         _ => return usage(),
     }
     ExitCode::SUCCESS
@@ -71,7 +75,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: bench [itch | resting | parquet | ring | dispatch | flow | plant] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
+        "usage: bench [itch | resting | parquet | ring | dispatch | flow | plant | gateway] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR]"
     );
     ExitCode::from(2)
 }

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use crate::process;
 
-/// The stages of `xtask/measured`, each including the one before.
-const STAGES: [&str; 4] = ["decode", "events", "book", "nbbo"];
+/// The stages of `xtask/measured`. Those of market data include the one before.
+const STAGES: [&str; 6] = ["decode", "events", "book", "nbbo", "translate-order", "translate-report"];
 
 /// Where the figures are kept.
 const KEPT: &str = "xtask/instructions.toml";
@@ -106,7 +106,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, f64>, String> {
 
 fn written(measured: &BTreeMap<String, f64>) -> String {
     let mut text = String::from(
-        "# Instructions per message, counted by `cargo xtask instructions --bless`; each stage includes those before it.\n",
+        "# Instructions per message, counted by `cargo xtask instructions --bless`; each of the first four includes those before it.\n",
     );
     for stage in STAGES {
         if let Some(instructions) = measured.get(stage) {
@@ -118,10 +118,10 @@ fn written(measured: &BTreeMap<String, f64>) -> String {
 }
 
 fn table(measured: &BTreeMap<String, f64>, kept: &BTreeMap<String, f64>) -> String {
-    let mut text = format!("{:8} {:>12} {:>8} {:>8}", "stage", "instructions", "kept", "change");
+    let mut text = format!("{:16} {:>12} {:>8} {:>8}", "stage", "instructions", "kept", "change");
     for stage in STAGES {
         let Some(now) = measured.get(stage) else { continue };
-        let _ = write!(text, "\n{stage:8} {now:12.1}");
+        let _ = write!(text, "\n{stage:16} {now:12.1}");
         if let Some(before) = kept.get(stage) {
             let _ = write!(text, " {before:8.1} {:+7.1}%", (now / before - 1.0) * 100.0);
         }

@@ -3,7 +3,10 @@
 //! Each script is given the release binary, the repository and a folder to write to, compares, and prints what it
 //! compared; it exits with 1 and a line for each difference.
 
-use crate::process;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use crate::process::{self, Program};
 use crate::tools::{self, Lack};
 
 /// The counterparts whose scripts need the Python packages of `interop/requirements.txt`.
@@ -53,7 +56,8 @@ pub(crate) fn page() -> Result<String, Lack> {
 /// What the official clients get from the live server, against the files of the same session; and from a plant that listens to
 /// venues, against the files of its journal.
 pub(crate) fn live() -> Result<String, Lack> {
-    let build = ["build", "--locked", "--package", "tapeworks-outputs", "--example", "live_server"];
+    // With the features that the tests' build has: nothing that it has built is built again.
+    let build = ["build", "--locked", "--workspace", "--example", "live_server"];
     process::cargo(build).run().map_err(Lack::Failed)?;
     let server = process::target_folder().join("debug/examples/live_server");
     let work = process::target_folder().join("interop");
@@ -95,7 +99,8 @@ pub(crate) fn java() -> Result<String, Lack> {
     let folder = process::root().join("clients/java");
     let maven = ["--quiet", "--batch-mode", "--file", "clients/java/pom.xml", "package"];
     process::program("mvn").args(maven).run().map_err(Lack::Failed)?;
-    let build = ["build", "--locked", "--package", "tapeworks-service", "--example", "stream_server"];
+    // As the tests have built it.
+    let build = ["build", "--locked", "--workspace", "--example", "stream_server"];
     process::cargo(build).run().map_err(Lack::Failed)?;
     process::program("python3")
         .arg(process::root().join("interop/with_java_stream.py"))
@@ -106,6 +111,45 @@ pub(crate) fn java() -> Result<String, Lack> {
         .run()
         .map_err(Lack::Failed)?;
     Ok("the Java client reads the same records in both encodings".into())
+}
+
+/// The folder of QuickFIX/J's client, built by Maven with its dependencies.
+fn quickfix_j_client() -> Result<PathBuf, Lack> {
+    let maven = ["--quiet", "--batch-mode", "--file", "examples/quickfixj/pom.xml", "package"];
+    process::program("mvn").args(maven).run().map_err(Lack::Failed)?;
+    Ok(process::root().join("examples/quickfixj/target"))
+}
+
+/// QuickFIX/J, unmodified, trades through the gateway.
+pub(crate) fn quickfix_j() -> Result<String, Lack> {
+    let client = quickfix_j_client()?;
+    script_with("python3".as_ref(), "with_quickfix_j.py", |run| run.arg("--client").arg(client))?;
+    Ok("QuickFIX/J trades through the gateway: 4.2, 4.4, 5.0 SP2; cuts and kills lose and double nothing"
+        .into())
+}
+
+pub(crate) fn needs_of_quickfix_cpp() -> Result<(), Lack> {
+    tools::debian("g++", "g++")?;
+    tools::debian_library("quickfix", "libquickfix-dev")?;
+    // The dictionaries are those of QuickFIX/J: Debian's package has none.
+    needs_of_java()
+}
+
+/// QuickFIX C++, unmodified, trades through the gateway.
+pub(crate) fn quickfix_cpp() -> Result<String, Lack> {
+    let jars = quickfix_j_client()?.join("dependency");
+    let client = process::target_folder().join("quickfix-cpp");
+    // Its headers need C++14, and warn.
+    process::program("g++")
+        .args(["-std=c++14", "-w", "-o"])
+        .arg(&client)
+        .args(["interop/quickfix-cpp/client.cpp", "-lquickfix", "-lpthread"])
+        .run()
+        .map_err(Lack::Failed)?;
+    script_with("python3".as_ref(), "with_quickfix_cpp.py", |run| {
+        run.arg("--client").arg(client).arg("--jars").arg(jars)
+    })?;
+    Ok("QuickFIX C++ trades through the gateway: 4.4, 5.0 SP2; cuts and kills lose and double nothing".into())
 }
 
 pub(crate) fn needs_of_questdb() -> Result<(), Lack> {
@@ -138,12 +182,16 @@ pub(crate) fn questdb() -> Result<String, Lack> {
     Ok("QuestDB has the records of the plant's journal, each once, after it and the plant were killed".into())
 }
 
-fn script(python: &std::ffi::OsStr, name: &str) -> Result<(), Lack> {
+fn script(python: &OsStr, name: &str) -> Result<(), Lack> {
+    script_with(python, name, |run| run)
+}
+
+fn script_with(python: &OsStr, name: &str, more: impl FnOnce(Program) -> Program) -> Result<(), Lack> {
     let run = process::program(python)
         .arg(process::root().join("interop").join(name))
         .arg("--tapeworks")
         .arg(tools::release_binary()?)
         .arg("--work")
         .arg(process::target_folder().join("interop"));
-    run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)
+    more(run).env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)
 }

@@ -93,6 +93,23 @@ const DATA: [&str; 16] = [
     "crates/cli",
 ];
 
+/// The sources of the way from a FIX client to a venue and back.
+const ORDERS: [&str; 13] = [
+    "crates/disk",
+    "crates/journal",
+    "crates/dispatch",
+    "crates/runtime",
+    "crates/wire",
+    "crates/session",
+    "crates/market",
+    "crates/translate",
+    "crates/gateway",
+    "crates/exchange",
+    "crates/service",
+    "crates/cli",
+    "examples/quickfixj",
+];
+
 const STEPS: &[Step] = &[
     Step {
         name: "format",
@@ -267,6 +284,20 @@ const STEPS: &[Step] = &[
         when: When::Covers(&DATA),
         needs: interop::needs_of_questdb,
         run: questdb,
+    },
+    Step {
+        name: "quickfix-j",
+        what: "QuickFIX/J as it comes trades through the gateway",
+        when: When::Covers(&ORDERS),
+        needs: interop::needs_of_java,
+        run: interop::quickfix_j,
+    },
+    Step {
+        name: "quickfix-cpp",
+        what: "QuickFIX C++ as it comes trades through the gateway",
+        when: When::Covers(&ORDERS),
+        needs: interop::needs_of_quickfix_cpp,
+        run: interop::quickfix_cpp,
     },
 ];
 
@@ -580,7 +611,8 @@ fn fuzz() -> Result<String, Lack> {
 /// The program as a hostile world meets it, for so many seconds; the seed is printed.
 pub(crate) fn hostile(seconds: u64, seed: Option<&str>) -> Result<(), String> {
     let each = (seconds * HOSTILE_AT_ONCE / HOSTILE_PARTS).max(1);
-    let run = cargo(["test", "--locked", "--package", "tapeworks", "--test", "hostile", "--", "--nocapture"]);
+    // The workspace's features, as the tests have them: with the package's alone most of it is built again.
+    let run = cargo(["test", "--locked", "--workspace", "--test", "hostile", "--", "--nocapture"]);
     let run = run.arg(format!("--test-threads={HOSTILE_AT_ONCE}"));
     let run = run.env("TAPEWORKS_HOSTILE_SECONDS", each.to_string());
     match seed {

@@ -42,20 +42,26 @@ pub(crate) fn debian(program: &str, package: &str) -> Result<(), Lack> {
 pub(crate) fn af_xdp() -> Result<(), Lack> {
     let programs = [("clang", "clang"), ("m4", "m4"), ("make", "make"), ("pkg-config", "pkg-config")];
     programs.iter().try_for_each(|(program, package)| debian(program, package))?;
-    for (library, package) in [("libelf", "libelf-dev"), ("libpcap", "libpcap-dev"), ("zlib", "zlib1g-dev")] {
-        let is_there = || process::program("pkg-config").args(["--exists", library]).output().is_ok();
-        if is_there() {
-            continue;
-        }
-        if !process::is_ci() {
-            return Err(Lack::Skipped(format!("{library} is not installed (Debian: {package})")));
-        }
-        install(package)?;
-        if !is_there() {
-            return Err(Lack::Failed(format!("{library} is not there after the installation of {package}")));
-        }
+    let libraries = [("libelf", "libelf-dev"), ("libpcap", "libpcap-dev"), ("zlib", "zlib1g-dev")];
+    libraries.iter().try_for_each(|(library, package)| debian_library(library, package))
+}
+
+/// A library of a Debian package, as pkg-config knows it.
+pub(crate) fn debian_library(library: &str, package: &str) -> Result<(), Lack> {
+    debian("pkg-config", "pkg-config")?;
+    let is_there = || process::program("pkg-config").args(["--exists", library]).output().is_ok();
+    if is_there() {
+        return Ok(());
     }
-    Ok(())
+    if !process::is_ci() {
+        return Err(Lack::Skipped(format!("{library} is not installed (Debian: {package})")));
+    }
+    install(package)?;
+    if is_there() {
+        Ok(())
+    } else {
+        Err(Lack::Failed(format!("{library} is not there after the installation of {package}")))
+    }
 }
 
 /// Installs a Debian package.

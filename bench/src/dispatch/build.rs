@@ -14,16 +14,16 @@ const TYPES: usize = 9;
 pub const BOOST_TYPES: usize = 8;
 
 /// A folder that goes when the run ends.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(options: &Options, name: &str) -> Self {
+    pub fn new(options: &Options, name: &str) -> Self {
         let path = options.folder.join(format!("tapeworks-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("the folder is writable");
         Self(path)
     }
 
-    fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         std::fs::create_dir_all(path.parent().unwrap_or(&self.0)).expect("the folder is writable");
         std::fs::write(&path, content).expect("the folder has room");
@@ -39,7 +39,7 @@ impl Drop for Folder {
 
 /// Seconds and megabytes (the most that one process held) of a program. `None`: it is missing, or it failed and printed
 /// why.
-fn measured(folder: &Path, program: &str, arguments: &[&str]) -> Option<(f64, f64)> {
+pub fn measured(folder: &Path, program: &str, arguments: &[&str]) -> Option<(f64, f64)> {
     let report = folder.join("time.txt");
     let status = Command::new("/usr/bin/time")
         .args(["--format", "%e %M", "--output"])

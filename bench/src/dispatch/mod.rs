@@ -6,7 +6,7 @@
 //! | [`search`] | the time to find a hash, ours beside trying every key of an exclusive or and a modulo |
 //! | [`build`] | the time and memory that ten machines take to build; the same machine with Boost.MSM |
 
-mod build;
+pub mod build;
 mod search;
 mod source;
 

@@ -67,7 +67,7 @@ pub fn run(options: &Options) {
 }
 
 /// A folder that goes with its value.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     /// In memory where the system has such folders: the benchmark does not measure a disk.
@@ -76,7 +76,7 @@ impl Folder {
         Self::within(if memory.is_dir() { memory } else { std::env::temp_dir() })
     }
 
-    fn on_disk() -> Self {
+    pub(crate) fn on_disk() -> Self {
         Self::within(std::env::temp_dir())
     }
 

@@ -109,6 +109,7 @@ fn sessions(arguments: &Arguments) -> Result<Sessions, String> {
             let mut settings = Settings::new(Role::Acceptor, version, "ISLD", peer);
             settings.close_timeout_ns = 0;
             settings.version_in_business_reject = settings.is_fixt();
+            settings.answers_any_resend_request = true;
             settings.resets_on_logout = !arguments.keep_numbers;
             settings.resets_on_disconnect = !arguments.keep_numbers;
             let state = Mutex::new((MemoryStore::new(64 << 20, now_ns()), HashSet::new()));

@@ -80,8 +80,11 @@ partition = 2
 }
 
 fn gateway_config(folder: &Folder, addresses: &[SocketAddr]) -> String {
-    let clients: String =
-        NAMES.map(|name| format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\n")).concat();
+    let clients: String = NAMES
+        .map(|name| {
+            format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\nbegin_string = \"FIXT.1.1\"\n")
+        })
+        .concat();
     let config = format!(
         r#"
 listen = "{}"

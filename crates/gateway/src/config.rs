@@ -21,7 +21,7 @@ use tapeworks_translate::{
 use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::SCHEMA;
 use tapeworks_wire::fix::read_decimal;
-use tapeworks_wire::millennium::variant::{VARIANTS, Variant, variant_by_name};
+use tapeworks_wire::millennium::variant::{TextPadding, VARIANTS, Variant, variant_by_name};
 
 use crate::host::{HostSettings, Wait};
 use crate::ledger::SyncPolicy;
@@ -171,6 +171,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
         Wait::Sleep => "sleep",
         Wait::Spin => "spin",
     });
+    let warms = file.boolean(reading, "warm").unwrap_or(false);
     let core = file.integer(reading, "core", 0..=4_095).map(|(core, _)| core);
     let most_connections = file.integer(reading, "most_connections", 1..=100_000).map(|(most, _)| most);
     let store = file.table(reading, "store");
@@ -210,6 +211,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
             listen,
             venue: venue_addresses,
             wait: wait.unwrap_or_default(),
+            warms,
             core,
             most_connections: most_connections.unwrap_or(clients.len() + 256),
             disk_patience: store.patience,
@@ -403,6 +405,14 @@ fn read_millennium(
     variant.throttle_per_second = throttle.map_or(variant.throttle_per_second, |(number, _)| number as u32);
     let heartbeat = venue.time(reading, "heartbeat", Duration::from_millis(10)..=A_DAY);
     variant.heartbeat_interval_ns = heartbeat.map_or(variant.heartbeat_interval_ns, nanoseconds);
+    let missed = venue.integer(reading, "missed_heartbeats", 1..=1_000).map(|(number, _)| number as u32);
+    variant.missed_heartbeats = missed.unwrap_or(variant.missed_heartbeats);
+    let padding =
+        venue.choice(reading, "text_padding", &[TextPadding::Nul, TextPadding::Space], |one| match one {
+            TextPadding::Space => "space",
+            _ => "nul",
+        });
+    variant.text_padding = padding.unwrap_or(variant.text_padding);
     let queue = venue.integer(reading, "queue", 0..=1 << 20).map(|(number, _)| number);
     let new_password = venue.text(reading, "new_password").map(|(password, _)| password);
     let usual = NativeSettings::default();
@@ -664,7 +674,12 @@ fn read_common(
         let mut text =
             |key, usual: &str| hours.text(reading, key).map_or_else(|| usual.to_owned(), |(text, _)| text);
         let (zone, start, end) = (text("time_zone", "UTC"), text("start", ""), text("end", ""));
-        match Schedule::daily(&zone, &start, &end) {
+        let (first, last) = (text("first_day", ""), text("last_day", ""));
+        let schedule = Schedule::daily(&zone, &start, &end).and_then(|daily| {
+            // With neither, each day.
+            if first.is_empty() && last.is_empty() { Ok(daily) } else { daily.weekly(&first, &last) }
+        });
+        match schedule {
             Ok(schedule) => common.schedule = Some(schedule),
             Err(error) => reading.wrong(hours.span.clone(), error.to_string()),
         }

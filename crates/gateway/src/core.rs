@@ -18,7 +18,8 @@ use tapeworks_planted::planted;
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
-    ClientToExchangeState, ExchangeToClientState, Order, Outputs, Reply, Report, TopsOfBook, Translator,
+    ClientToExchangeState, ExchangeToClientState, FixVersion, Order, Outputs, Reply, Report, TopsOfBook,
+    Translator, copy_report,
 };
 use tapeworks_wire::fix::{begin_string, field};
 
@@ -90,8 +91,12 @@ struct Desk {
     /// Messages that the venue's session did not take: each with its length before it.
     unsent: Vec<u8>,
     notices: Vec<Notice>,
+    /// There is a notice of a report that has no place: a venue that sends many costs no text for each.
+    has_report_notice: bool,
     counters: Counters,
     round_trip: Histogram<u64>,
+    /// Of all of them, when the last whole second ended.
+    all: Percentiles,
     /// Those since the last whole second ended.
     this_second: Histogram<u64>,
     last_second: Percentiles,
@@ -113,13 +118,21 @@ fn coarse_histogram() -> Histogram<u64> {
 const MOST_NOTICES: usize = 1_024;
 
 impl Desk {
-    /// Ends a second of round trips, if it is over. A clock that was set back begins a new one.
+    /// Ends a second of round trips, if it is over. A clock that was set back begins a new one. Cost: some tens of microseconds.
     fn end_second(&mut self, now_ns: u64) {
         let passed_ns = now_ns.checked_sub(self.last_second_end_ns);
         if passed_ns.is_none_or(|passed_ns| passed_ns >= 1_000_000_000) {
             self.last_second = percentiles(&self.this_second);
+            self.all = percentiles(&self.round_trip);
             self.last_second_end_ns = now_ns;
             self.this_second.reset();
+        }
+    }
+
+    /// An alert about a report, if it is the first since the notices were taken.
+    fn alert_of_report(&mut self, text: impl FnOnce() -> String) {
+        if !core::mem::replace(&mut self.has_report_notice, true) {
+            self.notice(true, text());
         }
     }
 
@@ -133,6 +146,18 @@ impl Desk {
 fn push_piece(pieces: &mut Vec<u8>, piece: &[u8]) {
     pieces.extend_from_slice(&(piece.len() as u32).to_le_bytes());
     pieces.extend_from_slice(piece);
+}
+
+/// Adds a piece that `append` appends, unless it says that there is none.
+fn push_piece_by(pieces: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>) -> bool) {
+    let start = pieces.len();
+    pieces.extend_from_slice(&[0; 4]);
+    let is_there = append(pieces);
+    let length = (pieces.len() - start - 4) as u32;
+    match pieces.get_mut(start..start + 4) {
+        Some(head) if is_there => head.copy_from_slice(&length.to_le_bytes()),
+        _ => pieces.truncate(start),
+    }
 }
 
 fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -165,6 +190,7 @@ impl<S: VenueSession> ToVenue<'_, S> {
 /// The application of one client's session: its messages go to the translator.
 struct Trader<'a, S: VenueSession> {
     client: usize,
+    version: FixVersion,
     is_drop_copy: bool,
     translator: &'a mut Translator<S::Table>,
     venue: &'a mut S,
@@ -176,6 +202,7 @@ struct Trader<'a, S: VenueSession> {
 struct ToOne<'a, S> {
     to_venue: ToVenue<'a, S>,
     is_sent: bool,
+    version: FixVersion,
     link: &'a mut Link,
     store: &'a mut dyn Store,
     copied: Option<&'a mut Vec<u8>>,
@@ -192,17 +219,16 @@ impl<S: VenueSession> Outputs for ToOne<'_, S> {
     fn to_client(&mut self, _client: ClientIndex, reply: &Reply<'_>) {
         let now_ns = self.to_venue.now.utc_ns;
         let number = self.store.next_outgoing();
-        let kept =
-            self.link.send_or_keep(self.store, now_ns, reply.message_type(), |writer| reply.write(writer));
+        let version = self.version;
+        let kept = self.link.send_or_keep(self.store, now_ns, reply.message_type(), |writer| {
+            reply.write_as(version, writer);
+        });
         *self.unkept += u64::from(kept.is_err());
         if kept.is_ok()
             && matches!(reply, Reply::Execution(_))
             && let Some(copied) = &mut self.copied
         {
-            let mut message = Vec::new();
-            if self.store.read(number, &mut message) == Ok(true) {
-                push_piece(copied, &message);
-            }
+            push_piece_by(copied, |copied| self.store.read(number, copied) == Ok(true));
         }
     }
 
@@ -230,7 +256,8 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         let to_venue = ToVenue { venue: &mut *self.venue, entries, unsent, now: self.now };
         let copied = (!copies.is_empty()).then_some(copied);
         let (unkept, unmatched) = (&mut counters.unkept, &mut counters.unmatched);
-        let mut out = ToOne { to_venue, is_sent: false, link, store, copied, unkept, unmatched };
+        let version = self.version;
+        let mut out = ToOne { to_venue, is_sent: false, version, link, store, copied, unkept, unmatched };
         self.translator.client_message(ClientIndex(client), bytes, now_ns, &mut out);
         if !out.is_sent {
             // It changed nothing that a restart must know.
@@ -263,16 +290,17 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         for index in all {
             let Some(client) = self.clients.get_mut(index) else { continue };
             client.touch(index, self.desk, self.now);
+            let version = client.settings.translate.version;
             let kept = client.session.link().send_or_keep(
                 &mut client.store,
                 self.now.utc_ns,
                 reply.message_type(),
-                |writer| reply.write(writer),
+                |writer| reply.write_as(version, writer),
             );
             if let Err(error) = kept {
                 self.desk.counters.unkept += 1;
                 let name = &client.settings.name;
-                self.desk.notice(true, format!("a report for {name} was not kept: {error}"));
+                self.desk.alert_of_report(|| format!("a report for {name} was not kept: {error}"));
             }
         }
         self.desk.copies = copies;
@@ -280,7 +308,10 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
 
     fn unmatched(&mut self, report: &Report) {
         self.desk.counters.unmatched += 1;
-        self.desk.notice(true, format!("a report of the venue belongs to no order: {report:?}"));
+        let count = self.desk.counters.unmatched;
+        self.desk.alert_of_report(|| {
+            format!("a report of the venue belongs to no order, {count} of them so far: {report:?}")
+        });
     }
 
     fn own_cancel_failed(&mut self, order: &Order) {
@@ -358,8 +389,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             copied: Vec::new(),
             unsent: Vec::new(),
             notices: Vec::new(),
+            has_report_notice: false,
             counters: Counters::default(),
             round_trip: histogram(),
+            all: Percentiles::default(),
             this_second: coarse_histogram(),
             last_second: Percentiles::default(),
             last_second_end_ns: 0,
@@ -450,7 +483,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let began = self.desk.entries.len();
         let Self { clients, translator, venue, desk, .. } = self;
         let mut out = ToAll { venue: Some(venue), clients, desk, now };
-        translator.cancel_orders(ClientIndex(client), &mut out);
+        translator.cancel_orders(ClientIndex(client), time_ns, &mut out);
         if self.desk.entries.len() == began {
             self.desk.entries.truncate(mark);
         }
@@ -462,7 +495,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let Some(client) = clients.get_mut(index) else { return };
         client.touch(index, desk, now);
         let is_drop_copy = client.settings.is_drop_copy;
-        let mut trader = Trader { client: index, is_drop_copy, translator, venue, desk, now };
+        let version = client.settings.translate.version;
+        let mut trader = Trader { client: index, version, is_drop_copy, translator, venue, desk, now };
         work(client, &mut trader);
         if client.session.is_logged_on() && !client.was_logged_on {
             client.was_logged_on = true;
@@ -501,14 +535,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             for index in &copies {
                 let Some(client) = self.clients.get_mut(*index) else { continue };
                 client.touch(*index, &mut self.desk, now);
-                let body = tapeworks_wire::fix::Fields::new(message).map_while(Result::ok);
+                let version = client.settings.translate.version;
                 let kept =
                     client.session.link().send_or_keep(&mut client.store, now.utc_ns, b"8", |writer| {
-                        for field in body.filter(|field| {
-                            !matches!(field.tag, 8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 122)
-                        }) {
-                            writer.copied(field.tag, field.value);
-                        }
+                        copy_report(message, version, writer);
                     });
                 self.desk.counters.unkept += u64::from(kept.is_err());
             }
@@ -585,7 +615,8 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let Self { clients, translator, venue, desk, .. } = self;
         let mut each = |event: VenueEvent<'_>| on_event::<S, D>(event, clients, translator, desk, now);
         work(venue, &mut each);
-        if translator.state() == ClientToExchangeState::Recovering && venue.is_caught_up() {
+        let is_recovering = translator.state() == ClientToExchangeState::Recovering;
+        if is_recovering && (venue.is_caught_up() || planted!("settled-before-recovered")) {
             self.settle(now);
         }
     }
@@ -624,6 +655,17 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         for client in self.clients.iter_mut().filter(|client| client.is_connected) {
             client.store.keep_room(1_024);
         }
+    }
+
+    /// Prepares [`Self::warm`].
+    pub fn prepare_to_warm(&mut self) {
+        self.translator.prepare_to_warm();
+    }
+
+    /// Runs an order that is nobody's through checks and translation, so that the next one finds them in the caches. It has no effect on
+    /// orders, stores and sessions.
+    pub fn warm(&mut self, now: Now) {
+        self.translator.warm(now.utc_ns);
     }
 
     /// Sends what the gateway has to send itself, and the venue's session did not take before, as long as it takes it.
@@ -763,6 +805,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     /// What a person should know, since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
+        self.desk.has_report_notice = false;
         core::mem::take(&mut self.desk.notices)
     }
 
@@ -811,7 +854,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             known_orders: self.translator.known_orders() as u64,
             counters: self.desk.counters,
             translated: self.translator.counters().into(),
-            round_trip: percentiles(&self.desk.round_trip),
+            round_trip: self.desk.all,
             last_second: self.desk.last_second,
             last_second_end_ns: self.desk.last_second_end_ns,
             ..Status::default()

@@ -31,7 +31,7 @@ use thiserror::Error;
 use crate::clock::Clock;
 use crate::core::{Core, Notice, Now, histogram, percentiles};
 use crate::ledger::Ledger;
-use crate::status::{Orders, Status};
+use crate::status::{Orders, Percentiles, Status};
 use crate::venue::VenueSession;
 
 /// Bytes that a connection gives in one turn.
@@ -42,6 +42,11 @@ const TURN_BYTES: usize = 256 << 10;
 
 /// How often time passes for the sessions.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often the percentiles are made of what was measured.
+const SECOND: Duration = Duration::from_secs(1);
+/// How often an idle thread warms the order path, where it is told to.
+const WARM: Duration = Duration::from_millis(1);
 
 /// How often a turn that the disk did not take is tried again.
 const DISK_AGAIN: Duration = Duration::from_millis(100);
@@ -81,6 +86,8 @@ pub struct HostSettings {
     pub venue: Vec<SocketAddr>,
     /// How it waits.
     pub wait: Wait,
+    /// Whether the order path is kept in the caches: once a millisecond while nothing comes.
+    pub warms: bool,
     /// The core that the thread stays on.
     pub core: Option<usize>,
     /// Connections at once, those that have not logged on included.
@@ -138,8 +145,8 @@ pub enum Command<W: World> {
     },
 }
 
-/// Gets what a person should know.
-pub type OnNotice = Arc<dyn Fn(&Notice) + Send + Sync>;
+/// Gets what a person should know, on the gateway's thread: it must not wait, nor write to a log itself.
+pub type OnNotice = Box<dyn FnMut(Notice) + Send>;
 
 /// Shows the state of a running gateway to other threads, and commands it. It does not keep the gateway running.
 pub struct Handle<W: World = System> {
@@ -197,7 +204,7 @@ impl<W: World> Gateway<W> {
     /// The address cannot be had, or there is no thread.
     pub fn start<S: VenueSession + Send + 'static>(
         settings: HostSettings,
-        core: Core<S, W>,
+        mut core: Core<S, W>,
         ledger: Ledger<W>,
         on_notice: OnNotice,
         on_refusal: Option<OnRefusal>,
@@ -213,6 +220,9 @@ impl<W: World> Gateway<W> {
         let status = Arc::new(Mutex::new(core.status(clock.now())));
         let stop = Arc::new(AtomicBool::new(false));
         let disk = DiskThread::start(Arc::clone(&waker)).map_err(StartError::Thread)?;
+        if settings.warms {
+            core.prepare_to_warm();
+        }
         let host = Host {
             of_clients: vec![None; core.clients.len()],
             of_venue: vec![None; S::CHANNELS],
@@ -236,7 +246,10 @@ impl<W: World> Gateway<W> {
             on_notice,
             disk,
             turn: histogram(),
+            turns: Percentiles::default(),
+            turns_of: W::instant(),
             ticked: W::instant(),
+            warmed: W::instant(),
             settings,
         };
         let stopping = Arc::clone(&stop);
@@ -377,7 +390,12 @@ struct Host<S: VenueSession, W: World> {
     on_notice: OnNotice,
     disk: DiskThread<W>,
     turn: Histogram<u64>,
+    /// Of the turns, when the last whole second ended.
+    turns: Percentiles,
+    turns_of: Instant,
     ticked: Instant,
+    /// When the order path was used last, by a turn or by warming.
+    warmed: Instant,
 }
 
 /// A connection whose client is not known yet.
@@ -468,7 +486,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if let Some(core) = self.settings.core
             && let Err(error) = W::pin(core)
         {
-            self.notify(&Notice {
+            self.notify(Notice {
                 is_alert: true,
                 text: format!("the thread is not kept on core {core}: {error}"),
             });
@@ -504,6 +522,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             Wait::Spin => Duration::ZERO,
             Wait::Sleep => TICK.saturating_sub(W::since(self.ticked)),
         };
+        let longest = if self.settings.warms { longest.min(WARM) } else { longest };
         self.poll.wait(reported, Some(longest)).map_err(StartError::Thread)?;
         let now = self.clock.now();
         let mut ready = std::mem::take(&mut self.again);
@@ -543,11 +562,25 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if self.again.is_empty() {
             self.again = ready;
         }
+        if self.settings.warms {
+            self.warm(is_idle, now);
+        }
         if !is_idle {
             let passed = self.clock.now().steady_ns.saturating_sub(now.steady_ns);
             self.turn.saturating_record(passed);
         }
         Ok(())
+    }
+
+    /// Warms the order path if nothing has come for a while. A turn with work has warmed it itself.
+    fn warm(&mut self, is_idle: bool, now: Now) {
+        if is_idle {
+            if W::since(self.warmed) < WARM {
+                return;
+            }
+            self.core.warm(now);
+        }
+        self.warmed = W::instant();
     }
 
     /// Writes the turn, then sends what it put out. Sending may end a session, which makes another small turn.
@@ -593,7 +626,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 Ok(()) => {
                     if is_refused {
                         self.set_store_error(None);
-                        self.notify(&Notice {
+                        self.notify(Notice {
                             is_alert: true,
                             text: "the store takes records again".to_owned(),
                         });
@@ -610,7 +643,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     if !std::mem::replace(&mut is_refused, true) {
                         let text = format!("the store takes nothing, so nothing is sent: {error}");
                         self.set_store_error(Some(error.to_string()));
-                        self.notify(&Notice { is_alert: true, text });
+                        self.notify(Notice { is_alert: true, text });
                     }
                     self.finish_tasks();
                     W::sleep(DISK_AGAIN);
@@ -623,7 +656,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).store_error = error;
     }
 
-    fn notify(&self, notice: &Notice) {
+    fn notify(&mut self, notice: Notice) {
         (self.on_notice)(notice);
     }
 
@@ -631,7 +664,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         while let Ok(finished) = self.disk.finished.try_recv() {
             if let Err(error) = self.ledger.finish(finished) {
                 let text = format!("the store is not synced: {error}");
-                self.notify(&Notice { is_alert: true, text });
+                self.notify(Notice { is_alert: true, text });
             }
         }
     }
@@ -642,7 +675,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if let Some(ahead_ns) = self.clock.follow() {
             self.core.clock_was_set(ahead_ns);
             let seconds = ahead_ns as f64 / 1e9;
-            self.notify(&Notice {
+            self.notify(Notice {
                 is_alert: true,
                 text: format!("the system's clock was set by {seconds:+.3} s"),
             });
@@ -667,7 +700,11 @@ impl<S: VenueSession, W: World> Host<S, W> {
             let _given = tasks.send(task);
         }
         for notice in self.core.take_notices() {
-            self.notify(&notice);
+            self.notify(notice);
+        }
+        // A tick that has much to do delays orders.
+        if W::since(self.turns_of) >= SECOND {
+            (self.turns, self.turns_of) = (percentiles(&self.turn), W::instant());
         }
         self.publish_status(now);
         Ok(())
@@ -679,7 +716,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             store_error,
             refused_connections: self.refused_connections,
             store_bytes: self.ledger.written_bytes(),
-            turn: percentiles(&self.turn),
+            turn: self.turns,
             ..self.core.status(now)
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
@@ -947,7 +984,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             && let Some(end) = client.session.over()
         {
             let text = format!("the session of {} ended: {end}", client.settings.name);
-            self.notify(&Notice { is_alert: false, text });
+            self.notify(Notice { is_alert: false, text });
         }
         if let Some(place) = self.of_clients.get_mut(index) {
             *place = None;

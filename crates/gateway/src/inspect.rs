@@ -8,7 +8,7 @@ use tapeworks_disk::Disk;
 use tapeworks_journal::{JournalOptions, JournalReader, LOST, verify_in};
 use tapeworks_session::fix::Store as _;
 use tapeworks_translate::ids::ClientIndex;
-use tapeworks_translate::{ExchangeToClientState, Outputs, Reply, Report};
+use tapeworks_translate::{ExchangeToClientState, FixVersion, Outputs, Reply, Report};
 use tapeworks_wire::fix::{Fields, Writer, field, message_type};
 
 use crate::core::Client;
@@ -178,6 +178,8 @@ const MOST_DIFFERENCES: usize = 100;
 struct Collected {
     to_venue: Vec<Vec<u8>>,
     to_clients: Vec<(u16, Vec<u8>)>,
+    /// The FIX versions of the clients.
+    versions: Vec<FixVersion>,
 }
 
 impl Outputs for Collected {
@@ -188,7 +190,8 @@ impl Outputs for Collected {
     fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>) {
         let mut buffer = vec![0; 64 << 10];
         let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", reply.message_type());
-        reply.write(&mut writer);
+        let version = self.versions.get(usize::from(client.0)).copied().unwrap_or_default();
+        reply.write_as(version, &mut writer);
         if let Ok(message) = writer.finish() {
             self.to_clients.push((client.0, body(message)));
         }
@@ -268,12 +271,13 @@ fn hex(bytes: &[u8]) -> String {
 /// A store that a gateway could not go on from.
 pub fn replay<S: VenueSession, D: Disk>(folder: &Path, parts: Parts<S>) -> Result<Replayed, RestoreError> {
     let names = parts.clients.iter().map(|client| client.name.clone()).collect();
+    let versions = parts.clients.iter().map(|client| client.translate.version).collect();
     let (mut repeater, _venue) = Repeater::<S, D>::new(folder, parts, 0);
     let mut comparison =
         Comparison { replayed: Replayed::default(), to_venue: Vec::new(), to_clients: Vec::new(), names };
     let mut places: Vec<u16> = Vec::new();
     let now_names = comparison.names.clone();
-    let mut out = Collected::default();
+    let mut out = Collected { versions, ..Collected::default() };
     repeater.run(&mut out, |number, entry, out| match entry {
         Some(entry) => match entry.kind {
             Kind::Start => {

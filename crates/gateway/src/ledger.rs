@@ -104,7 +104,7 @@ impl<D: Disk> Ledger<D> {
         }
         let SyncPolicy::Every(interval) = self.sync else { return None };
         let is_due = u128::from(steady_ns.saturating_sub(self.synced_ns)) >= interval.as_nanos();
-        if self.is_syncing || !is_due {
+        if self.is_syncing || !is_due || planted!("interval-not-synced") {
             return None;
         }
         self.synced_ns = steady_ns;

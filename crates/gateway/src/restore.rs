@@ -206,7 +206,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             Kind::Settled => self.translator.settle(time_ns, out),
             Kind::CancelOrders => {
                 let index = self.client(entry.client)?;
-                self.translator.cancel_orders(ClientIndex(index as u16), out);
+                self.translator.cancel_orders(ClientIndex(index as u16), time_ns, out);
             }
             Kind::Halt => self.is_halted = is_on,
             Kind::HaltClient => {

@@ -113,13 +113,13 @@ pub struct Status {
     pub translated: Translated,
     /// Messages of clients that the gateway refused, by reason.
     pub refusals: Vec<Refusals>,
-    /// From a request's arrival to the venue's first report of it, both at the gateway's socket.
+    /// From a request's arrival to the venue's first report of it, both at the gateway's socket; up to a second old.
     pub round_trip: Percentiles,
     /// Those of the last whole second.
     pub last_second: Percentiles,
     /// When it ended, in UTC nanoseconds.
     pub last_second_end_ns: u64,
-    /// From the end of the wait for sockets to the last byte sent, of each turn that did something.
+    /// From the end of the wait for sockets to the last byte sent, of each turn that did something; up to a second old.
     pub turn: Percentiles,
 }
 

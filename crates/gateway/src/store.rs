@@ -17,6 +17,9 @@ use crate::entry::{Entries, Entry, Kind, Written};
 /// Bytes of the newest messages that are kept in memory: more than one turn of the gateway makes for one client.
 const RECENT_BYTES: usize = 1 << 20;
 
+/// Bytes of messages that come between two calls of [`SessionStore::keep_room`] and take no memory then.
+const ROOM_BYTES: usize = 64 << 10;
+
 /// A message to the client.
 #[derive(Clone, Copy, Debug)]
 struct Kept {
@@ -159,6 +162,11 @@ impl<D: Disk> SessionStore<D> {
     pub(crate) fn keep_room(&mut self, messages: usize) {
         if self.messages.capacity() - self.messages.len() < messages {
             self.messages.reserve(self.messages.len().max(messages));
+        }
+        let most = RECENT_BYTES + ROOM_BYTES;
+        if self.recent.capacity() - self.recent.len() < ROOM_BYTES && self.recent.capacity() < most {
+            let more = self.recent.len().max(ROOM_BYTES).min(most - self.recent.len());
+            self.recent.reserve_exact(more);
         }
     }
 }

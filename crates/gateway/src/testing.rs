@@ -39,6 +39,8 @@ pub struct Trader<W: World> {
     filled: BTreeMap<String, u64>,
     /// ClOrdIDs of requests that were done or rejected.
     decided: BTreeSet<String>,
+    /// ClOrdIDs of those that were rejected.
+    refused: BTreeSet<String>,
     /// LeavesQty and CumQty by OrderID (37).
     orders: BTreeMap<String, (u64, u64)>,
     /// ClOrdIDs of new orders that any message named.
@@ -58,6 +60,7 @@ impl<W: World> Trader<W> {
             fills: Vec::new(),
             filled: BTreeMap::new(),
             decided: BTreeSet::new(),
+            refused: BTreeSet::new(),
             orders: BTreeMap::new(),
             answered: BTreeSet::new(),
             faults: Vec::new(),
@@ -71,7 +74,8 @@ impl<W: World> Trader<W> {
             Some(client) if client.is_logged_on() => true,
             Some(client) => client.connect_again(longest).is_ok(),
             None => {
-                let settings = Settings::new(Role::Initiator, "FIX.4.4", self.name, "TAPEWORKS");
+                // FIX 5.0 SP2: its reports name the trade (880).
+                let settings = Settings::new(Role::Initiator, "FIXT.1.1", self.name, "TAPEWORKS");
                 // The gateway's clock may be wrong.
                 let settings = Settings { tolerance_ns: None, ..settings };
                 self.client = FixClient::connect(address, settings, None, longest).ok();
@@ -100,6 +104,7 @@ impl<W: World> Trader<W> {
             self.answered.insert(text(&message, 11));
             self.answered.insert(text(&message, 379));
             if message_type(&message) == b"9" {
+                self.refused.insert(text(&message, 11));
                 self.decide(text(&message, 11));
             }
             if message_type(&message) != b"8" {
@@ -116,6 +121,14 @@ impl<W: World> Trader<W> {
                 "4" | "5" => field(&message, 41).is_some(),
                 _ => false,
             };
+            if kind == "8" {
+                self.refused.insert(client_id.clone());
+            }
+            // Names stand for what was accepted: no report has the name of a request that was rejected.
+            if kind != "8" && self.refused.contains(&client_id) {
+                self.faults
+                    .push(format!("{}: {client_id} was rejected, and is reported as {kind}", self.name));
+            }
             if is_decision {
                 self.decide(client_id);
             }
@@ -190,6 +203,16 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
         trader.send(&line);
     }
 
+    /// The first client sends an order that no other meets, to each partition.
+    fn probe(&mut self) {
+        for symbol in ["AAPL", "MSFT"] {
+            self.made += 1;
+            let trader = &mut self.traders[0];
+            let line = format!("new {symbol} buy 1 @1 id={}-o{}", trader.name, self.made);
+            trader.send(&line);
+        }
+    }
+
     /// Each client reads what has come, and waits for at most so long.
     pub fn turn(&mut self, longest: Duration) {
         self.traders.iter_mut().for_each(|trader| trader.turn(longest));
@@ -202,6 +225,7 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
     pub fn settle(&mut self, address: SocketAddr, patience: Duration) -> Result<(), String> {
         let began = W::instant();
         let mut last = (0, W::instant());
+        let mut probed = W::instant();
         loop {
             let are_back = self.connect(address);
             self.turn(Duration::from_millis(5));
@@ -216,6 +240,11 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
             }
             if W::since(began) > patience {
                 return Err(format!("all back: {are_back}; an order without an answer: {example:?}"));
+            }
+            // What an exchange has left out is seen by the number of the next report.
+            if example.is_some() && W::since(probed) > Duration::from_secs(1) {
+                probed = W::instant();
+                self.probe();
             }
         }
     }

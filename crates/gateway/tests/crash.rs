@@ -139,7 +139,7 @@ fn fix_settings(role: Role, index: usize) -> Settings {
         Role::Acceptor => ("TAPEWORKS", peer.as_str()),
         Role::Initiator => (peer.as_str(), "TAPEWORKS"),
     };
-    Settings { tolerance_ns: None, ..Settings::new(role, "FIX.4.4", ours, theirs) }
+    Settings { tolerance_ns: None, ..Settings::new(role, "FIXT.1.1", ours, theirs) }
 }
 
 fn dictionary() -> Arc<Dictionary> {

@@ -6,7 +6,6 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -89,7 +88,7 @@ comp_id = "ALPHA"
         Config::parse("gateway.toml", &text, folder).unwrap_or_else(|errors| panic!("{}", errors[0]));
     let AnyParts::Millennium(parts) = config.parts(0).unwrap() else { panic!("native") };
     let opened = open::<_, System>(&config.store, config.journal, config.sync, parts, 0).unwrap();
-    Gateway::start(config.host, opened.core, opened.ledger, Arc::new(|_| ()), None).unwrap()
+    Gateway::start(config.host, opened.core, opened.ledger, Box::new(|_| ()), None).unwrap()
 }
 
 fn log_on(gateway: &Gateway, connector: Connector) -> Result<FixClient<System>, ClientError> {

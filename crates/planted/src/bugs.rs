@@ -311,6 +311,21 @@ pub const BUGS: &[Bug] = &[
         "an exchange's answer with missed reports lacks the last one",
     ),
     order_bug(
+        "settled-before-recovered",
+        "crates/gateway/src/core.rs",
+        "orders in doubt are settled before the missed reports are in",
+    ),
+    order_bug(
+        "gap-not-requested",
+        "crates/session/src/native/tracker.rs",
+        "reports that an exchange has left out are not requested",
+    ),
+    order_bug(
+        "interval-not-synced",
+        "crates/gateway/src/ledger.rs",
+        "a store that is to be synced by interval is never synced",
+    ),
+    order_bug(
         "exchange-answers-unsynced",
         "crates/venues/src/orders/durable.rs",
         "an exchange answers before its inputs are synced",

@@ -2,7 +2,8 @@
 //!
 //! The sockets of a thread are watched by one [`Poll`](crate::world::Poll), which reports readiness once; a [`Pump`] remembers it until the socket has no
 //! more. Each turn moves a bounded number of bytes, so that one client does not delay the others. Cost: one read and as many writes as
-//! the session has output for, and no system call for a socket that is not ready.
+//! the session has output for, and no system call for a socket that is not ready. A read that leaves room in the buffer has emptied the
+//! socket (epoll(7)), so no further read finds that out; after the other side has closed, reads go on to the end.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 
@@ -45,6 +46,8 @@ pub struct Pump<W: World = System> {
     transport: Transport<W::Stream>,
     is_readable: bool,
     is_writable: bool,
+    /// The poll has reported the end: it does not report it again.
+    is_ending: bool,
     /// All bytes were sent and the sending side is shut; the time until which the other side may close too. Closing a connection
     /// with unread bytes would discard bytes that the other side has not read.
     closing_until_ns: Option<u64>,
@@ -58,7 +61,7 @@ impl<W: World> Pump<W> {
 
     /// As [`Pump::new`], of a connection with TLS or without.
     pub const fn over(transport: Transport<W::Stream>) -> Self {
-        Self { transport, is_readable: true, is_writable: true, closing_until_ns: None }
+        Self { transport, is_readable: true, is_writable: true, is_ending: false, closing_until_ns: None }
     }
 
     /// The connection.
@@ -75,6 +78,7 @@ impl<W: World> Pump<W> {
     pub const fn note(&mut self, ready: Ready) {
         self.is_readable |= ready.is_readable;
         self.is_writable |= ready.is_writable;
+        self.is_ending |= ready.is_closed;
     }
 
     /// Reads from the socket into the session, and writes the session's output.
@@ -88,7 +92,11 @@ impl<W: World> Pump<W> {
         if self.is_readable && !session.is_over() {
             match self.transport.read(buffer) {
                 Ok(0) => session.closed(),
-                Ok(length) => session.receive(buffer.get(..length).unwrap_or_default(), now_ns),
+                Ok(length) => {
+                    let is_whole = length < buffer.len() && self.transport.reads_the_socket();
+                    self.is_readable = !is_whole || self.is_ending;
+                    session.receive(buffer.get(..length).unwrap_or_default(), now_ns);
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => session.closed(),
@@ -242,6 +250,24 @@ mod tests {
         assert!(pump.has_work(echo.output()));
         pump.turn(&mut echo, &mut buffer, 0);
         assert!(!pump.has_work(echo.output()) && !pump.is_readable && !echo.is_closed);
+    }
+
+    #[test]
+    fn a_read_that_leaves_room_is_the_last_until_the_poll_reports_more_or_the_end() {
+        let (mut pump, mut other) = connected();
+        let (mut echo, mut buffer) = (Echo { left: 100, ..Echo::default() }, vec![0; 64]);
+        other.write_all(&[7; 64 + 6]).unwrap();
+        pump.turn(&mut echo, &mut buffer, 0);
+        assert!(pump.is_readable, "a full buffer says nothing");
+        pump.turn(&mut echo, &mut buffer, 0);
+        assert!(!pump.is_readable && echo.left == 30);
+        other.write_all(&[8; 5]).unwrap();
+        other.shutdown(std::net::Shutdown::Write).unwrap();
+        pump.note(Ready { token: mio::Token(0), is_readable: true, is_writable: true, is_closed: true });
+        pump.turn(&mut echo, &mut buffer, 0);
+        assert!(pump.is_readable && echo.left == 25 && !echo.is_closed);
+        pump.turn(&mut echo, &mut buffer, 0);
+        assert!(echo.is_closed);
     }
 
     #[test]

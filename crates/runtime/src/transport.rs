@@ -82,6 +82,11 @@ impl<S: Stream> Transport<S> {
         }
     }
 
+    /// Whether a read reads the socket itself: then one that leaves room in its buffer has emptied it.
+    pub const fn reads_the_socket(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
     /// Whether the TLS layer has no bytes to write.
     pub fn is_settled(&self) -> bool {
         match self {

@@ -18,6 +18,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::mem::ManuallyDrop;
 use std::net::Ipv4Addr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Once;
@@ -90,6 +91,8 @@ struct Process {
     name: String,
     host: HostId,
     is_alive: bool,
+    /// Its threads that have not ended.
+    running: usize,
     /// Why it ended by itself: a thread that panicked.
     panic: Option<String>,
 }
@@ -125,13 +128,22 @@ struct Sampler {
     look: Box<dyn FnMut(u64)>,
 }
 
-/// When something happens. Equal times are ordered by chance.
+/// When something happens, and the slot of what: in one number, which orders by the time, then by chance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Due {
-    at_ns: u64,
-    tie: u32,
-    /// Where it is.
-    slot: u32,
+struct Due(u128);
+
+impl Due {
+    fn new(at_ns: u64, tie: u32, slot: u32) -> Self {
+        Self(u128::from(at_ns) << 64 | u128::from(tie) << 32 | u128::from(slot))
+    }
+
+    const fn at_ns(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    const fn slot(self) -> usize {
+        self.0 as u32 as usize
+    }
 }
 
 /// What is to happen, by its time.
@@ -151,24 +163,26 @@ impl Agenda {
                 self.slots.len() as u32 - 1
             }
         };
-        self.slots[slot as usize] = Some(what);
-        self.dues.push(Reverse(Due { at_ns, tie, slot }));
+        if let Some(place) = self.slots.get_mut(slot as usize) {
+            *place = Some(what);
+        }
+        self.dues.push(Reverse(Due::new(at_ns, tie, slot)));
     }
 
     /// When the next event is.
     fn next_ns(&self) -> Option<u64> {
-        self.dues.peek().map(|Reverse(next)| next.at_ns)
+        self.dues.peek().map(|Reverse(next)| next.at_ns())
     }
 
     fn pop(&mut self) -> Option<(u64, What)> {
-        let Reverse(Due { at_ns, slot, .. }) = self.dues.pop()?;
-        self.free.push(slot);
-        Some((at_ns, self.slots.get_mut(slot as usize)?.take()?))
+        let Reverse(due) = self.dues.pop()?;
+        self.free.push(due.slot() as u32);
+        Some((due.at_ns(), self.slots.get_mut(due.slot())?.take()?))
     }
 
     /// Whether nothing happens until this time.
     fn is_empty_until(&self, at_ns: u64) -> bool {
-        self.dues.peek().is_none_or(|Reverse(next)| next.at_ns > at_ns)
+        self.next_ns().is_none_or(|next_ns| next_ns > at_ns)
     }
 }
 
@@ -215,14 +229,15 @@ pub(crate) struct Kernel {
 }
 
 thread_local! {
-    static KERNEL: RefCell<Option<Kernel>> = const { RefCell::new(None) };
+    // A run takes its kernel out again. A variable that is never dropped is found faster.
+    static KERNEL: RefCell<ManuallyDrop<Option<Kernel>>> = const { RefCell::new(ManuallyDrop::new(None)) };
     static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
 /// Asks the kernel.
 #[expect(clippy::panic, reason = "a world without a simulation is a fault of the program")]
 pub(crate) fn with<R>(ask: impl FnOnce(&mut Kernel) -> R) -> R {
-    KERNEL.with_borrow_mut(|kernel| match kernel {
+    KERNEL.with_borrow_mut(|kernel| match &mut **kernel {
         Some(kernel) => ask(kernel),
         None => panic!("no simulation runs on this thread"),
     })
@@ -398,6 +413,9 @@ impl Kernel {
             has_permit: false,
             joiners: Vec::new(),
         });
+        if let Some(process) = self.processes.get_mut(process.0) {
+            process.running += 1;
+        }
         let at_ns = self.now_ns + self.up_to(self.schedule.wake_ns);
         self.push(at_ns, What::Resume { task: id, wait: 0 });
         id
@@ -417,7 +435,7 @@ impl Kernel {
         let Some(process) = self.processes.get_mut(id.0).filter(|process| process.is_alive) else {
             return Vec::new();
         };
-        process.is_alive = false;
+        (process.is_alive, process.running) = (false, 0);
         let (name, host) = (process.name.clone(), process.host);
         if let Some(host) = self.hosts.get_mut(host.0) {
             host.disk.is_stopped = false;
@@ -545,7 +563,13 @@ pub fn start(host: HostId, name: &str, work: impl FnOnce() + Send + 'static) -> 
     let body = body(work, |_outcome| {});
     with(|kernel| {
         let process = ProcessId(kernel.processes.len());
-        kernel.processes.push(Process { name: name.to_owned(), host, is_alive: true, panic: None });
+        kernel.processes.push(Process {
+            name: name.to_owned(),
+            host,
+            is_alive: true,
+            running: 0,
+            panic: None,
+        });
         let now_ns = kernel.now_ns;
         kernel.trace.line(now_ns, || format!("{name}: started"));
         kernel.add_task("main", process, body);
@@ -584,7 +608,7 @@ pub fn set_clock(host: HostId, ahead_ns: i64, gains_ppm: i64) {
 
 /// Whether all threads of a process have ended, or it was killed.
 pub fn has_ended(process: ProcessId) -> bool {
-    with(|kernel| kernel.tasks.iter().all(|task| task.process != process || task.is_done))
+    with(|kernel| kernel.processes.get(process.0).is_none_or(|process| process.running == 0))
 }
 
 /// The panic of a thread of a process, if one has panicked.
@@ -693,7 +717,7 @@ pub fn run(options: &RunOptions, main: impl FnOnce() + Send + 'static) -> Ended 
     set_panic_hook();
     let mut kernel = Kernel::new(options.seed, options.epoch_ns, options.schedule);
     kernel.trace.is_kept = options.keeps_trace;
-    KERNEL.set(Some(kernel));
+    KERNEL.set(ManuallyDrop::new(Some(kernel)));
     let host = add_host("conductor", Ipv4Addr::new(10, 0, 0, 1));
     let process = start(host, "conductor", main);
     let mut is_stuck = false;
@@ -708,53 +732,84 @@ pub fn run(options: &RunOptions, main: impl FnOnce() + Send + 'static) -> Ended 
     for process in 0..processes {
         end(ProcessId(process));
     }
-    let kernel = KERNEL.take();
+    let kernel = ManuallyDrop::into_inner(KERNEL.replace(ManuallyDrop::new(None)));
     let kernel = kernel.map(|kernel| (kernel.now_ns, kernel.steps, kernel.trace));
     let (now_ns, steps, trace) = kernel.unwrap_or_default();
     Ended { now_ns, steps, hash: trace.hash(), trace: trace.into_lines(), is_stuck }
 }
 
+/// A thread that runs next.
+struct Next {
+    id: TaskId,
+    body: Generator<'static, (), ()>,
+}
+
+/// What a step has found.
+enum Step {
+    /// The sampler looks before this time.
+    Sample(u64),
+    Thread(Next),
+    Process(ProcessId),
+    Power(HostId),
+    /// What was due is done.
+    Done,
+    /// Nothing is due.
+    Nothing,
+}
+
 /// Takes the next event. `false` when there is none.
 fn step() -> bool {
-    if let Some(next_ns) =
-        with(|kernel| kernel.agenda.next_ns().filter(|next_ns| *next_ns >= kernel.sample_ns))
-    {
+    let mut step = with(|kernel| kernel.take(true));
+    if let Step::Sample(next_ns) = step {
         sample_until(next_ns);
+        step = with(|kernel| kernel.take(false));
     }
-    let Some(what) = with(|kernel| {
-        let (at_ns, what) = kernel.agenda.pop()?;
-        kernel.now_ns = kernel.now_ns.max(at_ns);
-        kernel.steps += 1;
-        Some(what)
-    }) else {
-        return false;
-    };
-    match what {
-        What::Resume { task, wait } => resume(task, wait),
-        What::Timer { task } => {
-            if let Some(wait) = with(|kernel| kernel.look_at_timer(task)) {
-                resume(task, wait);
-            }
-        }
-        What::Network(event) => network::take(event),
-        What::Kill(process) => end(process),
-        What::PowerOff(host) => lose_power(host),
+    match step {
+        Step::Thread(next) => resume(next),
+        Step::Process(process) => end(process),
+        Step::Power(host) => lose_power(host),
+        Step::Done | Step::Sample(_) => {}
+        Step::Nothing => return false,
     }
     true
 }
 
-fn resume(id: TaskId, wait: u64) {
-    let Some(mut body) = with(|kernel| {
-        let task = kernel.tasks.get_mut(id.0).filter(|task| task.wait == wait && !task.is_done)?;
+impl Kernel {
+    /// Takes the next event.
+    fn take(&mut self, may_sample: bool) -> Step {
+        let Some(next_ns) = self.agenda.next_ns() else { return Step::Nothing };
+        if may_sample && next_ns >= self.sample_ns {
+            return Step::Sample(next_ns);
+        }
+        let Some((at_ns, what)) = self.agenda.pop() else { return Step::Nothing };
+        self.now_ns = self.now_ns.max(at_ns);
+        self.steps += 1;
+        let next = match what {
+            What::Resume { task, wait } => self.next(task, wait),
+            What::Timer { task } => self.look_at_timer(task).and_then(|wait| self.next(task, wait)),
+            What::Network(event) => {
+                network::take(self, event);
+                None
+            }
+            What::Kill(process) => return Step::Process(process),
+            What::PowerOff(host) => return Step::Power(host),
+        };
+        next.map_or(Step::Done, Step::Thread)
+    }
+
+    /// The thread runs now, if it still waits for this.
+    fn next(&mut self, id: TaskId, wait: u64) -> Option<Next> {
+        let task = self.tasks.get_mut(id.0).filter(|task| task.wait == wait && !task.is_done)?;
         let body = task.body.take()?;
         task.wait += 1;
         task.waits = None;
-        kernel.trace.mix(kernel.now_ns, id.0 as u64);
-        kernel.current = Some(id);
-        Some(body)
-    }) else {
-        return;
-    };
+        self.trace.mix(self.now_ns, id.0 as u64);
+        self.current = Some(id);
+        Some(Next { id, body })
+    }
+}
+
+fn resume(Next { id, mut body }: Next) {
     body.resume();
     let is_done = body.is_done();
     let ended = with(|kernel| {
@@ -764,7 +819,10 @@ fn resume(id: TaskId, wait: u64) {
             task.body = Some(body);
             return None;
         }
-        task.is_done = true;
+        let was_done = std::mem::replace(&mut task.is_done, true);
+        if let Some(process) = kernel.processes.get_mut(task.process.0).filter(|_| !was_done) {
+            process.running -= 1;
+        }
         for joiner in std::mem::take(&mut task.joiners) {
             kernel.wake(joiner, Waits::End);
         }

@@ -40,13 +40,16 @@ pub use kernel::{
     kill, note, now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
 pub use market::{Counts, Outcome, simulate};
-pub use orders::{OrderOutcome, simulate_orders};
+pub use orders::{
+    OrderCrash, OrderFault, OrderOutcome, OrderPlan, OrderWhat, Power, VenueProtocol, shrink_orders,
+    simulate_orders,
+};
 pub use plan::{
     ArbiterPlan, Burst, ClientPlan, DayPlan, Fault, JournalPlan, LimitPlan, MulticastPlan, Plan, VenuePlan,
     What,
 };
 pub use planted::{search_bugs, switch_on};
-pub use regression::Regression;
+pub use regression::{Regression, Saved};
 pub use scenario::Scenario;
 pub use shrink::shrink;
 pub use timeline::{Timeline, simulate_with_timeline};

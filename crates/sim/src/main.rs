@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, value_parser};
 use tapeworks_sim::{
-    Ended, OrderOutcome, Outcome, Plan, Reached, Regression, Scenario, facts, search_bugs, shrink, simulate,
-    simulate_orders, simulate_with_timeline, switch_on,
+    Ended, OrderOutcome, OrderPlan, Outcome, Plan, Reached, Regression, Saved, Scenario, facts, search_bugs,
+    shrink, shrink_orders, simulate, simulate_orders, simulate_with_timeline, switch_on,
 };
 
 /// Seeds are counted up to here, and from here on as many again: the count does not overflow.
@@ -42,15 +42,15 @@ struct Arguments {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["regression", "seeds", "minutes", "bugs"])]
     scenario: Option<String>,
     /// Simulate a gateway with its exchange and its clients, not a plant; with --bugs, search for the deliberate bugs of these.
-    #[arg(long, conflicts_with_all = ["regression", "regressions", "scenario", "coverage", "timeline", "save"])]
+    #[arg(long, conflicts_with_all = ["regression", "regressions", "scenario", "coverage", "timeline"])]
     orders: bool,
     /// Print in how many runs each kind of fault, counter and state was reached, and what none has reached.
     #[arg(long, conflicts_with_all = ["seed", "regression", "scenario", "bugs"])]
     coverage: bool,
-    /// Switch on a deliberate bug, in a build that has them.
-    #[arg(long, value_name = "NAME")]
-    bug: Option<String>,
-    /// Search for the first seed that fails with each deliberate bug, or with the one given, and print the table.
+    /// Switch on a deliberate bug, in a build that has them; with --bugs, one or several with commas between them.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    bug: Vec<String>,
+    /// Search for the first seed that fails with each deliberate bug, or with those given, and print the table.
     #[arg(long, conflicts_with_all = ["minutes", "from", "seed", "regression", "regressions", "save"])]
     bugs: bool,
     /// Run all plans in this folder before the seeds.
@@ -90,33 +90,43 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool, String> {
     if arguments.bugs {
         let last = arguments.seeds.unwrap_or(2_000);
-        return search_bugs(arguments.bug.as_deref(), arguments.orders, last, jobs(arguments));
+        return search_bugs(&arguments.bug, arguments.orders, last, jobs(arguments));
     }
-    arguments.bug.as_deref().map_or(Ok(()), switch_on)?;
+    match arguments.bug.as_slice() {
+        [] => {}
+        [name] => switch_on(name)?,
+        _ => return Err("a run has one deliberate bug; several are for --bugs".to_owned()),
+    }
     if let Some(name) = &arguments.scenario {
         return scenario(name, arguments);
     }
     match (&arguments.seed, &arguments.regression) {
-        (Some(seed), _) if arguments.orders => Ok(one_of_orders(*seed, arguments.trace)),
+        (Some(seed), _) if arguments.orders => {
+            let plan = OrderPlan::draw(*seed);
+            let is_well = one_of_orders(&format!("seed {seed}"), &plan, arguments.trace);
+            save(arguments, format!("Seed {seed}"), Saved::Orders(plan)).map(|()| is_well)
+        }
         (Some(seed), _) => {
             let plan = Plan::draw(*seed);
             let is_well = one((&format!("seed {seed}"), ""), &plan, arguments)?;
-            let story = format!("Seed {seed}");
-            let saved = arguments.save.as_ref().map(|path| Regression { story, plan }.save(path));
-            saved.transpose().map(|_| is_well)
+            save(arguments, format!("Seed {seed}"), Saved::Market(Box::new(plan))).map(|()| is_well)
         }
         (None, Some(path)) => {
             let Regression { story, plan } = Regression::load(path)?;
             println!("{story}");
             let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
-            one((&name, &story), &plan, arguments)
+            match plan {
+                Saved::Market(plan) => one((&name, &story), &plan, arguments),
+                Saved::Orders(plan) => Ok(one_of_orders(&name, &plan, arguments.trace)),
+            }
         }
         (None, None) if arguments.timeline.is_some() => {
             Err("--timeline shows one run: it needs --seed, --regression or --scenario".to_owned())
         }
         (None, None) if arguments.orders => {
-            let progress = Progress::new(|seed| simulate_orders(seed, false).into(), arguments.from);
-            Ok(many(&progress, arguments).is_empty())
+            let progress =
+                Progress::new(|seed| simulate_orders(&OrderPlan::draw(seed), false).into(), arguments.from);
+            many_orders(&progress, arguments)
         }
         (None, None) => many_plans(arguments),
     }
@@ -134,10 +144,15 @@ fn scenario(name: &str, arguments: &Arguments) -> Result<bool, String> {
     println!("{}", scenario.story);
     let plan = scenario.plan(arguments.seed.unwrap_or(1));
     let is_well = one((name, scenario.story), &plan, arguments)?;
-    if let Some(path) = &arguments.save {
-        Regression { story: scenario.story.to_owned(), plan }.save(path)?;
-    }
-    Ok(is_well)
+    save(arguments, scenario.story.to_owned(), Saved::Market(Box::new(plan))).map(|()| is_well)
+}
+
+/// Writes a plan with its story, if a file is named for it.
+fn save(arguments: &Arguments, story: String, plan: Saved) -> Result<(), String> {
+    let Some(path) = &arguments.save else { return Ok(()) };
+    Regression { story, plan }.save(path)?;
+    println!("saved as {}", path.display());
+    Ok(())
 }
 
 /// Simulations at the same time.
@@ -156,14 +171,19 @@ fn summary(ended: &Ended, took: Duration) -> String {
     )
 }
 
-/// Runs one seed with orders. Whether all was well.
-fn one_of_orders(seed: u64, shows_trace: bool) -> bool {
+/// Runs one plan with orders. Whether all was well.
+fn one_of_orders(name: &str, plan: &OrderPlan, shows_trace: bool) -> bool {
+    if shows_trace {
+        println!("{plan:#?}");
+    }
     let began = Instant::now();
-    let outcome = simulate_orders(seed, shows_trace);
+    let outcome = simulate_orders(plan, shows_trace);
     outcome.ended.trace.iter().for_each(|line| println!("{line}"));
-    println!("seed {seed}: {}", summary(&outcome.ended, began.elapsed()));
-    let OrderOutcome { executions, trades, restored, .. } = outcome;
-    println!("{executions} reports, {trades} trades, {restored} requests restored");
+    println!("{name}: {}", summary(&outcome.ended, began.elapsed()));
+    let OrderOutcome { executions, trades, restored, exchange_faults, .. } = outcome;
+    println!(
+        "{executions} reports, {trades} trades, {restored} requests restored, {exchange_faults} faults of the exchange"
+    );
     outcome.violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
     outcome.violations.is_empty()
 }
@@ -266,11 +286,19 @@ fn many_plans(arguments: &Arguments) -> Result<bool, String> {
     let (plan, violations) = shrink(&Plan::draw(*seed), arguments.shrink);
     println!("{plan:#?}");
     violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
-    if let Some(path) = &arguments.save {
-        let story = format!("Seed {seed}: {}", violations.join("; "));
-        Regression { story, plan }.save(path)?;
-        println!("saved as {}", path.display());
-    }
+    save(arguments, format!("Seed {seed}: {}", violations.join("; ")), Saved::Market(Box::new(plan)))?;
+    Ok(false)
+}
+
+/// Runs many seeds with orders. Whether all was well.
+fn many_orders(progress: &Progress, arguments: &Arguments) -> Result<bool, String> {
+    let failed = many(progress, arguments);
+    let Some(seed) = failed.first() else { return Ok(true) };
+    println!("seed {seed}, made smaller:");
+    let (plan, violations) = shrink_orders(&OrderPlan::draw(*seed), arguments.shrink);
+    println!("{plan:#?}");
+    violations.iter().for_each(|violation| println!("VIOLATION {violation}"));
+    save(arguments, format!("Seed {seed}: {}", violations.join("; ")), Saved::Orders(plan))?;
     Ok(false)
 }
 
@@ -283,7 +311,7 @@ fn many(progress: &Progress, arguments: &Arguments) -> Vec<u64> {
         for _ in 0..jobs(arguments) {
             scope.spawn(|| {
                 // It was there a moment ago.
-                let _is_there = arguments.bug.as_deref().map(switch_on);
+                let _is_there = arguments.bug.first().map(|name| switch_on(name));
                 loop {
                     let seed = progress.next.fetch_add(1, Ordering::Relaxed);
                     let is_over = until.map_or(seed >= last, |until| Instant::now() >= until);
@@ -340,7 +368,13 @@ fn regressions(folder: &Path, progress: &Progress) -> Result<bool, String> {
     let mut is_well = true;
     for path in &paths {
         let regression = Regression::load(path)?;
-        is_well &= is_all_well(&path.display().to_string(), &regression.story, &regression.plan, progress);
+        let (name, Regression { story, plan }) = (path.display().to_string(), regression);
+        is_well &= match plan {
+            Saved::Market(plan) => is_all_well((&name, &story), simulate(&plan, false).into(), progress),
+            Saved::Orders(plan) => {
+                is_all_well((&name, &story), simulate_orders(&plan, false).into(), progress)
+            }
+        };
     }
     println!("{} regressions", paths.len());
     Ok(is_well)
@@ -350,15 +384,15 @@ fn regressions(folder: &Path, progress: &Progress) -> Result<bool, String> {
 fn scenarios(progress: &Progress) -> bool {
     let mut is_well = true;
     for scenario in &Scenario::ALL {
-        is_well &= is_all_well(scenario.name, scenario.story, &scenario.plan(1), progress);
+        let outcome = simulate(&scenario.plan(1), false);
+        is_well &= is_all_well((scenario.name, scenario.story), outcome.into(), progress);
     }
     println!("{} scenarios", Scenario::ALL.len());
     is_well
 }
 
-/// Runs a plan, and prints what is wrong.
-fn is_all_well(name: &str, story: &str, plan: &Plan, progress: &Progress) -> bool {
-    let outcome = simulate(plan, false);
+/// Prints what is wrong with the run of a plan.
+fn is_all_well((name, story): (&str, &str), outcome: Run, progress: &Progress) -> bool {
     progress.add(&outcome.reached);
     if !outcome.violations.is_empty() {
         println!("{name}: {story}");

@@ -10,16 +10,11 @@ pub fn switch_on(_name: &str) -> Result<(), String> {
     Err(NONE.to_owned())
 }
 
-/// Runs the seeds from 1 to `last` until each deliberate bug, or the one of this name, has failed one, and prints the table; with
+/// Runs the seeds from 1 to `last` until each deliberate bug, or each of these names, has failed one, and prints the table; with
 /// `only_orders`, each bug of a gateway and its exchange. Whether each was found.
 ///
 /// # Errors
 /// As [`switch_on`].
-pub fn search_bugs(
-    _name: Option<&str>,
-    _only_orders: bool,
-    _last: u64,
-    _jobs: usize,
-) -> Result<bool, String> {
+pub fn search_bugs(_names: &[String], _only_orders: bool, _last: u64, _jobs: usize) -> Result<bool, String> {
     Err(NONE.to_owned())
 }

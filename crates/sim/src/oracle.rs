@@ -8,17 +8,19 @@
 //! that shows, by its content and time, which one it is. The end of a session may be missing without a name, if no packet came that would
 //! have shown that it is: the oracle also sees which packets the plant takes.
 
+mod log;
 mod truth;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{Hash as _, Hasher as _};
 
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 use tapeworks_engine::{EngineOptions, MarketStage, Start};
 use tapeworks_market::{
     BookOptions, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Side, Symbol,
 };
 
+use log::Log;
 use truth::{SessionTruth, Truth};
 
 /// An event without what depends on how its packet came.
@@ -45,7 +47,7 @@ impl Essence {
 
 /// Symbols by the instruments' numbers of one stream.
 #[derive(Default, Debug)]
-struct Names(BTreeMap<InstrumentId, Symbol>);
+struct Names(FxHashMap<InstrumentId, Symbol>);
 
 impl Names {
     fn note(&mut self, event: &Event) {
@@ -112,14 +114,43 @@ impl Place {
             return None;
         }
         let heard = session.heard(now);
-        let rest = session.all.get(self.next..).unwrap_or_default();
-        let silent = rest.iter().map(|essence| essence.sequence);
+        let silent = session.all.iter_from(self.next).map(|essence| essence.sequence);
         silent.take_while(|sequence| *sequence < heard).find(|sequence| !self.accounts_for(*sequence))
     }
 
     fn accounts_for(&self, sequence: u64) -> bool {
         sequence < self.replaced
             || self.named.iter().any(|(first, count)| (*first..first + count).contains(&sequence))
+    }
+}
+
+/// Instruments by their channels. They may be noted several times until they are taken.
+#[derive(Default)]
+struct Touched(Vec<(usize, InstrumentId)>);
+
+impl Touched {
+    /// So many are noted before those that are there several times are dropped.
+    const MOST: usize = 1 << 12;
+
+    fn note(&mut self, channel: usize, instrument: InstrumentId) {
+        if self.0.last() == Some(&(channel, instrument)) {
+            return;
+        }
+        if self.0.len() >= Self::MOST && self.0.len() == self.0.capacity() {
+            self.sort();
+        }
+        self.0.push((channel, instrument));
+    }
+
+    fn sort(&mut self) {
+        self.0.sort_unstable();
+        self.0.dedup();
+    }
+
+    /// Each of them once, in order.
+    fn take(&mut self) -> Vec<(usize, InstrumentId)> {
+        self.sort();
+        std::mem::take(&mut self.0)
     }
 }
 
@@ -137,7 +168,7 @@ pub(crate) struct Shown {
     names: Names,
     places: Vec<Place>,
     /// Instruments that changed since they were compared.
-    touched: BTreeSet<(usize, InstrumentId)>,
+    touched: Touched,
     /// The number of the next event.
     next: u64,
     /// The journal may lack some of what was published before.
@@ -152,7 +183,7 @@ pub(crate) struct Oracle {
     options: EngineOptions,
     violations: Vec<String>,
     /// What readers saw, by its number.
-    published: Vec<Published>,
+    published: Log<Published>,
     /// Books that were compared.
     pub(crate) compared: u64,
     /// Books that were stale, and not compared.
@@ -234,7 +265,7 @@ impl Oracle {
             has_true_clock,
             options,
             violations: Vec::new(),
-            published: Vec::new(),
+            published: Log::default(),
             compared: 0,
             stale: 0,
             missing: 0,
@@ -302,7 +333,7 @@ impl Oracle {
             market: MarketStage::new(&self.options, ()),
             names: Names::default(),
             places: vec![Place::entering(0); self.channels.len()],
-            touched: BTreeSet::new(),
+            touched: Touched::default(),
             next: 0,
             may_have_lost,
         }
@@ -327,7 +358,7 @@ impl Oracle {
         }
         shown.next = first;
         shown.market.restore(start);
-        shown.touched.clear();
+        shown.touched.0.clear();
         shown
     }
 
@@ -355,9 +386,9 @@ impl Oracle {
                 continue;
             }
             let shown = if is_there { place.next } else { 0 };
-            let late = session.all.get(shown..sent.events).unwrap_or_default();
+            let mut late = session.all.iter_from(shown).take(sent.events.saturating_sub(shown));
             let is_late = |late: &&Essence| !is_there || !place.accounts_for(late.sequence);
-            if let Some(late) = late.iter().find(is_late) {
+            if let Some(late) = late.find(is_late) {
                 return Some(format!(
                     "channel {channel} has not shown message {} of session {}",
                     late.sequence, sent.session
@@ -390,10 +421,11 @@ impl Oracle {
             self.follow(shown, event);
             let is_of_all = matches!(event.kind, EventKind::Recovered | EventKind::Clear);
             if is_of_all && event.instrument == InstrumentId::ALL {
-                let all = shown.names.0.keys().map(|instrument| (usize::from(event.channel), *instrument));
-                shown.touched.extend(all);
+                for instrument in shown.names.0.keys() {
+                    shown.touched.note(usize::from(event.channel), *instrument);
+                }
             }
-            shown.touched.insert((usize::from(event.channel), event.instrument));
+            shown.touched.note(usize::from(event.channel), event.instrument);
         }
         shown.market.apply(events);
     }
@@ -549,7 +581,7 @@ impl Oracle {
 
     /// The plant has shown all events so far: its good books are the venue's.
     pub(crate) fn compare(&mut self, shown: &mut Shown) {
-        for (channel, instrument) in std::mem::take(&mut shown.touched) {
+        for (channel, instrument) in shown.touched.take() {
             let (Some(truth), Some(place)) = (self.channels.get_mut(channel), shown.places.get(channel))
             else {
                 continue;
@@ -557,7 +589,7 @@ impl Oracle {
             // Which session it is follows from the next message. The events of a snapshot say that they are: books are whole behind the
             // last, and a reader may see the ring between two of them.
             if place.is_entering || place.is_rebuilding || !place.ahead.is_empty() {
-                shown.touched.insert((channel, instrument));
+                shown.touched.note(channel, instrument);
                 continue;
             }
             let Some(truth) = truth.sessions.get_mut(place.session) else { continue };

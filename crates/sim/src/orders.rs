@@ -1,5 +1,9 @@
 //! A gateway, its exchange and FIX clients: processes are killed and machines lose power at any moment, connections break and stall,
-//! clocks are set, disks are full and fail. No order is lost or doubled, and each client gets each fill once.
+//! clocks are set, disks are full and fail, and the exchange rejects, delays, leaves out, breaks off and talks nonsense. No order is lost or
+//! doubled, and each client gets each fill once.
+
+mod plan;
+mod shrink;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -7,12 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tapeworks_exchange::orders::Instrument;
-use tapeworks_exchange::random::Random;
+use tapeworks_exchange::orders::{Instrument, OuchUser};
 use tapeworks_gateway::config::{AnyParts, Config as GatewayConfig};
-use tapeworks_gateway::testing::{Market, NAMES};
-use tapeworks_gateway::{Gateway, Opened, open};
+use tapeworks_gateway::status::Status;
+use tapeworks_gateway::testing::{Market, NAMES, Trader};
+use tapeworks_gateway::{Gateway, Opened, Parts, RestoreError, VenueSession, open};
+use tapeworks_journal::{JournalReader, LOST};
 use tapeworks_runtime::world::World;
+use tapeworks_session::Credentials;
 use tapeworks_session::native::User;
 use tapeworks_venues::orders::OrderVenues;
 use tapeworks_venues::{Config, OrderVenue, StoreSetting};
@@ -22,9 +28,12 @@ use tapeworks_wire::millennium::variant::{LSE, Variant};
 use crate::kernel::disk::{DiskFaults, set_disk_faults};
 use crate::kernel::network::{TcpFaults, set_tcp};
 use crate::kernel::{
-    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, has_ended, kill, note,
-    now_ns, panic_of, power_off, power_on, run, set_clock, start,
+    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, clock_ahead_ns, has_ended,
+    kill, note, now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
+
+pub use plan::{OrderCrash, OrderFault, OrderPlan, OrderWhat, Power, VenueProtocol};
+pub use shrink::shrink_orders;
 
 type W = Simulated;
 
@@ -33,30 +42,14 @@ const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 const VARIANT: Variant =
     Variant { partitions: 2, throttle_per_second: 0, heartbeat_interval_ns: 100_000_000, ..LSE };
 const E8: i64 = 100_000_000;
+/// 2025-11-14, 14:30 UTC.
+const EPOCH_NS: u64 = 1_763_130_600_000_000_000;
 
-/// What differs from seed to seed but for the faults.
-#[derive(Clone, Copy, Default, Debug)]
-struct Drawn {
-    /// The gateway sends so many requests per second; 0: as fast as it can.
-    throttle: u64,
-    /// Requests that wait for the throttle.
-    queue: u64,
-    /// Missed reports that the exchange sends for each request.
-    reports_per_request: u32,
-}
+/// A store that is synced by interval may lose what was written in the interval, and while a sync lasts: one that is under way at its end,
+/// and the next. A thread's turn for either, and the age of a status, are added.
+const SLACK_NS: u64 = 250_000_000;
 
-impl Drawn {
-    fn of(seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        Self {
-            throttle: [0, 100, 1_000][random.below(3) as usize],
-            queue: [1, 20, 1_000][random.below(3) as usize],
-            reports_per_request: [1, 10, 1_000][random.below(3) as usize],
-        }
-    }
-}
-
-fn exchange(drawn: Drawn) -> OrderVenue {
+fn exchange(plan: &OrderPlan) -> OrderVenue {
     let mut venue = OrderVenue::new("simulated");
     let instrument = |(id, symbol, partition)| Instrument {
         id,
@@ -70,36 +63,58 @@ fn exchange(drawn: Drawn) -> OrderVenue {
     venue.options.instruments = [(1, *b"AAPL    ", 1), (2, *b"MSFT    ", 2)].map(instrument).into();
     venue.round_lots = vec![1, 1];
     venue.options.native.variant = VARIANT;
-    venue.options.native.reports_per_request = drawn.reports_per_request;
+    venue.options.native.reports_per_request = plan.reports_per_request;
     venue.options.native.requests_per_day = u32::MAX;
     venue.options.most_orders = 10_000;
     venue.options.native_users =
         vec![User { cancels_on_disconnect: false, ..User::new("TW01", "password", &VARIANT) }];
+    let credentials = Credentials { user: "TW01".to_owned(), password: "password".to_owned() };
+    venue.options.ouch_users = vec![OuchUser { credentials, cancels_on_disconnect: false }];
+    venue.options.faults = plan.exchange_faults();
     venue.real_time = SocketAddr::from((EXCHANGE, 7_001));
     venue.recovery = SocketAddr::from((EXCHANGE, 7_002));
-    venue.store = Some(StoreSetting { folder: PathBuf::from("/store"), most_bytes: 64 << 20, syncs: true });
+    venue.ouch = vec![SocketAddr::from((EXCHANGE, 7_003))];
+    let syncs = plan.exchange_syncs;
+    venue.store = Some(StoreSetting { folder: PathBuf::from("/store"), most_bytes: 64 << 20, syncs });
     venue
 }
 
-fn gateway_config(Drawn { throttle, queue, .. }: Drawn) -> Result<GatewayConfig, String> {
-    let clients = NAMES.map(|name| format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\n")).concat();
+fn gateway_config(plan: &OrderPlan) -> Result<GatewayConfig, String> {
+    let clients = NAMES
+        .map(|name| {
+            format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\nbegin_string = \"FIXT.1.1\"\n")
+        })
+        .concat();
+    let sync = plan.sync_every_ms.map_or_else(|| "always".to_owned(), |ms| format!("{ms}ms"));
+    let OrderPlan { throttle, queue, .. } = plan;
+    let venue = match plan.venue {
+        VenueProtocol::Native => format!(
+            r#"
+protocol = "millennium"
+real_time = "{EXCHANGE}:7001"
+recovery = "{EXCHANGE}:7002"
+partitions = 2
+throttle_per_second = {throttle}
+queue = {queue}
+heartbeat = "100ms""#
+        ),
+        VenueProtocol::Ouch => format!(
+            r#"
+protocol = "ouch"
+address = "{EXCHANGE}:7003""#
+        ),
+    };
     let text = format!(
         r#"
 listen = "{GATEWAY}:9878"
 [store]
 folder = "/gateway"
 segment_mb = 1
-sync = "always"
+sync = "{sync}"
 [venue]
-protocol = "millennium"
-real_time = "{EXCHANGE}:7001"
-recovery = "{EXCHANGE}:7002"
+{venue}
 user = "TW01"
 password = "password"
-partitions = 2
-throttle_per_second = {throttle}
-queue = {queue}
-heartbeat = "100ms"
 first_reconnect = "10ms"
 longest_reconnect = "100ms"
 [[instrument]]
@@ -132,13 +147,27 @@ pub struct OrderOutcome {
     pub trades: usize,
     /// Requests that starts of the gateway found in its store.
     pub restored: usize,
+    /// Faults that the exchange that runs at the end has made.
+    pub exchange_faults: u64,
 }
 
 /// What the processes share.
 #[derive(Default)]
 struct Shared {
-    drawn: Drawn,
+    plan: OrderPlan,
     is_over: AtomicBool,
+    /// The clients go on to trade.
+    goes_on: AtomicBool,
+    /// The clients have all answers.
+    is_settled: AtomicBool,
+    /// Orders that work at the exchange.
+    working: AtomicU64,
+    /// The gateway has lost what its store had not synced.
+    has_lost_power: AtomicBool,
+    /// The time of the last record before a damaged one in its store then, by its own clock.
+    sound_until_ns: Mutex<Option<u64>>,
+    /// The numbers of the gateway's sessions at times of the simulation, in ns.
+    numbers: Mutex<Vec<(u64, [[u64; 2]; 3])>>,
     outcome: Mutex<OrderOutcome>,
     /// Sessions with the exchange that ended, of the gateway that runs.
     venue_ends: AtomicU64,
@@ -157,10 +186,16 @@ impl Shared {
 }
 
 fn serve(shared: &Shared) {
-    let config = Config { orders: vec![exchange(shared.drawn)], ..Config::new(Vec::new()) };
+    let config = Config { orders: vec![exchange(&shared.plan)], ..Config::new(Vec::new()) };
     match OrderVenues::<W>::start_in(&config, None) {
         Ok(exchange) => {
             while !exchange.has_failed() {
+                if let Some(report) = exchange.report().first() {
+                    shared.working.store(report.working, Ordering::Relaxed);
+                    let faults = report.faults;
+                    let all = [faults.rejects, faults.delays, faults.gaps, faults.garbage, faults.drops];
+                    shared.with(|outcome| outcome.exchange_faults = all.iter().sum::<u64>() + faults.halts);
+                }
                 W::sleep(Duration::from_millis(10));
             }
             shared.violation(format!("the exchange ended: {:?}", exchange.stop().map(|_| ())));
@@ -169,18 +204,58 @@ fn serve(shared: &Shared) {
     }
 }
 
+/// The time of the last record of a journal before the first that is damaged.
+fn sound_until_ns(folder: &Path) -> u64 {
+    let mut until_ns = 0;
+    let Ok(mut reader) = JournalReader::<W>::open_in(folder) else { return until_ns };
+    while let Ok(Some(record)) = reader.next()
+        && record.kind != LOST
+    {
+        until_ns = record.time;
+    }
+    until_ns
+}
+
+/// The next incoming and the next outgoing number of each client's session.
+fn numbers(status: &Status) -> [[u64; 2]; 3] {
+    let of = |client: &str| {
+        let found = status.clients.iter().find(|status| status.name == client);
+        found.map_or([0, 0], |status| [status.next_incoming, status.next_outgoing])
+    };
+    NAMES.map(of)
+}
+
 fn translate(shared: &Shared) {
     let now_ns = W::time_of_day().0;
-    let config = match gateway_config(shared.drawn) {
+    let config = match gateway_config(&shared.plan) {
         Ok(config) => config,
         Err(error) => return shared.violation(error),
     };
-    let Ok(AnyParts::Millennium(parts)) = config.parts(now_ns) else {
-        return shared.violation("the configuration is of another venue".to_owned());
-    };
+    match config.parts(now_ns) {
+        Ok(AnyParts::Millennium(parts)) => run_gateway(config, parts, now_ns, shared),
+        Ok(AnyParts::Ouch(parts)) => run_gateway(config, parts, now_ns, shared),
+        Err(error) => shared.violation(format!("the configuration is not valid: {error:?}")),
+    }
+}
+
+fn run_gateway<S: VenueSession + Send + 'static>(
+    config: GatewayConfig,
+    parts: Parts<S>,
+    now_ns: u64,
+    shared: &Shared,
+) where
+    S::Table: Send,
+{
     let opened = open::<_, W>(&config.store, config.journal, config.sync, parts, now_ns);
     let Opened { core, ledger, restored } = match opened {
         Ok(opened) => opened,
+        Err(RestoreError::Damaged { folder, .. }) if shared.has_lost_power.load(Ordering::Acquire) => {
+            note(|| "the gateway refuses a store with holes".to_owned());
+            if let Ok(mut until) = shared.sound_until_ns.lock() {
+                *until = Some(sound_until_ns(&folder));
+            }
+            return;
+        }
         Err(error) => return shared.violation(format!("the store cannot be used: {error}")),
     };
     note(|| format!("the gateway starts with {} requests of its store", restored.requests));
@@ -189,12 +264,16 @@ fn translate(shared: &Shared) {
         config.host,
         core,
         ledger,
-        Arc::new(|notice| note(|| format!("gateway: {}", notice.text))),
+        Box::new(|notice| note(|| format!("gateway: {}", notice.text))),
         None,
     ) {
         Ok(gateway) => {
             while !gateway.is_finished() {
-                shared.venue_ends.store(gateway.status().counters.venue_ends, Ordering::Relaxed);
+                let status = gateway.status();
+                shared.venue_ends.store(status.counters.venue_ends, Ordering::Relaxed);
+                if let Ok(mut all) = shared.numbers.lock() {
+                    all.push((crate::kernel::now_ns(), numbers(&status)));
+                }
                 W::sleep(Duration::from_millis(10));
             }
             shared.violation(format!("the gateway ended: {:?}", gateway.stop()));
@@ -218,10 +297,26 @@ fn trade(shared: &Shared) {
     for fault in market.faults() {
         shared.violation(fault);
     }
+    // The exchange's number is 10 ms old at most.
+    market.turn(Duration::from_millis(50));
+    let (open, working) = (
+        market.traders.iter().map(Trader::open).sum::<usize>() as u64,
+        shared.working.load(Ordering::Relaxed),
+    );
+    if open != working {
+        shared.violation(format!("{open} orders work as their clients know, and {working} at the exchange"));
+    }
     shared.with(|outcome| {
         outcome.executions = market.traders.iter().map(|trader| trader.executions.len()).sum();
         outcome.trades = market.trade_count();
     });
+    shared.is_settled.store(true, Ordering::Release);
+    while shared.goes_on.load(Ordering::Acquire) {
+        market.connect(address);
+        market.act();
+        market.turn(Duration::from_micros(500));
+        W::sleep(Duration::from_micros(200));
+    }
 }
 
 /// Starts the exchange (0) or the gateway (1).
@@ -239,96 +334,124 @@ struct Running {
 }
 
 impl Running {
-    /// Lets something fail, at random.
-    fn fail(&mut self) {
-        match below(8) {
-            0..4 => self.crash(),
-            4 => {
-                // Pieces of a few bytes, and connections that break.
-                let reset_per_million = [0, 5_000, 50_000][below(3) as usize];
-                let piece = 1 + below(100);
-                note(|| format!("TCP in pieces of {piece} bytes, {reset_per_million} resets per million"));
+    /// Lets something fail.
+    fn fail(&mut self, what: &OrderWhat) {
+        note(|| format!("{what:?}"));
+        match *what {
+            OrderWhat::Crash(crash) => self.crash(crash),
+            OrderWhat::Tcp { piece, reset_per_million, length_ms } => {
                 set_tcp(TcpFaults { piece, reset_per_million, ..TcpFaults::default() });
-                W::sleep(Duration::from_millis(1 + u64::from(below(200))));
+                W::sleep(Duration::from_millis(length_ms.into()));
                 set_tcp(TcpFaults::default());
             }
-            5 => {
-                let out_until_ns = now_ns() + u64::from(below(800)) * 1_000_000;
-                note(|| format!("TCP stands until {out_until_ns} ns"));
+            OrderWhat::Stand { length_ms } => {
+                let out_until_ns = now_ns() + u64::from(length_ms) * 1_000_000;
                 set_tcp(TcpFaults { out_until_ns, ..TcpFaults::default() });
             }
-            6 => {
-                let ahead_s = i64::from(below(7_200)) - 3_600;
-                note(|| format!("the gateway's clock is {ahead_s} s ahead"));
-                set_clock(self.machines[1], ahead_s * 1_000_000_000, 0);
+            OrderWhat::Clock { ahead_s } => {
+                set_clock(self.machines[1], i64::from(ahead_s) * 1_000_000_000, 0);
             }
-            _ => {
-                // A disk that is full, or fails at times.
-                let failed_writes_per_million = [0, 500_000][below(2) as usize];
-                let capacity = if failed_writes_per_million == 0 { 0 } else { u64::MAX };
-                note(|| {
-                    format!(
-                        "the gateway's disk takes {capacity} bytes, {failed_writes_per_million} writes per million fail"
-                    )
-                });
-                let faults = DiskFaults { capacity, failed_writes_per_million, ..DiskFaults::default() };
+            OrderWhat::Disk { is_full, length_ms } => {
+                let faults = if is_full {
+                    DiskFaults { capacity: 0, ..DiskFaults::default() }
+                } else {
+                    DiskFaults { failed_writes_per_million: 500_000, ..DiskFaults::default() }
+                };
                 set_disk_faults(self.machines[1], faults);
-                W::sleep(Duration::from_millis(1 + u64::from(below(500))));
+                W::sleep(Duration::from_millis(length_ms.into()));
                 set_disk_faults(self.machines[1], DiskFaults::default());
             }
         }
     }
 
-    /// The exchange, the gateway or both are killed or lose power, and start again.
-    fn crash(&mut self) {
-        let places = [&[0][..], &[1], &[0, 1]][below(3) as usize];
-        for place in places {
-            let is_killed = below(2) == 0;
-            note(|| {
-                format!(
-                    "{} {}",
-                    ["the exchange", "the gateway"][*place],
-                    ["loses power", "is killed"][usize::from(is_killed)]
-                )
-            });
-            if is_killed {
-                kill(self.processes[*place]);
-            } else {
-                power_off(self.machines[*place]);
+    /// The exchange, the gateway or both end, and start again.
+    fn crash(&mut self, crash: OrderCrash) {
+        let places = [crash.exchange, crash.gateway];
+        for (place, power) in places.iter().enumerate() {
+            match power {
+                Some(Power::Kept) => kill(self.processes[place]),
+                Some(Power::Lost) => power_off(self.machines[place]),
+                None => {}
             }
         }
-        W::sleep(Duration::from_millis(1 + u64::from(below(50))));
-        for place in places {
-            power_on(self.machines[*place]);
-            self.processes[*place] = begin(&self.shared, self.machines, *place);
+        W::sleep(Duration::from_millis(crash.back_after_ms.into()));
+        for (place, power) in places.iter().enumerate() {
+            if power.is_some() {
+                power_on(self.machines[place]);
+                self.processes[place] = begin(&self.shared, self.machines, place);
+            }
+        }
+    }
+
+    /// The gateway's machine loses power while clients trade, and its store is synced by interval: what is older than that is there. Of what
+    /// is younger the disk may have the later part and not the earlier: then the gateway refuses to start.
+    fn lose_the_interval(&mut self, every_ms: u32) {
+        W::sleep(Duration::from_millis(300 + u64::from(below(500))));
+        let lost_ns = now_ns();
+        let crash = OrderCrash { exchange: None, gateway: Some(Power::Lost), back_after_ms: 10 };
+        note(|| "the gateway loses power, and what it had not synced".to_owned());
+        self.shared.has_lost_power.store(true, Ordering::Release);
+        let all = self.shared.numbers.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
+        self.crash(crash);
+        W::sleep(Duration::from_millis(100));
+        let safe_ns = lost_ns.saturating_sub(u64::from(every_ms) * 1_000_000 + SLACK_NS);
+        if let Some(until_ns) = self.shared.sound_until_ns.lock().ok().and_then(|until| *until) {
+            let ahead_ns = clock_ahead_ns(self.machines[1]);
+            let safe_ns = (EPOCH_NS + safe_ns).saturating_add_signed(ahead_ns);
+            if until_ns < safe_ns {
+                let early_ms = (safe_ns - until_ns) / 1_000_000;
+                self.shared.violation(format!(
+                    "with a sync each {every_ms} ms the store has holes that are {early_ms} ms older than that allows"
+                ));
+            }
+            return;
+        }
+        let safe = all.iter().rev().find(|(at_ns, _)| *at_ns <= safe_ns).map(|(_, numbers)| *numbers);
+        let found = self.shared.numbers.lock().ok().and_then(|all| all.last().map(|(_, numbers)| *numbers));
+        let (Some(safe), Some(found)) = (safe, found) else {
+            return self.shared.violation("the gateway is not back after a loss of power".to_owned());
+        };
+        for ((name, safe), found) in NAMES.iter().zip(safe).zip(found) {
+            if found[0] < safe[0] || found[1] < safe[1] {
+                self.shared.violation(format!(
+                    "{name}: with a sync each {every_ms} ms the numbers {found:?} are left of {safe:?}, which were old enough"
+                ));
+            }
         }
     }
 }
 
-/// Simulates a gateway, its exchange and its clients. The seed decides everything; `keeps_trace` keeps the lines of the trace.
+/// Simulates a gateway, its exchange and its clients by a plan; `keeps_trace` keeps the lines of the trace.
 #[must_use]
-pub fn simulate_orders(seed: u64, keeps_trace: bool) -> OrderOutcome {
-    let shared = Arc::new(Shared { drawn: Drawn::of(seed), ..Shared::default() });
+pub fn simulate_orders(plan: &OrderPlan, keeps_trace: bool) -> OrderOutcome {
+    let shared = Arc::new(Shared { plan: plan.clone(), ..Shared::default() });
     let all = Arc::clone(&shared);
-    let options =
-        RunOptions { seed, epoch_ns: 1_763_130_600_000_000_000, schedule: Schedule::default(), keeps_trace };
+    let schedule = Schedule::default();
+    let options = RunOptions { seed: plan.seed, epoch_ns: EPOCH_NS, schedule, keeps_trace };
     let ended = run(&options, move || {
-        note(|| format!("{:?}", all.drawn));
         let machines = [add_host("exchange", EXCHANGE), add_host("gateway", GATEWAY)];
         let clients = add_host("clients", Ipv4Addr::new(10, 0, 0, 4));
         let processes = [0, 1].map(|which| begin(&all, machines, which));
+        all.goes_on.store(all.plan.sync_every_ms.is_some(), Ordering::Release);
         let trading = Arc::clone(&all);
         let clients = start(clients, "clients", move || trade(&trading));
         let mut running = Running { shared: Arc::clone(&all), machines, processes };
-        for _ in 0..10 {
-            W::sleep(Duration::from_micros(20_000 + u64::from(below(300_000))));
-            running.fail();
+        for fault in &all.plan.faults {
+            W::sleep(Duration::from_micros(fault.after_us.into()));
+            running.fail(&fault.what);
         }
         set_tcp(TcpFaults::default());
         W::sleep(Duration::from_millis(300));
         all.is_over.store(true, Ordering::Release);
-        while !has_ended(clients) {
+        while !has_ended(clients) && !all.is_settled.load(Ordering::Acquire) {
             W::sleep(Duration::from_millis(10));
+        }
+        if let Some(every_ms) = all.plan.sync_every_ms {
+            running.lose_the_interval(every_ms);
+            all.goes_on.store(false, Ordering::Release);
+            while !has_ended(clients) {
+                W::sleep(Duration::from_millis(10));
+            }
         }
         // Without orders the session with the exchange lives by heartbeats.
         W::sleep(Duration::from_secs(1));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tapeworks_planted::{BUGS, Market, choose, is_reached, number};
 
 use crate::market::simulate;
-use crate::orders::simulate_orders;
+use crate::orders::{OrderPlan, simulate_orders};
 use crate::plan::Plan;
 
 /// Switches on the deliberate bug of this name for what runs on this thread of the system.
@@ -40,7 +40,7 @@ fn run(seed: u64, market: Market) -> (u64, Vec<String>) {
             (outcome.ended.now_ns, outcome.violations)
         }
         Market::Orders => {
-            let outcome = simulate_orders(seed, false);
+            let outcome = simulate_orders(&OrderPlan::draw(seed), false);
             (outcome.ended.now_ns, outcome.violations)
         }
     }
@@ -108,16 +108,17 @@ impl Search {
     }
 }
 
-/// Runs the seeds from 1 to `last` until each deliberate bug, or the one of this name, has failed one, and prints the table; with
+/// Runs the seeds from 1 to `last` until each deliberate bug, or each of these names, has failed one, and prints the table; with
 /// `only_orders`, each bug of a gateway and its exchange. Whether each was found.
 ///
 /// # Errors
 /// As [`switch_on`].
-pub fn search_bugs(name: Option<&str>, only_orders: bool, last: u64, jobs: usize) -> Result<bool, String> {
-    name.map_or(Ok(()), switch_on)?;
+pub fn search_bugs(names: &[String], only_orders: bool, last: u64, jobs: usize) -> Result<bool, String> {
+    names.iter().try_for_each(|name| switch_on(name))?;
     let is_wanted = |place: &usize| {
         let bug = &BUGS[*place];
-        name.is_none_or(|name| bug.name == name) && (!only_orders || bug.market == Market::Orders)
+        (names.is_empty() || names.iter().any(|name| bug.name == *name))
+            && (!only_orders || bug.market == Market::Orders)
     };
     let of: Vec<usize> = (0..BUGS.len()).filter(is_wanted).collect();
     let search = Search {

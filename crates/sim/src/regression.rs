@@ -1,19 +1,31 @@
-//! A plan that failed once, as a file with its story.
+//! A plan that failed once, as a file with its story: of a market, or of orders.
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::orders::OrderPlan;
 use crate::plan::Plan;
 
 /// A plan that failed once.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Regression {
     /// What went wrong, and why.
     pub story: String,
     /// The plan.
-    pub plan: Plan,
+    #[serde(flatten)]
+    pub plan: Saved,
+}
+
+/// A plan of either kind.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Saved {
+    /// Of a market with its plant.
+    #[serde(rename = "plan")]
+    Market(Box<Plan>),
+    /// Of a gateway with its exchange.
+    #[serde(rename = "orders")]
+    Orders(OrderPlan),
 }
 
 impl Regression {
@@ -46,9 +58,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("one.json");
         for seed in 0..50 {
-            let regression = Regression { story: "a story".to_owned(), plan: Plan::draw(seed) };
-            regression.save(&path).unwrap();
-            assert_eq!(Regression::load(&path).unwrap(), regression);
+            for plan in [Saved::Market(Box::new(Plan::draw(seed))), Saved::Orders(OrderPlan::draw(seed))] {
+                let regression = Regression { story: "a story".to_owned(), plan };
+                regression.save(&path).unwrap();
+                assert_eq!(Regression::load(&path).unwrap(), regression);
+            }
         }
     }
 }

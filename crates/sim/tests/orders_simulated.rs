@@ -1,6 +1,6 @@
 //! Some seeds of a gateway and its exchange. `cargo xtask simulate --orders` runs many more, optimised.
 
-use tapeworks_sim::simulate_orders;
+use tapeworks_sim::{OrderPlan, simulate_orders};
 
 #[test]
 fn a_gateway_loses_and_doubles_nothing_through_any_fault() {
@@ -8,7 +8,7 @@ fn a_gateway_loses_and_doubles_nothing_through_any_fault() {
     let count = seeds.clone().count();
     let (mut executions, mut trades, mut restored) = (0, 0, 0);
     for seed in seeds {
-        let outcome = simulate_orders(seed, false);
+        let outcome = simulate_orders(&OrderPlan::draw(seed), false);
         assert_eq!(outcome.violations, Vec::<String>::new(), "seed {seed}: {:?}", outcome.ended);
         executions += outcome.executions;
         trades += outcome.trades;
@@ -20,5 +20,6 @@ fn a_gateway_loses_and_doubles_nothing_through_any_fault() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    assert_eq!(simulate_orders(77, false).ended, simulate_orders(77, false).ended);
+    let plan = OrderPlan::draw(77);
+    assert_eq!(simulate_orders(&plan, false).ended, simulate_orders(&plan, false).ended);
 }

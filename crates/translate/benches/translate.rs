@@ -15,7 +15,8 @@
 #[path = "../tests/reports/mod.rs"]
 mod reports;
 
-use std::time::Instant;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use reports::{Bytes, execution, written};
 use tapeworks_translate::ids::ClientIndex;
@@ -85,6 +86,47 @@ fn print(name: &str, mut times: Vec<f64>) {
 
 fn main() {
     KNOWN.into_iter().for_each(measure);
+    measure_rare();
+}
+
+/// Orders that come one by one, with the path warmed before each other one.
+const RARE_ORDERS: usize = 400;
+const PAUSE: Duration = Duration::from_millis(10);
+/// More than the caches have.
+const EVICTING_BYTES: usize = 128 << 20;
+
+/// The first order after ten milliseconds in which other work has had the caches, as it comes and after [`Translator::warm`].
+fn measure_rare() {
+    let mut translator = translator(65_536);
+    translator.prepare_to_warm();
+    let mut out = Bytes::default();
+    let mut others = vec![1u8; EVICTING_BYTES];
+    let (mut cold_ns, mut warm_ns) = (Vec::new(), Vec::new());
+    for number in 0..RARE_ORDERS {
+        let message = order(&format!("RARE-{number:08X}"), number);
+        std::thread::sleep(PAUSE);
+        others.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
+        // The message has just come from the network.
+        black_box(message.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+        let is_warmed = number % 2 == 1;
+        if is_warmed {
+            translator.warm(START_NS);
+        }
+        let start = Instant::now();
+        translator.client_message(ClientIndex(0), &message, START_NS, &mut out);
+        let times = if is_warmed { &mut warm_ns } else { &mut cold_ns };
+        times.push(start.elapsed().as_nanos() as f64);
+    }
+    black_box(&others);
+    assert_eq!(translator.counters().requests as usize, RARE_ORDERS, "every order goes out, and no other");
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let (cold, warm) = (median(&mut cold_ns), median(&mut warm_ns));
+    println!("a new order each 10 ms, the caches evicted between: median of {}", RARE_ORDERS / 2);
+    println!("{:<32} {cold:>7.0} ns", "cold");
+    println!("{:<32} {warm:>7.0} ns  {:.2} of cold", "warmed", warm / cold);
 }
 
 fn measure(known: usize) {

@@ -4,24 +4,27 @@
 //! that the translator writes in the venue's bytes, or a refusal. The kill switch lets cancels pass; without a connection
 //! nothing passes but status requests.
 
-use tapeworks_dispatch::machine;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::{
-    MassCancelRequestType, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCancelRequest,
-    OrderMassCancelRequest, OrderStatusRequest, Side,
+    MassCancelRequestType, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCancelRequest,
+    OrderMassCancelRequest, OrderStatusRequest, Quote as QuoteView, QuoteCancel, Side,
 };
 
+use crate::dispatched::order_machine;
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};
 use crate::incoming::{
-    check_tags, client_id, has_only_mapped, is_mapped_of_cancel, is_mapped_of_mass_cancel, is_mapped_of_new,
-    is_mapped_of_replace, new_order, replacement,
+    check_quote_type, check_tags, client_id, entries_of, has_only_mapped, new_order, parties, quote_terms,
+    replacement,
 };
 use crate::known::{Known, RequestKind};
+use crate::mapping::{
+    OF_CANCEL, OF_MASS_CANCEL, OF_MASS_QUOTE, OF_NEW, OF_QUOTE, OF_QUOTE_CANCEL, OF_REPLACE, Tags,
+};
 use crate::orders::ExchangeToClientState;
 use crate::pool::Handle;
 use crate::reference::Reference;
 use crate::refusal::Refusal;
-use crate::request::NewOrder;
+use crate::request::{NewOrder, Quote};
 use crate::risk::{Breach, Checked, Risk, TopOfBook, TopsOfBook};
 use crate::settings::FixVersion;
 
@@ -36,9 +39,9 @@ pub struct Incoming<'m> {
     pub(crate) now_ns: u64,
 }
 
-machine! {
+order_machine! {
     /// The messages of clients, by the way to the venue.
-    pub machine ClientToExchange<'m> { context: Desk, message: Incoming<'m>, dispatch: table }
+    pub machine ClientToExchange<'m> { context: Desk, message: Incoming<'m> }
 
     states {
         Away,           // no connection to the venue
@@ -54,6 +57,8 @@ machine! {
         OrderMassCancelRequest = 'q' (message: Incoming<'m>),
         OrderStatusRequest = 'H' (message: Incoming<'m>),
         Quote = 'S' (message: Incoming<'m>),
+        MassQuote = 'i' (message: Incoming<'m>),
+        QuoteCancel = 'Z' (message: Incoming<'m>),
         Connected,
         Recovered,
         Disconnected,
@@ -66,16 +71,23 @@ machine! {
         Open + OrderCancelReplaceRequest                 => replace;
         Open | Halted + OrderCancelRequest               => cancel;
         Open | Halted + OrderMassCancelRequest           => mass_cancel;
+        Open + Quote                                     => quote;
+        Open + MassQuote                                 => mass_quote;
+        Open | Halted + QuoteCancel                      => quote_cancel;
 
         Halted + NewOrderSingle                          => refuse_halted;
         Halted + OrderCancelReplaceRequest               => refuse_halted;
+        Halted + Quote                                   => refuse_halted;
+        Halted + MassQuote                               => refuse_halted;
         Away | Recovering + NewOrderSingle               => refuse_unavailable;
         Away | Recovering + OrderCancelReplaceRequest    => refuse_unavailable;
         Away | Recovering + OrderCancelRequest           => refuse_unavailable;
         Away | Recovering + OrderMassCancelRequest       => refuse_unavailable;
+        Away | Recovering + Quote                        => refuse_unavailable;
+        Away | Recovering + MassQuote                    => refuse_unavailable;
+        Away | Recovering + QuoteCancel                  => refuse_unavailable;
 
         _ + OrderStatusRequest                           => status;
-        _ + Quote                                        => refuse_type;
 
         _ + Connected                                    => _ -> Recovering;
         _ + Recovered [is_halted]                        => _ -> Halted;
@@ -135,12 +147,63 @@ pub struct Counters {
 pub(crate) enum Decision {
     None,
     Refuse(Refusal),
-    New { id: ClOrdId, instrument: InstrumentIndex, order: NewOrder },
-    Cancel { id: ClOrdId, original: ClOrdId, order: Handle },
-    Replace { id: ClOrdId, original: ClOrdId, order: Handle, terms: NewOrder },
-    MassCancel { id: ClOrdId, instrument: InstrumentIndex },
-    Status { order: Option<Handle> },
+    New {
+        id: ClOrdId,
+        instrument: InstrumentIndex,
+        order: NewOrder,
+    },
+    Cancel {
+        id: ClOrdId,
+        original: ClOrdId,
+        order: Handle,
+    },
+    Replace {
+        id: ClOrdId,
+        original: ClOrdId,
+        order: Handle,
+        terms: NewOrder,
+    },
+    MassCancel {
+        id: ClOrdId,
+        scope: Scope,
+    },
+    Quote {
+        id: ClOrdId,
+        instrument: InstrumentIndex,
+        quote: Quote,
+    },
+    /// Its entries are checked; they are read once more.
+    MassQuote,
+    /// The quote's request; `None`: all quotes of the client.
+    QuoteCancel {
+        quote: Option<Handle>,
+    },
+    Status {
+        order: Option<Handle>,
+    },
 }
+
+/// What a mass cancel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Instrument(InstrumentIndex),
+    Segment(Ascii<4>),
+    All,
+}
+
+impl Scope {
+    /// MassCancelRequestType (530).
+    pub(crate) const fn request_type(self) -> MassCancelRequestType {
+        match self {
+            Self::Instrument(_) => MassCancelRequestType::Security,
+            Self::Segment(_) => MassCancelRequestType::MarketSegment,
+            Self::All => MassCancelRequestType::AllOrders,
+        }
+    }
+}
+
+/// The most entries of a MassQuote.
+pub(crate) const MOST_ENTRIES: usize = 64;
 
 /// A client and its limits.
 #[derive(Debug)]
@@ -160,6 +223,8 @@ pub struct Desk {
     pub(crate) is_halted: bool,
     /// Requests that were sent before are repeated: nothing is checked again.
     pub(crate) is_replaying: bool,
+    /// The message is nobody's: it leaves no trace.
+    pub(crate) is_warming: bool,
     pub(crate) counters: Counters,
     /// How often each reason was that of a refusal here.
     pub(crate) refusals: Vec<(&'static str, u64)>,
@@ -175,8 +240,8 @@ impl Desk {
         self.clients.get(usize::from(client.0)).map_or(&[], |client| &client.ignored_tags)
     }
 
-    fn check_tags(&mut self, incoming: Incoming<'_>, is_mapped: fn(u32) -> bool) -> Result<(), Refusal> {
-        let count = check_tags(incoming.message, is_mapped, self.ignored(incoming.client))?;
+    fn check_tags(&mut self, incoming: Incoming<'_>, mapped: &Tags) -> Result<(), Refusal> {
+        let count = check_tags(incoming.message, mapped, self.ignored(incoming.client))?;
         self.counters.ignored_fields += count;
         Ok(())
     }
@@ -191,10 +256,8 @@ impl Desk {
         if self.is_replaying {
             self.known.forget_ended(client, id);
         }
-        if self.known.by_client(client, id).is_none() {
-            return Ok(None);
-        }
-        if is_resend == Some(true) {
+        let Some(known) = self.known.in_use(client, id) else { return Ok(None) };
+        if is_resend == Some(true) && known.client == client {
             self.counters.possible_resends += 1;
             return Ok(Some(Decision::None));
         }
@@ -206,7 +269,7 @@ impl Desk {
         client: ClientIndex,
         instrument: InstrumentIndex,
         order: &NewOrder,
-        is_new: bool,
+        adds: u32,
         now_ns: u64,
     ) -> Result<(), Refusal> {
         if self.is_replaying {
@@ -223,9 +286,14 @@ impl Desk {
             quantity: order.quantity,
             price_e8: has_limit.then_some(order.price_e8),
             top: if client.risk.needs_top() { self.tops.top(instrument) } else { TopOfBook::default() },
-            is_new,
+            adds,
         };
-        client.risk.check(&checked, now_ns).map_err(Refusal::Breach)
+        let checked = if self.is_warming {
+            client.risk.check_limits(&checked)
+        } else {
+            client.risk.check(&checked, now_ns)
+        };
+        checked.map_err(Refusal::Breach)
     }
 
     // ---- actions ----
@@ -238,17 +306,17 @@ impl Desk {
     fn decide_new(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
         let view = NewOrderSingle::read(incoming.message).map_err(Refusal::Unread)?;
         if !has_only_mapped(&view, incoming.message) {
-            self.check_tags(incoming, is_mapped_of_new)?;
+            self.check_tags(incoming, &OF_NEW)?;
         }
         let id = client_id(view.cl_ord_id(), 11)?;
         if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(decision);
         }
         let (instrument, order) = new_order(&view, &self.reference)?;
-        if !self.known.make_room(RequestKind::New) {
+        if !self.is_warming && !self.known.make_room(RequestKind::New) {
             return Err(Refusal::NoRoom);
         }
-        self.check_risk(incoming.client, instrument, &order, true, incoming.now_ns)?;
+        self.check_risk(incoming.client, instrument, &order, 1, incoming.now_ns)?;
         Ok(Decision::New { id, instrument, order })
     }
 
@@ -259,7 +327,7 @@ impl Desk {
 
     fn decide_cancel(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
         let view = OrderCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
-        self.check_tags(incoming, is_mapped_of_cancel)?;
+        self.check_tags(incoming, &OF_CANCEL)?;
         let id = client_id(view.cl_ord_id(), 11)?;
         if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(decision);
@@ -279,7 +347,7 @@ impl Desk {
 
     fn decide_replace(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
         let view = OrderCancelReplaceRequest::read(incoming.message).map_err(Refusal::Unread)?;
-        self.check_tags(incoming, is_mapped_of_replace)?;
+        self.check_tags(incoming, &OF_REPLACE)?;
         let id = client_id(view.cl_ord_id(), 11)?;
         if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(decision);
@@ -289,12 +357,12 @@ impl Desk {
         let instrument = entry.order.instrument;
         // What it leaves out is as the replace in flight makes it that it names.
         let named = self.known.by_client(incoming.client, &original).filter(|request| request.is_pending);
-        let before = named.and_then(|request| request.terms).unwrap_or(entry.order.terms);
-        let terms = replacement(&view, &self.reference, instrument, &before)?;
+        let before = named.and_then(|request| self.known.change(request)).unwrap_or(&entry.order.terms);
+        let terms = replacement(&view, &self.reference, instrument, before)?;
         if !self.known.make_room(RequestKind::Replace) {
             return Err(Refusal::NoRoom);
         }
-        self.check_risk(incoming.client, instrument, &terms, false, incoming.now_ns)?;
+        self.check_risk(incoming.client, instrument, &terms, 0, incoming.now_ns)?;
         Ok(Decision::Replace { id, original, order, terms })
     }
 
@@ -305,24 +373,142 @@ impl Desk {
 
     fn decide_mass_cancel(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
         let view = OrderMassCancelRequest::read(incoming.message).map_err(Refusal::Unread)?;
-        if view.mass_cancel_request_type() != MassCancelRequestType::Security {
-            return Err(Refusal::Value { tag: 530 });
-        }
-        self.check_tags(incoming, is_mapped_of_mass_cancel)?;
+        self.check_tags(incoming, &OF_MASS_CANCEL)?;
         let id = client_id(view.cl_ord_id(), 11)?;
         if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
             return Ok(decision);
         }
-        let found = self.reference.find(view.symbol(), view.security_id());
-        let instrument = found.ok_or(Refusal::UnknownInstrument)?;
-        // The venue cancels the orders of the user, whose clients share it.
-        if !self.is_replaying && self.known.others_trade(incoming.client, instrument) {
-            return Err(Refusal::OthersTrade);
+        let (symbol, security_id, segment) = (view.symbol(), view.security_id(), view.market_segment_id());
+        let scope = match view.mass_cancel_request_type() {
+            MassCancelRequestType::Security => {
+                Scope::Instrument(self.reference.find(symbol, security_id).ok_or(Refusal::UnknownInstrument)?)
+            }
+            MassCancelRequestType::MarketSegment => {
+                let segment = segment.ok_or(Refusal::Missing { tag: 1300 })?;
+                let segment = Ascii::padded(segment).filter(|segment| self.reference.has_segment(segment));
+                Scope::Segment(segment.ok_or(Refusal::Value { tag: 1300 })?)
+            }
+            MassCancelRequestType::AllOrders => Scope::All,
+            _ => return Err(Refusal::Value { tag: 530 }),
+        };
+        // What the scope does not need would be dropped silently.
+        let is_of_instrument = matches!(scope, Scope::Instrument(_));
+        let is_of_segment = matches!(scope, Scope::Segment(_));
+        let given = [
+            (55, symbol.is_some() && !is_of_instrument),
+            (48, security_id.is_some() && !is_of_instrument),
+            (1300, segment.is_some() && !is_of_segment),
+        ];
+        if let Some((tag, _)) = given.into_iter().find(|(_, is_idle)| *is_idle) {
+            return Err(Refusal::Value { tag });
         }
         if !self.known.make_room(RequestKind::MassCancel) {
             return Err(Refusal::NoRoom);
         }
-        Ok(Decision::MassCancel { id, instrument })
+        Ok(Decision::MassCancel { id, scope })
+    }
+
+    fn quote(&mut self, incoming: Incoming<'_>) {
+        let decision = self.decide_quote(incoming);
+        self.decide(decision);
+    }
+
+    fn decide_quote(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+        let view = QuoteView::read(incoming.message).map_err(Refusal::Unread)?;
+        self.check_tags(incoming, &OF_QUOTE)?;
+        check_quote_type(view.quote_type())?;
+        let id = client_id(view.quote_id(), 117)?;
+        if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
+            return Ok(decision);
+        }
+        let parties = parties(view.parties(), &self.reference)?;
+        let terms = quote_terms!(view);
+        let (instrument, quote) = terms.quote(&self.reference, view.order_capacity(), parties)?;
+        if !self.known.make_room(RequestKind::Quote) {
+            return Err(Refusal::NoRoom);
+        }
+        self.check_quote(incoming, instrument, &quote, 0)?;
+        Ok(Decision::Quote { id, instrument, quote })
+    }
+
+    /// Checks both sides of a quote as orders, of a message that adds `others` besides. Returns how many the quote adds.
+    fn check_quote(
+        &mut self,
+        incoming: Incoming<'_>,
+        instrument: InstrumentIndex,
+        quote: &Quote,
+        others: u32,
+    ) -> Result<u32, Refusal> {
+        let sides = [(Side::Buy, quote.bid), (Side::Sell, quote.offer)];
+        let sides = sides.into_iter().filter(|(_, part)| part.quantity != 0);
+        let adds = sides.clone().count() as u32;
+        for (side, _) in sides {
+            let order = quote.order(side);
+            self.check_risk(incoming.client, instrument, &order, others + adds, incoming.now_ns)?;
+        }
+        Ok(adds)
+    }
+
+    fn mass_quote(&mut self, incoming: Incoming<'_>) {
+        let decision = self.decide_mass_quote(incoming);
+        self.decide(decision);
+    }
+
+    /// All entries are in order, or the first one that is not refuses all.
+    fn decide_mass_quote(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+        let view = MassQuote::read(incoming.message).map_err(Refusal::Unread)?;
+        self.check_tags(incoming, &OF_MASS_QUOTE)?;
+        check_quote_type(view.quote_type())?;
+        client_id(view.quote_id(), 117)?;
+        let parties = parties(view.parties(), &self.reference)?;
+        let (mut ids, mut count, mut adds) = ([ClOrdId::default(); MOST_ENTRIES], 0, 0);
+        for entry in entries_of(&view) {
+            let id = client_id(entry.quote_entry_id(), 299)?;
+            let before = ids.get(..count).unwrap_or_default();
+            if before.contains(&id) {
+                return Err(Refusal::Value { tag: 299 });
+            }
+            *ids.get_mut(count).ok_or(Refusal::Value { tag: 295 })? = id;
+            count += 1;
+            if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
+                return Ok(decision);
+            }
+            let (instrument, quote) = quote_terms!(entry).quote(&self.reference, None, parties)?;
+            adds += self.check_quote(incoming, instrument, &quote, adds)?;
+        }
+        if count == 0 {
+            return Err(Refusal::Missing { tag: 295 });
+        }
+        if !self.known.make_room_for(count * 2, count) {
+            return Err(Refusal::NoRoom);
+        }
+        Ok(Decision::MassQuote)
+    }
+
+    fn quote_cancel(&mut self, incoming: Incoming<'_>) {
+        let decision = self.decide_quote_cancel(incoming);
+        self.decide(decision);
+    }
+
+    fn decide_quote_cancel(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
+        const ALL: i64 = 4;
+        const OF_ID: i64 = 5;
+        let view = QuoteCancel::read(incoming.message).map_err(Refusal::Unread)?;
+        self.check_tags(incoming, &OF_QUOTE_CANCEL)?;
+        let quote = match (view.quote_cancel_type(), view.quote_id()) {
+            (ALL, _) => None,
+            (OF_ID, None) => return Err(Refusal::Missing { tag: 117 }),
+            (OF_ID, Some(id)) => {
+                let id = client_id(id, 117)?;
+                let quote = self.known.handle_of(incoming.client, &id);
+                let is_quote = |quote: &Handle| {
+                    self.known.request(*quote).is_some_and(|it| it.kind == RequestKind::Quote)
+                };
+                Some(quote.filter(is_quote).ok_or(Refusal::UnknownQuote)?)
+            }
+            _ => return Err(Refusal::Value { tag: 298 }),
+        };
+        Ok(Decision::QuoteCancel { quote })
     }
 
     fn status(&mut self, incoming: Incoming<'_>) {
@@ -355,10 +541,6 @@ impl Desk {
         self.decision = Decision::Refuse(Refusal::NotAvailable);
     }
 
-    fn refuse_type(&mut self, _: Incoming<'_>) {
-        self.decision = Decision::Refuse(Refusal::UnsupportedType);
-    }
-
     fn halt(&mut self) {
         self.is_halted = true;
     }
@@ -378,6 +560,10 @@ impl Desk {
         let original = ClOrdId::new(original).ok_or(Refusal::UnknownOrder)?;
         let request = self.known.by_client(client, &original).ok_or(Refusal::UnknownOrder)?;
         let order = request.order.ok_or(Refusal::UnknownOrder)?;
+        if request.kind == RequestKind::Quote {
+            // A QuoteCancel cancels quotes.
+            return Err(Refusal::UnknownOrder);
+        }
         let entry = self.known.entry(order).ok_or(Refusal::UnknownOrder)?;
         let is_in_flight = request.is_pending && request.kind != RequestKind::Cancel;
         if entry.order.id != original && !is_in_flight {

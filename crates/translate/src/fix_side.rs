@@ -4,10 +4,11 @@
 //! 2, and cancelled and corrected trades as ExecTransType (20) 1 and 2.
 
 use tapeworks_wire::fix::order_entry::{
-    BusinessMessageRejectFields, ExecTransType, ExecType, ExecutionReportFields, OrdStatus, OrdType,
-    OrderCancelRejectFields, OrderMassCancelReportFields, RejectFields,
+    BusinessMessageRejectFields, ExecTransType, ExecType, ExecutionReportFields,
+    MassQuoteAcknowledgementFields, OrdStatus, OrdType, OrderCancelRejectFields, OrderMassCancelReportFields,
+    QuoteStatusReportFields, RejectFields,
 };
-use tapeworks_wire::fix::{Writer, write_date};
+use tapeworks_wire::fix::{Writer, write_date, write_unsigned};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 use crate::ids::{ClOrdId, ExecutionId};
@@ -30,6 +31,10 @@ pub enum Reply<'a> {
     CancelReject(&'a OrderCancelRejectFields<'a>),
     /// OrderMassCancelReport (r).
     MassCancel(&'a OrderMassCancelReportFields<'a>),
+    /// QuoteStatusReport (AI).
+    QuoteStatus(&'a QuoteStatusReportFields<'a>),
+    /// MassQuoteAcknowledgement (b), QuoteAcknowledgement in FIX 4.2.
+    MassQuoteAcknowledgement(&'a MassQuoteAcknowledgementFields<'a>),
     /// BusinessMessageReject (j).
     BusinessReject(&'a BusinessMessageRejectFields<'a>),
     /// Reject (3).
@@ -44,6 +49,8 @@ impl Reply<'_> {
             Self::Execution(_) => b"8",
             Self::CancelReject(_) => b"9",
             Self::MassCancel(_) => b"r",
+            Self::QuoteStatus(_) => b"AI",
+            Self::MassQuoteAcknowledgement(_) => b"b",
             Self::BusinessReject(_) => b"j",
             Self::Reject(_) => b"3",
         }
@@ -56,6 +63,8 @@ impl Reply<'_> {
             Self::Execution(fields) => fields.write(writer),
             Self::CancelReject(fields) => fields.write(writer),
             Self::MassCancel(fields) => fields.write(writer),
+            Self::QuoteStatus(fields) => fields.write(writer),
+            Self::MassQuoteAcknowledgement(fields) => fields.write(writer),
             Self::BusinessReject(fields) => fields.write(writer),
             Self::Reject(fields) => fields.write(writer),
         }
@@ -75,14 +84,65 @@ pub(crate) fn present<const N: usize>(text: &Ascii<N>) -> Option<&[u8]> {
     (!trimmed.is_empty()).then_some(trimmed)
 }
 
-/// ExecID (17) of an execution of the venue, whose own ids are unique per day and partition: date, App ID and id.
-#[inline]
-pub(crate) fn exec_id(time_ns: u64, app_id: u8, id: &ExecutionId) -> Text {
-    let mut date = [0; 16];
-    let days = u32::try_from(time_ns / DAY_NS).unwrap_or(u32::MAX);
-    let length = write_date(&mut date, days).unwrap_or(0);
-    let text = Text::new().push(date.get(..length).unwrap_or_default());
-    text.push(b"-").push_number(u64::from(app_id)).push(b"-").push(id.0.trimmed())
+/// The date, a number of three digits, the longest id, and two hyphens.
+const EXEC_ID_BYTES: usize = 8 + 1 + 3 + 1 + 32;
+
+/// An ExecID (17), put together without a length that the compiler does not know but its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExecId {
+    bytes: [u8; EXEC_ID_BYTES],
+    length: usize,
+}
+
+impl ExecId {
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+}
+
+/// The date of the last ExecID as text: most have the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dates {
+    days: u64,
+    text: [u8; 8],
+}
+
+impl Dates {
+    pub(crate) const fn new() -> Self {
+        Self { days: u64::MAX, text: [b'0'; 8] }
+    }
+
+    #[cold]
+    fn set(&mut self, days: u64) {
+        let mut date = [0; 16];
+        let _length = write_date(&mut date, u32::try_from(days).unwrap_or(u32::MAX));
+        let text = date.first_chunk::<8>();
+        *self = Self { days, text: text.copied().unwrap_or([b'0'; 8]) };
+    }
+
+    /// ExecID (17) of an execution of the venue, whose own ids are unique per day and partition: date, App ID and id.
+    #[inline]
+    pub(crate) fn exec_id(&mut self, time_ns: u64, app_id: u8, id: &ExecutionId) -> ExecId {
+        let days = time_ns / DAY_NS;
+        if days != self.days {
+            self.set(days);
+        }
+        let mut bytes = [b'-'; EXEC_ID_BYTES];
+        let (date, rest) = bytes.split_at_mut(8);
+        date.copy_from_slice(&self.text);
+        let digits = [b'0' + app_id / 100, b'0' + app_id / 10 % 10, b'0' + app_id % 10];
+        let skipped = usize::from(app_id < 100) + usize::from(app_id < 10);
+        let digits = digits.get(skipped..).unwrap_or_default();
+        for (to, from) in rest.iter_mut().skip(1).zip(digits) {
+            *to = *from;
+        }
+        let start = 8 + 1 + digits.len() + 1;
+        if let Some(room) = bytes.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<32>()) {
+            *room = id.0.0;
+        }
+        ExecId { bytes, length: start + id.0.trimmed().len() }
+    }
 }
 
 /// ExecType and ExecTransType as the version has them.
@@ -162,29 +222,34 @@ pub(crate) fn of_order<'a>(
 /// The texts of a report that do not live in the order.
 #[derive(Debug)]
 pub(crate) struct Texts {
-    pub(crate) exec_id: Text,
-    pub(crate) exec_ref_id: Text,
-    pub(crate) match_id: Text,
-    pub(crate) reason: Text,
+    pub(crate) exec_id: ExecId,
+    pub(crate) exec_ref_id: Option<ExecId>,
+    match_id: [u8; 24],
+    match_id_length: usize,
+    pub(crate) reason: Option<Text>,
 }
 
 impl Texts {
     #[inline]
-    pub(crate) fn new(report: &Execution) -> Self {
+    pub(crate) fn new(report: &Execution, dates: &mut Dates) -> Self {
         let app_id = report.numbered.app_id;
+        let has_reference = !report.reference.0.is_blank();
         let mut texts = Self {
-            exec_id: exec_id(report.time_ns, app_id, &report.execution_id),
-            exec_ref_id: Text::new(),
-            match_id: Text::new(),
-            reason: Text::new(),
+            exec_id: dates.exec_id(report.time_ns, app_id, &report.execution_id),
+            exec_ref_id: has_reference.then(|| dates.exec_id(report.time_ns, app_id, &report.reference)),
+            match_id: [0; 24],
+            match_id_length: 0,
+            reason: None,
         };
-        if !report.reference.0.is_blank() {
-            texts.exec_ref_id = exec_id(report.time_ns, app_id, &report.reference);
-        }
         if report.match_id != 0 {
-            texts.match_id = texts.match_id.push_number(report.match_id);
+            texts.match_id_length = write_unsigned(&mut texts.match_id, report.match_id).unwrap_or(0);
         }
         texts
+    }
+
+    /// The number of the trade; `None`: it has none.
+    fn match_id(&self) -> Option<&[u8]> {
+        self.match_id.get(..self.match_id_length).filter(|digits| !digits.is_empty())
     }
 }
 
@@ -197,26 +262,49 @@ pub(crate) fn add_execution<'a>(
     texts: &'a Texts,
     answers: Option<(&'a ClOrdId, &'a ClOrdId)>,
 ) {
-    let some = |text: &'a Text| Some(text.as_bytes()).filter(|bytes| !bytes.is_empty());
     fields.transact_time = Some(NanosecondsSinceEpoch(report.time_ns));
     match exec_type {
         ExecType::Trade | ExecType::TradeCancel | ExecType::TradeCorrect => {
             fields.last_qty = Some(quantity(report.last_quantity));
             fields.last_px = Some(Decimal(report.last_price_e8));
-            fields.trd_match_id = some(&texts.match_id);
+            fields.trd_match_id = texts.match_id();
             fields.last_liquidity_ind = report.liquidity.map(|liquidity| match liquidity {
                 Liquidity::Added => 1,
                 Liquidity::Removed => 2,
                 Liquidity::Auction => 4,
             });
-            fields.exec_ref_id = some(&texts.exec_ref_id);
+            fields.exec_ref_id = texts.exec_ref_id.as_ref().map(ExecId::as_bytes);
         }
         ExecType::Restated => fields.exec_restatement_reason = Some(report.restatement),
-        ExecType::Rejected => fields.text = some(&texts.reason),
+        ExecType::Rejected => fields.text = texts.reason.as_ref().map(Text::as_bytes),
         _ => {}
     }
     if let Some((id, original)) = answers {
         fields.cl_ord_id = present(&id.0);
         fields.orig_cl_ord_id = present(&original.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exec_id_has_the_date_the_app_id_and_the_venues_id() {
+        let mut dates = Dates::new();
+        let id = ExecutionId(Ascii::new("E1").unwrap());
+        let longest = ExecutionId(Ascii([b'X'; 32]));
+        let text = |id: ExecId| String::from_utf8_lossy(id.as_bytes()).into_owned();
+        for (days, app_id, expected) in [
+            (0, 0, "19700101-0-E1"),
+            (19_782, 7, "20240229-7-E1"),
+            (19_782, 42, "20240229-42-E1"),
+            (1, 255, "19700102-255-E1"),
+        ] {
+            assert_eq!(text(dates.exec_id(days * DAY_NS + 1, app_id, &id)), expected);
+        }
+        let long = text(dates.exec_id(DAY_NS, 255, &longest));
+        assert_eq!((long.len(), long.starts_with("19700102-255-XX")), (EXEC_ID_BYTES, true));
+        assert_eq!(text(dates.exec_id(0, 1, &ExecutionId::default())), "19700101-1-");
     }
 }

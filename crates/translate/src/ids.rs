@@ -54,8 +54,10 @@ impl ClOrdId {
     #[must_use]
     pub fn new(text: &[u8]) -> Option<Self> {
         let ends_well = text.last().is_some_and(|last| *last != b' ');
-        let is_printable = text.iter().all(|byte| (b' '..=b'~').contains(byte));
-        if ends_well && is_printable { Ascii::padded(text).map(Self) } else { None }
+        let id: Ascii<20> = Ascii::padded(text).filter(|_| ends_well)?;
+        // All of them at once: the padding is printable too.
+        let is_printable = id.0.iter().fold(true, |all, byte| all & (b' '..=b'~').contains(byte));
+        is_printable.then_some(Self(id))
     }
 }
 

@@ -4,15 +4,17 @@
 //! fields are all mapped, by their count, is not walked. A client's settings may name tags that are ignored; the translator counts them.
 
 use tapeworks_wire::fix::order_entry::{
-    HandlInst, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCapacity, Party, Side, TimeInForce,
+    HandlInst, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCapacity, Party,
+    QuoteEntry, Side, TimeInForce,
 };
 use tapeworks_wire::fix::{Entries, Fields, SOH};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 use crate::ids::{ClOrdId, InstrumentIndex, VenueName};
+use crate::mapping::Tags;
 use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
-use crate::request::{NewOrder, Parties};
+use crate::request::{NewOrder, Parties, Quote, QuoteSide};
 use crate::risk::E8;
 
 const DAY_S: u64 = 86_400;
@@ -22,61 +24,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 const CLIENT: i64 = 3;
 const EXECUTING_TRADER: i64 = 12;
 const DECISION_MAKER: i64 = 122;
-
-/// The header's and the trailer's tags: the session's.
-const fn is_of_session(tag: u32) -> bool {
-    matches!(
-        tag,
-        8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 89..=91 | 93 | 97 | 115 | 116 | 122 | 128 | 129 | 142..=145
-            | 212 | 213 | 347 | 369 | 1128 | 1129 | 1156
-    )
-}
-
-/// The tags of NewOrderSingle (D) that are mapped.
-pub(crate) const fn is_mapped_of_new(tag: u32) -> bool {
-    matches!(
-        tag,
-        1 | 11
-            | 18
-            | 21
-            | 22
-            | 38
-            | 40
-            | 44
-            | 48
-            | 54
-            | 55
-            | 59
-            | 60
-            | 99
-            | 110
-            | 111
-            | 126
-            | 210
-            | 432
-            | 447
-            | 448
-            | 452
-            | 453
-            | 528
-            | 1138
-    )
-}
-
-/// The tags of OrderCancelReplaceRequest (G) that are mapped.
-pub(crate) const fn is_mapped_of_replace(tag: u32) -> bool {
-    is_mapped_of_new(tag) || matches!(tag, 37 | 41)
-}
-
-/// The tags of OrderCancelRequest (F) that are mapped, or describe the order that is meant.
-pub(crate) const fn is_mapped_of_cancel(tag: u32) -> bool {
-    matches!(tag, 1 | 11 | 22 | 37 | 38 | 41 | 48 | 54 | 55 | 60)
-}
-
-/// The tags of OrderMassCancelRequest (q) that are mapped.
-pub(crate) const fn is_mapped_of_mass_cancel(tag: u32) -> bool {
-    matches!(tag, 11 | 22 | 48 | 55 | 60 | 530)
-}
 
 /// The fields that every new order has: 8, 9, 35, 49, 56, 34, 52 and 10 of the session, 11, 54, 60 and 40.
 const FIELDS_OF_ALL_NEW: usize = 12;
@@ -105,19 +52,17 @@ pub(crate) fn has_only_mapped(view: &NewOrderSingle<'_>, message: &[u8]) -> bool
         view.display_qty().is_some(),
     ];
     let present = FIELDS_OF_ALL_NEW + optional.iter().filter(|is_present| **is_present).count();
-    message.iter().filter(|byte| **byte == SOH).count() == present
+    // In pieces whose counts fit a byte: 32 bytes at once.
+    let count = |piece: &[u8]| usize::from(piece.iter().map(|byte| u8::from(*byte == SOH)).sum::<u8>());
+    message.chunks(192).map(count).sum::<usize>() == present
 }
 
 /// Refuses the first tag that is neither mapped nor ignored. Returns how many are ignored.
 #[inline]
-pub(crate) fn check_tags(
-    message: &[u8],
-    is_mapped: fn(u32) -> bool,
-    ignored: &[u32],
-) -> Result<u64, Refusal> {
+pub(crate) fn check_tags(message: &[u8], mapped: &Tags, ignored: &[u32]) -> Result<u64, Refusal> {
     let mut count = 0;
     for field in Fields::new(message).map_while(Result::ok) {
-        if is_mapped(field.tag) || is_of_session(field.tag) {
+        if mapped.has(field.tag) {
             continue;
         }
         if !ignored.contains(&field.tag) {
@@ -309,7 +254,10 @@ fn expiry(terms: &Terms<'_>, time_in_force: TimeInForce, before: Option<&NewOrde
     u32::try_from(seconds).map_err(|_| Refusal::Value { tag })
 }
 
-fn parties<'a>(entries: Entries<'a, Party<'a>>, reference: &Reference) -> Result<Parties, Refusal> {
+pub(crate) fn parties<'a>(
+    entries: Entries<'a, Party<'a>>,
+    reference: &Reference,
+) -> Result<Parties, Refusal> {
     let mut parties = Parties::default();
     for party in entries {
         let place = match party.party_role() {
@@ -329,12 +277,79 @@ fn parties<'a>(entries: Entries<'a, Party<'a>>, reference: &Reference) -> Result
     Ok(parties)
 }
 
+/// QuoteType (537): tradeable.
+const TRADEABLE: i64 = 1;
+
+/// The prices and sizes of a quote, of a Quote or an entry of a MassQuote.
+pub(crate) struct QuoteTerms<'a> {
+    pub(crate) symbol: Option<&'a [u8]>,
+    pub(crate) security_id: Option<&'a [u8]>,
+    pub(crate) bid: (Option<Decimal<i64, 8>>, Option<Decimal<i64, 8>>),
+    pub(crate) offer: (Option<Decimal<i64, 8>>, Option<Decimal<i64, 8>>),
+}
+
+/// The fields that a Quote and an entry have alike: the views are of two types with the same accessors.
+macro_rules! quote_terms {
+    ($view:expr) => {
+        $crate::incoming::QuoteTerms {
+            symbol: $view.symbol(),
+            security_id: $view.security_id(),
+            bid: ($view.bid_size(), $view.bid_px()),
+            offer: ($view.offer_size(), $view.offer_px()),
+        }
+    };
+}
+pub(crate) use quote_terms;
+
+impl QuoteTerms<'_> {
+    /// The quote and its instrument. Its name is blank.
+    pub(crate) fn quote(
+        &self,
+        reference: &Reference,
+        capacity: Option<OrderCapacity>,
+        parties: Parties,
+    ) -> Result<(InstrumentIndex, Quote), Refusal> {
+        let index = reference.find(self.symbol, self.security_id).ok_or(Refusal::UnknownInstrument)?;
+        let instrument = reference.instrument(index).ok_or(Refusal::UnknownInstrument)?;
+        let bid = quote_side(self.bid, [134, 132], instrument)?;
+        let offer = quote_side(self.offer, [135, 133], instrument)?;
+        if bid.quantity == 0 && offer.quantity == 0 {
+            return Err(Refusal::Missing { tag: 134 });
+        }
+        Ok((index, Quote { name: VenueName::default(), bid, offer, capacity, parties }))
+    }
+}
+
+fn quote_side(
+    (size, px): (Option<Decimal<i64, 8>>, Option<Decimal<i64, 8>>),
+    [size_tag, price_tag]: [u32; 2],
+    instrument: &Instrument,
+) -> Result<QuoteSide, Refusal> {
+    let quantity = size.map_or(Ok(0), |size| whole(size, size_tag))?;
+    if size.is_none() && px.is_some() {
+        return Err(Refusal::Missing { tag: size_tag });
+    }
+    let price_e8 = if quantity == 0 { 0 } else { price(px, price_tag, true, instrument)? };
+    Ok(QuoteSide { quantity, price_e8 })
+}
+
+/// Refuses quotes that are no orders: indicative ones, and those of a dialogue.
+pub(crate) fn check_quote_type(quote_type: Option<i64>) -> Result<(), Refusal> {
+    if quote_type.is_none_or(|of| of == TRADEABLE) { Ok(()) } else { Err(Refusal::Value { tag: 537 }) }
+}
+
+/// The entries of all sets of a MassQuote.
+pub(crate) fn entries_of<'a>(view: &MassQuote<'a>) -> impl Iterator<Item = QuoteEntry<'a>> {
+    view.quote_sets().flat_map(|set| set.quote_entries())
+}
+
 #[cfg(test)]
 mod tests {
     use tapeworks_wire::fix::Writer;
     use tapeworks_wire::fix::order_entry::{HeaderFields, NewOrderSingleFields, PartyFields};
 
     use super::*;
+    use crate::mapping::OF_NEW;
 
     /// Whether the count of the fields alone finds the order mapped, and whether the walk does.
     fn found(order: &NewOrderSingleFields<'_>, more: &[u32]) -> (bool, bool) {
@@ -348,7 +363,7 @@ mod tests {
         }
         let message = writer.finish().unwrap();
         let view = NewOrderSingle::read(message).unwrap();
-        (has_only_mapped(&view, message), check_tags(message, is_mapped_of_new, &[]).is_ok())
+        (has_only_mapped(&view, message), check_tags(message, &OF_NEW, &[]).is_ok())
     }
 
     #[test]

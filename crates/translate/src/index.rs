@@ -1,50 +1,88 @@
-//! A hash table of fixed capacity: ids to places in a pool.
+//! A hash table of fixed capacity: hashes of ids to places in a pool, which has the ids.
 //!
-//! Linear probing over 32-byte slots, at most half of them taken; an entry that goes is closed by moving those behind it, so that
-//! no mark of it stays. Cost: a multiplication per 8 bytes of the id, and one cache line in most cases. Nothing allocates after
-//! [`Index::new`].
+//! A bucket is one cache line: eight hashes of 32 bits, and their places beside them. A probe compares all eight at once, without a jump
+//! that depends on which one it is. At most half of the slots are taken, so the next bucket is rarely looked at; an entry that
+//! goes is closed by one from behind, so that no mark of it stays. The caller compares the ids themselves: a table for 262,144 ids takes
+//! 4 MiB. Cost: three multiplications for a hash, and one cache line. Nothing allocates after [`Index::new`].
 
 use tapeworks_wire::Ascii;
 
-/// The place of an empty slot.
-const EMPTY: u32 = u32::MAX;
+/// Slots of a bucket.
+const SLOTS: usize = 8;
 
-/// An id within a space: a client's, or the venue's.
+/// The hash of an empty slot.
+const EMPTY: u32 = 0;
+
+/// The hash of an id within a space: a client's, or the venue's. It is never that of an empty slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key([u64; 3]);
+pub(crate) struct Hash(u32);
 
-impl Key {
+impl Hash {
     #[inline]
     pub(crate) fn new(space: u16, text: &Ascii<20>) -> Self {
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = text.0;
         let [low, high] = space.to_le_bytes();
-        Self([
+        let words = [
             u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             u64::from_le_bytes([i, j, k, l, m, n, o, p]),
             u64::from_le_bytes([q, r, s, t, low, high, 0, 0]),
-        ])
-    }
-
-    #[inline]
-    fn hash(&self) -> u64 {
+        ];
         let mix = |hash: u64, word: &u64| {
             let product = u128::from(hash ^ word) * u128::from(0x9E37_79B9_7F4A_7C15_u64);
             (product as u64) ^ ((product >> 64) as u64)
         };
-        self.0.iter().fold(0x2545_F491_4F6C_DD1D, mix)
+        let hash = words.iter().fold(0x2545_F491_4F6C_DD1D, mix);
+        let folded = (hash >> 32) as u32 ^ hash as u32;
+        Self(if folded == EMPTY { 1 } else { folded })
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
-    key: Key,
-    place: u32,
+#[repr(align(64))]
+struct Bucket {
+    hashes: [u32; SLOTS],
+    places: [u32; SLOTS],
+}
+
+const NO_ENTRY: Bucket = Bucket { hashes: [EMPTY; SLOTS], places: [0; SLOTS] };
+
+impl Bucket {
+    /// A bit for each slot with this hash.
+    #[inline]
+    fn matches(&self, hash: u32) -> u32 {
+        let bits: [u32; SLOTS] = core::array::from_fn(|slot| {
+            // One of eight: the slot is there.
+            if self.hashes[slot] == hash { 1 << slot } else { 0 }
+        });
+        bits.iter().fold(0, |all, bit| all | bit)
+    }
+
+    fn set(&mut self, slot: usize, hash: u32, place: u32) {
+        if let (Some(to_hash), Some(to_place)) = (self.hashes.get_mut(slot), self.places.get_mut(slot)) {
+            (*to_hash, *to_place) = (hash, place);
+        }
+    }
+
+    fn slot(&self, slot: usize) -> (u32, u32) {
+        let of = |slots: &[u32; SLOTS]| slots.get(slot).copied().unwrap_or(0);
+        (of(&self.hashes), of(&self.places))
+    }
+}
+
+/// The slots whose bits are set.
+fn set_bits(mut bits: u32) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let slot = bits.trailing_zeros() as usize;
+        let is_set = bits != 0;
+        bits &= bits.wrapping_sub(1);
+        is_set.then_some(slot)
+    })
 }
 
 /// Ids to places.
 #[derive(Clone, Debug)]
 pub(crate) struct Index {
-    slots: Vec<Slot>,
+    buckets: Vec<Bucket>,
     mask: usize,
     used: usize,
 }
@@ -52,73 +90,109 @@ pub(crate) struct Index {
 impl Index {
     /// Room for `entries` ids.
     pub(crate) fn new(entries: usize) -> Self {
-        let slots = entries.max(2).saturating_mul(2).next_power_of_two();
-        Self { slots: vec![Slot { key: Key([0; 3]), place: EMPTY }; slots], mask: slots - 1, used: 0 }
+        let buckets = (entries.max(SLOTS).saturating_mul(2) / SLOTS).next_power_of_two();
+        Self { buckets: vec![NO_ENTRY; buckets], mask: buckets - 1, used: 0 }
     }
 
     #[inline]
-    fn home(&self, key: &Key) -> usize {
-        key.hash() as usize & self.mask
+    fn home(&self, hash: u32) -> usize {
+        hash as usize & self.mask
     }
 
-    /// The slot of the key, or the empty one where it would be.
     #[inline]
-    fn slot_of(&self, key: &Key) -> usize {
-        let mut at = self.home(key);
-        while let Some(slot) = self.slots.get(at) {
-            if slot.place == EMPTY || slot.key == *key {
-                break;
+    fn bucket(&self, at: usize) -> &Bucket {
+        self.buckets.get(at & self.mask).unwrap_or(&NO_ENTRY)
+    }
+
+    /// The bucket and slot of the id with this hash at a place that `is_it`.
+    #[inline]
+    fn find(&self, hash: Hash, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
+        let home = self.home(hash.0);
+        for at in home..=home + self.mask {
+            let bucket = self.bucket(at);
+            for slot in set_bits(bucket.matches(hash.0)) {
+                if is_it(bucket.slot(slot).1) {
+                    return Some((at & self.mask, slot));
+                }
             }
-            at = (at + 1) & self.mask;
+            if bucket.matches(EMPTY) != 0 {
+                return None;
+            }
         }
-        at
+        None
     }
 
     /// The place of an id.
     #[inline]
-    pub(crate) fn get(&self, key: &Key) -> Option<u32> {
-        self.slots.get(self.slot_of(key)).map(|slot| slot.place).filter(|place| *place != EMPTY)
+    pub(crate) fn get(&self, hash: Hash, is_it: impl Fn(u32) -> bool) -> Option<u32> {
+        let (at, slot) = self.find(hash, is_it)?;
+        Some(self.bucket(at).slot(slot).1)
     }
 
     /// Sets the place of an id. Returns whether there was room: half of the slots stay empty.
-    #[inline]
-    pub(crate) fn insert(&mut self, key: Key, place: u32) -> bool {
-        let at = self.slot_of(&key);
-        let has_room = self.used * 2 < self.slots.len();
-        let Some(slot) = self.slots.get_mut(at) else { return false };
-        if slot.place == EMPTY {
-            if !has_room {
-                return false;
+    pub(crate) fn insert(&mut self, hash: Hash, place: u32, is_it: impl Fn(u32) -> bool) -> bool {
+        if let Some((at, slot)) = self.find(hash, is_it) {
+            if let Some(bucket) = self.buckets.get_mut(at) {
+                bucket.set(slot, hash.0, place);
             }
-            self.used += 1;
+            return true;
         }
-        *slot = Slot { key, place };
-        true
+        self.insert_new(hash, place)
     }
 
-    /// Removes an id. Returns its place.
-    pub(crate) fn remove(&mut self, key: &Key) -> Option<u32> {
-        let mut hole = self.slot_of(key);
-        let removed = self.slots.get(hole).map(|slot| slot.place).filter(|place| *place != EMPTY)?;
-        self.used -= 1;
-        let mut at = hole;
-        loop {
+    /// The same for an id that is not there.
+    #[inline]
+    pub(crate) fn insert_new(&mut self, hash: Hash, place: u32) -> bool {
+        if self.used * 2 >= self.buckets.len() * SLOTS {
+            return false;
+        }
+        let mut at = self.home(hash.0);
+        while let Some(bucket) = self.buckets.get_mut(at) {
+            if let Some(slot) = set_bits(bucket.matches(EMPTY)).next() {
+                bucket.set(slot, hash.0, place);
+                self.used += 1;
+                return true;
+            }
             at = (at + 1) & self.mask;
-            let Some(slot) = self.slots.get(at).copied().filter(|slot| slot.place != EMPTY) else { break };
-            // An entry moves into the hole unless its home is between the hole and itself.
-            let from_home = at.wrapping_sub(self.home(&slot.key)) & self.mask;
-            let from_hole = at.wrapping_sub(hole) & self.mask;
-            if from_home >= from_hole {
-                if let Some(empty) = self.slots.get_mut(hole) {
-                    *empty = slot;
+        }
+        false
+    }
+
+    /// Removes the id with this hash at this place. Returns whether it was there.
+    pub(crate) fn remove(&mut self, hash: Hash, place: u32) -> bool {
+        let Some((mut hole, mut slot)) = self.find(hash, |other| other == place) else { return false };
+        self.used -= 1;
+        loop {
+            // Only a full bucket lets entries pass to those behind it.
+            let was_full = self.bucket(hole).matches(EMPTY) == 0;
+            if let Some(bucket) = self.buckets.get_mut(hole) {
+                bucket.set(slot, EMPTY, 0);
+            }
+            let Some((from, moved)) = was_full.then(|| self.passed(hole)).flatten() else { return true };
+            let (hash, place) = self.bucket(from).slot(moved);
+            if let Some(bucket) = self.buckets.get_mut(hole) {
+                bucket.set(slot, hash, place);
+            }
+            (hole, slot) = (from, moved);
+        }
+    }
+
+    /// The bucket and slot of an entry behind this bucket that would lie in it if there had been room.
+    fn passed(&self, hole: usize) -> Option<(usize, usize)> {
+        for at in hole + 1..=hole + self.mask {
+            let bucket = self.bucket(at);
+            for slot in 0..SLOTS {
+                let (hash, _) = bucket.slot(slot);
+                let from_home = at.wrapping_sub(self.home(hash)) & self.mask;
+                if hash != EMPTY && from_home >= at - hole {
+                    return Some((at & self.mask, slot));
                 }
-                hole = at;
+            }
+            if bucket.matches(EMPTY) != 0 {
+                return None;
             }
         }
-        if let Some(slot) = self.slots.get_mut(hole) {
-            slot.place = EMPTY;
-        }
-        Some(removed)
+        None
     }
 }
 
@@ -131,30 +205,61 @@ mod tests {
     use super::*;
     use tapeworks_wire::Ascii;
 
-    fn key(number: u8) -> Key {
-        Key::new(u16::from(number % 3), &Ascii::padded(&[b'A' + number / 3]).unwrap_or_default())
+    const IDS: u32 = 60;
+
+    /// Few different hashes, so that buckets are full and ids have the same.
+    fn hash(id: u32) -> Hash {
+        Hash(1 + id % 13 * 4)
+    }
+
+    #[test]
+    fn a_bucket_is_a_cache_line() {
+        assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
+    }
+
+    #[test]
+    fn the_space_and_each_character_change_the_hash() {
+        let id = Ascii::<20>::new("ORDER-1").unwrap();
+        let mut hashes = vec![Hash::new(0, &id), Hash::new(1, &id)];
+        for place in 0..20 {
+            let mut other = id;
+            other.0[place] = b'#';
+            hashes.push(Hash::new(0, &other));
+        }
+        hashes.sort_unstable_by_key(|hash| hash.0);
+        hashes.dedup();
+        assert_eq!(hashes.len(), 22);
     }
 
     proptest! {
         #[test]
         fn an_index_behaves_as_a_hash_map_of_the_standard_library(
-            steps in prop::collection::vec((0u8..3, 0u8..60, any::<u16>()), 0..400)
+            steps in prop::collection::vec((0u8..3, 0..IDS), 0..600)
         ) {
-            let (mut index, mut map) = (Index::new(16), HashMap::new());
-            for (step, number, place) in steps {
+            // The pool: the place of an id is another each time.
+            let (mut index, mut map) = (Index::new(32), HashMap::new());
+            let mut ids: Vec<u32> = Vec::new();
+            for (step, id) in steps {
                 match step {
                     0 => {
-                        let fits = map.len() < 16 || map.contains_key(&number);
-                        prop_assert_eq!(index.insert(key(number), u32::from(place)), fits);
+                        let fits = map.len() < 32 || map.contains_key(&id);
+                        let place = ids.len() as u32;
+                        ids.push(id);
+                        let is_it = |place: u32| ids[place as usize] == id;
+                        prop_assert_eq!(index.insert(hash(id), place, is_it), fits);
                         if fits {
-                            map.insert(number, u32::from(place));
+                            map.insert(id, place);
                         }
                     }
-                    1 => prop_assert_eq!(index.remove(&key(number)), map.remove(&number)),
-                    _ => prop_assert_eq!(index.get(&key(number)), map.get(&number).copied()),
+                    1 => {
+                        let place = map.remove(&id);
+                        prop_assert_eq!(index.remove(hash(id), place.unwrap_or(u32::MAX)), place.is_some());
+                    }
+                    _ => {}
                 }
-                for each in 0..60 {
-                    prop_assert_eq!(index.get(&key(each)), map.get(&each).copied());
+                for each in 0..IDS {
+                    let found = index.get(hash(each), |place| ids[place as usize] == each);
+                    prop_assert_eq!(found, map.get(&each).copied());
                 }
             }
         }

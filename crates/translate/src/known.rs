@@ -9,16 +9,12 @@ use std::collections::VecDeque;
 use tapeworks_wire::fix::order_entry::OrdStatus;
 
 use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName, VenueOrderId};
-use crate::index::{Index, Key};
+use crate::index::{Hash, Index};
 use crate::orders::{ExchangeToClient, ExchangeToClientState, Order};
 use crate::pool::{Handle, Pool};
 use crate::report::ExecutionKind;
 use crate::request::NewOrder;
 use crate::settings::Settings;
-
-/// The spaces of the venue's ids; clients' ids are in a table of their own.
-const BY_NAME: u16 = 0;
-const BY_ORDER_ID: u16 = 1;
 
 /// An order with so many requests loses answered ones: one order must not use up the room of all.
 const MOST_OF_ORDER: u32 = 256;
@@ -33,6 +29,7 @@ pub(crate) enum RequestKind {
     Cancel,
     Replace,
     MassCancel,
+    Quote,
 }
 
 /// A request of a client.
@@ -45,12 +42,14 @@ pub(crate) struct ClientRequest {
     pub(crate) original: ClOrdId,
     pub(crate) name: VenueName,
     pub(crate) instrument: InstrumentIndex,
-    /// Of everything but a mass cancel.
+    /// Of everything but a mass cancel. Of a quote: its bid.
     pub(crate) order: Option<Handle>,
+    /// The offer of a quote.
+    pub(crate) offer: Option<Handle>,
     /// The venue has not answered it.
     pub(crate) is_pending: bool,
-    /// What a replace makes of the order.
-    pub(crate) terms: Option<NewOrder>,
+    /// What a replace makes of the order, among the changes.
+    pub(crate) change: Option<Handle>,
     /// The gateway's own: no client learns of it.
     pub(crate) is_own: bool,
     /// It was sent again without a quantity.
@@ -67,6 +66,7 @@ impl RequestKind {
             Self::Cancel => b"F",
             Self::Replace => b"G",
             Self::MassCancel => b"q",
+            Self::Quote => b"S",
         }
     }
 }
@@ -88,8 +88,9 @@ impl ClientRequest {
             name,
             instrument,
             order: None,
+            offer: None,
             is_pending: true,
-            terms: None,
+            change: None,
             is_own: false,
             is_in_doubt: false,
             next: None,
@@ -99,7 +100,7 @@ impl ClientRequest {
     /// Whether a report of this kind that names the request is its answer.
     pub(crate) const fn is_answered_by(&self, kind: ExecutionKind) -> bool {
         match self.kind {
-            RequestKind::New => true,
+            RequestKind::New | RequestKind::Quote => true,
             RequestKind::Cancel => matches!(kind, ExecutionKind::Cancelled),
             // A replace to no more than is filled ends the order.
             RequestKind::Replace => {
@@ -116,10 +117,19 @@ pub(crate) struct Entry {
     pub(crate) machine: ExchangeToClient,
     pub(crate) order: Order,
     requests: Option<Handle>,
+    /// The quote that it is a side of.
+    pub(crate) quote: Option<Handle>,
     /// How many they are.
     request_count: u32,
     /// It is among those that may be forgotten.
     is_queued: bool,
+}
+
+impl Entry {
+    const fn new(order: Order) -> Self {
+        let machine = ExchangeToClient::new();
+        Self { machine, order, requests: None, quote: None, request_count: 0, is_queued: false }
+    }
 }
 
 /// A fill, as it counts for its order now.
@@ -143,34 +153,43 @@ enum Ended {
 pub(crate) struct Known {
     orders: Pool<Entry>,
     requests: Pool<ClientRequest>,
+    /// What replaces make of their orders: apart, for most requests have none.
+    changes: Pool<NewOrder>,
+    /// By ClOrdID. Where these are the names at the venue, the hash is the same for all clients, and the index is that of the names too.
     by_client: Index,
-    by_venue: Index,
+    /// By the name at the venue, where it is not the ClOrdID.
+    by_name: Index,
+    names_are_ids: bool,
     by_order_id: Index,
     ended: VecDeque<Ended>,
     fills: VecDeque<Fill>,
     most_fills: usize,
-    /// By place of the pool: whose working order is there, and of which instrument.
-    working: Vec<Option<(ClientIndex, InstrumentIndex)>>,
     /// Ended orders that were forgotten.
     pub(crate) forgotten: u64,
 }
 
 impl Known {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings, names_are_ids: bool) -> Self {
         let (orders, requests) =
             (settings.most_orders, settings.most_requests.max(settings.most_orders.saturating_mul(2)));
         Self {
             orders: Pool::new(orders),
             requests: Pool::new(requests),
+            changes: Pool::new(requests),
             by_client: Index::new(requests),
-            by_venue: Index::new(requests),
+            by_name: Index::new(if names_are_ids { 0 } else { requests }),
+            names_are_ids,
             by_order_id: Index::new(orders),
             ended: VecDeque::with_capacity(orders.saturating_add(requests)),
             fills: VecDeque::with_capacity(settings.most_fills),
             most_fills: settings.most_fills,
-            working: vec![None; orders],
             forgotten: 0,
         }
+    }
+
+    #[inline]
+    fn hash_of_id(&self, client: ClientIndex, id: &ClOrdId) -> Hash {
+        Hash::new(if self.names_are_ids { 0 } else { client.0 }, &id.0)
     }
 
     /// How many orders are known, ended ones included.
@@ -200,32 +219,82 @@ impl Known {
     /// The request of a client by its ClOrdID.
     #[inline]
     pub(crate) fn by_client(&self, client: ClientIndex, id: &ClOrdId) -> Option<&ClientRequest> {
-        let place = self.by_client.get(&Key::new(client.0, &id.0))?;
-        self.requests.get(self.requests.handle(place)?)
+        let is_it = |request: &ClientRequest| request.id == *id && request.client == client;
+        let hash = self.hash_of_id(client, id);
+        let place = self.by_client.get(hash, |place| self.requests.at(place).is_some_and(is_it))?;
+        self.requests.at(place)
+    }
+
+    /// The handle of the request of a client by its ClOrdID.
+    pub(crate) fn handle_of(&self, client: ClientIndex, id: &ClOrdId) -> Option<Handle> {
+        let is_it = |request: &ClientRequest| request.id == *id && request.client == client;
+        let hash = self.hash_of_id(client, id);
+        self.requests.handle(self.by_client.get(hash, |place| self.requests.at(place).is_some_and(is_it))?)
+    }
+
+    /// The request that has this ClOrdID already: of the client, or of any where the ids are names at the venue.
+    #[inline]
+    pub(crate) fn in_use(&self, client: ClientIndex, id: &ClOrdId) -> Option<&ClientRequest> {
+        self.requests.at(self.place_in_use(client, id)?)
+    }
+
+    fn handle_in_use(&self, client: ClientIndex, id: &ClOrdId) -> Option<Handle> {
+        self.requests.handle(self.place_in_use(client, id)?)
+    }
+
+    #[inline]
+    fn place_in_use(&self, client: ClientIndex, id: &ClOrdId) -> Option<u32> {
+        let is_it =
+            |request: &ClientRequest| request.id == *id && (self.names_are_ids || request.client == client);
+        self.by_client.get(self.hash_of_id(client, id), |place| self.requests.at(place).is_some_and(is_it))
+    }
+
+    /// Whether a request has this name at the venue, of those that [`Self::in_use`] has not looked at.
+    #[inline]
+    pub(crate) fn is_named(&self, name: &VenueName) -> bool {
+        !self.names_are_ids && self.by_name(name).is_some()
     }
 
     /// The request by its name at the venue.
     #[inline]
     pub(crate) fn by_name(&self, name: &VenueName) -> Option<(Handle, &ClientRequest)> {
-        let handle = self.requests.handle(self.by_venue.get(&Key::new(BY_NAME, &name.0))?)?;
+        let index = if self.names_are_ids { &self.by_client } else { &self.by_name };
+        let is_it = |request: &ClientRequest| request.name == *name;
+        let place = index.get(Hash::new(0, &name.0), |place| self.requests.at(place).is_some_and(is_it))?;
+        let handle = self.requests.handle(place)?;
         self.requests.get(handle).map(|request| (handle, request))
     }
 
     /// The order by the venue's id.
     #[inline]
     pub(crate) fn by_order_id(&self, id: &VenueOrderId) -> Option<Handle> {
-        self.orders.handle(self.by_order_id.get(&Key::new(BY_ORDER_ID, &id.0))?)
+        let is_it = |entry: &Entry| entry.order.order_id == *id;
+        let hash = Hash::new(0, &id.0);
+        let place = self.by_order_id.get(hash, |place| self.orders.at(place).is_some_and(is_it))?;
+        self.orders.handle(place)
     }
 
     /// The venue named its id of an order.
+    #[inline]
     pub(crate) fn set_order_id(&mut self, handle: Handle, id: VenueOrderId) {
         let Some(entry) = self.orders.get_mut(handle) else { return };
         if id.0.is_blank() || entry.order.order_id == id {
             return;
         }
         let before = core::mem::replace(&mut entry.order.order_id, id);
-        self.by_order_id.remove(&Key::new(BY_ORDER_ID, &before.0));
-        self.by_order_id.insert(Key::new(BY_ORDER_ID, &id.0), handle.place);
+        if !before.0.is_blank() {
+            self.by_order_id.remove(Hash::new(0, &before.0), handle.place);
+        }
+        // The venue may give the id of an older order again: the newer one has it.
+        let orders = &self.orders;
+        let is_it = |place: u32| orders.at(place).is_some_and(|entry| entry.order.order_id == id);
+        self.by_order_id.insert(Hash::new(0, &id.0), handle.place, is_it);
+    }
+
+    /// What a replace makes of its order.
+    #[inline]
+    pub(crate) fn change(&self, request: &ClientRequest) -> Option<&NewOrder> {
+        request.change.and_then(|change| self.changes.get(change))
     }
 
     /// The requests that the venue has not answered, by their names: numbers ascend, and what was forgotten when does not matter.
@@ -247,10 +316,9 @@ impl Known {
         open.into_iter().map(|(handle, _)| handle).collect()
     }
 
-    /// Forgets the ended order, or the answered mass cancel, that has this ClOrdID of a client, if there is one.
+    /// Forgets the ended order, the ended quote or the answered mass cancel that uses this ClOrdID, if there is one.
     pub(crate) fn forget_ended(&mut self, client: ClientIndex, id: &ClOrdId) {
-        let place = self.by_client.get(&Key::new(client.0, &id.0));
-        if let Some(request) = place.and_then(|place| self.requests.handle(place)) {
+        if let Some(request) = self.handle_in_use(client, id) {
             self.forget_ended_request(request);
         }
     }
@@ -263,19 +331,23 @@ impl Known {
     }
 
     fn forget_ended_request(&mut self, handle: Handle) {
-        let Some(request) = self.requests.get(handle) else { return };
-        match request.order {
-            None if !request.is_pending => _ = self.forget_request(handle),
-            Some(order) if self.has_ended(order) => {
-                self.forget_order(order);
-                self.forgotten += 1;
-            }
-            _ => {}
+        let Some(request) = self.requests.get(handle).copied() else { return };
+        let orders = [request.order, request.offer];
+        let mut working = orders.into_iter().flatten().filter(|order| !self.has_ended(*order));
+        if working.next().is_some() || (request.is_pending && request.order.is_none()) {
+            return;
         }
+        for order in orders.into_iter().flatten() {
+            self.forgotten += u64::from(self.orders.get(order).is_some());
+            self.forget_order(order);
+        }
+        // What belongs to no order alone, as a quote does not, is still there.
+        self.forget_request(handle);
     }
 
+    /// Whether an order has ended, or is forgotten.
     fn has_ended(&self, order: Handle) -> bool {
-        self.orders.get(order).is_some_and(|entry| entry.machine.state() == ExchangeToClientState::Ended)
+        self.orders.get(order).is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended)
     }
 
     /// Whether a cancel of the gateway's own waits for its answer.
@@ -303,25 +375,15 @@ impl Known {
         None
     }
 
-    /// Whether another client has a working order in an instrument. Cost: a walk over 12 bytes for each order that has room, for a rare
-    /// request.
+    /// Whether another client has a working order in an instrument. Cost: a walk over all orders, for a rare request.
     #[cold]
     pub(crate) fn others_trade(&self, client: ClientIndex, instrument: InstrumentIndex) -> bool {
-        self.working.iter().flatten().any(|(other, of)| *of == instrument && *other != client)
-    }
-
-    /// Notes whether an order works.
-    #[inline]
-    fn set_working(&mut self, handle: Handle, is_working: bool) {
-        let order = self.orders.get(handle).map(|entry| (entry.order.client, entry.order.instrument));
-        if let Some(place) = self.working.get_mut(handle.place as usize) {
-            *place = order.filter(|_| is_working);
-        }
-    }
-
-    /// An order that had ended works again.
-    pub(crate) fn reopen_order(&mut self, handle: Handle) {
-        self.set_working(handle, true);
+        self.orders.iter().any(|entry| {
+            let order = &entry.order;
+            order.client != client
+                && order.instrument == instrument
+                && entry.machine.state() != ExchangeToClientState::Ended
+        })
     }
 
     /// The oldest cancel of an order that the venue has not answered, of those that name `original`; `None`: any.
@@ -390,19 +452,33 @@ impl Known {
     /// Returns whether there is room.
     #[inline]
     pub(crate) fn make_room(&mut self, kind: RequestKind) -> bool {
+        match kind {
+            RequestKind::New => self.make_room_for(1, 1),
+            RequestKind::Quote => self.make_room_for(2, 1),
+            // The requests that orders keep room for are left alone.
+            RequestKind::Replace => self.make_room_for(0, 1),
+            RequestKind::Cancel | RequestKind::MassCancel => self.make_room_beyond(0, 0, 1),
+        }
+    }
+
+    /// Makes room for new orders, and for requests that cancel nothing.
+    #[inline]
+    pub(crate) fn make_room_for(&mut self, orders: usize, requests: usize) -> bool {
+        self.make_room_beyond(self.orders.len().saturating_add(orders), orders, requests)
+    }
+
+    #[inline]
+    fn make_room_beyond(&mut self, mut reserved: usize, orders: usize, requests: usize) -> bool {
         loop {
-            let reserved = match kind {
-                RequestKind::New => self.orders.len().saturating_add(1),
-                RequestKind::Replace => self.orders.len(),
-                RequestKind::Cancel | RequestKind::MassCancel => 0,
-            };
-            let has_order = kind != RequestKind::New || self.orders.free() > 0;
-            if has_order && self.requests.free() > reserved {
+            if self.orders.free() >= orders && self.requests.free() >= reserved.saturating_add(requests) {
                 return true;
             }
+            let before = self.orders.len();
             if !self.forget_one() {
                 return false;
             }
+            // An order that is forgotten keeps no room any more.
+            reserved = reserved.saturating_sub(before - self.orders.len());
         }
     }
 
@@ -433,15 +509,20 @@ impl Known {
 
     fn forget_request(&mut self, handle: Handle) -> Option<Handle> {
         let request = self.requests.remove(handle)?;
-        self.by_client.remove(&Key::new(request.client.0, &request.id.0));
-        self.by_venue.remove(&Key::new(BY_NAME, &request.name.0));
+        self.by_client.remove(self.hash_of_id(request.client, &request.id), handle.place);
+        if !self.names_are_ids {
+            self.by_name.remove(Hash::new(0, &request.name.0), handle.place);
+        }
+        if let Some(change) = request.change {
+            self.changes.remove(change);
+        }
         request.next
     }
 
     fn forget_order(&mut self, handle: Handle) {
         let Some(entry) = self.orders.remove(handle) else { return };
         if !entry.order.order_id.0.is_blank() {
-            self.by_order_id.remove(&Key::new(BY_ORDER_ID, &entry.order.order_id.0));
+            self.by_order_id.remove(Hash::new(0, &entry.order.order_id.0), handle.place);
         }
         let mut next = entry.requests;
         while let Some(request) = next {
@@ -450,22 +531,53 @@ impl Known {
     }
 
     /// Adds a new order and its request. The caller has made room.
+    #[inline]
     pub(crate) fn add_order(&mut self, order: Order) -> Option<Handle> {
         let (client, id, instrument, name) = (order.client, order.id, order.instrument, order.terms.name);
-        let machine = ExchangeToClient::new();
-        let entry = Entry { machine, order, requests: None, request_count: 0, is_queued: false };
-        let handle = self.orders.insert(entry)?;
-        self.set_working(handle, true);
+        let handle = self.orders.insert(Entry::new(order))?;
         let request =
             ClientRequest::new(RequestKind::New, client, (id, ClOrdId::default()), name, instrument);
         self.add_request(ClientRequest { order: Some(handle), ..request })?;
         Some(handle)
     }
 
+    /// Whether there is room for an order without forgetting one.
+    pub(crate) const fn has_room(&self) -> bool {
+        self.orders.free() > 0 && self.requests.free() > 0
+    }
+
+    /// Takes out the order that was added last: every table is as before.
+    pub(crate) fn take_back(&mut self, order: Handle) {
+        self.forget_order(order);
+    }
+
+    /// Adds a quote with its sides. The caller has made room.
+    pub(crate) fn add_quote(&mut self, request: ClientRequest, sides: [Option<Order>; 2]) -> Option<Handle> {
+        let [bid, offer] = sides.map(|side| self.orders.insert(Entry::new(side?)));
+        let quote = self.add_request(ClientRequest { order: None, ..request })?;
+        if let Some(request) = self.requests.get_mut(quote) {
+            (request.order, request.offer) = (bid, offer);
+        }
+        for side in [bid, offer].into_iter().flatten() {
+            if let Some(entry) = self.orders.get_mut(side) {
+                entry.quote = Some(quote);
+            }
+        }
+        Some(quote)
+    }
+
+    /// Adds a request that changes an order. The caller has made room.
+    pub(crate) fn add_change(&mut self, request: ClientRequest, terms: Option<NewOrder>) -> Option<Handle> {
+        let change = terms.and_then(|terms| self.changes.insert(terms));
+        self.add_request(ClientRequest { change, ..request })
+    }
+
     /// Adds a request. The caller has made room.
+    #[inline]
     pub(crate) fn add_request(&mut self, mut request: ClientRequest) -> Option<Handle> {
         let entry = request.order.and_then(|order| self.orders.get_mut(order));
         request.next = entry.as_ref().and_then(|entry| entry.requests);
+        let (client, id, name) = (request.client, request.id, request.name);
         let handle = self.requests.insert(request)?;
         let mut is_crowded = false;
         if let Some(entry) = entry {
@@ -476,8 +588,11 @@ impl Known {
         if is_crowded && let Some(order) = request.order {
             self.forget_answered(order);
         }
-        self.by_client.insert(Key::new(request.client.0, &request.id.0), handle.place);
-        self.by_venue.insert(Key::new(BY_NAME, &request.name.0), handle.place);
+        // The caller has looked for both: neither is known.
+        self.by_client.insert_new(self.hash_of_id(client, &id), handle.place);
+        if !self.names_are_ids {
+            self.by_name.insert_new(Hash::new(0, &name.0), handle.place);
+        }
         Some(handle)
     }
 
@@ -514,7 +629,6 @@ impl Known {
 
     /// An order ended: it may be forgotten.
     pub(crate) fn end_order(&mut self, handle: Handle) {
-        self.set_working(handle, false);
         if let Some(entry) = self.orders.get_mut(handle)
             && !core::mem::replace(&mut entry.is_queued, true)
         {

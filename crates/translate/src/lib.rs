@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
 
 mod desk;
+mod dispatched;
 mod fix_side;
 pub mod ids;
 mod incoming;
 mod index;
 mod known;
+pub mod mapping;
 mod millennium;
 mod orders;
 mod ouch;
@@ -19,6 +21,8 @@ mod settings;
 mod text;
 mod translator;
 mod venue;
+mod versions;
+mod warm;
 
 pub use desk::{ClientToExchange, ClientToExchangeState, Counters};
 pub use fix_side::Reply;
@@ -29,8 +33,9 @@ pub use reference::{Instrument, Reference, ReferenceError};
 pub use report::{
     CancelRejected, Execution, ExecutionKind, Liquidity, MassCancelled, Numbered, Refused, Report,
 };
-pub use request::{Cancel, MassCancel, NewOrder, Parties, Replace, Request};
+pub use request::{Cancel, MassCancel, NewOrder, Parties, Quote, QuoteSide, Replace, Request};
 pub use risk::{RiskLimits, TopOfBook, TopsOfBook};
 pub use settings::{ClientSettings, FixVersion, Settings};
 pub use translator::{Outputs, Translator};
 pub use venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};
+pub use versions::copy_report;

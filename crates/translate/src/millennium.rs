@@ -9,19 +9,20 @@
 //! | Parties (453), roles 3, 122, 12 | Client ID, Investment Decision Maker, Executing Trader |
 //! | ExecInst (18) 6 | Passive Only Order by settings: 99 |
 //! | MassCancelRequestType (530) 1 | Mass Cancel Request Type 3, all orders of the firm in the instrument |
+//! | Quote, each entry of a MassQuote | New Quote |
 //!
-//! The reports' Exec Types 0, 4, 5, 8, 9, C, D, F and H are the kinds of [`ExecutionKind`](crate::ExecutionKind). Cost: a message is
+//! [`mapping`](crate::mapping) has every field. The reports' Exec Types 0, 4, 5, 8, 9, C, D, F and H are the kinds of [`ExecutionKind`](crate::ExecutionKind). Cost: a message is
 //! written field by field into the caller's buffer, and read where it lies.
 
 use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce};
 use tapeworks_wire::millennium::native::{
     Anonymity, AutoCancel, BusinessReject, Capacity, ClearingAccount, ClientId, ExecType, ExecutingTrader,
     ExecutionReport, InvestmentDecisionMaker, MassCancelOrderSubType, MassCancelRequestType,
-    MassCancelResponse, Message, MifidFlags, NewOrder, NewOrderFields, OrderCancelReject,
-    OrderCancelReplaceRequest, OrderCancelReplaceRequestFields, OrderCancelRequest, OrderCancelRequestFields,
-    OrderMassCancelReport, OrderMassCancelRequest, OrderMassCancelRequestFields, OrderSubType, OrderType,
-    OwnerType, PassiveOnlyOrder, PeggedExecInst, Reject, START_OF_MESSAGE, Side, Tif,
-    TradeLiquidityIndicator, message_length,
+    MassCancelResponse, Message, MifidFlags, NewOrder, NewOrderFields, NewQuote, NewQuoteFields,
+    OrderCancelReject, OrderCancelReplaceRequest, OrderCancelReplaceRequestFields, OrderCancelRequest,
+    OrderCancelRequestFields, OrderMassCancelReport, OrderMassCancelRequest, OrderMassCancelRequestFields,
+    OrderSubType, OrderType, OwnerType, PassiveOnlyOrder, PeggedExecInst, Reject, START_OF_MESSAGE, Side,
+    Tif, TradeLiquidityIndicator, message_length,
 };
 use tapeworks_wire::millennium::variant::{LSE, TextPadding, Variant};
 use tapeworks_wire::{Ascii, Decimal, SecondsSinceEpoch};
@@ -131,6 +132,11 @@ impl Millennium {
     /// A text of the gateway as a field of the venue. `None`: it is too long.
     #[inline]
     fn text<const N: usize, const M: usize>(&self, text: &Ascii<M>) -> Option<Ascii<N>> {
+        if self.settings.variant.text_padding == TextPadding::Space
+            && let Some(field) = resized(text)
+        {
+            return Some(field);
+        }
         let mut field: Ascii<N> = Ascii::padded(text.trimmed())?;
         if self.settings.variant.text_padding == TextPadding::Nul {
             let length = text.trimmed().len();
@@ -189,6 +195,7 @@ impl Millennium {
         self.text(&name.0).unwrap_or_default()
     }
 
+    #[inline(always)]
     fn new_order(
         &self,
         order: &request::NewOrder,
@@ -308,9 +315,39 @@ impl Millennium {
             reserved_1: [0],
             group_id: 0,
             segment: self.blank(),
-            order_sub_type: MassCancelOrderSubType::Order,
+            order_sub_type: if request.is_of_quotes {
+                MassCancelOrderSubType::Quote
+            } else {
+                MassCancelOrderSubType::Order
+            },
             reserved_10: [0; 10],
         }
+    }
+
+    fn quote(&self, quote: &request::Quote, instrument: &Instrument) -> Result<NewQuoteFields, Unmapped> {
+        let settings = &self.settings;
+        let parties = &quote.parties;
+        let trader = if parties.trader == 0 { settings.executing_trader } else { parties.trader };
+        Ok(NewQuoteFields {
+            start_of_message: START_OF_MESSAGE,
+            message_length: message_length(NewQuote::LENGTH),
+            client_order_id: self.name_field(&quote.name),
+            trader_id: settings.trader_id,
+            clearing_account: settings.clearing_account,
+            instrument_id: instrument.venue_id,
+            bid_price: Decimal(quote.bid.price_e8),
+            bid_size: signed(quote.bid.quantity, 134)?,
+            ask_price: Decimal(quote.offer.price_e8),
+            ask_size: signed(quote.offer.quantity, 135)?,
+            capacity: self.capacity(quote.capacity)?,
+            auto_cancel: AutoCancel::ConformToUserConfiguration,
+            client_id: ClientId::from_raw(parties.client),
+            investment_decision_maker: InvestmentDecisionMaker::from_raw(parties.decision_maker),
+            executing_trader: ExecutingTrader::from_raw(trader),
+            mifid_flags: MifidFlags(0),
+            party_role_qualifiers: 0,
+            pegged_exec_inst: PeggedExecInst::Default,
+        })
     }
 }
 
@@ -322,6 +359,14 @@ impl Venue for Millennium {
         }
     }
 
+    fn names_are_ids(&self) -> bool {
+        self.settings.naming == Naming::ClOrdId
+    }
+
+    fn takes_mass_cancels(&self) -> bool {
+        true
+    }
+
     fn answers_cancels(&self) -> bool {
         true
     }
@@ -331,6 +376,7 @@ impl Venue for Millennium {
         &self,
         request: &Request,
         instrument: &Instrument,
+        _now_ns: u64,
         target: &mut [u8; MOST_MESSAGE_BYTES],
     ) -> Result<usize, Unmapped> {
         match request {
@@ -338,6 +384,7 @@ impl Venue for Millennium {
             Request::Cancel(cancel) => Ok(put(target, &self.cancel(cancel, instrument)?.encode())),
             Request::Replace(replace) => Ok(put(target, &self.replace(replace, instrument)?.encode())),
             Request::MassCancel(request) => Ok(put(target, &self.mass_cancel(request, instrument).encode())),
+            Request::Quote(quote) => Ok(put(target, &self.quote(quote, instrument)?.encode())),
         }
     }
 
@@ -362,6 +409,7 @@ impl Venue for Millennium {
             Message::OrderCancelRequest(cancel) => cancel.client_order_id(),
             Message::OrderCancelReplaceRequest(replace) => replace.client_order_id(),
             Message::OrderMassCancelRequest(request) => request.client_order_id(),
+            Message::NewQuote(quote) => quote.client_order_id(),
             _ => return None,
         };
         Some(VenueName(plain(&name)))
@@ -390,9 +438,27 @@ fn put<const N: usize>(target: &mut [u8; MOST_MESSAGE_BYTES], message: &[u8; N])
     N
 }
 
+/// A text padded with spaces in a field of another length. `None`: more than spaces would be cut off.
+#[inline]
+fn resized<const N: usize, const M: usize>(text: &Ascii<N>) -> Option<Ascii<M>> {
+    let mut field = Ascii([b' '; M]);
+    if let Some(room) = field.0.first_chunk_mut::<N>() {
+        *room = text.0;
+        return Some(field);
+    }
+    let (kept, rest) = text.0.split_first_chunk::<M>()?;
+    field.0 = *kept;
+    rest.iter().fold(true, |all, byte| all & (*byte == b' ')).then_some(field)
+}
+
 /// A text of the venue padded as the gateway's are.
 #[inline]
 fn plain<const N: usize, const M: usize>(text: &Ascii<N>) -> Ascii<M> {
+    if !text.0.iter().fold(false, |any, byte| any | (*byte == 0))
+        && let Some(field) = resized(text)
+    {
+        return field;
+    }
     Ascii::padded(text.trimmed()).unwrap_or_default()
 }
 
@@ -445,6 +511,13 @@ fn execution(report: &ExecutionReport<'_>) -> Option<Execution> {
         liquidity,
         reject_code: report.order_reject_code(),
         restatement: i64::from(report.restatement_reason()),
+        restated_price_e8: None,
+        side: match report.side() {
+            Side::Buy => Some(FixSide::Buy),
+            Side::Sell => Some(FixSide::Sell),
+            Side::None | Side::Unknown(_) => None,
+        },
+        why: "",
         time_ns: time_ns(report.transact_time_seconds(), report.transact_time_nanoseconds()),
     })
 }

@@ -6,16 +6,16 @@
 //! CumQty and the value of all fills are exact integers; AvgPx is rounded half to even at the eighth decimal. Cost: a dispatch and
 //! some additions; AvgPx costs a division.
 
-use tapeworks_dispatch::machine;
 use tapeworks_wire::fix::order_entry::{ExecType, OrdStatus};
 
+use crate::dispatched::order_machine;
 use crate::ids::{ClOrdId, ClientIndex, InstrumentIndex, VenueOrderId};
 use crate::report::Execution;
 use crate::request::NewOrder;
 
-machine! {
+order_machine! {
     /// What the venue reports of an order, by the order's state.
-    pub machine ExchangeToClient<'m> { context: Order, message: &'m Execution, dispatch: table }
+    pub machine ExchangeToClient<'m> { context: Order, message: &'m Execution }
 
     states {
         Sent,           // no report yet: pending new
@@ -35,6 +35,7 @@ machine! {
         TradeCancelled = 8 (report: &'m Execution),
         TradeCorrected = 9 (report: &'m Execution),
         Suspended = 10 (report: &'m Execution),
+        PendingCancel = 11 (report: &'m Execution),
     }
 
     rows {
@@ -53,6 +54,7 @@ machine! {
         Sent | Working | Suspended + Restated [is_last]   => restate -> Ended;
         Sent | Working | Suspended + Restated             => restate -> Working;
         Sent | Working + Suspended                        => suspend -> Suspended;
+        Sent | Working | Suspended + PendingCancel        => pend_cancel;
 
         Ended + Restated [is_open]                        => restate -> Working;
 
@@ -97,8 +99,6 @@ pub struct Order {
     pub pending: u32,
     /// When the client's message came, in UTC nanoseconds.
     pub requested_ns: u64,
-    /// What the replace in answer made of the order.
-    pub(crate) change: Option<NewOrder>,
     pub(crate) outcome: Outcome,
 }
 
@@ -123,7 +123,6 @@ impl Order {
             value_e8: 0,
             pending: 0,
             requested_ns,
-            change: None,
             outcome: Outcome::Unexpected,
         }
     }
@@ -226,16 +225,14 @@ impl Order {
 
     fn replace(&mut self, report: &Execution) {
         self.leaves = self.leaves_after(report);
-        match self.change.take() {
-            Some(change) => self.terms = change,
-            None => self.terms.quantity = self.cumulative.saturating_add(self.leaves),
-        }
+        self.terms.quantity = self.cumulative.saturating_add(self.leaves);
         self.status = self.working_status();
         self.report(ExecType::Replaced);
     }
 
     fn restate(&mut self, report: &Execution) {
         self.leaves = self.leaves_after(report);
+        self.terms.price_e8 = report.restated_price_e8.unwrap_or(self.terms.price_e8);
         self.terms.quantity = self.cumulative.saturating_add(self.leaves);
         self.status = self.working_status();
         self.report(ExecType::Restated);
@@ -245,6 +242,11 @@ impl Order {
         self.leaves = self.leaves_after(report);
         self.status = OrdStatus::Suspended;
         self.report(ExecType::Suspended);
+    }
+
+    /// The status stays: the order works until it is cancelled.
+    fn pend_cancel(&mut self, _: &Execution) {
+        self.report(ExecType::PendingCancel);
     }
 
     fn cancel_trade(&mut self, report: &Execution) {
@@ -322,6 +324,9 @@ mod tests {
             liquidity: None,
             reject_code: 0,
             restatement: 0,
+            restated_price_e8: None,
+            side: None,
+            why: "",
             time_ns: 0,
         }
     }

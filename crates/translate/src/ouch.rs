@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | ClOrdID (11) | a user reference number, which only rises; ClOrdID of OUCH is its digits |
 //! | OrdType (40) 1, 2 | the price of a market order, or the limit, with 4 decimals |
-//! | TimeInForce (59) 0, 3 | Time In Force 0, 3 |
+//! | TimeInForce (59) 0, 3, 6 | Time In Force 0, 3, 6 with the optional field Expire Time, in seconds from now |
+//! | TimeInForce (59) 4 | Time In Force 3, with the whole quantity as Min Qty |
 //! | Side (54) 1, 2, 5, 6 | Side B, S, T, E |
 //! | OrderCapacity (528) A, P, R, none | Capacity A, P, R, O |
 //! | DisplayQty (1138), 0, a part | Display N; optional field Max Floor |
@@ -12,7 +13,8 @@
 //! | ExecInst (18) 6 | Display P, post only |
 //!
 //! A report of a cancel names the order, and a cancel of an order that ended has no answer. Executions do not say what is left, and
-//! broken trades only their match number: the translator knows both. OUCH has no accounts, parties and mass cancels here.
+//! broken trades only their match number: the translator knows both. OUCH has no accounts, parties, quotes and mass cancels here: the
+//! translator cancels each order. [`mapping`](crate::mapping) has every field.
 
 use tapeworks_wire::fix::order_entry::{OrdType, OrderCapacity, Side as FixSide, TimeInForce as FixTif};
 use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, write_all};
@@ -20,7 +22,9 @@ use tapeworks_wire::nasdaq::ouch50::inbound::{
     self, CancelOrderFields, Capacity, CrossType, Display, EnterOrderFields, InterMarketSweepEligibility,
     ReplaceOrderFields, Side, TimeInForce,
 };
-use tapeworks_wire::nasdaq::ouch50::outbound::{CancelOrderReason, LiquidityFlag, Message, OrderState};
+use tapeworks_wire::nasdaq::ouch50::outbound::{
+    CancelOrderReason, LiquidityFlag, Message, OrderRestatedReason, OrderState,
+};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 
 use crate::ids::{ClOrdId, ExecutionId, VenueName, VenueOrderId};
@@ -32,6 +36,12 @@ use crate::venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue
 
 /// Units of 1e-8 in one of 1e-4.
 const E8_PER_E4: i64 = 10_000;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// ExecRestatementReason (378).
+const REPRICED: i64 = 3;
+const OTHER_RESTATEMENT: i64 = 99;
 
 /// The settings of OUCH.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +145,7 @@ impl Ouch {
                 Execution {
                     last_quantity,
                     is_requested,
+                    why: if is_requested { "" } else { cancel_reason(view.cancel_order_reason()) },
                     ..self.execution(kind, reference, time, (b"C", time.0))
                 }
             }
@@ -143,6 +154,7 @@ impl Ouch {
                 let last_quantity = view.decrement_shares();
                 Execution {
                     last_quantity,
+                    why: "Self match prevention",
                     ..self.execution(ExecutionKind::Cancelled, reference, time, (b"D", time.0))
                 }
             }
@@ -180,6 +192,33 @@ impl Ouch {
                 let rejected = self.execution(ExecutionKind::Rejected, reference, time, (b"J", 0));
                 Execution { reject_code, leaves: Some(0), ..rejected }
             }
+            Message::CancelPending(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                self.execution(ExecutionKind::PendingCancel, reference, time, (b"P", time.0))
+            }
+            Message::OrderModified(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                let modified = self.execution(ExecutionKind::Restated, reference, time, (b"M", time.0));
+                Execution { leaves: Some(view.quantity()), restatement: OTHER_RESTATEMENT, ..modified }
+            }
+            Message::OrderRestated(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                let is_repriced = view.order_restated_reason() == OrderRestatedReason::UpdateOfDisplayedPrice;
+                let restatement = if is_repriced { REPRICED } else { OTHER_RESTATEMENT };
+                Execution {
+                    restatement,
+                    ..self.execution(ExecutionKind::Restated, reference, time, (b"R", time.0))
+                }
+            }
+            Message::OrderPriorityUpdate(view) => {
+                let (reference, time) = (view.user_ref_num(), view.timestamp());
+                Execution {
+                    restatement: REPRICED,
+                    restated_price_e8: Some(price_e8(view.price())),
+                    order_id: order_id(view.order_reference_number()),
+                    ..self.execution(ExecutionKind::Restated, reference, time, (b"T", time.0))
+                }
+            }
             Message::CancelReject(view) => {
                 return Some(Report::CancelRejected(CancelRejected {
                     numbered: Numbered::default(),
@@ -198,6 +237,14 @@ impl Venue for Ouch {
         VenueName::numbered(number)
     }
 
+    fn names_are_ids(&self) -> bool {
+        false
+    }
+
+    fn takes_mass_cancels(&self) -> bool {
+        false
+    }
+
     fn answers_cancels(&self) -> bool {
         false
     }
@@ -206,14 +253,15 @@ impl Venue for Ouch {
         &self,
         request: &Request,
         instrument: &Instrument,
+        now_ns: u64,
         target: &mut [u8; MOST_MESSAGE_BYTES],
     ) -> Result<usize, Unmapped> {
         let reference = |name: &VenueName| name.number().ok_or(Unmapped::Value { tag: 11 });
         let too_long = Unmapped::Value { tag: 38 };
         match request {
             Request::New(order) => {
-                let mut optional = [0; 16];
-                let length = appendage(order, &mut optional)?;
+                let mut optional = [0; 24];
+                let length = appendage(order, now_ns, &mut optional)?;
                 let fields = EnterOrderFields {
                     user_ref_num: reference(&order.name)?,
                     side: side(order.side)?,
@@ -226,7 +274,7 @@ impl Venue for Ouch {
                     inter_market_sweep_eligibility: InterMarketSweepEligibility::NotEligible,
                     cross_type: CrossType::ContinuousMarket,
                     cl_ord_id: text_of(&order.name),
-                    // Two optional fields at most.
+                    // Three optional fields at most.
                     appendage_length: length as u16,
                     appendage: optional.get(..length).unwrap_or_default(),
                 };
@@ -238,8 +286,8 @@ impl Venue for Ouch {
                 if let Some((tag, _)) = unchanged.into_iter().find(|(_, is_same)| !is_same) {
                     return Err(Unmapped::Value { tag });
                 }
-                let mut optional = [0; 16];
-                let length = appendage(order, &mut optional)?;
+                let mut optional = [0; 24];
+                let length = appendage(order, now_ns, &mut optional)?;
                 let fields = ReplaceOrderFields {
                     orig_user_ref_num: reference(&replace.original)?,
                     user_ref_num: reference(&replace.name)?,
@@ -258,7 +306,7 @@ impl Venue for Ouch {
                 let fields = CancelOrderFields { user_ref_num: reference(&cancel.original)?, quantity: 0 };
                 fields.encode_into(target).map_err(|_| too_long)
             }
-            Request::MassCancel(_) => Err(Unmapped::Field { tag: 530 }),
+            Request::MassCancel(_) | Request::Quote(_) => Err(Unmapped::Request),
         }
     }
 
@@ -316,7 +364,9 @@ fn side(side: FixSide) -> Result<Side, Unmapped> {
 fn time_in_force(time_in_force: FixTif) -> Result<TimeInForce, Unmapped> {
     match time_in_force {
         FixTif::Day => Ok(TimeInForce::Day),
-        FixTif::ImmediateOrCancel => Ok(TimeInForce::ImmediateOrCancel),
+        // With the whole quantity as the least that may trade.
+        FixTif::ImmediateOrCancel | FixTif::FillOrKill => Ok(TimeInForce::ImmediateOrCancel),
+        FixTif::GoodTillDate => Ok(TimeInForce::GoodTillTime),
         _ => Err(Unmapped::Value { tag: 59 }),
     }
 }
@@ -340,7 +390,7 @@ fn display(order: &NewOrder) -> Display {
 }
 
 /// The optional fields of an order. Refuses what OUCH has no field for.
-fn appendage(order: &NewOrder, target: &mut [u8; 16]) -> Result<usize, Unmapped> {
+fn appendage(order: &NewOrder, now_ns: u64, target: &mut [u8; 24]) -> Result<usize, Unmapped> {
     if !order.account.is_blank() {
         return Err(Unmapped::Field { tag: 1 });
     }
@@ -350,15 +400,30 @@ fn appendage(order: &NewOrder, target: &mut [u8; 16]) -> Result<usize, Unmapped>
     if order.is_passive_only && order.display == 0 {
         return Err(Unmapped::Value { tag: 18 });
     }
+    let is_fill_or_kill = order.time_in_force == FixTif::FillOrKill;
+    let minimum = if is_fill_or_kill { order.quantity } else { order.minimum };
     let has_slice = order.display != 0 && order.display < order.quantity;
-    let fields = [OptionalField::MinQty(order.minimum), OptionalField::MaxFloor(order.display)];
-    let fields = match (order.minimum != 0, has_slice) {
-        (true, true) => fields.get(..),
-        (true, false) => fields.get(..1),
-        (false, true) => fields.get(1..),
-        (false, false) => None,
+    let mut fields = [OptionalField::MinQty(0); 3];
+    let mut count = 0;
+    let mut add = |field| {
+        if let Some(place) = fields.get_mut(count) {
+            *place = field;
+            count += 1;
+        }
     };
-    write_all(fields.unwrap_or_default(), target).ok_or(Unmapped::Value { tag: 110 })
+    if minimum != 0 {
+        add(OptionalField::MinQty(minimum));
+    }
+    if has_slice {
+        add(OptionalField::MaxFloor(order.display));
+    }
+    if order.time_in_force == FixTif::GoodTillDate {
+        let now_s = now_ns / SECOND_NS;
+        let left_s = u64::from(order.expire_s).checked_sub(now_s).filter(|left_s| *left_s > 0);
+        // An expiry is a number of 32 bits.
+        add(OptionalField::ExpireTime(left_s.ok_or(Unmapped::Value { tag: 126 })? as u32));
+    }
+    write_all(fields.get(..count).unwrap_or_default(), target).ok_or(Unmapped::Value { tag: 110 })
 }
 
 fn liquidity(flag: LiquidityFlag) -> Option<Liquidity> {
@@ -381,5 +446,27 @@ fn liquidity(flag: LiquidityFlag) -> Option<Liquidity> {
             Some(Liquidity::Auction)
         }
         _ => None,
+    }
+}
+
+/// Why an order was cancelled that nobody asked to cancel, in the document's words.
+const fn cancel_reason(reason: CancelOrderReason) -> &'static str {
+    use CancelOrderReason as Reason;
+    match reason {
+        Reason::UserRequestedCancel => "User requested cancel",
+        Reason::ImmediateOrCancelOrder => "Immediate or cancel",
+        Reason::Timeout => "Timeout",
+        Reason::Supervisory => "Supervisory",
+        Reason::RegulatoryRestriction => "Regulatory restriction",
+        Reason::SelfMatchPrevention => "Self match prevention",
+        Reason::SystemCancel => "System cancel",
+        Reason::CrossCanceled => "Cross cancelled",
+        Reason::CannotBeExecuted => "This order cannot be executed",
+        Reason::Halted => "Halted",
+        Reason::OpenProtection => "Open protection",
+        Reason::Closed => "Closed",
+        Reason::PostOnlyCancel => "Post only",
+        Reason::PostOnlyCancelContraSideDisplayed => "Post only, the contra side is displayed",
+        Reason::Unknown(_) => "",
     }
 }

@@ -63,6 +63,12 @@ impl<T> Pool<T> {
         slot.entry.as_mut().filter(|_| slot.generation == handle.generation)
     }
 
+    /// The entry at a place.
+    #[inline]
+    pub(crate) fn at(&self, place: u32) -> Option<&T> {
+        self.slots.get(place as usize)?.entry.as_ref()
+    }
+
     /// The handle of the entry at a place.
     #[inline]
     pub(crate) fn handle(&self, place: u32) -> Option<Handle> {
@@ -104,7 +110,7 @@ mod tests {
         let mut pool = Pool::new(1);
         let first = pool.insert('a').unwrap();
         assert_eq!((pool.insert('b'), pool.free(), pool.len()), (None, 0, 1));
-        assert_eq!(pool.handle(first.place), Some(first));
+        assert_eq!((pool.handle(first.place), pool.at(first.place)), (Some(first), Some(&'a')));
         assert_eq!((pool.remove(first), pool.remove(first), pool.get(first)), (Some('a'), None, None));
         let second = pool.insert('c').unwrap();
         assert_eq!((second.place, pool.get(first), pool.get(second)), (first.place, None, Some(&'c')));

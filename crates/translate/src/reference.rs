@@ -6,12 +6,7 @@ use tapeworks_wire::Ascii;
 use thiserror::Error;
 
 use crate::ids::InstrumentIndex;
-use crate::index::{Index, Key};
-
-/// The spaces of the index.
-const BY_SYMBOL: u16 = 0;
-const BY_SECURITY_ID: u16 = 1;
-const BY_PARTY: u16 = 2;
+use crate::index::{Hash, Index};
 
 /// What is traded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +53,12 @@ pub enum ReferenceError {
 #[derive(Clone, Debug)]
 pub struct Reference {
     instruments: Vec<Instrument>,
-    codes: Vec<u32>,
-    index: Index,
+    /// The SecurityID of each instrument.
+    security_ids: Vec<Ascii<20>>,
+    parties: Vec<(Ascii<20>, u32)>,
+    by_symbol: Index,
+    by_security_id: Index,
+    by_party: Index,
 }
 
 impl Reference {
@@ -68,12 +67,15 @@ impl Reference {
     /// # Errors
     /// Something is there twice, or a tick is negative.
     pub fn new(instruments: &[Instrument], parties: &[(Ascii<20>, u32)]) -> Result<Self, ReferenceError> {
-        let mut index = Index::new(instruments.len() * 2 + parties.len());
-        let mut add = |space, text: &Ascii<20>, place: usize| {
-            let key = Key::new(space, &Ascii::padded(text.trimmed()).unwrap_or_default());
-            index.get(&key).is_none() && index.insert(key, place as u32)
+        let mut reference = Self {
+            instruments: Vec::with_capacity(instruments.len()),
+            security_ids: Vec::with_capacity(instruments.len()),
+            parties: Vec::with_capacity(parties.len()),
+            by_symbol: Index::new(instruments.len()),
+            by_security_id: Index::new(instruments.len()),
+            by_party: Index::new(parties.len()),
         };
-        for (place, instrument) in instruments.iter().enumerate() {
+        for (place, instrument) in (0..).zip(instruments) {
             let venue_id = instrument.venue_id;
             if instrument.tick_e8 < 0 {
                 return Err(ReferenceError::Tick { venue_id });
@@ -81,19 +83,27 @@ impl Reference {
             let security_id = if instrument.security_id.is_blank() {
                 Ascii::new(&venue_id.to_string()).unwrap_or_default()
             } else {
-                instrument.security_id
+                plain(&instrument.security_id)
             };
-            if !add(BY_SYMBOL, &instrument.symbol, place) || !add(BY_SECURITY_ID, &security_id, place) {
+            let symbol = plain(&instrument.symbol);
+            let is_known =
+                reference.by_symbol(&symbol).is_some() || reference.by_security_id(&security_id).is_some();
+            let has_room = reference.by_symbol.insert_new(Hash::new(0, &symbol), place)
+                && reference.by_security_id.insert_new(Hash::new(0, &security_id), place);
+            if is_known || !has_room {
                 return Err(ReferenceError::InstrumentTwice { venue_id });
             }
+            reference.instruments.push(Instrument { symbol, ..*instrument });
+            reference.security_ids.push(security_id);
         }
-        for (place, (party, _)) in parties.iter().enumerate() {
-            if !add(BY_PARTY, party, place) {
+        for (place, (party, code)) in (0..).zip(parties) {
+            let id = plain(party);
+            if reference.by_party(&id).is_some() || !reference.by_party.insert_new(Hash::new(0, &id), place) {
                 return Err(ReferenceError::PartyTwice { party: *party });
             }
+            reference.parties.push((id, *code));
         }
-        let codes = parties.iter().map(|(_, code)| *code).collect();
-        Ok(Self { instruments: instruments.to_vec(), codes, index })
+        Ok(reference)
     }
 
     /// How many instruments there are.
@@ -115,12 +125,18 @@ impl Reference {
         self.instruments.get(index.0 as usize)
     }
 
+    /// Whether an instrument is of this segment.
+    #[must_use]
+    pub(crate) fn has_segment(&self, segment: &Ascii<4>) -> bool {
+        self.instruments.iter().any(|instrument| instrument.segment.trimmed() == segment.trimmed())
+    }
+
     /// The instrument of these fields of a message. Both must name the same, where both are there.
     #[inline]
     #[must_use]
     pub fn find(&self, symbol: Option<&[u8]>, security_id: Option<&[u8]>) -> Option<InstrumentIndex> {
-        let by_security_id = security_id.map(|text| self.place(BY_SECURITY_ID, text));
-        let by_symbol = symbol.map(|text| self.place(BY_SYMBOL, text));
+        let by_security_id = security_id.map(|text| self.by_security_id(&Ascii::padded(text)?));
+        let by_symbol = symbol.map(|text| self.by_symbol(&Ascii::padded(text)?));
         match (by_security_id, by_symbol) {
             (Some(one), Some(other)) if one != other => None,
             (Some(place), _) | (None, Some(place)) => place.map(InstrumentIndex),
@@ -132,16 +148,34 @@ impl Reference {
     #[inline]
     #[must_use]
     pub fn short_code(&self, party: &[u8]) -> Option<u32> {
-        match self.place(BY_PARTY, party) {
-            Some(place) => self.codes.get(place as usize).copied(),
+        match Ascii::padded(party).and_then(|id| self.by_party(&id)) {
+            Some(place) => self.parties.get(place as usize).map(|(_, code)| *code),
             None => tapeworks_wire::fix::read_unsigned(party).ok().and_then(|code| u32::try_from(code).ok()),
         }
     }
 
     #[inline]
-    fn place(&self, space: u16, text: &[u8]) -> Option<u32> {
-        self.index.get(&Key::new(space, &Ascii::padded(text)?))
+    fn by_symbol(&self, symbol: &Ascii<20>) -> Option<u32> {
+        let is_it =
+            |place: u32| self.instruments.get(place as usize).is_some_and(|one| one.symbol == *symbol);
+        self.by_symbol.get(Hash::new(0, symbol), is_it)
     }
+
+    #[inline]
+    fn by_security_id(&self, id: &Ascii<20>) -> Option<u32> {
+        self.by_security_id.get(Hash::new(0, id), |place| self.security_ids.get(place as usize) == Some(id))
+    }
+
+    #[inline]
+    fn by_party(&self, id: &Ascii<20>) -> Option<u32> {
+        let is_it = |place: u32| self.parties.get(place as usize).is_some_and(|(party, _)| party == id);
+        self.by_party.get(Hash::new(0, id), is_it)
+    }
+}
+
+/// Padded with spaces alone.
+fn plain(text: &Ascii<20>) -> Ascii<20> {
+    Ascii::padded(text.trimmed()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ pub(crate) enum Refusal {
     UnknownOrder,
     /// Of a cancel or replace: the order ended.
     TooLate,
-    /// Of a mass cancel: other clients have working orders in the instrument, which the venue would cancel too.
-    OthersTrade,
+    /// Of a QuoteCancel: no such quote.
+    UnknownQuote,
 }
 
 impl From<Unmapped> for Refusal {
@@ -45,6 +45,7 @@ impl From<Unmapped> for Refusal {
         match unmapped {
             Unmapped::Value { tag } => Self::Value { tag },
             Unmapped::Field { tag } => Self::NoCounterpart { tag },
+            Unmapped::Request => Self::UnsupportedType,
         }
     }
 }
@@ -68,7 +69,7 @@ impl Refusal {
             Self::Halted => "Trading is halted",
             Self::UnknownOrder => "Unknown order",
             Self::TooLate => "The order has ended",
-            Self::OthersTrade => "The mass cancel would cancel orders of other clients",
+            Self::UnknownQuote => "Unknown quote",
         }
     }
 
@@ -112,6 +113,25 @@ impl Refusal {
             Self::Breach(breach) => breach.order_reason(),
             Self::Duplicate => 6,
             Self::Halted => 0,
+            _ => 99,
+        }
+    }
+
+    /// QuoteStatus (297) of a quote, mass quote or cancel of a quote.
+    pub(crate) const fn quote_status(self) -> i64 {
+        match self {
+            Self::UnknownQuote => 9,
+            _ => 5,
+        }
+    }
+
+    /// QuoteRejectReason (300).
+    pub(crate) const fn quote_reason(self) -> i64 {
+        match self {
+            Self::Duplicate => 6,
+            Self::Tick => 8,
+            Self::Breach(Breach::Quantity | Breach::Notional | Breach::OpenOrders | Breach::Rate) => 3,
+            Self::UnknownQuote => 5,
             _ => 99,
         }
     }

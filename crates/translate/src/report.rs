@@ -1,5 +1,7 @@
 //! Reports of a venue: plain values between the two sides, as [`Venue::read`](crate::Venue::read) gives them.
 
+use tapeworks_wire::fix::order_entry::Side;
+
 use crate::ids::{ExecutionId, VenueName, VenueOrderId};
 
 /// The number of a report: per App ID (the partition), from 1 each day.
@@ -35,6 +37,8 @@ pub enum ExecutionKind {
     TradeCorrected = 9,
     /// The order is suspended.
     Suspended = 10,
+    /// A cancel of the order waits until it may be carried out.
+    PendingCancel = 11,
 }
 
 /// Whether a trade added liquidity: LastLiquidityInd (851).
@@ -84,6 +88,12 @@ pub struct Execution {
     pub reject_code: i32,
     /// ExecRestatementReason (378) of a restatement.
     pub restatement: i64,
+    /// Of a restatement: the new price in 1e-8, if it changed.
+    pub restated_price_e8: Option<i64>,
+    /// The side, which tells the two orders of a quote apart; `None`: the venue does not say, or it means both.
+    pub side: Option<Side>,
+    /// Why the venue did it, in words; empty: it does not say.
+    pub why: &'static str,
     /// When, in UTC nanoseconds.
     pub time_ns: u64,
 }
@@ -108,6 +118,9 @@ impl Execution {
             liquidity: None,
             reject_code: 0,
             restatement: 0,
+            restated_price_e8: None,
+            side: None,
+            why: "",
             time_ns,
         }
     }

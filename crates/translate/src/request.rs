@@ -84,6 +84,56 @@ pub struct Replace {
 pub struct MassCancel {
     /// The request's name at the venue.
     pub name: VenueName,
+    /// Quotes are cancelled, and not orders.
+    pub is_of_quotes: bool,
+}
+
+/// One side of a quote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuoteSide {
+    /// BidSize (134) or OfferSize (135); 0: the quote does not have the side.
+    pub quantity: u32,
+    /// BidPx (132) or OfferPx (133) in 1e-8.
+    pub price_e8: i64,
+}
+
+/// Quote (S), or an entry of a MassQuote (i).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quote {
+    /// The request's name at the venue, and that of both sides.
+    pub name: VenueName,
+    /// The bid.
+    pub bid: QuoteSide,
+    /// The offer.
+    pub offer: QuoteSide,
+    /// OrderCapacity (528).
+    pub capacity: Option<OrderCapacity>,
+    /// Parties (453).
+    pub parties: Parties,
+}
+
+impl Quote {
+    /// A side as an order: a limit order for the day.
+    #[must_use]
+    pub fn order(&self, side: Side) -> NewOrder {
+        let QuoteSide { quantity, price_e8 } = if side == Side::Buy { self.bid } else { self.offer };
+        NewOrder {
+            name: self.name,
+            side,
+            kind: OrdType::Limit,
+            time_in_force: TimeInForce::Day,
+            expire_s: 0,
+            quantity,
+            display: quantity,
+            minimum: 0,
+            price_e8,
+            stop_e8: 0,
+            capacity: self.capacity,
+            account: Ascii::default(),
+            parties: self.parties,
+            is_passive_only: false,
+        }
+    }
 }
 
 /// A request to the venue.
@@ -98,4 +148,6 @@ pub enum Request {
     Replace(Replace),
     /// A mass cancel.
     MassCancel(MassCancel),
+    /// A quote.
+    Quote(Quote),
 }

@@ -120,8 +120,8 @@ pub(crate) struct Checked {
     /// The limit; `None`: the order trades at the market's price.
     pub(crate) price_e8: Option<i64>,
     pub(crate) top: TopOfBook,
-    /// Whether it adds to the working orders.
-    pub(crate) is_new: bool,
+    /// How many working orders its message adds, this one included; 0: it changes one.
+    pub(crate) adds: u32,
 }
 
 /// A client's limits and where it stands.
@@ -141,6 +141,12 @@ impl Risk {
     #[inline]
     pub(crate) const fn needs_top(&self) -> bool {
         self.limits.collar_basis_points != 0 || self.limits.most_notional != 0
+    }
+
+    /// An instrument that may be traded.
+    pub(crate) fn first_instrument(&self) -> InstrumentIndex {
+        let listed = self.limits.instruments.as_ref().and_then(|list| list.first().copied());
+        listed.unwrap_or_default()
     }
 
     pub(crate) fn new(limits: &RiskLimits, instruments: usize) -> Self {
@@ -165,6 +171,13 @@ impl Risk {
     /// Checks an order. The rate is checked last, and only orders that pass the rest count for it.
     #[inline]
     pub(crate) fn check(&mut self, order: &Checked, now_ns: u64) -> Result<(), Breach> {
+        self.check_limits(order)?;
+        if self.throttle.take(now_ns) { Ok(()) } else { Err(Breach::Rate) }
+    }
+
+    /// Checks an order, but for the rate: nothing counts.
+    #[inline]
+    pub(crate) fn check_limits(&self, order: &Checked) -> Result<(), Breach> {
         let limits = &self.limits;
         let is_listed = || self.instruments.get(order.instrument.0 as usize).copied().unwrap_or(false);
         if self.is_killed {
@@ -198,10 +211,11 @@ impl Risk {
                 return Err(Breach::Collar);
             }
         }
-        if order.is_new && limits.most_open_orders != 0 && self.open_orders >= limits.most_open_orders {
+        let open_orders = self.open_orders.saturating_add(order.adds);
+        if order.adds != 0 && limits.most_open_orders != 0 && open_orders > limits.most_open_orders {
             return Err(Breach::OpenOrders);
         }
-        if self.throttle.take(now_ns) { Ok(()) } else { Err(Breach::Rate) }
+        Ok(())
     }
 }
 
@@ -216,7 +230,7 @@ mod tests {
         quantity: 100,
         price_e8: Some(10 * E8),
         top: TopOfBook { bid_e8: Some(9 * E8), offer_e8: Some(10 * E8) },
-        is_new: true,
+        adds: 1,
     };
 
     fn check(limits: &RiskLimits, order: &Checked) -> Result<(), Breach> {
@@ -275,7 +289,9 @@ mod tests {
         let mut risk = Risk::new(&limits, 3);
         risk.open_orders = 2;
         assert_eq!(risk.check(&ORDER, 0), Err(Breach::OpenOrders));
-        let replace = Checked { is_new: false, ..ORDER };
+        risk.open_orders = 1;
+        assert_eq!(risk.check(&Checked { adds: 2, ..ORDER }, 0), Err(Breach::OpenOrders), "a quote");
+        let replace = Checked { adds: 0, ..ORDER };
         assert_eq!((risk.check(&replace, 0), risk.check(&replace, 0)), (Ok(()), Ok(())));
         assert_eq!(risk.check(&replace, 999_999_999), Err(Breach::Rate));
         assert_eq!(risk.check(&replace, 1_000_000_000), Ok(()));

@@ -22,7 +22,9 @@ impl Text {
     pub(crate) fn push(mut self, text: &[u8]) -> Self {
         let room = self.bytes.get_mut(self.length..).unwrap_or_default();
         let length = room.len().min(text.len());
-        room.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+        if let (Some(to), Some(from)) = (room.get_mut(..length), text.get(..length)) {
+            to.copy_from_slice(from);
+        }
         self.length += length;
         self
     }

@@ -8,32 +8,45 @@ use std::collections::VecDeque;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::{
     BusinessMessageRejectFields, CxlRejResponseTo, ExecType, ExecutionReportFields, MassCancelRequestType,
-    MassCancelResponse, NewOrderSingle, OrdStatus, OrderCancelRejectFields, OrderMassCancelReportFields,
-    OrderStatusRequest, RejectFields, Side,
+    MassCancelResponse, MassQuote, MassQuoteAcknowledgementFields, NewOrderSingle, OrdStatus,
+    OrderCancelRejectFields, OrderMassCancelReportFields, OrderMassCancelRequest, OrderStatusRequest,
+    QuoteStatusReportFields, RejectFields, Side,
 };
 use tapeworks_wire::fix::{field, message_type, read_unsigned};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use crate::desk::{
     Client, ClientToExchange, ClientToExchangeEvent, ClientToExchangeState, Counters, Decision, Desk,
-    Incoming,
+    Incoming, MOST_ENTRIES, Scope,
 };
-use crate::fix_side::{Reply, Texts, add_execution, exec_id, exec_type_of, of_order, present};
+use crate::fix_side::{Dates, Reply, Texts, add_execution, exec_type_of, of_order, present};
 use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName};
+use crate::incoming::{client_id, entries_of, parties, quote_terms};
 use crate::known::{ClientRequest, Fill, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
 use crate::pool::Handle;
 use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
 use crate::report::{CancelRejected, Execution, ExecutionKind, MassCancelled, Numbered, Refused, Report};
-use crate::request::{Cancel, MassCancel, NewOrder, Replace, Request};
+use crate::request::{Cancel, MassCancel, NewOrder, Quote, Replace, Request};
 use crate::risk::{Risk, TopsOfBook};
 use crate::settings::{ClientSettings, FixVersion, Settings};
 use crate::text::Text;
 use crate::venue::{MOST_MESSAGE_BYTES, Venue};
+use crate::versions::fit;
+use crate::warm::Warm;
 
 /// The text of a reject of a request that the venue did not get.
 const IN_DOUBT: &[u8] = b"The venue did not get the request before the connection broke";
+
+/// The text of a report of an order that the gateway has cancelled.
+const CANCELLED_HERE: &[u8] = b"Cancelled by the gateway";
+
+/// QuoteStatus (297).
+const QUOTE_ACCEPTED: i64 = 0;
+const ALL_QUOTES_CANCELLED: i64 = 4;
+const QUOTE_REJECTED: i64 = 5;
+const QUOTE_CANCELLED: i64 = 17;
 
 /// More reasons than there are.
 const MOST_REASONS: usize = 64;
@@ -71,9 +84,11 @@ pub struct Translator<V> {
     own_report_ns: u64,
     /// The last number of each App ID.
     last_numbers: [u32; APP_IDS],
+    dates: Dates,
     /// The gateway's own requests that the venue's session did not take, with their bytes: they are sent again.
     again: VecDeque<(Handle, Box<[u8]>)>,
     buffer: [u8; MOST_MESSAGE_BYTES],
+    warm: Option<Box<Warm>>,
 }
 
 impl<V: Venue> Translator<V> {
@@ -92,9 +107,10 @@ impl<V: Venue> Translator<V> {
                 reference,
                 clients: clients.iter().map(client).collect(),
                 tops: Box::new(Vec::new()),
-                known: Known::new(settings),
+                known: Known::new(settings, venue.names_are_ids()),
                 is_halted: false,
                 is_replaying: false,
+                is_warming: false,
                 counters: Counters::default(),
                 refusals: Vec::with_capacity(MOST_REASONS),
                 decision: Decision::None,
@@ -103,8 +119,10 @@ impl<V: Venue> Translator<V> {
             next_name: 1,
             own_report_ns: 0,
             last_numbers: [0; APP_IDS],
+            dates: Dates::new(),
             again: VecDeque::new(),
             buffer: [0; MOST_MESSAGE_BYTES],
+            warm: None,
         }
     }
 
@@ -212,6 +230,55 @@ impl<V: Venue> Translator<V> {
         self.desk.known.keep_room(orders);
     }
 
+    // ---- warming ----
+
+    /// Prepares [`Self::warm`]: takes memory for the orders that go no further, one for each client.
+    pub fn prepare_to_warm(&mut self) {
+        self.warm = Some(Box::new(Warm::new(&self.desk)));
+    }
+
+    /// Runs an order of the next client's through the path up to just before it is sent, and its first report back up to the bytes of
+    /// FIX, so that code and tables are in the caches when an order comes. Nothing is sent, counted or kept, and nothing happens unless
+    /// orders pass. Does nothing without [`Self::prepare_to_warm`]. A host calls it when it is idle; cost: some microseconds where the caches
+    /// are cold.
+    pub fn warm(&mut self, now_ns: u64) {
+        let Some(mut warm) = self.warm.take() else { return };
+        if self.way.state() == ClientToExchangeState::Open && !self.desk.is_replaying {
+            let (counters, decision) = (self.desk.counters, self.desk.decision);
+            self.desk.is_warming = true;
+            self.warm_with(&mut warm, now_ns);
+            self.desk.is_warming = false;
+            (self.desk.counters, self.desk.decision) = (counters, decision);
+        }
+        self.warm = Some(warm);
+    }
+
+    fn warm_with(&mut self, warm: &mut Warm, now_ns: u64) {
+        let Some((client, message)) = warm.next() else { return };
+        self.desk.decision = Decision::None;
+        let incoming = Incoming { client, message, now_ns };
+        let _dispatched = self.way.dispatch(&mut self.desk, u64::from(b'D'), incoming);
+        let Decision::New { id, instrument, order } = self.desk.decision else { return };
+        let order = NewOrder { name: self.venue.name(self.next_name, id), ..order };
+        if self.written(&Request::New(order), instrument, now_ns).is_err() || !self.desk.known.has_room() {
+            return;
+        }
+        let Some(order) = self.desk.known.add_order(Order::new(client, id, instrument, order, now_ns)) else {
+            return;
+        };
+        let accepted = Execution {
+            kind: ExecutionKind::Accepted,
+            leaves: None,
+            ..Execution::rejected(VenueName::default(), ExecutionId::default(), now_ns)
+        };
+        if let Some(entry) = self.desk.known.entry_mut(order) {
+            let kind = (accepted.kind as u8).into();
+            let _dispatched = entry.machine.dispatch(&mut entry.order, kind, &accepted);
+        }
+        self.report_execution(order, ExecType::New, &accepted, None, None, warm.discarded());
+        self.desk.known.take_back(order);
+    }
+
     fn raise(&mut self, event: ClientToExchangeEvent<'_>) {
         self.way.handle(&mut self.desk, event);
     }
@@ -238,11 +305,21 @@ impl<V: Venue> Translator<V> {
             Decision::None => Ok(()),
             Decision::Refuse(refusal) => Err(refusal),
             Decision::New { id, instrument, order } => self.send_new(&incoming, id, instrument, order, out),
-            Decision::Cancel { id, original, order } => self.send_cancel(id, original, order, false, out),
-            Decision::Replace { id, original, order, terms } => {
-                self.send_replace(id, original, order, terms, out)
+            Decision::Cancel { id, original, order } => {
+                self.send_cancel(id, original, order, false, now_ns, out)
             }
-            Decision::MassCancel { id, instrument } => self.send_mass_cancel(client, id, instrument, out),
+            Decision::Replace { id, original, order, terms } => {
+                self.send_replace((id, original), order, terms, now_ns, out)
+            }
+            Decision::MassCancel { id, scope } => self.mass_cancel(&incoming, id, scope, out),
+            Decision::Quote { id, instrument, quote } => {
+                self.send_quote(client, (id, instrument), quote, now_ns, out)
+            }
+            Decision::MassQuote => self.send_mass_quote(&incoming, out),
+            Decision::QuoteCancel { quote } => {
+                self.cancel_quotes(&incoming, quote, out);
+                Ok(())
+            }
             Decision::Status { order } => {
                 self.answer_status(&incoming, order, out);
                 Ok(())
@@ -260,20 +337,32 @@ impl<V: Venue> Translator<V> {
         name: VenueName,
         request: &Request,
         instrument: InstrumentIndex,
+        now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
         if self.desk.is_replaying {
             self.desk.known.forget_ended_name(&name);
         }
-        if self.desk.known.by_name(&name).is_some() {
+        if self.desk.known.is_named(&name) {
             return Err(Refusal::Duplicate);
         }
-        let instrument = self.desk.reference.instrument(instrument).ok_or(Refusal::UnknownInstrument)?;
-        let length = self.venue.write(request, instrument, &mut self.buffer)?;
+        let length = self.written(request, instrument, now_ns)?;
         self.next_name = self.next_name.wrapping_add(1);
         self.desk.counters.requests += 1;
         out.to_venue(self.buffer.get(..length).unwrap_or_default());
         Ok(())
+    }
+
+    /// Writes a request in the venue's bytes. Returns how many.
+    #[inline]
+    fn written(
+        &mut self,
+        request: &Request,
+        instrument: InstrumentIndex,
+        now_ns: u64,
+    ) -> Result<usize, Refusal> {
+        let instrument = self.desk.reference.instrument(instrument).ok_or(Refusal::UnknownInstrument)?;
+        Ok(self.venue.write(request, instrument, now_ns, &mut self.buffer)?)
     }
 
     fn send_new(
@@ -285,7 +374,7 @@ impl<V: Venue> Translator<V> {
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
         let order = NewOrder { name: self.venue.name(self.next_name, id), ..order };
-        self.send(order.name, &Request::New(order), instrument, out)?;
+        self.send(order.name, &Request::New(order), instrument, incoming.now_ns, out)?;
         let client = incoming.client;
         self.desk.known.add_order(Order::new(client, id, instrument, order, incoming.now_ns));
         self.count_open(client, 1);
@@ -298,31 +387,39 @@ impl<V: Venue> Translator<V> {
         original: ClOrdId,
         order: Handle,
         is_own: bool,
+        now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
-        if is_own && self.desk.known.by_client(self.client_of(order)?, &id).is_some() {
+        if is_own && self.desk.known.in_use(self.client_of(order)?, &id).is_some() {
             return Err(Refusal::Duplicate);
         }
         let request = ClientRequest { is_own, ..self.of_order(RequestKind::Cancel, id, original, order)? };
         let entry = self.desk.known.entry(order).ok_or(Refusal::UnknownOrder)?;
+        // The sides of a quote have one name: each is named by the venue's id.
+        let is_of_quote = entry.quote.is_some();
+        if is_of_quote && entry.order.order_id.0.is_blank() {
+            return Err(Refusal::UnknownOrder);
+        }
+        let original =
+            if is_of_quote { VenueName::default() } else { self.name_of(request.client, &original)? };
         let cancel = Cancel {
             name: request.name,
-            original: self.name_of(request.client, &original)?,
+            original,
             order_id: entry.order.order_id,
             side: entry.order.terms.side,
         };
-        self.send(request.name, &Request::Cancel(cancel), request.instrument, out)?;
-        self.add_pending(request, order);
+        self.send(request.name, &Request::Cancel(cancel), request.instrument, now_ns, out)?;
+        self.add_pending(request, None, order);
         self.desk.counters.own_cancels += u64::from(is_own);
         Ok(())
     }
 
     fn send_replace(
         &mut self,
-        id: ClOrdId,
-        original: ClOrdId,
+        (id, original): (ClOrdId, ClOrdId),
         order: Handle,
         terms: NewOrder,
+        now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
         let request = self.of_order(RequestKind::Replace, id, original, order)?;
@@ -335,24 +432,250 @@ impl<V: Venue> Translator<V> {
             order: terms,
             before: entry.order.terms,
         };
-        self.send(request.name, &Request::Replace(replace), request.instrument, out)?;
-        self.add_pending(ClientRequest { terms: Some(terms), ..request }, order);
+        self.send(request.name, &Request::Replace(replace), request.instrument, now_ns, out)?;
+        self.add_pending(request, Some(terms), order);
+        Ok(())
+    }
+
+    /// A mass cancel of an instrument goes to a venue that takes them, unless other clients trade in it: the venue would cancel the orders of
+    /// the user, which they share. Otherwise each order of the client is cancelled.
+    #[cold]
+    fn mass_cancel(
+        &mut self,
+        incoming: &Incoming<'_>,
+        id: ClOrdId,
+        scope: Scope,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        let client = incoming.client;
+        if let Scope::Instrument(instrument) = scope
+            && self.venue.takes_mass_cancels()
+            && !self.desk.known.others_trade(client, instrument)
+        {
+            return self.send_mass_cancel(client, (id, instrument), false, false, incoming.now_ns, out);
+        }
+        let is_meant = |instrument: InstrumentIndex| match scope {
+            Scope::All => true,
+            Scope::Instrument(of) => of == instrument,
+            Scope::Segment(segment) => self
+                .desk
+                .reference
+                .instrument(instrument)
+                .is_some_and(|found| found.segment.trimmed() == segment.trimmed()),
+        };
+        let is_order =
+            |order: &Handle| self.desk.known.entry(*order).is_some_and(|entry| entry.quote.is_none());
+        let of = |order: &Handle| self.desk.known.entry(*order).map(|entry| entry.order.instrument);
+        let mut orders = self.desk.known.open(client);
+        orders.retain(|order| is_order(order) && of(order).is_some_and(is_meant));
+        let before = self.desk.counters.own_cancels;
+        for order in &orders {
+            self.send_own_cancel(*order, incoming.now_ns, out);
+        }
+        if self.desk.counters.own_cancels != before {
+            // The id is in use from now on. Nothing is kept of a mass cancel without orders, which the store does not have.
+            let name = self.venue.name(self.next_name, id);
+            self.next_name = self.next_name.wrapping_add(1);
+            let instrument = InstrumentIndex::default();
+            let request = ClientRequest::new(
+                RequestKind::MassCancel,
+                client,
+                (id, ClOrdId::default()),
+                name,
+                instrument,
+            );
+            let request = ClientRequest { is_pending: false, ..request };
+            if let Some(handle) = self.desk.known.add_request(request) {
+                self.desk.known.end_request(handle);
+            }
+        }
+        let Ok(view) = OrderMassCancelRequest::read(incoming.message) else { return Ok(()) };
+        let (request_type, response) = (scope.request_type(), response_of(scope.request_type()));
+        let fields = OrderMassCancelReportFields {
+            cl_ord_id: Some(id.0.trimmed()),
+            order_id: Some(id.0.trimmed()),
+            total_affected_orders: Some(orders.len() as u64),
+            symbol: view.symbol(),
+            security_id: view.security_id(),
+            market_segment_id: view.market_segment_id(),
+            transact_time: Some(NanosecondsSinceEpoch(incoming.now_ns)),
+            ..OrderMassCancelReportFields::new(request_type, response)
+        };
+        self.desk.counters.reports += 1;
+        out.to_client(client, &Reply::MassCancel(&fields));
         Ok(())
     }
 
     fn send_mass_cancel(
         &mut self,
         client: ClientIndex,
-        id: ClOrdId,
-        instrument: InstrumentIndex,
+        (id, instrument): (ClOrdId, InstrumentIndex),
+        is_of_quotes: bool,
+        is_own: bool,
+        now_ns: u64,
         out: &mut impl Outputs,
     ) -> Result<(), Refusal> {
+        if is_own && self.desk.known.in_use(client, &id).is_some() {
+            return Err(Refusal::Duplicate);
+        }
         let name = self.venue.name(self.next_name, id);
-        self.send(name, &Request::MassCancel(MassCancel { name }), instrument, out)?;
+        self.send(name, &Request::MassCancel(MassCancel { name, is_of_quotes }), instrument, now_ns, out)?;
         let request =
             ClientRequest::new(RequestKind::MassCancel, client, (id, ClOrdId::default()), name, instrument);
-        self.desk.known.add_request(request);
+        self.desk.known.add_request(ClientRequest { is_own, ..request });
         Ok(())
+    }
+
+    // ---- quotes ----
+
+    fn send_quote(
+        &mut self,
+        client: ClientIndex,
+        (id, instrument): (ClOrdId, InstrumentIndex),
+        quote: Quote,
+        now_ns: u64,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        let quote = Quote { name: self.venue.name(self.next_name, id), ..quote };
+        self.send(quote.name, &Request::Quote(quote), instrument, now_ns, out)?;
+        let sides = [(Side::Buy, quote.bid), (Side::Sell, quote.offer)].map(|(side, part)| {
+            (part.quantity != 0).then(|| Order::new(client, id, instrument, quote.order(side), now_ns))
+        });
+        self.count_open(client, sides.iter().flatten().count() as i32);
+        let ids = (id, ClOrdId::default());
+        let request = ClientRequest::new(RequestKind::Quote, client, ids, quote.name, instrument);
+        self.desk.known.add_quote(request, sides);
+        Ok(())
+    }
+
+    /// Sends the entries of a mass quote, all or none: before the first is sent, each is written once.
+    #[cold]
+    fn send_mass_quote(&mut self, incoming: &Incoming<'_>, out: &mut impl Outputs) -> Result<(), Refusal> {
+        let &Incoming { client, message, now_ns } = incoming;
+        let view = MassQuote::read(message).map_err(Refusal::Unread)?;
+        let parties = parties(view.parties(), &self.desk.reference)?;
+        for is_sent in [false, true] {
+            for entry in entries_of(&view).take(MOST_ENTRIES) {
+                let id = client_id(entry.quote_entry_id(), 299)?;
+                let (instrument, quote) = quote_terms!(entry).quote(&self.desk.reference, None, parties)?;
+                if is_sent {
+                    self.send_quote(client, (id, instrument), quote, now_ns, out)?;
+                } else {
+                    let name = self.venue.name(self.next_name, id);
+                    self.written(&Request::Quote(Quote { name, ..quote }), instrument, now_ns)?;
+                }
+            }
+        }
+        let fields = MassQuoteAcknowledgementFields {
+            quote_id: Some(view.quote_id()),
+            ..MassQuoteAcknowledgementFields::new(QUOTE_ACCEPTED)
+        };
+        self.desk.counters.reports += 1;
+        out.to_client(client, &Reply::MassQuoteAcknowledgement(&fields));
+        Ok(())
+    }
+
+    /// Cancels the sides of a quote, or of all quotes of the client.
+    #[cold]
+    fn cancel_quotes(&mut self, incoming: &Incoming<'_>, quote: Option<Handle>, out: &mut impl Outputs) {
+        let &Incoming { client, now_ns, .. } = incoming;
+        let of_quote = |order: &Handle| self.desk.known.entry(*order).and_then(|entry| entry.quote);
+        let mut sides = self.desk.known.open(client);
+        sides.retain(|side| of_quote(side).is_some_and(|of| quote.is_none_or(|quote| quote == of)));
+        for side in sides {
+            self.send_own_cancel(side, now_ns, out);
+        }
+        let status = if quote.is_some() { QUOTE_CANCELLED } else { ALL_QUOTES_CANCELLED };
+        let id = field(incoming.message, 117).unwrap_or(b"NONE");
+        self.report_quote(client, id, (status, None), None, now_ns, out);
+    }
+
+    /// Reports the status of a quote. FIX 4.2 has another message for it.
+    fn report_quote(
+        &mut self,
+        client: ClientIndex,
+        id: &[u8],
+        (status, reason): (i64, Option<i64>),
+        text: Option<&[u8]>,
+        time_ns: u64,
+        out: &mut impl Outputs,
+    ) {
+        self.desk.counters.reports += 1;
+        if self.version(client) == FixVersion::Fix42 {
+            let fields = MassQuoteAcknowledgementFields {
+                quote_id: Some(id),
+                quote_reject_reason: reason,
+                text,
+                ..MassQuoteAcknowledgementFields::new(status)
+            };
+            return out.to_client(client, &Reply::MassQuoteAcknowledgement(&fields));
+        }
+        let fields = QuoteStatusReportFields {
+            quote_status: Some(status),
+            quote_reject_reason: reason,
+            text,
+            transact_time: Some(NanosecondsSinceEpoch(time_ns)),
+            ..QuoteStatusReportFields::new(id)
+        };
+        out.to_client(client, &Reply::QuoteStatus(&fields));
+    }
+
+    /// The venue took no side of a quote, or the quote never came to it.
+    #[cold]
+    fn reject_quote(&mut self, handle: Handle, text: &[u8], time_ns: u64, out: &mut impl Outputs) {
+        let Some(request) = self.desk.known.request(handle).copied() else { return };
+        self.end_sides(&request);
+        self.answer(handle);
+        let reason = (QUOTE_REJECTED, Some(99));
+        self.report_quote(request.client, request.id.0.trimmed(), reason, Some(text), time_ns, out);
+    }
+
+    /// The sides of a quote end that the venue has not reported.
+    fn end_sides(&mut self, request: &ClientRequest) {
+        for side in [request.order, request.offer].into_iter().flatten() {
+            let Some(entry) = self.desk.known.entry_mut(side) else { continue };
+            if entry.machine.state() == ExchangeToClientState::Sent {
+                let rejected = Execution::rejected(request.name, ExecutionId::default(), 0);
+                let kind = (ExecutionKind::Rejected as u8).into();
+                let _dispatched = entry.machine.dispatch(&mut entry.order, kind, &rejected);
+                self.count_open(request.client, -1);
+                self.desk.known.end_order(side);
+            }
+        }
+    }
+
+    /// The side of a quote that a report means.
+    fn side_of(&self, request: &ClientRequest, report: &Execution) -> Option<Handle> {
+        match report.side {
+            Some(Side::Buy) => request.order,
+            Some(_) => request.offer,
+            None => self.desk.known.by_order_id(&report.order_id),
+        }
+    }
+
+    /// A report of a quote that is not answered answers it. Returns whether the report means the whole quote.
+    #[cold]
+    fn answer_quote(
+        &mut self,
+        handle: Handle,
+        request: &ClientRequest,
+        report: &Execution,
+        out: &mut impl Outputs,
+    ) -> bool {
+        let is_rejected = report.kind == ExecutionKind::Rejected;
+        let known = self.venue.reason(report.reject_code);
+        let words = reason_text(report.reject_code, None, known.map(|known| known.text.as_bytes()));
+        if is_rejected && report.side.is_none() {
+            self.reject_quote(handle, words.as_bytes(), report.time_ns, out);
+            return true;
+        }
+        if let Some(request) = self.desk.known.request_mut(handle) {
+            request.is_pending = false;
+        }
+        let status = if is_rejected { (QUOTE_REJECTED, Some(99)) } else { (QUOTE_ACCEPTED, None) };
+        let text = is_rejected.then_some(words.as_bytes());
+        self.report_quote(request.client, request.id.0.trimmed(), status, text, report.time_ns, out);
+        false
     }
 
     /// A request of an order.
@@ -378,8 +701,8 @@ impl<V: Venue> Translator<V> {
         self.desk.known.by_client(client, id).map(|request| request.name).ok_or(Refusal::UnknownOrder)
     }
 
-    fn add_pending(&mut self, request: ClientRequest, order: Handle) {
-        self.desk.known.add_request(request);
+    fn add_pending(&mut self, request: ClientRequest, terms: Option<NewOrder>, order: Handle) {
+        self.desk.known.add_change(request, terms);
         if let Some(entry) = self.desk.known.entry_mut(order) {
             entry.order.pending += 1;
         }
@@ -410,7 +733,7 @@ impl<V: Venue> Translator<V> {
         let Ok(view) = OrderStatusRequest::read(incoming.message) else { return };
         let version = self.version(incoming.client);
         let own = self.own_execution(incoming.now_ns);
-        let exec_id = exec_id(incoming.now_ns, 0, &own);
+        let exec_id = self.dates.exec_id(incoming.now_ns, 0, &own);
         let found = order.and_then(|order| self.desk.known.entry(order));
         let mut fields = if let Some(entry) = found {
             let order = &entry.order;
@@ -500,14 +823,30 @@ impl<V: Venue> Translator<V> {
                 };
                 out.to_client(client, &Reply::CancelReject(&fields));
             }
+            (None, b"S" | b"Z") => {
+                let id = field(message, 117).unwrap_or(b"NONE");
+                let status = (refusal.quote_status(), Some(refusal.quote_reason()));
+                self.report_quote(client, id, status, text, now_ns, out);
+            }
+            (None, b"i") => {
+                let fields = MassQuoteAcknowledgementFields {
+                    quote_id: field(message, 117),
+                    quote_reject_reason: Some(refusal.quote_reason()),
+                    text,
+                    ..MassQuoteAcknowledgementFields::new(refusal.quote_status())
+                };
+                out.to_client(client, &Reply::MassQuoteAcknowledgement(&fields));
+            }
             (None, b"q") => {
+                let view = OrderMassCancelRequest::read(message).ok();
+                let request_type = view.map(|view| view.mass_cancel_request_type());
                 let fields = OrderMassCancelReportFields {
                     cl_ord_id: Some(id),
                     mass_cancel_reject_reason: Some(99),
                     transact_time: time,
                     text,
                     ..OrderMassCancelReportFields::new(
-                        MassCancelRequestType::Security,
+                        request_type.unwrap_or(MassCancelRequestType::Security),
                         MassCancelResponse::Rejected,
                     )
                 };
@@ -534,7 +873,7 @@ impl<V: Venue> Translator<V> {
         out: &mut impl Outputs,
     ) {
         let own = self.own_execution(incoming.now_ns);
-        let exec_id = exec_id(incoming.now_ns, 0, &own);
+        let exec_id = self.dates.exec_id(incoming.now_ns, 0, &own);
         let version = self.version(incoming.client);
         let (exec_type, exec_trans_type) = exec_type_of(version, ExecType::Rejected, OrdStatus::Rejected);
         let view = NewOrderSingle::read(incoming.message).ok();
@@ -570,14 +909,14 @@ impl<V: Venue> Translator<V> {
     /// Takes a report of the venue. One that came before, by its number, is counted and has no effect.
     pub fn venue_report(&mut self, message: &[u8], out: &mut impl Outputs) {
         self.desk.counters.venue_messages += 1;
-        let Ok(report) = self.venue.read(message) else {
+        let Ok(mut report) = self.venue.read(message) else {
             self.desk.counters.unreadable += 1;
             return;
         };
         if !self.is_next(report.numbered()) {
             return;
         }
-        match &report {
+        match &mut report {
             Report::Execution(execution) => self.execution(execution, None, out),
             Report::CancelRejected(rejected) => self.cancel_rejected(rejected, None, out),
             Report::MassCancelled(report) => self.mass_cancelled(report, out),
@@ -604,12 +943,12 @@ impl<V: Venue> Translator<V> {
         true
     }
 
-    /// Whether a message to the venue is a new order or a replace of this client; `None`: of any.
+    /// Whether a message to the venue is a new order, a quote or a replace of this client; `None`: of any.
     #[must_use]
     pub fn is_order(&self, message: &[u8], client: Option<ClientIndex>) -> bool {
         let named = self.venue.request_name(message).and_then(|name| self.desk.known.by_name(&name));
         named.is_some_and(|(_, request)| {
-            matches!(request.kind, RequestKind::New | RequestKind::Replace)
+            matches!(request.kind, RequestKind::New | RequestKind::Replace | RequestKind::Quote)
                 && client.is_none_or(|client| request.client == client)
         })
     }
@@ -635,8 +974,8 @@ impl<V: Venue> Translator<V> {
         match request.kind {
             RequestKind::New => {
                 let execution_id = self.own_execution(now_ns);
-                let rejected = Execution::rejected(name, execution_id, now_ns);
-                self.execution(&rejected, Some(text), out);
+                let mut rejected = Execution::rejected(name, execution_id, now_ns);
+                self.execution(&mut rejected, Some(text), out);
             }
             RequestKind::Cancel | RequestKind::Replace => {
                 let rejected = CancelRejected { numbered, name, reject_code: 0, time_ns: now_ns };
@@ -646,6 +985,11 @@ impl<V: Venue> Translator<V> {
                 let is_accepted = false;
                 let report = MassCancelled { numbered, name, is_accepted, reject_code: 0, time_ns: now_ns };
                 self.mass_cancelled(&report, out);
+            }
+            RequestKind::Quote => {
+                if let Some((handle, _)) = self.desk.known.by_name(&name) {
+                    self.reject_quote(handle, text, now_ns, out);
+                }
             }
         }
     }
@@ -657,6 +1001,7 @@ impl<V: Venue> Translator<V> {
     ///
     /// - One that answers every cancel gets a cancel: it cancels the order, or rejects the cancel of an order that never came.
     /// - One that ignores a name that it has seen gets the order again, with the quantity 0: it rejects that, or ignores it.
+    /// - Of a quote the client is told that it is rejected, and the venue gets a mass cancel of the instrument's quotes.
     ///
     /// Either way no order begins to work that the client has not sent a moment ago.
     pub fn settle(&mut self, now_ns: u64, out: &mut impl Outputs) {
@@ -677,9 +1022,14 @@ impl<V: Venue> Translator<V> {
             };
             self.desk.counters.doubts += 1;
             match request.order.filter(|_| request.kind == RequestKind::New) {
-                Some(order) if self.venue.answers_cancels() => self.send_own_cancel(order, out),
-                Some(order) if self.send_again_without_quantity(handle, order, out) => {}
-                _ => self.reject_request(&request, IN_DOUBT, now_ns, out),
+                Some(order) if self.venue.answers_cancels() => self.send_own_cancel(order, now_ns, out),
+                Some(order) if self.send_again_without_quantity(handle, order, now_ns, out) => {}
+                _ => {
+                    if request.kind == RequestKind::Quote {
+                        self.cancel_quotes_of(request.client, request.instrument, now_ns, out);
+                    }
+                    self.reject_request(&request, IN_DOUBT, now_ns, out);
+                }
             }
         }
         for order in cancelled {
@@ -688,7 +1038,7 @@ impl<V: Venue> Translator<V> {
             let works =
                 matches!(state, Some(ExchangeToClientState::Working | ExchangeToClientState::Suspended));
             if works && !self.desk.known.has_own_cancel(order) {
-                self.send_own_cancel(order, out);
+                self.send_own_cancel(order, now_ns, out);
             }
         }
     }
@@ -698,14 +1048,13 @@ impl<V: Venue> Translator<V> {
         &mut self,
         request: Handle,
         order: Handle,
+        now_ns: u64,
         out: &mut impl Outputs,
     ) -> bool {
         let Some(entry) = self.desk.known.entry(order) else { return false };
         let nothing = NewOrder { quantity: 0, display: 0, minimum: 0, ..entry.order.terms };
-        let Some(instrument) = self.desk.reference.instrument(entry.order.instrument) else { return false };
-        let Ok(length) = self.venue.write(&Request::New(nothing), instrument, &mut self.buffer) else {
-            return false;
-        };
+        let instrument = entry.order.instrument;
+        let Ok(length) = self.written(&Request::New(nothing), instrument, now_ns) else { return false };
         if let Some(request) = self.desk.known.request_mut(request) {
             request.is_in_doubt = true;
         }
@@ -714,30 +1063,48 @@ impl<V: Venue> Translator<V> {
     }
 
     /// Cancels the open orders of a client whose session is gone. Those that the gateway cancels already are left out.
-    pub fn cancel_orders(&mut self, client: ClientIndex, out: &mut impl Outputs) {
+    pub fn cancel_orders(&mut self, client: ClientIndex, now_ns: u64, out: &mut impl Outputs) {
         for order in self.desk.known.open(client) {
             if !self.desk.known.has_own_cancel(order) {
-                self.send_own_cancel(order, out);
+                self.send_own_cancel(order, now_ns, out);
             }
         }
     }
 
     /// By every name that the order may have when the cancel comes, where the venue ignores other names.
-    fn send_own_cancel(&mut self, order: Handle, out: &mut impl Outputs) {
+    fn send_own_cancel(&mut self, order: Handle, now_ns: u64, out: &mut impl Outputs) {
+        let Some(entry) = self.desk.known.entry(order) else { return };
+        if entry.quote.is_some() && entry.order.order_id.0.is_blank() {
+            let (client, instrument) = (entry.order.client, entry.order.instrument);
+            return self.cancel_quotes_of(client, instrument, now_ns, out);
+        }
         let ids = self.desk.known.ids(order);
         let count = if self.venue.answers_cancels() { 1 } else { ids.len() };
-        for id in ids.into_iter().take(count) {
-            self.send_own_cancel_of(id, order, out);
+        for original in ids.into_iter().take(count) {
+            self.send_own(|translator, id| translator.send_cancel(id, original, order, true, now_ns, out));
         }
     }
 
-    /// Each known order keeps room for a request to cancel it.
-    fn send_own_cancel_of(&mut self, original: ClOrdId, order: Handle, out: &mut impl Outputs) {
+    /// Cancels the quotes of an instrument, where a side's id at the venue is not known yet.
+    fn cancel_quotes_of(
+        &mut self,
+        client: ClientIndex,
+        instrument: InstrumentIndex,
+        now_ns: u64,
+        out: &mut impl Outputs,
+    ) {
+        self.send_own(|translator, id| {
+            translator.send_mass_cancel(client, (id, instrument), true, true, now_ns, out)
+        });
+    }
+
+    /// Sends a request of the gateway's own. Each known order keeps room for a request to cancel it.
+    fn send_own(&mut self, mut send: impl FnMut(&mut Self, ClOrdId) -> Result<(), Refusal>) {
         // A client may have used the id: the next number has another.
         for _ in 0..8 {
             let text = Text::new().push(b"~").push_number(u64::from(self.next_name));
             let id = ClOrdId(Ascii::padded(text.as_bytes()).unwrap_or_default());
-            match self.send_cancel(id, original, order, true, out) {
+            match send(self, id) {
                 Err(Refusal::Duplicate) => self.next_name = self.next_name.wrapping_add(1),
                 _ => break,
             }
@@ -798,11 +1165,19 @@ impl<V: Venue> Translator<V> {
         out.unmatched(report);
     }
 
-    fn execution(&mut self, report: &Execution, text: Option<&[u8]>, out: &mut impl Outputs) {
+    fn execution(&mut self, report: &mut Execution, text: Option<&[u8]>, out: &mut impl Outputs) {
         let named = self.desk.known.by_name(&report.name).map(|(handle, request)| (handle, *request));
-        let of_name = named.and_then(|(_, request)| request.order);
         // A venue may name the mass cancel.
-        let order = of_name.or_else(|| self.desk.known.by_order_id(&report.order_id));
+        let of_name = named.and_then(|(_, request)| request.order);
+        let mut order = of_name.or_else(|| self.desk.known.by_order_id(&report.order_id));
+        if let Some((handle, request)) = &named
+            && request.kind == RequestKind::Quote
+        {
+            if request.is_pending && self.answer_quote(*handle, request, report, out) {
+                return;
+            }
+            order = self.side_of(request, report);
+        }
         let Some(order) = order else { return self.unmatched(&Report::Execution(*report), out) };
         // A venue may reject a replace by the report of an order.
         if report.kind == ExecutionKind::Rejected
@@ -823,17 +1198,19 @@ impl<V: Venue> Translator<V> {
         let in_doubt = report.kind == ExecutionKind::Rejected
             && named.is_some_and(|(_, request)| request.is_in_doubt && request.is_pending);
         let text = if in_doubt { Some(IN_DOUBT) } else { text };
-        let Some(completed) = self.completed(order, report) else {
+        let is_own = answered.is_some_and(|(_, request)| request.is_own);
+        let text =
+            if is_own && report.kind == ExecutionKind::Cancelled { Some(CANCELLED_HERE) } else { text };
+        if !self.complete(order, report) {
             return self.unmatched(&Report::Execution(*report), out);
-        };
-        let report = &completed;
+        }
+        let report = &*report;
         let Some(entry) = self.desk.known.entry_mut(order) else { return };
         let (before, id_before) = (entry.machine.state(), entry.order.id);
         // One that was rejected in doubt may have been done.
         let replace = named.filter(|(_, request)| {
             report.kind == ExecutionKind::Replaced && request.kind == RequestKind::Replace
         });
-        entry.order.change = replace.and_then(|(_, request)| request.terms);
         // Every kind of report is an event.
         let _dispatched = entry.machine.dispatch(&mut entry.order, (report.kind as u8).into(), report);
         let Outcome::Report(exec_type) = entry.order.outcome else {
@@ -841,15 +1218,21 @@ impl<V: Venue> Translator<V> {
             return out.unmatched(&Report::Execution(*report));
         };
         if let Some((_, request)) = answered
-            && request.kind != RequestKind::New
+            && !matches!(request.kind, RequestKind::New | RequestKind::Quote)
         {
             entry.order.pending = entry.order.pending.saturating_sub(1);
         }
-        if let Some((_, request)) = replace {
+        let changed = replace.map(|(_, request)| request);
+        if let Some(request) = changed {
             entry.order.id = request.id;
         }
         let (client, after) = (entry.order.client, entry.machine.state());
         let requested_ns = entry.order.requested_ns;
+        if let Some(terms) = changed.and_then(|request| self.desk.known.change(&request).copied())
+            && let Some(entry) = self.desk.known.entry_mut(order)
+        {
+            entry.order.terms = terms;
+        }
         if let Some((handle, _)) = answered
             && let Some(request) = self.desk.known.request_mut(handle)
         {
@@ -863,15 +1246,15 @@ impl<V: Venue> Translator<V> {
             (true, true) => {
                 self.count_open(client, -1);
                 self.desk.known.end_order(order);
+                self.end_quote_of(order);
             }
-            (false, false) => {
-                self.count_open(client, 1);
-                self.desk.known.reopen_order(order);
-            }
+            (false, false) => self.count_open(client, 1),
             _ => {}
         }
         let answers = answered.as_ref().or(replace.as_ref()).map(|(_, request)| request);
-        let answers = answers.filter(|request| request.kind != RequestKind::New && !request.is_own);
+        let answers = answers.filter(|request| {
+            !matches!(request.kind, RequestKind::New | RequestKind::Quote) && !request.is_own
+        });
         self.report_execution(order, exec_type, report, text, answers, out);
         if !self.venue.answers_cancels() {
             if was_open && after == ExchangeToClientState::Ended {
@@ -882,10 +1265,22 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// The report with the fill that it means, which some venues name by its number alone. `None`: the fill is not known.
+    /// A side of a quote ended: if the other one has too, the quote may be forgotten.
+    fn end_quote_of(&mut self, order: Handle) {
+        let known = &mut self.desk.known;
+        let Some(handle) = known.entry(order).and_then(|entry| entry.quote) else { return };
+        let Some(quote) = known.request(handle) else { return };
+        let has_ended = |side: &Handle| {
+            known.entry(*side).is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended)
+        };
+        if [quote.order, quote.offer].iter().flatten().all(has_ended) {
+            known.end_request(handle);
+        }
+    }
+
+    /// Completes a report with the fill that it means, which some venues name by its number alone. Returns whether the fill is known.
     #[inline]
-    fn completed(&mut self, order: Handle, report: &Execution) -> Option<Execution> {
-        let mut report = *report;
+    fn complete(&mut self, order: Handle, report: &mut Execution) -> bool {
         match report.kind {
             ExecutionKind::Trade => {
                 let (quantity, price_e8) = (report.last_quantity, report.last_price_e8);
@@ -893,14 +1288,14 @@ impl<V: Venue> Translator<V> {
                 self.desk.known.add_fill(Fill { order, match_id, quantity, price_e8, execution_id });
             }
             ExecutionKind::TradeCancelled if report.last_quantity == 0 => {
-                let fill = self.desk.known.fill(order, report.match_id)?;
+                let Some(fill) = self.desk.known.fill(order, report.match_id) else { return false };
                 (report.last_quantity, report.last_price_e8) = (fill.quantity, fill.price_e8);
                 report.reference = fill.execution_id;
                 // It is cancelled once.
                 fill.match_id = u64::MAX;
             }
             ExecutionKind::TradeCorrected if report.corrected_quantity == 0 => {
-                let fill = self.desk.known.fill(order, report.match_id)?;
+                let Some(fill) = self.desk.known.fill(order, report.match_id) else { return false };
                 (report.corrected_quantity, report.corrected_price_e8) = (fill.quantity, fill.price_e8);
                 report.reference = fill.execution_id;
                 (fill.quantity, fill.price_e8) = (report.last_quantity, report.last_price_e8);
@@ -908,7 +1303,7 @@ impl<V: Venue> Translator<V> {
             }
             _ => {}
         }
-        Some(report)
+        true
     }
 
     /// The venue does not answer cancels of an order that ended, and those that name what it is not called any more.
@@ -940,20 +1335,25 @@ impl<V: Venue> Translator<V> {
         out: &mut impl Outputs,
     ) {
         let Some(order) = self.desk.known.entry(order).map(|entry| &entry.order) else { return };
-        let mut texts = Texts::new(report);
+        let mut texts = Texts::new(report, &mut self.dates);
         let mut reject_reason = None;
         if exec_type == ExecType::Rejected {
             let known = self.venue.reason(report.reject_code);
-            texts.reason = reason_text(report.reject_code, text, known.map(|known| known.text.as_bytes()));
+            let known_text = known.map(|known| known.text.as_bytes());
+            texts.reason = Some(reason_text(report.reject_code, text, known_text));
             reject_reason = Some(known.map_or(99, |known| i64::from(known.order_reason)));
         }
         let version = self.version(order.client);
         let instrument = self.desk.reference.instrument(order.instrument);
-        let shown = exec_type_of(version, exec_type, order.status);
-        let mut fields = of_order(order, instrument, texts.exec_id.as_bytes(), shown, order.status);
+        let is_pending = exec_type == ExecType::PendingCancel;
+        let status = if is_pending { OrdStatus::PendingCancel } else { order.status };
+        let shown = exec_type_of(version, exec_type, status);
+        let mut fields = of_order(order, instrument, texts.exec_id.as_bytes(), shown, status);
         fields.ord_rej_reason = reject_reason;
+        fields.text = text.or_else(|| (!report.why.is_empty()).then_some(report.why.as_bytes()));
         let ids = answers.map(|request| (&request.id, &request.original));
         add_execution(&mut fields, exec_type, report, &texts, ids);
+        fit(version, &mut fields);
         out.to_client(order.client, &Reply::Execution(&fields));
         self.desk.counters.reports += 1;
         self.desk.counters.fills += u64::from(exec_type == ExecType::Trade);
@@ -1015,6 +1415,9 @@ impl<V: Venue> Translator<V> {
             return self.unmatched(&Report::MassCancelled(*report), out);
         };
         self.answer(handle);
+        if request.is_own {
+            return;
+        }
         let instrument = self.desk.reference.instrument(request.instrument);
         let known = self.venue.reason(report.reject_code);
         let words = reason_text(report.reject_code, None, known.map(|known| known.text.as_bytes()));
@@ -1055,6 +1458,9 @@ impl<V: Venue> Translator<V> {
             self.count_open(request.client, -1);
             self.desk.known.end_order(order);
         }
+        if request.kind == RequestKind::Quote {
+            self.end_sides(&request);
+        }
         let known = self.venue.reason(report.reject_code);
         let words = reason_text(report.reject_code, None, known.map(|known| known.text.as_bytes()));
         let fields = BusinessMessageRejectFields {
@@ -1081,7 +1487,7 @@ impl<V: Venue> Translator<V> {
         request.is_pending = false;
         let (kind, order) = (request.kind, request.order);
         match kind {
-            RequestKind::MassCancel => self.desk.known.end_request(handle),
+            RequestKind::MassCancel | RequestKind::Quote => self.desk.known.end_request(handle),
             RequestKind::New => {}
             RequestKind::Cancel | RequestKind::Replace => {
                 if let Some(entry) = order.and_then(|order| self.desk.known.entry_mut(order)) {
@@ -1097,6 +1503,15 @@ const fn response_to(is_replace: bool) -> CxlRejResponseTo {
         CxlRejResponseTo::OrderCancelReplaceRequest
     } else {
         CxlRejResponseTo::OrderCancelRequest
+    }
+}
+
+/// MassCancelResponse (531) of an accepted request.
+const fn response_of(request_type: MassCancelRequestType) -> MassCancelResponse {
+    match request_type {
+        MassCancelRequestType::AllOrders => MassCancelResponse::AllOrders,
+        MassCancelRequestType::MarketSegment => MassCancelResponse::MarketSegment,
+        _ => MassCancelResponse::Security,
     }
 }
 

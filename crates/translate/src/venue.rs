@@ -19,12 +19,15 @@ pub enum Unmapped {
         /// The field's tag.
         tag: u32,
     },
-    /// The venue has no such field or request: BusinessMessageReject with reason 0.
+    /// The venue has no such field: BusinessMessageReject with reason 0.
     #[error("the venue has no counterpart for tag {tag}")]
     Field {
         /// The field's tag.
         tag: u32,
     },
+    /// The venue has no such request: BusinessMessageReject with reason 3.
+    #[error("the venue has no counterpart for the message")]
+    Request,
 }
 
 /// A message of the venue that is no report of its declaration.
@@ -53,11 +56,17 @@ pub trait Venue {
     /// The name of a client's request at the venue. `number` is another for every request of the day, from 1.
     fn name(&self, number: u32, id: ClOrdId) -> VenueName;
 
+    /// Whether [`Self::name`] is the ClOrdID: then one index finds both.
+    fn names_are_ids(&self) -> bool;
+
+    /// Whether it takes mass cancels of an instrument. If not, the translator cancels each order.
+    fn takes_mass_cancels(&self) -> bool;
+
     /// Whether reports of cancels name the cancel, and each cancel is answered. If not, a report names the order, and cancels
     /// of orders that ended are answered by the translator.
     fn answers_cancels(&self) -> bool;
 
-    /// Writes a request, whose order is of `instrument`, as the venue's message. Returns its length.
+    /// Writes a request of the time `now_ns`, whose order is of `instrument`, as the venue's message. Returns its length.
     ///
     /// # Errors
     /// The venue has no counterpart for a field.
@@ -65,6 +74,7 @@ pub trait Venue {
         &self,
         request: &Request,
         instrument: &Instrument,
+        now_ns: u64,
         target: &mut [u8; MOST_MESSAGE_BYTES],
     ) -> Result<usize, Unmapped>;
 

@@ -39,6 +39,7 @@ fn a_translator_takes_no_memory_after_start_up() {
     let mut translator = Translator::new(venue, reference, &[client], &settings);
     translator.venue_connected();
     translator.venue_recovered();
+    translator.prepare_to_warm();
     let mut out = Bytes::default();
     let mut number = 0;
     let mut taken = 0;
@@ -67,6 +68,7 @@ fn a_translator_takes_no_memory_after_start_up() {
         let (order, too_much) = (new(100), new(2_000));
         let now_ns = TIME.0 + turn * 10_000_000;
         let before = allocations();
+        translator.warm(now_ns);
         translator.client_message(ClientIndex(0), &too_much, now_ns, &mut out);
         translator.client_message(ClientIndex(0), &order, now_ns, &mut out);
         translator.venue_report(&reports[0], &mut out);

@@ -22,8 +22,8 @@ use tapeworks_wire::millennium::native::{
 };
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 use traders::{
-    CAPACITY, E8, Kept, SECOND_NS, START_NS, World, cancel, fields, id, limit, message, new, open, replace,
-    text, time,
+    CAPACITY, E8, Kept, SECOND_NS, START_NS, World, cancel, fields, id, limit, mass_quote, message, new,
+    open, quote, quote_cancel, replace, text, time,
 };
 
 /// The translator with the table of OUCH, and its refusals.
@@ -35,11 +35,17 @@ mod ouch {
     };
     use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, OptionalFields};
     use tapeworks_wire::nasdaq::ouch50::inbound::{self, Capacity, Display, Message};
-    use tapeworks_wire::{Ascii, Decimal};
+    use tapeworks_wire::nasdaq::ouch50::outbound::{
+        self, CancelOrderReason, CancelPendingFields, CanceledFields, LiquidityFlag, OrderModifiedFields,
+        OrderPriorityUpdateFields, OrderRestatedFields, OrderRestatedReason, TradeCorrectionFields,
+        TradeCorrectionReason,
+    };
+    use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch, NanosecondsSinceMidnight};
 
-    use super::traders::{CAPACITY, reference, time};
+    use super::traders::{CAPACITY, quote, reference, time};
     use super::{
-        ClientIndex, E8, Kept, START_NS, World, cancel, fields, limit, message, new, replace, text, two,
+        ClientIndex, E8, Kept, SECOND_NS, START_NS, World, cancel, fields, limit, message, new, replace,
+        text, two,
     };
 
     /// The message of OUCH that a FIX order becomes, or the reject's fields.
@@ -97,9 +103,26 @@ mod ouch {
         };
         refused(stop, "35=3 371=40 373=5");
         refused(
-            NewOrderSingleFields { time_in_force: Some(TimeInForce::FillOrKill), ..plain },
+            NewOrderSingleFields { time_in_force: Some(TimeInForce::AtTheClose), ..plain },
             "35=3 371=59 373=5",
         );
+        let till = |expire_ns| NewOrderSingleFields {
+            time_in_force: Some(TimeInForce::GoodTillDate),
+            expire_time: Some(NanosecondsSinceEpoch(expire_ns)),
+            ..plain
+        };
+        refused(till(START_NS), "35=3 371=126 373=5");
+        let bytes = sent(&till(START_NS + 90 * SECOND_NS)).unwrap();
+        let Ok(Message::EnterOrder(view)) = Message::decode(&bytes) else { panic!("no order") };
+        let optional: Vec<_> = OptionalFields::new(view.appendage()).map(Result::unwrap).collect();
+        assert_eq!(view.time_in_force(), inbound::TimeInForce::GoodTillTime);
+        assert_eq!(optional, [OptionalField::ExpireTime(90)]);
+        let all = NewOrderSingleFields { time_in_force: Some(TimeInForce::FillOrKill), ..plain };
+        let bytes = sent(&all).unwrap();
+        let Ok(Message::EnterOrder(view)) = Message::decode(&bytes) else { panic!("no order") };
+        let optional: Vec<_> = OptionalFields::new(view.appendage()).map(Result::unwrap).collect();
+        assert_eq!(view.time_in_force(), inbound::TimeInForce::ImmediateOrCancel);
+        assert_eq!(optional, [OptionalField::MinQty(100)]);
         refused(NewOrderSingleFields { side: Side::Cross, ..plain }, "35=3 371=54 373=5");
         refused(NewOrderSingleFields { price: Some(Decimal(-E8)), ..plain }, "35=3 371=44 373=5");
         refused(NewOrderSingleFields { account: Some(b"X"), ..plain }, "35=j 380=0");
@@ -118,13 +141,113 @@ mod ouch {
         let got: Vec<String> =
             mine.map(|(_, bytes)| fields(bytes, &[35, 11, 41, 150, 39, 14, 102])).collect();
         assert_eq!(got, ["35=8 11=A2 150=F 39=2 14=90", "35=9 11=A3 41=A2 39=2 102=0"]);
-        let request = OrderMassCancelRequestFields {
-            symbol: Some(b"AAPL"),
-            ..OrderMassCancelRequestFields::new(b"M1", MassCancelRequestType::Security, time())
+    }
+
+    #[test]
+    fn a_mass_cancel_becomes_a_cancel_of_each_order_and_a_quote_is_refused() {
+        let mut world = World::ouch(&two());
+        world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+        world.take(
+            0,
+            &new(&NewOrderSingleFields { symbol: Some(b"MSFT"), ..limit("A2", Side::Buy, 1, 10 * E8) }),
+        );
+        world.take(1, &new(&limit("B1", Side::Buy, 100, 10 * E8)));
+        let request = |kind, id: &'static [u8]| {
+            let symbol = (kind == MassCancelRequestType::Security).then_some(&b"AAPL"[..]);
+            let fields = OrderMassCancelRequestFields {
+                symbol,
+                ..OrderMassCancelRequestFields::new(id, kind, time())
+            };
+            message(b"q", 2, |writer| fields.write(writer))
         };
-        let replies = world.take(0, &message(b"q", 2, |writer| request.write(writer)));
-        assert_eq!(fields(&replies[0].1, &[35, 380]), "35=j 380=0");
-        assert_eq!(text(&replies[0].1, 58), "The venue has no counterpart for tag 530");
+        let shown = |replies: &[(u16, Vec<u8>)]| -> Vec<String> {
+            replies.iter().map(|(_, bytes)| fields(bytes, &[35, 11, 530, 531, 533, 150, 58])).collect()
+        };
+        let one = world.take(0, &request(MassCancelRequestType::Security, b"M1"));
+        assert_eq!(
+            shown(&one),
+            ["35=r 11=M1 530=1 531=1 533=1", "35=8 11=A1 150=4 58=Cancelled by the gateway",]
+        );
+        let again = world.take(0, &request(MassCancelRequestType::AllOrders, b"M1"));
+        assert_eq!(
+            fields(&again[0].1, &[35, 11, 530, 531, 532]),
+            "35=r 11=M1 530=7 531=0 532=99",
+            "the id is in use"
+        );
+        let all = world.take(0, &request(MassCancelRequestType::AllOrders, b"M2"));
+        assert_eq!(
+            shown(&all),
+            ["35=r 11=M2 530=7 531=7 533=1", "35=8 11=A2 150=4 58=Cancelled by the gateway",]
+        );
+        let none = world.take(0, &request(MassCancelRequestType::AllOrders, b"M3"));
+        assert_eq!(shown(&none), ["35=r 11=M3 530=7 531=7 533=0"]);
+        assert_eq!(world.exchange.engine().orders(), 1, "the other client's");
+        let refused = world.take(0, &quote("Q1", Some((1, 10 * E8)), None));
+        assert_eq!(fields(&refused[0].1, &[35, 372, 380]), "35=j 372=S 380=3");
+    }
+
+    /// What a client gets for a message of the venue.
+    fn reported(world: &mut World<Ouch>, message: &[u8], tags: &[u32]) -> String {
+        let before = world.kept.to_clients.len();
+        world.translator.venue_report(message, &mut world.kept);
+        fields(&world.kept.to_clients[before].1, tags)
+    }
+
+    #[test]
+    fn each_message_of_the_venue_about_an_order_becomes_its_exec_type() {
+        let mut world = World::ouch(&two());
+        world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+        let trade = world.take(1, &new(&limit("B1", Side::Sell, 40, 10 * E8)));
+        let fill = trade.iter().find(|(client, bytes)| *client == 0 && text(bytes, 150) == "F").unwrap();
+        let (timestamp, user_ref_num) = (NanosecondsSinceMidnight(1), 1);
+        let correction = TradeCorrectionFields {
+            timestamp,
+            user_ref_num,
+            quantity: 30,
+            price: Decimal(90_000),
+            liquidity_flag: LiquidityFlag::Added,
+            match_number: 1,
+            trade_correction_reason: TradeCorrectionReason::AdjustedToNav,
+            cl_ord_id: Ascii(*b"0000000001    "),
+        };
+        let corrected = reported(&mut world, &correction.encode(), &[150, 39, 19, 32, 31, 14, 6, 151]);
+        assert_eq!(corrected, format!("150=G 39=1 19={} 32=30 31=9 14=30 6=9 151=60", text(&fill.1, 17)));
+        let pending = CancelPendingFields { timestamp, user_ref_num }.encode();
+        assert_eq!(reported(&mut world, &pending, &[150, 39, 151, 14]), "150=6 39=6 151=60 14=30");
+        let priority = OrderPriorityUpdateFields {
+            timestamp,
+            user_ref_num,
+            price: Decimal(99_000),
+            display: outbound::Display::Visible,
+            order_reference_number: 77,
+        };
+        let priority = reported(&mut world, &priority.encode(), &[150, 39, 378, 44, 37, 151]);
+        assert_eq!(priority, "150=D 39=1 378=3 44=9.9 37=77 151=60");
+        let modified =
+            OrderModifiedFields { timestamp, user_ref_num, side: outbound::Side::Buy, quantity: 50 };
+        assert_eq!(
+            reported(&mut world, &modified.encode(), &[150, 378, 151, 38]),
+            "150=D 378=99 151=50 38=80"
+        );
+        let restated = OrderRestatedFields {
+            timestamp,
+            user_ref_num,
+            order_restated_reason: OrderRestatedReason::RefreshOfDisplay,
+            appendage_length: 0,
+            appendage: &[],
+        };
+        let mut bytes = [0; 64];
+        let length = restated.encode_into(&mut bytes).unwrap();
+        assert_eq!(reported(&mut world, &bytes[..length], &[150, 378, 151]), "150=D 378=99 151=50");
+        let cancelled = CanceledFields {
+            timestamp,
+            user_ref_num,
+            quantity: 50,
+            cancel_order_reason: CancelOrderReason::Supervisory,
+        };
+        let cancelled = reported(&mut world, &cancelled.encode(), &[11, 41, 150, 39, 151, 14, 58]);
+        assert_eq!(cancelled, "11=A1 150=4 39=4 151=0 14=30 58=Supervisory");
+        assert_eq!(world.translator.counters().unreadable, 0);
     }
 
     #[test]
@@ -140,7 +263,7 @@ mod ouch {
         let replies = world.kept.to_clients[before..].iter().map(|(_, bytes)| fields(bytes, &[35, 11, 41]));
         assert_eq!(replies.collect::<Vec<_>>(), ["35=9 11=A3 41=A1", "35=9 11=A2 41=A1"]);
 
-        world.translator.cancel_orders(ClientIndex(0), &mut world.kept);
+        world.translator.cancel_orders(ClientIndex(0), START_NS, &mut world.kept);
         let request = world.kept.to_venue.pop().unwrap();
         assert!(world.translator.venue_unsent(&request, START_NS, &mut world.kept));
         assert!(world.translator.has_to_send_again());
@@ -184,8 +307,8 @@ fn an_order_trades_and_both_clients_get_each_fill_once() {
         (1, "11=B1 150=F 39=1 32=100 31=10 151=50 14=100".to_owned()),
     ];
     assert_eq!(shown(&replies), expected);
-    assert_eq!(fields(&replies[1].1, &[6, 880, 851]), "6=10 880=1 851=1");
-    assert_eq!(fields(&replies[2].1, &[6, 880, 851]), "6=10 880=1 851=2");
+    assert_eq!(fields(&replies[1].1, &[6, 851]), "6=10 851=1");
+    assert_eq!(fields(&replies[2].1, &[6, 851]), "6=10 851=2");
     assert_ne!(text(&replies[1].1, 17), text(&replies[2].1, 17));
     assert_eq!(world.translator.counters().fills, 2);
 }
@@ -277,9 +400,9 @@ fn a_bust_suspension_expiry_and_unsolicited_cancel_reach_the_client() {
     world.settle();
     let busts: Vec<(u16, String)> = world.kept.to_clients[before..]
         .iter()
-        .map(|(client, bytes)| (client.0, fields(bytes, &[11, 150, 39, 14, 6, 880])))
+        .map(|(client, bytes)| (client.0, fields(bytes, &[11, 150, 39, 14, 6])))
         .collect();
-    assert!(busts.contains(&(0, "11=A1 150=H 39=0 14=0 6=0 880=1".to_owned())), "{busts:?}");
+    assert!(busts.contains(&(0, "11=A1 150=H 39=0 14=0 6=0".to_owned())), "{busts:?}");
     let bust = world.kept.to_clients[before..].iter().find(|(client, _)| client.0 == 0).unwrap();
     assert_eq!(text(&bust.1, 19), execution);
 
@@ -318,11 +441,106 @@ fn a_mass_cancel_is_answered_and_each_order_cancelled() {
     assert_eq!(got, ["35=r 11=M1 530=1 531=1", "35=8 11=A1 150=4 39=4", "35=8 11=A2 150=4 39=4"]);
     let all = request(MassCancelRequestType::AllOrders);
     let refused = world.take(0, &message(b"q", 2, |writer| all.write(writer)));
+    assert_eq!(fields(only(&refused), &[35, 11, 531, 532]), "35=r 11=M1 531=0 532=99", "the id is in use");
+    let all = OrderMassCancelRequestFields { cl_ord_id: b"M2", ..all };
+    let refused = world.take(0, &message(b"q", 2, |writer| all.write(writer)));
+    assert_eq!(fields(only(&refused), &[35, 371, 373]), "35=3 371=55 373=5", "all is not of a symbol");
+    let product = OrderMassCancelRequestFields {
+        mass_cancel_request_type: MassCancelRequestType::Product,
+        symbol: None,
+        ..all
+    };
+    let refused = world.take(0, &message(b"q", 2, |writer| product.write(writer)));
     assert_eq!(fields(only(&refused), &[35, 371, 373]), "35=3 371=530 373=5");
 }
 
 #[test]
-fn a_mass_cancel_that_would_cancel_orders_of_other_clients_is_refused() {
+fn a_mass_cancel_that_the_venue_does_not_have_cancels_each_order_of_the_client() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let other = NewOrderSingleFields { symbol: Some(b"MSFT"), ..limit("A2", Side::Sell, 5, 20 * E8) };
+    world.take(0, &new(&other));
+    world.take(1, &new(&limit("B1", Side::Buy, 100, 9 * E8)));
+    let request = |id: &'static [u8], kind, segment| {
+        let fields = OrderMassCancelRequestFields {
+            market_segment_id: segment,
+            ..OrderMassCancelRequestFields::new(id, kind, NanosecondsSinceEpoch(START_NS))
+        };
+        message(b"q", 2, |writer| fields.write(writer))
+    };
+    let tags = [35, 11, 530, 531, 533, 1300, 150, 58];
+    let shown = |replies: &[(u16, Vec<u8>)]| -> Vec<(u16, String)> {
+        replies.iter().map(|(client, bytes)| (*client, fields(bytes, &tags))).collect()
+    };
+    let of_segment = MassCancelRequestType::MarketSegment;
+    let unknown = world.take(0, &request(b"M1", of_segment, Some(b"XXXX")));
+    assert_eq!(fields(only(&unknown), &[35, 371, 373]), "35=3 371=1300 373=5");
+    let unnamed = world.take(0, &request(b"M1", of_segment, None));
+    assert_eq!(fields(only(&unnamed), &[35, 380]), "35=j 380=5");
+    let replies = world.take(0, &request(b"M1", of_segment, Some(b"SEG2")));
+    assert_eq!(
+        shown(&replies),
+        [
+            (0, "35=r 11=M1 530=9 531=9 533=1 1300=SEG2".to_owned()),
+            (0, "35=8 11=A2 150=4 58=Cancelled by the gateway".to_owned()),
+        ]
+    );
+    let replies = world.take(0, &request(b"M2", MassCancelRequestType::AllOrders, None));
+    assert_eq!(
+        shown(&replies),
+        [
+            (0, "35=r 11=M2 530=7 531=7 533=1".to_owned()),
+            (0, "35=8 11=A1 150=4 58=Cancelled by the gateway".to_owned()),
+        ]
+    );
+    assert_eq!(world.exchange.engine().orders(), 1, "the other client's");
+}
+
+/// The types of the messages of a client, with what quotes have.
+fn quoted(replies: &[(u16, Vec<u8>)]) -> Vec<String> {
+    replies.iter().map(|(_, bytes)| fields(bytes, &[35, 117, 297, 300, 11, 54, 150, 39, 32, 151])).collect()
+}
+
+#[test]
+fn a_quote_becomes_two_orders_that_trade_and_that_the_next_quote_replaces() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    let replies = world.take(0, &quote("Q1", Some((100, 10 * E8)), Some((50, 11 * E8))));
+    assert_eq!(
+        quoted(&replies),
+        ["35=AI 117=Q1 297=0", "35=8 11=Q1 54=1 150=0 39=0 151=100", "35=8 11=Q1 54=2 150=0 39=0 151=50",]
+    );
+    let replies = world.take(1, &new(&limit("B1", Side::Sell, 30, 10 * E8)));
+    assert!(quoted(&replies).contains(&"35=8 11=Q1 54=1 150=F 39=1 32=30 151=70".to_owned()));
+    let replies = world.take(0, &quote("Q2", None, Some((20, 12 * E8))));
+    assert_eq!(
+        quoted(&replies),
+        [
+            "35=8 11=Q1 54=1 150=4 39=4 151=0",
+            "35=8 11=Q1 54=2 150=4 39=4 151=0",
+            "35=AI 117=Q2 297=0",
+            "35=8 11=Q2 54=2 150=0 39=0 151=20",
+        ]
+    );
+    assert_eq!(world.exchange.engine().orders(), 1);
+    assert_eq!(world.translator.open_orders(ClientIndex(0)), 1);
+    let crossed = world.take(0, &quote("Q3", Some((5, 12 * E8)), Some((5, 12 * E8))));
+    assert_eq!(quoted(&crossed), ["35=AI 117=Q3 297=5 300=99"]);
+    assert!(text(&crossed[0].1, 58).starts_with("Venue code "));
+    let again = world.take(0, &quote("Q2", None, Some((20, 12 * E8))));
+    assert_eq!(quoted(&again), ["35=AI 117=Q2 297=5 300=6"]);
+    assert_eq!(text(&again[0].1, 58), "The ClOrdID is in use");
+    let cancelled = world.take(0, &quote_cancel(5, Some("Q2")));
+    assert_eq!(quoted(&cancelled), ["35=AI 117=Q2 297=17", "35=8 11=Q2 54=2 150=4 39=4 151=0"]);
+    let unknown = world.take(0, &quote_cancel(5, Some("Q9")));
+    assert_eq!(quoted(&unknown), ["35=AI 117=Q9 297=9 300=5"]);
+    let by_order = world.take(0, &cancel("C1", "Q2", Side::Sell));
+    assert_eq!(fields(only(&by_order), &[35, 102]), "35=9 102=1", "a QuoteCancel cancels quotes");
+    let counters = world.translator.counters();
+    assert_eq!((counters.unexpected, counters.unknown_orders), (0, 0));
+}
+
+#[test]
+fn a_mass_cancel_leaves_the_orders_of_other_clients_alone() {
     let mut world = World::new(&two(), Naming::ClOrdId);
     world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
     world.take(1, &new(&limit("B1", Side::Buy, 100, 9 * E8)));
@@ -337,12 +555,20 @@ fn a_mass_cancel_that_would_cancel_orders_of_other_clients_is_refused() {
         };
         message(b"q", 2, |writer| fields.write(writer))
     };
+    let shown = |replies: &[(u16, Vec<u8>)]| -> Vec<String> {
+        replies
+            .iter()
+            .map(|(client, bytes)| format!("{client} {}", fields(bytes, &[35, 11, 531, 150])))
+            .collect()
+    };
+    // The venue would cancel the orders of the user, whose clients share it: each of the client's is cancelled.
     let replies = world.take(0, &request(b"M1"));
-    assert_eq!(fields(only(&replies), &[35, 11, 531]), "35=r 11=M1 531=0");
-    assert_eq!(text(only(&replies), 58), "The mass cancel would cancel orders of other clients");
-    assert_eq!(world.exchange.engine().orders(), 2);
+    assert_eq!(shown(&replies), ["0 35=r 11=M1 531=1", "0 35=8 11=A1 150=4"]);
+    assert_eq!(world.exchange.engine().orders(), 1, "the other client's");
     world.take(1, &cancel("B2", "B1", Side::Buy));
-    assert_eq!(fields(&world.take(0, &request(b"M2"))[0].1, &[35, 11, 531]), "35=r 11=M2 531=1");
+    world.take(0, &new(&limit("A2", Side::Buy, 100, 10 * E8)));
+    let replies = world.take(0, &request(b"M2"));
+    assert_eq!(shown(&replies), ["0 35=r 11=M2 531=1", "0 35=8 11=A2 150=4"]);
 }
 
 #[test]
@@ -370,14 +596,14 @@ fn a_replace_that_was_rejected_in_doubt_and_done_all_the_same_is_what_the_order_
 fn the_gateways_own_cancels_that_were_in_doubt_are_sent_anew() {
     let mut world = World::new(&two(), Naming::Numbered);
     world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
-    world.translator.cancel_orders(ClientIndex(0), &mut world.kept);
+    world.translator.cancel_orders(ClientIndex(0), START_NS, &mut world.kept);
     // They are lost with the connection.
     assert_eq!(std::mem::take(&mut world.kept.to_venue).len(), 1);
     world.translator.venue_disconnected();
     world.translator.venue_connected();
     world.translator.venue_recovered();
     world.translator.settle(START_NS, &mut world.kept);
-    world.translator.cancel_orders(ClientIndex(0), &mut world.kept);
+    world.translator.cancel_orders(ClientIndex(0), START_NS, &mut world.kept);
     assert_eq!(world.kept.to_venue.len(), 1, "it is sent once");
     world.settle();
     assert_eq!(world.exchange.engine().orders(), 0);
@@ -390,16 +616,107 @@ fn a_cancel_of_the_gateways_own_that_the_venue_rejects_is_counted_if_the_order_w
     world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
     let halt = PartitionHalt { partition: 1, at_message: 0, duration_ns: SECOND_NS };
     world.exchange.halt(halt, world.now_ns);
-    world.translator.cancel_orders(ClientIndex(0), &mut world.kept);
+    world.translator.cancel_orders(ClientIndex(0), START_NS, &mut world.kept);
     world.settle();
     assert_eq!(world.translator.counters().own_cancels_failed, 1);
     // One that comes too late is none.
     world.now_ns += SECOND_NS;
-    world.translator.cancel_orders(ClientIndex(0), &mut world.kept);
+    world.translator.cancel_orders(ClientIndex(0), START_NS, &mut world.kept);
     world.send(0, &cancel("A2", "A1", Side::Buy));
     world.settle();
     assert_eq!(world.translator.open_orders(ClientIndex(0)), 0);
     assert_eq!(world.translator.counters().own_cancels_failed, 1);
+}
+
+#[test]
+fn a_quote_that_is_not_answered_is_cancelled_with_the_quotes_of_its_instrument() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    world.send(0, &quote("Q1", Some((100, 10 * E8)), Some((50, 11 * E8))));
+    world.send(0, &quote_cancel(4, None));
+    world.settle();
+    let all: Vec<(u16, Vec<u8>)> =
+        world.kept.to_clients.iter().map(|(client, bytes)| (client.0, bytes.clone())).collect();
+    assert_eq!(
+        quoted(&all),
+        [
+            "35=AI 117=NONE 297=4",
+            "35=AI 117=Q1 297=0",
+            "35=8 11=Q1 54=1 150=0 39=0 151=100",
+            "35=8 11=Q1 54=2 150=0 39=0 151=50",
+            "35=8 11=Q1 54=1 150=4 39=4 151=0",
+            "35=8 11=Q1 54=2 150=4 39=4 151=0",
+        ]
+    );
+    assert_eq!((world.exchange.engine().orders(), world.kept.unmatched.len()), (0, 0));
+}
+
+#[test]
+fn a_mass_quote_is_sent_whole_or_not_at_all() {
+    let mut world = World::new(&two(), Naming::ClOrdId);
+    let entries = [("E1", "AAPL", 10 * E8), ("E2", "MSFT", 20 * E8)];
+    let replies = world.take(0, &mass_quote("MQ1", &entries));
+    assert_eq!(
+        quoted(&replies),
+        [
+            "35=b 117=MQ1 297=0",
+            "35=AI 117=E1 297=0",
+            "35=8 11=E1 54=1 150=0 39=0 151=10",
+            "35=8 11=E1 54=2 150=0 39=0 151=10",
+            "35=AI 117=E2 297=0",
+            "35=8 11=E2 54=1 150=0 39=0 151=10",
+            "35=8 11=E2 54=2 150=0 39=0 151=10",
+        ]
+    );
+    let refused = |world: &mut World, entries: &[(&str, &str, i64)], expected: &str| {
+        let replies = world.take(0, &mass_quote("MQ2", entries));
+        assert_eq!(fields(only(&replies), &[35, 117, 297, 300, 371, 373, 380]), expected);
+    };
+    refused(&mut world, &[("E3", "AAPL", 10 * E8), ("E3", "MSFT", 20 * E8)], "35=3 371=299 373=5");
+    refused(&mut world, &[("E3", "AAPL", 10 * E8), ("E1", "MSFT", 20 * E8)], "35=b 117=MQ2 297=5 300=6");
+    refused(&mut world, &[("E3", "AAPL", 10 * E8), ("E4", "NONE", 20 * E8)], "35=j 380=2");
+    assert_eq!(world.translator.counters().requests, 2, "nothing of a refused message is sent");
+    let all = world.take(0, &quote_cancel(4, None));
+    assert_eq!(all.len(), 5);
+    assert_eq!(world.exchange.engine().orders(), 0);
+}
+
+#[test]
+fn quotes_of_a_client_count_for_its_limits_and_fix_4_2_has_its_own_answer() {
+    let limits = RiskLimits { most_open_orders: 3, most_quantity: 60, ..RiskLimits::default() };
+    let client = ClientSettings { version: FixVersion::Fix42, limits, ..ClientSettings::default() };
+    let mut world = World::new(&[client], Naming::ClOrdId);
+    let replies = world.take(0, &quote("Q1", Some((50, 10 * E8)), Some((50, 11 * E8))));
+    assert_eq!(fields(&replies[0].1, &[35, 117, 297]), "35=b 117=Q1 297=0");
+    let large = world.take(0, &quote("Q2", Some((50, 10 * E8)), Some((61, 11 * E8))));
+    assert_eq!(fields(only(&large), &[35, 117, 297, 300]), "35=b 117=Q2 297=5 300=3");
+    let many = world.take(0, &quote("Q2", Some((50, 10 * E8)), Some((50, 11 * E8))));
+    assert_eq!(fields(only(&many), &[35, 117, 297, 300]), "35=b 117=Q2 297=5 300=3");
+    world.translator.halt();
+    let halted = world.take(0, &quote("Q2", Some((5, 10 * E8)), None));
+    assert_eq!(fields(only(&halted), &[35, 297, 58]), "35=b 297=5 58=Trading is halted");
+    let cancelled = world.take(0, &quote_cancel(4, None));
+    assert_eq!(cancelled.len(), 3, "cancels pass");
+}
+
+#[test]
+fn a_quote_in_doubt_is_rejected_and_the_venue_cancels_it_if_it_came() {
+    for comes in [false, true] {
+        let mut world = World::new(&two(), Naming::ClOrdId);
+        world.send(0, &quote("Q1", Some((100, 10 * E8)), Some((50, 11 * E8))));
+        let sent = std::mem::take(&mut world.kept.to_venue);
+        world.translator.venue_disconnected();
+        world.translator.venue_connected();
+        world.translator.venue_recovered();
+        world.translator.settle(world.now_ns, &mut world.kept);
+        assert_eq!(fields(&world.kept.to_clients[0].1, &[35, 117, 297]), "35=AI 117=Q1 297=5");
+        if comes {
+            world.kept.to_venue.splice(0..0, sent);
+        }
+        world.settle();
+        assert_eq!(world.kept.to_clients.len(), 1, "{comes}");
+        assert_eq!(world.exchange.engine().orders(), 0, "{comes}");
+        assert_eq!(world.translator.open_orders(ClientIndex(0)), 0);
+    }
 }
 
 #[test]
@@ -733,10 +1050,10 @@ fn nothing_goes_to_a_venue_that_is_away_or_recovering() {
     translator.client_message(ClientIndex(0), &new(&limit("A1", Side::Buy, 1, E8)), START_NS, &mut kept);
     assert_eq!(fields(&kept.to_clients[0].1, &[35, 150, 103]), "35=8 150=8 103=0", "still halted");
     assert!(kept.to_venue.is_empty());
-    translator.client_message(ClientIndex(0), &message(b"S", 2, |_| ()), START_NS, &mut kept);
-    translator.client_message(ClientIndex(0), &message(b"AE", 2, |_| ()), START_NS, &mut kept);
-    for (_, bytes) in &kept.to_clients[1..] {
-        assert_eq!(fields(bytes, &[35, 380]), "35=j 380=3");
+    // A trade capture report, and an order of a cross: the venue has neither.
+    for kind in [b"AE", &b"s"[..]] {
+        translator.client_message(ClientIndex(0), &message(kind, 2, |_| ()), START_NS, &mut kept);
+        assert_eq!(fields(&kept.to_clients.pop().unwrap().1, &[35, 380]), "35=j 380=3");
     }
 }
 
@@ -806,7 +1123,7 @@ fn a_cancel_of_the_gateway_that_the_session_did_not_take_is_sent_again_until_the
     let mut world = World::new(&two(), Naming::ClOrdId);
     world.send(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
     world.settle();
-    world.translator.cancel_orders(ClientIndex(0), &mut world.kept);
+    world.translator.cancel_orders(ClientIndex(0), world.now_ns, &mut world.kept);
     let sent = world.kept.to_venue.clone();
     let Some(cancel) = sent.last() else { panic!("no cancel") };
     let before = world.kept.to_clients.len();
@@ -851,4 +1168,42 @@ fn the_oldest_ended_order_is_forgotten_first_and_a_working_one_never() {
     world.take(0, &cancel("A5", "A3", Side::Buy));
     world.translator.keep_room(2);
     assert_eq!((world.translator.counters().forgotten, world.translator.known_orders()), (2, 1), "A1 works");
+}
+
+#[test]
+fn warming_runs_an_order_to_its_bytes_and_leaves_no_trace() {
+    let limits = RiskLimits { orders_per_second: 1, most_open_orders: 1, ..RiskLimits::default() };
+    let client = ClientSettings { limits, ..ClientSettings::default() };
+    let mut translator = open(Default::default(), &[client], &CAPACITY);
+    let mut kept = Kept::default();
+    translator.warm(START_NS);
+    let shown = |translator: &tapeworks_translate::Translator<tapeworks_translate::Millennium>| {
+        let orders: Vec<String> = translator.orders().map(|order| format!("{order:?}")).collect();
+        (
+            orders,
+            translator.counters(),
+            translator.refusals().to_vec(),
+            translator.open_orders(ClientIndex(0)),
+        )
+    };
+    let before = shown(&translator);
+    translator.prepare_to_warm();
+    for turn in 0..10 {
+        translator.warm(START_NS + turn);
+    }
+    assert_eq!(shown(&translator), before);
+    translator.client_message(
+        ClientIndex(0),
+        &new(&limit("A1", Side::Buy, 100, 10 * E8)),
+        START_NS,
+        &mut kept,
+    );
+    let Ok(Message::NewOrder(order)) = Message::decode(&kept.to_venue[0]) else { panic!("no order") };
+    assert_eq!(order.client_order_id().trimmed(), b"A1", "the rate and the open orders are the client's own");
+    let before = shown(&translator);
+    translator.venue_disconnected();
+    translator.warm(START_NS);
+    translator.begin_replay();
+    translator.warm(START_NS);
+    assert_eq!(shown(&translator), before);
 }

@@ -9,17 +9,58 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use tapeworks_translate::ids::ClientIndex;
-use tapeworks_translate::{ClientSettings, ExchangeToClientState, Naming, Settings, Venue};
-use tapeworks_wire::fix::order_entry::{NewOrderSingleFields, Side, TimeInForce};
-use traders::{E8, Kept, START_NS, World, cancel, id, limit, new, open, replace, text};
+use tapeworks_translate::{ClientSettings, ExchangeToClientState, Naming, RiskLimits, Settings, Venue};
+use tapeworks_wire::NanosecondsSinceEpoch;
+use tapeworks_wire::fix::order_entry::{
+    MassCancelRequestType, NewOrderSingleFields, OrderMassCancelRequestFields, Side, TimeInForce,
+};
+use tapeworks_wire::millennium::native;
+use tapeworks_wire::nasdaq::ouch50::inbound;
+use traders::{
+    E8, Kept, SECOND_NS, START_NS, World, cancel, id, limit, mass_quote, message, new, open, quote,
+    quote_cancel, replace, text, time,
+};
 
 /// A step of a client.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    New { client: u16, is_buy: bool, quantity: i64, ticks: i64, time_in_force: TimeInForce },
-    Cancel { client: u16, which: usize },
-    Replace { client: u16, which: usize, quantity: i64, ticks: i64 },
-    Bust { which: usize },
+    New {
+        client: u16,
+        is_buy: bool,
+        quantity: i64,
+        ticks: i64,
+        time_in_force: TimeInForce,
+    },
+    Cancel {
+        client: u16,
+        which: usize,
+    },
+    Replace {
+        client: u16,
+        which: usize,
+        quantity: i64,
+        ticks: i64,
+    },
+    /// A side of quantity 0 is none; the offer is `width` ticks above the bid: 0 and below cross.
+    Quote {
+        client: u16,
+        bid: i64,
+        offer: i64,
+        ticks: i64,
+        width: i64,
+        is_mass: bool,
+    },
+    QuoteCancel {
+        client: u16,
+        is_all: bool,
+    },
+    MassCancel {
+        client: u16,
+        is_all: bool,
+    },
+    Bust {
+        which: usize,
+    },
     Settle,
 }
 
@@ -28,6 +69,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(TimeInForce::Day),
         1 => Just(TimeInForce::ImmediateOrCancel),
         1 => Just(TimeInForce::FillOrKill),
+        1 => Just(TimeInForce::GoodTillDate),
     ];
     prop_oneof![
         5 => (0u16..2, any::<bool>(), 1i64..50, 0i64..4, lasting).prop_map(
@@ -36,6 +78,11 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0u16..2, any::<usize>()).prop_map(|(client, which)| Step::Cancel { client, which }),
         3 => (0u16..2, any::<usize>(), 1i64..50, 0i64..4)
             .prop_map(|(client, which, quantity, ticks)| Step::Replace { client, which, quantity, ticks }),
+        2 => (0u16..2, 0i64..40, 0i64..40, 0i64..4, -1i64..4, any::<bool>()).prop_map(
+            |(client, bid, offer, ticks, width, is_mass)| Step::Quote { client, bid, offer, ticks, width, is_mass }
+        ),
+        1 => (0u16..2, any::<bool>()).prop_map(|(client, is_all)| Step::QuoteCancel { client, is_all }),
+        1 => (0u16..2, any::<bool>()).prop_map(|(client, is_all)| Step::MassCancel { client, is_all }),
         1 => any::<usize>().prop_map(|which| Step::Bust { which }),
         3 => Just(Step::Settle),
     ]
@@ -55,15 +102,23 @@ struct Mine {
 
 /// Runs the steps and returns all messages to clients.
 #[allow(clippy::too_many_lines, reason = "one run reads top to bottom")]
-fn run<V: Venue>(steps: &[Step], mut world: World<V>) -> Vec<(u16, Vec<u8>)> {
+fn run<V: Venue>(steps: &[Step], mut world: World<V>, is_warmed: bool) -> Vec<(u16, Vec<u8>)> {
     // By client: orders by their first ClOrdID, requests to orders.
     let mut mine: [Vec<Mine>; 2] = [Vec::new(), Vec::new()];
     let mut owner: BTreeMap<(u16, String), usize> = BTreeMap::new();
     let mut unanswered: BTreeSet<(u16, String)> = BTreeSet::new();
     let mut exec_ids = BTreeSet::new();
     let (mut read, mut number, mut busted) = (0, 0, BTreeSet::new());
+    // The newest quote of each client, and cancels of quotes whose answer is to come.
+    let mut quotes = [const { String::new() }; 2];
+    let mut quote_cancels = [0, 0];
     for step in steps.iter().chain([&Step::Settle]) {
         number += 1;
+        if is_warmed {
+            // It leaves no trace: the replies are those of a run without it.
+            world.translator.prepare_to_warm();
+            world.translator.warm(world.now_ns);
+        }
         let price_e8 = |ticks: i64| 10 * E8 + ticks * E8 / 100;
         match *step {
             Step::New { client, is_buy, quantity, ticks, time_in_force } => {
@@ -71,6 +126,8 @@ fn run<V: Venue>(steps: &[Step], mut world: World<V>) -> Vec<(u16, Vec<u8>)> {
                 let side = if is_buy { Side::Buy } else { Side::Sell };
                 let order = NewOrderSingleFields {
                     time_in_force: Some(time_in_force),
+                    expire_time: (time_in_force == TimeInForce::GoodTillDate)
+                        .then_some(NanosecondsSinceEpoch(START_NS + 600 * SECOND_NS)),
                     ..limit(&name, side, quantity, price_e8(ticks))
                 };
                 world.send(client, &new(&order));
@@ -99,6 +156,51 @@ fn run<V: Venue>(steps: &[Step], mut world: World<V>) -> Vec<(u16, Vec<u8>)> {
                 };
                 world.send(client, &bytes);
             }
+            Step::Quote { bid: 0, offer: 0, .. } => {}
+            Step::Quote { client, bid, offer, ticks, width, is_mass } => {
+                let name = format!("{client}Q{number}");
+                let (low, high) = (price_e8(ticks), price_e8(ticks + width));
+                let side = |quantity, price| (quantity > 0).then_some((quantity, price));
+                let parts = if is_mass {
+                    // Both sides of 10, a whole unit apart.
+                    world.send(client, &mass_quote(&format!("{client}M{number}"), &[(&name, "AAPL", low)]));
+                    [(Side::Buy, 10), (Side::Sell, 10)]
+                } else {
+                    world.send(client, &quote(&name, side(bid, low), side(offer, high)));
+                    [(Side::Buy, bid), (Side::Sell, offer)]
+                };
+                unanswered.insert((client, name.clone()));
+                let orders = &mut mine[usize::from(client)];
+                for (side, leaves) in parts.into_iter().filter(|(_, quantity)| *quantity > 0) {
+                    let side_code = if side == Side::Buy { "1" } else { "2" };
+                    owner.insert((client, format!("{name}/{side_code}")), orders.len());
+                    let (fills, last) = (BTreeMap::new(), name.clone());
+                    orders.push(Mine { side, last, fills, cumulative: 0, leaves, is_over: false });
+                }
+                quotes[usize::from(client)] = name;
+            }
+            Step::QuoteCancel { client, is_all } => {
+                let newest = quotes[usize::from(client)].clone();
+                if is_all {
+                    world.send(client, &quote_cancel(4, None));
+                } else if !newest.is_empty() {
+                    world.send(client, &quote_cancel(5, Some(&newest)));
+                } else {
+                    continue;
+                }
+                quote_cancels[usize::from(client)] += 1;
+            }
+            Step::MassCancel { client, is_all } => {
+                let name = format!("{client}C{number}");
+                let kind =
+                    if is_all { MassCancelRequestType::AllOrders } else { MassCancelRequestType::Security };
+                let fields = OrderMassCancelRequestFields {
+                    symbol: (!is_all).then_some(b"AAPL"),
+                    ..OrderMassCancelRequestFields::new(name.as_bytes(), kind, time())
+                };
+                unanswered.insert((client, name.clone()));
+                world.send(client, &message(b"q", 2, |writer| fields.write(writer)));
+            }
             Step::Bust { which } => {
                 let trades = world.exchange.counters().trades;
                 // The same trade is not busted twice, whatever the exchange would do.
@@ -110,7 +212,37 @@ fn run<V: Venue>(steps: &[Step], mut world: World<V>) -> Vec<(u16, Vec<u8>)> {
         }
         for (client, bytes) in &world.kept.to_clients[read..] {
             let (client, name) = (client.0, text(bytes, 11));
-            let order = &mut mine[usize::from(client)][owner[&(client, name.clone())]];
+            match text(bytes, 35).as_str() {
+                "AI" => {
+                    let name = text(bytes, 117);
+                    match text(bytes, 297).as_str() {
+                        "4" | "17" => quote_cancels[usize::from(client)] -= 1,
+                        status => {
+                            assert!(unanswered.remove(&(client, name.clone())), "{name} is answered twice");
+                            let sides = ["1", "2"].map(|side| owner.get(&(client, format!("{name}/{side}"))));
+                            for side in sides.into_iter().flatten().filter(|_| status == "5") {
+                                let order = &mut mine[usize::from(client)][*side];
+                                (order.leaves, order.is_over) = (0, true);
+                            }
+                        }
+                    }
+                    continue;
+                }
+                "b" => {
+                    assert_eq!(text(bytes, 297), "0");
+                    continue;
+                }
+                "r" => {
+                    assert_ne!(text(bytes, 531), "0");
+                    assert!(unanswered.remove(&(client, name.clone())), "{name} is answered twice");
+                    continue;
+                }
+                _ => {}
+            }
+            let side = format!("{name}/{}", text(bytes, 54));
+            let is_of_quote = owner.contains_key(&(client, side.clone()));
+            let order = if is_of_quote { owner[&(client, side)] } else { owner[&(client, name.clone())] };
+            let order = &mut mine[usize::from(client)][order];
             match (text(bytes, 35).as_str(), text(bytes, 150).as_str()) {
                 ("9", _) => {
                     assert!(unanswered.remove(&(client, name.clone())), "{name} is answered twice");
@@ -123,7 +255,7 @@ fn run<V: Venue>(steps: &[Step], mut world: World<V>) -> Vec<(u16, Vec<u8>)> {
                     assert!(exec_ids.insert(text(bytes, 17)), "an ExecID comes twice");
                     let number = |tag| text(bytes, tag).parse::<i64>().unwrap();
                     let is_answer = kind == "0" || kind == "8" || !text(bytes, 41).is_empty();
-                    if is_answer {
+                    if is_answer && !is_of_quote {
                         assert!(unanswered.remove(&(client, name.clone())), "{name} is answered twice");
                     }
                     match kind {
@@ -150,6 +282,7 @@ fn run<V: Venue>(steps: &[Step], mut world: World<V>) -> Vec<(u16, Vec<u8>)> {
         read = world.kept.to_clients.len();
     }
     assert_eq!(unanswered, BTreeSet::new(), "every request is answered");
+    assert_eq!(quote_cancels, [0, 0], "every cancel of quotes is answered");
     assert!(world.kept.unmatched.is_empty(), "{:?}", world.kept.unmatched);
     let counters = world.translator.counters();
     assert_eq!((counters.unexpected, counters.missing_reports, counters.repeated_reports), (0, 0, 0));
@@ -171,6 +304,68 @@ fn two() -> [ClientSettings; 2] {
     [ClientSettings::default(), ClientSettings::default()]
 }
 
+/// What an order has that its venue and its reports must have.
+#[derive(Clone, Debug)]
+struct Terms {
+    name: String,
+    side: Side,
+    quantity: i64,
+    ticks: i64,
+    time_in_force: TimeInForce,
+    is_numbered: bool,
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let sides = prop_oneof![Just(Side::Buy), Just(Side::Sell), Just(Side::SellShort)];
+    let lasting = prop_oneof![
+        Just(TimeInForce::Day),
+        Just(TimeInForce::ImmediateOrCancel),
+        Just(TimeInForce::FillOrKill),
+        Just(TimeInForce::GoodTillDate),
+    ];
+    ("[A-Za-z0-9_-]{1,20}", sides, 1i64..1_000_000, 1i64..20_000_000, lasting, any::<bool>()).prop_map(
+        |(name, side, quantity, ticks, time_in_force, is_numbered)| Terms {
+            name,
+            side,
+            quantity,
+            ticks,
+            time_in_force,
+            is_numbered,
+        },
+    )
+}
+
+fn shorting() -> ClientSettings {
+    let limits = RiskLimits { may_sell_short: true, ..RiskLimits::default() };
+    ClientSettings { limits, ..ClientSettings::default() }
+}
+
+/// Sends an order, reads the venue's bytes by `native`, and compares with the reports of the exchange behind.
+fn carries_the_same<V: Venue>(
+    terms: &Terms,
+    mut world: World<V>,
+    native: impl Fn(&[u8]) -> (Side, i64, i64, TimeInForce),
+) {
+    let price_e8 = terms.ticks * E8 / 100;
+    let is_till = terms.time_in_force == TimeInForce::GoodTillDate;
+    let message = new(&NewOrderSingleFields {
+        time_in_force: Some(terms.time_in_force),
+        expire_time: is_till.then_some(NanosecondsSinceEpoch(START_NS + 600 * SECOND_NS)),
+        ..limit(&terms.name, terms.side, terms.quantity, price_e8)
+    });
+    world.send(0, &message);
+    assert_eq!(native(&world.kept.to_venue[0]), (terms.side, price_e8, terms.quantity, terms.time_in_force));
+    world.settle();
+    let kinds: Vec<String> = world.kept.to_clients.iter().map(|(_, bytes)| text(bytes, 150)).collect();
+    let rests = matches!(terms.time_in_force, TimeInForce::Day | TimeInForce::GoodTillDate);
+    assert_eq!(kinds, if rests { &["0"][..] } else { &["0", "C"] });
+    for (_, report) in &world.kept.to_clients {
+        for tag in [11, 54, 44, 38, 59, 40, 55, 126] {
+            assert_eq!(text(report, tag), text(&message, tag), "tag {tag}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -179,39 +374,60 @@ proptest! {
         steps in prop::collection::vec(step(), 1..80), is_numbered in any::<bool>()
     ) {
         let naming = if is_numbered { Naming::Numbered } else { Naming::ClOrdId };
-        let replies = run(&steps, World::new(&two(), naming));
-        prop_assert_eq!(replies, run(&steps, World::new(&two(), naming)), "the same inputs give the same outputs");
+        let replies = run(&steps, World::new(&two(), naming), false);
+        prop_assert_eq!(replies, run(&steps, World::new(&two(), naming), true), "the same inputs give the same outputs");
     }
 
     #[test]
     fn the_same_holds_for_ouch(steps in prop::collection::vec(step(), 1..80)) {
-        let is_taken = |step: &Step| {
-            !matches!(step, Step::New { time_in_force: TimeInForce::FillOrKill, .. })
-        };
+        let is_taken = |step: &Step| !matches!(step, Step::Quote { .. } | Step::QuoteCancel { .. });
         let steps: Vec<Step> = steps.into_iter().filter(is_taken).collect();
-        let replies = run(&steps, World::ouch(&two()));
-        prop_assert_eq!(replies, run(&steps, World::ouch(&two())), "the same inputs give the same outputs");
+        let replies = run(&steps, World::ouch(&two()), true);
+        prop_assert_eq!(replies, run(&steps, World::ouch(&two()), false), "the same inputs give the same outputs");
     }
 
     #[test]
-    fn an_order_and_its_report_carry_the_same_id_side_price_quantity_and_time_in_force(
-        name in "[A-Za-z0-9_-]{1,20}",
-        is_buy in any::<bool>(),
-        quantity in 1i64..1_000_000,
-        ticks in 1i64..100_000_000,
-        is_numbered in any::<bool>(),
-    ) {
-        let naming = if is_numbered { Naming::Numbered } else { Naming::ClOrdId };
-        let mut world = World::new(&[ClientSettings::default()], naming);
-        let side = if is_buy { Side::Buy } else { Side::Sell };
-        let order = limit(&name, side, quantity, ticks * E8 / 100);
-        let message = new(&NewOrderSingleFields { time_in_force: Some(TimeInForce::Day), ..order });
-        let replies = world.take(0, &message);
-        prop_assert_eq!(replies.len(), 1);
-        for tag in [11, 54, 44, 38, 59, 40, 55] {
-            prop_assert_eq!(text(&replies[0].1, tag), text(&message, tag), "tag {}", tag);
-        }
-        prop_assert_eq!(text(&replies[0].1, 150), "0");
+    fn an_order_and_its_reports_carry_the_same_id_side_price_quantity_and_time_in_force(terms in terms()) {
+        let naming = if terms.is_numbered { Naming::Numbered } else { Naming::ClOrdId };
+        carries_the_same(&terms, World::new(&[shorting()], naming), |bytes| {
+            let Ok(native::Message::NewOrder(order)) = native::Message::decode(bytes) else { panic!("no order") };
+            assert_eq!(order.client_order_id().trimmed() == terms.name.as_bytes(), !terms.is_numbered);
+            let side = match order.side() {
+                native::Side::Buy => Side::Buy,
+                // Native orders have no mark of a short sell.
+                _ if terms.side == Side::SellShort => Side::SellShort,
+                _ => Side::Sell,
+            };
+            let time_in_force = match order.tif() {
+                native::Tif::Day => TimeInForce::Day,
+                native::Tif::ImmediateOrCancel => TimeInForce::ImmediateOrCancel,
+                native::Tif::FillOrKill => TimeInForce::FillOrKill,
+                native::Tif::GoodTillDate => TimeInForce::GoodTillDate,
+                other => panic!("{other:?}"),
+            };
+            (side, order.limit_price().0, i64::from(order.order_qty()), time_in_force)
+        });
+    }
+
+    #[test]
+    fn the_same_is_carried_to_ouch_and_back(terms in terms()) {
+        carries_the_same(&terms, World::ouch(&[shorting()]), |bytes| {
+            let Ok(inbound::Message::EnterOrder(order)) = inbound::Message::decode(bytes) else { panic!("no order") };
+            let side = match order.side() {
+                inbound::Side::Buy => Side::Buy,
+                inbound::Side::SellShort => Side::SellShort,
+                _ => Side::Sell,
+            };
+            let has_minimum = !order.appendage().is_empty();
+            let time_in_force = match order.time_in_force() {
+                inbound::TimeInForce::Day => TimeInForce::Day,
+                inbound::TimeInForce::ImmediateOrCancel if has_minimum => TimeInForce::FillOrKill,
+                inbound::TimeInForce::ImmediateOrCancel => TimeInForce::ImmediateOrCancel,
+                inbound::TimeInForce::GoodTillTime => TimeInForce::GoodTillDate,
+                other => panic!("{other:?}"),
+            };
+            (side, order.price().0 as i64 * 10_000, i64::from(order.quantity()), time_in_force)
+        });
     }
 
     #[test]

@@ -70,8 +70,18 @@ fn is_printable(bytes: &[u8]) -> bool {
 }
 
 /// Without trailing spaces and NULs.
-pub(crate) fn trim(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |last| last + 1);
+#[inline]
+pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
+    // A space and a NUL are the bytes without any bit but that of the space: eight at once.
+    while let Some((rest, last)) = bytes.split_last_chunk::<8>() {
+        let others = u64::from_le_bytes(*last) & 0xDFDF_DFDF_DFDF_DFDF;
+        if others != 0 {
+            let padding = others.leading_zeros() as usize / 8;
+            return bytes.get(..bytes.len() - padding).unwrap_or_default();
+        }
+        bytes = rest;
+    }
+    let end = bytes.iter().rposition(|byte| byte & 0xDF != 0).map_or(0, |last| last + 1);
     bytes.get(..end).unwrap_or_default()
 }
 

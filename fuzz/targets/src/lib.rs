@@ -13,6 +13,7 @@ mod capture;
 mod clients;
 mod feed;
 mod fix;
+mod gateway;
 mod live;
 mod multicast;
 mod network;
@@ -28,6 +29,7 @@ pub use capture::{capture, framed};
 pub use clients::{control, stream_request};
 pub use feed::{feed_capture, feed_file, feed_packets};
 pub use fix::{fix_message, fix_session, fix_stream};
+pub use gateway::gateway;
 pub use live::{checkpoint, config, journal, live_feed};
 pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
@@ -55,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     ("fix_session", fix_session),
     ("fix_stream", fix_stream),
     ("framed", framed),
+    ("gateway", gateway),
     ("iextp", iextp),
     ("itch50", itch50),
     ("journal", journal),

@@ -101,6 +101,7 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
             all.push(all.concat());
             all
         }
+        "gateway" => crate::gateway::seeds(),
         "order_exchange" => order_messages(),
         // Login, some messages, a break, and the rest.
         "native_session" | "soup_session" => {

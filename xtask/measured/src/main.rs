@@ -2,9 +2,11 @@
 //!
 //! It makes a seeded session of ITCH in memory, runs one of the [`STAGES`] over its first part to fill tables and
 //! caches of addresses, and then over the rest inside [`counted`], the one function that callgrind counts in. It
-//! prints how many messages that were.
+//! prints how many messages that were. Of the translator it counts messages of FIX and of a venue instead, inside [`counted_messages`].
 //!
-//!     tapeworks-measured <decode|events|book|nbbo>
+//!     tapeworks-measured <decode|events|book|nbbo|translate-order|translate-report>
+
+mod translation;
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -20,11 +22,13 @@ use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_wire::nasdaq::itch50;
 
 /// What can be counted, and what it includes.
-const STAGES: [(&str, &str); 4] = [
+const STAGES: [(&str, &str); 6] = [
     ("decode", "framing and decoding into typed views"),
     ("events", "and sequence, symbols and normalised events"),
     ("book", "and the books"),
     ("nbbo", "and the NBBO"),
+    ("translate-order", "a new order of FIX to native bytes"),
+    ("translate-report", "a native report to an ExecutionReport of FIX"),
 ];
 
 /// Messages of the session; enough for the mean to settle, few enough for callgrind's fifty-fold slowness.
@@ -78,6 +82,12 @@ impl<'a> Sink<NbboUpdate<'a>> for Taken {
 #[inline(never)]
 fn counted(run: &mut dyn FnMut(&mut FramedReader) -> u64, reader: &mut FramedReader) -> u64 {
     run(reader)
+}
+
+/// The same for messages that are in memory one by one.
+#[inline(never)]
+fn counted_messages(run: &mut dyn FnMut()) {
+    run();
 }
 
 /// Runs `run` over both parts, counting in the second. Returns its messages.
@@ -138,6 +148,18 @@ fn feed_into<B: Stage<Event, Taken>>(feed: &mut Feed, stage: &mut B, reader: &mu
 
 fn main() -> ExitCode {
     let stage = std::env::args().nth(1).unwrap_or_default();
+    if let "translate-order" | "translate-report" = stage.as_str() {
+        return match translation::run(stage == "translate-report", counted_messages) {
+            Ok(messages) => {
+                println!("{messages}");
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let parts = match session() {
         Ok(parts) => parts,
         Err(error) => {
@@ -167,7 +189,7 @@ fn main() -> ExitCode {
         }
         _ => {
             eprintln!("usage: tapeworks-measured STAGE");
-            STAGES.iter().for_each(|(name, what)| eprintln!("  {name:8} {what}"));
+            STAGES.iter().for_each(|(name, what)| eprintln!("  {name:16} {what}"));
             return ExitCode::FAILURE;
         }
     };

@@ -19,6 +19,8 @@ pub struct Ready {
     pub is_readable: bool,
     /// It may have room.
     pub is_writable: bool,
+    /// The other side has closed, or the connection failed: the next read after what has come says so.
+    pub is_closed: bool,
 }
 
 /// Waits for several sockets at once.

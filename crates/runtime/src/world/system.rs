@@ -194,6 +194,7 @@ impl Poll for SystemPoll {
             token: event.token(),
             is_readable: event.is_readable() || event.is_read_closed(),
             is_writable: event.is_writable(),
+            is_closed: event.is_read_closed() || event.is_error(),
         }));
         Ok(())
     }

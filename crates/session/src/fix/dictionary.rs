@@ -3,6 +3,8 @@
 //! FIX 4.2 and 4.4 have one file each; FIXT has one of the session's messages and one of the application's
 //! ([`Dictionary::with_application`]). A file is read once, at the start.
 
+use std::collections::hash_map::Entry;
+
 use roxmltree::{Document, Node};
 use rustc_hash::{FxHashMap, FxHashSet};
 use tapeworks_wire::fix::{FixField, FixKind, FixSchema, FixStructure};
@@ -90,6 +92,8 @@ pub struct Dictionary {
     pub(crate) header: Members,
     pub(crate) trailer: Members,
     pub(crate) messages: FxHashMap<Box<[u8]>, Members>,
+    /// Fields that only the application's dictionary has: the session's own messages do not know them.
+    pub(crate) of_application: FxHashSet<u32>,
 }
 
 impl Dictionary {
@@ -177,7 +181,10 @@ impl Dictionary {
     #[must_use]
     pub fn with_application(mut self, application: Self) -> Self {
         for (tag, rule) in application.fields {
-            self.fields.entry(tag).or_insert(rule);
+            if let Entry::Vacant(place) = self.fields.entry(tag) {
+                place.insert(rule);
+                self.of_application.insert(tag);
+            }
         }
         for (message_type, members) in application.messages {
             self.messages.entry(message_type).or_insert(members);

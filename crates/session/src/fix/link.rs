@@ -184,11 +184,15 @@ impl Link {
         }
     }
 
-    /// Begins to resend a range; an end of 0 is the last message.
+    /// Begins to resend a range; an end of 0 is the last message. What is left of a resend that goes on is resent as well.
     pub(crate) fn begin_resend(&mut self, store: &dyn Store, begin: u64, end: u64) {
         let last = store.next_outgoing().saturating_sub(1);
         let end = if end == 0 || end > last { last } else { end };
-        self.resend = (begin.max(1) <= end).then_some(Resend { next: begin.max(1), last: end });
+        let begin = begin.max(1);
+        if begin <= end {
+            let left = self.resend.unwrap_or(Resend { next: begin, last: end });
+            self.resend = Some(Resend { next: begin.min(left.next), last: end.max(left.last) });
+        }
     }
 
     /// Resends while the output has room, and [`MOST_READS`] messages at most. Messages of the session, those that the store lacks, and

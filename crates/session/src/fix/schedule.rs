@@ -26,6 +26,23 @@ pub enum ScheduleError {
     /// The time is not `HH:MM:SS`.
     #[error("'{0}' is not a time of day, as 17:30:00 is")]
     Time(String),
+    /// The day is none of the week.
+    #[error("'{0}' is not a day of the week, as sunday is")]
+    Day(String),
+}
+
+/// A day of the week by its English name, in any case.
+fn weekday(name: &str) -> Result<Weekday, ScheduleError> {
+    match name.to_ascii_lowercase().as_str() {
+        "monday" => Ok(Weekday::Monday),
+        "tuesday" => Ok(Weekday::Tuesday),
+        "wednesday" => Ok(Weekday::Wednesday),
+        "thursday" => Ok(Weekday::Thursday),
+        "friday" => Ok(Weekday::Friday),
+        "saturday" => Ok(Weekday::Saturday),
+        "sunday" => Ok(Weekday::Sunday),
+        _ => Err(ScheduleError::Day(name.to_owned())),
+    }
 }
 
 impl Schedule {
@@ -40,11 +57,13 @@ impl Schedule {
         Ok(Self { zone, start: time(start)?, end: time(end)?, days: None })
     }
 
-    /// The same times, but one session from the first of these days to the last.
-    #[must_use]
-    pub const fn weekly(mut self, first: Weekday, last: Weekday) -> Self {
-        self.days = Some((first, last));
-        self
+    /// The same times, but one session from the first of these days to the last: `sunday`, `friday`.
+    ///
+    /// # Errors
+    /// A day is none.
+    pub fn weekly(mut self, first: &str, last: &str) -> Result<Self, ScheduleError> {
+        self.days = Some((weekday(first)?, weekday(last)?));
+        Ok(self)
     }
 
     /// When the session that runs at `now_ns` began, in UTC nanoseconds; `None` if none runs.
@@ -110,7 +129,7 @@ mod tests {
     #[test]
     fn a_weekly_session_runs_from_its_first_day_to_its_last() {
         let schedule =
-            Schedule::daily("UTC", "22:00:00", "21:00:00").unwrap().weekly(Weekday::Sunday, Weekday::Friday);
+            Schedule::daily("UTC", "22:00:00", "21:00:00").unwrap().weekly("sunday", "Friday").unwrap();
         let began = Some(ns("2026-11-22T22:00:00Z"));
         assert_eq!(schedule.began_ns(ns("2026-11-22T22:00:00Z")), began);
         assert_eq!(schedule.began_ns(ns("2026-11-27T20:59:59Z")), began);
@@ -125,5 +144,7 @@ mod tests {
             Err(ScheduleError::Zone("Mars".to_owned()))
         );
         assert_eq!(Schedule::daily("UTC", "8", "09:00:00"), Err(ScheduleError::Time("8".to_owned())));
+        let daily = Schedule::daily("UTC", "08:00:00", "09:00:00").unwrap();
+        assert_eq!(daily.weekly("sunday", "fryday"), Err(ScheduleError::Day("fryday".to_owned())));
     }
 }

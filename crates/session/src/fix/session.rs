@@ -698,6 +698,13 @@ impl Session {
         now_ns: u64,
     ) {
         if !received.is_possible_duplicate {
+            if self.link.settings.answers_any_resend_request
+                && received.message_type == b"2"
+                && let (Some(begin), Some(end)) = (received.number(7), received.number(16))
+            {
+                self.link.begin_resend(store, begin, end);
+                return;
+            }
             let text = format!("MsgSeqNum too low, expecting {expected} but received {sequence}");
             self.close_with(store, &text, End::LoggedOut, now_ns);
             return;

@@ -60,6 +60,9 @@ pub struct Settings {
     pub throttle_per_second: Option<u32>,
     /// When the session runs; `None`: always.
     pub schedule: Option<Schedule>,
+    /// A ResendRequest whose MsgSeqNum is too low is answered, as some engines do; it is not counted. Else it ends the session, as any
+    /// other message with a number that is too low.
+    pub answers_any_resend_request: bool,
     /// FIXT: a BusinessMessageReject has DefaultApplVerID, as that of some engines has.
     pub version_in_business_reject: bool,
 }
@@ -91,6 +94,7 @@ impl Settings {
             queue_limit_bytes: 1 << 20,
             throttle_per_second: None,
             schedule: None,
+            answers_any_resend_request: false,
             version_in_business_reject: false,
         }
     }

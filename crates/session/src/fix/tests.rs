@@ -527,6 +527,40 @@ fn messages_are_resent_as_duplicates_and_those_of_the_session_are_gap_filled_joi
 }
 
 #[test]
+fn a_request_whose_number_is_too_low_is_answered_only_if_set() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    let answers = pair.say_as("2", 2, "", "7=1|16=0|");
+    assert_eq!(answers, ["5|34=3|58=MsgSeqNum too low, expecting 3 but received 2"]);
+    let mut pair = Pair::new(Settings { answers_any_resend_request: true, ..settings() });
+    pair.log_on();
+    pair.order("a");
+    let answers = pair.say_as("2", 2, "", "7=1|16=0|");
+    assert_eq!(answers, ["4|34=1|43=Y|36=2|123=Y".to_owned(), echoed(2, "a").replacen("|11", "|43=Y|11", 1)]);
+    assert_eq!(pair.store.next_incoming(), 3, "it is not counted");
+    pair.assert_in_step();
+}
+
+#[test]
+fn a_request_while_a_resend_goes_on_loses_nothing_of_either() {
+    let mut pair = Pair::logged_on();
+    for index in 0..1_000 {
+        pair.order(&format!("order-number-{index}"));
+    }
+    for range in ["7=2|16=900|", "7=901|16=0|"] {
+        let request = pair.message("2", pair.next, "", range);
+        pair.next += 1;
+        pair.session.receive(&request, &mut pair.store, &mut pair.application, pair.now_ns);
+    }
+    let mut numbers = std::collections::BTreeSet::new();
+    while !pair.session.output().is_empty() {
+        numbers.extend(pair.answers().iter().map(|answer| answer.split('|').nth(1).unwrap().to_owned()));
+        pair.session.tick(&mut pair.store, &mut pair.application, pair.now_ns);
+    }
+    assert_eq!(numbers.len(), 1_000);
+}
+
+#[test]
 fn a_resend_after_a_restart_has_the_first_sending_time() {
     let mut pair = Pair::logged_on();
     pair.order("a");
@@ -588,6 +622,171 @@ fn a_long_resend_goes_on_as_the_output_is_sent() {
     }
     let expected: Vec<_> = (2..1_002).map(|sequence| format!("34={sequence}")).collect();
     assert_eq!(numbers, expected);
+}
+
+// ---- what went wrong in other engines ---------------------------------------------------------------------
+
+/// The body of a message with what only a resend has taken out: type, fields behind the header.
+fn body_of(message: &[u8]) -> Vec<(u32, Vec<u8>)> {
+    let of_header = [8, 9, 10, 34, 43, 52, 122];
+    let fields = Fields::new(message).map(Result::unwrap).filter(|field| !of_header.contains(&field.tag));
+    fields.map(|field| (field.tag, field.value.to_vec())).collect()
+}
+
+// quickfixj#1081
+#[test]
+fn a_resent_message_has_the_fields_and_values_of_the_first_in_their_order() {
+    let mut pair = Pair::logged_on();
+    let parts: &[(u32, &[u8])] = &[
+        (11, b"id"),
+        (453, b"2"),
+        (448, b"A"),
+        (447, b"D"),
+        (448, b"B"),
+        (452, b"1"),
+        (55, b"INTC"),
+        (54, b"1"),
+        (354, b"5"),
+        (355, b"a\x01=\x01b"),
+        (58, b" spaces and \xc3\xa9 "),
+        (9_000, b"a field of the user"),
+    ];
+    pair.session
+        .link()
+        .send(&mut pair.store, START_NS, b"D", &[(115, b"them"), (129, b"desk")], |writer| {
+            for (tag, value) in parts {
+                writer.copied(*tag, value);
+            }
+        })
+        .unwrap();
+    let first = pair.session.output().to_vec();
+    pair.session.sent(first.len());
+    let request = pair.message("2", pair.next, "", "7=2|16=2|");
+    pair.session.receive(&request, &mut pair.store, &mut pair.application, pair.now_ns + SECOND_NS);
+    let again = pair.session.output().to_vec();
+    assert_eq!(
+        next_message(&again, 1 << 20),
+        Framing::Message { length: again.len() },
+        "length and sum are right"
+    );
+    assert_ne!(first, again);
+    assert_eq!(body_of(&first), body_of(&again));
+}
+
+// artio#529
+#[test]
+fn each_of_three_restarts_replays_each_message_once() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    for restart in 0..3u64 {
+        pair.session.closed(&mut pair.store, pair.now_ns);
+        pair = pair.reconnected();
+        let logon = pair.store.next_outgoing();
+        pair.say("A", "98=0|108=30|");
+        let fill = |sequence: u64, next: u64| format!("4|34={sequence}|43=Y|36={next}|123=Y");
+        let answers = pair.say("2", "7=1|16=0|");
+        let expected = [fill(1, 2), echoed(2, "a").replacen("|11", "|43=Y|11", 1), fill(3, logon + 1)];
+        assert_eq!(answers, expected, "restart {restart}");
+    }
+}
+
+// artio#545
+#[test]
+fn a_session_goes_on_at_once_after_the_gap_of_its_logon_is_filled() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    pair.session.closed(&mut pair.store, pair.now_ns);
+    let mut pair = pair.reconnected();
+    assert_eq!(pair.say_as("A", 5, "", "98=0|108=30|"), ["A|34=3|98=0|108=30", "2|34=4|7=3|16=0"]);
+    let dup = "43=Y|122=20261123-09:29:59|";
+    assert_eq!(pair.say_as("D", 3, dup, &format!("11=three|{ORDER}")), [echoed(5, "three")]);
+    assert_eq!(pair.say_as("4", 4, dup, "123=Y|36=6|"), [""; 0]);
+    pair.next = 6;
+    assert_eq!(pair.order("six"), [echoed(6, "six")], "without waiting for a heartbeat");
+}
+
+// artio#503
+#[test]
+fn a_resend_that_crosses_our_own_request_ends_at_the_number_of_what_comes_next() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    pair.session.closed(&mut pair.store, pair.now_ns);
+    let mut pair = pair.reconnected();
+    // Either side lacks the other's last message.
+    assert_eq!(pair.say_as("A", 4, "", "98=0|108=30|"), ["A|34=3|98=0|108=30", "2|34=4|7=3|16=0"]);
+    let answers = pair.say_as("2", 5, "", "7=2|16=0|");
+    assert_eq!(answers, [echoed(2, "a").replacen("|11", "|43=Y|11", 1), "4|34=3|43=Y|36=5|123=Y".to_owned()]);
+    assert_eq!(pair.say_as("4", 3, "43=Y|122=20261123-09:29:59|", "123=Y|36=6|"), [""; 0]);
+    pair.next = 6;
+    assert_eq!(pair.order("b"), [echoed(5, "b")], "as the last gap fill said");
+}
+
+// artio#576
+#[test]
+fn a_resend_that_ends_in_heartbeats_is_filled_to_its_end() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    pair.assert_in_step();
+    pair.assert_in_step();
+    let dup = echoed(2, "a").replacen("|11", "|43=Y|11", 1);
+    let fill = "4|34=3|43=Y|36=5|123=Y".to_owned();
+    for range in ["7=2|16=4|", "7=2|16=0|", "7=2|16=10|"] {
+        assert_eq!(pair.say("2", range), [dup.clone(), fill.clone()], "{range}");
+    }
+    assert_eq!(pair.say("2", "7=3|16=4|"), [fill]);
+    pair.assert_in_step();
+}
+
+// IronFix#9
+#[test]
+fn a_gap_fill_ahead_of_its_turn_moves_no_number_and_a_reset_does() {
+    let mut pair = Pair::logged_on();
+    assert_eq!(pair.say_as("4", 5, "", "123=Y|36=9|"), ["2|34=2|7=2|16=0"]);
+    assert_eq!(pair.store.next_incoming(), 2, "what is missing is still missing");
+    assert_eq!(pair.say_as("4", 2, "43=Y|122=20261123-09:29:59|", "123=Y|36=5|"), [""; 0]);
+    assert_eq!(pair.store.next_incoming(), 9, "then its turn comes");
+    assert_eq!(pair.say_as("4", 500, "", "123=N|36=12|"), [""; 0]);
+    assert_eq!(pair.store.next_incoming(), 12);
+}
+
+// IronFix#1
+#[test]
+fn numbers_go_on_past_32_bits_and_do_not_wrap() {
+    let mut store = MemoryStore::new(1 << 20, START_NS);
+    let last = u64::from(u32::MAX);
+    store.set_next_incoming(last).unwrap();
+    store.set_next_outgoing(last).unwrap();
+    let mut pair = Pair::with_store(settings(), store);
+    assert_eq!(pair.say("A", "98=0|108=30|"), [format!("A|34={last}|98=0|108=30")]);
+    assert_eq!(pair.order("a"), [echoed(last + 1, "a")]);
+    let answers = pair.say("2", &format!("7={}|16=0|", last + 1));
+    assert_eq!(answers, [echoed(last + 1, "a").replacen("|11", "|43=Y|11", 1)]);
+    pair.next = i64::MAX as u64;
+    assert_eq!(pair.say_as("4", 0, "", &format!("36={}|", i64::MAX)), [""; 0]);
+    pair.assert_in_step();
+    let beyond = pair.say_as("4", 0, "", &format!("36={}|", u64::MAX));
+    assert!(beyond[0].contains("|371=36|"), "{beyond:?}");
+}
+
+// quickfixj#399
+#[test]
+fn a_session_comes_back_in_step_once_a_full_disk_has_room() {
+    let mut pair = Pair::logged_on();
+    pair.order("a");
+    pair.store.set_failing(true);
+    pair.order("b");
+    assert_eq!(pair.end(), Some(End::Store(StoreError::Full)));
+    let mut pair = pair.reconnected();
+    assert_eq!(pair.say("A", "98=0|108=30|"), [""; 0], "it stays full: nothing is answered or counted");
+    let mut pair = pair.reconnected();
+    pair.store.set_failing(false);
+    // The order that was not taken has number 3, so the peer's Logon has 4.
+    assert_eq!(pair.say_as("A", 4, "", "98=0|108=30|"), ["A|34=3|98=0|108=30", "2|34=4|7=3|16=0"]);
+    let answers = pair.say_as("D", 3, "43=Y|122=20261123-09:29:59|", &format!("11=b|{ORDER}"));
+    assert_eq!(answers, [echoed(5, "b")]);
+    assert_eq!(pair.say_as("4", 4, "43=Y|122=20261123-09:29:59|", "123=Y|36=5|"), [""; 0]);
+    pair.next = 5;
+    pair.assert_in_step();
 }
 
 // ---- heartbeats ------------------------------------------------------------------------------------------
@@ -715,6 +914,23 @@ fn a_message_over_the_limit_is_refused_without_being_kept() {
     pair.assert_in_step();
 }
 
+#[test]
+fn a_message_of_a_hundred_thousand_fields_is_one_reject() {
+    let mut pair = Pair::new(Settings { message_limit_bytes: 1 << 20, ..settings() });
+    pair.log_on();
+    let mut buffer = vec![0; 1 << 20];
+    let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"0");
+    writer.number(34, 2).text(49, b"TW").timestamp(52, START_NS).text(56, b"ISLD");
+    for _ in 0..100_000 {
+        writer.text(112, b"x");
+    }
+    let message = writer.finish().unwrap().to_vec();
+    assert_eq!(pair.give(&message), ["3|34=2|45=2|58=Tag appears more than once|371=112|372=0|373=13"]);
+    assert_eq!(pair.session.held_bytes(), (0, 0));
+    pair.next = 3;
+    pair.assert_in_step();
+}
+
 // ---- rejects ---------------------------------------------------------------------------------------------
 
 #[test]
@@ -740,6 +956,17 @@ fn each_fault_is_rejected_with_its_reason_and_counts() {
             "D",
             order("a") + "453=2|448=P|447=D|",
             "58=Incorrect NumInGroup count for repeating group|371=453|372=D|373=16",
+        ),
+        // A wrong count outranks a faulty value of the entries.
+        (
+            "D",
+            order("a") + "453=2|448=P|447=D|452=x|",
+            "58=Incorrect NumInGroup count for repeating group|371=453|372=D|373=16",
+        ),
+        (
+            "D",
+            order("a") + "453=1|448=P|447=D|452=x|",
+            "58=Incorrect data format for value|371=452|372=D|373=6",
         ),
     ] {
         let mut pair = Pair::logged_on();
@@ -768,6 +995,44 @@ fn a_missing_comp_id_is_a_missing_tag() {
         format!("8=FIX.4.4\x019={length}\x01{}", &body[body.find("35=").unwrap()..body.find("10=").unwrap()]);
     let bytes = format!("{start}10={:03}\x01", tapeworks_wire::fix::checksum(start.as_bytes()));
     assert_eq!(pair.give(bytes.as_bytes()), ["3|34=2|45=2|58=Required tag missing|371=56|372=0|373=1"]);
+}
+
+#[test]
+fn the_messages_of_fixt_know_no_field_of_the_application() {
+    let part = |fields: &str, messages: &str, names: &[(u32, &str)]| {
+        let names: String = names
+            .iter()
+            .map(|(tag, name)| format!("<field number='{tag}' name='{name}' type='STRING'/>"))
+            .collect();
+        let text = format!(
+            "<fix><header>{fields}</header><trailer><field name='CheckSum'/></trailer>
+             <messages>{messages}</messages><fields>{names}</fields></fix>"
+        );
+        Dictionary::from_xml(&text).unwrap()
+    };
+    let header = [(8, "B"), (9, "L"), (35, "T"), (34, "N"), (49, "S"), (56, "R"), (52, "I")];
+    let fields: String = header.iter().map(|(_, name)| format!("<field name='{name}'/>")).collect();
+    let session = "<message msgtype='0'/><message msgtype='A'><field name='E'/><field name='H'/><field name='V'/></message>";
+    let mut names = header.to_vec();
+    names.extend([(10, "CheckSum"), (98, "E"), (108, "H"), (1137, "V")]);
+    let session = part(&fields, session, &names);
+    let application = part(
+        "",
+        "<message msgtype='D'><field name='Unit'/></message>",
+        &[(10, "CheckSum"), (999, "Unit"), (998, "More")],
+    );
+    let mut pair = Pair::new(Settings::new(Role::Acceptor, "FIXT.1.1", "ISLD", "TW"));
+    pair.session = Session::new(
+        pair.session.settings().clone(),
+        Arc::new(session.with_application(application)),
+        START_NS,
+    );
+    pair.say("A", "98=0|108=30|1137=9|");
+    assert_eq!(pair.say("0", "999=HI|"), ["3|34=2|45=2|58=Invalid tag number|371=999|372=0|373=0"]);
+    let answers = pair.say("D", "998=HI|");
+    assert_eq!(answers, ["3|34=3|45=3|58=Tag not defined for this message type|371=998|372=D|373=2"]);
+    let answers = pair.say("0", "98=0|");
+    assert_eq!(answers, ["3|34=4|45=4|58=Tag not defined for this message type|371=98|372=0|373=2"]);
 }
 
 #[test]

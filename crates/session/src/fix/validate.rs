@@ -1,7 +1,7 @@
 //! Checks a message against a dictionary, with the reasons of a session reject (373).
 //!
 //! Order of the checks, as other engines have it: header, body and trailer in order; the type; what is required; then each
-//! field: known, with a value, once, of the right form, listed, of this message; groups with their counts.
+//! field: known, with a value, once, of the right form, listed, of this message; groups: first their counts, then their fields.
 
 use rustc_hash::FxHashSet;
 use tapeworks_wire::fix::{
@@ -10,6 +10,7 @@ use tapeworks_wire::fix::{
 };
 
 use super::dictionary::{Dictionary, FieldRule, Form, Group, Members};
+use super::received::is_admin;
 
 /// A field of a message: its tag, which may be no valid one, and its value.
 #[derive(Clone, Copy, Debug)]
@@ -96,11 +97,18 @@ pub(crate) fn validate(
     let header = parts.get(..body.start).unwrap_or_default();
     let trailer = parts.get(body.end..).unwrap_or_default();
     let inside = parts.get(body).unwrap_or_default();
-    for (section, parts) in [(&dictionary.header, header), (members, inside), (&dictionary.trailer, trailer)]
-    {
-        fields(dictionary, section, message, parts, room)?;
-    }
-    Ok(())
+    fields(dictionary, &dictionary.header, message, header, room)?;
+    fields(dictionary, members, message, inside, room).map_err(|rejection| match rejection {
+        // The session's own messages do not know what only the application's dictionary has.
+        Rejection { reason: RejectReason::TagNotDefinedForType, tag: Some(tag) }
+            if is_admin(message_type)
+                && u32::try_from(tag).is_ok_and(|tag| dictionary.of_application.contains(&tag)) =>
+        {
+            of_tag(RejectReason::InvalidTag, tag)
+        }
+        rejection => rejection,
+    })?;
+    fields(dictionary, &dictionary.trailer, message, trailer, room)
 }
 
 /// The body's fields, if header, body and trailer follow each other.
@@ -151,20 +159,19 @@ fn fields(
         }
         at += 1;
         if let Some(group) = members.groups.get(&tag) {
-            at += entries(
-                dictionary,
-                group,
-                message,
-                part,
-                parts.get(at..).unwrap_or_default(),
-                &mut room.entries,
-            )?;
+            let behind = parts.get(at..).unwrap_or_default();
+            let mut fault = None;
+            at += entries(dictionary, group, message, part, behind, &mut room.entries, &mut fault)?;
+            if let Some(rejection) = fault {
+                return Err(rejection);
+            }
         }
     }
     Ok(())
 }
 
-/// Checks a group's entries; returns how many fields they have. `stack` has the tags of the entries around them.
+/// Checks a group's entries; returns how many fields they have. `stack` has the tags of the entries around them. The first faulty
+/// value goes to `fault`: a wrong count outranks it.
 fn entries(
     dictionary: &Dictionary,
     group: &Group,
@@ -172,6 +179,7 @@ fn entries(
     count: &Part,
     parts: &[Part],
     stack: &mut Vec<u32>,
+    fault: &mut Option<Rejection>,
 ) -> Result<usize, Rejection> {
     let declared = read_signed(count.value(message)).unwrap_or(-1);
     let (mut at, mut found) = (0, 0i64);
@@ -180,7 +188,9 @@ fn entries(
         let Some(tag) = u32::try_from(part.tag).ok().filter(|tag| group.members.fields.contains(tag)) else {
             break;
         };
-        field(dictionary, message, part)?;
+        if let Err(rejection) = field(dictionary, message, part) {
+            fault.get_or_insert(rejection);
+        }
         let seen = stack.get(base..).unwrap_or_default();
         if tag == group.first {
             required(group, seen, found)?;
@@ -194,7 +204,8 @@ fn entries(
         stack.push(tag);
         at += 1;
         if let Some(inner) = group.members.groups.get(&tag) {
-            at += entries(dictionary, inner, message, part, parts.get(at..).unwrap_or_default(), stack)?;
+            let behind = parts.get(at..).unwrap_or_default();
+            at += entries(dictionary, inner, message, part, behind, stack, fault)?;
         }
     }
     required(group, stack.get(base..).unwrap_or_default(), found)?;

@@ -207,7 +207,7 @@ impl Partition {
         } else {
             self.is_checked = true;
             self.hold(number, message, limit, counters);
-            if self.state == State::Live {
+            if self.state == State::Live && !planted!("gap-not-requested") {
                 counters.gaps += 1;
                 self.state = State::Wanted { at_ns: 0 };
             }

@@ -19,6 +19,9 @@ impl HostClock {
 
     /// What it is ahead now, in ns.
     pub(crate) fn ahead_ns(&self, now_ns: u64) -> i64 {
+        if self.gains_ppm == 0 {
+            return self.ahead_ns;
+        }
         let passed = i128::from(now_ns.saturating_sub(self.since_ns));
         let gained = i64::try_from(passed * i128::from(self.gains_ppm) / 1_000_000).unwrap_or_default();
         self.ahead_ns.saturating_add(gained)

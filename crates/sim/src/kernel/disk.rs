@@ -21,6 +21,9 @@ use super::{HostId, Simulated, call, sleep, with};
 /// Bytes that a disk writes at once: a torn write ends between two of them.
 const SECTOR: usize = 512;
 
+/// The longest file whose memory is taken at once, in bytes.
+const MOST_RESERVED: usize = 4 << 20;
+
 /// Between two looks of a thread whose disk stands still, in ns.
 const STOPPED_NS: u64 = 1_000;
 
@@ -159,15 +162,27 @@ impl Inode {
         }
     }
 
+    /// How much memory to reserve behind so many bytes for a write up to `end`: for the whole of a file that was given its length, else up
+    /// to there.
+    fn reserve(&self, has: usize, end: usize) -> usize {
+        let whole = usize::try_from(self.length).unwrap_or(usize::MAX).min(MOST_RESERVED);
+        whole.max(end).saturating_sub(has)
+    }
+
     /// The disk takes a part of what was written.
     fn harden(&mut self, part: Range<usize>) {
         let part = part.start.min(self.data.len())..part.end.min(self.data.len());
-        if self.durable.len() < part.end {
-            self.durable.resize(part.end, 0);
+        let reserve = self.reserve(self.durable.len(), part.end);
+        let Some(from) = self.data.get(part.clone()) else { return };
+        if self.durable.len() < part.start {
+            self.durable.resize(part.start, 0);
         }
-        if let (Some(to), Some(from)) = (self.durable.get_mut(part.clone()), self.data.get(part)) {
-            to.copy_from_slice(from);
+        let (over, behind) = from.split_at(from.len().min(self.durable.len() - part.start));
+        if let Some(to) = self.durable.get_mut(part.start..part.start + over.len()) {
+            to.copy_from_slice(over);
         }
+        self.durable.reserve(reserve);
+        self.durable.extend_from_slice(behind);
     }
 
     /// It has so many bytes from now on.
@@ -610,12 +625,15 @@ impl DiskFile for SimFile {
             let end = start.saturating_add(bytes.len());
             disk.check_room(self.inode, end as u64)?;
             let inode = disk.inodes.get_mut(self.inode).ok_or_else(not_found)?;
-            if inode.data.len() < end {
-                inode.data.resize(end, 0);
+            if inode.data.len() < start {
+                inode.data.resize(start, 0);
             }
-            if let Some(to) = inode.data.get_mut(start..end) {
-                to.copy_from_slice(bytes);
+            let (over, behind) = bytes.split_at(bytes.len().min(inode.data.len() - start));
+            if let Some(to) = inode.data.get_mut(start..start + over.len()) {
+                to.copy_from_slice(over);
             }
+            inode.data.reserve(inode.reserve(inode.data.len(), end));
+            inode.data.extend_from_slice(behind);
             if end as u64 > inode.length {
                 (inode.length, inode.is_length_unsynced) = (end as u64, true);
             }

@@ -3,8 +3,9 @@
 //! A datagram goes to each socket that is bound to its address or has joined its group, on its own: what the network does to it is
 //! drawn for each. A TCP connection delivers its bytes in order and once, in pieces that are drawn, or not at all while the link is out.
 
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
@@ -222,15 +223,44 @@ struct Socket {
 
 #[derive(Debug, Default)]
 struct PollState {
-    pending: BTreeMap<usize, (bool, bool)>,
+    /// What is reported at the next look, by its token.
+    pending: Vec<Ready>,
     waker: Option<Token>,
     waiter: Option<TaskId>,
 }
 
+impl PollState {
+    fn report(&mut self, new: Ready) {
+        match self.pending.binary_search_by_key(&new.token.0, |ready| ready.token.0) {
+            Ok(place) => {
+                if let Some(ready) = self.pending.get_mut(place) {
+                    ready.is_readable |= new.is_readable;
+                    ready.is_writable |= new.is_writable;
+                    ready.is_closed |= new.is_closed;
+                }
+            }
+            Err(place) => self.pending.insert(place, new),
+        }
+    }
+}
+
+/// What is at an address, and what the network does to the datagrams for it.
+#[derive(Default)]
+struct Place {
+    /// Sockets that datagrams for it go to.
+    bound: Vec<usize>,
+    link: Option<LinkFaults>,
+    counts: LinkCounts,
+}
+
+/// An address, by its place in [`Network::places`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PlaceId(usize);
+
 /// What happens on the network at a time.
 #[derive(Debug)]
 pub(crate) enum NetworkEvent {
-    Arrives { socket: usize, from: SocketAddr, bytes: Rc<[u8]>, to: SocketAddr },
+    Arrives { socket: usize, from: SocketAddr, bytes: Rc<[u8]>, to: PlaceId },
     Bytes { socket: usize, bytes: Vec<u8> },
     End { socket: usize },
     Reset { socket: usize },
@@ -255,10 +285,9 @@ pub type Tap = Box<dyn FnMut(Step, u64, SocketAddr, SocketAddr, &[u8])>;
 pub(crate) struct Network {
     sockets: Vec<Option<Socket>>,
     polls: Vec<PollState>,
-    /// Sockets that datagrams for an address go to.
-    bound: BTreeMap<SocketAddr, Vec<usize>>,
-    links: BTreeMap<SocketAddr, LinkFaults>,
-    counts: BTreeMap<SocketAddr, LinkCounts>,
+    /// Addresses that datagrams were sent to or sockets bound to, or that have faults.
+    places: Vec<Place>,
+    by_address: FxHashMap<SocketAddr, PlaceId>,
     pub(crate) tcp: TcpFaults,
     /// Where connections are refused though a server listens.
     refusing: BTreeSet<SocketAddr>,
@@ -283,6 +312,35 @@ impl Network {
         }
     }
 
+    fn place_of(&mut self, address: SocketAddr) -> PlaceId {
+        *self.by_address.entry(address).or_insert_with(|| {
+            self.places.push(Place::default());
+            PlaceId(self.places.len() - 1)
+        })
+    }
+
+    fn place(&mut self, address: SocketAddr) -> Option<&mut Place> {
+        let PlaceId(place) = self.place_of(address);
+        self.places.get_mut(place)
+    }
+
+    fn count(&mut self, PlaceId(place): PlaceId, count: fn(&mut LinkCounts)) {
+        if let Some(place) = self.places.get_mut(place) {
+            count(&mut place.counts);
+        }
+    }
+
+    /// What happens to datagrams between these: of a server, to what it is sent and to what it answers.
+    fn faults(&self, PlaceId(to): PlaceId, from: SocketAddr) -> LinkFaults {
+        let link = |place: usize| self.places.get(place).and_then(|place| place.link);
+        let of_sender = || self.by_address.get(&from).and_then(|PlaceId(from)| link(*from));
+        link(to).or_else(of_sender).unwrap_or_default()
+    }
+
+    fn unbind(&mut self, id: usize) {
+        self.places.iter_mut().for_each(|place| place.bound.retain(|one| *one != id));
+    }
+
     fn port(&mut self) -> u16 {
         self.next_port =
             if self.next_port < 40_000 { 40_000 } else { self.next_port.wrapping_add(1).max(40_000) };
@@ -294,7 +352,7 @@ impl Network {
         for (id, place) in self.sockets.iter_mut().enumerate() {
             if place.as_ref().is_some_and(|socket| socket.host == host) {
                 *place = None;
-                self.bound.values_mut().for_each(|bound| bound.retain(|one| *one != id));
+                self.places.iter_mut().for_each(|place| place.bound.retain(|one| *one != id));
             }
         }
     }
@@ -328,14 +386,14 @@ impl Kernel {
     fn report(&mut self, id: usize, is_readable: bool, is_writable: bool) {
         let Some(socket) = self.network.socket(id) else { return };
         let waiter = socket.waiter.take();
+        let is_closed = matches!(&socket.kind, Kind::Connection(one) if one.is_ended || one.is_reset);
         if let Some(Watch { poll, token, interest }) = socket.watch {
             let readable = is_readable && interest.is_readable();
             let writable = is_writable && interest.is_writable();
             if (readable || writable)
                 && let Some(poll) = self.network.polls.get_mut(poll)
             {
-                let pending = poll.pending.entry(token.0).or_default();
-                *pending = (pending.0 || readable, pending.1 || writable);
+                poll.report(Ready { token, is_readable: readable, is_writable: writable, is_closed });
                 if let Some(waiter) = poll.waiter {
                     self.wake(waiter, Waits::Poll);
                 }
@@ -349,7 +407,7 @@ impl Kernel {
     fn bind_udp(&mut self, wanted: SocketAddr, room: usize) -> io::Result<(usize, SocketAddr)> {
         let is_group = wanted.ip().is_multicast();
         let address = if is_group { wanted } else { local(self, wanted) };
-        if !is_group && self.network.bound.get(&address).is_some_and(|bound| !bound.is_empty()) {
+        if !is_group && self.network.place(address).is_some_and(|place| !place.bound.is_empty()) {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         let host = self.host();
@@ -361,7 +419,9 @@ impl Kernel {
             address
         };
         let id = self.network.add(Socket { host, local, kind: Kind::Udp(udp), watch: None, waiter: None });
-        self.network.bound.entry(address).or_default().push(id);
+        if let Some(place) = self.network.place(address) {
+            place.bound.push(id);
+        }
         Ok((id, address))
     }
 
@@ -376,18 +436,14 @@ impl Kernel {
     fn send(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
         let to = remote(self, to);
         self.show_tap(Step::Sent, from, to, bytes);
-        // Of a server, what it is sent and what it answers.
-        let faults = self.network.links.get(&to).or_else(|| self.network.links.get(&from));
-        let faults = faults.copied().unwrap_or_default();
-        self.network.counts.entry(to).or_default().sent += 1;
-        let receivers = self.network.bound.get(&to).map_or(0, Vec::len);
-        for place in 0..receivers {
-            let Some(socket) = self.network.bound.get(&to).and_then(|bound| bound.get(place)).copied() else {
-                break;
-            };
-            let count = |kernel: &mut Self, count: fn(&mut LinkCounts)| {
-                count(kernel.network.counts.entry(to).or_default());
-            };
+        let to = self.network.place_of(to);
+        let faults = self.network.faults(to, from);
+        self.network.count(to, |counts| counts.sent += 1);
+        let bound = |kernel: &Self, receiver| kernel.network.places.get(to.0)?.bound.get(receiver).copied();
+        let count = |kernel: &mut Self, count| kernel.network.count(to, count);
+        let mut next = 0;
+        while let Some(socket) = bound(self, next) {
+            next += 1;
             if self.now_ns < faults.out_until_ns || self.random.chance(faults.lost_per_million) {
                 count(self, |counts| counts.lost += 1);
                 continue;
@@ -498,9 +554,15 @@ impl Kernel {
         if length == 0 && !buffer.is_empty() {
             return if connection.is_ended { Ok(0) } else { Err(io::ErrorKind::WouldBlock.into()) };
         }
-        for (to, from) in buffer.iter_mut().zip(connection.received.drain(..length)) {
-            *to = from;
+        let (front, back) = connection.received.as_slices();
+        let (of_front, of_back) = buffer.split_at_mut(front.len().min(length));
+        for (to, from) in [(of_front, front), (of_back, back)] {
+            let length = to.len().min(from.len());
+            if let (Some(to), Some(from)) = (to.get_mut(..length), from.get(..length)) {
+                to.copy_from_slice(from);
+            }
         }
+        connection.received.drain(..length);
         let peer = connection.peer;
         if let Some(peer) = peer
             && self.network.connection(peer).is_some_and(|peer| std::mem::take(&mut peer.is_blocked))
@@ -526,7 +588,7 @@ impl Kernel {
     fn close(&mut self, id: usize) {
         let Some(socket) = self.network.sockets.get_mut(id).and_then(Option::take) else { return };
         match socket.kind {
-            Kind::Udp(_) => self.network.bound.values_mut().for_each(|bound| bound.retain(|one| *one != id)),
+            Kind::Udp(_) => self.network.unbind(id),
             Kind::Listener(waiting) => waiting.into_iter().for_each(|connection| self.close(connection)),
             Kind::Connection(Connection { peer, received, is_shut, .. }) => {
                 let Some(peer) = peer else { return };
@@ -550,8 +612,8 @@ impl Kernel {
 }
 
 /// Something happens on the network.
-pub(crate) fn take(event: NetworkEvent) {
-    with(|kernel| match event {
+pub(crate) fn take(kernel: &mut Kernel, event: NetworkEvent) {
+    match event {
         NetworkEvent::Arrives { socket, from, bytes, to } => {
             let received_ns = kernel.epoch_ns + kernel.now_ns;
             let ahead_ns = kernel.network.socket(socket).map(|socket| socket.host);
@@ -562,10 +624,10 @@ pub(crate) fn take(event: NetworkEvent) {
             kernel.trace.mix(kernel.now_ns, bytes.len() as u64);
             let Some(Socket { kind: Kind::Udp(udp), .. }) = kernel.network.socket(socket) else { return };
             if udp.push(Datagram { from, bytes, received_ns }) {
-                kernel.network.counts.entry(to).or_default().arrived += 1;
+                kernel.network.count(to, |counts| counts.arrived += 1);
                 kernel.report(socket, true, false);
             } else {
-                kernel.network.counts.entry(to).or_default().overflowed += 1;
+                kernel.network.count(to, |counts| counts.overflowed += 1);
             }
         }
         NetworkEvent::Bytes { socket, bytes } => {
@@ -596,17 +658,21 @@ pub(crate) fn take(event: NetworkEvent) {
             _ => kernel.close(connection),
         },
         NetworkEvent::Room { socket } => kernel.report(socket, false, true),
-    });
+    }
 }
 
 /// Sets what the network does to the datagrams for an address.
 pub fn set_link(to: SocketAddr, faults: LinkFaults) {
-    with(|kernel| kernel.network.links.insert(to, faults));
+    with(|kernel| {
+        if let Some(place) = kernel.network.place(to) {
+            place.link = Some(faults);
+        }
+    });
 }
 
 /// What the network did to the datagrams for an address.
 pub fn link_counts(to: SocketAddr) -> LinkCounts {
-    with(|kernel| kernel.network.counts.get(&to).copied().unwrap_or_default())
+    with(|kernel| kernel.network.place(to).map(|place| place.counts).unwrap_or_default())
 }
 
 /// Sets whether new connections to an address are refused.
@@ -751,12 +817,7 @@ impl Poll for SimPoll {
         with(|kernel| {
             let Some(poll) = kernel.network.polls.get_mut(self.0) else { return };
             poll.waiter = None;
-            let pending = std::mem::take(&mut poll.pending).into_iter();
-            ready.extend(pending.map(|(token, (is_readable, is_writable))| Ready {
-                token: Token(token),
-                is_readable,
-                is_writable,
-            }));
+            ready.append(&mut poll.pending);
         });
         Ok(())
     }
@@ -775,7 +836,7 @@ impl Wake for SimWaker {
     fn wake(&self) -> io::Result<()> {
         with(|kernel| {
             let Some(poll) = kernel.network.polls.get_mut(self.poll) else { return };
-            poll.pending.entry(self.token.0).or_default().0 = true;
+            poll.report(Ready { token: self.token, is_readable: true, is_writable: false, is_closed: false });
             if let Some(waiter) = poll.waiter {
                 kernel.wake(waiter, Waits::Poll);
             }
@@ -835,16 +896,23 @@ impl DatagramReceiver for SimReceiver {
             return Err(invalid());
         }
         let mut count = 0;
-        while count < most {
+        let waiting = with(|kernel| match kernel.network.socket(self.socket.0) {
+            Some(Socket { kind: Kind::Udp(udp), .. }) => udp.queue.len(),
+            _ => 0,
+        });
+        while count < most.min(waiting) {
             let Ok(mut blank) = pool.blank() else { break };
-            let Some(datagram) = with(|kernel| match kernel.network.socket(self.socket.0) {
-                Some(Socket { kind: Kind::Udp(udp), .. }) => udp.pop(),
-                _ => None,
+            let Some(datagram) = with(|kernel| {
+                let datagram = match kernel.network.socket(self.socket.0) {
+                    Some(Socket { kind: Kind::Udp(udp), .. }) => udp.pop(),
+                    _ => None,
+                }?;
+                kernel.show_tap(Step::Taken, datagram.from, self.address, &datagram.bytes);
+                Some(datagram)
             }) else {
                 break;
             };
             count += 1;
-            with(|kernel| kernel.show_tap(Step::Taken, datagram.from, self.address, &datagram.bytes));
             let length = datagram.bytes.len();
             match blank.room_mut().get_mut(..length) {
                 Some(room) => {

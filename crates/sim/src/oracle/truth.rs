@@ -3,15 +3,16 @@
 //! A venue that restarts numbers its messages from 1, under a new name or under the old one. So a message has a session, by its place
 //! among the channel's, and a number. Each session has an engine and books of its own: nothing of the one before is left.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{Hash as _, Hasher as _};
 
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 use tapeworks_engine::{Engine, EngineOptions, MarketStage};
 use tapeworks_feed::live::Input;
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Symbol};
 use tapeworks_session::{SessionId, TransportKind};
 
+use super::log::Log;
 use super::{Essence, Names, Sums, is_of_message};
 
 /// What one channel really is.
@@ -21,7 +22,7 @@ pub(super) struct Truth {
     /// In the order in which they began; the last one runs.
     pub(super) sessions: Vec<SessionTruth>,
     /// By the hash of a packet: its session, and the number behind its last message.
-    packets: HashMap<u64, (usize, u64)>,
+    packets: FxHashMap<u64, (usize, u64)>,
     /// Answers are compared with what was sent.
     pub(super) keeps_messages: bool,
 }
@@ -35,7 +36,13 @@ fn hash_of(payload: &[u8]) -> u64 {
 impl Truth {
     pub(super) fn new(options: EngineOptions) -> Self {
         let transport = options.channels.first().map(|channel| channel.application.transport());
-        Self { options, transport, sessions: Vec::new(), packets: HashMap::new(), keeps_messages: false }
+        Self {
+            options,
+            transport,
+            sessions: Vec::new(),
+            packets: FxHashMap::default(),
+            keeps_messages: false,
+        }
     }
 
     /// A packet as the venue sends it on line A, where numbers go back only when a session begins.
@@ -154,20 +161,20 @@ pub(super) struct SessionTruth {
     /// The books have the messages up to this one.
     pub(super) at: u64,
     /// All events of messages, in order.
-    pub(super) all: Vec<Essence>,
+    pub(super) all: Log<Essence>,
     events: Vec<Event>,
     /// The symbols of `all`.
     named: Names,
     /// The hash of each message, where they are kept.
-    messages: HashMap<u64, u64>,
+    messages: FxHashMap<u64, u64>,
     /// Messages that an answer brought as something else.
     pub(super) spoiled: BTreeSet<u64>,
     /// Messages of a known type that cannot be read: a plant names them as missing.
     pub(super) unreadable: BTreeSet<u64>,
     /// Orders with their symbol and what is left of them, counted without the shipped books.
-    orders: HashMap<u64, (Symbol, u32)>,
+    orders: FxHashMap<u64, (Symbol, u32)>,
     /// The first message that executes or cancels more than an order of the symbol has.
-    pub(super) overfilled: HashMap<Symbol, u64>,
+    pub(super) overfilled: FxHashMap<Symbol, u64>,
     /// The messages that contradict the venue's names, ascending.
     pub(super) contradicted: Vec<u64>,
     /// What the running plant knows to have been sent: from this time on, the messages before this number.
@@ -186,14 +193,14 @@ impl SessionTruth {
             names: Names::default(),
             pending: VecDeque::new(),
             at: 0,
-            all: Vec::new(),
+            all: Log::default(),
             events: Vec::new(),
             named: Names::default(),
-            messages: HashMap::new(),
+            messages: FxHashMap::default(),
             spoiled: BTreeSet::new(),
             unreadable: BTreeSet::new(),
-            orders: HashMap::new(),
-            overfilled: HashMap::new(),
+            orders: FxHashMap::default(),
+            overfilled: FxHashMap::default(),
             contradicted: Vec::new(),
             heard: Vec::new(),
         }
@@ -279,8 +286,8 @@ impl SessionTruth {
     }
 
     fn has(&self, is: &Essence) -> bool {
-        let rest = self.all.get(self.place_of(is.sequence)..).unwrap_or_default();
-        rest.iter().take_while(|one| one.sequence == is.sequence).any(|one| one.is_shown_as(is))
+        let rest = self.all.iter_from(self.place_of(is.sequence));
+        rest.take_while(|one| one.sequence == is.sequence).any(|one| one.is_shown_as(is))
     }
 
     /// The number of the next message.

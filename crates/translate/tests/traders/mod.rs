@@ -16,8 +16,8 @@ use tapeworks_translate::{
     Reference, Reply, Report, Settings, Translator, Venue,
 };
 use tapeworks_wire::fix::order_entry::{
-    HeaderFields, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields, OrderCancelRequestFields,
-    Side,
+    HeaderFields, MassQuoteFields, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields,
+    OrderCancelRequestFields, QuoteCancelFields, QuoteEntryFields, QuoteFields, QuoteSetFields, Side,
 };
 use tapeworks_wire::fix::{Writer, field};
 use tapeworks_wire::millennium::variant::{LSE, Variant};
@@ -122,6 +122,40 @@ pub(crate) fn replace(id: &str, original: &str, side: Side, quantity: i64, price
     message(b"G", 2, |writer| fields.write(writer))
 }
 
+/// A quote for AAPL: quantity and price of both sides.
+pub(crate) fn quote(id: &str, bid: Option<(i64, i64)>, offer: Option<(i64, i64)>) -> Vec<u8> {
+    let fields = QuoteFields {
+        symbol: Some(b"AAPL"),
+        bid_size: bid.map(|(quantity, _)| Decimal(quantity * E8)),
+        bid_px: bid.map(|(_, price_e8)| Decimal(price_e8)),
+        offer_size: offer.map(|(quantity, _)| Decimal(quantity * E8)),
+        offer_px: offer.map(|(_, price_e8)| Decimal(price_e8)),
+        ..QuoteFields::new(id.as_bytes())
+    };
+    message(b"S", 2, |writer| fields.write(writer))
+}
+
+pub(crate) fn quote_cancel(kind: i64, id: Option<&str>) -> Vec<u8> {
+    let fields = QuoteCancelFields { quote_id: id.map(str::as_bytes), ..QuoteCancelFields::new(kind) };
+    message(b"Z", 2, |writer| fields.write(writer))
+}
+
+/// A mass quote of one set: id, symbol and bid of each entry; offers are one above, and all sizes 10.
+pub(crate) fn mass_quote<'a>(id: &str, entries: &[(&'a str, &'a str, i64)]) -> Vec<u8> {
+    let entry = |(id, symbol, price_e8): &(&'a str, &'a str, i64)| QuoteEntryFields {
+        symbol: Some(symbol.as_bytes()),
+        bid_size: Some(Decimal(10 * E8)),
+        bid_px: Some(Decimal(*price_e8)),
+        offer_size: Some(Decimal(10 * E8)),
+        offer_px: Some(Decimal(price_e8 + E8)),
+        ..QuoteEntryFields::new(id.as_bytes())
+    };
+    let entries: Vec<QuoteEntryFields<'_>> = entries.iter().map(entry).collect();
+    let sets = [QuoteSetFields { quote_entries: &entries, ..QuoteSetFields::new(b"1") }];
+    let fields = MassQuoteFields { quote_sets: &sets, ..MassQuoteFields::new(id.as_bytes()) };
+    message(b"i", 2, |writer| fields.write(writer))
+}
+
 pub(crate) fn reference() -> Reference {
     let instrument = |symbol: &str, venue_id, partition| Instrument {
         symbol: Ascii::new(symbol).unwrap(),
@@ -129,7 +163,7 @@ pub(crate) fn reference() -> Reference {
         venue_id,
         tick_e8: E8 / 100,
         partition,
-        segment: Ascii::default(),
+        segment: Ascii::new(if partition == 1 { "SEG1" } else { "SEG2" }).unwrap(),
     };
     Reference::new(&[instrument("AAPL", 11, 1), instrument("MSFT", 22, 2)], &[]).unwrap()
 }

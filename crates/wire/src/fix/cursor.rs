@@ -1,19 +1,20 @@
 //! Walks the fields of one message for the code that `fix!` writes.
 //!
 //! A cursor is a small value that is passed by value, so that it stays in registers. The key of a field is its tag's digits and
-//! `=` as one word: declared tags are compared as constants, and only undeclared ones become numbers.
+//! `=` as one word: declared tags are compared as constants, and only undeclared ones become numbers. What reads a value finds where it
+//! ends: numbers and times show it, and only texts are searched for SOH. So a message is passed over once, and the checksum's sum is
+//! made beside it.
 //!
-//! Cost: some ten instructions a field, and one conditional jump each 64 bytes.
+//! Cost: some ten instructions a field and those of its value.
 
 use core::fmt;
 
 use super::fields::{data_of_length, reason_of, tag_number};
 use super::framing::{Garbled, TRAILER_BYTES, head, trailer_of};
-use super::scan::{BLOCK, SOH, checksum, soh_mask};
-use super::value::{ValueError, date_in, decimal_in, signed_in, time_in, timestamp_in, unsigned_in, word_at};
-
-/// Blocks of a message whose SOHs are found at once: 512 bytes.
-const WORDS: usize = 8;
+use super::scan::{SOH, checksum, end_of};
+use super::value::{
+    LastDate, ValueError, date_at, decimal_at, eight, signed_at, time_at, timestamp_at, unsigned_at,
+};
 
 /// The reasons of a session reject, tag 373.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,6 +130,23 @@ impl fmt::Display for ReadError {
 
 impl core::error::Error for ReadError {}
 
+/// Where a text starts in a message. SOH ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct Text(u32);
+
+impl Text {
+    /// No text.
+    pub const NONE: Self = Self(0);
+
+    /// The bytes of the text.
+    #[inline]
+    #[must_use]
+    pub fn of(self, message: &[u8]) -> &[u8] {
+        message.get(self.0 as usize..end_of(message, self.0) as usize).unwrap_or_default()
+    }
+}
+
 /// A part of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(hidden)]
@@ -138,6 +156,9 @@ pub struct Span {
 }
 
 impl Span {
+    /// No part.
+    pub const NONE: Self = Self { start: 0, end: 0 };
+
     /// The bytes of this part.
     #[inline(always)]
     #[must_use]
@@ -155,11 +176,77 @@ pub struct GroupSpan {
 }
 
 impl GroupSpan {
+    /// No entries.
+    pub const NONE: Self = Self { span: Span::NONE, count: 0 };
+
     /// A cursor at the first entry, and the number of entries.
     #[must_use]
     pub fn entries(self, message: &[u8]) -> (Cursor<'_>, u32) {
-        (Cursor::over(message, self.span.start as usize, self.span.end as usize), self.count)
+        (Cursor::over(message, self.span.start, self.span.end), self.count)
     }
+}
+
+/// Where the fields of a message of the usual form start, with the message type, and where they end; `None` for another form and for
+/// a garbled message.
+#[inline(always)]
+fn usual_body(message: &[u8]) -> Option<(u32, u32)> {
+    const START: u64 = u64::from_le_bytes(*b"8=FIX\0\0\0");
+    const START_BITS: u64 = 0xff_ffff_ffff;
+    /// SOH, the checksum's tag, three digits and SOH.
+    const TRAILER: u64 = u64::from_le_bytes([SOH, b'1', b'0', b'=', b'0', b'0', b'0', SOH]);
+    let length = u32::try_from(message.len()).ok()?;
+    let start = eight(message, 0)?;
+    let rest = u64::from_le_bytes(*message.get(8..16)?.first_chunk::<8>()?);
+    // `8=FIX.4.4` or `8=FIXT.1.1`, and SOH.
+    let tag = if rest >> 8 & 0xff == u64::from(SOH) { rest >> 16 } else { rest >> 24 };
+    let begin_end = if rest >> 8 & 0xff == u64::from(SOH) { 9 } else { 10 };
+    let is_begun = start & START_BITS == START && (begin_end == 9 || rest >> 16 & 0xff == u64::from(SOH));
+    if !is_begun || tag as u16 != u16::from_le_bytes(*b"9=") {
+        return None;
+    }
+    let (body_length, length_end) = unsigned_at(message, begin_end + 3).ok()?;
+    let start = length_end + 1;
+    // A length of more digits than these is refused.
+    if length_end > begin_end + 11
+        || u64::from(start) + body_length + TRAILER_BYTES as u64 != u64::from(length)
+    {
+        return None;
+    }
+    let limit = length - TRAILER_BYTES as u32;
+    let trailer = u64::from_le_bytes(*message.last_chunk::<8>()?) ^ TRAILER;
+    let body = message.get(..limit as usize)?;
+    // Nothing but the digits differs.
+    let digits = trailer >> 32;
+    let [hundreds, tens, ones, ..] = digits.to_le_bytes().map(u64::from);
+    let is_trailer = trailer & 0xff00_0000_ffff_ffff == 0 && (digits + 0x0606_06 | digits) & 0xf0f0_f0 == 0;
+    if !is_trailer || hundreds * 100 + tens * 10 + ones != u64::from(checksum(body)) {
+        return None;
+    }
+    let is_type = eight(message, start)? & 0xff_ffff == u64::from_le_bytes(*b"35=\0\0\0\0\0");
+    is_type.then_some((start, limit))
+}
+
+/// As [`usual_body`], for every form.
+#[cold]
+#[inline(never)]
+fn any_body(message: &[u8]) -> Result<(u32, u32), ReadError> {
+    let head = match head(message) {
+        Ok(Some(head)) => head,
+        Ok(None) => return Err(ReadError::Garbled(Garbled::WrongLength)),
+        Err(why) => return Err(ReadError::Garbled(why)),
+    };
+    let limit = head.body + head.body_length;
+    let Some((body, trailer)) = message.split_last_chunk::<TRAILER_BYTES>() else {
+        return Err(ReadError::Garbled(Garbled::WrongLength));
+    };
+    if body.len() != limit || body.last() != Some(&SOH) || message.len() > u32::MAX as usize {
+        return Err(ReadError::Garbled(Garbled::WrongLength));
+    }
+    let computed = checksum(body);
+    if *trailer != trailer_of(computed) {
+        return Err(ReadError::Garbled(wrong_trailer(trailer, computed)));
+    }
+    Ok((head.body as u32, limit as u32))
 }
 
 /// A place in a message: the current field.
@@ -168,110 +255,48 @@ impl GroupSpan {
 pub struct Cursor<'a> {
     message: &'a [u8],
     /// Where the fields end: a SOH is before it.
-    limit: usize,
-    /// The current field, and the SOH that ends it.
-    start: usize,
-    end: usize,
-    /// Its first eight bytes, the first lowest; 0 at the end.
+    limit: u32,
+    /// The current field.
+    start: u32,
+    /// Its first eight bytes, the first lowest; 0 or anything behind the last field.
     text: u64,
-    /// The SOHs of the block behind the current field.
-    word: u64,
-    block: usize,
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the message type of a message whose length and checksum are right.
+    /// A cursor at the message type of a message, whose length and checksum are seen to be right.
     ///
     /// # Errors
     /// The bytes are not exactly one message, or its checksum is wrong.
     #[inline(always)]
     pub fn open(message: &'a [u8]) -> Result<Self, ReadError> {
-        let head = match head(message) {
-            Ok(Some(head)) => head,
-            Ok(None) => return Err(ReadError::Garbled(Garbled::WrongLength)),
-            Err(why) => return Err(ReadError::Garbled(why)),
+        let (start, limit) = match usual_body(message) {
+            Some(body) => body,
+            None => any_body(message)?,
         };
-        let limit = head.body + head.body_length;
-        let Some((body, trailer)) = message.split_last_chunk::<TRAILER_BYTES>() else {
-            return Err(ReadError::Garbled(Garbled::WrongLength));
-        };
-        if body.len() != limit || body.last() != Some(&SOH) || message.len() > u32::MAX as usize {
-            return Err(ReadError::Garbled(Garbled::WrongLength));
-        }
-        let computed = checksum(body);
-        if *trailer != trailer_of(computed) {
-            return Err(ReadError::Garbled(wrong_trailer(trailer, computed)));
-        }
-        Ok(Self::over(message, head.body, limit))
+        Ok(Self::over(message, start, limit))
     }
 
     /// A cursor at the first field of `message[start..limit]`, which ends with SOH.
     #[inline(always)]
-    fn over(message: &'a [u8], start: usize, limit: usize) -> Self {
-        let block = start / BLOCK * BLOCK;
-        let word = soh_mask(message, block) & u64::MAX << (start % BLOCK);
-        Self { message, limit, start: 0, end: start.wrapping_sub(1), text: 0, word, block }.next()
+    #[must_use]
+    pub fn over(message: &'a [u8], start: u32, limit: u32) -> Self {
+        Self { message, limit, start: 0, text: 0 }.behind(start.wrapping_sub(1))
     }
 
-    /// The next field.
+    /// The field behind the SOH at `end`. The trailer has seven bytes, so that there are eight before it only.
     #[inline(always)]
     #[must_use]
-    pub fn next(mut self) -> Self {
-        self.start = self.end.wrapping_add(1);
-        if self.start >= self.limit {
-            self.text = 0;
-            return self;
-        }
-        if self.word == 0 {
-            (self.block, self.word) = refill(self.message, self.block + BLOCK);
-            if self.word == 0 {
-                self.start = self.limit;
-                self.text = 0;
-                return self;
-            }
-        }
-        self.end = self.block + self.word.trailing_zeros() as usize;
-        self.word &= self.word - 1;
-        self.text = word_at(self.message, self.start);
+    pub fn behind(mut self, end: u32) -> Self {
+        self.start = end.wrapping_add(1);
+        self.text = eight(self.message, self.start).unwrap_or(0);
         self
     }
 
-    /// The SOHs of the first blocks of the message, for [`Cursor::next_in`].
+    /// The field behind the current one, wherever that ends.
     #[inline(always)]
     #[must_use]
-    pub fn words(&self) -> [u64; WORDS] {
-        let mut words = [0; WORDS];
-        for (index, word) in words.iter_mut().enumerate() {
-            if index * BLOCK >= self.limit {
-                break;
-            }
-            *word = soh_mask(self.message, index * BLOCK);
-        }
-        words
-    }
-
-    /// As [`Cursor::next`], but without a jump that depends on where the blocks end: which field that is differs from message to
-    /// message, and a processor guesses it wrong.
-    #[inline(always)]
-    #[must_use]
-    pub fn next_in(mut self, words: &[u64; WORDS]) -> Self {
-        let before = self;
-        self.start = self.end.wrapping_add(1);
-        if self.start >= self.limit {
-            self.text = 0;
-            return self;
-        }
-        let is_empty = usize::from(self.word == 0);
-        self.block += is_empty * BLOCK;
-        let candidate = words.get(self.block / BLOCK % WORDS).copied().unwrap_or(0);
-        self.word |= candidate & 0u64.wrapping_sub(is_empty as u64);
-        if self.word == 0 || self.block >= WORDS * BLOCK {
-            return before.next();
-        }
-        self.end = self.block + self.word.trailing_zeros() as usize;
-        self.word &= self.word - 1;
-        self.text = word_at(self.message, self.start);
-        self
+    pub fn next(self) -> Self {
+        self.behind(end_of(self.message, self.start))
     }
 
     /// The digits of the tag and `=`, the first in the lowest byte; 0 behind the last field, or without `=` in eight bytes.
@@ -302,18 +327,25 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The place of the SOH behind the message type: the current field, whose bytes with SOH are `bytes`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn end_of_type(&self, bytes: u32) -> u32 {
+        self.start + bytes - 1
+    }
+
+    /// Where the fields end.
+    #[inline(always)]
+    #[must_use]
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
     /// The whole message.
     #[inline(always)]
     #[must_use]
     pub const fn message(&self) -> &'a [u8] {
         self.message
-    }
-
-    /// Whether the value of the current field, whose tag and `=` have `tag_bytes`, is `text`.
-    #[inline(always)]
-    #[must_use]
-    pub fn is_value(&self, tag_bytes: usize, text: &[u8]) -> bool {
-        self.message.get(self.start + tag_bytes..self.end) == Some(text)
     }
 
     #[inline(always)]
@@ -328,140 +360,143 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     #[must_use]
     pub fn invalid(&self, error: ValueError) -> ReadError {
-        invalid(self.message, self.start, self.end, error)
+        invalid(self.message, self.start, error)
     }
 
     /// The current field is rejected.
     #[inline(always)]
     #[must_use]
     pub fn rejected(&self, reason: RejectReason) -> ReadError {
-        rejected(self.message, self.start, self.end, reason)
+        rejected(self.message, self.start, reason)
     }
 
     /// The field `tag` is missing before the current one.
     #[inline(always)]
     #[must_use]
     pub fn missing(&self, tag: u32) -> ReadError {
-        ReadError::Rejected { reason: RejectReason::RequiredTagMissing, tag, offset: self.start as u32 }
+        ReadError::Rejected { reason: RejectReason::RequiredTagMissing, tag, offset: self.start }
     }
 
     /// The group whose count field is `tag` has another number of entries.
     #[inline(always)]
     #[must_use]
     pub fn wrong_count(&self, tag: u32) -> ReadError {
-        ReadError::Rejected { reason: RejectReason::WrongGroupCount, tag, offset: self.start as u32 }
+        ReadError::Rejected { reason: RejectReason::WrongGroupCount, tag, offset: self.start }
     }
 
     /// The tag of the current field as a number.
     #[inline(always)]
     #[must_use]
     pub fn tag(&self) -> Option<u32> {
-        tag_of(self.message, self.start, self.end)
+        tag_of(self.message, self.start)
     }
+
+    // The values of the current field, whose tag and `=` have `tag_bytes`, each with the place of the SOH behind it.
 
     /// The value as text: not empty.
     #[inline(always)]
-    pub fn text(&self, tag_bytes: usize) -> Result<Span, ReadError> {
+    pub fn text(&self, tag_bytes: u32) -> Result<(Text, u32), ReadError> {
         let start = self.start + tag_bytes;
-        if start >= self.end {
+        let end = end_of(self.message, start);
+        if start >= end {
             return Err(self.invalid(ValueError::Empty));
         }
-        Ok(Span { start: start as u32, end: self.end as u32 })
+        Ok((Text(start), end))
     }
 
-    /// The value as one character.
+    /// The value as one character, which is not SOH.
     #[inline(always)]
-    pub fn character(&self, tag_bytes: usize) -> Result<u8, ReadError> {
-        let start = self.start + tag_bytes;
-        match self.message.get(start) {
-            Some(character) if start + 1 == self.end => Ok(*character),
-            _ => Err(self.invalid(ValueError::Format)),
+    pub fn character(&self, tag_bytes: u32) -> Result<(u8, u32), ReadError> {
+        let end = self.start + tag_bytes + 1;
+        let (character, behind) = if tag_bytes <= 6 {
+            ((self.text >> (8 * tag_bytes)) as u8, (self.text >> (8 * tag_bytes + 8)) as u8)
+        } else {
+            let byte = |at: u32| self.message.get(at as usize).copied().unwrap_or(0);
+            (byte(end - 1), byte(end))
+        };
+        if behind != SOH || character == SOH {
+            return Err(self.invalid(ValueError::Format));
         }
+        Ok((character, end))
     }
 
     /// The value as `Y` or `N`.
     #[inline(always)]
-    pub fn flag(&self, tag_bytes: usize) -> Result<bool, ReadError> {
+    pub fn flag(&self, tag_bytes: u32) -> Result<(bool, u32), ReadError> {
         match self.character(tag_bytes)? {
-            b'Y' => Ok(true),
-            b'N' => Ok(false),
+            (b'Y', end) => Ok((true, end)),
+            (b'N', end) => Ok((false, end)),
             _ => Err(self.invalid(ValueError::Format)),
         }
     }
 
     /// The value as an unsigned number.
     #[inline(always)]
-    pub fn unsigned(&self, tag_bytes: usize) -> Result<u64, ReadError> {
-        self.checked(unsigned_in(self.message, self.start + tag_bytes, self.end))
+    pub fn unsigned(&self, tag_bytes: u32) -> Result<(u64, u32), ReadError> {
+        self.checked(unsigned_at(self.message, self.start + tag_bytes))
     }
 
     /// The value as a signed number.
     #[inline(always)]
-    pub fn signed(&self, tag_bytes: usize) -> Result<i64, ReadError> {
-        self.checked(signed_in(self.message, self.start + tag_bytes, self.end))
+    pub fn signed(&self, tag_bytes: u32) -> Result<(i64, u32), ReadError> {
+        self.checked(signed_at(self.message, self.start + tag_bytes))
     }
 
     /// The value as a decimal.
     #[inline(always)]
-    pub fn decimal<const PLACES: u8>(&self, tag_bytes: usize) -> Result<i64, ReadError> {
-        self.checked(decimal_in::<PLACES>(self.message, self.start + tag_bytes, self.end))
+    pub fn decimal<const PLACES: u8>(&self, tag_bytes: u32) -> Result<(i64, u32), ReadError> {
+        self.checked(decimal_at::<PLACES>(self.message, self.start + tag_bytes))
     }
 
     /// The value as nanoseconds since 1970 UTC.
     #[inline(always)]
-    pub fn timestamp(&self, tag_bytes: usize) -> Result<u64, ReadError> {
-        self.checked(timestamp_in(self.message, self.start + tag_bytes, self.end))
+    pub fn timestamp(&self, tag_bytes: u32, last: &mut LastDate) -> Result<(u64, u32), ReadError> {
+        self.checked(timestamp_at(self.message, self.start + tag_bytes, last))
     }
 
     /// The value as days since 1970.
     #[inline(always)]
-    pub fn date(&self, tag_bytes: usize) -> Result<u32, ReadError> {
-        self.checked(date_in(self.message, self.start + tag_bytes, self.end))
+    pub fn date(&self, tag_bytes: u32) -> Result<(u32, u32), ReadError> {
+        self.checked(date_at(self.message, self.start + tag_bytes))
     }
 
     /// The value as nanoseconds since midnight.
     #[inline(always)]
-    pub fn time(&self, tag_bytes: usize) -> Result<u64, ReadError> {
-        self.checked(time_in(self.message, self.start + tag_bytes, self.end))
+    pub fn time(&self, tag_bytes: u32) -> Result<(u64, u32), ReadError> {
+        self.checked(time_at(self.message, self.start + tag_bytes))
     }
 
-    /// The current field is a length; the next one must be its data, with the key `data_key`. Returns the cursor at the data, and
-    /// the data.
+    /// The current field is a length; the next one must be its data, with the tag `data_tag`. Returns the data.
     #[inline(never)]
-    pub fn data(self, tag_bytes: usize, data_tag: u32) -> Result<(Self, Span), ReadError> {
-        let length = self.unsigned(tag_bytes)?;
-        let mut data = self.next();
-        if data.tag() != Some(data_tag) {
+    pub fn data(self, tag_bytes: u32, data_tag: u32) -> Result<(Span, u32), ReadError> {
+        let (length, length_end) = self.unsigned(tag_bytes)?;
+        let data = self.behind(length_end);
+        if !data.is_field() || data.tag() != Some(data_tag) {
             return Err(data.missing(data_tag));
         }
-        let digits = data_tag.ilog10() as usize + 1;
+        let digits = data_tag.ilog10() + 1;
         let start = data.start + digits + 1;
-        let end = usize::try_from(length).ok().and_then(|length| start.checked_add(length));
+        let end = u32::try_from(length).ok().and_then(|length| start.checked_add(length));
         match end {
-            Some(end) if end < data.limit && data.message.get(end) == Some(&SOH) => {
-                data.end = end;
-                data.block = end / BLOCK * BLOCK;
-                data.word = soh_mask(data.message, data.block) & (u64::MAX - 1) << (end % BLOCK);
-                Ok((data, Span { start: start as u32, end: end as u32 }))
+            Some(end) if end < data.limit && data.message.get(end as usize) == Some(&SOH) => {
+                Ok((Span { start, end }, end))
             }
             _ => Err(self.invalid(ValueError::Format)),
         }
     }
 
-    /// Checks a field that is not declared. Returns the cursor at it, or at its data if it is a length.
-    #[cold]
+    /// Checks a field that is not declared. Returns the cursor behind it, or behind its data if it is a length.
     #[inline(never)]
     pub fn undeclared(self) -> Result<Self, ReadError> {
         let Some(tag) = self.tag() else { return Err(self.rejected(RejectReason::InvalidTag)) };
-        if value_of(self.message, self.start, self.end).is_empty() {
-            return Err(self.invalid(ValueError::Empty));
-        }
+        let tag_bytes = tag.ilog10() + 2;
+        let (_, end) = self.text(tag_bytes)?;
+        let next = self.behind(end);
         match data_of_length(tag) {
-            Some(data_tag) if self.next().tag() == Some(data_tag) => {
-                let tag_bytes = tag.ilog10() as usize + 2;
-                self.data(tag_bytes, data_tag).map(|(data, _)| data)
+            Some(data_tag) if next.is_field() && next.tag() == Some(data_tag) => {
+                self.data(tag_bytes, data_tag).map(|(_, end)| self.behind(end))
             }
-            _ => Ok(self),
+            _ => Ok(next),
         }
     }
 
@@ -469,58 +504,43 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     #[must_use]
     pub fn group_from(&self, first: &Self, count: u32) -> GroupSpan {
-        GroupSpan { span: Span { start: first.start as u32, end: self.start as u32 }, count }
+        GroupSpan { span: Span { start: first.start, end: self.start }, count }
     }
 
     /// The count of a group, from the current field; at most as many as there are fields behind it.
     #[inline(always)]
-    pub fn count(&self, tag_bytes: usize) -> Result<u32, ReadError> {
-        let count = self.unsigned(tag_bytes)?;
+    pub fn count(&self, tag_bytes: u32) -> Result<(u32, u32), ReadError> {
+        let (count, end) = self.unsigned(tag_bytes)?;
         match u32::try_from(count) {
-            Ok(count) => Ok(count),
+            Ok(count) => Ok((count, end)),
             Err(_) => Err(self.invalid(ValueError::OutOfRange)),
         }
     }
-}
-
-/// The next block that has a SOH, and its bits; none if there is none. Out of line: it is called once for 64 bytes, and
-/// [`Cursor::next`] is written out for each declared field.
-#[inline(never)]
-fn refill(message: &[u8], from: usize) -> (usize, u64) {
-    let mut block = from;
-    while block < message.len() {
-        let word = soh_mask(message, block);
-        if word != 0 {
-            return (block, word);
-        }
-        block += BLOCK;
-    }
-    (block, 0)
 }
 
 // The functions of rejects take no cursor: one whose address is taken does not stay in registers.
 
 #[cold]
 #[inline(never)]
-fn invalid(message: &[u8], start: usize, end: usize, error: ValueError) -> ReadError {
+fn invalid(message: &[u8], start: u32, error: ValueError) -> ReadError {
     // A value that is empty has no other fault.
-    let is_empty = value_of(message, start, end).is_empty();
-    rejected(message, start, end, if is_empty { RejectReason::TagWithoutValue } else { error.into() })
+    let is_empty = value_of(message, start).is_empty();
+    rejected(message, start, if is_empty { RejectReason::TagWithoutValue } else { error.into() })
 }
 
 #[cold]
 #[inline(never)]
-fn rejected(message: &[u8], start: usize, end: usize, reason: RejectReason) -> ReadError {
-    ReadError::Rejected { reason, tag: tag_of(message, start, end).unwrap_or(0), offset: start as u32 }
+fn rejected(message: &[u8], start: u32, reason: RejectReason) -> ReadError {
+    ReadError::Rejected { reason, tag: tag_of(message, start).unwrap_or(0), offset: start }
 }
 
-fn tag_of(message: &[u8], start: usize, end: usize) -> Option<u32> {
-    let field = message.get(start..end)?;
+fn tag_of(message: &[u8], start: u32) -> Option<u32> {
+    let field = message.get(start as usize..end_of(message, start) as usize)?;
     tag_number(field.split(|byte| *byte == b'=').next()?)
 }
 
-fn value_of(message: &[u8], start: usize, end: usize) -> &[u8] {
-    let field = message.get(start..end).unwrap_or_default();
+fn value_of(message: &[u8], start: u32) -> &[u8] {
+    let field = message.get(start as usize..end_of(message, start) as usize).unwrap_or_default();
     let equals = field.iter().position(|byte| *byte == b'=');
     equals.and_then(|equals| field.get(equals + 1..)).unwrap_or_default()
 }

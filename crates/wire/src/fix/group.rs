@@ -6,6 +6,7 @@
 use core::fmt;
 
 use super::cursor::{Cursor, GroupSpan, ReadError};
+use super::value::LastDate;
 
 /// An entry of a group. `fix!` implements it.
 #[doc(hidden)]
@@ -14,7 +15,8 @@ pub trait Entry<'a>: Sized {
     ///
     /// # Errors
     /// There is no such entry, or a field breaks a rule.
-    fn read_at(at: Cursor<'a>, count_tag: u32) -> Result<(Self, Cursor<'a>), ReadError>;
+    fn read_at(at: Cursor<'a>, dates: &mut LastDate, count_tag: u32)
+    -> Result<(Self, Cursor<'a>), ReadError>;
 }
 
 /// Reads the group whose count is the current field. Returns the cursor behind the last entry. A count is no reason to reserve
@@ -23,14 +25,15 @@ pub trait Entry<'a>: Sized {
 #[inline(never)]
 pub fn read_group<'a, T: Entry<'a>>(
     at: Cursor<'a>,
-    tag_bytes: usize,
+    dates: &mut LastDate,
+    tag_bytes: u32,
     count_tag: u32,
 ) -> Result<(Cursor<'a>, GroupSpan), ReadError> {
-    let count = at.count(tag_bytes)?;
-    let first = at.next();
+    let (count, end) = at.count(tag_bytes)?;
+    let first = at.behind(end);
     let mut behind = first;
     for _ in 0..count {
-        behind = T::read_at(behind, count_tag)?.1;
+        behind = T::read_at(behind, dates, count_tag)?.1;
     }
     Ok((behind, behind.group_from(&first, count)))
 }
@@ -59,7 +62,7 @@ impl<'a, T: Entry<'a>> Iterator for Entries<'a, T> {
     fn next(&mut self) -> Option<T> {
         self.left = self.left.checked_sub(1)?;
         // The entries were read with the message.
-        let (entry, behind) = T::read_at(self.at, 0).ok()?;
+        let (entry, behind) = T::read_at(self.at, &mut LastDate::default(), 0).ok()?;
         self.at = behind;
         Some(entry)
     }

@@ -3,9 +3,13 @@
 //! Source: *FIX 5.0 SP2*, volume 1, field data types. A decimal is an integer with implied places: no float is anywhere.
 //! Times are nanoseconds UTC. Readers take the text of one field, writers the start of a buffer.
 //!
-//! Cost: numbers of up to eight digits are read as one 64-bit word, in some ten instructions; longer ones digit by digit.
+//! Cost: numbers of up to eight digits are read as one 64-bit word, in some twenty instructions; longer ones digit by digit. A timestamp
+//! of the same day as the last one costs some sixty.
 
 use core::fmt;
+use core::num::NonZeroU64;
+
+use super::scan::{SOH, end_of};
 
 /// Nanoseconds of a day.
 pub(crate) const DAY_NS: u64 = 86_400_000_000_000;
@@ -75,25 +79,26 @@ impl TimePrecision {
 
 const ZEROS: u64 = 0x3030_3030_3030_3030;
 
-/// The number that eight characters say, the first in the lowest byte; `None` if one is no digit.
+/// Whether each byte is a digit's value, 0 to 9.
 #[inline(always)]
-pub(crate) const fn eight_digits(text: u64) -> Option<u64> {
-    let digits = text ^ ZEROS;
-    if (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
-        return None;
-    }
+const fn are_digits(digits: u64) -> bool {
+    (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0 == 0
+}
+
+/// The number of eight digits' values, the first in the lowest byte.
+#[inline(always)]
+const fn number_of(digits: u64) -> u64 {
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
     let high = (pairs & 0x0000_00ff_0000_00ff).wrapping_mul(0x000f_4240_0000_0064);
     let low = ((pairs >> 16) & 0x0000_00ff_0000_00ff).wrapping_mul(0x0000_2710_0000_0001);
-    Some(high.wrapping_add(low) >> 32)
+    high.wrapping_add(low) >> 32
 }
 
-/// The last `count` characters of a word, 1 to 8, behind zeros.
+/// The last `count` characters of a word, 1 to 8, less `0` each, behind zeros.
 #[inline(always)]
-pub(crate) const fn last_characters(word: u64, count: usize) -> u64 {
-    let unused = (64 - 8 * count as u32) & 63;
-    let keep = u64::MAX << unused;
-    (word & keep) | (ZEROS & !keep)
+const fn last_values(word: u64, count: usize) -> u64 {
+    let unused = (64u32.wrapping_sub(8 * count as u32)) & 63;
+    (word ^ ZEROS) >> unused << unused
 }
 
 /// The eight bytes before `end`, the first in the lowest byte. Bytes before the start of `bytes` are zero.
@@ -141,7 +146,8 @@ fn short_word_at(bytes: &[u8], start: usize) -> u64 {
 pub(crate) fn unsigned_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
     let count = end.wrapping_sub(start);
     if count.wrapping_sub(1) < 8 {
-        return eight_digits(last_characters(word_before(bytes, end), count)).ok_or(ValueError::Format);
+        let digits = last_values(word_before(bytes, end), count);
+        return if are_digits(digits) { Ok(number_of(digits)) } else { Err(ValueError::Format) };
     }
     long_unsigned(bytes.get(start..end).unwrap_or_default())
 }
@@ -166,10 +172,11 @@ fn long_unsigned(text: &[u8]) -> Result<u64, ValueError> {
 #[inline(always)]
 pub(crate) fn signed_in(bytes: &[u8], start: usize, end: usize) -> Result<i64, ValueError> {
     let count = end.wrapping_sub(start);
-    if count.wrapping_sub(1) < 8
-        && let Some(number) = eight_digits(last_characters(word_before(bytes, end), count))
-    {
-        return Ok(number as i64);
+    if count.wrapping_sub(1) < 8 {
+        let digits = last_values(word_before(bytes, end), count);
+        if are_digits(digits) {
+            return Ok(number_of(digits) as i64);
+        }
     }
     long_signed(bytes.get(start..end).unwrap_or_default())
 }
@@ -204,44 +211,44 @@ const fn power_of_ten(exponent: usize) -> i64 {
 }
 
 /// The decimal in `bytes[start..end]`, in units of `10^-PLACES`.
-#[inline(never)]
+#[inline]
 pub(crate) fn decimal_in<const PLACES: u8>(
     bytes: &[u8],
     start: usize,
     end: usize,
 ) -> Result<i64, ValueError> {
     const { assert!(PLACES <= 10, "a decimal keeps at most 10 places") };
+    /// What `.` is less `0`. Its highest bit is in no digit.
+    const POINT: u64 = 0x1e;
     let count = end.wrapping_sub(start);
+    let places = PLACES as usize;
     if count.wrapping_sub(1) < 8 {
-        let text = last_characters(word_before(bytes, end), count);
-        let points = text ^ 0x2e2e_2e2e_2e2e_2e2e;
-        let found = points.wrapping_sub(0x0101_0101_0101_0101) & !points & 0x8080_8080_8080_8080;
-        let places = PLACES as usize;
-        if found == 0 {
-            if let Some(number) = eight_digits(text) {
-                return Ok(number as i64 * power_of_ten(places));
+        let values = last_values(word_before(bytes, end), count);
+        let points = values & 0x1010_1010_1010_1010;
+        if points == 0 {
+            if are_digits(values) {
+                return Ok(number_of(values) as i64 * power_of_ten(places));
             }
         } else {
             // The digits before the point move up over it.
-            let below = (found & found.wrapping_neg()) >> 7;
-            let before = text & (below - 1);
-            let after = text & !(below << 8).wrapping_sub(1);
-            let fraction = 7 - (below.trailing_zeros() / 8) as usize;
-            let has_digits = count > 1;
-            if let Some(number) = eight_digits(after | before << 8 | 0x30)
-                && has_digits
-                && fraction <= places
-            {
-                return Ok(number as i64 * power_of_ten(places - fraction));
+            let lowest = (points & points.wrapping_neg()) >> 4;
+            let before = values & lowest.wrapping_sub(1);
+            let after = values & (lowest << 8).wrapping_neg();
+            let digits = after | before << 8;
+            let fraction = 7 - (lowest.trailing_zeros() / 8) as usize;
+            let is_point = values ^ before ^ after == lowest.wrapping_mul(POINT);
+            if is_point && are_digits(digits) && count > 1 && (places >= 7 || fraction <= places) {
+                return Ok(number_of(digits) as i64 * power_of_ten(places.wrapping_sub(fraction)));
             }
         }
     }
-    long_decimal(bytes.get(start..end).unwrap_or_default(), PLACES as usize)
+    long_decimal(bytes, start, end, places)
 }
 
 #[cold]
 #[inline(never)]
-fn long_decimal(text: &[u8], places: usize) -> Result<i64, ValueError> {
+fn long_decimal(bytes: &[u8], start: usize, end: usize, places: usize) -> Result<i64, ValueError> {
+    let text = bytes.get(start..end).unwrap_or_default();
     let (is_negative, digits) = match text {
         [] => return Err(ValueError::Empty),
         [b'-', rest @ ..] => (true, rest),
@@ -302,7 +309,7 @@ const DAYS_BEFORE_YEAR: [u32; YEARS + 1] = {
 #[inline(always)]
 fn days_of(text: u64) -> Result<u64, ValueError> {
     let digits = text ^ ZEROS;
-    if (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
+    if !are_digits(digits) {
         return Err(ValueError::Format);
     }
     let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
@@ -335,55 +342,126 @@ fn outside(year: u64, month: usize, day: u32) -> ValueError {
     if day > u32::from(length) { ValueError::Format } else { ValueError::OutOfRange }
 }
 
-/// The nanoseconds of a day in `bytes[start..end]`: `HH:MM:SS` and 0, 3, 6 or 9 digits of a second.
+/// The last date that was read, and its days since 1970: most timestamps of a message are of one day.
+#[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
+pub struct LastDate {
+    text: u64,
+    days: u64,
+}
+
+impl LastDate {
+    /// None yet: no date has this text.
+    pub const NONE: Self = Self { text: 0, days: 0 };
+
+    #[inline(always)]
+    fn days_of(&mut self, text: u64) -> Result<u64, ValueError> {
+        if text != self.text {
+            match other_days_of(text) {
+                Some(days) => *self = Self { text, days },
+                None => return days_of(text),
+            }
+        }
+        Ok(self.days)
+    }
+}
+
+impl Default for LastDate {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+#[inline(never)]
+fn other_days_of(text: u64) -> Option<u64> {
+    days_of(text).ok()
+}
+
+/// The seconds since midnight of `HH:MM:SS`, the first character in the lowest byte.
 #[inline(always)]
-fn time_of_day_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
-    const COLONS: u64 = 0x0000_3a00_003a_0000;
-    const AT: u64 = 0x0000_ff00_00ff_0000;
-    let text = word_at(bytes, start);
-    if text & AT != COLONS {
-        return Err(ValueError::Format);
+const fn second_of(text: u64) -> Option<u64> {
+    const ZEROS_AND_COLONS: u64 = u64::from_le_bytes(*b"00:00:00");
+    const COLONS: u64 = 0x0000_ff00_00ff_0000;
+    const PAIRS: u64 = 0x00ff_0000_ff00_00ff;
+    // Sets the highest bit of what is too much. A leap second, 60, is the first of the next minute.
+    const HEADROOM: u64 = (0x80 - 24) | (0x80 - 60) << 24 | (0x80 - 61) << 48;
+    const HIGH: u64 = 0x0080_0000_8000_0080;
+    let values = text ^ ZEROS_AND_COLONS;
+    let wrong =
+        (values.wrapping_add(0x0606_0606_0606_0606) | values) & 0xf0f0_f0f0_f0f0_f0f0 | values & COLONS;
+    let pairs = values.wrapping_mul(10).wrapping_add(values >> 8) & PAIRS;
+    if wrong | pairs.wrapping_add(HEADROOM) & HIGH != 0 {
+        return None;
     }
-    let digits = (text & !AT | ZEROS & AT) ^ ZEROS;
-    if (digits.wrapping_add(0x0606_0606_0606_0606) | digits) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
-        return Err(ValueError::Format);
+    // Hours in the lowest byte, minutes in the fourth, seconds in the seventh.
+    let minutes = pairs.wrapping_mul(60 << 24 | 1) >> 24 & 0xfff;
+    Some(minutes * 60 + (pairs >> 48))
+}
+
+/// The milliseconds of `.mmm`, the first character in the lowest byte.
+#[inline(always)]
+const fn milliseconds_of(text: u32) -> Option<u64> {
+    let values = text ^ u32::from_le_bytes(*b".000");
+    if (values.wrapping_add(0x0606_0600) | values) & 0xf0f0_f0ff != 0 {
+        return None;
     }
-    let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8);
-    let (hours, minutes, seconds) = (pairs & 0xff, pairs >> 24 & 0xff, pairs >> 48 & 0xff);
-    // A leap second, 60, is the first of the next minute.
-    if hours > 23 || minutes > 59 || seconds > 60 {
-        return Err(ValueError::Format);
-    }
-    let whole_ns = (hours * 3_600 + minutes * 60 + seconds) * SECOND_NS;
-    let length = end.wrapping_sub(start);
-    if length == 8 {
-        return Ok(whole_ns);
-    }
-    if bytes.get(start + 8) != Some(&b'.') {
-        return Err(ValueError::Format);
-    }
+    let digits = values as u64 >> 8;
+    let (hundreds, tens, ones) = (digits & 0xf, digits >> 8 & 0xf, digits >> 16);
+    Some(hundreds * 100 + tens * 10 + ones)
+}
+
+/// The nanoseconds of a fraction in `bytes[start..end]`: a point, and 3, 6 or 9 digits.
+#[inline(always)]
+fn fraction_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
+    // `:SS` or more is before the point, so that there are eight bytes before the end.
     let last = word_before(bytes, end);
-    let fraction_ns = match length {
-        12 => eight_digits(last_characters(last, 3)).map(|number| number * 1_000_000),
-        15 => eight_digits(last_characters(last, 6)).map(|number| number * 1_000),
-        18 => {
-            let first = bytes.get(start + 9).map_or(u64::MAX, |byte| u64::from(byte.wrapping_sub(b'0')));
-            eight_digits(last).filter(|_| first < 10).map(|number| number + first * 100_000_000)
+    let number = match end.wrapping_sub(start) {
+        4 => milliseconds_of((last >> 32) as u32).map(|milliseconds| milliseconds * 1_000_000),
+        7 => {
+            let digits = last_values(last, 6);
+            are_digits(digits).then(|| number_of(digits) * 1_000)
+        }
+        10 => {
+            let digits = last ^ ZEROS;
+            let first = bytes.get(start + 1).map_or(u64::MAX, |byte| u64::from(byte.wrapping_sub(b'0')));
+            (first < 10 && are_digits(digits)).then(|| number_of(digits) + first * 100_000_000)
         }
         _ => None,
     };
-    fraction_ns.map(|fraction_ns| whole_ns + fraction_ns).ok_or(ValueError::Format)
+    match number {
+        Some(fraction_ns) if bytes.get(start) == Some(&b'.') => Ok(fraction_ns),
+        _ => Err(ValueError::Format),
+    }
+}
+
+/// The nanoseconds of a day in `bytes[start..end]`: `HH:MM:SS` and 0, 3, 6 or 9 digits of a second.
+#[inline(always)]
+fn time_of_day_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
+    let Some(seconds) = second_of(word_at(bytes, start)) else { return Err(ValueError::Format) };
+    let fraction_ns = if end.wrapping_sub(start) == 8 { 0 } else { fraction_in(bytes, start + 8, end)? };
+    Ok(seconds * SECOND_NS + fraction_ns)
 }
 
 /// The UTC nanoseconds in `bytes[start..end]`: `YYYYMMDD-HH:MM:SS` and 0, 3, 6 or 9 digits of a second.
-#[inline(never)]
-pub(crate) fn timestamp_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, ValueError> {
-    let length = end.wrapping_sub(start);
-    if length < 17 || bytes.get(start + 8) != Some(&b'-') {
-        return Err(if length == 0 { ValueError::Empty } else { ValueError::Format });
+#[inline]
+pub(crate) fn timestamp_in(
+    bytes: &[u8],
+    start: usize,
+    end: usize,
+    last: &mut LastDate,
+) -> Result<u64, ValueError> {
+    let text = bytes.get(start..end).unwrap_or_default();
+    let Some((head, rest)) = text.split_first_chunk::<17>() else {
+        return Err(if text.is_empty() { ValueError::Empty } else { ValueError::Format });
+    };
+    let [y1, y2, y3, y4, m1, m2, d1, d2, dash, time @ ..] = *head;
+    if dash != b'-' {
+        return Err(ValueError::Format);
     }
-    let days = days_of(word_at(bytes, start))?;
-    Ok(days * DAY_NS + time_of_day_in(bytes, start + 9, end)?)
+    let days = last.days_of(u64::from_le_bytes([y1, y2, y3, y4, m1, m2, d1, d2]))?;
+    let Some(seconds) = second_of(u64::from_le_bytes(time)) else { return Err(ValueError::Format) };
+    let fraction_ns = if rest.is_empty() { 0 } else { fraction_in(bytes, start + 17, end)? };
+    Ok(days * DAY_NS + seconds * SECOND_NS + fraction_ns)
 }
 
 /// The day in `bytes[start..end]`, `YYYYMMDD`, in days since 1970.
@@ -404,6 +482,153 @@ pub(crate) fn time_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, Val
         0 => Err(ValueError::Empty),
         _ => Err(ValueError::Format),
     }
+}
+
+// ---- reading the value that starts here --------------------------------------------------------------------
+
+// Each returns the value and the place of the SOH that ends it: numbers and times show where they end, so that nothing is searched.
+// The bytes are fewer than 2^32.
+
+/// SOH less `0`.
+const END: u8 = SOH ^ b'0';
+
+/// The highest bit of each byte that is no digit's value. Exact up to and with the first; behind a byte of 0x8a or more, which a
+/// point is not, a digit may be taken for none.
+#[inline(always)]
+const fn no_digits(values: u64) -> u64 {
+    (values.wrapping_add(0x7676_7676_7676_7676) | values) & 0x8080_8080_8080_8080
+}
+
+/// The eight bytes from `start`, if there are as many.
+#[inline(always)]
+pub(crate) fn eight(bytes: &[u8], start: u32) -> Option<u64> {
+    let start = start as usize;
+    let eight = bytes.get(start..start + 8)?;
+    eight.first_chunk::<8>().map(|chunk| u64::from_le_bytes(*chunk))
+}
+
+/// The number of up to seven digits at `start`; `None` for anything else.
+#[inline(always)]
+fn short_number_at(bytes: &[u8], start: u32) -> Option<(u64, u32)> {
+    let values = eight(bytes, start)? ^ ZEROS;
+    let bits = NonZeroU64::new(no_digits(values))?.trailing_zeros() & 0x38;
+    if (values >> bits) as u8 != END || bits == 0 {
+        return None;
+    }
+    Some((number_of(values << (64 - bits)), start + bits / 8))
+}
+
+/// The unsigned number at `start`.
+#[inline(always)]
+pub(crate) fn unsigned_at(bytes: &[u8], start: u32) -> Result<(u64, u32), ValueError> {
+    #[cold]
+    #[inline(never)]
+    fn other(bytes: &[u8], start: u32) -> Result<(u64, u32), ValueError> {
+        let end = end_of(bytes, start);
+        Ok((unsigned_in(bytes, start as usize, end as usize)?, end))
+    }
+    match short_number_at(bytes, start) {
+        Some(found) => Ok(found),
+        None => other(bytes, start),
+    }
+}
+
+/// The signed number at `start`.
+#[inline(always)]
+pub(crate) fn signed_at(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueError> {
+    #[cold]
+    #[inline(never)]
+    fn other(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueError> {
+        let end = end_of(bytes, start);
+        Ok((signed_in(bytes, start as usize, end as usize)?, end))
+    }
+    match short_number_at(bytes, start) {
+        Some((number, end)) => Ok((number as i64, end)),
+        None => other(bytes, start),
+    }
+}
+
+/// The decimal of up to seven characters at `start`, without a minus; `None` for anything else.
+#[inline(always)]
+fn short_decimal_at<const PLACES: u8>(bytes: &[u8], start: u32) -> Option<(i64, u32)> {
+    /// The point less `0`.
+    const POINT: u8 = b'.' ^ b'0';
+    let places = PLACES as usize;
+    let values = eight(bytes, start)? ^ ZEROS;
+    let others = NonZeroU64::new(no_digits(values))?;
+    let whole_bits = others.trailing_zeros() & 0x38;
+    let behind_whole = (values >> whole_bits) as u8;
+    if behind_whole == END && whole_bits != 0 {
+        let number = number_of(values << (64 - whole_bits)) as i64;
+        return Some((number * power_of_ten(places), start + whole_bits / 8));
+    }
+    let bits = NonZeroU64::new(others.get() & (others.get() - 1))?.trailing_zeros() & 0x38;
+    // At least one digit besides the point.
+    if behind_whole != POINT || (values >> bits) as u8 != END || bits == 8 {
+        return None;
+    }
+    // The digits behind the point move down over it.
+    let whole = (1u64 << whole_bits) - 1;
+    let digits = values & whole | values >> 8 & !whole;
+    let fraction = ((bits - whole_bits) / 8) as usize - 1;
+    if fraction > places {
+        return None;
+    }
+    let number = number_of(digits << (72 - bits)) as i64;
+    Some((number * power_of_ten(places - fraction), start + bits / 8))
+}
+
+/// The decimal at `start`, in units of `10^-PLACES`.
+#[inline(always)]
+pub(crate) fn decimal_at<const PLACES: u8>(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueError> {
+    #[inline(never)]
+    fn other<const PLACES: u8>(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueError> {
+        let end = end_of(bytes, start);
+        Ok((decimal_in::<PLACES>(bytes, start as usize, end as usize)?, end))
+    }
+    match short_decimal_at::<PLACES>(bytes, start) {
+        Some(found) => Ok(found),
+        None => other::<PLACES>(bytes, start),
+    }
+}
+
+/// The UTC nanoseconds at `start`.
+#[inline(always)]
+pub(crate) fn timestamp_at(bytes: &[u8], start: u32, last: &mut LastDate) -> Result<(u64, u32), ValueError> {
+    /// Characters of a timestamp of milliseconds.
+    const LENGTH: usize = 21;
+    #[inline(never)]
+    fn other(bytes: &[u8], start: u32, last: &mut LastDate) -> Result<(u64, u32), ValueError> {
+        let end = end_of(bytes, start);
+        Ok((timestamp_in(bytes, start as usize, end as usize, last)?, end))
+    }
+    let from = start as usize;
+    let text = bytes.get(from..from + LENGTH + 1).and_then(|text| text.first_chunk::<{ LENGTH + 1 }>());
+    if let Some(text) = text
+        && let [date @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _] = text
+        && let [.., h1, h2, c1, i1, i2, c2, s1, s2, point, f1, f2, f3, _] = *text
+        && (text[8], text[LENGTH]) == (b'-', SOH)
+        && let Some(seconds) = second_of(u64::from_le_bytes([h1, h2, c1, i1, i2, c2, s1, s2]))
+        && let Some(milliseconds) = milliseconds_of(u32::from_le_bytes([point, f1, f2, f3]))
+    {
+        let days = last.days_of(u64::from_le_bytes(*date))?;
+        return Ok((days * DAY_NS + (seconds * 1_000 + milliseconds) * 1_000_000, start + LENGTH as u32));
+    }
+    other(bytes, start, last)
+}
+
+/// The day at `start`, in days since 1970.
+#[inline]
+pub(crate) fn date_at(bytes: &[u8], start: u32) -> Result<(u32, u32), ValueError> {
+    let end = end_of(bytes, start);
+    Ok((date_in(bytes, start as usize, end as usize)?, end))
+}
+
+/// The nanoseconds since midnight at `start`.
+#[inline]
+pub(crate) fn time_at(bytes: &[u8], start: u32) -> Result<(u64, u32), ValueError> {
+    let end = end_of(bytes, start);
+    Ok((time_in(bytes, start as usize, end as usize)?, end))
 }
 
 // ---- reading a text --------------------------------------------------------------------------------------
@@ -442,7 +667,7 @@ pub fn read_decimal<const PLACES: u8>(text: &[u8]) -> Result<i64, ValueError> {
 /// Another form, or a year outside of 1970 to 2553.
 #[inline]
 pub fn read_timestamp(text: &[u8]) -> Result<u64, ValueError> {
-    timestamp_in(text, 0, text.len())
+    timestamp_in(text, 0, text.len(), &mut LastDate::default())
 }
 
 /// A UTCDateOnly or LocalMktDate as days since 1970.
@@ -515,6 +740,45 @@ fn put_word(target: &mut [u8], word: u64) {
 
 /// The bytes that a writer of this module may touch: the longest text, rounded up to words.
 pub(crate) const ROOM: usize = 32;
+
+/// The text of the last second that was written: the times of a message are mostly of one second, those of a session of one day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastSecond {
+    days: u64,
+    second: u64,
+    date: u64,
+    time: u64,
+}
+
+impl LastSecond {
+    /// None yet: no time is of this second.
+    pub const NONE: Self = Self { days: u64::MAX, second: u64::MAX, date: 0, time: 0 };
+
+    /// Makes the text of a second since 1970.
+    #[inline(never)]
+    fn set(&mut self, second: u64) {
+        let days = second / 86_400;
+        if days != self.days {
+            (self.days, self.date) = (days, text_of_eight(date_number(days as u32)));
+        }
+        (self.second, self.time) = (second, clock_text((second - days * 86_400) as u32));
+    }
+}
+
+impl Default for LastSecond {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// `HH:MM:SS` of a second of the day, the first character in the lowest byte.
+#[inline(always)]
+const fn clock_text(second: u32) -> u64 {
+    let (hours, minutes) = (second / 3_600 % 100, second / 60 % 60);
+    // Two digits a number, and a colon between.
+    let text = text_of_eight(hours * 1_000_000 + minutes * 1_000 + second % 60);
+    text & !0x0000_ff00_00ff_0000 | (b':' as u64) << 16 | (b':' as u64) << 40
+}
 
 /// Writes digits to the start of `target` and returns how many; `target` has [`ROOM`].
 #[inline(always)]
@@ -610,43 +874,64 @@ pub(crate) fn put_date(target: &mut [u8], days: u32) -> usize {
 /// Writes nanoseconds since midnight; what is finer than the precision is cut off. `target` has [`ROOM`].
 #[inline(always)]
 pub(crate) fn put_time(target: &mut [u8], time_ns: u64, precision: TimePrecision) -> usize {
-    let (second, fraction) = ((time_ns / SECOND_NS) as u32, (time_ns % SECOND_NS) as u32);
-    let (hours, minutes, seconds) = (second / 3_600 % 100, second / 60 % 60, second % 60);
-    // Two digits a number, and a colon between.
-    let text = text_of_eight(hours * 1_000_000 + minutes * 1_000 + seconds);
-    let at = u64::from(b':') << 16 | u64::from(b':') << 40;
-    put_word(target, text & !0x0000_ff00_00ff_0000 | at);
+    put_word(target, clock_text((time_ns / SECOND_NS) as u32));
     let Some(rest) = target.get_mut(8..) else { return 8 };
+    8 + put_fraction(rest, (time_ns % SECOND_NS) as u32, precision)
+}
+
+/// Writes the fraction of a second, with a point if there is one; `target` has what is left of [`ROOM`].
+#[inline(always)]
+fn put_fraction(rest: &mut [u8], fraction: u32, precision: TimePrecision) -> usize {
     let put = |rest: &mut [u8], fraction: u32, digits: u32| {
         // A point before the digits, which stand at the end of the word.
         put_word(rest, u64::from(b'.') | (text_of_eight(fraction) >> (64 - 8 * digits)) << 8);
     };
     match precision {
-        TimePrecision::Seconds => 8,
+        TimePrecision::Seconds => 0,
         TimePrecision::Milliseconds => {
-            put(rest, fraction / 1_000_000, 3);
-            12
+            put_word(rest, u64::from(b'.') | u64::from(three_digits(fraction / 1_000_000)) << 8);
+            4
         }
         TimePrecision::Microseconds => {
             put(rest, fraction / 1_000, 6);
-            15
+            7
         }
         TimePrecision::Nanoseconds => {
             put(rest, fraction / 1_000, 6);
             put_word(rest.get_mut(7..).unwrap_or_default(), text_of_eight(fraction % 1_000) >> 40);
-            18
+            10
         }
     }
 }
 
+/// Three digits of a number below 1000, the first in the lowest byte.
+#[inline(always)]
+pub(crate) const fn three_digits(number: u32) -> u32 {
+    let hundreds = number * 41 >> 12;
+    let below = number - hundreds * 100;
+    let tens = below * 103 >> 10;
+    (hundreds | tens << 8 | (below - tens * 10) << 16) | 0x0030_3030
+}
+
 /// Writes nanoseconds since 1970 UTC; what is finer than the precision is cut off. `target` has [`ROOM`].
 #[inline(always)]
-pub(crate) fn put_timestamp(target: &mut [u8], time_ns: u64, precision: TimePrecision) -> usize {
-    put_date(target, (time_ns / DAY_NS) as u32);
+pub(crate) fn put_timestamp(
+    target: &mut [u8],
+    time_ns: u64,
+    precision: TimePrecision,
+    last: &mut LastSecond,
+) -> usize {
+    let second = time_ns / SECOND_NS;
+    if second != last.second {
+        last.set(second);
+    }
+    put_word(target, last.date);
     if let Some(dash) = target.get_mut(8) {
         *dash = b'-';
     }
-    9 + put_time(target.get_mut(9..).unwrap_or_default(), time_ns % DAY_NS, precision)
+    put_word(target.get_mut(9..).unwrap_or_default(), last.time);
+    let fraction = (time_ns - second * SECOND_NS) as u32;
+    17 + put_fraction(target.get_mut(17..).unwrap_or_default(), fraction, precision)
 }
 
 /// Calls a writer of this module on a buffer with room and copies the text to `target`.
@@ -676,7 +961,7 @@ pub fn write_decimal<const PLACES: u8>(target: &mut [u8], value: i64) -> Option<
 /// Writes nanoseconds since 1970 UTC as a UTCTimestamp and returns its length; `None` without room. What is finer than the
 /// precision is cut off.
 pub fn write_timestamp(target: &mut [u8], time_ns: u64, precision: TimePrecision) -> Option<usize> {
-    written(target, |text| put_timestamp(text, time_ns, precision))
+    written(target, |text| put_timestamp(text, time_ns, precision, &mut LastSecond::default()))
 }
 
 /// Writes nanoseconds since midnight as a UTCTimeOnly and returns its length; `None` without room, or past a day.
@@ -821,8 +1106,8 @@ mod tests {
 
         #[test]
         fn the_fast_way_of_a_decimal_agrees_with_the_slow_one(input in "[-.0-9a+]{0,9}") {
-            prop_assert_eq!(read_decimal::<8>(input.as_bytes()), long_decimal(input.as_bytes(), 8));
-            prop_assert_eq!(read_decimal::<2>(input.as_bytes()), long_decimal(input.as_bytes(), 2));
+            prop_assert_eq!(read_decimal::<8>(input.as_bytes()), long_decimal(input.as_bytes(), 0, input.len(), 8));
+            prop_assert_eq!(read_decimal::<2>(input.as_bytes()), long_decimal(input.as_bytes(), 0, input.len(), 2));
             prop_assert_eq!(read_signed(input.as_bytes()), long_signed(input.as_bytes()));
             prop_assert_eq!(read_unsigned(input.as_bytes()), long_unsigned(input.as_bytes()));
         }
@@ -846,6 +1131,44 @@ mod tests {
         fn no_text_makes_a_reader_panic(input in prop::collection::vec(any::<u8>(), 0..32)) {
             let _checked = (read_unsigned(&input), read_signed(&input), read_decimal::<8>(&input));
             let _checked = (read_timestamp(&input), read_date(&input), read_time(&input), read_flag(&input));
+        }
+
+        #[test]
+        fn a_value_is_read_from_its_start_as_from_both_ends(
+            input in prop_oneof![
+                "[0-9]{0,10}", "-?[0-9]{0,9}[.]?[0-9]{0,9}", "[-.0-9a-z]{0,12}", "[0-9.\u{81}-\u{ff}]{0,9}",
+                "20[0-9]{2}[01][0-9][0-3][0-9]-[0-2][0-9]:[0-5][0-9]:[0-6][0-9]([.][0-9]{0,10})?",
+                "[0-9:.-]{15,24}",
+            ],
+            before in "[ -~]{0,9}",
+        ) {
+            let start = before.len() as u32;
+            let message = format!("{before}{input}\x0110=000\x01");
+            let (bytes, text) = (message.as_bytes(), input.as_bytes());
+            let end = start + input.len() as u32;
+            let behind = |read: Result<(i64, u32), ValueError>| read.map(|(value, found)| { assert_eq!(found, end); value });
+            prop_assert_eq!(behind(decimal_at::<8>(bytes, start)), long_decimal(text, 0, text.len(), 8));
+            prop_assert_eq!(behind(decimal_at::<2>(bytes, start)), long_decimal(text, 0, text.len(), 2));
+            prop_assert_eq!(behind(signed_at(bytes, start)), long_signed(text));
+            let unsigned = unsigned_at(bytes, start).map(|(value, found)| { assert_eq!(found, end); value });
+            prop_assert_eq!(unsigned, long_unsigned(text));
+            let mut last = LastDate::NONE;
+            for _ in 0..2 {
+                let time = timestamp_at(bytes, start, &mut last).map(|(value, found)| { assert_eq!(found, end); value });
+                prop_assert_eq!(time, read_timestamp(text));
+            }
+        }
+
+        #[test]
+        fn times_that_share_a_second_or_a_day_are_written_as_others(times in prop::collection::vec(0..3 * DAY_NS, 1..20)) {
+            let mut last = LastSecond::NONE;
+            for time_ns in times.iter().flat_map(|time_ns| [*time_ns, time_ns + 7_000_000]) {
+                let (mut kept, mut alone) = ([0; ROOM], [0; ROOM]);
+                put_timestamp(&mut kept, time_ns, TimePrecision::Nanoseconds, &mut last);
+                put_timestamp(&mut alone, time_ns, TimePrecision::Nanoseconds, &mut LastSecond::default());
+                prop_assert_eq!(kept, alone);
+                prop_assert_eq!(read_timestamp(&kept[..27]), Ok(time_ns));
+            }
         }
     }
 }

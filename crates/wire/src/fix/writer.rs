@@ -8,17 +8,26 @@
 use core::fmt;
 use core::ops::Range;
 
-use super::framing::{TRAILER_BYTES, trailer_of};
+use super::framing::TRAILER_BYTES;
 use super::scan::{SOH, checksum};
 use super::value::{
-    DAY_NS, ROOM, TimePrecision, put_date, put_decimal, put_time, put_timestamp, put_unsigned,
+    DAY_NS, LastSecond, ROOM, TimePrecision, put_date, put_decimal, put_time, put_timestamp, put_unsigned,
+    three_digits,
 };
 
 /// Bytes before the body for `8=FIXT.1.1`, `9=` and nine digits, each with SOH.
 const HEAD_ROOM: usize = 24;
 
 /// Bytes of the buffer that the message cannot use: writers store whole words.
-pub const SPARE_BYTES: usize = 48;
+pub const SPARE_BYTES: usize = 72;
+
+/// What a field may touch from its start: the tag, the value of a number or a time, and SOH. Longer texts look for their own room.
+const FIELD_ROOM: usize = 64;
+
+/// The longest tag with its `=`.
+const TAG_ROOM: usize = 8;
+
+const _: () = assert!(TAG_ROOM + ROOM < FIELD_ROOM && FIELD_ROOM < SPARE_BYTES);
 
 /// Why a message was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +97,12 @@ const fn long_tag_text(tag: u32) -> (u64, usize) {
 #[derive(Debug)]
 pub struct Writer<'b> {
     buffer: &'b mut [u8],
-    /// Where the next field starts.
-    at: usize,
-    /// The last place where a field may start.
-    last: usize,
+    /// Where the next field starts. It has 32 bits, so that one comparison holds the field's room inside.
+    at: u32,
     begin_string: u64,
     begin_length: usize,
     precision: TimePrecision,
+    second: LastSecond,
     /// The tag of the first field that cannot be written, [`FULL`], or 0.
     fault: u32,
 }
@@ -105,12 +113,12 @@ impl<'b> Writer<'b> {
     #[must_use]
     pub fn begin(buffer: &'b mut [u8], begin_string: &[u8], message_type: &[u8]) -> Self {
         let mut writer = Self {
-            at: HEAD_ROOM,
-            last: buffer.len().saturating_sub(ROOM),
+            at: HEAD_ROOM as u32,
             buffer,
             begin_string: 0,
             begin_length: begin_string.len(),
             precision: TimePrecision::default(),
+            second: LastSecond::NONE,
             fault: 0,
         };
         match *begin_string {
@@ -128,7 +136,21 @@ impl<'b> Writer<'b> {
         self.precision = precision;
     }
 
-    #[inline(always)]
+    /// Takes the text of the second that another message of the session ended with ([`Self::second`]): this one's date is mostly the same.
+    #[inline]
+    pub const fn set_second(&mut self, second: LastSecond) {
+        self.second = second;
+    }
+
+    /// The text of the last second that was written.
+    #[inline]
+    #[must_use]
+    pub const fn second(&self) -> LastSecond {
+        self.second
+    }
+
+    #[cold]
+    #[inline(never)]
     fn set_fault(&mut self, fault: u32) {
         if self.fault == 0 {
             self.fault = fault;
@@ -142,10 +164,10 @@ impl<'b> Writer<'b> {
         Writer {
             buffer: self.buffer,
             at: self.at,
-            last: self.last,
             begin_string: self.begin_string,
             begin_length: self.begin_length,
             precision: self.precision,
+            second: self.second,
             fault: self.fault,
         }
     }
@@ -154,74 +176,95 @@ impl<'b> Writer<'b> {
     #[doc(hidden)]
     #[inline(always)]
     #[must_use]
-    pub const fn place_and_fault(&self) -> (usize, u32) {
-        (self.at, self.fault)
+    pub const fn place_and_fault(&self) -> (u32, u32, LastSecond) {
+        (self.at, self.fault, self.second)
     }
 
     /// Goes on where a local writer stands.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn resume(&mut self, (at, fault): (usize, u32)) {
-        (self.at, self.fault) = (at, fault);
+    pub fn resume(&mut self, (at, fault, second): (u32, u32, LastSecond)) {
+        (self.at, self.fault, self.second) = (at, fault, second);
     }
 
-    /// Writes the tag and returns the room behind it: at least [`ROOM`] bytes less the tag, or nothing after a fault.
+    /// Writes a field: `put` writes the value behind the tag, and returns how long it is, at most [`ROOM`].
     #[inline(always)]
-    fn begin_field(&mut self, tag: u32, length: usize) -> Option<(usize, &mut [u8])> {
+    fn field(&mut self, tag: u32, put: impl FnOnce(&mut [u8], &mut LastSecond) -> usize) {
         let (text, count) = tag_text(tag);
-        if self.at.saturating_add(length) + count + 1 > self.last {
-            self.set_fault(FULL);
-            return None;
+        let at = self.at as usize;
+        let room =
+            self.buffer.get_mut(at..at + FIELD_ROOM).and_then(|room| room.first_chunk_mut::<FIELD_ROOM>());
+        let Some(room) = room else { return self.set_fault(FULL) };
+        if let Some(place) = room.first_chunk_mut::<TAG_ROOM>() {
+            *place = text.to_le_bytes();
         }
-        let at = self.at;
-        let place = self.buffer.get_mut(at..)?;
-        *place.first_chunk_mut::<8>()? = text.to_le_bytes();
-        let room = place.get_mut(count..)?;
-        Some((at + count, room))
+        let length = put(room.get_mut(count..).unwrap_or_default(), &mut self.second);
+        let end = count + length;
+        room[end % FIELD_ROOM] = SOH;
+        self.at += end as u32 + 1;
     }
 
-    /// Ends a field whose value has been put to `value` and is `length` bytes long.
-    #[inline(always)]
-    fn end_field(&mut self, value: usize, length: usize) {
-        let end = value + length;
-        if let Some(place) = self.buffer.get_mut(end) {
+    /// Writes a field of any length.
+    #[inline(never)]
+    fn long_field(&mut self, tag: u32, value: &[u8]) {
+        let (text, count) = tag_text(tag);
+        let start = self.at as usize;
+        let length = count + value.len() + 1;
+        let Some(room) = self.buffer.get_mut(start..).filter(|room| room.len() > length + TAG_ROOM) else {
+            return self.set_fault(FULL);
+        };
+        if let Some(place) = room.first_chunk_mut::<TAG_ROOM>() {
+            *place = text.to_le_bytes();
+        }
+        if let Some(place) = room.get_mut(count..count + value.len()) {
+            place.copy_from_slice(value);
+        }
+        if let Some(place) = room.get_mut(length - 1) {
             *place = SOH;
         }
-        self.at = end + 1;
+        match u32::try_from(start + length) {
+            Ok(at) => self.at = at,
+            Err(_) => self.set_fault(FULL),
+        }
     }
 
     /// Writes a text. It has no SOH and is not empty.
     #[inline(always)]
     pub fn text(&mut self, tag: u32, value: &[u8]) -> &mut Self {
-        if value.is_empty() {
+        if value.len() > SHORT_TEXT {
+            return self.long_text(tag, value);
+        }
+        let mut is_wrong = false;
+        self.field(tag, |room, _| {
+            is_wrong = put_text(room, value);
+            value.len()
+        });
+        if is_wrong {
             self.set_fault(tag);
         }
-        if let Some((at, room)) = self.begin_field(tag, value.len()) {
-            if put_text(room, value) {
-                self.set_fault(tag);
-            }
-            self.end_field(at, value.len());
+        self
+    }
+
+    #[inline(never)]
+    fn long_text(&mut self, tag: u32, value: &[u8]) -> &mut Self {
+        if value.contains(&SOH) {
+            self.set_fault(tag);
         }
+        self.long_field(tag, value);
         self
     }
 
     /// Writes an unsigned number.
     #[inline(always)]
     pub fn number(&mut self, tag: u32, value: u64) -> &mut Self {
-        if let Some((at, room)) = self.begin_field(tag, 20) {
-            let length = put_unsigned(room, value);
-            self.end_field(at, length);
-        }
+        self.field(tag, |room, _| put_unsigned(room, value));
         self
     }
 
     /// Writes a signed number.
     #[inline(always)]
     pub fn signed(&mut self, tag: u32, value: i64) -> &mut Self {
-        if let Some((at, room)) = self.begin_field(tag, 20) {
-            let length = put_decimal(room, value, 0);
-            self.end_field(at, length);
-        }
+        self.field(tag, |room, _| put_decimal(room, value, 0));
         self
     }
 
@@ -229,10 +272,7 @@ impl<'b> Writer<'b> {
     #[inline(always)]
     pub fn decimal<const PLACES: u8>(&mut self, tag: u32, value: i64) -> &mut Self {
         const { assert!(PLACES <= 10, "a decimal keeps at most 10 places") };
-        if let Some((at, room)) = self.begin_field(tag, 24) {
-            let length = put_decimal(room, value, PLACES);
-            self.end_field(at, length);
-        }
+        self.field(tag, |room, _| put_decimal(room, value, PLACES));
         self
     }
 
@@ -240,20 +280,14 @@ impl<'b> Writer<'b> {
     #[inline(always)]
     pub fn timestamp(&mut self, tag: u32, time_ns: u64) -> &mut Self {
         let precision = self.precision;
-        if let Some((at, room)) = self.begin_field(tag, 27) {
-            let length = put_timestamp(room, time_ns, precision);
-            self.end_field(at, length);
-        }
+        self.field(tag, |room, second| put_timestamp(room, time_ns, precision, second));
         self
     }
 
     /// Writes days since 1970 as a UTCDateOnly or LocalMktDate.
     #[inline]
     pub fn date(&mut self, tag: u32, days: u32) -> &mut Self {
-        if let Some((at, room)) = self.begin_field(tag, 8) {
-            let length = put_date(room, days);
-            self.end_field(at, length);
-        }
+        self.field(tag, |room, _| put_date(room, days));
         self
     }
 
@@ -261,10 +295,7 @@ impl<'b> Writer<'b> {
     #[inline]
     pub fn time(&mut self, tag: u32, time_ns: u64) -> &mut Self {
         let precision = self.precision;
-        if let Some((at, room)) = self.begin_field(tag, 18) {
-            let length = put_time(room, time_ns % DAY_NS, precision);
-            self.end_field(at, length);
-        }
+        self.field(tag, |room, _| put_time(room, time_ns % DAY_NS, precision));
         self
     }
 
@@ -280,12 +311,12 @@ impl<'b> Writer<'b> {
         if value == SOH {
             self.set_fault(tag);
         }
-        if let Some((at, room)) = self.begin_field(tag, 1) {
+        self.field(tag, |room, _| {
             if let Some(place) = room.first_mut() {
                 *place = value;
             }
-            self.end_field(at, 1);
-        }
+            1
+        });
         self
     }
 
@@ -293,20 +324,14 @@ impl<'b> Writer<'b> {
     #[inline]
     pub fn data(&mut self, length_tag: u32, data_tag: u32, value: &[u8]) -> &mut Self {
         self.number(length_tag, value.len() as u64);
-        if let Some((at, room)) = self.begin_field(data_tag, value.len()) {
-            put_text(room, value);
-            self.end_field(at, value.len());
-        }
+        self.long_field(data_tag, value);
         self
     }
 
     /// Writes a value that was read from another message. It may have SOH if it is data.
     #[inline]
     pub fn copied(&mut self, tag: u32, value: &[u8]) -> &mut Self {
-        if let Some((at, room)) = self.begin_field(tag, value.len()) {
-            put_text(room, value);
-            self.end_field(at, value.len());
-        }
+        self.long_field(tag, value);
         self
     }
 
@@ -338,7 +363,8 @@ impl<'b> Writer<'b> {
             FULL => return Err(too_small),
             tag => return Err(WriteError::InvalidValue { tag }),
         }
-        let body_length = (self.at - HEAD_ROOM) as u64;
+        let at = self.at as usize;
+        let body_length = (at - HEAD_ROOM) as u64;
         // `8=FIX.4.4`, SOH, `9=`, digits, SOH, right before the body.
         let mut digits = [0; ROOM];
         let count = put_unsigned(&mut digits, body_length);
@@ -358,59 +384,57 @@ impl<'b> Writer<'b> {
         put(length_field + 3, u64::from_le_bytes(*digits.first_chunk::<8>().ok_or(too_small)?));
         put(HEAD_ROOM - 1, u64::from(SOH));
         put(HEAD_ROOM, body_start);
-        let sum = checksum(self.buffer.get(start..self.at).ok_or(too_small)?);
-        let trailer = self.buffer.get_mut(self.at..).and_then(|rest| rest.first_chunk_mut::<TRAILER_BYTES>());
-        *trailer.ok_or(too_small)? = trailer_of(sum);
-        Ok((self.buffer, start..self.at + TRAILER_BYTES))
+        let sum = checksum(self.buffer.get(start..at).ok_or(too_small)?);
+        let trailer = u64::from_le_bytes([b'1', b'0', b'=', 0, 0, 0, SOH, 0])
+            | u64::from(three_digits(u32::from(sum))) << 24;
+        // A byte more than the trailer has: there is room behind the message.
+        let place = self.buffer.get_mut(at..at + 8).and_then(|rest| rest.first_chunk_mut::<8>());
+        *place.ok_or(too_small)? = trailer.to_le_bytes();
+        Ok((self.buffer, start..at + TRAILER_BYTES))
     }
 }
 
-/// Copies a value to the start of `room`, and reports whether it has SOH. Up to 16 bytes are copied as two words that overlap.
+/// The longest text that is copied as two words.
+const SHORT_TEXT: usize = 16;
+
+/// Copies a value of up to [`SHORT_TEXT`] bytes to the start of `room`, as two words that overlap. Reports whether it cannot be a text:
+/// it is empty or has SOH.
 #[inline(always)]
 fn put_text(room: &mut [u8], value: &[u8]) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    /// The highest bit of a byte that is SOH; of others only behind one.
     #[inline(always)]
-    const fn has_soh(word: u64) -> bool {
-        let zero_where_found = word ^ 0x0101_0101_0101_0101;
-        zero_where_found.wrapping_sub(0x0101_0101_0101_0101) & !zero_where_found & 0x8080_8080_8080_8080 != 0
+    const fn soh_in(word: u64) -> u64 {
+        let zero_where_found = word ^ ONES;
+        zero_where_found.wrapping_sub(ONES) & !zero_where_found & 0x8080_8080_8080_8080
     }
     let length = value.len();
-    if length > 16 {
-        return put_long_text(room, value);
-    }
-    if let (Some(first), Some(last)) = (value.first_chunk::<8>(), value.last_chunk::<8>()) {
-        let Some(room) = room.first_chunk_mut::<16>() else { return false };
-        if let Some(place) = room.first_chunk_mut::<8>() {
-            *place = *first;
+    let (first, last, last_at) = match (value.first_chunk::<8>(), value.last_chunk::<8>()) {
+        (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last), length - 8),
+        _ => {
+            let word = match (value.first_chunk::<4>(), value.last_chunk::<4>()) {
+                (Some(first), Some(last)) => {
+                    let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+                    u64::from(first) | u64::from(last) << (8 * (length - 4))
+                }
+                _ => match *value {
+                    [a] => u64::from(a),
+                    [a, b] => u64::from(u16::from_le_bytes([a, b])),
+                    [a, b, c] => u64::from(u32::from_le_bytes([a, b, c, 0])),
+                    // Wrong, as SOH is.
+                    _ => u64::from(SOH),
+                },
+            };
+            (word, word, 0)
         }
-        if let Some(place) = room.get_mut(length - 8..).and_then(|rest| rest.first_chunk_mut::<8>()) {
-            *place = *last;
-        }
-        return has_soh(u64::from_le_bytes(*first)) || has_soh(u64::from_le_bytes(*last));
-    }
-    let word = match (value.first_chunk::<4>(), value.last_chunk::<4>()) {
-        (Some(first), Some(last)) => {
-            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
-            u64::from(first) | u64::from(last) << (8 * (length - 4))
-        }
-        _ => match *value {
-            [a] => u64::from(a),
-            [a, b] => u64::from(u16::from_le_bytes([a, b])),
-            [a, b, c] => u64::from(u32::from_le_bytes([a, b, c, 0])),
-            _ => 0,
-        },
     };
     if let Some(place) = room.first_chunk_mut::<8>() {
-        *place = word.to_le_bytes();
+        *place = first.to_le_bytes();
     }
-    has_soh(word)
-}
-
-#[inline(never)]
-fn put_long_text(room: &mut [u8], value: &[u8]) -> bool {
-    if let Some(place) = room.get_mut(..value.len()) {
-        place.copy_from_slice(value);
+    if let Some(place) = room.get_mut(last_at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+        *place = last.to_le_bytes();
     }
-    value.contains(&SOH)
+    soh_in(first) | soh_in(last) != 0
 }
 
 #[cfg(test)]

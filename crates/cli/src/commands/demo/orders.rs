@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -173,7 +172,7 @@ impl Running {
             client
         };
         gateway.clients = (1..=CLIENTS).map(client).collect();
-        let (gateway, _) = start(&gateway, Arc::new(|_| ()), None)?;
+        let (gateway, _) = start(&gateway, Box::new(|_| ()), None)?;
         Ok(Self { exchange, gateway, plant })
     }
 

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -13,6 +14,7 @@ use tapeworks_gateway::{
     Gateway, Notice, OnNotice, Opened, Parts, RestoreError, Restored, StartError, VenueSession, open,
 };
 use tapeworks_market::Nanos;
+use tapeworks_ring::spsc;
 use tapeworks_runtime::refusals::{OnRefusal, Refused};
 use tapeworks_runtime::world::{System, World as _};
 #[cfg(feature = "web")]
@@ -22,6 +24,9 @@ use super::Configured;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
 use crate::{interrupt, output, terminal, values};
+
+/// Lines of the log that wait at most. The gateway's thread does not wait for a log that cannot be written: above it they are counted.
+const MOST_LINES: usize = 4_096;
 
 /// How often the command checks for news.
 const LOOK: Duration = Duration::from_millis(100);
@@ -155,13 +160,21 @@ fn serve(arguments: &Run, config: &Config) -> Result {
         .map(|page| web::bind(page.address, page.token.as_deref()))
         .transpose()
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    let (log, notices) = channel::<Notice>();
-    let on_notice = Arc::new(move |notice: &Notice| {
-        // The log may have ended already.
-        let _unheard = log.send(notice.clone());
+    let (mut log, mut notices) = spsc::ring::<Notice>(MOST_LINES);
+    let unlogged = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&unlogged);
+    let on_notice = Box::new(move |notice: Notice| {
+        if log.try_push(notice).is_err() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
     });
-    let (log, refusals) = channel::<Refused>();
-    let on_refusal: OnRefusal = Arc::new(move |refused: &Refused| _ = log.send(refused.clone()));
+    let (log, refusals) = sync_channel::<Refused>(MOST_LINES);
+    let count = Arc::clone(&unlogged);
+    let on_refusal: OnRefusal = Arc::new(move |refused: &Refused| {
+        if log.try_send(refused.clone()).is_err() {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
     let (gateway, restored) = start(config, on_notice, Some(Arc::clone(&on_refusal)))?;
     log_restored(&restored);
     #[cfg(feature = "web")]
@@ -174,17 +187,24 @@ fn serve(arguments: &Run, config: &Config) -> Result {
         tracing::info!("the page is on http://{}/", page.address());
     }
     tracing::info!("FIX clients are served on {}", gateway.address());
-    let log_news = || {
-        for Notice { is_alert, text } in notices.try_iter() {
+    let mut log_news = || {
+        notices.pop_batch(MOST_LINES, |Notice { is_alert, text }| {
             if is_alert {
                 tracing::warn!("{text}");
             } else {
                 tracing::info!("{text}");
             }
-        }
+        });
         for refused in refusals.try_iter() {
             let peer = refused.address.to_string();
             tracing::warn!(subject = %peer, unreported = refused.unreported, "{} refused: {}", refused.what, refused.reason);
+        }
+        let lost = unlogged.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            tracing::warn!(
+                "{} of the log were lost: it was not written fast enough",
+                counted(lost, "line", "lines")
+            );
         }
     };
     let until = arguments.seconds.map(|time| Instant::now() + time);

@@ -8,7 +8,8 @@ use super::declaration::{Declaration, Field, Role, Structure, Type};
 use crate::check::Faults;
 
 /// Methods of every view: an accessor of such a name would be a second one.
-const METHODS: [&str; 7] = ["read", "field", "as_bytes", "begin_string", "message_type", "new", "write"];
+const METHODS: [&str; 9] =
+    ["read", "read_into", "unread", "field", "as_bytes", "begin_string", "message_type", "new", "write"];
 
 /// Names that the generated code takes.
 const TAKEN: [&str; 8] = ["Option", "Result", "Default", "Message", "Header", "Trailer", "Some", "Self"];

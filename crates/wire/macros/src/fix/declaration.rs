@@ -85,6 +85,13 @@ pub(crate) struct Structure {
     pub(crate) fields: Vec<Field>,
 }
 
+impl Structure {
+    /// MsgType (35); empty if this is no message.
+    pub(crate) fn message_type_text(&self) -> String {
+        self.message_type.as_ref().map_or(String::new(), LitStr::value)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EnumType {
     Character,

@@ -54,6 +54,25 @@ fn enumeration(item: &Enumeration) -> TokenStream {
         let (name, text) = (&variant.name, variant.name.to_string());
         quote! { Self::#name => #text }
     });
+    let from_raw = match item.enum_type {
+        // A table: the jumps of a `match` are guessed wrong where the values vary.
+        EnumType::Character => {
+            let enum_name = name;
+            let entries = item.variants.iter().map(|variant| {
+                let (name, raw) = (&variant.name, raw(variant.raw));
+                quote! { table[#raw as usize] = Some(#enum_name::#name); }
+            });
+            quote! {
+                const TABLE: [Option<#name>; 256] = {
+                    let mut table = [None; 256];
+                    #(#entries)*
+                    table
+                };
+                TABLE[raw as usize]
+            }
+        }
+        EnumType::Integer => quote! { match raw { #(#from_arms,)* _ => None } },
+    };
     let values = item.variants.iter().map(|variant| {
         let (value, raw, doc) =
             (variant.name.to_string(), Literal::u64_unsuffixed(variant.raw), &variant.doc);
@@ -77,7 +96,7 @@ fn enumeration(item: &Enumeration) -> TokenStream {
             #[inline]
             #[must_use]
             pub const fn from_raw(raw: #raw_type) -> Option<Self> {
-                match raw { #(#from_arms,)* _ => None }
+                #from_raw
             }
 
             /// What is on the wire for this value.
@@ -110,6 +129,13 @@ fn key_literal(tag: u32) -> Literal {
 /// Bytes of the tag and `=`.
 fn tag_bytes(tag: u32) -> Literal {
     Literal::usize_unsuffixed(format!("{tag}=").len())
+}
+
+/// The whole field of a message type, with SOH, as a word, and how many bytes it has.
+fn type_key(message_type: &str) -> (Literal, Literal) {
+    let text = format!("35={message_type}\x01");
+    let key = text.bytes().rev().fold(0u64, |key, byte| key << 8 | u64::from(byte));
+    (Literal::u64_unsuffixed(key), Literal::usize_unsuffixed(text.len()))
 }
 
 /// A perfect hash of keys: `key * multiplier >> shift` is different for each.
@@ -155,14 +181,31 @@ impl Slots {
 /// The type in which a view stores a field.
 fn stored(field: &Field) -> TokenStream {
     match &field.field_type {
-        Type::Text | Type::Data(_) => quote!(::tapeworks_wire::fix::Span),
+        Type::Text => quote!(::tapeworks_wire::fix::Text),
+        Type::Data(_) => quote!(::tapeworks_wire::fix::Span),
         Type::Character => quote!(u8),
         Type::Signed | Type::Decimal(_) => quote!(i64),
         Type::Unsigned | Type::Timestamp | Type::Time => quote!(u64),
         Type::Date => quote!(u32),
         Type::Flag => quote!(bool),
         Type::Group(_) => quote!(::tapeworks_wire::fix::GroupSpan),
-        Type::Named(name) => quote!(Option<#name>),
+        Type::Named(name) => quote!(#name),
+    }
+}
+
+/// What a view stores for a field that is absent: all bits are 0, and nothing looks at it.
+fn absent(declaration: &Declaration, field: &Field) -> TokenStream {
+    match &field.field_type {
+        Type::Text => quote!(::tapeworks_wire::fix::Text::NONE),
+        Type::Data(_) => quote!(::tapeworks_wire::fix::Span::NONE),
+        Type::Group(_) => quote!(::tapeworks_wire::fix::GroupSpan::NONE),
+        Type::Flag => quote!(false),
+        Type::Named(name) => {
+            let first = declaration.enumeration(name).and_then(|item| item.variants.first());
+            let first = first.map(|variant| &variant.name);
+            quote!(#name::#first)
+        }
+        _ => quote!(0),
     }
 }
 
@@ -192,85 +235,111 @@ fn public(field: &Field, declaration: &Declaration, is_plain: bool) -> TokenStre
     }
 }
 
-/// Statements that read the current field of `at` into `view`. Data and groups move `at`.
-fn read(field: &Field) -> TokenStream {
+/// Statements that read the current field of `at` into `view`, and move `at` behind it.
+fn read(declaration: &Declaration, field: &Field) -> TokenStream {
     let name = &field.name;
     let length = tag_bytes(field.first_tag());
-    match &field.field_type {
-        // Enums are read by `read_field`.
-        Type::Named(_) => quote!(),
-        Type::Text => quote! { view.#name = at.text(#length)?; },
-        Type::Character => quote! { view.#name = at.character(#length)?; },
-        Type::Signed => quote! { view.#name = at.signed(#length)?; },
-        Type::Unsigned => quote! { view.#name = at.unsigned(#length)?; },
+    let reader = match &field.field_type {
+        Type::Text => quote!(at.text(#length)?),
+        Type::Character => quote!(at.character(#length)?),
+        Type::Signed => quote!(at.signed(#length)?),
+        Type::Unsigned => quote!(at.unsigned(#length)?),
         Type::Decimal(places) => {
             let places = Literal::u8_unsuffixed(*places);
-            quote! { view.#name = at.decimal::<#places>(#length)?; }
+            quote!(at.decimal::<#places>(#length)?)
         }
-        Type::Timestamp => quote! { view.#name = at.timestamp(#length)?; },
-        Type::Time => quote! { view.#name = at.time(#length)?; },
-        Type::Date => quote! { view.#name = at.date(#length)?; },
-        Type::Flag => quote! { view.#name = at.flag(#length)?; },
+        Type::Timestamp => quote!(at.timestamp(#length, dates)?),
+        Type::Time => quote!(at.time(#length)?),
+        Type::Date => quote!(at.date(#length)?),
+        Type::Flag => quote!(at.flag(#length)?),
         Type::Data(_) => {
             let tag = Literal::u32_unsuffixed(field.tag);
-            quote! { (at, view.#name) = at.data(#length, #tag)?; }
+            quote!(at.data(#length, #tag)?)
         }
         Type::Group(entry) => {
             let tag = Literal::u32_unsuffixed(field.tag);
-            quote! { (at, view.#name) = ::tapeworks_wire::fix::read_group::<#entry<'a>>(at, #length, #tag)?; }
+            return quote! {
+                (at, view.#name) = ::tapeworks_wire::fix::read_group::<#entry<'a>>(at, dates, #length, #tag)?;
+            };
         }
+        Type::Named(enum_name) => return read_enum(declaration, field, enum_name),
+    };
+    quote! {
+        let (value, end) = #reader;
+        view.#name = value;
+        at = at.behind(end);
     }
 }
 
-/// As [`read`], for enums too.
-fn read_field(declaration: &Declaration, field: &Field) -> TokenStream {
-    let Type::Named(enum_name) = &field.field_type else { return read(field) };
+fn read_enum(declaration: &Declaration, field: &Field, enum_name: &Ident) -> TokenStream {
     let name = &field.name;
     let length = tag_bytes(field.tag);
     let is_character =
         declaration.enumeration(enum_name).is_some_and(|item| item.enum_type == EnumType::Character);
-    let found = if is_character {
-        quote! { #enum_name::from_raw(at.character(#length)?) }
+    let (reader, found) = if is_character {
+        (quote!(at.character(#length)?), quote!(#enum_name::from_raw(raw)))
     } else {
-        quote! { u32::try_from(at.unsigned(#length)?).ok().and_then(#enum_name::from_raw) }
+        (quote!(at.unsigned(#length)?), quote!(u32::try_from(raw).ok().and_then(#enum_name::from_raw)))
     };
     quote! {
-        view.#name = #found;
-        if view.#name.is_none() {
-            return Err(at.invalid(::tapeworks_wire::fix::ValueError::NotListed));
-        }
-    }
-}
-
-/// The cursor behind the field that was read: a group's is there already.
-fn advance(field: &Field) -> TokenStream {
-    match field.field_type {
-        Type::Group(_) => quote!(),
-        _ => quote! { at = at.next(); },
-    }
-}
-
-/// Statements that read the fields which come in the declared order: each is compared with the bytes of its tag.
-fn in_declared_order(declaration: &Declaration, fields: &[Field], seen: &Ident) -> TokenStream {
-    let each = fields.iter().enumerate().map(|(index, field)| {
-        let tag = field.first_tag();
-        let (key, bytes) = (key_literal(tag), Literal::usize_unsuffixed(format!("{tag}=").len()));
-        let is_next = quote! { at.has_key::<#bytes>(#key) };
-        let bit = Literal::u64_unsuffixed(1 << index);
-        let read = read_field(declaration, field);
-        let advance = match field.field_type {
-            Type::Group(_) => quote!(),
-            _ => quote! { at = at.next_in(&words); },
+        let (raw, end) = #reader;
+        view.#name = match #found {
+            Some(value) => value,
+            None => return Err(at.invalid(::tapeworks_wire::fix::ValueError::NotListed)),
         };
+        at = at.behind(end);
+    }
+}
+
+/// Whether the current field has this tag.
+fn has_tag(tag: u32) -> TokenStream {
+    let (key, bytes) = (key_literal(tag), Literal::usize_unsuffixed(format!("{tag}=").len()));
+    quote! { at.has_key::<#bytes>(#key) }
+}
+
+/// Statements that read the fields which come in the declared order: each is compared with the bytes of its tag. What follows a run of
+/// optional fields is looked for before the run, and behind each of its fields that is there: a message has few of them. `behind` is the
+/// required field behind all of these, if there is one.
+fn in_declared_order(
+    declaration: &Declaration,
+    fields: &[Field],
+    seen: &Ident,
+    behind: Option<&Field>,
+) -> TokenStream {
+    /// The shortest run that is passed over as one.
+    const RUN: usize = 3;
+    let read_if_next = |index: usize, field: &Field, then: &TokenStream| {
+        let is_next = has_tag(field.first_tag());
+        let bit = Literal::u64_unsuffixed(1 << index);
+        let read = read(declaration, field);
         quote! {
             if #is_next {
                 #seen |= #bit;
                 #read
-                #advance
+                #then
             }
         }
-    });
-    quote! { #(#each)* }
+    };
+    let mut text = TokenStream::new();
+    let mut index = 0;
+    while let Some(field) = fields.get(index) {
+        let run = fields.iter().skip(index).take_while(|field| !field.is_required).count();
+        if run < RUN {
+            text.extend(read_if_next(index, field, &quote!()));
+            index += 1;
+            continue;
+        }
+        let is_over = match fields.get(index + run).or(behind) {
+            Some(field) => has_tag(field.first_tag()),
+            None => quote!(!at.is_field()),
+        };
+        let leave = quote! { if #is_over { break 'run; } };
+        let each = fields.iter().enumerate().skip(index).take(run);
+        let each = each.map(|(index, field)| read_if_next(index, field, &leave));
+        text.extend(quote! { 'run: { #leave #(#each)* } });
+        index += run;
+    }
+    text
 }
 
 /// An arm for each tag of a structure's fields: the tag's slot, the check of its key and of its bit, the value.
@@ -287,14 +356,13 @@ fn arms(
     for (index, field) in fields.iter().enumerate() {
         let (slot, key) = (slots.slot(field.first_tag()), key_literal(field.first_tag()));
         let bit = Literal::u64_unsuffixed(1 << (first_bit + index));
-        let (read, advance) = (read_field(declaration, field), advance(field));
+        let read = read(declaration, field);
         arms.push(quote! {
             #slot if at.key() == #key => {
                 #before
                 if #seen & #bit != 0 { #twice }
                 #seen |= #bit;
                 #read
-                #advance
             }
         });
         if let Type::Data(length_tag) = field.field_type {
@@ -340,14 +408,13 @@ fn accessors(declaration: &Declaration, fields: &[Field], first_bit: usize, seen
         let doc = field_doc(field);
         // A group that is absent has no entries.
         let (result, body) = match (&field.field_type, field.is_required) {
-            (Type::Group(_), _) => (public, value),
-            (Type::Named(enum_name), true) => {
-                let first = declaration.enumeration(enum_name).and_then(|item| item.variants.first());
-                let first = first.map(|variant| &variant.name);
-                // Reading has seen to it that the value is there.
-                (public, quote!(match self.#name { Some(value) => value, None => #enum_name::#first }))
+            (Type::Group(_), _) => {
+                let none = quote!(::tapeworks_wire::fix::Entries::new(
+                    ::tapeworks_wire::fix::GroupSpan::NONE,
+                    self.message
+                ));
+                (public, quote!(if self.#seen & #bit != 0 { #value } else { #none }))
             }
-            (Type::Named(_), false) => (quote!(Option<#public>), value),
             (_, true) => (public, value),
             (_, false) => {
                 (quote!(Option<#public>), quote!(if self.#seen & #bit != 0 { Some(#value) } else { None }))
@@ -399,8 +466,11 @@ fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
         }
 
         impl<'a> ::tapeworks_wire::fix::Entry<'a> for #name<'a> {
-            fn read_at(at: ::tapeworks_wire::fix::Cursor<'a>, count_tag: u32)
-                -> Result<(Self, ::tapeworks_wire::fix::Cursor<'a>), ::tapeworks_wire::fix::ReadError>
+            fn read_at(
+                at: ::tapeworks_wire::fix::Cursor<'a>,
+                dates: &mut ::tapeworks_wire::fix::LastDate,
+                count_tag: u32,
+            ) -> Result<(Self, ::tapeworks_wire::fix::Cursor<'a>), ::tapeworks_wire::fix::ReadError>
             {
                 let mut view = Self::absent(at.message());
                 let mut at = at;
@@ -427,14 +497,20 @@ fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
         }
     }
     .into_iter()
-    .chain(view_impl(item, &accessors, &[]))
+    .chain(view_impl(declaration, item, &accessors, &[]))
     .collect()
 }
 
 /// The part of a view that does not depend on the fields, and its accessors.
-fn view_impl(item: &Structure, accessors: &TokenStream, more: &[&Field]) -> TokenStream {
+fn view_impl(
+    declaration: &Declaration,
+    item: &Structure,
+    accessors: &TokenStream,
+    more: &[&Field],
+) -> TokenStream {
     let name = &item.name;
-    let names = item.fields.iter().chain(more.iter().copied()).map(|field| &field.name);
+    let all = || item.fields.iter().chain(more.iter().copied());
+    let (names, values) = (all().map(|field| &field.name), all().map(|field| absent(declaration, field)));
     let seen_header = (item.role == Role::Message).then(|| quote!(seen_header: 0,));
     let (begin, fields) = (item.role != Role::Group)
         .then(|| {
@@ -464,10 +540,10 @@ fn view_impl(item: &Structure, accessors: &TokenStream, more: &[&Field]) -> Toke
         .unzip();
     quote! {
         impl<'a> #name<'a> {
-            /// A view without fields.
+            /// A view without fields. It is made of zeros where it is needed: a constant would be copied there.
             #[inline(always)]
             fn absent(message: &'a [u8]) -> Self {
-                Self { message, #seen_header seen: 0, #(#names: Default::default(),)* }
+                Self { message, #seen_header seen: 0, #(#names: #values,)* }
             }
 
             #begin
@@ -531,8 +607,9 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
         let (slot, key) = (slots.slot(tag), key_literal(tag));
         quote! { #slot if at.key() == #key => { #twice } }
     }));
-    let declared_header = in_declared_order(declaration, header, &seen_header);
-    let declared_body = in_declared_order(declaration, &item.fields, &seen);
+    let first_required = item.fields.iter().find(|field| field.is_required);
+    let declared_header = in_declared_order(declaration, header, &seen_header, first_required);
+    let declared_body = in_declared_order(declaration, &item.fields, &seen, None);
     let required_header = required(header, &seen_header);
     let required_body = required(&item.fields, &seen);
     let accessors_header = accessors(declaration, header, 0, &seen_header);
@@ -542,10 +619,11 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
     let all = || item.fields.iter().chain(more.iter().copied());
     let names = all().map(|field| &field.name);
     let types = all().map(stored);
-    let message_type = item.message_type.as_ref().map_or(String::new(), syn::LitStr::value);
+    let message_type = item.message_type_text();
     let type_bytes = Literal::byte_string(message_type.as_bytes());
+    let (type_key, type_key_bytes) = type_key(&message_type);
     let doc = doc(&item.doc, &format!("MsgType (35) is `{message_type}`."));
-    let view = view_impl(item, &quote! { #accessors_header #body_accessors }, &more);
+    let view = view_impl(declaration, item, &quote! { #accessors_header #body_accessors }, &more);
     quote! {
         #doc
         #[derive(Clone, Copy)]
@@ -567,63 +645,80 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             /// The bytes are not one message of this type, or it breaks a rule.
             #[inline(always)]
             pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
-                let at = ::tapeworks_wire::fix::Cursor::open(message)?;
-                if !at.is_value(3, #type_bytes) {
-                    return Err(::tapeworks_wire::fix::ReadError::OtherType);
+                let mut view = Self::unread();
+                match view.read_into(message) {
+                    Ok(()) => Ok(view),
+                    Err(error) => Err(error),
                 }
-                Self::read_from(at)
             }
 
+            /// A view of no message, for [`read_into`](Self::read_into).
             #[inline(always)]
-            fn read_from(at: ::tapeworks_wire::fix::Cursor<'a>) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
-                // Made where the result is: a view has some hundred bytes.
-                let mut read = Ok(Self::absent(at.message()));
-                if let Ok(view) = &mut read
-                    && let Err(error) = view.read_declared(at)
-                {
-                    return Err(error);
+            #[must_use]
+            pub fn unread() -> Self {
+                Self::absent(&[])
+            }
+
+            /// As [`read`](Self::read), into a view that is there already: a view has some hundred bytes, and to move it costs more
+            /// than to read some fields. After an error its values are those of no message.
+            ///
+            /// # Errors
+            /// As [`read`](Self::read).
+            pub fn read_into(&mut self, message: &'a [u8]) -> Result<(), ::tapeworks_wire::fix::ReadError> {
+                // Values of another message may stay: what is not seen is absent.
+                (self.message, self.seen_header, self.seen) = (&[], 0, 0);
+                let at = ::tapeworks_wire::fix::Cursor::open(message)?;
+                if !at.has_key::<#type_key_bytes>(#type_key) {
+                    return Err(::tapeworks_wire::fix::ReadError::OtherType);
                 }
-                read
+                self.read_declared(message, at.end_of_type(#type_key_bytes) + 1, at.limit())
             }
 
             /// Reads the fields in the declared order, and leaves it to `read_any` when another comes.
-            fn read_declared(&mut self, at: ::tapeworks_wire::fix::Cursor<'a>)
+            #[inline(never)]
+            fn read_declared(&mut self, message: &'a [u8], start: u32, limit: u32)
                 -> Result<(), ::tapeworks_wire::fix::ReadError>
             {
                 let view = self;
-                let words = at.words();
-                let mut at = at.next_in(&words);
+                let mut at = ::tapeworks_wire::fix::Cursor::over(message, start, limit);
+                let dates = &mut ::tapeworks_wire::fix::LastDate::default();
                 let (mut seen_header, mut seen) = (0u64, 0u64);
                 #declared_header
                 #declared_body
-                view.seen_header = seen_header;
-                view.seen = seen;
                 if at.is_field() {
-                    return view.read_any(at);
+                    return view.read_any(at, seen_header, seen, dates);
                 }
                 #required_header
                 #required_body
+                view.message = at.message();
+                view.seen_header = seen_header;
+                view.seen = seen;
                 Ok(())
             }
 
             /// Reads the fields in any order behind those that were read.
             #[inline(never)]
-            fn read_any(&mut self, at: ::tapeworks_wire::fix::Cursor<'a>)
-                -> Result<(), ::tapeworks_wire::fix::ReadError>
-            {
+            fn read_any(
+                &mut self,
+                at: ::tapeworks_wire::fix::Cursor<'a>,
+                seen_header: u64,
+                seen: u64,
+                dates: &mut ::tapeworks_wire::fix::LastDate,
+            ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
                 let view = self;
                 let mut at = at;
-                let (mut seen_header, mut seen) = (view.seen_header, view.seen);
+                let (mut seen_header, mut seen) = (seen_header, seen);
                 while at.is_field() {
                     #[allow(clippy::match_same_arms)]
                     match #slot {
                         #(#arms_of_all)*
-                        _ => at = at.undeclared()?.next(),
+                        _ => at = at.undeclared()?,
                     }
                     #after_trailer
                 }
                 #required_header
                 #required_body
+                view.message = at.message();
                 view.seen_header = seen_header;
                 view.seen = seen;
                 Ok(())
@@ -646,7 +741,7 @@ fn header(declaration: &Declaration) -> TokenStream {
     let names = item.fields.iter().map(|field| &field.name);
     let types = item.fields.iter().map(stored);
     let accessors = accessors(declaration, &item.fields, 0, &seen);
-    let view = view_impl(item, &accessors, &[]);
+    let view = view_impl(declaration, item, &accessors, &[]);
     let doc = doc(&item.doc, "The header of a message of any type. The fields behind it are not looked at.");
     quote! {
         #doc
@@ -665,6 +760,7 @@ fn header(declaration: &Declaration) -> TokenStream {
             /// The bytes are not one message, or the header breaks a rule.
             pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
                 let mut at = ::tapeworks_wire::fix::Cursor::open(message)?.next();
+                let dates = &mut ::tapeworks_wire::fix::LastDate::default();
                 let mut view = Self::absent(message);
                 let mut seen = 0u64;
                 while at.is_field() {
@@ -692,6 +788,8 @@ fn header(declaration: &Declaration) -> TokenStream {
 fn message_enum(declaration: &Declaration) -> TokenStream {
     let names: Vec<&Ident> = declaration.of_role(Role::Message).map(|item| &item.name).collect();
     let docs = names.iter().map(|name| doc("", &format!("See [`{name}`].")));
+    let (keys, key_bytes): (Vec<Literal>, Vec<Literal>) =
+        declaration.of_role(Role::Message).map(|item| type_key(&item.message_type_text())).unzip();
     quote! {
         /// A message of the declaration.
         #[derive(Clone, Copy, Debug)]
@@ -708,8 +806,14 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
             #[inline]
             pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
                 let at = ::tapeworks_wire::fix::Cursor::open(message)?;
-                #(if at.is_value(3, #names::MESSAGE_TYPE) {
-                    return #names::read_from(at).map(Self::#names);
+                #(if at.has_key::<#key_bytes>(#keys) {
+                    let mut read = Ok(Self::#names(#names::absent(message)));
+                    if let Ok(Self::#names(view)) = &mut read
+                        && let Err(error) = view.read_declared(message, at.end_of_type(#key_bytes) + 1, at.limit())
+                    {
+                        read = Err(error);
+                    }
+                    return read;
                 })*
                 Err(::tapeworks_wire::fix::ReadError::OtherType)
             }

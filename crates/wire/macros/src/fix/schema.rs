@@ -43,7 +43,7 @@ fn field(declaration: &Declaration, item: &Field) -> TokenStream {
 fn structure(declaration: &Declaration, item: &Structure) -> TokenStream {
     let (name, doc) = (item.name.to_string(), &item.doc);
     let title = words(&name);
-    let message_type = item.message_type.as_ref().map_or(String::new(), syn::LitStr::value);
+    let message_type = item.message_type_text();
     let fields = item.fields.iter().map(|item| field(declaration, item));
     quote! {
         ::tapeworks_wire::fix::FixStructure {

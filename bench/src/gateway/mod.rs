@@ -1,0 +1,144 @@
+//! The order gateway: round trips beside a bare echo through one hop, load, idle sessions, the dispatchers of its machines.
+//!
+//! ```text
+//! FIX client ─▶ gateway ─▶ simulated exchange          client ─▶ forwarder ─▶ echo
+//!            ◀─         ◀─                                    ◀─           ◀─
+//! ```
+//!
+//! All of them are threads of one process on one machine, joined by TCP over loopback. The gateway has the checks and the store that it
+//! ships with; the exchange has no store. Clients read and write sockets themselves, so that no client of ours is measured.
+
+mod echo;
+mod fix;
+mod idle;
+mod load;
+mod machines;
+mod plot;
+mod round_trip;
+mod threads;
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use tapeworks_gateway::config::{AnyParts, Config};
+use tapeworks_gateway::{Gateway, Opened, Parts, VenueSession, open};
+use tapeworks_runtime::world::{System, World as _};
+use tapeworks_venues::Config as Venues;
+use tapeworks_venues::orders::OrderVenues;
+
+use crate::Options;
+use crate::plant::Folder;
+
+/// What the clients trade.
+const SYMBOLS: [&str; 4] = ["AAPL", "MSFT", "VOD", "TSLA"];
+
+pub fn run(options: &Options) {
+    let part = options.part.as_deref();
+    let wants = |name| part.is_none_or(|part| part == name);
+    if wants("round-trip") {
+        round_trip::run(options);
+    }
+    if wants("load") {
+        load::run(options);
+    }
+    if wants("idle") {
+        idle::run();
+    }
+    if wants("machines") {
+        machines::run(options);
+    }
+}
+
+/// How a gateway of a run is set.
+#[derive(Clone, Copy)]
+struct Setting {
+    clients: usize,
+    /// `wait` of the configuration.
+    wait: &'static str,
+    /// `sync` of the store.
+    sync: &'static str,
+    /// Orders and requests that it knows at a time.
+    orders: u32,
+}
+
+impl Setting {
+    const fn new(clients: usize) -> Self {
+        Self { clients, wait: "sleep", sync: "100ms", orders: 65_536 }
+    }
+}
+
+/// An exchange, and a gateway to it. Dropping ends both.
+struct Market {
+    gateway: Gateway,
+    _exchange: OrderVenues,
+    _folder: Folder,
+}
+
+impl Market {
+    fn start(setting: Setting) -> Self {
+        let folder = Folder::on_disk();
+        let exchange = exchange();
+        let addresses = &exchange.addresses()[0];
+        let text = gateway_config(setting, addresses.real_time, addresses.recovery, &folder.0);
+        let config = Config::parse("bench", &text, Path::new(".")).expect("the configuration is sound");
+        let parts = config.parts(System::time_of_day().0).expect("the configuration is sound");
+        let gateway = match parts {
+            AnyParts::Millennium(parts) => start(&config, parts),
+            AnyParts::Ouch(parts) => start(&config, parts),
+        };
+        while !gateway.status().takes_orders {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        Self { gateway, _exchange: exchange, _folder: folder }
+    }
+}
+
+/// The CompID of a client.
+fn comp_id(index: usize) -> String {
+    format!("CLIENT{index:04}")
+}
+
+fn start<S: VenueSession + Send + 'static>(config: &Config, parts: Parts<S>) -> Gateway {
+    let now_ns = System::time_of_day().0;
+    let Opened { core, ledger, .. } =
+        open::<S, System>(&config.store, config.journal, config.sync, parts, now_ns).expect("a new store");
+    Gateway::start(config.host.clone(), core, ledger, Box::new(|_| ()), None).expect("the gateway starts")
+}
+
+fn exchange() -> OrderVenues {
+    let mut text = String::from(
+        "[[orders]]\nname = \"Exchange\"\nreal_time = \"127.0.0.1:0\"\nrecovery = \"127.0.0.1:0\"\npartitions = 2\n\
+         throttle_per_second = 0\n[[orders.user]]\nname = \"TW01\"\npassword = \"password\"\n",
+    );
+    for (index, symbol) in SYMBOLS.iter().enumerate() {
+        let (id, partition) = (index + 1, index % 2 + 1);
+        let _infallible =
+            write!(text, "[[orders.symbol]]\nname = \"{symbol}\"\nid = {id}\npartition = {partition}\n");
+    }
+    let config = Venues::parse("bench", &text).expect("the configuration is sound");
+    OrderVenues::start(&config, Some(Arc::new(|_| ()))).expect("the exchange starts")
+}
+
+fn gateway_config(setting: Setting, real_time: SocketAddr, recovery: SocketAddr, folder: &Path) -> String {
+    let Setting { clients, wait, sync, orders } = setting;
+    let mut text = format!(
+        "listen = \"127.0.0.1:0\"\nwait = \"{wait}\"\n[store]\nfolder = \"{}\"\nsync = \"{sync}\"\n\
+         [capacity]\norders = {orders}\n\
+         [venue]\nprotocol = \"millennium\"\nreal_time = \"{real_time}\"\nrecovery = \"{recovery}\"\nuser = \"TW01\"\n\
+         password = \"password\"\npartitions = 2\nthrottle_per_second = 0\nfirst_reconnect = \"50ms\"\n",
+        folder.join("store").display(),
+    );
+    for (index, symbol) in SYMBOLS.iter().enumerate() {
+        let (id, partition) = (index + 1, index % 2 + 1);
+        let _infallible =
+            write!(text, "[[instrument]]\nsymbol = \"{symbol}\"\nid = {id}\npartition = {partition}\n");
+    }
+    text.push_str("[client_defaults]\nmost_quantity = 1_000_000\norders_per_second = 1_000_000\n");
+    for index in 0..clients {
+        let name = comp_id(index);
+        let _infallible = write!(text, "[[client]]\nname = \"{name}\"\ncomp_id = \"{name}\"\n");
+    }
+    text
+}

@@ -1,0 +1,230 @@
+//! Who may connect to a gateway, and what becomes of those who may not: the rules of the session around the connection.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tapeworks_gateway::client::{ClientError, FixClient};
+use tapeworks_gateway::config::{AnyParts, Config};
+use tapeworks_gateway::{Gateway, Notice, open};
+use tapeworks_runtime::world::System;
+use tapeworks_session::fix::{Role, Settings};
+use tapeworks_wire::fix::{field, message_type};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A gateway without its venue, and what it noticed.
+struct Door {
+    gateway: Gateway,
+    notices: Arc<Mutex<Vec<String>>>,
+}
+
+fn config(folder: &Path, clients: &str, more: &str) -> String {
+    format!(
+        r#"
+listen = "127.0.0.1:0"
+{more}
+[store]
+folder = "{}/store"
+[venue]
+protocol = "millennium"
+real_time = "127.0.0.1:1"
+recovery = "127.0.0.1:1"
+user = "TW01"
+password = "password"
+[[instrument]]
+symbol = "AAPL"
+id = 1
+{clients}
+"#,
+        folder.display()
+    )
+}
+
+fn start(folder: &Path, clients: &str, more: &str) -> Door {
+    let text = config(folder, clients, more);
+    let config =
+        Config::parse("gateway.toml", &text, folder).unwrap_or_else(|errors| panic!("{}", errors[0]));
+    let AnyParts::Millennium(parts) = config.parts(0).unwrap() else { panic!("native") };
+    let opened = open::<_, System>(&config.store, config.journal, config.sync, parts, 0).unwrap();
+    let notices = Arc::new(Mutex::new(Vec::new()));
+    let heard = notices.clone();
+    let hear = move |notice: Notice| heard.lock().unwrap().push(notice.text);
+    let gateway = Gateway::start(config.host, opened.core, opened.ledger, Box::new(hear), None).unwrap();
+    Door { gateway, notices }
+}
+
+impl Door {
+    fn log_on(&self, settings: Settings) -> Result<FixClient<System>, ClientError> {
+        FixClient::connect(self.gateway.address(), settings, None, PATIENCE)
+    }
+
+    /// Waits until the gateway has noticed this.
+    fn notices(&self, text: &str) {
+        self.wait(text, || self.notices.lock().unwrap().iter().any(|notice| notice.contains(text)));
+    }
+
+    fn wait(&self, what: &str, until: impl Fn() -> bool) {
+        let began = Instant::now();
+        while !until() {
+            assert!(began.elapsed() < PATIENCE, "{what}: {:?}", self.notices.lock().unwrap());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// What a stranger gets that writes these bytes, until its connection is closed.
+    fn answer(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.gateway.address()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        // It may be reset: what was written is not read.
+        let _closed = stream.read_to_end(&mut answer);
+        answer
+    }
+}
+
+fn client(version: &str, name: &str) -> Settings {
+    Settings::new(Role::Initiator, version, name, "TAPEWORKS")
+}
+
+fn section(name: &str, more: &str) -> String {
+    format!("[[client]]\nname = \"{name}\"\ncomp_id = \"{}\"\n{more}\n", name.to_uppercase())
+}
+
+#[test]
+fn three_versions_share_a_port_and_a_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str, version: &str| {
+        format!("[[client]]\nname = \"{name}\"\ncomp_id = \"ALPHA\"\nbegin_string = \"{version}\"\n")
+    };
+    let versions = [("a", "FIX.4.2"), ("b", "FIX.4.4"), ("c", "FIXT.1.1")];
+    let clients: String = versions.iter().map(|(name, version)| of(name, version)).collect();
+    let door = start(folder.path(), &clients, "");
+    let mut all: Vec<_> =
+        versions.iter().map(|(_, version)| door.log_on(client(version, "ALPHA")).unwrap()).collect();
+    door.wait("all are logged on", || door.gateway.status().clients.iter().all(|client| client.is_logged_on));
+    all.iter_mut().for_each(|client| client.log_out(PATIENCE));
+    door.gateway.stop().unwrap();
+}
+
+#[test]
+fn a_second_connection_of_a_client_is_refused_and_the_first_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let door = start(folder.path(), &section("alpha", ""), "");
+    let mut first = door.log_on(client("FIX.4.4", "ALPHA")).unwrap();
+    assert!(door.log_on(client("FIX.4.4", "ALPHA")).is_err());
+    first.send("1", &[(112, "still there".to_owned())]).unwrap();
+    let incoming = first.numbers().0;
+    let began = Instant::now();
+    while first.numbers().0 == incoming {
+        first.turn(Duration::from_millis(20)).unwrap();
+        assert!(began.elapsed() < PATIENCE);
+    }
+    first.log_out(PATIENCE);
+    door.gateway.stop().unwrap();
+}
+
+#[test]
+fn strangers_get_no_answer_and_the_log_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let clients = section("alpha", "addresses = [\"192.0.2.1\"]") + &section("beta", "");
+    let door = start(folder.path(), &clients, "");
+    assert!(door.log_on(client("FIX.4.4", "ALPHA")).is_err(), "from another address");
+    assert!(door.log_on(client("FIX.4.4", "GAMMA")).is_err(), "an unknown CompID");
+    assert!(door.log_on(client("FIX.4.2", "BETA")).is_err(), "another BeginString");
+    let elsewhere = Settings::new(Role::Initiator, "FIX.4.4", "BETA", "ELSEWHERE");
+    assert!(door.log_on(elsewhere).is_err(), "another TargetCompID");
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[b'8'; 20_000], &[0; 9_000]] {
+        assert_eq!(door.answer(bytes), b"", "{bytes:?}");
+    }
+    door.wait("refusals", || door.gateway.status().refused_connections >= 7);
+    let mut beta = door.log_on(client("FIX.4.4", "BETA")).unwrap();
+    beta.log_out(PATIENCE);
+    door.gateway.stop().unwrap();
+}
+
+#[test]
+fn a_wrong_password_is_refused_without_a_word_and_counts_no_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let door = start(folder.path(), &section("alpha", "user = \"me\"\npassword = \"secret\""), "");
+    let with = |user: &str, password: &str| Settings {
+        credentials: Some((user.to_owned(), password.to_owned())),
+        ..client("FIX.4.4", "ALPHA")
+    };
+    for (user, password) in [("me", "secreT"), ("me", "secret1"), ("you", "secret"), ("", "")] {
+        assert!(door.log_on(with(user, password)).is_err(), "{user} {password}");
+    }
+    assert!(door.log_on(client("FIX.4.4", "ALPHA")).is_err(), "none");
+    assert_eq!(door.gateway.status().clients[0].next_incoming, 1);
+    let mut alpha = door.log_on(with("me", "secret")).unwrap();
+    alpha.log_out(PATIENCE);
+    door.gateway.stop().unwrap();
+}
+
+#[test]
+fn a_client_over_its_rate_is_logged_out_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let door = start(folder.path(), &section("alpha", "messages_per_second = 5"), "");
+    let mut alpha = door.log_on(client("FIX.4.4", "ALPHA")).unwrap();
+    let began = Instant::now();
+    let mut reason = None;
+    while reason.is_none() && began.elapsed() < PATIENCE {
+        for _ in 0..10 {
+            let _ended = alpha.send("0", &[]);
+        }
+        let _ended = alpha.turn(Duration::from_millis(10));
+        while let Some(message) = alpha.next_message() {
+            if message_type(&message) == b"5" {
+                reason = field(&message, 58).map(<[u8]>::to_vec);
+            }
+        }
+    }
+    assert_eq!(reason.as_deref(), Some(&b"too many messages in a second"[..]));
+    door.notices("more messages than it may");
+    door.gateway.stop().unwrap();
+}
+
+#[test]
+fn connections_over_the_bound_are_refused_and_those_that_are_there_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let door = start(folder.path(), &section("alpha", ""), "most_connections = 8");
+    let mut alpha = door.log_on(client("FIX.4.4", "ALPHA")).unwrap();
+    let flood: Vec<_> = (0..200).filter_map(|_| TcpStream::connect(door.gateway.address()).ok()).collect();
+    door.wait("refusals", || door.gateway.status().refused_connections >= 150);
+    alpha.send("1", &[(112, "x".to_owned())]).unwrap();
+    let incoming = alpha.numbers().0;
+    let began = Instant::now();
+    while alpha.numbers().0 == incoming {
+        alpha.turn(Duration::from_millis(20)).unwrap();
+        assert!(began.elapsed() < PATIENCE, "the client is served amid the flood");
+    }
+    for stream in flood {
+        let _gone = stream.shutdown(Shutdown::Both);
+    }
+    alpha.log_out(PATIENCE);
+    door.gateway.stop().unwrap();
+}
+
+#[test]
+fn hours_are_of_a_day_or_of_a_week() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |hours: &str| {
+        let text = config(folder.path(), &section("alpha", &format!("hours = {{ {hours} }}")), "");
+        Config::parse("gateway.toml", &text, folder.path()).map(drop).map_err(|errors| errors[0].to_string())
+    };
+    let times = "time_zone = \"America/New_York\", start = \"17:00:00\", end = \"16:00:00\"";
+    assert_eq!(check(times), Ok(()));
+    assert_eq!(check(&format!("{times}, first_day = \"sunday\", last_day = \"friday\"")), Ok(()));
+    for (days, expected) in [
+        ("first_day = \"sunday\"", "'' is not a day of the week"),
+        ("first_day = \"sunday\", last_day = \"frday\"", "'frday' is not a day of the week"),
+    ] {
+        let error = check(&format!("{times}, {days}")).unwrap_err();
+        assert!(error.contains(expected) && error.contains("gateway.toml:"), "{error}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Makes a failing run with orders smaller: fewer faults, a shorter time, an exchange that does less wrong.
+
+use super::plan::{OrderPlan, ScriptPlan, VenueProtocol};
+use super::simulate_orders;
+
+/// The shortest time before a fault, in us.
+const LEAST_US: u32 = 1_000;
+
+/// Plans that are a little smaller, the smallest first.
+fn smaller(plan: &OrderPlan) -> Vec<OrderPlan> {
+    let mut all = Vec::new();
+    let mut add = |change: &dyn Fn(&mut OrderPlan)| {
+        let mut changed = plan.clone();
+        change(&mut changed);
+        if changed != *plan {
+            all.push(changed);
+        }
+    };
+    let faults = plan.faults.len();
+    if faults > 2 {
+        add(&|plan| plan.faults.truncate(faults / 2));
+        add(&|plan| {
+            plan.faults.drain(..faults / 2);
+        });
+    }
+    for fault in 0..faults {
+        add(&|plan| {
+            plan.faults.remove(fault);
+        });
+    }
+    add(&|plan| plan.script = ScriptPlan::default());
+    add(&|plan| plan.script.rejects_per_million = 0);
+    add(&|plan| plan.script.delays_per_million = 0);
+    add(&|plan| plan.script.gaps_per_million = 0);
+    add(&|plan| plan.script.garbage_per_million = 0);
+    add(&|plan| plan.script.drop_every = 0);
+    add(&|plan| plan.script.halted_at = 0);
+    add(&|plan| plan.venue = VenueProtocol::Native);
+    add(&|plan| plan.sync_every_ms = None);
+    add(&|plan| plan.exchange_syncs = true);
+    add(&|plan| (plan.throttle, plan.queue, plan.reports_per_request) = (0, 1_000, 1_000));
+    add(&|plan| {
+        plan.faults.iter_mut().for_each(|fault| fault.after_us = (fault.after_us / 2).max(LEAST_US));
+    });
+    for fault in 0..faults {
+        add(&|plan| {
+            if let Some(fault) = plan.faults.get_mut(fault) {
+                fault.after_us = (fault.after_us / 2).max(LEAST_US);
+            }
+        });
+    }
+    all
+}
+
+/// The smallest plan that was found to fail, in so many tries, and what it violates. The given one fails.
+#[must_use]
+pub fn shrink_orders(plan: &OrderPlan, tries: usize) -> (OrderPlan, Vec<String>) {
+    let (mut best, mut violations) = (plan.clone(), simulate_orders(plan, false).violations);
+    let mut left = tries;
+    'again: loop {
+        for candidate in smaller(&best) {
+            if left == 0 {
+                return (best, violations);
+            }
+            left -= 1;
+            let failed = simulate_orders(&candidate, false).violations;
+            if !failed.is_empty() {
+                (best, violations) = (candidate, failed);
+                continue 'again;
+            }
+        }
+        return (best, violations);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_smaller_plan_has_no_more_faults_and_the_smallest_has_none_that_is_smaller() {
+        let mut plan = OrderPlan::draw(3);
+        let mut steps = 0;
+        while let Some(next) = smaller(&plan).into_iter().next() {
+            assert!(next.faults.len() <= plan.faults.len() && next != plan);
+            plan = next;
+            steps += 1;
+            assert!(steps < 1_000);
+        }
+        assert!(plan.faults.is_empty() && plan.script == ScriptPlan::default());
+    }
+}

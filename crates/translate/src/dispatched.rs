@@ -1,0 +1,28 @@
+//! How both machines of the translator dispatch: chosen here, for both.
+//!
+//! The product's choice is a table. `RUSTFLAGS='--cfg tapeworks_dispatch="match"'`, or `"chain"`, builds everything with another one, so that
+//! they can be compared; nothing else changes.
+
+/// A machine without its `dispatch`.
+macro_rules! order_machine {
+    (@ $dispatch:tt
+        $(#[$doc:meta])* $visibility:vis machine $name:ident<$lifetime:lifetime> { context: $context:ty, message: $message:ty }
+        $($rest:tt)*
+    ) => {
+        tapeworks_dispatch::machine! {
+            $(#[$doc])* $visibility machine $name<$lifetime> {
+                context: $context, message: $message, dispatch: $dispatch
+            }
+            $($rest)*
+        }
+    };
+    ($($machine:tt)*) => {
+        #[cfg(not(any(tapeworks_dispatch = "match", tapeworks_dispatch = "chain")))]
+        $crate::dispatched::order_machine! { @ table $($machine)* }
+        #[cfg(tapeworks_dispatch = "match")]
+        $crate::dispatched::order_machine! { @ match $($machine)* }
+        #[cfg(tapeworks_dispatch = "chain")]
+        $crate::dispatched::order_machine! { @ chain $($machine)* }
+    };
+}
+pub(crate) use order_machine;

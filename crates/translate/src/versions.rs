@@ -1,0 +1,143 @@
+//! What FIX 4.2, 4.4 and 5.0 SP2 have of a reply: clients validate what they get with the dictionary of their version.
+//!
+//! A reply is made for the version of the order's client. A copy of it may go to a client of another version.
+
+use tapeworks_wire::fix::order_entry::{
+    ExecTransType, ExecType, ExecutionReport, ExecutionReportFields, OrderMassCancelReportFields,
+};
+use tapeworks_wire::fix::{Fields, Writer};
+
+use crate::fix_side::{Reply, exec_type_of};
+use crate::settings::FixVersion;
+
+/// Fields of an ExecutionReport that FIX 4.2 does not have.
+const NOT_IN_42: [u32; 10] = [453, 526, 527, 528, 529, 790, 797, 851, 880, 1138];
+/// Fields of an ExecutionReport that FIX 4.4 does not have.
+const NOT_IN_44: [u32; 2] = [880, 1138];
+
+impl Reply<'_> {
+    /// As [`Reply::write`], for a client of this version.
+    pub fn write_as(&self, version: FixVersion, writer: &mut Writer<'_>) {
+        match self {
+            // The usual case: it was made for this version, and is not copied.
+            Self::Execution(fields) if fits(version, fields) => fields.write(writer),
+            Self::Execution(fields) => {
+                let mut fitted = **fields;
+                fit(version, &mut fitted);
+                fitted.write(writer);
+            }
+            Self::CancelReject(fields) => {
+                let mut fitted = **fields;
+                fitted.cxl_rej_reason = fitted.cxl_rej_reason.map(|reason| match version {
+                    // 2: the venue's choice.
+                    FixVersion::Fix42 if reason > 3 => 2,
+                    FixVersion::Fix44 if reason > 6 => 99,
+                    _ => reason,
+                });
+                fitted.write(writer);
+            }
+            Self::MassCancel(fields) => {
+                let id = fields.order_id.or(fields.cl_ord_id).or(Some(b"NONE"));
+                // One of the two is required.
+                if version == FixVersion::Fix50Sp2 {
+                    OrderMassCancelReportFields { mass_action_report_id: id, ..**fields }.write(writer);
+                } else {
+                    OrderMassCancelReportFields { order_id: id, ..**fields }.write(writer);
+                }
+            }
+            _ => self.write(writer),
+        }
+    }
+}
+
+/// Whether [`fit`] would change nothing.
+#[inline]
+fn fits(version: FixVersion, fields: &ExecutionReportFields<'_>) -> bool {
+    match version {
+        FixVersion::Fix50Sp2 => fields.exec_trans_type.is_none(),
+        FixVersion::Fix44 => {
+            fields.exec_trans_type.is_none()
+                && fields.trd_match_id.is_none()
+                && fields.display_qty.is_none()
+                && fields.last_liquidity_ind.is_none_or(|liquidity| liquidity < 4)
+                && fields.ord_rej_reason.is_none_or(|reason| matches!(reason, 0..=15 | 99))
+        }
+        FixVersion::Fix42 => false,
+    }
+}
+
+/// Takes out of a report what the version does not have, and puts its ExecType as the version has it.
+#[inline]
+pub(crate) fn fit(version: FixVersion, fields: &mut ExecutionReportFields<'_>) {
+    if version != FixVersion::Fix50Sp2 {
+        fields.trd_match_id = None;
+        fields.display_qty = None;
+        // 4: a trade of an auction.
+        fields.last_liquidity_ind = fields.last_liquidity_ind.filter(|liquidity| *liquidity < 4);
+        fields.ord_rej_reason =
+            fields.ord_rej_reason.map(|reason| if (0..=15).contains(&reason) { reason } else { 99 });
+    }
+    if version == FixVersion::Fix42 {
+        fields.secondary_cl_ord_id = None;
+        fields.ord_status_req_id = None;
+        fields.secondary_exec_id = None;
+        fields.order_capacity = None;
+        fields.order_restrictions = None;
+        fields.last_liquidity_ind = None;
+        fields.copy_msg_indicator = None;
+        fields.parties = Default::default();
+        // 0: the venue's choice.
+        fields.ord_rej_reason = fields.ord_rej_reason.map(|reason| if reason > 8 { 0 } else { reason });
+        fields.exec_restatement_reason = fields.exec_restatement_reason.filter(|reason| *reason <= 5);
+        if fields.exec_trans_type.is_none() {
+            (fields.exec_type, fields.exec_trans_type) =
+                exec_type_of(version, fields.exec_type, fields.ord_status);
+        }
+    } else if let Some(kind) = fields.exec_trans_type.take() {
+        fields.exec_type = since_43(kind, fields.exec_type);
+    }
+}
+
+/// The ExecType since FIX 4.3 of one of FIX 4.2.
+const fn since_43(kind: ExecTransType, exec_type: ExecType) -> ExecType {
+    match (kind, exec_type) {
+        (ExecTransType::Cancel, _) => ExecType::TradeCancel,
+        (ExecTransType::Correct, _) => ExecType::TradeCorrect,
+        (ExecTransType::Status, _) => ExecType::OrderStatus,
+        (_, ExecType::PartialFill | ExecType::Fill) => ExecType::Trade,
+        (_, other) => other,
+    }
+}
+
+/// Writes the fields behind the header of an ExecutionReport that was sent to another client, as this version has them.
+pub fn copy_report(message: &[u8], version: FixVersion, writer: &mut Writer<'_>) {
+    // It is our own message; if it could not be read, its fields would go over as they are.
+    let shown = ExecutionReport::read(message).ok().map(|report| match (version, report.exec_trans_type()) {
+        (FixVersion::Fix42, None) => exec_type_of(version, report.exec_type(), report.ord_status()),
+        (FixVersion::Fix42, kind) => (report.exec_type(), kind),
+        (_, Some(kind)) => (since_43(kind, report.exec_type()), None),
+        (_, None) => (report.exec_type(), None),
+    });
+    let left_out: &[u32] = match version {
+        FixVersion::Fix42 => &NOT_IN_42,
+        FixVersion::Fix44 => &NOT_IN_44,
+        FixVersion::Fix50Sp2 => &[],
+    };
+    for field in Fields::new(message).map_while(Result::ok) {
+        match field.tag {
+            // Of the header and the trailer, which are written anew.
+            8 | 9 | 10 | 34 | 35 | 43 | 49 | 50 | 52 | 56 | 57 | 97 | 122 => {}
+            20 if shown.is_some() => {}
+            tag if left_out.contains(&tag) => {}
+            tag => match shown.filter(|_| tag == 150) {
+                Some((exec_type, kind)) => {
+                    if let Some(kind) = kind {
+                        writer.copied(20, &[kind.raw()]);
+                    }
+                    writer.copied(150, &[exec_type.raw()]);
+                }
+                None => _ = writer.copied(tag, field.value),
+            },
+        }
+    }
+}

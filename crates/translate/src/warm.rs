@@ -1,0 +1,82 @@
+//! Orders that are nobody's: they keep the order path in the caches, and go no further.
+//!
+//! A rare order finds the path cold: its code, and the lines of the tables that it touches, have left the caches since the last one.
+
+use tapeworks_wire::fix::Writer;
+use tapeworks_wire::fix::order_entry::{HeaderFields, NewOrderSingleFields, OrdType, Side};
+use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
+
+use crate::desk::Desk;
+use crate::fix_side::Reply;
+use crate::ids::{ClientIndex, InstrumentIndex};
+use crate::report::Report;
+use crate::risk::E8;
+use crate::translator::Outputs;
+
+/// A ClOrdID that no client needs. One that uses it warms less.
+const ID: &[u8] = b"~~~~ warm ~~~~";
+
+/// Bytes of a message, at most.
+const MOST_BYTES: usize = 1_024;
+
+/// An order of each client, and the place where its reply is written.
+#[derive(Debug)]
+pub(crate) struct Warm {
+    messages: Vec<Vec<u8>>,
+    next: usize,
+    discarded: Discarded,
+}
+
+impl Warm {
+    /// An order of one unit at the least price for each client, of an instrument that it may trade.
+    pub(crate) fn new(desk: &Desk) -> Self {
+        let message = |index: InstrumentIndex| {
+            let instrument = desk.reference.instrument(index)?;
+            let fields = NewOrderSingleFields {
+                symbol: Some(instrument.symbol.trimmed()),
+                order_qty: Some(Decimal(E8)),
+                price: Some(Decimal(instrument.tick_e8.max(1))),
+                ..NewOrderSingleFields::new(ID, Side::Buy, NanosecondsSinceEpoch(0), OrdType::Limit)
+            };
+            let mut buffer = [0; MOST_BYTES];
+            let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"D");
+            HeaderFields::new(b"WARM", b"WARM", 1, NanosecondsSinceEpoch(0)).write(&mut writer);
+            fields.write(&mut writer);
+            writer.finish().ok().map(|message| message.to_vec())
+        };
+        let of_client = |client: &crate::desk::Client| message(client.risk.first_instrument());
+        let messages = desk.clients.iter().map(|client| of_client(client).unwrap_or_default()).collect();
+        Self { messages, next: 0, discarded: Discarded { buffer: [0; MOST_BYTES], length: 0 } }
+    }
+
+    /// The next client with its order.
+    pub(crate) fn next(&mut self) -> Option<(ClientIndex, &[u8])> {
+        self.next = if self.next + 1 < self.messages.len() { self.next + 1 } else { 0 };
+        let message = self.messages.get(self.next)?;
+        Some((ClientIndex(u16::try_from(self.next).ok()?), message))
+    }
+
+    pub(crate) const fn discarded(&mut self) -> &mut Discarded {
+        &mut self.discarded
+    }
+}
+
+/// Writes replies as a session does, and keeps the bytes of the last one: a compiler that knew them unused would leave out the work.
+#[derive(Debug)]
+pub(crate) struct Discarded {
+    buffer: [u8; MOST_BYTES],
+    length: usize,
+}
+
+impl Outputs for Discarded {
+    fn to_venue(&mut self, _: &[u8]) {}
+
+    fn to_client(&mut self, _: ClientIndex, reply: &Reply<'_>) {
+        let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", reply.message_type());
+        HeaderFields::new(b"WARM", b"WARM", 1, NanosecondsSinceEpoch(0)).write(&mut writer);
+        reply.write(&mut writer);
+        self.length = writer.finish().map_or(0, |message| message.len());
+    }
+
+    fn unmatched(&mut self, _: &Report) {}
+}

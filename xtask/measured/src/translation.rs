@@ -1,0 +1,147 @@
+//! A FIX order to native bytes, and its reports to FIX bytes: what `benches/translate.rs` of the translator times.
+
+use tapeworks_translate::ids::ClientIndex;
+use tapeworks_translate::{
+    ClientSettings, Instrument, Millennium, MillenniumSettings, Outputs, Reference, ReferenceError, Reply,
+    Report, RiskLimits, Settings, Translator,
+};
+use tapeworks_wire::fix::Writer;
+use tapeworks_wire::fix::order_entry::{
+    HandlInst, HeaderFields, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
+};
+use tapeworks_wire::millennium::native::{ExecType, ExecutionReport, message_length};
+use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
+
+/// Orders whose messages are counted, behind as many that warm up.
+const ORDERS: usize = 4_096;
+const E8: i64 = 100_000_000;
+const TIME: NanosecondsSinceEpoch = NanosecondsSinceEpoch(1_709_197_200_000_000_000);
+const SYMBOLS: [&str; 3] = ["AAPL", "MSFT", "VOD.L"];
+
+/// Writes replies as a session does, and counts both ways.
+struct Written {
+    buffer: [u8; 1_024],
+    messages: u64,
+    bytes: usize,
+}
+
+impl Outputs for Written {
+    #[inline]
+    fn to_venue(&mut self, message: &[u8]) {
+        self.messages += 1;
+        self.bytes += message.len();
+    }
+
+    #[inline]
+    fn to_client(&mut self, _: ClientIndex, reply: &Reply<'_>) {
+        self.messages += 1;
+        let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", reply.message_type());
+        HeaderFields::new(b"TAPEWORKS", b"CLIENT01", self.messages, TIME).write(&mut writer);
+        reply.write(&mut writer);
+        self.bytes += writer.finish().map_or(0, |message| message.len());
+    }
+
+    fn unmatched(&mut self, _: &Report) {}
+}
+
+/// Runs `counted` over the orders (or their reports: accepted and filled). Returns the messages in it.
+pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<u64, ReferenceError> {
+    let instrument = |(symbol, venue_id)| Instrument {
+        symbol: Ascii::new(symbol).unwrap_or_default(),
+        security_id: Ascii::default(),
+        venue_id,
+        tick_e8: 1,
+        partition: 1,
+        segment: Ascii::default(),
+    };
+    let instruments: Vec<Instrument> = SYMBOLS.into_iter().zip(11..).map(instrument).collect();
+    let limits = RiskLimits { most_quantity: 100_000, most_notional: 1_000_000_000, ..RiskLimits::default() };
+    let client = ClientSettings { limits, ..ClientSettings::default() };
+    let settings = Settings { most_orders: ORDERS * 2, ..Settings::default() };
+    let venue = Millennium::new(MillenniumSettings::default());
+    let mut translator = Translator::new(venue, Reference::new(&instruments, &[])?, &[client], &settings);
+    translator.venue_connected();
+    translator.venue_recovered();
+    let mut out = Written { buffer: [0; 1_024], messages: 0, bytes: 0 };
+    for part in 0..2 {
+        let names: Vec<String> = (0..ORDERS).map(|order| format!("ORD-{part}-{order:08X}")).collect();
+        let orders: Vec<Vec<u8>> =
+            names.iter().enumerate().map(|(order, name)| new_order(name, order)).collect();
+        let mut reports = Vec::new();
+        for (kind, last, leaves) in [(ExecType::New, 0, 100), (ExecType::Trade, 100, 0)] {
+            for name in &names {
+                let number = part as i32 * 2 * ORDERS as i32 + reports.len() as i32 + 1;
+                reports.push(execution(number, kind, name, last, leaves));
+            }
+        }
+        let mut send = || {
+            for message in &orders {
+                translator.client_message(ClientIndex(0), message, TIME.0, &mut out);
+            }
+        };
+        if part == 1 && !is_of_reports {
+            counted(&mut send)
+        } else {
+            send()
+        }
+        let mut report = || {
+            for message in &reports {
+                translator.venue_report(message, &mut out);
+            }
+        };
+        if part == 1 && is_of_reports { counted(&mut report) } else { report() }
+    }
+    // Each order went out, and each report came in: otherwise there is nothing to count.
+    let is_whole = translator.counters().fills == 2 * ORDERS as u64 && out.bytes > 0;
+    let per_order = if is_of_reports { 2 } else { 1 };
+    Ok(u64::from(is_whole) * ORDERS as u64 * per_order)
+}
+
+fn new_order(name: &str, number: usize) -> Vec<u8> {
+    let fields = NewOrderSingleFields {
+        account: Some(b"ACCT1"),
+        handl_inst: Some(HandlInst::AutomatedPrivate),
+        symbol: Some(SYMBOLS[number % 3].as_bytes()),
+        order_qty: Some(Decimal((100 + number as i64 % 900) * E8)),
+        price: Some(Decimal((1 + number as i64 * 7 % 50_000) * E8 / 100)),
+        time_in_force: Some(TimeInForce::Day),
+        order_capacity: Some(OrderCapacity::Agency),
+        ..NewOrderSingleFields::new(
+            name.as_bytes(),
+            if number.is_multiple_of(2) { Side::Buy } else { Side::Sell },
+            NanosecondsSinceEpoch(TIME.0 + number as u64 * 1_000_000),
+            OrdType::Limit,
+        )
+    };
+    let mut buffer = [0; 1_024];
+    let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"D");
+    HeaderFields::new(b"CLIENT01", b"TAPEWORKS", 2, TIME).write(&mut writer);
+    fields.write(&mut writer);
+    writer.finish().map(|message| message.to_vec()).unwrap_or_default()
+}
+
+/// A native execution report of instrument 11, in the bytes of the document.
+fn execution(
+    number: i32,
+    kind: ExecType,
+    name: &str,
+    last: i32,
+    leaves: i32,
+) -> [u8; ExecutionReport::LENGTH] {
+    let mut bytes = [0; ExecutionReport::LENGTH];
+    bytes[0] = 2;
+    bytes[1..3].copy_from_slice(&message_length(ExecutionReport::LENGTH).to_le_bytes());
+    (bytes[3], bytes[4]) = (b'8', 1);
+    bytes[5..9].copy_from_slice(&number.to_le_bytes());
+    bytes[9..21].copy_from_slice(format!("E{number:011}").as_bytes());
+    bytes[21..41].copy_from_slice(&Ascii::<20>::new(name).unwrap_or_default().0);
+    bytes[41..53].copy_from_slice(&format!("O{}           ", &name[4..]).as_bytes()[..12]);
+    bytes[53] = kind.raw();
+    bytes[71..79].copy_from_slice(&(10 * E8).to_le_bytes());
+    bytes[79..83].copy_from_slice(&last.to_le_bytes());
+    bytes[83..87].copy_from_slice(&leaves.to_le_bytes());
+    bytes[118] = b'A';
+    bytes[119..127].copy_from_slice(&(number as u64).to_le_bytes());
+    bytes[127..131].copy_from_slice(&((TIME.0 / 1_000_000_000) as u32).to_le_bytes());
+    bytes
+}
