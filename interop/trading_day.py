@@ -362,7 +362,7 @@ def compare(binary: str, folder: str, sessions: list[Session], sold: int) -> lis
             if report["17"] in seen:
                 faults.append(f"{session.name}: ExecID {report['17']} came twice")
             seen.add(report["17"])
-            # FIX 4.2 tells a partial and a whole fill apart.
+            # FIX 4.2 has one ExecType for a partial fill, and another for a whole one.
             kind = "F" if report["150"] in "12F" else report["150"]
             order = report["37"]
             if kind == "F":

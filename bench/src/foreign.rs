@@ -14,7 +14,7 @@ fn output(command: &mut Command) -> Result<String, String> {
     if ran.status.success() {
         return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
     }
-    let output = String::from_utf8_lossy(&ran.stderr).into_owned() + &String::from_utf8_lossy(&ran.stdout);
+    let output = String::from_utf8_lossy(&ran.stderr).into_owned() + &*String::from_utf8_lossy(&ran.stdout);
     let line = output.lines().find(|line| line.contains("rror")).unwrap_or_default();
     Err(format!("{name}: {} {line}", ran.status))
 }
@@ -30,12 +30,22 @@ pub struct Cpp(PathBuf);
 impl Cpp {
     /// Builds `bench/peers/cpp/NAME.cpp` with `g++ -O3`, beside this program.
     pub fn build(name: &str) -> Result<Self, String> {
+        let flags = ["-std=c++17", "-O3", "-march=x86-64-v2", "-pthread"];
+        Self::build_with(name, &flags, &[], "g++, libboost-dev, libreaderwriterqueue-dev")
+    }
+
+    /// As [`Self::build`], with other flags and with libraries, which Debian's `packages` have.
+    pub fn build_with(
+        name: &str,
+        flags: &[&str],
+        libraries: &[&str],
+        packages: &str,
+    ) -> Result<Self, String> {
         let here = std::env::current_exe().map_err(|error| format!("this program's folder: {error}"))?;
         let program = here.with_file_name(format!("peer-{name}"));
         let source = folder().join("cpp").join(name).with_extension("cpp");
-        let flags = ["-std=c++17", "-O3", "-march=x86-64-v2", "-pthread", "-o"];
-        output(Command::new("g++").args(flags).arg(&program).arg(source))
-            .map_err(|why| format!("{why} (Debian: g++, libboost-dev, libreaderwriterqueue-dev)"))?;
+        output(Command::new("g++").args(flags).arg("-o").arg(&program).arg(source).args(libraries))
+            .map_err(|why| format!("{why} (Debian: {packages})"))?;
         Ok(Self(program))
     }
 

@@ -97,7 +97,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-runtime",
         ],
     ),
-    ("tapeworks-lab", &["tapeworks-ring", "tapeworks-dispatch", "tapeworks-wire", "tapeworks-market"]),
+    (
+        "tapeworks-lab",
+        &[
+            "tapeworks-ring",
+            "tapeworks-dispatch",
+            "tapeworks-wire",
+            "tapeworks-packet",
+            "tapeworks-flow",
+            "tapeworks-market",
+            "tapeworks-stage",
+        ],
+    ),
     (
         "tapeworks-plant",
         &[

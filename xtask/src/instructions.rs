@@ -14,7 +14,18 @@ use std::path::{Path, PathBuf};
 use crate::process;
 
 /// The stages of `xtask/measured`. Those of market data include the one before.
-const STAGES: [&str; 6] = ["decode", "events", "book", "nbbo", "translate-order", "translate-report"];
+const STAGES: [&str; 10] = [
+    "decode",
+    "events",
+    "book",
+    "nbbo",
+    "fix-order",
+    "fix-report",
+    "fix-write-order",
+    "fix-write-report",
+    "translate-order",
+    "translate-report",
+];
 
 /// Where the figures are kept.
 const KEPT: &str = "xtask/instructions.toml";

@@ -146,11 +146,15 @@ fn bench(arguments: &[&str]) -> Ended {
     process::cargo(["run", "--release", "--manifest-path"]).arg(manifest).arg("--").args(arguments).run()
 }
 
-/// The golden outputs are compared by tests of the command line, which write them anew when `TAPEWORKS_BLESS` is set.
+/// The golden outputs of the command line, and the book's page of the mapping tables, are compared by tests, which write them anew when
+/// `TAPEWORKS_BLESS` is set.
 fn golden(bless: bool) -> Ended {
-    let mut tests = process::cargo(["test", "--package", "tapeworks", "--test", "golden"]);
-    if bless {
-        tests = tests.env("TAPEWORKS_BLESS", "1");
+    for (package, test) in [("tapeworks", "golden"), ("tapeworks-translate", "mapping")] {
+        let mut tests = process::cargo(["test", "--package", package, "--test", test]);
+        if bless {
+            tests = tests.env("TAPEWORKS_BLESS", "1");
+        }
+        tests.run()?;
     }
-    tests.run()
+    Ok(())
 }

@@ -63,7 +63,7 @@ const FUZZ_INPUTS: &str = "100000";
 const HOSTILE_SECONDS: u64 = 240;
 
 /// Parts of the hostile runs, which share the two cores of the machine that they are planned for.
-const HOSTILE_PARTS: u64 = 6;
+const HOSTILE_PARTS: u64 = 7;
 const HOSTILE_AT_ONCE: u64 = 2;
 
 /// The feature that needs more than the toolchain to build.

@@ -16,7 +16,7 @@ const BLOCK: usize = 64;
 /// Blocks of a round.
 const BLOCKS: usize = 4_096;
 
-/// What the actions do: as little as can be told apart.
+/// What the actions do: as little as differs.
 #[derive(Default)]
 struct Work {
     counts: [u64; 12],

@@ -1,4 +1,5 @@
-//! The order gateway: round trips beside a bare echo through one hop, load, idle sessions, the dispatchers of its machines.
+//! The order gateway: round trips beside a bare echo through one hop, load, idle sessions, the FIX codec, the dispatchers
+//! of its machines.
 //!
 //! ```text
 //! FIX client ─▶ gateway ─▶ simulated exchange          client ─▶ forwarder ─▶ echo
@@ -8,6 +9,7 @@
 //! All of them are threads of one process on one machine, joined by TCP over loopback. The gateway has the checks and the store that it
 //! ships with; the exchange has no store. Clients read and write sockets themselves, so that no client of ours is measured.
 
+mod codec;
 mod echo;
 mod fix;
 mod idle;
@@ -45,6 +47,9 @@ pub fn run(options: &Options) {
     }
     if wants("idle") {
         idle::run();
+    }
+    if wants("codec") {
+        codec::run(options.rounds);
     }
     if wants("machines") {
         machines::run(options);

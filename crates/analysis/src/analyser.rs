@@ -24,6 +24,7 @@ use tapeworks_wire::nasdaq::{glimpse50, soupbintcp};
 use tapeworks_wire::schema::{Decoded, Schema, Structure};
 use tapeworks_wire::{Role, StreamFraming};
 
+use crate::fix::{self, FixFault, FixMessage, LogReader};
 use crate::input::{Input, Source};
 
 /// How many packets or messages go by between two reports of progress.
@@ -131,6 +132,8 @@ pub enum Trouble {
         /// How many.
         lost: u64,
     },
+    /// A part of a FIX stream or log that is no message.
+    Fix(FixFault),
     /// A stream that ends inside a packet.
     StreamCut {
         /// Bytes of that packet.
@@ -166,6 +169,7 @@ impl std::fmt::Display for Trouble {
                 write!(f, "no known protocol in the transport's {bytes} bytes")
             }
             Self::StreamHole { lost } => write!(f, "{lost} bytes of the stream are missing"),
+            Self::Fix(fault) => write!(f, "{fault}"),
             Self::StreamCut { bytes } => write!(f, "the stream ends inside a packet, {bytes} bytes are left"),
         }
     }
@@ -178,6 +182,8 @@ pub enum Item<'a> {
     Header(Header<'a>),
     /// A message.
     Message(Message<'a>),
+    /// A FIX message.
+    Fix(FixMessage<'a>),
     /// Something that could not be read; of a message in an unknown application, with its bytes.
     Trouble(&'a Trouble, &'a [u8]),
 }
@@ -265,7 +271,7 @@ fn merge(
         // The first of several with the same time, so that the walk is the same each time.
         let mut next: Option<((bool, Nanos), usize)> = None;
         for (index, input) in inputs.iter_mut().enumerate() {
-            let is_framed = matches!(input.source, Source::Framed { .. });
+            let is_framed = !matches!(input.source, Source::Capture(_));
             match input.next_time(Some(Nanos(0))) {
                 Ok(Some(time)) if next.is_none_or(|(first, _)| (is_framed, time) < first) => {
                     next = Some(((is_framed, time), index));
@@ -288,6 +294,9 @@ fn merge(
                 {
                     analyser.frame(index, *format, frame.offset, frame.bytes, visitor)?;
                 }
+            }
+            Some(Source::FixLog(reader)) => {
+                log_line(index, reader, visitor)?;
             }
             None => {}
         }
@@ -333,6 +342,19 @@ pub fn walk(
                         ended.take(error);
                         break;
                     }
+                },
+                Source::FixLog(reader) => match log_line(index, reader, visitor) {
+                    ControlFlow::Continue(true) => {
+                        steps += 1;
+                        ControlFlow::Continue(())
+                    }
+                    ControlFlow::Continue(false) => {
+                        if let Some(error) = reader.source_mut().take_failure() {
+                            ended.take(error);
+                        }
+                        break;
+                    }
+                    ControlFlow::Break(()) => ControlFlow::Break(()),
                 },
                 Source::Framed { reader, format, .. } => match reader.next_batch() {
                     Ok(Some(batch)) => {
@@ -381,6 +403,8 @@ struct Connection {
     application: Option<Application>,
     /// A protocol that is its own transport, instead of SoupBinTCP.
     own: Option<OwnTransport>,
+    /// FIX: behind a hole the next message is found.
+    is_fix: bool,
     /// After a gap in the stream the start of the next packet is unknown.
     is_given_up: bool,
     next_sequence: Option<u64>,
@@ -834,7 +858,7 @@ fn stream_event(
         }
         StreamEvent::Hole { flow, lost, .. } => {
             let connection = connections.entry(flow).or_default();
-            connection.is_given_up = true;
+            connection.is_given_up = !connection.is_fix;
             connection.rest.clear();
             visitor.visit(place, Item::Trouble(&Trouble::StreamHole { lost }, &[]))
         }
@@ -875,6 +899,21 @@ fn stream_bytes(
         joined = std::mem::take(&mut connection.rest);
         &joined
     };
+    if !connection.is_recognised && !connection.is_given_up && forced.is_none() {
+        let started = stream.len().min(fix::START.len());
+        if stream.get(..started) == fix::START.get(..started) {
+            connection.is_fix = started == fix::START.len();
+            connection.is_recognised = connection.is_fix;
+            if !connection.is_fix {
+                connection.rest = stream.to_vec();
+                return ControlFlow::Continue(());
+            }
+        }
+    }
+    if connection.is_fix {
+        let at = Place { offset: place.offset.saturating_sub(waiting), ..*place };
+        return fix_messages(connection, flow, stream, &at, vlan, visitor);
+    }
     if !connection.is_recognised && !connection.is_given_up && forced.is_none() {
         match own_stream(stream) {
             OwnStream::Found(own) => {
@@ -924,6 +963,54 @@ fn stream_bytes(
     }
     connection.rest = packets.rest().to_vec();
     ControlFlow::Continue(())
+}
+
+/// Shows the messages of a FIX stream, and what is garbled between them.
+fn fix_messages(
+    connection: &mut Connection,
+    flow: Flow,
+    stream: &[u8],
+    place: &Place,
+    vlan: Option<u16>,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
+    let channel = ChannelIdentity::Stream { source: flow.source, destination: flow.destination };
+    let mut shown = ControlFlow::Continue(());
+    let used = fix::messages(stream, |at, bytes, why| {
+        let at = Place { offset: place.offset + at as u64, ..*place };
+        let addresses = Some((flow.source, flow.destination));
+        shown = match why {
+            None => visitor.visit(&at, Item::Fix(FixMessage { bytes, channel, addresses, vlan })),
+            Some(why) => visitor.visit(&at, Item::Trouble(&Trouble::Fix(FixFault::Garbled(why)), bytes)),
+        };
+        shown.is_continue()
+    });
+    connection.rest = stream.get(used..).unwrap_or_default().to_vec();
+    shown
+}
+
+/// Shows the messages of a log's next line; `false` at its end.
+fn log_line(file: usize, reader: &mut LogReader, visitor: &mut impl Visitor) -> ControlFlow<(), bool> {
+    let channel = ChannelIdentity::File { file: u16::try_from(file).unwrap_or(u16::MAX) };
+    let (mut shown, mut number) = (ControlFlow::Continue(()), reader.number);
+    let is_line = reader.next_line(|offset, bytes, fault| {
+        if shown.is_break() {
+            return;
+        }
+        number += 1;
+        let place = Place { file, number, offset, time: None };
+        shown = match fault {
+            None => {
+                visitor.visit(&place, Item::Fix(FixMessage { bytes, channel, addresses: None, vlan: None }))
+            }
+            Some(fault) => visitor.visit(&place, Item::Trouble(&Trouble::Fix(fault), bytes)),
+        };
+    });
+    reader.number = number;
+    match shown {
+        ControlFlow::Continue(()) => ControlFlow::Continue(is_line),
+        ControlFlow::Break(()) => ControlFlow::Break(()),
+    }
 }
 
 /// Shows the messages of a protocol that is its own transport. After bytes that start no message the stream is given up.
@@ -995,7 +1082,7 @@ mod tests {
             match item {
                 Item::Header(_) => self.headers += 1,
                 Item::Trouble(..) => self.troubles += 1,
-                Item::Message(_) => {}
+                Item::Message(_) | Item::Fix(_) => {}
             }
             ControlFlow::Continue(())
         }
@@ -1037,6 +1124,7 @@ mod tests {
                     let name = message.decoded.name().unwrap_or("?").to_owned();
                     self.0.push((message.schema.name, name));
                 }
+                Item::Fix(message) => self.0.push(("fix", message.name().unwrap_or("?").to_owned())),
                 Item::Trouble(trouble, _) => self.0.push(("trouble", trouble.to_string())),
             }
             ControlFlow::Continue(())
@@ -1073,6 +1161,23 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_of_fix_is_recognised_however_it_is_cut_and_goes_on_behind_what_is_garbled() {
+        let heartbeat = b"8=FIX.4.4\x019=5\x0135=0\x0110=163\x01";
+        let unknown = b"8=FIX.4.4\x019=6\x0135=ZZ\x0110=040\x01";
+        let stream = [&heartbeat[..], unknown, b"junk", &heartbeat[..]].concat();
+        for piece in 1..=stream.len() {
+            let named = named(&stream, piece);
+            let named: Vec<(&str, &str)> = named.iter().map(|(kind, name)| (*kind, name.as_str())).collect();
+            assert_eq!(named[..2], [("fix", "Heartbeat"), ("fix", "?")], "{piece}");
+            assert_eq!(named.last(), Some(&("fix", "Heartbeat")), "{piece}");
+            assert!(named[2].1.contains("garbled FIX"), "{piece}: {named:?}");
+        }
+        let cut = named(&stream[..20], 20);
+        assert_eq!(cut.len(), 1, "{cut:?}");
+        assert_eq!(cut[0].0, "trouble");
+    }
+
+    #[test]
     fn orders_of_ouch_are_found_in_both_directions() {
         use tapeworks_wire::nasdaq::ouch50::{inbound, outbound};
         let up = b"\x00\x0aUX\0\0\0\x01\0\0\0\0\x00\x01R";
@@ -1094,6 +1199,7 @@ mod tests {
                         _ => "another",
                     },
                     Item::Message(message) => message.schema.name,
+                    Item::Fix(_) => "fix",
                     Item::Trouble(..) => "trouble",
                 });
                 ControlFlow::Continue(())

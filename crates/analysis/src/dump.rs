@@ -21,6 +21,7 @@ use tapeworks_market::{Nanos, Symbol};
 use tapeworks_wire::schema::{Decoded, FieldValue, Value};
 
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Trouble, Visitor};
+use crate::fix::FixMessage;
 use crate::input::Input;
 use crate::paint::Paint;
 use crate::subjects::{Subjects, is_wanted};
@@ -159,6 +160,7 @@ impl Visitor for Dumper<'_> {
         match item {
             Item::Header(header) => self.header(place, &header),
             Item::Message(message) => self.message(place, &message),
+            Item::Fix(message) => self.fix(place, &message),
             Item::Trouble(trouble, bytes) => self.trouble(place, trouble, bytes),
         }
         if self.line.is_empty() {
@@ -238,6 +240,63 @@ impl Dumper<'_> {
             self.show_header(place);
             self.text_message(place, message);
         }
+    }
+
+    /// A FIX message: its name, and every field with its name, its tag, and what a listed value means.
+    fn fix(&mut self, place: &Place, message: &FixMessage<'_>) {
+        self.header.clear();
+        if !self.wants(message.name(), message.symbol()) {
+            return;
+        }
+        self.dumped.messages += 1;
+        if self.options.form == Form::Json {
+            self.json_start(place);
+            self.line.push_str(",\"protocol\":");
+            quote(&mut self.line, FixMessage::schema().name);
+            self.line.push_str(",\"transport\":");
+            match message.addresses {
+                Some((source, destination)) => {
+                    let _infallible =
+                        write!(self.line, "{{\"source\":\"{source}\",\"destination\":\"{destination}\"");
+                    if let Some(vlan) = message.vlan {
+                        let _infallible = write!(self.line, ",\"vlan\":{vlan}");
+                    }
+                    self.line.push('}');
+                }
+                None => self.line.push_str("null"),
+            }
+            self.line.push_str(",\"message\":");
+            match message.name() {
+                Some(name) => quote(&mut self.line, name),
+                None => self.line.push_str("null"),
+            }
+            self.line.push_str(",\"fields\":");
+            message.write_json(&mut self.line);
+            self.line.push_str("}\n");
+            return;
+        }
+        let paint = &self.options.paint;
+        let name = paint.strong(message.name().unwrap_or("unknown message"));
+        if message.addresses.is_none() {
+            let _infallible = write!(self.line, "{:<10} {name}", place.offset);
+        } else {
+            if self.is_first_of_packet(place) {
+                self.text_place(place);
+                if let Some((source, destination)) = message.addresses {
+                    let _infallible = write!(self.line, "  {source} > {destination}");
+                }
+                if let Some(vlan) = message.vlan {
+                    let _infallible = write!(self.line, "  VLAN {vlan}");
+                }
+                let title = self.options.paint.header(FixMessage::schema().title);
+                let _infallible = writeln!(self.line, "\n  {title}");
+                self.last_packet = Some((place.file, place.number, place.offset));
+            }
+            let _infallible = write!(self.line, "    {name}");
+        }
+        let between = if self.options.form == Form::Fields { "\n      " } else { "  " };
+        message.write_text(&mut self.line, between);
+        self.line.push('\n');
     }
 
     fn trouble(&mut self, place: &Place, trouble: &Trouble, bytes: &[u8]) {

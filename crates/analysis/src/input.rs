@@ -10,6 +10,7 @@ use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::source::ByteSource;
 
 use crate::ahead::Ahead;
+use crate::fix::{LogReader, is_log};
 
 /// How much of a file is looked at to recognise it, in bytes.
 const PROBE_BYTES: usize = 4096;
@@ -30,6 +31,12 @@ pub enum InputError {
         file: String,
         /// Its first bytes, in hexadecimal.
         start: String,
+    },
+    /// A log of FIX messages where market data are read.
+    #[error("{file}: is a log of FIX messages, which only dump and stats read")]
+    FixLog {
+        /// The file.
+        file: String,
     },
     /// A protocol was given that files without packets do not carry.
     #[error("{file}: is a file of messages without packets, which carries ITCH, not {protocol}")]
@@ -92,6 +99,8 @@ pub enum Source {
         /// The time of the last message looked at that has one: what has none is merged behind it.
         last: Nanos,
     },
+    /// A log with FIX messages in its lines.
+    FixLog(LogReader),
 }
 
 /// One opened file.
@@ -126,6 +135,9 @@ impl Input {
         let source = match FileKind::detect(start) {
             FileKind::Pcap | FileKind::PcapNg => Source::Capture(CaptureReader::new(bytes)?),
             FileKind::Unknown => {
+                if application.is_none() && is_log(start) {
+                    return Ok(Self { file, name, source: Source::FixLog(LogReader::new(bytes)) });
+                }
                 let format = match recognise::framing(start) {
                     Some(format) => format,
                     None if application == Some(Application::OF_STREAMS) && !start.is_empty() => {
@@ -160,6 +172,7 @@ impl Input {
             Source::Capture(_) => "capture",
             Source::Framed { format: FileFormat::LengthPrefixed, .. } => "length-prefixed messages",
             Source::Framed { format: FileFormat::SoupBinTcp, .. } => "SoupBinTCP packets",
+            Source::FixLog(_) => "log of FIX messages",
         }
     }
 
@@ -173,6 +186,7 @@ impl Input {
         match &self.source {
             Source::Capture(reader) => reader.source(),
             Source::Framed { reader, .. } => reader.source(),
+            Source::FixLog(reader) => reader.source(),
         }
     }
 
@@ -184,6 +198,13 @@ impl Input {
     pub fn next_time(&mut self, midnight: Option<Nanos>) -> Result<Option<Nanos>, CaptureError> {
         match &mut self.source {
             Source::Capture(reader) => Ok(reader.next_timestamp_ns()?.map(Nanos)),
+            Source::FixLog(reader) => {
+                let is_end = reader.source_mut().fill(1).is_empty();
+                match reader.source_mut().take_failure() {
+                    Some(error) => Err(error),
+                    None => Ok((!is_end).then_some(reader.last)),
+                }
+            }
             Source::Framed { reader, midnight: named, format, last } => {
                 let midnight = midnight.or(*named).unwrap_or_default();
                 let Some(batch) = reader.next_batch()? else { return Ok(None) };
@@ -248,7 +269,18 @@ pub fn of_one_day(inputs: &[Input]) -> Result<(), InputError> {
     Ok(())
 }
 
-/// Opens every file.
+/// Opens every file, logs of FIX messages too.
+///
+/// # Errors
+/// The first file's error; see [`Input::open`].
+pub fn open_any<P: AsRef<Path>>(
+    paths: &[P],
+    application: Option<Application>,
+) -> Result<Vec<Input>, InputError> {
+    open_each(paths, application, 0)
+}
+
+/// Opens every file of market data.
 ///
 /// # Errors
 /// The first file's error; see [`Input::open`].
@@ -265,6 +297,18 @@ pub fn open_all<P: AsRef<Path>>(
 /// # Errors
 /// As [`open_all`], and [`InputError::Thread`].
 pub fn open_all_ahead<P: AsRef<Path>>(
+    paths: &[P],
+    application: Option<Application>,
+    threads: usize,
+) -> Result<Vec<Input>, InputError> {
+    let inputs = open_each(paths, application, threads)?;
+    match inputs.iter().find(|input| matches!(input.source, Source::FixLog(_))) {
+        Some(input) => Err(InputError::FixLog { file: input.name.clone() }),
+        None => Ok(inputs),
+    }
+}
+
+fn open_each<P: AsRef<Path>>(
     paths: &[P],
     application: Option<Application>,
     threads: usize,

@@ -9,6 +9,7 @@ mod ahead;
 pub mod analyser;
 pub mod dump;
 mod encoders;
+pub mod fix;
 pub mod input;
 pub mod paint;
 pub mod replay;

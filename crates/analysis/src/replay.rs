@@ -584,6 +584,8 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
             }
             run.messages = run.feed.messages();
         }
+        // Refused when the files were opened.
+        Source::FixLog(_) => return Ok(false),
         Source::Framed { reader, format, midnight, .. } => {
             let Some(batch) = reader.next_batch()? else { return Ok(false) };
             let mut left = if is_alone { room(run) } else { 1 };

@@ -15,6 +15,7 @@ use tapeworks_packet::capture::CapturedPacket;
 use tapeworks_wire::DecodeError;
 
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Visitor};
+use crate::fix::{FixMessage, UNDECLARED};
 use crate::input::Input;
 use crate::subjects::{Subjects, own_time};
 use tapeworks_feed::clock::iso_time;
@@ -340,6 +341,7 @@ impl Visitor for Counter<'_> {
         match item {
             Item::Header(header) => self.header(place, &header),
             Item::Message(message) => self.message(place, &message),
+            Item::Fix(message) => self.fix(place, &message),
             Item::Trouble(trouble, _) if trouble.is_problem() => self.problem(place, trouble.to_string()),
             Item::Trouble(_, _) => self.stats.not_ours += 1,
         }
@@ -410,6 +412,41 @@ impl Counter<'_> {
         }
         if let Some(error) = header.decoded.error {
             self.problem(place, error.to_string());
+        }
+    }
+
+    /// A FIX message. Its number is of its direction, so a log, which has both, has none.
+    fn fix(&mut self, place: &Place, message: &FixMessage<'_>) {
+        let protocol = FixMessage::schema().name;
+        let Some(channel) = self.channel(message.channel) else { return };
+        channel.messages += 1;
+        channel.protocol = Some(protocol);
+        if let Some((_, destination)) = message.addresses {
+            channel.packets += 1;
+            *channel.lines.entry(destination).or_default() += 1;
+            if let Some(sequence) = message.sequence() {
+                let (first, last) = channel.sequence.unwrap_or((sequence, sequence));
+                channel.sequence = Some((first.min(sequence), last.max(sequence)));
+            }
+        }
+        let bytes = message.bytes.len() as u64;
+        let stats = &mut self.stats;
+        if let (ChannelIdentity::File { .. }, Some(file)) = (message.channel, stats.files.get_mut(place.file))
+        {
+            file.packets += 1;
+            file.bytes += bytes;
+        }
+        let kind = stats.kinds.entry((protocol, message.name().unwrap_or(UNDECLARED))).or_default();
+        kind.messages += 1;
+        kind.bytes += bytes;
+        match message.symbol() {
+            Some(symbol) => *stats.symbols.entry(symbol).or_default() += 1,
+            None => stats.without_symbol += 1,
+        }
+        if let Some(time) = place.time.or_else(|| message.sending_time()).filter(|_| !stats.is_time_of_day) {
+            let (first, last) = stats.times.unwrap_or((time, time));
+            stats.times = Some((first.min(time), last.max(time)));
+            stats.peaks.iter_mut().for_each(|peak| peak.count(time));
         }
     }
 

@@ -301,6 +301,8 @@ impl Visitor for Arrivals<'_> {
             Item::Header(header) => self.header(&header),
             Item::Message(message) if message.is_repeated => {}
             Item::Message(message) => self.message(place, &message),
+            // Sessions of orders do not pass through the engine that is studied.
+            Item::Fix(_) => {}
             Item::Trouble(trouble, _) => self.study.problems += u64::from(trouble.is_problem()),
         }
         ControlFlow::Continue(())

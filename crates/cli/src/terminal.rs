@@ -103,6 +103,15 @@ impl Bar {
         ControlFlow::Continue(())
     }
 
+    /// Shows that `done` of `of` steps are done, and what is next. A stop is the caller's to notice.
+    pub(crate) fn step(&mut self, done: u64, of: u64, next: &str) {
+        if self.is_terminal && (self.bar.is_some() || self.started.elapsed() >= QUIET_TIME) {
+            let bar = self.bar.get_or_insert_with(|| bar(self.what, Some(of), false));
+            bar.set_position(done);
+            bar.set_message(next.to_owned());
+        }
+    }
+
     /// Takes the bar off the screen.
     pub(crate) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {

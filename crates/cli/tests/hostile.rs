@@ -13,6 +13,7 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -163,10 +164,11 @@ fn damaged_captures_are_reported_and_never_break_a_command() {
 fn damaged_configurations_are_reported_with_their_place_and_nothing_starts() {
     let mut rounds = Rounds::new(2, 30);
     let folder = Folder::new("hostile-configurations");
-    let kinds: [(&[&str], &str); 3] = [
+    let kinds: [(&[&str], &str); 4] = [
         (&["validate"], "examples/plant"),
         (&["exchange", "check"], "examples/exchange"),
         (&["flow", "check"], "examples/flow"),
+        (&["gateway", "check"], "examples/gateway"),
     ];
     let words = [
         "-1",
@@ -454,4 +456,114 @@ fn after_outages_of_the_plant_nothing_is_missing_that_the_venue_has() {
     }
     let verified = run(&["journal", "verify", &folder.path("journal")]);
     is_sound(&verified, &stderr(&verified), &[0], "the journal behind it all");
+}
+
+/// Waits until the log of a process has one of these texts, and reads on: a pipe that is not read blocks its writer.
+#[track_caller]
+fn said(child: &mut Child, text: &str) {
+    let mut log = BufReader::new(child.stderr.take().unwrap());
+    let mut all = String::new();
+    while !all.contains(text) {
+        let mut line = String::new();
+        assert!(log.read_line(&mut line).unwrap() > 0, "it ended: {all}");
+        all.push_str(&line);
+    }
+    std::thread::spawn(move || log.lines().for_each(drop));
+}
+
+fn orders_toml(folder: &Folder, addresses: &[SocketAddr]) -> String {
+    let text = format!(
+        "[[orders]]\nname = \"Exchange\"\nreal_time = \"{}\"\nrecovery = \"{}\"\npartitions = 1\nthrottle_per_second = 0\n\
+         [[orders.user]]\nname = \"TW01\"\npassword = \"password\"\n[[orders.symbol]]\nname = \"AAPL\"\nid = 1\n",
+        addresses[0], addresses[1]
+    );
+    folder.write("orders.toml", text.as_bytes())
+}
+
+fn gateway_toml(
+    folder: &Folder,
+    name: &str,
+    addresses: &[SocketAddr],
+    listen: SocketAddr,
+    store: &str,
+) -> String {
+    let text = format!(
+        "listen = \"{listen}\"\n[store]\nfolder = \"{store}\"\nsegment_mb = 1\n\
+         [venue]\nprotocol = \"millennium\"\nreal_time = \"{}\"\nrecovery = \"{}\"\nuser = \"TW01\"\npassword = \"password\"\n\
+         partitions = 1\nthrottle_per_second = 0\nfirst_reconnect = \"50ms\"\n[[instrument]]\nsymbol = \"AAPL\"\nid = 1\n\
+         [[client]]\nname = \"alpha\"\ncomp_id = \"ALPHA\"\n",
+        addresses[0], addresses[1]
+    );
+    folder.write(name, text.as_bytes())
+}
+
+#[test]
+fn gateways_share_no_store_and_no_port_and_a_damaged_store_is_cut_or_refused() {
+    let mut rounds = Rounds::new(7, 7);
+    let folder = Folder::new("hostile-gateway");
+    let addresses = [70, 71, 72, 73].map(free_port);
+    let (store, other) = (folder.path("store"), folder.path("other"));
+    let first = gateway_toml(&folder, "first.toml", &addresses, addresses[2], &store);
+    let same_store = gateway_toml(&folder, "same-store.toml", &addresses, addresses[3], &store);
+    let same_port = gateway_toml(&folder, "same-port.toml", &addresses, addresses[2], &other);
+    let mut exchange = start(&["exchange", "serve", &orders_toml(&folder, &addresses)]);
+    let mut gateway = start(&["gateway", &first]);
+    said(&mut gateway, "orders pass");
+    let listen = addresses[2].to_string();
+    let load = ["fix", &listen, "--comp-id", "ALPHA", "--rate", "100", "--seconds", "1s"];
+    let traded = run(&load);
+    assert_eq!(traded.status.code(), Some(0), "{}{}", stdout(&traded), stderr(&traded));
+    for (config, why) in [(&same_store, "another process"), (&same_port, "cannot listen")] {
+        let refused = ended(start(&["gateway", config]), config);
+        assert_eq!(refused.status.code(), Some(1), "{config}: {}", stderr(&refused));
+        assert!(stderr(&refused).contains(why), "{config}: {}", stderr(&refused));
+    }
+    // The first is not disturbed.
+    let traded = run(&load);
+    assert_eq!(traded.status.code(), Some(0), "{}{}", stdout(&traded), stderr(&traded));
+    gateway.kill().unwrap();
+    gateway.wait().unwrap();
+    let sound = run(&["gateway", "store", "replay", &first]);
+    assert_eq!(sound.status.code(), Some(0), "{}{}", stdout(&sound), stderr(&sound));
+    let names: Vec<String> = fs::read_dir(&store)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(".journal"))
+        .collect();
+    let damaged = folder.path("damaged");
+    let of_damaged = gateway_toml(&folder, "damaged.toml", &addresses, addresses[3], &damaged);
+    while rounds.next() {
+        let _fresh = fs::remove_dir_all(&damaged);
+        fs::create_dir_all(&damaged).unwrap();
+        let hit = rounds.one_of(&names).clone();
+        for name in &names {
+            let mut bytes = fs::read(format!("{store}/{name}")).unwrap();
+            let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            if *name == hit && rounds.below(3) == 0 {
+                // A torn tail, as a machine leaves it that loses power.
+                let at = written - rounds.below(written.min(2_000));
+                bytes[at..].fill(0);
+            } else if *name == hit {
+                let reserved = bytes.split_off(written);
+                rounds.damage(&mut bytes);
+                bytes.extend(reserved);
+            }
+            fs::write(format!("{damaged}/{name}"), bytes).unwrap();
+        }
+        let commands: [&[&str]; 4] = [
+            &["gateway", "store", "verify", &damaged],
+            &["gateway", "store", "inspect", &damaged],
+            &["gateway", "store", "replay", &of_damaged],
+            &["gateway", &of_damaged, "--seconds", "300ms"],
+        ];
+        for arguments in commands {
+            let (output, errors) = run_quietly(arguments, &folder);
+            let what = format!("seed {}: {}", rounds.seed, arguments.join(" "));
+            is_sound(&output, &errors, &[0, 1, 3], &what);
+            let is_explained = output.status.code() != Some(1) || errors.contains(&damaged);
+            assert!(is_explained, "{what}: {errors}");
+        }
+    }
+    exchange.kill().unwrap();
+    exchange.wait().unwrap();
 }

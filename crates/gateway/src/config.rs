@@ -174,6 +174,8 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     let warms = file.boolean(reading, "warm").unwrap_or(false);
     let core = file.integer(reading, "core", 0..=4_095).map(|(core, _)| core);
     let most_connections = file.integer(reading, "most_connections", 1..=100_000).map(|(most, _)| most);
+    let first_message =
+        file.time(reading, "first_message", Duration::from_millis(1)..=Duration::from_secs(600));
     let store = file.table(reading, "store");
     if !file.has("store") {
         file.missing(reading, "store");
@@ -214,6 +216,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
             warms,
             core,
             most_connections: most_connections.unwrap_or(clients.len() + 256),
+            first_message: first_message.unwrap_or(Duration::from_secs(10)),
             disk_patience: store.patience,
             acceptor: acceptor.unwrap_or_default(),
         },

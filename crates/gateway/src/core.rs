@@ -662,7 +662,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.translator.prepare_to_warm();
     }
 
-    /// Runs an order that is nobody's through checks and translation, so that the next one finds them in the caches. It has no effect on
+    /// Runs a dummy order through checks and translation, so that the next one finds them in the caches. It has no effect on
     /// orders, stores and sessions.
     pub fn warm(&mut self, now: Now) {
         self.translator.warm(now.utc_ns);

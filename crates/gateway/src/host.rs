@@ -45,14 +45,12 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// How often the percentiles are made of what was measured.
 const SECOND: Duration = Duration::from_secs(1);
-/// How often an idle thread warms the order path, where it is told to.
+
+/// How often an idle thread warms the order path, where the settings say so.
 const WARM: Duration = Duration::from_millis(1);
 
 /// How often a turn that the disk did not take is tried again.
 const DISK_AGAIN: Duration = Duration::from_millis(100);
-
-/// How long a connection may take for its first message.
-const FIRST_MESSAGE: Duration = Duration::from_secs(10);
 
 /// Bytes of a connection's first message, at most.
 const FIRST_MESSAGE_BYTES: usize = 8 << 10;
@@ -90,8 +88,10 @@ pub struct HostSettings {
     pub warms: bool,
     /// The core that the thread stays on.
     pub core: Option<usize>,
-    /// Connections at once, those that have not logged on included.
+    /// Connections at once, those that have not logged on included. Above it the oldest of these is closed for a newer one.
     pub most_connections: usize,
+    /// How long a connection may take for its first message.
+    pub first_message: Duration,
     /// How long the disk may refuse before the gateway ends.
     pub disk_patience: Duration,
     /// How FIX clients connect: in plain text, or with TLS.
@@ -725,7 +725,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
     /// Connections without a first message whose time is over.
     fn silent(&self) -> Vec<usize> {
         let is_silent = |connection: &Connection<W>| match &connection.peer {
-            Peer::Unknown { since, .. } => W::since(*since) >= FIRST_MESSAGE,
+            Peer::Unknown { since, .. } => W::since(*since) >= self.settings.first_message,
             _ => false,
         };
         self.connections.iter().filter(|(_, one)| is_silent(one)).map(|(number, _)| *number).collect()
@@ -793,7 +793,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
 
     fn accepted(&mut self, mut stream: W::Stream, address: SocketAddr) {
         let number = self.next_connection;
-        let is_full = self.connections.len() >= self.settings.most_connections;
+        let is_full = self.connections.len() >= self.settings.most_connections && !self.drop_a_stranger();
         let both = Interest::READABLE | Interest::WRITABLE;
         if is_full || stream.register(&self.poll, Token(number), both).is_err() {
             self.refused_connections += 1;
@@ -813,6 +813,17 @@ impl<S: VenueSession, W: World> Host<S, W> {
         let peer = Peer::Unknown { bytes: Vec::new(), since: W::instant() };
         self.connections.insert(number, Connection { pump: Pump::over(transport), peer, address });
         self.again.push(number);
+    }
+
+    /// Closes the oldest connection that is no client's. Returns whether there was one.
+    fn drop_a_stranger(&mut self) -> bool {
+        let is_stranger =
+            |connection: &Connection<W>| matches!(connection.peer, Peer::Unknown { .. } | Peer::Nobody);
+        let oldest = self.connections.iter().find(|(_, one)| is_stranger(one)).map(|(number, _)| *number);
+        if let Some(number) = oldest {
+            self.refuse(number, "closed without a first message, for a newer connection");
+        }
+        oldest.is_some()
     }
 
     /// Opens the connections that the venue's session wants.

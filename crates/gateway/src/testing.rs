@@ -204,7 +204,7 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
     }
 
     /// The first client sends an order that no other meets, to each partition.
-    fn probe(&mut self) {
+    pub fn probe(&mut self) {
         for symbol in ["AAPL", "MSFT"] {
             self.made += 1;
             let trader = &mut self.traders[0];

@@ -223,7 +223,7 @@ pub struct Desk {
     pub(crate) is_halted: bool,
     /// Requests that were sent before are repeated: nothing is checked again.
     pub(crate) is_replaying: bool,
-    /// The message is nobody's: it leaves no trace.
+    /// The message is a dummy: it leaves no trace.
     pub(crate) is_warming: bool,
     pub(crate) counters: Counters,
     /// How often each reason was that of a refusal here.

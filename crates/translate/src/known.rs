@@ -1,6 +1,6 @@
 //! The orders and requests that are known, in fixed pools, found by the client's and by the venue's ids.
 //!
-//! Each request of a client (new order, cancel, replace, mass cancel) has its ClOrdID, and is kept as long as its order: ids are not used
+//! Each request of a client (new order, cancel, replace, mass cancel, quote) has its ClOrdID, and is kept as long as its order: ids are not used
 //! twice. Of an order with very many requests the oldest answered ones are forgotten. An order that ended stays for late events. The one that
 //! ended first is forgotten first, when room is needed, and counted. Cost: one lookup per id. Nothing allocates after [`Known::new`].
 

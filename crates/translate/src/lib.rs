@@ -11,6 +11,7 @@ pub mod mapping;
 mod millennium;
 mod orders;
 mod ouch;
+mod outputs;
 mod pool;
 mod reference;
 mod refusal;
@@ -29,6 +30,7 @@ pub use fix_side::Reply;
 pub use millennium::{Millennium, MillenniumSettings, Naming};
 pub use orders::{ExchangeToClient, ExchangeToClientState, Order};
 pub use ouch::{Ouch, OuchSettings};
+pub use outputs::Outputs;
 pub use reference::{Instrument, Reference, ReferenceError};
 pub use report::{
     CancelRejected, Execution, ExecutionKind, Liquidity, MassCancelled, Numbered, Refused, Report,
@@ -36,6 +38,6 @@ pub use report::{
 pub use request::{Cancel, MassCancel, NewOrder, Parties, Quote, QuoteSide, Replace, Request};
 pub use risk::{RiskLimits, TopOfBook, TopsOfBook};
 pub use settings::{ClientSettings, FixVersion, Settings};
-pub use translator::{Outputs, Translator};
+pub use translator::Translator;
 pub use venue::{MOST_MESSAGE_BYTES, RejectReason, Unmapped, Unreadable, Venue};
 pub use versions::copy_report;

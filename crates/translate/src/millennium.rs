@@ -103,24 +103,6 @@ pub struct Millennium {
     settings: MillenniumSettings,
 }
 
-/// The times in force that the two sides have alike.
-const TIFS: [(TimeInForce, Tif); 6] = [
-    (TimeInForce::Day, Tif::Day),
-    (TimeInForce::AtTheOpening, Tif::AtTheOpening),
-    (TimeInForce::ImmediateOrCancel, Tif::ImmediateOrCancel),
-    (TimeInForce::FillOrKill, Tif::FillOrKill),
-    (TimeInForce::GoodTillDate, Tif::GoodTillDate),
-    (TimeInForce::AtTheClose, Tif::AtTheClose),
-];
-
-/// The order types that the two sides have alike.
-const ORDER_TYPES: [(OrdType, OrderType); 4] = [
-    (OrdType::Market, OrderType::Market),
-    (OrdType::Limit, OrderType::Limit),
-    (OrdType::Stop, OrderType::Stop),
-    (OrdType::StopLimit, OrderType::StopLimit),
-];
-
 impl Millennium {
     /// The table with these settings.
     #[must_use]
@@ -132,15 +114,13 @@ impl Millennium {
     /// A text of the gateway as a field of the venue. `None`: it is too long.
     #[inline]
     fn text<const N: usize, const M: usize>(&self, text: &Ascii<M>) -> Option<Ascii<N>> {
-        if self.settings.variant.text_padding == TextPadding::Space
-            && let Some(field) = resized(text)
-        {
-            return Some(field);
-        }
-        let mut field: Ascii<N> = Ascii::padded(text.trimmed())?;
+        let mut field: Ascii<N> = resized(text)?;
         if self.settings.variant.text_padding == TextPadding::Nul {
-            let length = text.trimmed().len();
-            field.0.get_mut(length..)?.fill(0);
+            let length = field.trimmed().len() as u8;
+            // All bytes are looked at: without a jump, many at once.
+            for (place, byte) in (0u8..).zip(&mut field.0) {
+                *byte = if place < length { *byte } else { 0 };
+            }
         }
         Some(field)
     }
@@ -150,22 +130,31 @@ impl Millennium {
     }
 
     fn order_type(&self, kind: OrdType) -> Result<OrderType, Unmapped> {
-        let found = ORDER_TYPES.iter().find(|(fix, _)| *fix == kind).map(|(_, native)| *native);
-        found
-            .filter(|native| self.settings.variant.takes_order_type(*native))
-            .ok_or(Unmapped::Value { tag: 40 })
+        let native = match kind {
+            OrdType::Market => OrderType::Market,
+            OrdType::Limit => OrderType::Limit,
+            OrdType::Stop => OrderType::Stop,
+            OrdType::StopLimit => OrderType::StopLimit,
+            _ => return Err(Unmapped::Value { tag: 40 }),
+        };
+        let is_taken = self.settings.variant.takes_order_type(native);
+        if is_taken { Ok(native) } else { Err(Unmapped::Value { tag: 40 }) }
     }
 
     fn tif(&self, order: &request::NewOrder) -> Result<(Tif, u32), Unmapped> {
-        let is_till_cancel = order.time_in_force == TimeInForce::GoodTillCancel;
-        let (tif, expire_s) = if is_till_cancel && self.settings.good_till_cancel_s != 0 {
-            (Some(Tif::GoodTillDate), self.settings.good_till_cancel_s)
-        } else {
-            let found = TIFS.iter().find(|(fix, _)| *fix == order.time_in_force);
-            (found.map(|(_, native)| *native), order.expire_s)
+        let till_cancel_s = self.settings.good_till_cancel_s;
+        let (tif, expire_s) = match order.time_in_force {
+            TimeInForce::Day => (Tif::Day, order.expire_s),
+            TimeInForce::AtTheOpening => (Tif::AtTheOpening, order.expire_s),
+            TimeInForce::ImmediateOrCancel => (Tif::ImmediateOrCancel, order.expire_s),
+            TimeInForce::FillOrKill => (Tif::FillOrKill, order.expire_s),
+            TimeInForce::GoodTillDate => (Tif::GoodTillDate, order.expire_s),
+            TimeInForce::AtTheClose => (Tif::AtTheClose, order.expire_s),
+            TimeInForce::GoodTillCancel if till_cancel_s != 0 => (Tif::GoodTillDate, till_cancel_s),
+            _ => return Err(Unmapped::Value { tag: 59 }),
         };
-        let tif = tif.filter(|tif| self.settings.variant.takes_tif(*tif));
-        tif.map(|tif| (tif, expire_s)).ok_or(Unmapped::Value { tag: 59 })
+        let is_taken = self.settings.variant.takes_tif(tif);
+        if is_taken { Ok((tif, expire_s)) } else { Err(Unmapped::Value { tag: 59 }) }
     }
 
     fn side(&self, side: FixSide) -> Result<Side, Unmapped> {

@@ -90,7 +90,7 @@ pub struct Execution {
     pub restatement: i64,
     /// Of a restatement: the new price in 1e-8, if it changed.
     pub restated_price_e8: Option<i64>,
-    /// The side, which tells the two orders of a quote apart; `None`: the venue does not say, or it means both.
+    /// The side: the two orders of a quote have one name. `None`: the venue does not say, or it means both.
     pub side: Option<Side>,
     /// Why the venue did it, in words; empty: it does not say.
     pub why: &'static str,

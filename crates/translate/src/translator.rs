@@ -12,7 +12,7 @@ use tapeworks_wire::fix::order_entry::{
     OrderCancelRejectFields, OrderMassCancelReportFields, OrderMassCancelRequest, OrderStatusRequest,
     QuoteStatusReportFields, RejectFields, Side,
 };
-use tapeworks_wire::fix::{field, message_type, read_unsigned};
+use tapeworks_wire::fix::{SOH, field, message_type, read_unsigned};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use crate::desk::{
@@ -24,6 +24,7 @@ use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName};
 use crate::incoming::{client_id, entries_of, parties, quote_terms};
 use crate::known::{ClientRequest, Fill, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
+use crate::outputs::Outputs;
 use crate::pool::Handle;
 use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
@@ -53,24 +54,6 @@ const MOST_REASONS: usize = 64;
 
 /// App IDs of a venue.
 const APP_IDS: usize = 256;
-
-/// Takes what a translator puts out. Each call is in order.
-pub trait Outputs {
-    /// A message to the venue.
-    fn to_venue(&mut self, message: &[u8]);
-
-    /// A message to a client.
-    fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>);
-
-    /// A report of the venue that belongs to no order or request that is known, or does not fit the order's state.
-    fn unmatched(&mut self, report: &Report);
-
-    /// The venue rejected a cancel of the gateway's own, and the order works still.
-    fn own_cancel_failed(&mut self, _order: &Order) {}
-
-    /// The venue reports for the first time of an order that was requested at this time, in UTC nanoseconds.
-    fn first_report(&mut self, _requested_ns: u64) {}
-}
 
 /// FIX orders to a venue's orders and back.
 #[derive(Debug)]
@@ -296,7 +279,7 @@ impl<V: Venue> Translator<V> {
         self.desk.counters.client_messages += 1;
         self.desk.decision = Decision::None;
         let incoming = Incoming { client, message, now_ns };
-        let kind = message_type(message);
+        let kind = type_of(message);
         let code = if let [code] = kind { u64::from(*code) } else { 0 };
         if self.way.dispatch(&mut self.desk, code, incoming).is_err() {
             self.desk.decision = Decision::Refuse(Refusal::UnsupportedType);
@@ -587,14 +570,18 @@ impl<V: Venue> Translator<V> {
         }
         let status = if quote.is_some() { QUOTE_CANCELLED } else { ALL_QUOTES_CANCELLED };
         let id = field(incoming.message, 117).unwrap_or(b"NONE");
-        self.report_quote(client, id, (status, None), None, now_ns, out);
+        let symbol = match quote.and_then(|quote| self.desk.known.request(quote)) {
+            Some(request) => self.symbol(request.instrument),
+            None => Text::new().push(field(incoming.message, 55).unwrap_or_default()),
+        };
+        self.report_quote(client, (id, symbol), (status, None), None, now_ns, out);
     }
 
     /// Reports the status of a quote. FIX 4.2 has another message for it.
     fn report_quote(
         &mut self,
         client: ClientIndex,
-        id: &[u8],
+        (id, symbol): (&[u8], Text),
         (status, reason): (i64, Option<i64>),
         text: Option<&[u8]>,
         time_ns: u64,
@@ -611,6 +598,7 @@ impl<V: Venue> Translator<V> {
             return out.to_client(client, &Reply::MassQuoteAcknowledgement(&fields));
         }
         let fields = QuoteStatusReportFields {
+            symbol: Some(symbol.as_bytes()).filter(|symbol| !symbol.is_empty()),
             quote_status: Some(status),
             quote_reject_reason: reason,
             text,
@@ -627,7 +615,8 @@ impl<V: Venue> Translator<V> {
         self.end_sides(&request);
         self.answer(handle);
         let reason = (QUOTE_REJECTED, Some(99));
-        self.report_quote(request.client, request.id.0.trimmed(), reason, Some(text), time_ns, out);
+        let quote = (request.id.0.trimmed(), self.symbol(request.instrument));
+        self.report_quote(request.client, quote, reason, Some(text), time_ns, out);
     }
 
     /// The sides of a quote end that the venue has not reported.
@@ -674,7 +663,8 @@ impl<V: Venue> Translator<V> {
         }
         let status = if is_rejected { (QUOTE_REJECTED, Some(99)) } else { (QUOTE_ACCEPTED, None) };
         let text = is_rejected.then_some(words.as_bytes());
-        self.report_quote(request.client, request.id.0.trimmed(), status, text, report.time_ns, out);
+        let quote = (request.id.0.trimmed(), self.symbol(request.instrument));
+        self.report_quote(request.client, quote, status, text, report.time_ns, out);
         false
     }
 
@@ -712,6 +702,12 @@ impl<V: Venue> Translator<V> {
         if let Some(client) = self.desk.clients.get_mut(usize::from(client.0)) {
             client.risk.open_orders = client.risk.open_orders.saturating_add_signed(change);
         }
+    }
+
+    fn symbol(&self, instrument: InstrumentIndex) -> Text {
+        let symbol =
+            self.desk.reference.instrument(instrument).and_then(|instrument| present(&instrument.symbol));
+        Text::new().push(symbol.unwrap_or_default())
     }
 
     fn version(&self, client: ClientIndex) -> FixVersion {
@@ -826,7 +822,8 @@ impl<V: Venue> Translator<V> {
             (None, b"S" | b"Z") => {
                 let id = field(message, 117).unwrap_or(b"NONE");
                 let status = (refusal.quote_status(), Some(refusal.quote_reason()));
-                self.report_quote(client, id, status, text, now_ns, out);
+                let symbol = Text::new().push(field(message, 55).unwrap_or_default());
+                self.report_quote(client, (id, symbol), status, text, now_ns, out);
             }
             (None, b"i") => {
                 let fields = MassQuoteAcknowledgementFields {
@@ -1001,7 +998,7 @@ impl<V: Venue> Translator<V> {
     ///
     /// - One that answers every cancel gets a cancel: it cancels the order, or rejects the cancel of an order that never came.
     /// - One that ignores a name that it has seen gets the order again, with the quantity 0: it rejects that, or ignores it.
-    /// - Of a quote the client is told that it is rejected, and the venue gets a mass cancel of the instrument's quotes.
+    /// - A quote is rejected to the client, and the venue gets a mass cancel of the instrument's quotes.
     ///
     /// Either way no order begins to work that the client has not sent a moment ago.
     pub fn settle(&mut self, now_ns: u64, out: &mut impl Outputs) {
@@ -1498,6 +1495,20 @@ impl<V: Venue> Translator<V> {
     }
 }
 
+/// MsgType of a message. That of most is found at once: their BeginString has 7 or 8 characters, and BodyLength three digits.
+#[inline]
+fn type_of(message: &[u8]) -> &[u8] {
+    const BEFORE: [&[u8]; 2] = [b"8=FIX.4.4\x019=123\x01", b"8=FIXT.1.1\x019=123\x01"];
+    for before in BEFORE {
+        if let Some((head, [b'3', b'5', b'=', kind, SOH, ..])) = message.split_at_checked(before.len())
+            && head.last() == Some(&SOH)
+        {
+            return core::slice::from_ref(kind);
+        }
+    }
+    message_type(message)
+}
+
 const fn response_to(is_replace: bool) -> CxlRejResponseTo {
     if is_replace {
         CxlRejResponseTo::OrderCancelReplaceRequest
@@ -1525,5 +1536,23 @@ fn reason_text(code: i32, text: Option<&[u8]>, reason: Option<&[u8]>) -> Text {
     match reason {
         Some(reason) => numbered.push(b": ").push(reason),
         None => numbered,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_of_a_message_is_found_whatever_its_head_is_like() {
+        for begin in ["FIX.4.2", "FIX.4.4", "FIXT.1.1", "FIX.44.44"] {
+            for length in ["5", "55", "555", "5555", "55555"] {
+                for kind in ["D", "AE", ""] {
+                    let message = format!("8={begin}\x019={length}\x0135={kind}\x0149=A\x01");
+                    assert_eq!(type_of(message.as_bytes()), kind.as_bytes(), "{message}");
+                }
+            }
+        }
+        assert_eq!((type_of(b""), type_of(b"8=FIX.4.4")), (&b""[..], &b""[..]));
     }
 }

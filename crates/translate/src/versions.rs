@@ -3,7 +3,8 @@
 //! A reply is made for the version of the order's client. A copy of it may go to a client of another version.
 
 use tapeworks_wire::fix::order_entry::{
-    ExecTransType, ExecType, ExecutionReport, ExecutionReportFields, OrderMassCancelReportFields,
+    ExecTransType, ExecType, ExecutionReport, ExecutionReportFields, MassQuoteAcknowledgementFields,
+    OrderMassCancelReportFields, QuoteStatusReportFields,
 };
 use tapeworks_wire::fix::{Fields, Writer};
 
@@ -45,8 +46,36 @@ impl Reply<'_> {
                     OrderMassCancelReportFields { order_id: id, ..**fields }.write(writer);
                 }
             }
+            Self::QuoteStatus(fields) if version != FixVersion::Fix50Sp2 => {
+                QuoteStatusReportFields {
+                    // It is required, and a cancel of all quotes names none.
+                    symbol: fields.symbol.or(Some(b"[N/A]")),
+                    quote_status: fields.quote_status.map(old_quote_status),
+                    quote_reject_reason: None,
+                    ..**fields
+                }
+                .write(writer);
+            }
+            Self::MassQuoteAcknowledgement(fields) if version != FixVersion::Fix50Sp2 => {
+                let most = if version == FixVersion::Fix42 { 8 } else { 99 };
+                MassQuoteAcknowledgementFields {
+                    quote_status: old_quote_status(fields.quote_status),
+                    quote_reject_reason: fields.quote_reject_reason.filter(|reason| *reason <= most),
+                    ..**fields
+                }
+                .write(writer);
+            }
             _ => self.write(writer),
         }
+    }
+}
+
+/// QuoteStatus (297) as it was before FIX 5.0: 17, cancelled, is 1, cancelled for the symbol.
+const fn old_quote_status(status: i64) -> i64 {
+    match status {
+        16 => 0,
+        17 => 1,
+        status => status,
     }
 }
 

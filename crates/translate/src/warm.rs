@@ -1,4 +1,4 @@
-//! Orders that are nobody's: they keep the order path in the caches, and go no further.
+//! Dummy orders: they keep the order path in the caches, and go no further.
 //!
 //! A rare order finds the path cold: its code, and the lines of the tables that it touches, have left the caches since the last one.
 
@@ -9,9 +9,9 @@ use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 use crate::desk::Desk;
 use crate::fix_side::Reply;
 use crate::ids::{ClientIndex, InstrumentIndex};
+use crate::outputs::Outputs;
 use crate::report::Report;
 use crate::risk::E8;
-use crate::translator::Outputs;
 
 /// A ClOrdID that no client needs. One that uses it warms less.
 const ID: &[u8] = b"~~~~ warm ~~~~";

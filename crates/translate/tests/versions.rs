@@ -6,7 +6,8 @@ use tapeworks_translate::{FixVersion, Reply, copy_report};
 use tapeworks_wire::Decimal;
 use tapeworks_wire::fix::order_entry::{
     CxlRejResponseTo, ExecTransType, ExecType, ExecutionReportFields, MassCancelRequestType,
-    MassCancelResponse, OrdStatus, OrderCancelRejectFields, OrderCapacity, OrderMassCancelReportFields, Side,
+    MassCancelResponse, MassQuoteAcknowledgementFields, OrdStatus, OrderCancelRejectFields, OrderCapacity,
+    OrderMassCancelReportFields, QuoteStatusReportFields, Side,
 };
 use tapeworks_wire::fix::{Fields, Writer};
 
@@ -105,6 +106,26 @@ fn a_mass_cancel_report_has_the_id_that_the_version_requires() {
         assert!(sent(&reply, FixVersion::Fix44).contains("|37=c|"), "{}", sent(&reply, FixVersion::Fix44));
         assert!(sent(&reply, FixVersion::Fix50Sp2).contains("|1369=c|"));
     }
+}
+
+#[test]
+fn a_quotes_status_is_one_that_the_version_lists() {
+    let report = QuoteStatusReportFields {
+        quote_status: Some(17),
+        quote_reject_reason: Some(99),
+        ..QuoteStatusReportFields::new(b"q")
+    };
+    let reply = Reply::QuoteStatus(&report);
+    assert_eq!(sent(&reply, FixVersion::Fix44), "117=q|55=[N/A]|297=1");
+    assert_eq!(sent(&reply, FixVersion::Fix50Sp2), "117=q|297=17|300=99");
+    let answer = MassQuoteAcknowledgementFields {
+        quote_id: Some(b"q"),
+        quote_reject_reason: Some(99),
+        ..MassQuoteAcknowledgementFields::new(5)
+    };
+    let reply = Reply::MassQuoteAcknowledgement(&answer);
+    let all = ALL.map(|version| sent(&reply, version));
+    assert_eq!(all, ["117=q|297=5", "117=q|297=5|300=99", "117=q|297=5|300=99"]);
 }
 
 #[test]

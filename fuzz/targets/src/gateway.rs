@@ -37,7 +37,7 @@ const VARIANT: Variant = Variant { partitions: 1, throttle_per_second: 0, ..LSE 
 const CLIENTS: usize = 2;
 
 /// The most that an order may have, by the checks of every client.
-const MOST_QUANTITY: u64 = 1_000;
+const MOST_QUANTITY: u32 = 1_000;
 
 /// The only instrument at the venue.
 const VENUE_ID: i32 = 7;
@@ -61,7 +61,7 @@ fn parts<S: VenueSession>(venue: S, table: S::Table) -> Parts<S> {
         client
     };
     let instrument = Instrument {
-        symbol: Ascii(*b"AAPL    "),
+        symbol: Ascii::new("AAPL").expect("a symbol"),
         security_id: Ascii::default(),
         venue_id: VENUE_ID,
         tick_e8: 1_000_000,
@@ -366,7 +366,7 @@ impl<S: VenueSession> Run<S> {
             b"A" => _ = writer.number(98, 0).number(108, 30).flag(141, one & 1 == 1),
             _ => {}
         }
-        writer.finish().map(<[u8]>::to_vec).unwrap_or_default()
+        writer.finish().map(|message| message.to_vec()).unwrap_or_default()
     }
 
     fn run(self, mut take: Take<'_>) {

@@ -4,8 +4,9 @@
 //! caches of addresses, and then over the rest inside [`counted`], the one function that callgrind counts in. It
 //! prints how many messages that were. Of the translator it counts messages of FIX and of a venue instead, inside [`counted_messages`].
 //!
-//!     tapeworks-measured <decode|events|book|nbbo|translate-order|translate-report>
+//!     tapeworks-measured <decode|events|book|nbbo|fix-order|fix-report|fix-write-order|fix-write-report|translate-order|translate-report>
 
+mod fix;
 mod translation;
 
 use std::hint::black_box;
@@ -22,11 +23,15 @@ use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_wire::nasdaq::itch50;
 
 /// What can be counted, and what it includes.
-const STAGES: [(&str, &str); 6] = [
+const STAGES: [(&str, &str); 10] = [
     ("decode", "framing and decoding into typed views"),
     ("events", "and sequence, symbols and normalised events"),
     ("book", "and the books"),
     ("nbbo", "and the NBBO"),
+    ("fix-order", "a new order of FIX read, all fields"),
+    ("fix-report", "an execution report of FIX read, all fields"),
+    ("fix-write-order", "a new order of FIX written"),
+    ("fix-write-report", "an execution report of FIX written"),
     ("translate-order", "a new order of FIX to native bytes"),
     ("translate-report", "a native report to an ExecutionReport of FIX"),
 ];
@@ -148,6 +153,10 @@ fn feed_into<B: Stage<Event, Taken>>(feed: &mut Feed, stage: &mut B, reader: &mu
 
 fn main() -> ExitCode {
     let stage = std::env::args().nth(1).unwrap_or_default();
+    if let Some(messages) = fix::run(&stage, counted_messages) {
+        println!("{messages}");
+        return ExitCode::SUCCESS;
+    }
     if let "translate-order" | "translate-report" = stage.as_str() {
         return match translation::run(stage == "translate-report", counted_messages) {
             Ok(messages) => {

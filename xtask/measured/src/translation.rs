@@ -5,10 +5,10 @@ use tapeworks_translate::{
     ClientSettings, Instrument, Millennium, MillenniumSettings, Outputs, Reference, ReferenceError, Reply,
     Report, RiskLimits, Settings, Translator,
 };
-use tapeworks_wire::fix::Writer;
 use tapeworks_wire::fix::order_entry::{
     HandlInst, HeaderFields, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
 };
+use tapeworks_wire::fix::{LastSecond, Writer};
 use tapeworks_wire::millennium::native::{ExecType, ExecutionReport, message_length};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
@@ -23,6 +23,7 @@ struct Written {
     buffer: [u8; 1_024],
     messages: u64,
     bytes: usize,
+    second: LastSecond,
 }
 
 impl Outputs for Written {
@@ -36,8 +37,10 @@ impl Outputs for Written {
     fn to_client(&mut self, _: ClientIndex, reply: &Reply<'_>) {
         self.messages += 1;
         let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", reply.message_type());
+        writer.set_second(self.second);
         HeaderFields::new(b"TAPEWORKS", b"CLIENT01", self.messages, TIME).write(&mut writer);
         reply.write(&mut writer);
+        self.second = writer.second();
         self.bytes += writer.finish().map_or(0, |message| message.len());
     }
 
@@ -62,7 +65,7 @@ pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<
     let mut translator = Translator::new(venue, Reference::new(&instruments, &[])?, &[client], &settings);
     translator.venue_connected();
     translator.venue_recovered();
-    let mut out = Written { buffer: [0; 1_024], messages: 0, bytes: 0 };
+    let mut out = Written { buffer: [0; 1_024], messages: 0, bytes: 0, second: LastSecond::NONE };
     for part in 0..2 {
         let names: Vec<String> = (0..ORDERS).map(|order| format!("ORD-{part}-{order:08X}")).collect();
         let orders: Vec<Vec<u8>> =
@@ -70,7 +73,7 @@ pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<
         let mut reports = Vec::new();
         for (kind, last, leaves) in [(ExecType::New, 0, 100), (ExecType::Trade, 100, 0)] {
             for name in &names {
-                let number = part as i32 * 2 * ORDERS as i32 + reports.len() as i32 + 1;
+                let number = part * 2 * ORDERS as i32 + reports.len() as i32 + 1;
                 reports.push(execution(number, kind, name, last, leaves));
             }
         }

@@ -95,6 +95,7 @@ impl FileCounters {
                 self.time_out_of_range += tally.time_out_of_range;
             }
             Source::Framed { reader, .. } => self.end_marks += reader.end_marks(),
+            Source::FixLog(_) => {}
         }
     }
 }

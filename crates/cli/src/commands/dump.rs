@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         messages: message_names(&arguments.message)?,
         paint: terminal::paint(),
     };
-    let mut inputs = input::open_all(&arguments.files, arguments.protocol)?;
+    let mut inputs = input::open_any(&arguments.files, arguments.protocol)?;
     let mut out = output::stdout()?;
     let mut bar = Bar::new("Dumping");
     let dumped = dump::dump(&mut inputs, &options, &mut out, &mut |progress| {

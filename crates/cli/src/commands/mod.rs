@@ -8,6 +8,7 @@ pub(crate) mod flow;
 pub(crate) mod gateway;
 pub(crate) mod hash;
 pub(crate) mod journal;
+pub(crate) mod lab;
 pub(crate) mod plant;
 pub(crate) mod replay;
 pub(crate) mod schema;

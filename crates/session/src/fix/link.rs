@@ -6,7 +6,9 @@
 use core::ops::RangeInclusive;
 
 use tapeworks_planted::planted;
-use tapeworks_wire::fix::{Fields, SPARE_BYTES, WriteError, Writer, message_type, read_timestamp};
+use tapeworks_wire::fix::{
+    Fields, LastSecond, SPARE_BYTES, WriteError, Writer, message_type, read_timestamp,
+};
 
 use super::received::is_admin;
 use super::settings::Settings;
@@ -50,6 +52,8 @@ pub struct Link {
     pub(crate) output: Vec<u8>,
     sent: usize,
     scratch: Vec<u8>,
+    /// The text of the last second that was written: the next message's date is mostly the same.
+    second: LastSecond,
     kept: Vec<u8>,
     pub(crate) is_open: bool,
     /// When a message was last put into the output.
@@ -68,6 +72,7 @@ impl Link {
             output: Vec::with_capacity(RESEND_OUTPUT_BYTES),
             sent: 0,
             scratch: vec![0; room],
+            second: LastSecond::NONE,
             kept: Vec::with_capacity(room),
             is_open: false,
             sent_ns: now_ns,
@@ -151,6 +156,7 @@ impl Link {
         let sequence = store.next_outgoing();
         let settings = &self.settings;
         let mut writer = Writer::begin(&mut self.scratch, settings.begin_string.as_bytes(), message_type);
+        writer.set_second(self.second);
         for tag in HEADER {
             match tag {
                 34 => _ = writer.number(34, sequence),
@@ -166,6 +172,7 @@ impl Link {
             }
         }
         body(&mut writer);
+        self.second = writer.second();
         let message = writer.finish()?;
         if message.len() > settings.message_limit_bytes {
             return Err(SendError::Write(WriteError::BufferTooSmall { got: settings.message_limit_bytes }));

@@ -148,7 +148,7 @@ pub const MASS_CANCEL: &[Row] = &[
         530,
         (
             "mass_cancel_request_type",
-            "1: 3, all orders of the firm in the instrument; 7 and 9: each order of the client is cancelled",
+            "1: 3, all orders of the user in the instrument, if they are the client's; 7, 9 and otherwise: each order of the client is cancelled",
         ),
         ("", "1, 7, 9: each order of the client is cancelled"),
     ),

@@ -2,8 +2,8 @@
 
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{Outputs, Reply, Report};
-use tapeworks_wire::fix::Writer;
 use tapeworks_wire::fix::order_entry::HeaderFields;
+use tapeworks_wire::fix::{LastSecond, Writer};
 use tapeworks_wire::millennium::native::{ExecType, ExecutionReport, message_length};
 use tapeworks_wire::{Ascii, NanosecondsSinceEpoch};
 
@@ -17,11 +17,12 @@ pub(crate) struct Bytes {
     pub(crate) to_clients: u64,
     /// The length of the last message.
     pub(crate) length: usize,
+    second: LastSecond,
 }
 
 impl Default for Bytes {
     fn default() -> Self {
-        Self { buffer: [0; 1_024], to_venue: 0, to_clients: 0, length: 0 }
+        Self { buffer: [0; 1_024], to_venue: 0, to_clients: 0, length: 0, second: LastSecond::NONE }
     }
 }
 
@@ -34,8 +35,10 @@ impl Outputs for Bytes {
     fn to_client(&mut self, _: ClientIndex, reply: &Reply<'_>) {
         self.to_clients += 1;
         let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", reply.message_type());
+        writer.set_second(self.second);
         HeaderFields::new(b"TAPEWORKS", b"CLIENT01", self.to_clients, TIME).write(&mut writer);
         reply.write(&mut writer);
+        self.second = writer.second();
         self.length = writer.finish().unwrap().len();
     }
 

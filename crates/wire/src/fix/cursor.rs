@@ -218,7 +218,8 @@ fn usual_body(message: &[u8]) -> Option<(u32, u32)> {
     // Nothing but the digits differs.
     let digits = trailer >> 32;
     let [hundreds, tens, ones, ..] = digits.to_le_bytes().map(u64::from);
-    let is_trailer = trailer & 0xff00_0000_ffff_ffff == 0 && (digits + 0x0606_06 | digits) & 0xf0f0_f0 == 0;
+    let is_trailer =
+        trailer & 0xff00_0000_ffff_ffff == 0 && ((digits + 0x0006_0606) | digits) & 0x00f0_f0f0 == 0;
     if !is_trailer || hundreds * 100 + tens * 10 + ones != u64::from(checksum(body)) {
         return None;
     }

@@ -907,9 +907,9 @@ fn put_fraction(rest: &mut [u8], fraction: u32, precision: TimePrecision) -> usi
 /// Three digits of a number below 1000, the first in the lowest byte.
 #[inline(always)]
 pub(crate) const fn three_digits(number: u32) -> u32 {
-    let hundreds = number * 41 >> 12;
+    let hundreds = (number * 41) >> 12;
     let below = number - hundreds * 100;
-    let tens = below * 103 >> 10;
+    let tens = (below * 103) >> 10;
     (hundreds | tens << 8 | (below - tens * 10) << 16) | 0x0030_3030
 }
 

@@ -1,0 +1,252 @@
+//! The FIX codec beside QuickFIX (C++), QuickFIX/J and the registry's live crates, over the same messages.
+//!
+//! # What is measured
+//! 20,000 different new orders of some 190 bytes, and as many execution reports of some 270: other ids, prices and times, and a field that
+//! comes or not. Everybody gets whole messages from memory, and sees to BodyLength and CheckSum. What else each does is in its name:
+//! ours types and checks every declared field, its required ones, groups, order and duplicates; QuickFIX without a dictionary only splits
+//! the fields. The peers validate against their FIX 4.4, which has more fields than our declaration.
+//!
+//! Programs in other languages read the messages from a file, a message a line, before the clock starts. They time themselves, and take
+//! their turn in every round. A round's figure is the fastest of its passes over all messages, for everybody: what else the machine does
+//! only ever adds. The table has the median of the rounds.
+
+#[path = "../../../crates/wire/benches/orders/mod.rs"]
+mod orders;
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use hotfix_message::message::Config;
+use hotfix_message::parsed_message::ParsedMessage;
+use hotfix_message::{MessageBuilder, dict::Dictionary as HotfixDictionary};
+use orders::Values;
+use rustyfix::Dictionary as RustyDictionary;
+use rustyfix::tagvalue::Decoder;
+use tapeworks_wire::fix::order_entry::{ExecutionReport, NewOrderSingle};
+use tapeworks_wire::schema::SplitMix64;
+
+use crate::foreign::{Cpp, Java};
+use crate::rounds::Rounds;
+
+/// Different messages of each type.
+const MESSAGES: usize = 20_000;
+
+/// Times that a variant reads all of them in one round, of which the fastest counts.
+const PASSES: usize = 20;
+
+/// Passes of the peers, which need ten to a hundred times as long.
+const PEER_PASSES: usize = 5;
+
+type Write = for<'b> fn(&Values, &'b mut [u8]) -> &'b [u8];
+
+/// The messages of one type, one behind the other.
+struct Messages {
+    name: &'static str,
+    bytes: Vec<u8>,
+    places: Vec<(usize, usize)>,
+    /// The same for other programs.
+    file: PathBuf,
+}
+
+impl Messages {
+    fn of(name: &'static str, values: &[Values], write: Write, folder: &Path) -> Self {
+        let (mut bytes, mut places, mut lines, mut buffer) = (Vec::new(), Vec::new(), Vec::new(), [0; 1_024]);
+        for each in values {
+            let message = write(each, &mut buffer);
+            places.push((bytes.len(), bytes.len() + message.len()));
+            bytes.extend_from_slice(message);
+            lines.extend_from_slice(message);
+            lines.push(b'\n');
+        }
+        let file = folder.join(format!("{}.fix", name.replace(' ', "-")));
+        std::fs::write(&file, lines).expect("the folder takes a file of some megabytes");
+        Self { name, bytes, places, file }
+    }
+
+    /// Calls `read` with every message, and again for each pass. Returns the nanoseconds per message of the fastest pass.
+    fn each(&self, passes: usize, mut read: impl FnMut(&[u8])) -> f64 {
+        fastest(passes, || {
+            for (start, end) in &self.places {
+                read(black_box(&self.bytes[*start..*end]));
+            }
+        })
+    }
+}
+
+/// Nanoseconds per message of the fastest of some passes over all messages.
+fn fastest(passes: usize, mut pass: impl FnMut()) -> f64 {
+    let mut timed = || {
+        let started = Instant::now();
+        pass();
+        started.elapsed().as_nanos() as f64 / MESSAGES as f64
+    };
+    (0..passes).map(|_| timed()).fold(f64::INFINITY, f64::min)
+}
+
+/// A folder that goes with this value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("tapeworks-codec-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the system's temporary folder takes one of ours");
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _the_system_empties_it = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The programs in other languages, and the dictionary that both take.
+struct Programs {
+    quickfix: Result<Cpp, String>,
+    quickfix_j: Result<Java, String>,
+    dictionary: PathBuf,
+}
+
+impl Programs {
+    fn build(folder: &Path) -> Self {
+        let dictionary = folder.join("FIX44.xml");
+        let quickfix_j = Java::build();
+        if let Ok(java) = &quickfix_j {
+            java.run("Fix", &["dictionary".into(), dictionary.display().to_string()]);
+        }
+        let flags = ["-std=c++14", "-O3", "-march=x86-64-v2", "-w"];
+        let quickfix = Cpp::build_with("fix", &flags, &["-lquickfix"], "g++, libquickfix-dev");
+        for (name, why) in [("QuickFIX", quickfix.as_ref().err()), ("QuickFIX/J", quickfix_j.as_ref().err())]
+        {
+            if let Some(why) = why {
+                println!("NOT MEASURED: {name}: {why}");
+            }
+        }
+        if quickfix.is_ok() && !dictionary.exists() {
+            println!("NOT MEASURED: QuickFIX with a dictionary: QuickFIX/J's has it, and is not there");
+        }
+        Self { quickfix, quickfix_j, dictionary }
+    }
+
+    fn add_to(&self, rounds: &mut Rounds<'_>, messages: &Messages) {
+        let words = |more: &[&str]| {
+            let mut words = vec![messages.file.display().to_string(), PEER_PASSES.to_string()];
+            words.extend(more.iter().map(ToString::to_string));
+            words
+        };
+        if let Ok(program) = &self.quickfix {
+            let (plain, words) = (program.clone(), words(&[]));
+            rounds.add_reported("QuickFIX C++, fields split", move || plain.run(&words));
+        }
+        if let Ok(program) = &self.quickfix
+            && self.dictionary.exists()
+        {
+            let (program, words) = (program.clone(), words(&[&self.dictionary.display().to_string()]));
+            rounds.add_reported("QuickFIX C++, validated by FIX44", move || program.run(&words));
+        }
+        if let Ok(program) = &self.quickfix_j {
+            for (name, mode) in
+                [("QuickFIX/J, fields split", "plain"), ("QuickFIX/J, validated by FIX44", "validated")]
+            {
+                let (program, words) = (program.clone(), words(&[mode]));
+                rounds.add_reported(name, move || program.run("Fix", &words));
+            }
+        }
+    }
+}
+
+/// Reads with `read_into`: the view stays where it is.
+macro_rules! read_in_place {
+    ($view:ident) => {
+        |message: &[u8]| {
+            let mut view = $view::unread();
+            match view.read_into(message) {
+                Ok(()) => _ = black_box(&view),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+}
+
+pub fn run(rounds: usize) {
+    let folder = Folder::new();
+    let mut random = SplitMix64::new(0xf1c5);
+    let values: Vec<Values> =
+        (1..=MESSAGES as u64).map(|sequence| Values::random(&mut random, sequence)).collect();
+    let programs = Programs::build(&folder.0);
+    let orders = Messages::of("new order", &values, |values, buffer| values.write_order(buffer), &folder.0);
+    let reports =
+        Messages::of("execution report", &values, |values, buffer| values.write_report(buffer), &folder.0);
+    read(&orders, rounds, &programs, read_in_place!(NewOrderSingle), |message| {
+        match NewOrderSingle::read(message) {
+            Ok(view) => _ = black_box(&view),
+            Err(error) => panic!("{error}"),
+        }
+    });
+    read(
+        &reports,
+        rounds,
+        &programs,
+        read_in_place!(ExecutionReport),
+        |message| match ExecutionReport::read(message) {
+            Ok(view) => _ = black_box(&view),
+            Err(error) => panic!("{error}"),
+        },
+    );
+    build(&values, rounds);
+}
+
+/// Reads all messages with everybody.
+fn read(
+    messages: &Messages,
+    rounds: usize,
+    programs: &Programs,
+    in_place: impl FnMut(&[u8]) + Clone,
+    by_value: impl FnMut(&[u8]) + Clone,
+) {
+    const OURS: &str = "tapeworks-wire, all fields, in place";
+    let bytes = messages.bytes.len() as f64 / MESSAGES as f64;
+    let config = Config::default();
+    let builder =
+        MessageBuilder::new(HotfixDictionary::fix44(), config).expect("its own dictionary is sound");
+    let mut table = Rounds::new(MESSAGES as u64);
+    table.add_reported(OURS, || messages.each(PASSES, in_place.clone()));
+    table.add_reported("tapeworks-wire, all fields, returned", || messages.each(PASSES, by_value.clone()));
+    table.add_reported("hotfix-message 0.4.0, validated by FIX44", || {
+        messages.each(PEER_PASSES, |message| match builder.build(message) {
+            ParsedMessage::Valid(message) => _ = black_box(&message),
+            _ => panic!("hotfix-message refuses a message"),
+        })
+    });
+    let mut decoder = Decoder::new(RustyDictionary::fix44().expect("its own dictionary is sound"));
+    table.add_reported("rustyfix 0.7.4, fields split", move || {
+        messages.each(PEER_PASSES, |message| match decoder.decode(message) {
+            Ok(message) => _ = black_box(&message),
+            Err(error) => panic!("rustyfix: {error}"),
+        })
+    });
+    programs.add_to(&mut table, messages);
+    table.run(rounds);
+    table.print(&format!("read: {}, {bytes:.0} bytes on average", messages.name), OURS);
+}
+
+/// Builds all messages.
+fn build(values: &[Values], rounds: usize) {
+    const ORDER: &str = "tapeworks-wire, new order";
+    let built = |write: Write| {
+        let mut buffer = [0; 1_024];
+        fastest(PASSES, || {
+            for each in values {
+                black_box(write(black_box(each), &mut buffer));
+            }
+        })
+    };
+    let mut table = Rounds::new(MESSAGES as u64);
+    table.add_reported(ORDER, || built(|values, buffer| values.write_order(buffer)));
+    table.add_reported("tapeworks-wire, execution report", || {
+        built(|values, buffer| values.write_report(buffer))
+    });
+    table.run(rounds);
+    table.print("build", ORDER);
+}

@@ -1,0 +1,491 @@
+//! `tapeworks lab`: low-latency techniques, measured on this machine.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tapeworks_lab::assembly::{self, Listing};
+use tapeworks_lab::catalogue::{self, CATALOGUE};
+use tapeworks_lab::measure::{Selection, Settings};
+use tapeworks_lab::results::{Experiment, Run};
+use tapeworks_lab::run::{self, RunError};
+use tapeworks_lab::statistics::show;
+use tapeworks_lab::technique::Technique;
+use tapeworks_lab::{book, callgrind, compare, report};
+
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table};
+use crate::terminal::{self, Bar, complain};
+use crate::{interrupt, output};
+
+/// The file of a run's results.
+const RESULTS: &str = "results.json";
+/// The file of its page.
+const REPORT: &str = "report.html";
+
+/// Measure low-latency techniques on this machine.
+///
+/// Each technique has a baseline and variants that give equal results. The variants take turns in one process; the verdict is
+/// computed from the confidence interval of their ratio to the baseline.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks lab list
+  tapeworks lab run loop-unrolling
+  tapeworks lab run all --quick --out lab
+  tapeworks lab report lab
+  tapeworks lab asm loop-unrolling")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Lab,
+}
+
+#[derive(Debug, Subcommand)]
+enum Lab {
+    List(List),
+    Run(Measure),
+    Report(Report),
+    Compare(Compare),
+    Asm(Asm),
+    Figures(Figures),
+    #[command(hide = true)]
+    Alone(Alone),
+}
+
+/// List the techniques.
+#[derive(Debug, Args)]
+struct List {
+    /// One JSON object a line.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Measure techniques: a table of medians, ratios and verdicts.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A run keeps one or two cores busy: on a machine with other work its intervals are wide. Exit code 3: a technique was left out, \
+in part or whole, and the reason is printed.")]
+struct Measure {
+    /// Names or numbers of techniques, or `all`.
+    #[arg(required = true, value_name = "NAME")]
+    techniques: Vec<String>,
+    /// Small sizes and few rounds: whether all works, in seconds.
+    #[arg(short, long)]
+    quick: bool,
+    /// Write results.json and the plots into this folder.
+    #[arg(short, long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Replace the files of an earlier run.
+    #[arg(short, long)]
+    force: bool,
+    /// Print the results as JSON.
+    #[arg(short = 'J', long)]
+    json: bool,
+    /// Count instructions under callgrind too; with --quick, as callgrind is fifty times slower.
+    #[arg(short, long, requires = "quick")]
+    count: bool,
+}
+
+/// Make a page of HTML from the results in a folder.
+#[derive(Debug, Args)]
+struct Report {
+    /// The folder of `lab run --out`, or a file of results.
+    #[arg(value_name = "DIR")]
+    results: PathBuf,
+    /// Write the page here. [default: report.html beside the results]
+    #[arg(short, long, value_name = "FILE.html")]
+    out: Option<PathBuf>,
+    /// Replace the page if it exists.
+    #[arg(short, long)]
+    force: bool,
+}
+
+/// Compare two runs: two machines, or two commits.
+#[derive(Debug, Args)]
+struct Compare {
+    /// The first run: a folder or a file of results.
+    #[arg(value_name = "A.json")]
+    first: PathBuf,
+    /// The second run.
+    #[arg(value_name = "B.json")]
+    second: PathBuf,
+    /// Only where the intervals lie apart.
+    #[arg(short, long)]
+    clear: bool,
+    /// One JSON object a line.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+/// Show the code that the compiler made of a technique's variants, side by side.
+///
+/// Lines that begin with `>` are those that make the difference. A program that is stripped has no names of functions, and cannot show it.
+#[derive(Debug, Args)]
+struct Asm {
+    /// The technique's name or number.
+    #[arg(value_name = "NAME")]
+    technique: String,
+    /// The variants to show, by name. [default: the first two]
+    #[arg(short, long, value_name = "VARIANT", num_args = 1..=2)]
+    variants: Vec<String>,
+}
+
+/// Write the plots and tables that the book's pages include.
+#[derive(Debug, Args)]
+struct Figures {
+    /// A folder or a file of results.
+    #[arg(value_name = "RESULTS")]
+    results: PathBuf,
+    /// The folder for the files; those of the same names are replaced.
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// Runs one variant alone, for callgrind.
+#[derive(Debug, Args)]
+struct Alone {
+    technique: String,
+    experiment: usize,
+    point: usize,
+    variant: usize,
+    times: u64,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result {
+    match arguments.command {
+        Lab::List(arguments) => list(&arguments),
+        Lab::Run(arguments) => measure(&arguments),
+        Lab::Report(arguments) => make_report(&arguments),
+        Lab::Compare(arguments) => compare_runs(&arguments),
+        Lab::Asm(arguments) => show_assembly(&arguments),
+        Lab::Figures(arguments) => write_figures(&arguments),
+        Lab::Alone(arguments) => alone(&arguments),
+    }
+}
+
+fn list(arguments: &List) -> Result {
+    if arguments.json {
+        let lines = CATALOGUE.iter().map(|technique| {
+            let variants: Vec<&str> = technique.assembly.iter().map(|function| function.variant).collect();
+            let fields = json!({
+                "number": technique.number,
+                "name": technique.name,
+                "title": technique.title,
+                "question": technique.question,
+                "assembly": variants,
+                "used": technique.used.iter().map(|place| place.path).collect::<Vec<_>>(),
+            });
+            format!("{fields}\n")
+        });
+        output::print(&lines.collect::<String>())?;
+        return Ok(Ending::Complete);
+    }
+    let mut table = Table::new(&[("no.", Align::Right), ("name", Align::Left), ("question", Align::Left)]);
+    for technique in CATALOGUE {
+        table.row([technique.number.to_string(), technique.name.into(), technique.question.into()]);
+    }
+    output::print(&table.render(terminal::width().max(140), terminal::paint()))?;
+    Ok(Ending::Complete)
+}
+
+/// The techniques of these names.
+fn chosen(names: &[String]) -> Result<Vec<&'static Technique>> {
+    if names.iter().any(|name| name == "all") {
+        return Ok(CATALOGUE.to_vec());
+    }
+    names.iter().map(|name| technique(name)).collect()
+}
+
+fn technique(name: &str) -> Result<&'static Technique> {
+    catalogue::find(name).ok_or_else(|| {
+        Failure::Usage(format!("`{name}` is no technique of the lab; `tapeworks lab list` lists them"))
+    })
+}
+
+fn measure(arguments: &Measure) -> Result {
+    let techniques = chosen(&arguments.techniques)?;
+    if let Some(folder) = &arguments.out {
+        std::fs::create_dir_all(folder).map_err(|error| Failure::from_file(folder, &error))?;
+        let results = folder.join(RESULTS);
+        if results.exists() && !arguments.force {
+            return Err(Failure::Failed(format!("{}: exists; --force replaces it", results.display())));
+        }
+    }
+    let settings = if arguments.quick { Settings::QUICK } else { Settings::FULL };
+    let began = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let mut bar = Bar::new("Measuring");
+    let is_stopped = interrupt::is_requested;
+    let measured = run::run(
+        &techniques,
+        settings,
+        &began,
+        &mut |progress| bar.step(progress.done as u64, progress.of as u64, progress.what),
+        &is_stopped,
+    );
+    bar.clear();
+    let mut run = match measured {
+        Ok(run) => run,
+        Err(RunError::Stopped) => return stopped(),
+        Err(error) => return Err(Failure::Failed(error.to_string())),
+    };
+    if arguments.count {
+        let mut bar = Bar::new("Counting");
+        let variants = run.techniques.iter().flat_map(|found| &found.experiments);
+        let of: usize = variants.flat_map(|found| &found.points).map(|point| point.variants.len()).sum();
+        let mut done = 0;
+        let counted = callgrind::count(
+            &mut run,
+            &this_program,
+            &mut |what| {
+                bar.step(done, of as u64, what);
+                done += 1;
+            },
+            &is_stopped,
+        );
+        bar.clear();
+        match counted {
+            Ok(()) => {}
+            Err(callgrind::CallgrindError::Stopped) => return stopped(),
+            Err(error) => return Err(Failure::Failed(error.to_string())),
+        }
+    }
+    if let Some(folder) = &arguments.out {
+        write_plots(folder, &run)?;
+        output::write_file(&folder.join(RESULTS), arguments.force, run.to_json().as_bytes())?;
+    }
+    let text = if arguments.json { run.to_json() } else { shown(&run, arguments.out.as_deref()) };
+    output::print(&text)?;
+    let mut is_whole = true;
+    for technique in &run.techniques {
+        for why in &technique.skipped {
+            is_whole = false;
+            complain(&format!("{}: skipped: {why}", technique.name));
+        }
+    }
+    Ok(if is_whole { Ending::Complete } else { Ending::WithProblems })
+}
+
+fn stopped() -> Result {
+    complain("stopped before the end; nothing is written");
+    Ok(Ending::Interrupted)
+}
+
+/// The command that runs one variant of a technique alone.
+fn this_program(technique: &str, selection: Selection) -> Command {
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tapeworks"));
+    let mut command = Command::new(program);
+    command.args(["lab", "alone", technique]);
+    let Selection { experiment, point, variant, times } = selection;
+    command.args([experiment as u64, point as u64, variant as u64, times].map(|number| number.to_string()));
+    command
+}
+
+fn alone(arguments: &Alone) -> Result {
+    let selection = Selection {
+        experiment: arguments.experiment,
+        point: arguments.point,
+        variant: arguments.variant,
+        times: arguments.times,
+    };
+    run::run_alone(technique(&arguments.technique)?, Settings::QUICK, selection)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    Ok(Ending::Complete)
+}
+
+fn write_plots(folder: &Path, run: &Run) -> Result<()> {
+    for plot in run.techniques.iter().flat_map(book::plots) {
+        output::write_file(&folder.join(plot.name), true, plot.svg.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The results for a terminal.
+fn shown(run: &Run, folder: Option<&Path>) -> String {
+    let paint = terminal::paint();
+    let mut text = format!("{}\n", run.machine.line());
+    if let Err(why) = &run.machine.counters {
+        let hint = if run.quick { "; --count counts instructions under callgrind" } else { "" };
+        text.push_str(&format!("the processor's events are not counted: {why}{hint}\n"));
+    }
+    text.push_str(&format!(
+        "{} rounds of each variant; two equal variants differ by up to {:.1} %\n",
+        run.rounds,
+        run.noise * 100.0
+    ));
+    for technique in &run.techniques {
+        text.push_str(&format!("\n{}\n", paint.strong(&technique.title)));
+        for experiment in &technique.experiments {
+            text.push_str(&format!("  {}\n", experiment.title));
+            text.push_str(&table(experiment).render(terminal::width().max(150), paint));
+        }
+    }
+    if let Some(folder) = folder {
+        let folder = folder.display();
+        text.push_str(&format!(
+            "\nresults and plots are in {folder}; `tapeworks lab report {folder}` makes a page\n"
+        ));
+    }
+    text
+}
+
+fn table(experiment: &Experiment) -> Table {
+    let unit = experiment.unit();
+    let all = || experiment.points.iter().flat_map(|point| &point.variants);
+    let has_instructions =
+        all().any(|variant| variant.events.is_some_and(|events| events.instructions.is_some()));
+    let has_tails = all().any(|variant| variant.tail.is_some());
+    let mut columns = vec![
+        ("", Align::Left),
+        ("variant", Align::Left),
+        (unit.as_str(), Align::Right),
+        ("MAD", Align::Right),
+    ];
+    if has_tails {
+        columns.extend([("p99", Align::Right), ("p99.9", Align::Right)]);
+    }
+    if has_instructions {
+        columns.push(("instructions", Align::Right));
+    }
+    columns.extend([("ratio", Align::Right), ("verdict", Align::Left)]);
+    let mut table = Table::new(&columns);
+    for point in &experiment.points {
+        for (index, variant) in point.variants.iter().enumerate() {
+            let label = if index == 0 { point.label.clone() } else { String::new() };
+            let mut cells =
+                vec![label, variant.name.clone(), show(variant.figure.median), show(variant.figure.mad)];
+            if has_tails {
+                let at = |part: f64| {
+                    let tail = variant.tail.as_ref()?;
+                    tail.percentiles.iter().find(|(found, _)| *found == part).map(|(_, value)| show(*value))
+                };
+                cells.extend([at(0.99).unwrap_or_default(), at(0.999).unwrap_or_default()]);
+            }
+            if has_instructions {
+                let count = variant.events.and_then(|events| events.instructions);
+                cells.push(count.map_or_else(String::new, show));
+            }
+            cells.push(variant.ratio.map_or_else(String::new, |ratio| format!("{:.2}", ratio.median)));
+            cells.push(variant.remarks());
+            table.row(cells);
+        }
+    }
+    table
+}
+
+/// The results in a folder, or in a file.
+fn read(path: &Path) -> Result<Run> {
+    let file = if path.is_dir() { path.join(RESULTS) } else { path.to_owned() };
+    Run::read(&file).map_err(|error| Failure::Failed(error.to_string()))
+}
+
+fn make_report(arguments: &Report) -> Result {
+    let run = read(&arguments.results)?;
+    let beside = if arguments.results.is_dir() {
+        arguments.results.join(REPORT)
+    } else {
+        arguments.results.with_extension("html")
+    };
+    let path = arguments.out.clone().unwrap_or(beside);
+    output::write_file(&path, arguments.force, report::html(&run).as_bytes())?;
+    output::report(&format!("{}\n", path.display()), &[path])?;
+    Ok(Ending::Complete)
+}
+
+fn compare_runs(arguments: &Compare) -> Result {
+    let (first, second) = (read(&arguments.first)?, read(&arguments.second)?);
+    let comparison = compare::compare(&first, &second);
+    let noise = first.noise.max(second.noise);
+    let wanted = comparison.both.iter().filter(|found| !arguments.clear || found.is_clear(noise));
+    if arguments.json {
+        let lines = wanted.map(|found| {
+            let fields = json!({
+                "technique": found.technique,
+                "experiment": found.experiment,
+                "point": found.point,
+                "variant": found.variant,
+                "unit": found.unit,
+                "first": found.first,
+                "second": found.second,
+                "first_ratio": found.ratios.map(|(first, _)| first),
+                "second_ratio": found.ratios.map(|(_, second)| second),
+                "is_clear": found.is_clear(noise),
+            });
+            format!("{fields}\n")
+        });
+        output::print(&lines.collect::<String>())?;
+        return Ok(Ending::Complete);
+    }
+    let mut table = Table::new(&[
+        ("technique", Align::Left),
+        ("experiment", Align::Left),
+        ("variant", Align::Left),
+        ("first", Align::Right),
+        ("second", Align::Right),
+        ("ratios", Align::Right),
+        ("", Align::Left),
+    ]);
+    for found in wanted {
+        let ratios = found
+            .ratios
+            .map_or_else(String::new, |(first, second)| format!("{:.2}  {:.2}", first.median, second.median));
+        let place = if found.point.is_empty() {
+            found.experiment.clone()
+        } else {
+            format!("{}: {}", found.experiment, found.point)
+        };
+        let says = if found.is_clear(noise) { "differs" } else { "" };
+        table.row([
+            found.technique.clone(),
+            place,
+            found.variant.clone(),
+            show(found.first.median),
+            show(found.second.median),
+            ratios,
+            says.into(),
+        ]);
+    }
+    let mut text = format!("first:  {}\nsecond: {}\n\n", first.machine.line(), second.machine.line());
+    text.push_str(&table.render(terminal::width().max(160), terminal::paint()));
+    for (which, alone) in [("first", &comparison.first_alone), ("second", &comparison.second_alone)] {
+        for name in alone {
+            text.push_str(&format!("only in the {which}: {name}\n"));
+        }
+    }
+    output::print(&text)?;
+    Ok(Ending::Complete)
+}
+
+fn show_assembly(arguments: &Asm) -> Result {
+    let technique = technique(&arguments.technique)?;
+    let program = std::env::current_exe().map_err(|error| Failure::Failed(error.to_string()))?;
+    let listings = assembly::listings(&program, technique.assembly)
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let named = |name: &String| {
+        listings.iter().find(|listing| listing.variant == *name).ok_or_else(|| {
+            let names: Vec<&str> = listings.iter().map(|listing| listing.variant.as_str()).collect();
+            Failure::Usage(format!("`{name}` has no listing; there are: {}", names.join(", ")))
+        })
+    };
+    let shown: Vec<&Listing> = if arguments.variants.is_empty() {
+        listings.iter().take(2).collect()
+    } else {
+        arguments.variants.iter().map(named).collect::<Result<_>>()?
+    };
+    let text = match shown.as_slice() {
+        [left, right] => assembly::side_by_side(left, Some(right), terminal::width().saturating_sub(2) / 2),
+        [only] => assembly::side_by_side(only, None, terminal::width()),
+        _ => return Err(Failure::Failed(format!("{} has no code to show", technique.name))),
+    };
+    output::print(&text)?;
+    Ok(Ending::Complete)
+}
+
+fn write_figures(arguments: &Figures) -> Result {
+    let run = read(&arguments.results)?;
+    std::fs::create_dir_all(&arguments.out).map_err(|error| Failure::from_file(&arguments.out, &error))?;
+    for (name, content) in book::figures(&run) {
+        output::write_file(&arguments.out.join(name), true, content.as_bytes())?;
+    }
+    Ok(Ending::Complete)
+}

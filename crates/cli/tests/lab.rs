@@ -1,0 +1,82 @@
+//! The lab by its command: every technique runs, results are written and read, and what is wrong is named.
+
+use std::path::Path;
+use std::process::Command;
+
+fn tapeworks(arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tapeworks")).args(arguments).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
+}
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).to_string_lossy().into_owned()
+}
+
+#[test]
+fn every_technique_runs_and_its_results_make_a_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = path(folder.path(), "lab");
+    let (code, text, complaints) = tapeworks(&["lab", "run", "all", "--quick", "--out", &out]);
+    // 3: something needs rights or hardware that the machine does not have, and is named.
+    assert!(code == 0 || (code == 3 && complaints.contains(": skipped: ")), "{code}: {complaints}");
+    let (_, list, _) = tapeworks(&["lab", "list", "--json"]);
+    let results = std::fs::read_to_string(path(Path::new(&out), "results.json")).unwrap();
+    for line in list.lines() {
+        let technique: serde_json::Value = serde_json::from_str(line).unwrap();
+        let title = technique["title"].as_str().unwrap();
+        assert!(text.contains(title), "{title} is not shown");
+        assert!(results.contains(&format!("\"{title}\"")), "{title} has no results");
+    }
+    let (code, written, complaints) = tapeworks(&["lab", "report", &out]);
+    assert_eq!((code, complaints.as_str()), (0, ""));
+    let page = std::fs::read_to_string(written.trim()).unwrap();
+    assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
+    assert!(page.contains("<svg ") && !page.contains("NaN") && !page.contains("http://localhost"));
+    let (code, compared, _) = tapeworks(&["lab", "compare", &out, &out]);
+    assert_eq!(code, 0);
+    assert!(!compared.contains("differs") && !compared.contains("only in"), "{compared}");
+    let figures = path(folder.path(), "figures");
+    let (code, _, _) = tapeworks(&["lab", "figures", &out, "--out", &figures]);
+    assert_eq!(code, 0);
+    let text = std::fs::read_to_string(path(Path::new(&figures), "loop-unrolling.md")).unwrap();
+    assert!(text.contains("![the sum of an array"), "{text}");
+    // A second run does not replace the first one by accident.
+    let (code, _, complaints) = tapeworks(&["lab", "run", "loop-unrolling", "--quick", "--out", &out]);
+    assert_eq!(code, 1);
+    assert!(complaints.contains("results.json: exists; --force replaces it"), "{complaints}");
+}
+
+#[test]
+fn the_code_of_a_variant_is_shown() {
+    let (code, text, complaints) = tapeworks(&["lab", "asm", "loop-unrolling"]);
+    assert_eq!((code, complaints.as_str()), (0, ""));
+    assert!(text.starts_with("one a turn: "), "{text}");
+    let (code, _, complaints) = tapeworks(&["lab", "asm", "2", "--variants", "seven"]);
+    assert_eq!(code, 2);
+    assert!(complaints.contains("`seven` has no listing; there are: one a turn, four"), "{complaints}");
+}
+
+#[test]
+fn a_wrong_name_or_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = path(folder.path(), "text.json");
+    std::fs::write(&text, "{\"format\": 1}").unwrap();
+    let cases: [(&[&str], i32, &str); 5] = [
+        (
+            &["lab", "run", "nothing"],
+            2,
+            "`nothing` is no technique of the lab; `tapeworks lab list` lists them",
+        ),
+        (&["lab", "run", "2", "--count"], 2, "--quick"),
+        (&["lab", "report", "/nowhere/results.json"], 1, "/nowhere/results.json: No such file"),
+        (&["lab", "report", &text], 1, "text.json: no results of the lab: missing field"),
+        (&["lab", "asm", "0"], 2, "`0` is no technique"),
+    ];
+    for (arguments, code, says) in cases {
+        let (found, _, complaints) = tapeworks(arguments);
+        assert_eq!(found, code, "{arguments:?}: {complaints}");
+        assert!(complaints.contains(says), "{arguments:?}: {complaints}");
+        assert_eq!(complaints.lines().count(), 1, "{complaints}");
+    }
+}
