@@ -23,6 +23,7 @@ const COUNTERS = [
   ["PossResend, known already", (status) => status.translated.possible_resends],
   ["fields ignored by settings", (status) => status.translated.ignored_fields, "warn"],
   ["cancels by the gateway itself", (status) => status.translated.own_cancels],
+  ["of these, rejected: the order works", (status) => status.translated.own_cancels_failed, "bad"],
   ["requests in doubt", (status) => status.translated.doubts, "warn"],
   ["reports repeated", (status) => status.translated.repeated_reports],
   ["reports missing", (status) => status.translated.missing_reports + status.counters.missing, "bad"],

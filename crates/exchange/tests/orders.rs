@@ -453,6 +453,9 @@ fn orders_of_one_owner_do_not_trade_where_the_venue_prevents_it() {
     let restated = reports.iter().find(|(_, report)| report.exec_type == ExecType::Restated).unwrap();
     assert_eq!((restated.1.leaves_qty, restated.1.restatement_reason), (70, RESTATED_SELF_TRADE));
     assert_eq!(world.exchange.counters().trades, 0);
+    // Nothing is left of A2: its name is free again.
+    let reports = world.native(0, &order("A2", 11, Side::Buy, 1, E8).encode());
+    assert_eq!(reports.first().map(|(_, report)| report.exec_type), Some(ExecType::New));
     world.ouch(&bytes(&enter(1, inbound::Side::Buy, 10, 110_000)));
     let messages = world.ouch(&bytes(&enter(2, inbound::Side::Sell, 4, 110_000)));
     let decoded: Vec<_> =

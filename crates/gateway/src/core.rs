@@ -18,8 +18,8 @@ use tapeworks_planted::planted;
 use tapeworks_session::fix::{self, Application, Link, Received, Session, Store, Verdict};
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
-    ClientToExchangeState, ExchangeToClientState, FixVersion, Outputs, Reply, Report, TopsOfBook, Translator,
-    copy_report,
+    ClientToExchangeState, ExchangeToClientState, FixVersion, Order, Outputs, Reply, Report, TopsOfBook,
+    Translator, copy_report,
 };
 use tapeworks_wire::fix::{begin_string, field};
 
@@ -312,6 +312,13 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
         self.desk.alert_of_report(|| {
             format!("a report of the venue belongs to no order, {count} of them so far: {report:?}")
         });
+    }
+
+    fn own_cancel_failed(&mut self, order: &Order) {
+        let name = self.clients.get(usize::from(order.client.0)).map(|client| client.settings.name.as_str());
+        let (name, id) = (name.unwrap_or_default(), String::from_utf8_lossy(order.id.0.trimmed()));
+        self.desk
+            .notice(true, format!("the venue rejected the cancel of order {id} of {name}: it works still"));
     }
 
     fn first_report(&mut self, requested_ns: u64) {
@@ -692,6 +699,19 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.desk.entries.push(Entry { kind: Kind::Halt, client: 0, number, time_ns, bytes: &[] });
         let text = if is_halted { "halted: cancels pass, nothing else" } else { "resumed" };
         self.desk.notice(true, text.to_owned());
+        if is_halted {
+            self.take_back(None, now);
+        }
+    }
+
+    /// New orders and replaces that wait for the venue's throttle are not sent any more: of one client, or of all.
+    fn take_back(&mut self, client: Option<ClientIndex>, now: Now) {
+        let Self { translator, venue, desk, .. } = self;
+        venue.take_back(
+            |message| translator.is_order(message, client),
+            |message| push_piece(&mut desk.unsent, message),
+        );
+        self.give_back_unsent(now);
     }
 
     /// The kill switch of one client, by its name. Returns whether there is such a client.
@@ -706,6 +726,9 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let (client, number, time_ns) = (index as u16, u64::from(is_halted), now.utc_ns);
         self.desk.entries.push(Entry { kind: Kind::HaltClient, client, number, time_ns, bytes: &[] });
         self.desk.notice(true, format!("{name} is {}", if is_halted { "halted" } else { "resumed" }));
+        if is_halted {
+            self.take_back(Some(ClientIndex(index as u16)), now);
+        }
         true
     }
 
@@ -928,10 +951,14 @@ fn on_event<S: VenueSession, D: Disk>(
             );
             desk.notice(true, text);
         }
-        VenueEvent::NewDay => {
-            translator.new_day();
-            desk.entries.push(Entry { kind: Kind::NewDay, client: 0, number: 0, time_ns, bytes: &[] });
-            desk.notice(true, "the venue's numbers begin anew".to_owned());
+        VenueEvent::NewDay { app_id } => {
+            translator.new_day(app_id);
+            let number = u64::from(app_id);
+            desk.entries.push(Entry { kind: Kind::NewDay, client: 0, number, time_ns, bytes: &[] });
+            desk.notice(true, format!("the venue's numbers of App ID {app_id} begin anew"));
+        }
+        VenueEvent::Session(bytes) => {
+            desk.entries.push(Entry { kind: Kind::Session, client: 0, number: 0, time_ns, bytes });
         }
         VenueEvent::Unsent(message) => give_back::<S, D>(message, clients, translator, desk, now),
         VenueEvent::Notice(text) => desk.notice(false, format!("venue: {text}")),

@@ -127,7 +127,7 @@ kinds! {
     Halt = 8, "halt";
     /// The kill switch of one client. Number: 1 is on.
     HaltClient = 9, "halt client";
-    /// The venue's numbers begin anew.
+    /// The venue's numbers begin anew. Number: the App ID.
     NewDay = 10, "new day";
     /// A message to a client, with its number.
     ToClient = 11, "to client";
@@ -142,6 +142,8 @@ kinds! {
     Missing = 15, "missing";
     /// The gateway sends the next of its own requests again that the venue's session did not take.
     Again = 16, "again";
+    /// The name of the venue's session, whose numbers are those of no other.
+    Session = 17, "session";
 }
 
 /// An entry.
@@ -272,7 +274,7 @@ mod tests {
     use super::*;
 
     fn entry() -> impl Strategy<Value = (u8, u16, u64, u64, Vec<u8>)> {
-        (1u8..17, any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..60))
+        (1u8..18, any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..60))
     }
 
     proptest! {

@@ -364,7 +364,7 @@ pub fn readable(message: &[u8]) -> String {
 pub fn describe(entry: &Entry<'_>) -> String {
     match entry.kind {
         Kind::Request | Kind::ToClient => readable(entry.bytes),
-        Kind::Start => String::from_utf8_lossy(entry.bytes).replace('\n', " "),
+        Kind::Start | Kind::Session => String::from_utf8_lossy(entry.bytes).replace('\n', " "),
         Kind::ToVenue | Kind::Unsent | Kind::Report => {
             let id = field(entry.bytes, 11)
                 .map_or_else(String::new, |id| String::from_utf8_lossy(id).into_owned());

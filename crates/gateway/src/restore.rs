@@ -100,6 +100,9 @@ pub struct Parts<S: VenueSession> {
     pub venue: S,
 }
 
+/// What is known of the reports of an App ID that has none.
+const NO_REPORT: (u64, u64) = (u64::MAX, 0);
+
 /// Puts nothing out: it was put out in the former run.
 struct Nowhere;
 
@@ -117,8 +120,10 @@ pub(crate) struct Repeater<S: VenueSession, D: Disk> {
     /// The place of each client of the current start among ours, and its name.
     names: Vec<(Option<usize>, String)>,
     is_halted: bool,
-    /// The last report of each App ID; `u64::MAX`: none.
-    last_reports: Vec<u64>,
+    /// The last report of each App ID, and the newest time of its reports; `u64::MAX`: none.
+    last_reports: Vec<(u64, u64)>,
+    /// The name of the venue's session; empty: none.
+    session: Vec<u8>,
     pub(crate) restored: Restored,
 }
 
@@ -137,7 +142,8 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             translator,
             names: Vec::new(),
             is_halted: false,
-            last_reports: vec![u64::MAX; 256],
+            last_reports: vec![NO_REPORT; 256],
+            session: Vec::new(),
             restored: Restored::default(),
         };
         (repeater, venue)
@@ -178,8 +184,11 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             Kind::ToVenue => {}
             Kind::Report => {
                 let (app_id, report) = of_report_number(entry.number);
-                if let Some(last) = self.last_reports.get_mut(usize::from(app_id)).filter(|_| report > 0) {
+                if let Some((last, newest_ns)) =
+                    self.last_reports.get_mut(usize::from(app_id)).filter(|_| report > 0)
+                {
                     *last = report;
+                    *newest_ns = (*newest_ns).max(S::report_time_ns(bytes));
                 }
                 self.translator.venue_report(bytes, out);
                 self.restored.reports += 1;
@@ -187,7 +196,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             Kind::Missing => {
                 let (app_id, first) = of_report_number(entry.number);
                 let count = bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-                if let Some(last) = self.last_reports.get_mut(usize::from(app_id)) {
+                if let Some((last, _)) = self.last_reports.get_mut(usize::from(app_id)) {
                     *last = first.saturating_add(count).saturating_sub(1);
                 }
             }
@@ -209,9 +218,13 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 }
             }
             Kind::NewDay => {
-                self.translator.new_day();
-                self.last_reports.fill(u64::MAX);
+                let app_id = entry.number as u8;
+                self.translator.new_day(app_id);
+                if let Some(last) = self.last_reports.get_mut(usize::from(app_id)) {
+                    *last = NO_REPORT;
+                }
             }
+            Kind::Session => bytes.clone_into(&mut self.session),
             Kind::ToClient => {
                 let index = self.client(entry.client)?;
                 if let Some(client) = self.clients.get_mut(index) {
@@ -283,9 +296,12 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
         for (client, index) in self.clients.iter().zip(0..=u16::MAX) {
             self.translator.set_client_halted(ClientIndex(index), client.is_halted);
         }
-        for (last, app_id) in self.last_reports.iter().zip(0..=u8::MAX) {
+        if !self.session.is_empty() {
+            venue.restore_session(&self.session);
+        }
+        for ((last, newest_ns), app_id) in self.last_reports.iter().zip(0..=u8::MAX) {
             if *last != u64::MAX {
-                venue.restore(app_id, *last);
+                venue.restore(app_id, *last, *newest_ns);
             }
         }
         Core::assemble(self.clients, self.translator, venue, self.is_halted)

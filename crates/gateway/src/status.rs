@@ -144,6 +144,7 @@ pub struct Translated {
     pub unexpected: u64,
     pub forgotten: u64,
     pub own_cancels: u64,
+    pub own_cancels_failed: u64,
     pub doubts: u64,
 }
 
@@ -166,6 +167,7 @@ impl From<tapeworks_translate::Counters> for Translated {
             unexpected: counters.unexpected,
             forgotten: counters.forgotten,
             own_cancels: counters.own_cancels,
+            own_cancels_failed: counters.own_cancels_failed,
             doubts: counters.doubts,
         }
     }

@@ -10,6 +10,7 @@ use tapeworks_session::soupbintcp::{
     CredentialsTooLong, SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace,
 };
 use tapeworks_translate::{Millennium, Ouch, Venue};
+use tapeworks_wire::millennium::native::report_time_ns;
 use tapeworks_wire::nasdaq::ouch50::outbound;
 
 /// What happened on the session.
@@ -36,7 +37,12 @@ pub enum VenueEvent<'a> {
         count: u64,
     },
     /// The venue's numbers begin anew.
-    NewDay,
+    NewDay {
+        /// Whose numbers these are.
+        app_id: u8,
+    },
+    /// The venue's session has this name: the numbers of another are others.
+    Session(&'a [u8]),
     /// A message that was not sent.
     Unsent(&'a [u8]),
     /// The venue said something of itself.
@@ -72,14 +78,18 @@ pub trait VenueSession: Debug {
     fn tick(&mut self, now_ns: u64, each: impl FnMut(VenueEvent<'_>));
     /// Sends a message. Returns whether it is taken.
     fn send(&mut self, message: &[u8], now_ns: u64) -> bool;
+    /// Takes back the messages that wait, and that `is_meant` picks: they are not sent.
+    fn take_back(&mut self, is_meant: impl Fn(&[u8]) -> bool, each: impl FnMut(&[u8]));
     /// Whether orders can be sent.
     fn is_logged_on(&self) -> bool;
     /// Whether all missed reports came.
     fn is_caught_up(&self) -> bool;
+    /// The venue's session of a former run had this name. Before [`VenueSession::restore`].
+    fn restore_session(&mut self, _name: &[u8]) {}
     /// A former run handed this report on last.
-    fn restore(&mut self, app_id: u8, number: u64);
-    /// The numbers begin anew.
-    fn new_day(&mut self);
+    fn restore(&mut self, app_id: u8, number: u64, newest_ns: u64);
+    /// The time of a report, in UTC nanoseconds, as [`VenueSession::restore`] needs it; 0: it needs none.
+    fn report_time_ns(message: &[u8]) -> u64;
     /// Logs out; nothing is connected again.
     fn log_out(&mut self, now_ns: u64);
     /// Messages that wait for the throttle.
@@ -97,6 +107,7 @@ fn of_native(event: native::Event<'_>, each: &mut impl FnMut(VenueEvent<'_>)) {
         native::Event::Missing { app_id, first, count } => {
             each(VenueEvent::Missing { app_id, first: first.into(), count: count.into() });
         }
+        native::Event::BeganAnew { app_id } => each(VenueEvent::NewDay { app_id }),
         native::Event::Rejected(reject) => {
             each(VenueEvent::Report { app_id: 0, number: 0, message: reject.as_bytes() });
         }
@@ -166,6 +177,10 @@ impl VenueSession for native::Client {
         self.send(message, now_ns).is_ok()
     }
 
+    fn take_back(&mut self, is_meant: impl Fn(&[u8]) -> bool, each: impl FnMut(&[u8])) {
+        self.take_back(is_meant, each);
+    }
+
     fn is_logged_on(&self) -> bool {
         self.is_logged_on()
     }
@@ -174,12 +189,12 @@ impl VenueSession for native::Client {
         self.is_caught_up()
     }
 
-    fn restore(&mut self, app_id: u8, number: u64) {
-        self.restore(app_id, u32::try_from(number).unwrap_or(u32::MAX));
+    fn restore(&mut self, app_id: u8, number: u64, newest_ns: u64) {
+        self.restore(app_id, u32::try_from(number).unwrap_or(u32::MAX), newest_ns);
     }
 
-    fn new_day(&mut self) {
-        self.new_day();
+    fn report_time_ns(message: &[u8]) -> u64 {
+        report_time_ns(message).unwrap_or(0)
     }
 
     fn log_out(&mut self, now_ns: u64) {
@@ -196,6 +211,8 @@ impl VenueSession for native::Client {
 pub struct OuchSession {
     settings: SoupInitiatorSettings,
     initiator: SoupInitiator,
+    /// The session of a former run; blank: none.
+    session: [u8; 10],
 }
 
 impl OuchSession {
@@ -206,17 +223,27 @@ impl OuchSession {
     pub fn new(settings: SoupInitiatorSettings) -> Result<Self, CredentialsTooLong> {
         // Orders pass when every report that there was at the login has come.
         let settings = SoupInitiatorSettings { finds_end: true, ..settings };
-        let initiator = SoupInitiator::new(settings.clone(), SoupPlace::default())?;
-        Ok(Self { settings, initiator })
+        let place = SoupPlace::default();
+        let initiator = SoupInitiator::new(settings.clone(), place)?;
+        Ok(Self { settings, initiator, session: place.session })
+    }
+
+    fn begin_at(&mut self, next: u64) {
+        let place = SoupPlace { session: self.session, next };
+        // The credentials were taken before.
+        if let Ok(initiator) = SoupInitiator::new(self.settings.clone(), place) {
+            self.initiator = initiator;
+        }
     }
 }
 
 fn of_soup(event: SoupEvent<'_>, each: &mut impl FnMut(VenueEvent<'_>)) {
     match event {
-        SoupEvent::LoggedIn { is_new_session, .. } => {
+        SoupEvent::LoggedIn { place, is_new_session } => {
             if is_new_session {
-                each(VenueEvent::NewDay);
+                each(VenueEvent::NewDay { app_id: 0 });
             }
+            each(VenueEvent::Session(&place.session));
             each(VenueEvent::LoggedOn);
         }
         SoupEvent::Message { number, message } => match outbound::Message::decode(message) {
@@ -273,6 +300,8 @@ impl VenueSession for OuchSession {
         self.initiator.send(message, now_ns).is_ok()
     }
 
+    fn take_back(&mut self, _: impl Fn(&[u8]) -> bool, _: impl FnMut(&[u8])) {}
+
     fn is_logged_on(&self) -> bool {
         self.initiator.is_logged_in()
     }
@@ -281,16 +310,19 @@ impl VenueSession for OuchSession {
         self.initiator.is_caught_up()
     }
 
-    fn restore(&mut self, _app_id: u8, number: u64) {
-        let place = SoupPlace { next: number + 1, ..SoupPlace::default() };
-        // The credentials were taken before.
-        if let Ok(initiator) = SoupInitiator::new(self.settings.clone(), place) {
-            self.initiator = initiator;
+    fn restore_session(&mut self, name: &[u8]) {
+        if let Ok(session) = name.try_into() {
+            self.session = session;
+            self.begin_at(1);
         }
     }
 
-    fn new_day(&mut self) {
-        self.restore(0, 0);
+    fn restore(&mut self, _app_id: u8, number: u64, _newest_ns: u64) {
+        self.begin_at(number.saturating_add(1));
+    }
+
+    fn report_time_ns(_message: &[u8]) -> u64 {
+        0
     }
 
     fn log_out(&mut self, now_ns: u64) {

@@ -24,14 +24,15 @@ use tapeworks_session::fix::{
 use tapeworks_session::native::{
     Channel, Client as NativeClient, ClientSettings as NativeSettings, ServerSettings, User,
 };
-use tapeworks_session::soupbintcp::SoupInitiatorSettings;
+use tapeworks_session::soupbintcp::{SoupInitiator, SoupInitiatorSettings, SoupPlace};
 use tapeworks_translate::{
     Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Reference, Settings as Capacity,
 };
 use tapeworks_wire::fix::order_entry::SCHEMA;
 use tapeworks_wire::fix::read_unsigned;
 use tapeworks_wire::millennium::variant::{LSE, Variant};
-use tapeworks_wire::{Ascii, fix};
+use tapeworks_wire::nasdaq::ouch50::inbound::{self, EnterOrderFields};
+use tapeworks_wire::{Ascii, Decimal, fix};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// 2024-02-29, 09:00 UTC.
@@ -199,6 +200,17 @@ fn ouch() -> (OuchSession, Ouch) {
     let credentials = Credentials { user: "CAT".to_owned(), password: "secret".to_owned() };
     let table = Ouch::new(OuchSettings { midnight_ns: MIDNIGHT_NS, ..OuchSettings::default() });
     (OuchSession::new(SoupInitiatorSettings::new(credentials)).unwrap(), table)
+}
+
+/// One message a second; the others wait.
+fn throttled() -> (NativeClient, Millennium) {
+    let settings = NativeSettings {
+        variant: Variant { throttle_per_second: 1, ..VARIANT },
+        user: "ANN".to_owned(),
+        password: "secret".to_owned(),
+        ..NativeSettings::default()
+    };
+    (NativeClient::new(settings).unwrap(), native().1)
 }
 
 fn native_gate(channel: usize) -> Gate {
@@ -720,6 +732,128 @@ fn kill_switch_while_the_venue_is_away<S: VenueSession>(
         world.settle();
         world.check();
     }
+}
+
+/// Both sides of a trade of 10 at a price.
+fn trade<S: VenueSession>(world: &mut World<S>, price: u64) {
+    for (client, is_buy) in [(0, true), (1, false)] {
+        world.step(&Step::Order { client, symbol: 0, is_buy, quantity: 10, price, tif: '0' });
+    }
+    for _ in 0..12 {
+        world.step(&Step::Turn { most: usize::MAX });
+        world.step(&Step::Venue);
+        world.step(&Step::Wait { milliseconds: 500 });
+    }
+}
+
+/// The venue's numbers begin at 1 with each of its days. `trades` are those of the two days.
+fn next_day<S: VenueSession>(
+    make: fn() -> (S, S::Table),
+    gates: fn(usize) -> Gate,
+    trades: (u64, u64),
+    dies: bool,
+) {
+    let mut world = logged_on(make, gates);
+    (0..trades.0).for_each(|number| trade(&mut world, 101 + number % 5));
+    world.exchange.end_day(world.now_ns);
+    world.settle();
+    world.step(&Step::DropVenue);
+    world.exchange.new_day(MIDNIGHT_NS, *b"NEXT      ", world.now_ns);
+    if dies {
+        world.step(&Step::Die { death: Death::BeforeCommit, most: 1 });
+    }
+    world.settle();
+    (0..trades.1).for_each(|number| trade(&mut world, 101 + number % 5));
+    world.settle();
+    world.check();
+    assert_eq!(world.matches.len() as u64, trades.0 + trades.1);
+}
+
+#[test]
+fn every_fill_of_the_venues_next_day_is_reported() {
+    for (trades, dies) in [((3, 1), false), ((1, 3), true), ((2, 2), true), ((0, 1), false)] {
+        next_day(native, native_gate, trades, dies);
+        next_day(ouch, ouch_gate, trades, dies);
+    }
+}
+
+#[test]
+fn a_start_takes_all_messages_of_another_ouch_session_though_it_has_more_than_the_last_one() {
+    let mut world = logged_on(ouch, ouch_gate);
+    world.step(&Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' });
+    world.settle();
+    world.exchange.end_day(world.now_ns);
+    world.settle();
+    world.step(&Step::DropVenue);
+    world.exchange.new_day(MIDNIGHT_NS, *b"NEXT      ", world.now_ns);
+
+    // Another program of the user trades before the gateway is back.
+    let credentials = Credentials { user: "CAT".to_owned(), password: "secret".to_owned() };
+    let settings = SoupInitiatorSettings::new(credentials);
+    let mut other = SoupInitiator::new(settings, SoupPlace::default()).unwrap();
+    let line = world.exchange.open(Gate::Ouch { user: 0 }, world.now_ns).unwrap();
+    other.connected(world.now_ns);
+    for round in 0..4 {
+        let output = other.output().to_vec();
+        other.sent(output.len(), world.now_ns, |_| {});
+        world.exchange.receive(line, &output, world.now_ns);
+        let answer = world.exchange.output(line).to_vec();
+        world.exchange.sent(line, answer.len(), world.now_ns);
+        other.receive(&answer, world.now_ns, |_| {});
+        for user_ref_num in (1..=6).filter(|_| round == 1) {
+            let order = EnterOrderFields {
+                user_ref_num,
+                side: inbound::Side::Buy,
+                quantity: 1,
+                symbol: Ascii::padded(b"AAPL").unwrap(),
+                price: Decimal(10_000),
+                time_in_force: inbound::TimeInForce::Day,
+                display: inbound::Display::Visible,
+                capacity: inbound::Capacity::Other,
+                inter_market_sweep_eligibility: inbound::InterMarketSweepEligibility::NotEligible,
+                cross_type: inbound::CrossType::ContinuousMarket,
+                cl_ord_id: Ascii::default(),
+                appendage_length: 0,
+                appendage: &[],
+            };
+            let mut bytes = [0; 64];
+            let length = order.encode_into(&mut bytes).unwrap();
+            other.send(&bytes[..length], world.now_ns).unwrap();
+        }
+    }
+    world.exchange.closed(line, world.now_ns);
+    assert_eq!(world.exchange.engine().orders(), 6);
+
+    world.die();
+    world.settle();
+    let counters = world.gateway.as_ref().unwrap().0.counters();
+    assert_eq!((counters.unmatched, counters.missing), (6, 0));
+}
+
+#[test]
+fn a_kill_switch_takes_back_orders_that_wait_for_the_throttle_and_no_cancels() {
+    let mut world = logged_on(throttled, native_gate);
+    let order = Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' };
+    world.step(&order);
+    world.step(&Step::Turn { most: usize::MAX });
+    world.step(&Step::Cancel { client: 0, order: 0 });
+    (0..3).for_each(|_| world.step(&order));
+    world.step(&Step::Order { client: 1, symbol: 0, is_buy: true, quantity: 10, price: 99, tif: '0' });
+    world.step(&Step::Turn { most: usize::MAX });
+    let now = world.now();
+    let (core, _) = world.gateway.as_mut().unwrap();
+    assert_eq!(core.status(now).queued, 5);
+    assert!(core.set_client_halted("c1", true, now));
+    assert_eq!(core.status(now).queued, 4);
+    core.set_halted(true, now);
+    assert_eq!(core.status(now).queued, 1, "the cancel");
+    world.settle();
+    assert_eq!(world.exchange.engine().orders(), 0);
+    assert_eq!((world.clients[0].trader.rejected, world.clients[1].trader.rejected), (3, 1));
+    let now = world.now();
+    world.gateway.as_mut().unwrap().0.set_halted(false, now);
+    world.settle();
+    world.check();
 }
 
 #[test]

@@ -440,7 +440,7 @@ fn reports_of_the_time_before_a_logon_are_recovered_in_order() {
 fn a_restart_recovers_from_the_last_handled_number() {
     let mut world = World::plain();
     (0..10).for_each(|_| world.report(1));
-    world.client.restore(1, 7);
+    world.client.restore(1, 7, 0);
     world.settle();
     assert_eq!(world.reports(), BTreeMap::from([(1, vec![8, 9, 10])]));
 }
@@ -622,7 +622,7 @@ proptest! {
                     let saved: Vec<_> = world.client.last_numbers().collect();
                     Channel::ALL.into_iter().for_each(|channel| world.cut(channel));
                     world.client = Client::new(client.clone()).unwrap();
-                    saved.into_iter().for_each(|(app_id, last)| world.client.restore(app_id, last));
+                    saved.into_iter().for_each(|(app_id, last)| world.client.restore(app_id, last, 0));
                 }
             }
         }

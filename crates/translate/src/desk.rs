@@ -135,6 +135,8 @@ pub struct Counters {
     pub forgotten: u64,
     /// Cancels of the gateway's own: of clients that are gone, and of orders in doubt.
     pub own_cancels: u64,
+    /// Of these, those that the venue rejected although the order works.
+    pub own_cancels_failed: u64,
     /// Requests whose fate was in doubt after the connection to the venue broke.
     pub doubts: u64,
 }
@@ -353,7 +355,10 @@ impl Desk {
         let (original, order) = self.meant(incoming.client, view.orig_cl_ord_id(), view.side())?;
         let entry = self.known.entry(order).ok_or(Refusal::UnknownOrder)?;
         let instrument = entry.order.instrument;
-        let terms = replacement(&view, &self.reference, instrument, &entry.order.terms)?;
+        // What it leaves out is as the replace in flight makes it that it names.
+        let named = self.known.by_client(incoming.client, &original).filter(|request| request.is_pending);
+        let before = named.and_then(|request| self.known.change(request)).unwrap_or(&entry.order.terms);
+        let terms = replacement(&view, &self.reference, instrument, before)?;
         if !self.known.make_room(RequestKind::Replace) {
             return Err(Refusal::NoRoom);
         }

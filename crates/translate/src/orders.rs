@@ -51,6 +51,7 @@ order_machine! {
         Sent | Working | Suspended + Expired              => expire -> Ended;
         Sent | Working | Suspended + Replaced [is_last]   => replace -> Ended;
         Sent | Working | Suspended + Replaced             => replace -> Working;
+        Sent | Working | Suspended + Restated [is_last]   => restate -> Ended;
         Sent | Working | Suspended + Restated             => restate -> Working;
         Sent | Working + Suspended                        => suspend -> Suspended;
         Sent | Working | Suspended + PendingCancel        => pend_cancel;
@@ -405,6 +406,10 @@ mod tests {
         assert_eq!((reopened[2].1, reopened[2].2), (OrdStatus::New, 100));
         assert_eq!((reopened[3].1, reopened[3].3), (OrdStatus::Filled, 100));
         assert_eq!(drive(&[cancelled, cancelled])[1].0, Outcome::Unexpected);
+        // A restatement that leaves nothing is an end too.
+        let nothing = drive(&[report(Kind::Restated, (0, 0), 0), cancelled]);
+        assert_eq!(nothing[0], (Outcome::Report(ExecType::Restated), OrdStatus::Canceled, 0, 0));
+        assert_eq!(nothing[1].0, Outcome::Unexpected);
     }
 
     /// The same by fractions, the slow way.

@@ -2,6 +2,7 @@
 
 use crate::fix_side::Reply;
 use crate::ids::ClientIndex;
+use crate::orders::Order;
 use crate::report::Report;
 
 /// Takes what a translator puts out. Each call is in order.
@@ -14,6 +15,9 @@ pub trait Outputs {
 
     /// A report of the venue that belongs to no order or request that is known, or does not fit the order's state.
     fn unmatched(&mut self, report: &Report);
+
+    /// The venue rejected a cancel of the gateway's own, and the order works still.
+    fn own_cancel_failed(&mut self, _order: &Order) {}
 
     /// The venue reports for the first time of an order that was requested at this time, in UTC nanoseconds.
     fn first_report(&mut self, _requested_ns: u64) {}

@@ -174,9 +174,11 @@ impl<V: Venue> Translator<V> {
         self.raise(ClientToExchangeEvent::Disconnected);
     }
 
-    /// The venue's numbers begin at 1 again.
-    pub fn new_day(&mut self) {
-        self.last_numbers = [0; APP_IDS];
+    /// The venue's numbers of an App ID begin at 1 again.
+    pub fn new_day(&mut self, app_id: u8) {
+        if let Some(last) = self.last_numbers.get_mut(usize::from(app_id)) {
+            *last = 0;
+        }
     }
 
     /// The kill switch: no new orders and no replaces of any client. Cancels pass.
@@ -922,7 +924,7 @@ impl<V: Venue> Translator<V> {
     /// The venue's session did not send this message, for the connection broke or its queue is full: its request is rejected. One that
     /// the gateway makes itself waits for [`Self::send_again`]: no client would ask for it once more. Returns whether it is known.
     pub fn venue_unsent(&mut self, message: &[u8], now_ns: u64, out: &mut impl Outputs) -> bool {
-        const TEXT: &[u8] = b"The request was not sent: the connection to the venue broke";
+        const TEXT: &[u8] = b"The request was not sent to the venue";
         let named = self.venue.request_name(message).and_then(|name| self.desk.known.by_name(&name));
         let handle = named.map(|(handle, _)| handle).or_else(|| {
             let (_, original) = self.desk.known.by_name(&self.venue.cancelled_name(message)?)?;
@@ -936,6 +938,16 @@ impl<V: Venue> Translator<V> {
             self.reject_request(&request, TEXT, now_ns, out);
         }
         true
+    }
+
+    /// Whether a message to the venue is a new order, a quote or a replace of this client; `None`: of any.
+    #[must_use]
+    pub fn is_order(&self, message: &[u8], client: Option<ClientIndex>) -> bool {
+        let named = self.venue.request_name(message).and_then(|name| self.desk.known.by_name(&name));
+        named.is_some_and(|(_, request)| {
+            matches!(request.kind, RequestKind::New | RequestKind::Replace | RequestKind::Quote)
+                && client.is_none_or(|client| request.client == client)
+        })
     }
 
     /// Whether [`Self::send_again`] has something to send.
@@ -1358,8 +1370,9 @@ impl<V: Venue> Translator<V> {
             // The venue does not know an order that it never reported: it never came.
             let in_doubt = entry.filter(|entry| entry.machine.state() == ExchangeToClientState::Sent);
             let new = in_doubt.and_then(|entry| self.desk.known.by_name(&entry.order.terms.name));
-            if let Some(new) = new.map(|(_, new)| *new) {
-                self.reject_request(&new, IN_DOUBT, report.time_ns, out);
+            match new.map(|(_, new)| *new) {
+                Some(new) => self.reject_request(&new, IN_DOUBT, report.time_ns, out),
+                None => self.own_cancel_failed(&request, out),
             }
             return;
         }
@@ -1429,7 +1442,7 @@ impl<V: Venue> Translator<V> {
         };
         self.answer(handle);
         if request.is_own {
-            return;
+            return self.own_cancel_failed(&request, out);
         }
         if request.kind == RequestKind::New
             && let Some(order) = request.order
@@ -1454,6 +1467,15 @@ impl<V: Venue> Translator<V> {
         };
         self.desk.counters.reports += 1;
         out.to_client(request.client, &Reply::BusinessReject(&fields));
+    }
+
+    /// The venue did not take a cancel of the gateway's own.
+    fn own_cancel_failed(&mut self, request: &ClientRequest, out: &mut impl Outputs) {
+        let entry = request.order.and_then(|order| self.desk.known.entry(order));
+        if let Some(entry) = entry.filter(|entry| entry.machine.state() != ExchangeToClientState::Ended) {
+            self.desk.counters.own_cancels_failed += 1;
+            out.own_cancel_failed(&entry.order);
+        }
     }
 
     /// A request is answered.

@@ -5,6 +5,7 @@
 mod traders;
 
 use tapeworks_exchange::matching::SymbolIndex;
+use tapeworks_exchange::orders::PartitionHalt;
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{
     ClientSettings, ExchangeToClientState, FixVersion, MillenniumSettings, Naming, RejectReason, RiskLimits,
@@ -12,8 +13,8 @@ use tapeworks_translate::{
 };
 use tapeworks_wire::fix::Writer;
 use tapeworks_wire::fix::order_entry::{
-    HeaderFields, MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCapacity,
-    OrderMassCancelRequestFields, OrderStatusRequestFields, PartyFields, Side, TimeInForce,
+    HeaderFields, MassCancelRequestType, NewOrderSingleFields, OrdType, OrderCancelReplaceRequestFields,
+    OrderCapacity, OrderMassCancelRequestFields, OrderStatusRequestFields, PartyFields, Side, TimeInForce,
 };
 use tapeworks_wire::millennium::native::{
     Capacity, ClientId, ExecutingTrader, InvestmentDecisionMaker, Message, NewOrderFields, OrderType,
@@ -22,7 +23,7 @@ use tapeworks_wire::millennium::native::{
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 use traders::{
     CAPACITY, E8, Kept, SECOND_NS, START_NS, World, cancel, fields, id, limit, mass_quote, message, new,
-    open, quote, quote_cancel, replace, text,
+    open, quote, quote_cancel, replace, text, time,
 };
 
 /// The translator with the table of OUCH, and its refusals.
@@ -351,6 +352,30 @@ fn chained_replaces_in_flight_are_answered_in_order() {
 }
 
 #[test]
+fn a_replace_of_one_in_flight_leaves_what_that_one_changes() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    let order = NewOrderSingleFields { account: Some(b"OLD"), ..limit("A1", Side::Buy, 100, 10 * E8) };
+    world.take(0, &new(&order));
+    let first = OrderCancelReplaceRequestFields {
+        account: Some(b"NEW"),
+        order_qty: Some(Decimal(90 * E8)),
+        price: Some(Decimal(10 * E8)),
+        ..OrderCancelReplaceRequestFields::new(b"A1", b"A2", Side::Buy, time(), OrdType::Limit)
+    };
+    world.send(0, &message(b"G", 2, |writer| first.write(writer)));
+    world.send(0, &replace("A3", "A2", Side::Buy, 80, 10 * E8));
+    let Some(Ok(Message::OrderCancelReplaceRequest(sent))) =
+        world.kept.to_venue.last().map(|bytes| Message::decode(bytes))
+    else {
+        panic!("no replace")
+    };
+    assert_eq!(sent.account().trimmed(), b"NEW");
+    world.settle();
+    let (_, last) = world.kept.to_clients.last().unwrap();
+    assert_eq!(fields(last, &[11, 41, 150, 1]), "11=A3 41=A2 150=5 1=NEW");
+}
+
+#[test]
 fn a_fill_that_crosses_a_cancel_is_reported_and_the_cancel_rejected() {
     let mut world = World::new(&two(), Naming::ClOrdId);
     world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
@@ -583,6 +608,24 @@ fn the_gateways_own_cancels_that_were_in_doubt_are_sent_anew() {
     world.settle();
     assert_eq!(world.exchange.engine().orders(), 0);
     assert_eq!(world.translator.open_orders(ClientIndex(0)), 0);
+}
+
+#[test]
+fn a_cancel_of_the_gateways_own_that_the_venue_rejects_is_counted_if_the_order_works() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let halt = PartitionHalt { partition: 1, at_message: 0, duration_ns: SECOND_NS };
+    world.exchange.halt(halt, world.now_ns);
+    world.translator.cancel_orders(ClientIndex(0), START_NS, &mut world.kept);
+    world.settle();
+    assert_eq!(world.translator.counters().own_cancels_failed, 1);
+    // One that comes too late is none.
+    world.now_ns += SECOND_NS;
+    world.translator.cancel_orders(ClientIndex(0), START_NS, &mut world.kept);
+    world.send(0, &cancel("A2", "A1", Side::Buy));
+    world.settle();
+    assert_eq!(world.translator.open_orders(ClientIndex(0)), 0);
+    assert_eq!(world.translator.counters().own_cancels_failed, 1);
 }
 
 #[test]

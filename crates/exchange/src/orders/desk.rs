@@ -317,11 +317,16 @@ impl Desk {
                 Some(Entry::Ouch(entry)) => self.ouch_replaced(order, entry, leaves),
                 None => {}
             },
-            Event::Decremented { order, by, leaves, .. } => match self.entry(order) {
-                Some(Entry::Native(entry)) => self.native_decremented(order, &entry, leaves),
-                Some(Entry::Ouch(entry)) => self.ouch_decremented(&entry, by),
-                None => {}
-            },
+            Event::Decremented { order, by, leaves, .. } => {
+                match self.entry(order) {
+                    Some(Entry::Native(entry)) => self.native_decremented(order, &entry, leaves),
+                    Some(Entry::Ouch(entry)) => self.ouch_decremented(&entry, by),
+                    None => {}
+                }
+                if leaves == 0 {
+                    self.forget(order);
+                }
+            }
             Event::Ended { order, reason, leaves, .. } => self.ended(order, reason, leaves),
             Event::Book { symbol, change } => {
                 self.publish(|time_ns| MarketEvent::Book { time_ns, symbol, change });

@@ -86,6 +86,7 @@ fn translated(text: &mut Text, translated: &Translated) {
         unexpected,
         forgotten,
         own_cancels,
+        own_cancels_failed,
         doubts,
     } = *translated;
     let all = [
@@ -112,6 +113,11 @@ fn translated(text: &mut Text, translated: &Translated) {
             "own_cancels",
             "Cancels by the gateway itself: of clients that are gone, and of orders in doubt",
             own_cancels,
+        ),
+        (
+            "own_cancels_failed",
+            "Of these, those that the venue rejected although the order works",
+            own_cancels_failed,
         ),
         ("doubts", "Requests in doubt after the connection to the venue broke", doubts),
     ];

@@ -313,7 +313,7 @@ impl Session {
                     Framing::Message { length } => {
                         let message = input.get(at..at + length).unwrap_or_default();
                         self.counters.received += 1;
-                        self.process(message, store, application, now_ns);
+                        self.process(message, true, store, application, now_ns);
                         self.drain_queue(store, application, now_ns);
                         at += length;
                     }
@@ -567,6 +567,7 @@ impl Session {
     fn process(
         &mut self,
         message: &[u8],
+        is_counted: bool,
         store: &mut dyn Store,
         application: &mut dyn Application,
         now_ns: u64,
@@ -577,7 +578,7 @@ impl Session {
             let received = Received::new(message, &parts);
             self.received_ns = now_ns;
             self.tests = 0;
-            if self.is_within_throttle(now_ns) {
+            if !is_counted || self.is_within_throttle(now_ns) {
                 self.process_received(&received, &parts, store, application, now_ns);
             } else {
                 self.close_with(store, "too many messages in a second", End::Throttled, now_ns);
@@ -842,7 +843,8 @@ impl Session {
             if tapeworks_wire::fix::message_type(&message) == b"2" {
                 self.expect(expected + 1, store);
             } else {
-                self.process(&message, store, application, now_ns);
+                // The throttle counted it when it came.
+                self.process(&message, false, store, application, now_ns);
             }
         }
         if let Some(gap) = self.gap

@@ -1166,6 +1166,16 @@ fn too_many_messages_in_a_second_end_the_session() {
 }
 
 #[test]
+fn messages_behind_a_gap_count_once_for_the_throttle() {
+    let mut pair = Pair::new(Settings { throttle_per_second: Some(5), ..settings() });
+    pair.log_on();
+    for sequence in [3, 4, 5, 2] {
+        pair.say_as("1", sequence, "", "112=X|");
+    }
+    assert_eq!((pair.end(), pair.store.next_incoming()), (None, 6));
+}
+
+#[test]
 fn messages_behind_a_gap_are_bounded() {
     let mut pair = Pair::new(Settings { queue_limit_bytes: 1_000, ..settings() });
     pair.log_on();

@@ -149,6 +149,11 @@ pub enum Event<'a> {
         /// How many.
         count: u32,
     },
+    /// The venue's numbers of an App ID are those of another day: they begin at 1 again.
+    BeganAnew {
+        /// The partition.
+        app_id: u8,
+    },
     /// Nothing is missing of an App ID as far as the venue says.
     CaughtUp {
         /// The partition.
@@ -324,9 +329,10 @@ impl Client {
         self.tracker.last_numbers()
     }
 
-    /// Goes on from the last handled report of an App ID, as saved. Before the first connection.
-    pub fn restore(&mut self, app_id: u8, last_number: u32) {
-        self.tracker.restore(app_id, last_number);
+    /// Goes on from the last handled report of an App ID, as saved. Before the first connection. `newest_ns` is the newest Transact Time of its
+    /// reports; 0: not known, and then a new day that began meanwhile is not noticed.
+    pub fn restore(&mut self, app_id: u8, last_number: u32, newest_ns: u64) {
+        self.tracker.restore(app_id, last_number, newest_ns);
     }
 
     /// A new day begins: the numbers start at 1 again. While no connection is open.
@@ -378,7 +384,10 @@ impl Client {
             if phase == Phase::LoggingOn || Message::decode(message).is_err() {
                 return self.end(channel, End::Malformed, now_ns, each);
             }
-            return self.tracker.take(app_id, number, message, &mut |handed| each(event(handed)));
+            let is_recovered = channel == Channel::Recovery;
+            return self
+                .tracker
+                .take(app_id, number, message, is_recovered, &mut |handed| each(event(handed)));
         }
         match (Message::decode(message), phase) {
             (Ok(Message::LogonReply(reply)), Phase::LoggingOn) => match reply.reject_code() {
@@ -573,6 +582,20 @@ impl Client {
         Ok(Sent::Queued { before })
     }
 
+    /// Takes back the messages that wait for the throttle and that `is_meant` picks: each is handed to `each`, and is not sent.
+    pub fn take_back(&mut self, is_meant: impl Fn(&[u8]) -> bool, mut each: impl FnMut(&[u8])) {
+        let counters = &mut self.counters;
+        self.queue.retain(|queued| {
+            let message = queued.bytes.get(..queued.length).unwrap_or_default();
+            let is_taken = is_meant(message);
+            if is_taken {
+                counters.unsent += 1;
+                each(message);
+            }
+            !is_taken
+        });
+    }
+
     fn release(&mut self, now_ns: u64) {
         while self.is_logged_on()
             && let Some(queued) = self.queue.front()
@@ -706,5 +729,6 @@ fn event(handed: Handed<'_>) -> Event<'_> {
         Handed::Report { app_id, number, message } => Event::Report { app_id, number, message },
         Handed::Missing { app_id, first, count } => Event::Missing { app_id, first, count },
         Handed::CaughtUp { app_id } => Event::CaughtUp { app_id },
+        Handed::BeganAnew { app_id } => Event::BeganAnew { app_id },
     }
 }

@@ -5,10 +5,19 @@
 //! then requested once more, so none is lost. When the venue says several times that a recovery is complete and reports are
 //! still missing, they are given up: [`Handed::Missing`] names them.
 //!
-//! Cost: a report in order is one comparison and one addition. Nothing allocates after start-up.
+//! The numbers begin at 1 again on each of the venue's days. A report with an old number that is later than the newest one
+//! handed on is of another day: [`Handed::BeganAnew`]. After each connect the last report is requested once more, to see its
+//! time; live reports are held until then.
+//!
+//! Cost: a report in order is some comparisons and additions. Nothing allocates after start-up.
 
 use std::collections::VecDeque;
 use tapeworks_planted::planted;
+use tapeworks_wire::millennium::native::report_time_ns;
+
+/// A report with an old number is of another day if it is so much later than the newest one, in nanoseconds: times of one day
+/// may be out of order by less.
+const ANOTHER_DAY_NS: u64 = 1_000_000_000;
 
 /// The longest report, in bytes.
 pub(super) const MAX_REPORT_BYTES: usize = 164;
@@ -56,14 +65,30 @@ pub struct TrackerCounters {
     pub wrong_numbers: u64,
     /// Reports of an App ID that the settings do not have, handed on as they came.
     pub unknown_app_ids: u64,
+    /// Times that the numbers of an App ID began at 1 again.
+    pub began_anew: u64,
 }
 
 /// What the tracker hands on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Handed<'a> {
-    Report { app_id: u8, number: u32, message: &'a [u8] },
-    Missing { app_id: u8, first: u32, count: u32 },
-    CaughtUp { app_id: u8 },
+    Report {
+        app_id: u8,
+        number: u32,
+        message: &'a [u8],
+    },
+    Missing {
+        app_id: u8,
+        first: u32,
+        count: u32,
+    },
+    CaughtUp {
+        app_id: u8,
+    },
+    /// The venue's numbers are those of another day.
+    BeganAnew {
+        app_id: u8,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +121,12 @@ struct Partition {
     /// Complete recoveries without progress.
     attempts: u32,
     wait_ns: u64,
+    /// The newest Transact Time of the reports that were handed on, in nanoseconds; 0: not known.
+    newest_ns: u64,
+    /// Whether the numbers are of the day of those reports, as far as the venue shows.
+    is_checked: bool,
+    /// The venue did not have the last report, so its first ones are requested.
+    is_from_first: bool,
 }
 
 /// The numbers of one user's reports.
@@ -109,6 +140,7 @@ pub(super) struct Tracker {
 impl Partition {
     fn hand(&mut self, message: &[u8], counters: &mut TrackerCounters, each: &mut impl FnMut(Handed<'_>)) {
         counters.handed += 1;
+        self.newest_ns = self.newest_ns.max(report_time_ns(message).unwrap_or(0));
         let (app_id, number) = (self.app_id, self.next);
         self.next = self.next.saturating_add(1);
         each(Handed::Report { app_id, number, message });
@@ -153,25 +185,69 @@ impl Partition {
     fn take(
         &mut self,
         number: u32,
-        message: &[u8],
+        (message, is_recovered): (&[u8], bool),
         limit: usize,
         counters: &mut TrackerCounters,
         each: &mut impl FnMut(Handed<'_>),
     ) {
-        if number == self.next {
+        if number < self.next && self.newest_ns != 0 {
+            self.compare_day(message, counters, each);
+        }
+        if number < self.next {
+            counters.duplicates += 1;
+        } else if !self.is_checked && !is_recovered {
+            self.hold(number, message, limit, counters);
+        } else if number == self.next {
+            // The venue does not have the one before any more.
+            self.is_checked = true;
             self.hand(message, counters, each);
             if !self.held.is_empty() {
                 self.drain(counters, each);
             }
-        } else if number < self.next {
-            counters.duplicates += 1;
         } else {
+            self.is_checked = true;
             self.hold(number, message, limit, counters);
             if self.state == State::Live && !planted!("gap-not-requested") {
                 counters.gaps += 1;
                 self.state = State::Wanted { at_ns: 0 };
             }
         }
+    }
+
+    /// Compares the time of a report that has an old number with the newest one's.
+    #[cold]
+    fn compare_day(
+        &mut self,
+        message: &[u8],
+        counters: &mut TrackerCounters,
+        each: &mut impl FnMut(Handed<'_>),
+    ) {
+        let Some(time_ns) = report_time_ns(message) else { return };
+        if time_ns > self.newest_ns.saturating_add(ANOTHER_DAY_NS) {
+            counters.began_anew += 1;
+            self.begin_anew();
+            each(Handed::BeganAnew { app_id: self.app_id });
+        } else if !self.is_checked {
+            self.is_checked = true;
+            self.drain(counters, each);
+        }
+    }
+
+    /// The numbers begin at 1 again.
+    fn begin_anew(&mut self) {
+        self.next = 1;
+        self.held.clear();
+        self.is_overflowed = false;
+        self.attempts = 0;
+        self.newest_ns = 0;
+        self.is_checked = true;
+        self.state = State::Wanted { at_ns: 0 };
+    }
+
+    /// A connection began: what the venue's numbers are is not known.
+    fn begin_check(&mut self) {
+        self.is_checked = self.newest_ns == 0 || self.next == 1;
+        self.is_from_first = false;
     }
 
     /// The venue says that all was sent.
@@ -183,6 +259,15 @@ impl Partition {
         each: &mut impl FnMut(Handed<'_>),
     ) {
         self.wait_ns = settings.first_wait_ns;
+        if !self.is_checked {
+            // Either its numbers are of another day, or it does not have the last report yet. Its first ones show which.
+            if !std::mem::replace(&mut self.is_from_first, true) {
+                self.state = State::Wanted { at_ns: 0 };
+                return;
+            }
+            self.is_checked = true;
+            self.drain(counters, each);
+        }
         self.attempts = if self.next > requested_next { 0 } else { self.attempts + 1 };
         if self.held.is_empty() && !self.is_overflowed {
             return self.caught_up(each);
@@ -227,6 +312,9 @@ impl Tracker {
             is_overflowed: false,
             attempts: 0,
             wait_ns: settings.first_wait_ns,
+            newest_ns: 0,
+            is_checked: true,
+            is_from_first: false,
         };
         Self {
             partitions: (0..=partitions).map(partition).collect(),
@@ -244,13 +332,13 @@ impl Tracker {
         self.partitions.iter().map(|partition| (partition.app_id, partition.next - 1))
     }
 
-    /// Goes on from the last handled number of an App ID. An App ID that is not there is ignored.
-    pub(super) fn restore(&mut self, app_id: u8, last: u32) {
+    /// Goes on from the last handled number of an App ID, and the newest time of its reports (0: not known). An App ID that is not there is
+    /// ignored.
+    pub(super) fn restore(&mut self, app_id: u8, last: u32, newest_ns: u64) {
         if let Some(partition) = self.partitions.get_mut(usize::from(app_id)) {
-            partition.next = last.saturating_add(1);
-            partition.held.clear();
-            partition.is_overflowed = false;
-            partition.state = State::Wanted { at_ns: 0 };
+            partition.begin_anew();
+            (partition.next, partition.newest_ns) = (last.saturating_add(1), newest_ns);
+            partition.begin_check();
         }
     }
 
@@ -261,6 +349,7 @@ impl Tracker {
         app_id: u8,
         number: i32,
         message: &[u8],
+        is_recovered: bool,
         each: &mut impl FnMut(Handed<'_>),
     ) {
         let Some(number) = u32::try_from(number).ok().filter(|number| *number > 0) else {
@@ -269,7 +358,8 @@ impl Tracker {
         };
         match self.partitions.get_mut(usize::from(app_id)) {
             Some(partition) => {
-                partition.take(number, message, self.settings.held_reports, &mut self.counters, each);
+                let limit = self.settings.held_reports;
+                partition.take(number, (message, is_recovered), limit, &mut self.counters, each);
             }
             None => {
                 self.counters.unknown_app_ids += 1;
@@ -278,14 +368,19 @@ impl Tracker {
         }
     }
 
-    /// The next request to make, if there is one: the App ID, and the number of the last report that was handed on.
+    /// The next request to make, if there is one: the App ID, and the number behind which reports are requested.
     pub(super) fn next_request(&mut self, now_ns: u64) -> Option<(u8, u32)> {
         let partition = self
             .partitions
             .iter_mut()
             .find(|partition| matches!(partition.state, State::Wanted { at_ns } if at_ns <= now_ns))?;
         partition.state = State::Requested { next: partition.next };
-        Some((partition.app_id, partition.next - 1))
+        let last = match (partition.is_checked, partition.is_from_first) {
+            (true, _) => partition.next - 1,
+            (false, false) => partition.next.saturating_sub(2),
+            (false, true) => 0,
+        };
+        Some((partition.app_id, last))
     }
 
     /// When the next request is due, if one is wanted.
@@ -352,6 +447,7 @@ impl Tracker {
     /// The real-time channel began: reports may have been missed before, so every App ID is recovered.
     pub(super) fn real_time_began(&mut self) {
         for partition in &mut self.partitions {
+            partition.begin_check();
             if partition.state == State::Live {
                 partition.state = State::Wanted { at_ns: 0 };
             }
@@ -365,13 +461,7 @@ impl Tracker {
 
     /// A new day: every number begins at 1 again.
     pub(super) fn new_day(&mut self) {
-        for partition in &mut self.partitions {
-            partition.next = 1;
-            partition.held.clear();
-            partition.is_overflowed = false;
-            partition.attempts = 0;
-            partition.state = State::Wanted { at_ns: 0 };
-        }
+        self.partitions.iter_mut().for_each(Partition::begin_anew);
     }
 }
 
@@ -384,6 +474,7 @@ mod tests {
         Report(u8, u32),
         Missing(u8, u32, u32),
         CaughtUp(u8),
+        BeganAnew(u8),
     }
 
     fn tracker(held_reports: usize) -> Tracker {
@@ -398,7 +489,7 @@ mod tests {
 
     fn take(tracker: &mut Tracker, numbers: &[i32]) -> Vec<Seen> {
         run(tracker, |tracker, mut each| {
-            numbers.iter().for_each(|number| tracker.take(1, *number, b"x", &mut each));
+            numbers.iter().for_each(|number| tracker.take(1, *number, b"x", false, &mut each));
         })
     }
 
@@ -409,6 +500,7 @@ mod tests {
                 Handed::Report { app_id, number, .. } => Seen::Report(app_id, number),
                 Handed::Missing { app_id, first, count } => Seen::Missing(app_id, first, count),
                 Handed::CaughtUp { app_id } => Seen::CaughtUp(app_id),
+                Handed::BeganAnew { app_id } => Seen::BeganAnew(app_id),
             });
         });
         seen
@@ -497,14 +589,101 @@ mod tests {
         assert_eq!(tracker.next_request(now_ns), None, "no progress: it waits");
     }
 
+    /// A report of a time, in seconds.
+    fn report(time_s: u32) -> Vec<u8> {
+        let mut report = vec![0; 155];
+        report[3] = b'8';
+        report[127..131].copy_from_slice(&time_s.to_le_bytes());
+        report
+    }
+
+    /// Reports of one channel: numbers and times.
+    fn bring(tracker: &mut Tracker, is_recovered: bool, reports: &[(i32, u32)]) -> Vec<Seen> {
+        run(tracker, |tracker, mut each| {
+            for (number, time_s) in reports {
+                tracker.take(1, *number, &report(*time_s), is_recovered, &mut each);
+            }
+        })
+    }
+
+    /// A tracker that has handled reports 1 to 3, the last at 1,000 s, and whose session is back.
+    fn back() -> Tracker {
+        let mut tracker = tracker(4);
+        assert_eq!(bring(&mut tracker, false, &[(1, 900), (2, 950), (3, 1_000)]).len(), 3);
+        tracker.real_time_began();
+        assert_eq!(tracker.next_request(0), Some((0, 0)));
+        tracker.complete(0, &mut |_| {});
+        tracker
+    }
+
+    #[test]
+    fn the_last_report_comes_once_more_and_then_live_ones_are_handed_on() {
+        let mut tracker = back();
+        assert_eq!(tracker.next_request(0), Some((1, 2)));
+        assert_eq!(bring(&mut tracker, false, &[(4, 1_100)]), [], "which day it is of is not known");
+        assert_eq!(bring(&mut tracker, true, &[(3, 1_000)]), [Seen::Report(1, 4)]);
+        assert_eq!(complete(&mut tracker), [Seen::CaughtUp(1)]);
+        assert_eq!(bring(&mut tracker, false, &[(5, 1_200)]), [Seen::Report(1, 5)]);
+        assert_eq!((tracker.counters().began_anew, tracker.counters().gaps), (0, 0));
+    }
+
+    #[test]
+    fn a_day_that_has_as_many_reports_already_is_noticed_by_their_time() {
+        let mut tracker = back();
+        assert_eq!(tracker.next_request(0), Some((1, 2)));
+        assert_eq!(bring(&mut tracker, false, &[(5, 90_100)]), []);
+        assert_eq!(bring(&mut tracker, true, &[(3, 90_000), (4, 90_050)]), [Seen::BeganAnew(1)]);
+        assert_eq!(complete(&mut tracker), []);
+        assert_eq!(tracker.next_request(0), Some((1, 0)));
+        let all =
+            bring(&mut tracker, true, &[(1, 89_000), (2, 89_500), (3, 90_000), (4, 90_050), (5, 90_100)]);
+        assert_eq!(all, [1, 2, 3, 4, 5].map(|number| Seen::Report(1, number)));
+    }
+
+    #[test]
+    fn a_day_that_has_fewer_reports_is_noticed_by_its_first_one() {
+        let mut tracker = back();
+        assert_eq!(tracker.next_request(0), Some((1, 2)));
+        assert_eq!(complete(&mut tracker), []);
+        assert_eq!(tracker.next_request(0), Some((1, 0)));
+        let anew = [Seen::BeganAnew(1), Seen::Report(1, 1), Seen::Report(1, 2)];
+        assert_eq!(bring(&mut tracker, true, &[(1, 90_000), (2, 90_001)]), anew);
+
+        // It has none yet.
+        let mut tracker = back();
+        for last in [2, 0] {
+            assert_eq!(tracker.next_request(0), Some((1, last)));
+            let seen = complete(&mut tracker);
+            assert_eq!(seen.len(), usize::from(last == 0), "{seen:?}");
+        }
+        assert!(tracker.is_caught_up());
+        assert_eq!(bring(&mut tracker, false, &[(1, 90_000)]), [Seen::BeganAnew(1), Seen::Report(1, 1)]);
+        assert_eq!(tracker.counters().began_anew, 1);
+    }
+
+    #[test]
+    fn a_venue_whose_recovery_lags_behind_does_not_begin_another_day() {
+        let mut tracker = back();
+        assert_eq!(tracker.next_request(0), Some((1, 2)));
+        assert_eq!(complete(&mut tracker), []);
+        assert_eq!(tracker.next_request(0), Some((1, 0)));
+        assert_eq!(bring(&mut tracker, true, &[(1, 900), (2, 950)]), []);
+        assert_eq!(complete(&mut tracker), [Seen::CaughtUp(1)]);
+        assert_eq!(bring(&mut tracker, false, &[(4, 1_001)]), [Seen::Report(1, 4)]);
+    }
+
     #[test]
     fn restored_numbers_go_on_and_a_new_day_begins_at_one() {
         let mut tracker = tracker(4);
-        tracker.restore(1, 41);
-        tracker.restore(9, 41);
+        tracker.restore(1, 41, 0);
+        tracker.restore(9, 41, 0);
         assert_eq!(tracker.next_request(0), Some((1, 41)));
         assert_eq!(take(&mut tracker, &[41, 42]), [Seen::Report(1, 42)]);
         tracker.new_day();
         assert_eq!(take(&mut tracker, &[1]), [Seen::Report(1, 1)]);
+        tracker.restore(1, 41, 1_000_000_000_000);
+        assert_eq!(tracker.next_request(0), Some((0, 0)));
+        assert_eq!(tracker.next_request(0), Some((1, 40)));
+        assert_eq!(bring(&mut tracker, true, &[(41, 9_000)]), [Seen::BeganAnew(1)]);
     }
 }

@@ -70,6 +70,22 @@ pub fn report_number(message: &[u8]) -> Option<(u8, i32)> {
     is_report.then_some((app_id, i32::from_le_bytes(number)))
 }
 
+/// The Transact Time of a report of the venue about an order, in nanoseconds since 1970 UTC; `None` for every other message.
+#[inline]
+#[must_use]
+pub fn report_time_ns(message: &[u8]) -> Option<u64> {
+    let at = match *message.get(3)? {
+        ExecutionReport::TAG => 127,
+        OrderCancelReject::TAG | BusinessReject::TAG => 45,
+        OrderMassCancelReport::TAG => 38,
+        RfqExecutionReport::TAG => 65,
+        _ => return None,
+    };
+    let [seconds @ .., a, b, c, d] = *message.get(at..)?.first_chunk::<8>()?;
+    let (seconds, nanoseconds) = (u32::from_le_bytes(seconds), u32::from_le_bytes([a, b, c, d]));
+    Some(u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds))
+}
+
 tapeworks_wire_macros::protocol! {
     /// Orders in, execution reports out: the London Stock Exchange's native gateway, both channels.
     protocol "lse-native-21.2" {
@@ -809,6 +825,41 @@ tapeworks_wire_macros::protocol! {
 mod tests {
     use super::*;
     use crate::{Ascii, Decimal};
+
+    #[test]
+    fn the_time_of_a_report_is_its_transact_time() {
+        let reports = [(b'8', 155), (b'9', 63), (b'r', 56), (b'j', 63), (b'g', 157)];
+        for (tag, length) in reports {
+            let mut bytes = vec![0; length];
+            let [low, high] = message_length(length).to_le_bytes();
+            bytes[..4].copy_from_slice(&[START_OF_MESSAGE, low, high, tag]);
+            for (place, byte) in bytes.iter_mut().enumerate().skip(4) {
+                *byte = place as u8 & 0x3F;
+            }
+            let (seconds, nanoseconds) = match Message::decode(&bytes).unwrap() {
+                Message::ExecutionReport(report) => {
+                    (report.transact_time_seconds(), report.transact_time_nanoseconds())
+                }
+                Message::OrderCancelReject(report) => {
+                    (report.transact_time_seconds(), report.transact_time_nanoseconds())
+                }
+                Message::OrderMassCancelReport(report) => {
+                    (report.transact_time_seconds(), report.transact_time_nanoseconds())
+                }
+                Message::BusinessReject(report) => {
+                    (report.transact_time_seconds(), report.transact_time_nanoseconds())
+                }
+                Message::RfqExecutionReport(report) => {
+                    (report.transact_time_seconds(), report.transact_time_nanoseconds())
+                }
+                other => panic!("{other:?}"),
+            };
+            let expected = u64::from(seconds.0) * 1_000_000_000 + u64::from(nanoseconds);
+            assert_eq!(report_time_ns(&bytes), Some(expected), "{}", char::from(tag));
+            assert_eq!(report_time_ns(&bytes[..30]), None);
+        }
+        assert_eq!(report_time_ns(b"\x02\x01\x000"), None);
+    }
 
     /// A new order byte by byte, after the tables of the document.
     #[test]
