@@ -21,6 +21,7 @@
 //! | [`callgrind`] | instructions where the processor counts none |
 //! | [`assembly`] | the code that the compiler made |
 //! | [`random`] | the same random inputs everywhere |
+//! | [`threads`] | two threads on two cores |
 
 pub mod assembly;
 pub mod book;
@@ -37,6 +38,7 @@ pub mod results;
 pub mod run;
 pub mod statistics;
 pub mod technique;
+pub mod threads;
 
 /// The examples of the README, compiled.
 #[cfg(doctest)]

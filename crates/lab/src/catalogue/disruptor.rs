@@ -1,0 +1,482 @@
+//! Stages joined by one ring that all read in place, against stages joined by queues, in three shapes.
+//!
+//! Every shape has three threads and this lab asks for two cores, so a thread that waits lets others run.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use tapeworks_ring::disruptor::{Builder, Consumer, Publication};
+use tapeworks_ring::spsc;
+use tapeworks_ring::wait::{WaitStrategy, Yielding};
+
+use crate::measure::{Ended, Lab, Reporter, Variants};
+use crate::technique::{Assembly, Published, Technique, Use};
+use crate::threads::keep_on;
+
+/// Slots of every ring and queue.
+const CAPACITY: usize = 1_024;
+
+/// Events claimed at once by the variants in batches.
+const BATCH: u64 = 64;
+
+/// A bounded queue behind a lock, with a condition for each side: what an `ArrayBlockingQueue` is.
+// ANCHOR: locked
+#[derive(Debug)]
+pub struct Locked {
+    state: Mutex<LockedState>,
+    has_items: Condvar,
+    has_room: Condvar,
+}
+
+#[derive(Debug)]
+struct LockedState {
+    items: VecDeque<u64>,
+    is_closed: bool,
+}
+
+impl Locked {
+    /// Adds an item, and waits for room before.
+    pub fn push(&self, item: u64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.items.len() == CAPACITY {
+            state = self.has_room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.items.push_back(item);
+        drop(state);
+        self.has_items.notify_one();
+    }
+
+    /// The next item; `None` when the queue is closed and empty.
+    pub fn pop(&self) -> Option<u64> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.items.is_empty() && !state.is_closed {
+            state = self.has_items.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let item = state.items.pop_front();
+        drop(state);
+        self.has_room.notify_one();
+        item
+    }
+}
+// ANCHOR_END: locked
+
+impl Locked {
+    /// An empty queue.
+    #[must_use]
+    pub fn new() -> Self {
+        let state = LockedState { items: VecDeque::with_capacity(CAPACITY), is_closed: false };
+        Self { state: Mutex::new(state), has_items: Condvar::new(), has_room: Condvar::new() }
+    }
+
+    /// No more items come.
+    pub fn close(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
+        self.has_items.notify_all();
+    }
+}
+
+impl Default for Locked {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the first stage of a pipeline does to an event.
+const fn first(event: u64) -> u64 {
+    event.wrapping_mul(3).wrapping_add(1)
+}
+
+/// What the last stage of every shape does: the answer depends on each event and, where one thread produces, on their order.
+const fn mix(answer: u64, event: u64) -> u64 {
+    answer.rotate_left(1) ^ event
+}
+
+/// Several producers interleave by chance: a sum depends on each event and not on the order.
+const fn add(answer: u64, event: u64) -> u64 {
+    answer.wrapping_add(first(event))
+}
+
+/// A pipeline of three threads with two queues behind locks.
+#[inline(never)]
+#[must_use]
+pub fn pipeline_by_locks(events: u64, cores: [usize; 2]) -> u64 {
+    let (one, two) = (Locked::new(), Locked::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            keep_on(cores[0]);
+            while let Some(event) = one.pop() {
+                two.push(first(event));
+            }
+            two.close();
+        });
+        scope.spawn(|| {
+            keep_on(cores[1]);
+            (0..events).for_each(|event| one.push(event));
+            one.close();
+        });
+        keep_on(cores[1]);
+        std::iter::from_fn(|| two.pop()).fold(0, mix)
+    })
+}
+
+/// The same with two queues of one producer and one consumer.
+// ANCHOR: baseline
+#[inline(never)]
+#[must_use]
+pub fn pipeline_by_queues(events: u64, cores: [usize; 2]) -> u64 {
+    let (mut producer, mut source) = spsc::with_wait::<u64, Yielding>(CAPACITY);
+    let (mut sink, mut consumer) = spsc::with_wait::<u64, Yielding>(CAPACITY);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            keep_on(cores[0]);
+            while let Ok(event) = source.pop() {
+                if sink.push(first(event)).is_err() {
+                    return;
+                }
+            }
+        });
+        scope.spawn(move || {
+            keep_on(cores[1]);
+            (0..events).all(|event| producer.push(event).is_ok())
+        });
+        keep_on(cores[1]);
+        std::iter::from_fn(|| consumer.pop().ok()).fold(0, mix)
+    })
+}
+// ANCHOR_END: baseline
+
+/// The same with one ring: the first stage changes the event where it lies.
+// ANCHOR: variant
+#[inline(never)]
+#[must_use]
+pub fn pipeline_by_ring(events: u64, cores: [usize; 2]) -> u64 {
+    let mut graph = Builder::new(CAPACITY, || 0u64, Yielding::default);
+    let stage = graph.mutator("first", &[]);
+    let sink = graph.consumer("sink", &[stage]);
+    let (mut producer, mut ends) = graph.single_producer();
+    let (stage, sink) = (ends.take(stage), ends.take(sink));
+    drop(ends);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            keep_on(cores[0]);
+            // Nobody panics here; a ring that failed ends the sink too, with another answer.
+            stage.map(|mut stage| stage.run_mut(|event, _, _| *event = first(*event)).is_ok())
+        });
+        scope.spawn(move || {
+            keep_on(cores[1]);
+            (0..events).all(|number| producer.publish(|event| *event = number).is_ok())
+        });
+        keep_on(cores[1]);
+        sink.map_or(0, |sink| folded(sink, mix))
+    })
+}
+// ANCHOR_END: variant
+
+/// All events that come, folded.
+fn folded<W: WaitStrategy, P: Publication>(
+    mut consumer: Consumer<u64, W, P>,
+    fold: impl Fn(u64, u64) -> u64,
+) -> u64 {
+    let mut answer = 0;
+    match consumer.run(|event, _, _| answer = fold(answer, *event)) {
+        Ok(()) => answer,
+        Err(_) => !answer,
+    }
+}
+
+/// One producer and two consumers that both want every event: a queue behind a lock for each.
+#[inline(never)]
+#[must_use]
+pub fn one_to_many_by_locks(events: u64, cores: [usize; 2]) -> u64 {
+    let queues = [Locked::new(), Locked::new()];
+    thread::scope(|scope| {
+        let [one, two] = &queues;
+        let other = scope.spawn(|| {
+            keep_on(cores[0]);
+            std::iter::from_fn(|| two.pop()).fold(0, mix)
+        });
+        scope.spawn(|| {
+            keep_on(cores[1]);
+            for event in 0..events {
+                queues.iter().for_each(|queue| queue.push(event));
+            }
+            queues.iter().for_each(Locked::close);
+        });
+        keep_on(cores[1]);
+        let own = std::iter::from_fn(|| one.pop()).fold(0, mix);
+        own.wrapping_mul(3) ^ joined(other)
+    })
+}
+
+/// The same with a queue of one producer and one consumer for each.
+#[inline(never)]
+#[must_use]
+pub fn one_to_many_by_queues(events: u64, cores: [usize; 2]) -> u64 {
+    let (mut first_producer, mut one) = spsc::with_wait::<u64, Yielding>(CAPACITY);
+    let (mut second_producer, mut two) = spsc::with_wait::<u64, Yielding>(CAPACITY);
+    thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            keep_on(cores[0]);
+            std::iter::from_fn(|| two.pop().ok()).fold(0, mix)
+        });
+        scope.spawn(move || {
+            keep_on(cores[1]);
+            (0..events).all(|event| first_producer.push(event).is_ok() && second_producer.push(event).is_ok())
+        });
+        keep_on(cores[1]);
+        let own = std::iter::from_fn(|| one.pop().ok()).fold(0, mix);
+        own.wrapping_mul(3) ^ joined(other)
+    })
+}
+
+/// The same with one ring that both read.
+#[inline(never)]
+#[must_use]
+pub fn one_to_many_by_ring(events: u64, cores: [usize; 2]) -> u64 {
+    let mut graph = Builder::new(CAPACITY, || 0u64, Yielding::default);
+    let (one, two) = (graph.consumer("one", &[]), graph.consumer("two", &[]));
+    let (mut producer, mut ends) = graph.single_producer();
+    let (one, two) = (ends.take(one), ends.take(two));
+    drop(ends);
+    thread::scope(|scope| {
+        let other = scope.spawn(move || {
+            keep_on(cores[0]);
+            two.map_or(0, |two| folded(two, mix))
+        });
+        scope.spawn(move || {
+            keep_on(cores[1]);
+            (0..events).all(|number| producer.publish(|event| *event = number).is_ok())
+        });
+        keep_on(cores[1]);
+        let own = one.map_or(0, |one| folded(one, mix));
+        own.wrapping_mul(3) ^ joined(other)
+    })
+}
+
+/// Two producers and one consumer: one queue behind a lock.
+#[inline(never)]
+#[must_use]
+pub fn many_to_one_by_locks(events: u64, cores: [usize; 2]) -> u64 {
+    let queue = Locked::new();
+    thread::scope(|scope| {
+        let producers = cores.map(|core| {
+            let queue = &queue;
+            scope.spawn(move || {
+                keep_on(core);
+                (0..events / 2).for_each(|event| queue.push(event));
+            })
+        });
+        scope.spawn(|| {
+            producers.into_iter().for_each(joined);
+            queue.close();
+        });
+        keep_on(cores[1]);
+        std::iter::from_fn(|| queue.pop()).fold(0, add)
+    })
+}
+
+/// The same with a queue of one producer and one consumer for each: the consumer looks at them in turn.
+#[inline(never)]
+#[must_use]
+pub fn many_to_one_by_queues(events: u64, cores: [usize; 2]) -> u64 {
+    let queues = cores.map(|core| (core, spsc::with_wait::<u64, Yielding>(CAPACITY)));
+    thread::scope(|scope| {
+        let mut consumers = queues.map(|(core, (mut producer, consumer))| {
+            scope.spawn(move || {
+                keep_on(core);
+                (0..events / 2).all(|event| producer.push(event).is_ok())
+            });
+            consumer
+        });
+        keep_on(cores[1]);
+        let (mut answer, mut open) = (0, consumers.len());
+        while open > 0 {
+            let mut taken = 0;
+            for consumer in &mut consumers {
+                taken += consumer.pop_batch(CAPACITY, |event| answer = add(answer, event));
+            }
+            if taken == 0 {
+                open = consumers.iter().filter(|consumer| !consumer.is_closed()).count();
+                thread::yield_now();
+            }
+        }
+        answer
+    })
+}
+
+/// The same with one ring of several producers.
+#[inline(never)]
+#[must_use]
+pub fn many_to_one_by_ring(events: u64, cores: [usize; 2]) -> u64 {
+    many_to_one(events, cores, 1)
+}
+
+/// The same; each producer claims many events at once.
+#[inline(never)]
+#[must_use]
+pub fn many_to_one_by_ring_in_batches(events: u64, cores: [usize; 2]) -> u64 {
+    many_to_one(events, cores, BATCH)
+}
+
+fn many_to_one(events: u64, cores: [usize; 2], batch: u64) -> u64 {
+    let mut graph = Builder::new(CAPACITY, || 0u64, Yielding::default);
+    let sink = graph.consumer("sink", &[]);
+    let (producer, mut ends) = graph.multi_producer();
+    let sink = ends.take(sink);
+    drop(ends);
+    thread::scope(|scope| {
+        for core in cores {
+            let mut producer = producer.clone();
+            scope.spawn(move || {
+                keep_on(core);
+                let (mut next, end) = (0, events / 2);
+                while next < end {
+                    let count = batch.min(end - next);
+                    let published = if count == 1 {
+                        producer.publish(|event| *event = next).is_ok()
+                    } else {
+                        producer.publish_batch(count as usize, |at, event| *event = next + at as u64).is_ok()
+                    };
+                    if !published {
+                        return;
+                    }
+                    next += count;
+                }
+            });
+        }
+        // The ring closes with its last producer, which is one of those.
+        drop(producer);
+        keep_on(cores[1]);
+        sink.map_or(0, |sink| folded(sink, add))
+    })
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+type Shape = fn(u64, [usize; 2]) -> u64;
+
+/// Runs a shape, on a thread of its own: its threads stay on other cores than this one's.
+fn timed(reporter: &mut Reporter, shape: Shape, events: u64, cores: [usize; 2]) -> u64 {
+    thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            let began = Instant::now();
+            let answer = shape(events, cores);
+            (answer, began.elapsed())
+        });
+        let (answer, took) = joined(thread);
+        reporter.figure(took.as_nanos() as f64 / events as f64);
+        answer
+    })
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
+    let cores = lab.two_cores()?;
+    let events = lab.either(200_000, 4_000);
+    let shapes: [(&str, &[(&str, Shape)]); 3] = [
+        (
+            "a pipeline: three threads in a row",
+            &[
+                ("queues with locks", pipeline_by_locks),
+                ("SPSC queues", pipeline_by_queues),
+                ("Disruptor", pipeline_by_ring),
+            ],
+        ),
+        (
+            "one to many: two consumers want every event",
+            &[
+                ("queues with locks", one_to_many_by_locks),
+                ("SPSC queues", one_to_many_by_queues),
+                ("Disruptor", one_to_many_by_ring),
+            ],
+        ),
+        (
+            "many to one: two producers",
+            &[
+                ("queues with locks", many_to_one_by_locks),
+                ("SPSC queues", many_to_one_by_queues),
+                ("Disruptor", many_to_one_by_ring),
+                ("Disruptor in batches", many_to_one_by_ring_in_batches),
+            ],
+        ),
+    ];
+    for (title, ways) in shapes {
+        lab.experiment(title, "event");
+        let mut variants = Variants::of(events);
+        for (name, shape) in ways {
+            variants = variants.add_reported(name, |reporter| timed(reporter, *shape, events, cores));
+        }
+        lab.point(0.0, "", variants)?;
+    }
+    Ok(())
+}
+
+/// The technique.
+pub static TECHNIQUE: Technique = Technique {
+    number: 11,
+    name: "disruptor",
+    title: "The Disruptor against queues",
+    question: "Is one ring that all stages read in place faster than queues between the stages?",
+    published: &[
+        Published {
+            source: "Thompson et al., LMAX Disruptor, 2011, abstract",
+            figure: "three-stage pipeline: mean latency 3 orders of magnitude lower and some 8 times the throughput of \
+                     queues (Java's ArrayBlockingQueue)",
+        },
+        Published {
+            source: "Bilokon and Gunduz, 0burak/imperial_hft, distuptor/disruptor_benchmark",
+            figure: "their Disruptor beats a std::queue behind a mutex; 1,000 strings an iteration, and only the publishing \
+                     is timed for the Disruptor",
+        },
+    ],
+    used: &[
+        Use { path: "crates/ring/src/disruptor.rs", what: "is the ring" },
+        Use { path: "crates/flow/src/edge.rs", what: "joins stages of a flow by either" },
+    ],
+    assembly: &[Assembly {
+        variant: "Disruptor",
+        symbol: "tapeworks_lab::catalogue::disruptor::pipeline_by_ring",
+        marks: &["lock", "xadd", "xchg"],
+    }],
+    run,
+};
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_ring::cpu;
+
+    use super::*;
+
+    /// Each shape on threads of its own, since it keeps its own thread on a core.
+    fn found(shape: Shape, events: u64) -> u64 {
+        let cores = cpu::allowed_cores().unwrap();
+        let cores = [cores[0], *cores.last().unwrap()];
+        thread::spawn(move || shape(events, cores)).join().unwrap()
+    }
+
+    #[test]
+    fn all_ways_give_the_same_answer() {
+        for events in [0, 1, 2, CAPACITY as u64, CAPACITY as u64 + 1, 5_000] {
+            let pipeline = (0..events).map(first).fold(0, mix);
+            for shape in [pipeline_by_locks, pipeline_by_queues, pipeline_by_ring] {
+                assert_eq!(found(shape, events), pipeline, "{events}");
+            }
+            let each = (0..events).fold(0, mix);
+            for shape in [one_to_many_by_locks, one_to_many_by_queues, one_to_many_by_ring] {
+                assert_eq!(found(shape, events), each.wrapping_mul(3) ^ each, "{events}");
+            }
+            let sum = (0..events / 2).fold(0, add).wrapping_mul(2);
+            for shape in [
+                many_to_one_by_locks,
+                many_to_one_by_queues,
+                many_to_one_by_ring,
+                many_to_one_by_ring_in_batches,
+            ] {
+                assert_eq!(found(shape, events), sum, "{events}");
+            }
+        }
+    }
+}

@@ -1,0 +1,593 @@
+//! Ways by which packets come into a program: a call for each, a call for many, memory that the kernel shares.
+//!
+//! The receivers are the product's. What needs rights is left out without them, with the reason; so is what the product does not have.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
+use std::ops::Range;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tapeworks_packet::capture::LinkType;
+use tapeworks_packet::live::{
+    FrameOptions, FrameReceiver, InterfaceError, PacketOptions, Received, Sender, UdpOptions, UdpReceiver,
+};
+use tapeworks_packet::net::build::FrameBuilder;
+use tapeworks_packet::pool::Pool;
+
+use crate::measure::{Ended, Lab, Reporter, Variants};
+use crate::technique::{Assembly, Published, Technique, Use};
+use crate::threads::{Patience, together};
+
+/// Datagrams that are sent before they are received.
+const BURST: u64 = 32;
+
+/// Bytes of a datagram; the first eight are its number, the next eight say that it is ours.
+const BYTES: usize = 64;
+
+/// What only our datagrams have.
+const OURS: u64 = 0x7461_7065_776f_726b;
+
+/// How long to wait for what must come.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Buffers of a pool, and the bytes of each.
+const BUFFERS: usize = 1_024;
+const BUFFER_BYTES: usize = 2_048;
+
+fn datagram(number: u64) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    if let Some(head) = bytes.first_chunk_mut::<8>() {
+        *head = number.to_le_bytes();
+    }
+    if let Some(mark) = bytes.get_mut(8..16) {
+        mark.copy_from_slice(&OURS.to_le_bytes());
+    }
+    bytes
+}
+
+/// The number of a datagram of ours, which ends the packet.
+fn number_of(packet: &[u8]) -> Option<u64> {
+    let (head, rest) = packet.last_chunk::<BYTES>()?.split_first_chunk::<8>()?;
+    let mark = rest.first_chunk::<8>()?;
+    (*mark == OURS.to_le_bytes()).then(|| u64::from_le_bytes(*head))
+}
+
+/// What came: how many of ours, and a number that depends on each and on their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Came {
+    count: u64,
+    answer: u64,
+}
+
+impl Came {
+    #[inline]
+    fn add(&mut self, packet: &[u8]) {
+        if let Some(number) = number_of(packet) {
+            self.count += 1;
+            self.answer = self.answer.rotate_left(1) ^ number;
+        }
+    }
+}
+
+/// A call of the kernel for each datagram.
+// ANCHOR: baseline
+#[inline(never)]
+pub fn by_socket(socket: &UdpSocket, wanted: u64, came: &mut Came) -> io::Result<()> {
+    let mut buffer = [0; BUFFER_BYTES];
+    for _ in 0..wanted {
+        let length = socket.recv(&mut buffer)?;
+        came.add(buffer.get(..length).unwrap_or_default());
+    }
+    Ok(())
+}
+// ANCHOR_END: baseline
+
+/// A call of the kernel for many datagrams.
+// ANCHOR: batches
+#[inline(never)]
+pub fn by_batches(
+    receiver: &mut UdpReceiver,
+    pool: &mut Pool,
+    wanted: u64,
+    came: &mut Came,
+) -> io::Result<()> {
+    let (began, until) = (Instant::now(), came.count + wanted);
+    while came.count < until && began.elapsed() < PATIENCE {
+        receiver.receive(pool, BURST as usize, 0, |received| {
+            if let Received::Packet(packet) = received {
+                came.add(packet.bytes());
+            }
+        })?;
+    }
+    Ok(())
+}
+// ANCHOR_END: batches
+
+/// No call of the kernel: frames out of a ring that it shares.
+// ANCHOR: ring
+#[inline(never)]
+pub fn by_ring(
+    receiver: &mut FrameReceiver,
+    pool: &mut Pool,
+    wanted: u64,
+    came: &mut Came,
+) -> io::Result<()> {
+    let (began, until) = (Instant::now(), came.count + wanted);
+    while came.count < until && began.elapsed() < PATIENCE {
+        let took = receiver.receive(pool, BURST as usize, 0, |received| {
+            if let Received::Packet(packet) = received {
+                came.add(packet.bytes());
+            }
+        });
+        took.map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+// ANCHOR_END: ring
+
+/// A socket that sends to another one of this machine.
+fn sender_to(to: SocketAddr) -> io::Result<UdpSocket> {
+    let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    sender.connect(to)?;
+    Ok(sender)
+}
+
+fn socket() -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    Ok(socket)
+}
+
+fn receiver(busy_poll_us: u32) -> io::Result<UdpReceiver> {
+    let options = UdpOptions {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        interface: None,
+        receive_buffer_bytes: None,
+        with_headers: false,
+        busy_poll_us,
+    };
+    UdpReceiver::open(options, LinkType(147))
+}
+
+/// Sends datagrams of these numbers. What cannot be sent is missing in the answer.
+fn send(sender: &UdpSocket, numbers: Range<u64>) {
+    for number in numbers {
+        let _missing_at_worst = sender.send(&datagram(number));
+    }
+}
+
+/// Waits until the kernel hands over frames. It does so a millisecond after the first if there are few.
+fn until_ready(receiver: &mut FrameReceiver) {
+    let (began, mut patience) = (Instant::now(), Patience::new());
+    while !receiver.is_ready() && began.elapsed() < PATIENCE {
+        patience.pause();
+    }
+}
+
+/// Sends bursts, and receives each after it was sent: only the receiving is timed.
+fn bursts(
+    reporter: &mut Reporter,
+    count: u64,
+    mut send: impl FnMut(Range<u64>),
+    mut receive: impl FnMut(u64, &mut Came) -> io::Result<()>,
+) -> u64 {
+    let (mut came, mut took) = (Came::default(), Duration::ZERO);
+    for burst in 0..count {
+        send(burst * BURST..(burst + 1) * BURST);
+        let began = Instant::now();
+        let received = receive(BURST, &mut came);
+        took += began.elapsed();
+        if received.is_err() {
+            break;
+        }
+    }
+    reporter.figure(took.as_nanos() as f64 / (count * BURST) as f64);
+    came.answer
+}
+
+/// Something of the system is missing.
+fn missing(what: &'static str) -> impl Fn(io::Error) -> Ended {
+    move |error| Ended::Skipped(format!("{what}: {error}"))
+}
+
+fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
+    receiving(lab)?;
+    lab.skip("io_uring: the product has no receiver of that kind");
+    if cfg!(feature = "af-xdp") {
+        match veth(lab) {
+            Err(Ended::Skipped(why)) => lab.skip(why),
+            other => other?,
+        }
+    } else {
+        lab.skip("AF_XDP on a veth pair: this program was built without the feature `af-xdp`");
+    }
+    round_trips(lab)
+}
+
+fn receiving(lab: &mut Lab<'_>) -> Result<(), Ended> {
+    let count = lab.either(100, 3);
+    let no_socket = missing("no UDP socket");
+    let plain = socket().map_err(&no_socket)?;
+    let polled = socket().map_err(&no_socket)?;
+    polled.set_nonblocking(true).map_err(&no_socket)?;
+    let (mut batched, mut busy) = (receiver(0).map_err(&no_socket)?, receiver(50).map_err(&no_socket)?);
+    let [plain_from, polled_from, batched_from, busy_from] = [
+        plain.local_addr().and_then(sender_to).map_err(&no_socket)?,
+        polled.local_addr().and_then(sender_to).map_err(&no_socket)?,
+        sender_to(batched.local_address()).map_err(&no_socket)?,
+        sender_to(busy.local_address()).map_err(&no_socket)?,
+    ];
+    let (mut first, mut second, mut third) = (
+        Pool::new(BUFFERS, BUFFER_BYTES),
+        Pool::new(BUFFERS, BUFFER_BYTES),
+        Pool::new(BUFFERS, BUFFER_BYTES),
+    );
+    // Frames of `lo` come to the ring as well as to a socket, which takes them so that they are not refused.
+    let sink = socket().map_err(&no_socket)?;
+    let ring_from = sink.local_addr().and_then(sender_to).map_err(&no_socket)?;
+    let mut ring = match FrameReceiver::open(&FrameOptions::Packet(PacketOptions::new("lo"))) {
+        Ok(ring) => Some(ring),
+        Err(error) => {
+            lab.skip(format!("TPACKET_V3: {error}"));
+            None
+        }
+    };
+    lab.experiment("datagrams of 64 bytes received, each burst sent before", "datagram");
+    let mut variants = Variants::of(count * BURST)
+        .add_reported("socket, a call for each", |reporter| {
+            bursts(
+                reporter,
+                count,
+                |numbers| send(&plain_from, numbers),
+                |wanted, came| by_socket(&plain, wanted, came),
+            )
+        })
+        .add_reported("socket that never blocks", |reporter| {
+            bursts(
+                reporter,
+                count,
+                |numbers| send(&polled_from, numbers),
+                |wanted, came| by_socket(&polled, wanted, came),
+            )
+        })
+        .add_reported("recvmmsg", |reporter| {
+            bursts(
+                reporter,
+                count,
+                |numbers| send(&batched_from, numbers),
+                |wanted, came| by_batches(&mut batched, &mut first, wanted, came),
+            )
+        })
+        .add_reported("recvmmsg and SO_BUSY_POLL", |reporter| {
+            bursts(
+                reporter,
+                count,
+                |numbers| send(&busy_from, numbers),
+                |wanted, came| by_batches(&mut busy, &mut second, wanted, came),
+            )
+        });
+    if let Some(ring) = &mut ring {
+        variants = variants.add_reported("TPACKET_V3", |reporter| {
+            let ring = RefCell::new(&mut *ring);
+            let mut drained = Came::default();
+            bursts(
+                reporter,
+                count,
+                |numbers| {
+                    send(&ring_from, numbers);
+                    let _refused_at_worst = by_socket(&sink, BURST, &mut drained);
+                    until_ready(&mut ring.borrow_mut());
+                },
+                |wanted, came| by_ring(&mut ring.borrow_mut(), &mut third, wanted, came),
+            )
+        });
+    }
+    lab.point(0.0, "", variants)
+}
+
+/// One side of a round trip.
+trait End: Send {
+    /// The number of the next datagram and who sent it; `None` if there is none yet.
+    fn next(&mut self) -> io::Result<Option<u64>>;
+    fn send(&mut self, number: u64, to: SocketAddr) -> io::Result<()>;
+    fn address(&self) -> io::Result<SocketAddr>;
+}
+
+impl End for UdpSocket {
+    fn next(&mut self) -> io::Result<Option<u64>> {
+        let mut buffer = [0; BUFFER_BYTES];
+        match self.recv(&mut buffer) {
+            Ok(length) => Ok(buffer.get(..length).and_then(number_of)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn send(&mut self, number: u64, to: SocketAddr) -> io::Result<()> {
+        self.send_to(&datagram(number), to).map(|_| ())
+    }
+
+    fn address(&self) -> io::Result<SocketAddr> {
+        self.local_addr()
+    }
+}
+
+/// The product's receiver and its buffers.
+struct Batches(UdpReceiver, Pool);
+
+impl End for Batches {
+    fn next(&mut self) -> io::Result<Option<u64>> {
+        let mut number = None;
+        self.0.receive(&mut self.1, 1, 0, |received| {
+            if let Received::Packet(packet) = received {
+                number = number_of(packet.bytes());
+            }
+        })?;
+        Ok(number)
+    }
+
+    fn send(&mut self, number: u64, to: SocketAddr) -> io::Result<()> {
+        self.0.send_to(&datagram(number), to)
+    }
+
+    fn address(&self) -> io::Result<SocketAddr> {
+        Ok(self.0.local_address())
+    }
+}
+
+/// The next number, within the patience.
+fn awaited(end: &mut impl End) -> io::Result<u64> {
+    let began = Instant::now();
+    loop {
+        if let Some(number) = end.next()? {
+            return Ok(number);
+        }
+        if began.elapsed() > PATIENCE {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+}
+
+/// A number goes there and comes back, so many times. Each trip is timed. The answer is that of the numbers that came back.
+fn trips(
+    reporter: &mut Reporter,
+    cores: [usize; 2],
+    count: u64,
+    [mut near, mut far]: [impl End; 2],
+) -> io::Result<u64> {
+    let (to_near, to_far) = (near.address()?, far.address()?);
+    let found = together(
+        cores,
+        move || {
+            let (mut times, mut answer) = (Vec::with_capacity(count as usize), 0u64);
+            for number in 0..count {
+                let began = Instant::now();
+                near.send(number, to_far)?;
+                let home = awaited(&mut near)?;
+                times.push(began.elapsed().as_nanos() as u64);
+                answer = answer.rotate_left(1) ^ home;
+            }
+            io::Result::Ok((times, answer))
+        },
+        move || {
+            for _ in 0..count {
+                let number = awaited(&mut far)?;
+                far.send(number + 1, to_near)?;
+            }
+            io::Result::Ok(())
+        },
+    );
+    found.two?;
+    let (times, answer) = found.one?;
+    times.iter().for_each(|ns| reporter.operation_ns(*ns));
+    Ok(answer)
+}
+
+fn round_trips(lab: &mut Lab<'_>) -> Result<(), Ended> {
+    let cores = lab.two_cores()?;
+    let count = lab.either(1_000, 50);
+    let spinning = || {
+        let socket = socket()?;
+        socket.set_nonblocking(true)?;
+        io::Result::Ok(socket)
+    };
+    let batches = || io::Result::Ok(Batches(receiver(0)?, Pool::new(64, BUFFER_BYTES)));
+    // An error makes another answer than the baseline's, which the harness reports.
+    let or_none = |answer: io::Result<u64>| answer.unwrap_or(u64::MAX);
+    lab.experiment("one datagram there and back between two threads", "round trip");
+    lab.point(
+        0.0,
+        "",
+        Variants::of(count)
+            .add_reported("socket that blocks", |reporter| {
+                let ends = socket().and_then(|near| Ok([near, socket()?]));
+                or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
+            })
+            .add_reported("socket that never blocks, busy", |reporter| {
+                let ends = spinning().and_then(|near| Ok([near, spinning()?]));
+                or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
+            })
+            .add_reported("recvmmsg, busy", |reporter| {
+                let ends = batches().and_then(|near| Ok([near, batches()?]));
+                or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
+            }),
+    )
+}
+
+/// Two interfaces that are the ends of one cable. They go when this is dropped.
+#[derive(Debug)]
+struct Pair {
+    near: String,
+    far: String,
+}
+
+fn ip(words: &[&str]) -> Result<(), Ended> {
+    let output = Command::new("ip")
+        .args(words)
+        .output()
+        .map_err(|error| Ended::Skipped(format!("a veth pair: `ip` cannot be run: {error}")))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Ended::Skipped(format!("a veth pair: `ip {}`: {why}", words.join(" "))))
+}
+
+impl Pair {
+    fn new() -> Result<Self, Ended> {
+        let number = std::process::id();
+        let pair = Self { near: format!("tl{number}a"), far: format!("tl{number}b") };
+        ip(&["link", "add", &pair.near, "type", "veth", "peer", "name", &pair.far])?;
+        ip(&["link", "set", &pair.near, "up"])?;
+        ip(&["link", "set", &pair.far, "up"])?;
+        Ok(pair)
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let _gone_already = ip(&["link", "del", &self.near]);
+    }
+}
+
+/// The ways to read an interface that this build has.
+fn frame_options(interface: &str) -> Vec<(&'static str, FrameOptions)> {
+    vec![
+        ("TPACKET_V3", FrameOptions::Packet(PacketOptions::new(interface))),
+        #[cfg(feature = "af-xdp")]
+        ("AF_XDP", FrameOptions::Xdp(tapeworks_packet::live::XdpOptions::new(interface))),
+    ]
+}
+
+/// Frames from one end of a veth pair to the other, by each way.
+fn veth(lab: &mut Lab<'_>) -> Result<(), Ended> {
+    let pair = Pair::new()?;
+    let refused = |error: InterfaceError| Ended::Skipped(format!("a veth pair: {error}"));
+    let count = lab.either(50, 2);
+    lab.experiment("frames of a veth pair received, each burst sent before", "frame");
+    let mut variants = Variants::of(count * BURST);
+    for (name, options) in frame_options(&pair.far) {
+        // Opened once to see whether it can be, then for each round: only one way at a time has the frames.
+        drop(FrameReceiver::open(&options).map_err(refused)?);
+        let (mut sender, _) = Sender::interface(&pair.near).map_err(refused)?;
+        let mut builder = FrameBuilder::to_group(
+            [2, 0, 0, 0, 0, 1],
+            SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), 5_000),
+            SocketAddrV4::new(Ipv4Addr::new(233, 54, 12, 111), 26_477),
+        );
+        let mut pool = Pool::new(BUFFERS, BUFFER_BYTES);
+        variants = variants.add_reported(name, move |reporter| {
+            let Ok(receiver) = FrameReceiver::open(&options) else { return u64::MAX };
+            let receiver = RefCell::new(receiver);
+            bursts(
+                reporter,
+                count,
+                |numbers| {
+                    for number in numbers {
+                        let mut frame = [0; BUFFER_BYTES];
+                        let length = builder.udp(&datagram(number), &mut frame).unwrap_or(0);
+                        // What is not taken is missing in the answer.
+                        sender.send([frame.get(..length).unwrap_or_default()], |_| {});
+                    }
+                    until_ready(&mut receiver.borrow_mut());
+                },
+                |wanted, came| by_ring(&mut receiver.borrow_mut(), &mut pool, wanted, came),
+            )
+        });
+    }
+    lab.point(0.0, "", variants)
+}
+
+/// The technique.
+pub static TECHNIQUE: Technique = Technique {
+    number: 8,
+    name: "kernel-bypass",
+    title: "Kernel bypass",
+    question: "What does each way cost by which packets come past the kernel, or through it?",
+    published: &[Published {
+        source: "Understanding Delays in AF_XDP-based Applications, arXiv:2402.10513, abstract",
+        figure: "round trips by AF_XDP of 6.5 us at best, and settings that lose all of it",
+    }],
+    used: &[
+        Use { path: "crates/packet/src/live/udp.rs", what: "receives by recvmmsg" },
+        Use { path: "crates/packet/src/live/ring.rs", what: "receives out of a TPACKET_V3 ring" },
+        Use { path: "crates/packet/src/live/xdp.rs", what: "receives by AF_XDP" },
+    ],
+    assembly: &[
+        Assembly {
+            variant: "socket, a call for each",
+            symbol: "tapeworks_lab::catalogue::kernel_bypass::by_socket",
+            marks: &["call", "syscall"],
+        },
+        Assembly {
+            variant: "TPACKET_V3",
+            symbol: "tapeworks_lab::catalogue::kernel_bypass::by_ring",
+            marks: &["call", "syscall"],
+        },
+    ],
+    run,
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Settings;
+
+    #[test]
+    fn a_datagram_has_its_number_at_the_end_of_any_packet() {
+        for number in [0, 1, u64::MAX] {
+            let bytes = datagram(number);
+            assert_eq!(number_of(&bytes), Some(number));
+            assert_eq!(number_of(&[&[9; 42], bytes.as_slice()].concat()), Some(number));
+        }
+        assert_eq!((number_of(&[]), number_of(&[0; BYTES]), number_of(&[0; BYTES - 1])), (None, None, None));
+    }
+
+    #[test]
+    fn every_way_receives_what_was_sent() {
+        let mut expected = Came::default();
+        (0..BURST).for_each(|number| expected.add(&datagram(number)));
+        let sent_to = |to: SocketAddr| send(&sender_to(to).unwrap(), 0..BURST);
+        let plain = socket().unwrap();
+        sent_to(plain.local_addr().unwrap());
+        let mut came = Came::default();
+        by_socket(&plain, BURST, &mut came).unwrap();
+        assert_eq!(came, expected);
+
+        let (mut batched, mut pool) = (receiver(0).unwrap(), Pool::new(BUFFERS, BUFFER_BYTES));
+        sent_to(batched.local_address());
+        let mut came = Came::default();
+        by_batches(&mut batched, &mut pool, BURST, &mut came).unwrap();
+        assert_eq!(came, expected);
+
+        let mut ring = match FrameReceiver::open(&FrameOptions::Packet(PacketOptions::new("lo"))) {
+            Ok(ring) => ring,
+            Err(error) => {
+                eprintln!("SKIPPED: frames of `lo` are not received: {error}");
+                return;
+            }
+        };
+        let sink = socket().unwrap();
+        sent_to(sink.local_addr().unwrap());
+        let mut came = Came::default();
+        by_ring(&mut ring, &mut pool, BURST, &mut came).unwrap();
+        assert_eq!(came, expected);
+    }
+
+    #[test]
+    fn frames_of_a_veth_pair_come_by_every_way_of_this_build() {
+        let mut quiet = |_: &str| {};
+        let mut lab = Lab::new(Settings { rounds: 2, ..Settings::QUICK }, &[], 0.0, &mut quiet, &|| false);
+        match veth(&mut lab) {
+            Ok(()) => {
+                let (experiments, _) = lab.into_results();
+                let found = &experiments[0].points[0].variants;
+                assert_eq!(found.len(), frame_options("any").len());
+            }
+            Err(Ended::Skipped(why)) => eprintln!("SKIPPED: {why}"),
+            Err(ended) => panic!("{ended}"),
+        }
+    }
+}

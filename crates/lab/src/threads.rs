@@ -1,0 +1,132 @@
+//! Two threads at once, each on its own core, and the time from their common start to the later end.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tapeworks_ring::cpu;
+
+/// Looks before a waiting thread lets others have its core.
+const LOOKS: u32 = 20_000;
+
+/// What two threads did.
+#[derive(Clone, Copy, Debug)]
+pub struct Together<A, B> {
+    /// From their common start to the later end.
+    pub took: Duration,
+    /// What the first returned.
+    pub one: A,
+    /// What the second returned.
+    pub two: B,
+}
+
+impl<A, B> Together<A, B> {
+    /// Nanoseconds for each of `items`.
+    #[must_use]
+    pub fn ns_for_each(&self, items: u64) -> f64 {
+        self.took.as_nanos() as f64 / items.max(1) as f64
+    }
+}
+
+/// Waits for another thread: it looks again at once, and after many looks it lets others have the core, since the other thread may need it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Patience {
+    looks: u32,
+}
+
+impl Patience {
+    /// A patience that has not looked yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { looks: 0 }
+    }
+
+    /// Pauses before the next look.
+    #[inline]
+    pub fn pause(&mut self) {
+        if self.looks < LOOKS {
+            self.looks += 1;
+            spin_loop();
+        } else {
+            self.looks = 0;
+            thread::yield_now();
+        }
+    }
+}
+
+/// Keeps the calling thread on `core`. On a core that is gone meanwhile it stays where it is: slower, not wrong.
+pub fn keep_on(core: usize) {
+    let _slower_at_worst = cpu::pin(core);
+}
+
+/// Runs `one` on the first core and `two` on the second. Both begin when both are there; the time to start the threads does not count.
+///
+/// # Panics
+/// When one of them panics.
+pub fn together<A: Send, B: Send>(
+    cores: [usize; 2],
+    one: impl FnOnce() -> A + Send,
+    two: impl FnOnce() -> B + Send,
+) -> Together<A, B> {
+    let arrived = AtomicU32::new(0);
+    let start = |core| {
+        keep_on(core);
+        arrived.fetch_add(1, Ordering::AcqRel);
+        let mut patience = Patience::new();
+        while arrived.load(Ordering::Acquire) < 2 {
+            patience.pause();
+        }
+        Instant::now()
+    };
+    let start = &start;
+    let ((began_one, one, ended_one), (began_two, two, ended_two)) = thread::scope(|scope| {
+        let second = scope.spawn(move || {
+            let began = start(cores[1]);
+            (began, two(), Instant::now())
+        });
+        let first = scope.spawn(move || {
+            let began = start(cores[0]);
+            (began, one(), Instant::now())
+        });
+        let (first, second) = (first.join(), second.join());
+        (
+            first.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            second.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        )
+    });
+    let took = ended_one.max(ended_two).saturating_duration_since(began_one.min(began_two));
+    Together { took, one, two }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_run_at_once_and_return_their_results() {
+        let (there, back) = (AtomicU32::new(0), AtomicU32::new(0));
+        let wait = |flag: &AtomicU32| {
+            let mut patience = Patience::new();
+            while flag.load(Ordering::Acquire) == 0 {
+                patience.pause();
+            }
+        };
+        let cores = cpu::allowed_cores().unwrap();
+        let found = together(
+            [cores[0], *cores.last().unwrap()],
+            || {
+                there.store(1, Ordering::Release);
+                wait(&back);
+                "one"
+            },
+            || {
+                wait(&there);
+                back.store(1, Ordering::Release);
+                2
+            },
+        );
+        assert_eq!((found.one, found.two), ("one", 2));
+        assert!(found.ns_for_each(1) > 0.0);
+    }
+}
