@@ -77,7 +77,7 @@ pub fn limit_by_branch(numbers: &[u32], target: &mut [u32]) {
 pub fn limit_by_move(numbers: &[u32], target: &mut [u32]) {
     for (place, number) in target.iter_mut().zip(numbers) {
         black_box(());
-        *place = *number.clamp(RANGE.start(), RANGE.end());
+        *place = (*number).clamp(*RANGE.start(), *RANGE.end());
     }
 }
 // ANCHOR_END: limit_variant
@@ -86,7 +86,7 @@ pub fn limit_by_move(numbers: &[u32], target: &mut [u32]) {
 #[inline(never)]
 pub fn limit(numbers: &[u32], target: &mut [u32]) {
     for (place, number) in target.iter_mut().zip(numbers) {
-        *place = *number.clamp(RANGE.start(), RANGE.end());
+        *place = (*number).clamp(*RANGE.start(), *RANGE.end());
     }
 }
 
