@@ -231,7 +231,8 @@ fn messages(count: usize, order: Order, random: &mut Random) -> Vec<Message> {
 
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     let mut random = lab.random();
-    let count = lab.either(20_000, 2_000);
+    // So many that a predictor does not learn a random order by heart.
+    let count = lab.either(200_000, 50_000);
     let numbers: Vec<u64> = std::iter::repeat_with(|| random.number()).take(count).collect();
     let numbers = numbers.as_slice();
 
