@@ -58,7 +58,7 @@ fn the_code_of_a_variant_is_shown() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn a_wrong_name_or_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let text = path(folder.path(), "text.json");
     std::fs::write(&text, "{\"format\": 1}").unwrap();

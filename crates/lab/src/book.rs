@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::catalogue;
-use crate::plot::{self, show};
+use crate::plot;
 use crate::results::{Run, TechniqueResult};
+use crate::statistics::show;
 
 /// The files of a run, by name: for each technique a text, and its plots.
 #[must_use]

@@ -6,8 +6,9 @@
 use std::io;
 use std::process::Command;
 
+use crate::counters::Events;
 use crate::measure::Selection;
-use crate::results::{Events, Run};
+use crate::results::Run;
 
 /// How often a variant works in the two runs.
 const TIMES: [u64; 2] = [1, 3];

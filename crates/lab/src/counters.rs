@@ -6,8 +6,24 @@ use std::io;
 
 use perf_event::events::Hardware;
 use perf_event::{Builder, Counter, Group};
+use serde::{Deserialize, Serialize};
 
-use crate::results::Events;
+/// Events for each item.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Events {
+    /// Cycles.
+    pub cycles: Option<f64>,
+    /// Instructions.
+    pub instructions: Option<f64>,
+    /// Branches that were predicted wrongly.
+    pub branch_misses: Option<f64>,
+    /// Misses of the last cache.
+    pub cache_misses: Option<f64>,
+    /// Cycles in which the back end waits.
+    pub stalled: Option<f64>,
+    /// Whether callgrind counted, not the processor.
+    pub by_callgrind: bool,
+}
 
 /// Counters of the calling thread.
 pub struct Counters {

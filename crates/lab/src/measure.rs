@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::counters::Counters;
+use crate::counters::{Counters, Events};
 use crate::random::Random;
-use crate::results::{Axis, Events, Experiment, Measured, Other, Point, Scale, Tail};
+use crate::results::{Axis, Experiment, Measured, Other, Point, Scale, Tail};
 use crate::statistics::{Better, Estimate, Verdict};
 
 /// Nanoseconds for an item that no work can be done in: a fortieth of a cycle at 5 GHz.
@@ -128,7 +128,7 @@ impl core::fmt::Debug for Lab<'_> {
 }
 
 impl<'l> Lab<'l> {
-    /// A lab for the calling thread, which should be pinned to the first of `cores`. `on_point` is told what is measured next.
+    /// A lab for the calling thread, which should be pinned to the first of `cores`. `on_point` gets the name of what is measured next.
     pub fn new(
         settings: Settings,
         cores: &[usize],

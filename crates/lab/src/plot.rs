@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::results::{Experiment, Scale, Tail};
+use crate::statistics::show;
 
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 78.0;
@@ -28,23 +29,6 @@ fn colour(index: usize) -> &'static str {
 #[must_use]
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// A figure with three digits that count.
-#[must_use]
-pub fn show(value: f64) -> String {
-    let size = value.abs();
-    match size {
-        _ if !value.is_finite() => "none".into(),
-        0.0 => "0".into(),
-        _ if size >= 1e9 => format!("{:.3} G", value / 1e9),
-        _ if size >= 1e6 => format!("{:.2} M", value / 1e6),
-        _ if size >= 1e4 => format!("{:.1} k", value / 1e3),
-        _ if size >= 100.0 => format!("{value:.0}"),
-        _ if size >= 10.0 => format!("{value:.1}"),
-        _ if size >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
 }
 
 /// From values to places: a range, linear or by logarithms.

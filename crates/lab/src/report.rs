@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 
 use crate::catalogue;
-use crate::plot::{self, escape, show};
-use crate::results::{Events, Experiment, Run, TechniqueResult};
+use crate::counters::Events;
+use crate::plot::{self, escape};
+use crate::results::{Experiment, Run, TechniqueResult};
+use crate::statistics::show;
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; --page: #fff; --ink: #1f2937; --faint: #6b7280; --line: #e5e7eb; --good: #047857; --bad: #b45309 }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::counters::Events;
 use crate::machine::Machine;
-use crate::plot::show;
-use crate::statistics::{Better, Estimate, Verdict};
+use crate::statistics::{Better, Estimate, Verdict, show};
 
 /// The layout of the file: a change that an older program cannot read has a higher number.
 pub const FORMAT: u32 = 1;
@@ -132,23 +132,6 @@ pub struct Tail {
     pub count: u64,
     /// Parts (0.5 for the median) and the value that so many do not exceed.
     pub percentiles: Vec<(f64, f64)>,
-}
-
-/// Events for each item.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Events {
-    /// Cycles.
-    pub cycles: Option<f64>,
-    /// Instructions.
-    pub instructions: Option<f64>,
-    /// Branches that were predicted wrongly.
-    pub branch_misses: Option<f64>,
-    /// Misses of the last cache.
-    pub cache_misses: Option<f64>,
-    /// Cycles in which the back end waits.
-    pub stalled: Option<f64>,
-    /// Whether callgrind counted, not the processor.
-    pub by_callgrind: bool,
 }
 
 /// Why a file of results is not read.

@@ -50,6 +50,23 @@ impl Estimate {
     }
 }
 
+/// A figure with three digits that count.
+#[must_use]
+pub fn show(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        _ if !value.is_finite() => "none".into(),
+        0.0 => "0".into(),
+        _ if size >= 1e9 => format!("{:.3} G", value / 1e9),
+        _ if size >= 1e6 => format!("{:.2} M", value / 1e6),
+        _ if size >= 1e4 => format!("{:.1} k", value / 1e3),
+        _ if size >= 100.0 => format!("{value:.0}"),
+        _ if size >= 10.0 => format!("{value:.1}"),
+        _ if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
 /// The middle of sorted values: the mean of the two middle ones of an even number.
 fn middle(sorted: &[f64]) -> Option<f64> {
     let half = sorted.len() / 2;

@@ -8,9 +8,9 @@ use serde_json::json;
 use tapeworks_lab::assembly::{self, Listing};
 use tapeworks_lab::catalogue::{self, CATALOGUE};
 use tapeworks_lab::measure::{Selection, Settings};
-use tapeworks_lab::plot::show;
 use tapeworks_lab::results::{Experiment, Run};
 use tapeworks_lab::run::{self, RunError};
+use tapeworks_lab::statistics::show;
 use tapeworks_lab::technique::Technique;
 use tapeworks_lab::{book, callgrind, compare, report};
 

@@ -94,14 +94,4 @@ mod tests {
         }
         assert!(find("nothing").is_none());
     }
-
-    #[test]
-    fn the_product_has_the_places_where_it_uses_a_technique() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        for technique in CATALOGUE {
-            for place in technique.used {
-                assert!(root.join(place.path).exists(), "{}: {} is no file", technique.name, place.path);
-            }
-        }
-    }
 }

@@ -249,7 +249,7 @@ pub static TECHNIQUE: Technique = Technique {
     published: &[],
     used: &[
         Use { path: "crates/dispatch/src/lib.rs", what: "has the three dispatchers" },
-        Use { path: "crates/session/src/lib.rs", what: "has session machines that dispatch by them" },
+        Use { path: "crates/translate/src/orders.rs", what: "has a machine of an order's states" },
     ],
     assembly: &[
         Assembly {

@@ -287,7 +287,7 @@ pub static TECHNIQUE: Technique = Technique {
     }],
     used: &[
         Use { path: "crates/stage/src/lib.rs", what: "passes the next stage as a type parameter" },
-        Use { path: "crates/market/src/lib.rs", what: "has events as one enum" },
+        Use { path: "crates/market/src/event.rs", what: "has one type for all events, with a kind to match" },
     ],
     assembly: &[
         Assembly {
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_distinguish_all_cases() {
+    fn patterns_distinguish_every_case() {
         let new = |buys, quantity| Message::New { buys, quantity };
         let all =
             [new(true, 10), new(false, 3), new(true, 0), Message::Heartbeat, Message::Cancel { order: 1 }];
