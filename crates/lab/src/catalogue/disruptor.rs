@@ -375,7 +375,7 @@ fn timed(reporter: &mut Reporter, shape: Shape, events: u64, cores: [usize; 2]) 
 
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     let cores = lab.two_cores()?;
-    let events = lab.either(200_000, 4_000);
+    let events = lab.either(50_000, 4_000);
     let shapes: [(&str, &[(&str, Shape)]); 3] = [
         (
             "a pipeline: three threads in a row",

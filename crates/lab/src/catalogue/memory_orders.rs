@@ -190,7 +190,7 @@ const TRIED: [(&str, Orders); 4] = [
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     costs(lab)?;
     let cores = lab.two_cores()?;
-    let trials = lab.either(50_000, 2_000);
+    let trials = lab.either(20_000, 2_000);
     let in_a_million = |count: u64| count as f64 * 1e6 / trials as f64;
     lab.experiment("store buffer: both threads store, and both miss the other's store", "million trials");
     lab.in_unit("times", Better::Neither);

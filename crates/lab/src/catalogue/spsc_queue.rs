@@ -246,7 +246,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
 }
 
 fn throughput(lab: &mut Lab<'_>, cores: [usize; 2]) -> Result<(), Ended> {
-    let items = lab.either(300_000, 5_000);
+    let items = lab.either(100_000, 5_000);
     let capacity = 1_024;
     lab.experiment("numbers from one thread to another, as many as go through", "number");
     lab.point(
@@ -352,7 +352,7 @@ fn trips(
 }
 
 fn round_trips(lab: &mut Lab<'_>, cores: [usize; 2]) -> Result<(), Ended> {
-    let count = lab.either(20_000, 500);
+    let count = lab.either(5_000, 500);
     let clock = TscClock::new();
     lab.experiment("one number there and back, nothing else under way", "round trip");
     lab.point(
