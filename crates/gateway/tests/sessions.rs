@@ -53,8 +53,8 @@ fn start(folder: &Path, clients: &str, more: &str) -> Door {
     let opened = open::<_, System>(&config.store, config.journal, config.sync, parts, 0).unwrap();
     let notices = Arc::new(Mutex::new(Vec::new()));
     let heard = notices.clone();
-    let hear = move |notice: &Notice| heard.lock().unwrap().push(notice.text.clone());
-    let gateway = Gateway::start(config.host, opened.core, opened.ledger, Arc::new(hear), None).unwrap();
+    let hear = move |notice: Notice| heard.lock().unwrap().push(notice.text);
+    let gateway = Gateway::start(config.host, opened.core, opened.ledger, Box::new(hear), None).unwrap();
     Door { gateway, notices }
 }
 
