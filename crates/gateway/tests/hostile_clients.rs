@@ -1,7 +1,7 @@
 //! Clients that mean harm, or are broken, at a gateway with real sockets: it ends their connections with a reason, keeps bounded memory,
 //! and goes on for the others. `TAPEWORKS_SEED` gives the seed of what is random; it is printed.
 
-#![allow(clippy::unwrap_used, missing_docs)]
+#![allow(clippy::expect_used, clippy::unwrap_used, missing_docs)]
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
