@@ -11,12 +11,12 @@ use tapeworks_analysis::dump::{self, Dumped, Form, Options};
 use tapeworks_analysis::input::{self, Input, InputError};
 use tapeworks_analysis::stats;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+fn testdata() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/testdata")
 }
 
 fn compare(name: &str, text: &str) {
-    let path = root().join("testdata/golden").join(name);
+    let path = testdata().join("golden").join(name);
     if std::env::var_os("TAPEWORKS_BLESS").is_some() {
         std::fs::write(&path, text).unwrap();
     }
@@ -25,7 +25,7 @@ fn compare(name: &str, text: &str) {
 }
 
 fn log() -> Vec<Input> {
-    let mut inputs = input::open_any(&[root().join("testdata/fix/session.log")], None).unwrap();
+    let mut inputs = input::open_any(&[testdata().join("fix/session.log")], None).unwrap();
     inputs[0].name = "testdata/fix/session.log".into();
     inputs
 }
@@ -63,6 +63,6 @@ fn a_log_is_counted_as_it_was() {
 
 #[test]
 fn market_data_are_not_read_from_a_log_of_fix() {
-    let error = input::open_all(&[root().join("testdata/fix/session.log")], None).unwrap_err();
+    let error = input::open_all(&[testdata().join("fix/session.log")], None).unwrap_err();
     assert!(matches!(error, InputError::FixLog { .. }), "{error}");
 }

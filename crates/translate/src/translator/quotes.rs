@@ -1,0 +1,226 @@
+//! Quotes: each is a request with two orders, its sides.
+//!
+//! The sides share the quote's name at the venue, so a report's side says which one it means. Cost: as two orders; a quote's own report is one more
+//! lookup.
+
+use tapeworks_wire::NanosecondsSinceEpoch;
+use tapeworks_wire::fix::field;
+use tapeworks_wire::fix::order_entry::{
+    MassQuote, MassQuoteAcknowledgementFields, QuoteStatusReportFields, Side,
+};
+
+use super::{Translator, reason_text};
+use crate::desk::{Incoming, MOST_ENTRIES};
+use crate::fix_side::Reply;
+use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex};
+use crate::incoming::{client_id, entries_of, parties, quote_terms};
+use crate::known::{ClientRequest, RequestKind};
+use crate::orders::{ExchangeToClientState, Order};
+use crate::outputs::Outputs;
+use crate::pool::Handle;
+use crate::refusal::Refusal;
+use crate::report::{Execution, ExecutionKind};
+use crate::request::{Quote, Request};
+use crate::settings::FixVersion;
+use crate::text::Text;
+use crate::venue::Venue;
+
+/// QuoteStatus (297).
+const QUOTE_ACCEPTED: i64 = 0;
+const ALL_QUOTES_CANCELLED: i64 = 4;
+const QUOTE_REJECTED: i64 = 5;
+const QUOTE_CANCELLED: i64 = 17;
+
+impl<V: Venue> Translator<V> {
+    pub(super) fn send_quote(
+        &mut self,
+        client: ClientIndex,
+        (id, instrument): (ClOrdId, InstrumentIndex),
+        quote: Quote,
+        now_ns: u64,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        let quote = Quote { name: self.venue.name(self.next_name, id), ..quote };
+        self.send(quote.name, &Request::Quote(quote), instrument, now_ns, out)?;
+        let sides = [(Side::Buy, quote.bid), (Side::Sell, quote.offer)].map(|(side, part)| {
+            (part.quantity != 0).then(|| Order::new(client, id, instrument, quote.order(side), now_ns))
+        });
+        self.count_open(client, sides.iter().flatten().count() as i32);
+        let ids = (id, ClOrdId::default());
+        let request = ClientRequest::new(RequestKind::Quote, client, ids, quote.name, instrument);
+        self.desk.known.add_quote(request, sides);
+        Ok(())
+    }
+
+    /// Sends the entries of a mass quote, all or none: before the first is sent, each is written once.
+    #[cold]
+    pub(super) fn send_mass_quote(
+        &mut self,
+        incoming: &Incoming<'_>,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        let &Incoming { client, message, now_ns } = incoming;
+        let view = MassQuote::read(message).map_err(Refusal::Unread)?;
+        let parties = parties(view.parties(), &self.desk.reference)?;
+        for is_sent in [false, true] {
+            for entry in entries_of(&view).take(MOST_ENTRIES) {
+                let id = client_id(entry.quote_entry_id(), 299)?;
+                let (instrument, quote) = quote_terms!(entry).quote(&self.desk.reference, None, parties)?;
+                if is_sent {
+                    self.send_quote(client, (id, instrument), quote, now_ns, out)?;
+                } else {
+                    let name = self.venue.name(self.next_name, id);
+                    self.written(&Request::Quote(Quote { name, ..quote }), instrument, now_ns)?;
+                }
+            }
+        }
+        let fields = MassQuoteAcknowledgementFields {
+            quote_id: Some(view.quote_id()),
+            ..MassQuoteAcknowledgementFields::new(QUOTE_ACCEPTED)
+        };
+        self.desk.counters.reports += 1;
+        out.to_client(client, &Reply::MassQuoteAcknowledgement(&fields));
+        Ok(())
+    }
+
+    /// Cancels the sides of a quote, or of all quotes of the client.
+    #[cold]
+    pub(super) fn cancel_quotes(
+        &mut self,
+        incoming: &Incoming<'_>,
+        quote: Option<Handle>,
+        out: &mut impl Outputs,
+    ) {
+        let &Incoming { client, now_ns, .. } = incoming;
+        let of_quote = |order: &Handle| self.desk.known.entry(*order).and_then(|entry| entry.quote);
+        let mut sides = self.desk.known.open(client);
+        sides.retain(|side| of_quote(side).is_some_and(|of| quote.is_none_or(|quote| quote == of)));
+        for side in sides {
+            self.send_own_cancel(side, now_ns, out);
+        }
+        let status = if quote.is_some() { QUOTE_CANCELLED } else { ALL_QUOTES_CANCELLED };
+        let id = field(incoming.message, 117).unwrap_or(b"NONE");
+        let symbol = match quote.and_then(|quote| self.desk.known.request(quote)) {
+            Some(request) => self.symbol(request.instrument),
+            None => Text::new().push(field(incoming.message, 55).unwrap_or_default()),
+        };
+        self.report_quote(client, (id, symbol), (status, None), None, now_ns, out);
+    }
+
+    /// Reports the status of a quote. FIX 4.2 has another message for it.
+    pub(super) fn report_quote(
+        &mut self,
+        client: ClientIndex,
+        (id, symbol): (&[u8], Text),
+        (status, reason): (i64, Option<i64>),
+        text: Option<&[u8]>,
+        time_ns: u64,
+        out: &mut impl Outputs,
+    ) {
+        self.desk.counters.reports += 1;
+        if self.version(client) == FixVersion::Fix42 {
+            let fields = MassQuoteAcknowledgementFields {
+                quote_id: Some(id),
+                quote_reject_reason: reason,
+                text,
+                ..MassQuoteAcknowledgementFields::new(status)
+            };
+            return out.to_client(client, &Reply::MassQuoteAcknowledgement(&fields));
+        }
+        let fields = QuoteStatusReportFields {
+            symbol: Some(symbol.as_bytes()).filter(|symbol| !symbol.is_empty()),
+            quote_status: Some(status),
+            quote_reject_reason: reason,
+            text,
+            transact_time: Some(NanosecondsSinceEpoch(time_ns)),
+            ..QuoteStatusReportFields::new(id)
+        };
+        out.to_client(client, &Reply::QuoteStatus(&fields));
+    }
+
+    /// The venue took no side of a quote, or the quote never came to it.
+    #[cold]
+    pub(super) fn reject_quote(&mut self, handle: Handle, text: &[u8], time_ns: u64, out: &mut impl Outputs) {
+        let Some(request) = self.desk.known.request(handle).copied() else { return };
+        self.end_sides(&request);
+        self.answer(handle);
+        let reason = (QUOTE_REJECTED, Some(99));
+        let quote = (request.id.0.trimmed(), self.symbol(request.instrument));
+        self.report_quote(request.client, quote, reason, Some(text), time_ns, out);
+    }
+
+    /// The sides of a quote end that the venue has not reported.
+    pub(super) fn end_sides(&mut self, request: &ClientRequest) {
+        for side in [request.order, request.offer].into_iter().flatten() {
+            let Some(entry) = self.desk.known.entry_mut(side) else { continue };
+            if entry.machine.state() == ExchangeToClientState::Sent {
+                let rejected = Execution::rejected(request.name, ExecutionId::default(), 0);
+                let kind = (ExecutionKind::Rejected as u8).into();
+                let _dispatched = entry.machine.dispatch(&mut entry.order, kind, &rejected);
+                self.count_open(request.client, -1);
+                self.desk.known.end_order(side);
+            }
+        }
+    }
+
+    /// The side of a quote that a report means.
+    pub(super) fn side_of(&self, request: &ClientRequest, report: &Execution) -> Option<Handle> {
+        match report.side {
+            Some(Side::Buy) => request.order,
+            Some(_) => request.offer,
+            None => self.desk.known.by_order_id(&report.order_id),
+        }
+    }
+
+    /// A report of a quote that is not answered answers it. Returns whether the report means the whole quote.
+    #[cold]
+    pub(super) fn answer_quote(
+        &mut self,
+        handle: Handle,
+        request: &ClientRequest,
+        report: &Execution,
+        out: &mut impl Outputs,
+    ) -> bool {
+        let is_rejected = report.kind == ExecutionKind::Rejected;
+        let known = self.venue.reason(report.reject_code);
+        let words = reason_text(report.reject_code, None, known.map(|known| known.text.as_bytes()));
+        if is_rejected && report.side.is_none() {
+            self.reject_quote(handle, words.as_bytes(), report.time_ns, out);
+            return true;
+        }
+        if let Some(request) = self.desk.known.request_mut(handle) {
+            request.is_pending = false;
+        }
+        let status = if is_rejected { (QUOTE_REJECTED, Some(99)) } else { (QUOTE_ACCEPTED, None) };
+        let text = is_rejected.then_some(words.as_bytes());
+        let quote = (request.id.0.trimmed(), self.symbol(request.instrument));
+        self.report_quote(request.client, quote, status, text, report.time_ns, out);
+        false
+    }
+
+    /// Cancels the quotes of an instrument, where a side's id at the venue is not known yet.
+    pub(super) fn cancel_quotes_of(
+        &mut self,
+        client: ClientIndex,
+        instrument: InstrumentIndex,
+        now_ns: u64,
+        out: &mut impl Outputs,
+    ) {
+        self.send_own(|translator, id| {
+            translator.send_mass_cancel(client, (id, instrument), true, true, now_ns, out)
+        });
+    }
+
+    /// A side of a quote ended: if the other one has too, the quote may be forgotten.
+    pub(super) fn end_quote_of(&mut self, order: Handle) {
+        let known = &mut self.desk.known;
+        let Some(handle) = known.entry(order).and_then(|entry| entry.quote) else { return };
+        let Some(quote) = known.request(handle) else { return };
+        let has_ended = |side: &Handle| {
+            known.entry(*side).is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended)
+        };
+        if [quote.order, quote.offer].iter().flatten().all(has_ended) {
+            known.end_request(handle);
+        }
+    }
+}
