@@ -491,7 +491,11 @@ impl<'a> Cursor<'a> {
     pub fn undeclared(self) -> Result<Self, ReadError> {
         let Some(tag) = self.tag() else { return Err(self.rejected(RejectReason::InvalidTag)) };
         let tag_bytes = tag.ilog10() + 2;
-        let (_, end) = self.text(tag_bytes)?;
+        // Without `=` the tag is the whole field, and what follows is another one.
+        let end = end_of(self.message, self.start);
+        if end <= self.start + tag_bytes {
+            return Err(self.invalid(ValueError::Empty));
+        }
         let next = self.behind(end);
         match data_of_length(tag) {
             Some(data_tag) if next.is_field() && next.tag() == Some(data_tag) => {
