@@ -252,7 +252,7 @@ impl LogReader {
     }
 
     /// Takes a line, and calls `show` with each message in it (with SOHs), its offset in the file, and why it is none. `false` at the end
-    /// of the file. Lines without a message are passed over.
+    /// of the file. Lines without a message are skipped.
     pub(crate) fn next_line(&mut self, mut show: impl FnMut(u64, &[u8], Option<FixFault>)) -> bool {
         let offset = self.source.position();
         let mut wanted = 4_096;

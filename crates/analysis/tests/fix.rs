@@ -12,7 +12,7 @@ use tapeworks_analysis::input::{self, Input, InputError};
 use tapeworks_analysis::stats;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().and_then(Path::parent).unwrap().to_owned()
 }
 
 fn compare(name: &str, text: &str) {

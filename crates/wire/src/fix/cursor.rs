@@ -2,7 +2,7 @@
 //!
 //! A cursor is a small value that is passed by value, so that it stays in registers. The key of a field is its tag's digits and
 //! `=` as one word: declared tags are compared as constants, and only undeclared ones become numbers. What reads a value finds where it
-//! ends: numbers and times show it, and only texts are searched for SOH. So a message is passed over once, and the checksum's sum is
+//! ends: numbers and times show it, and only texts are searched for SOH. So a message is read once, and the checksum's sum is
 //! made beside it.
 //!
 //! Cost: some ten instructions a field and those of its value.

@@ -306,7 +306,7 @@ fn in_declared_order(
     seen: &Ident,
     behind: Option<&Field>,
 ) -> TokenStream {
-    /// The shortest run that is passed over as one.
+    /// The shortest run that is skipped as one.
     const RUN: usize = 3;
     let read_if_next = |index: usize, field: &Field, then: &TokenStream| {
         let is_next = has_tag(field.first_tag());
