@@ -55,6 +55,7 @@ enum Lab {
 
 /// List the techniques.
 #[derive(Debug, Args)]
+#[command(after_help = "Example: tapeworks lab list")]
 struct List {
     /// One JSON object a line.
     #[arg(short = 'J', long)]
@@ -64,6 +65,10 @@ struct List {
 /// Measure techniques: a table of medians, ratios and verdicts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Examples:
+  tapeworks lab run loop-unrolling
+  tapeworks lab run all --quick --out lab
+
 A run keeps one or two cores busy: on a machine with other work its intervals are wide. Exit code 3: a technique was left out, \
 in part or whole, and the reason is printed.")]
 struct Measure {
@@ -89,6 +94,7 @@ struct Measure {
 
 /// Make a page of HTML from the results in a folder.
 #[derive(Debug, Args)]
+#[command(after_help = "Example: tapeworks lab report lab")]
 struct Report {
     /// The folder of `lab run --out`, or a file of results.
     #[arg(value_name = "DIR")]
@@ -103,6 +109,7 @@ struct Report {
 
 /// Compare two runs: two machines, or two commits.
 #[derive(Debug, Args)]
+#[command(after_help = "Example: tapeworks lab compare lab other-machine.json --clear")]
 struct Compare {
     /// The first run: a folder or a file of results.
     #[arg(value_name = "A.json")]
@@ -122,6 +129,7 @@ struct Compare {
 ///
 /// Lines that begin with `>` are those that make the difference. A program that is stripped has no names of functions, and cannot show it.
 #[derive(Debug, Args)]
+#[command(after_help = "Example: tapeworks lab asm loop-unrolling --variants four eight")]
 struct Asm {
     /// The technique's name or number.
     #[arg(value_name = "NAME")]
@@ -133,6 +141,7 @@ struct Asm {
 
 /// Write the plots and tables that the book's pages include.
 #[derive(Debug, Args)]
+#[command(after_help = "Example: tapeworks lab figures lab --out docs/src/techniques/figures")]
 struct Figures {
     /// A folder or a file of results.
     #[arg(value_name = "RESULTS")]
@@ -144,6 +153,7 @@ struct Figures {
 
 /// Runs one variant alone, for callgrind.
 #[derive(Debug, Args)]
+#[command(after_help = "Example: tapeworks lab alone loop-unrolling 0 0 1 3")]
 struct Alone {
     technique: String,
     experiment: usize,

@@ -12,7 +12,7 @@ const START_NS: u64 = 1_795_426_200_000_000_000;
 const UNIT: i64 = 100_000_000;
 
 /// The values of one message of each type.
-pub struct Values {
+pub(crate) struct Values {
     client: String,
     order: String,
     account: String,
@@ -28,7 +28,7 @@ pub struct Values {
 }
 
 impl Values {
-    pub fn random(random: &mut SplitMix64, sequence: u64) -> Self {
+    pub(crate) fn random(random: &mut SplitMix64, sequence: u64) -> Self {
         let symbols = ["AAPL", "MSFT", "VOD.L", "BARC.L", "GOOGL", "A"];
         let quantity = 1 + random.below(5_000) as i64;
         Self {
@@ -55,7 +55,7 @@ impl Values {
         if self.is_buy { Side::Buy } else { Side::Sell }
     }
 
-    pub fn write_order<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
+    pub(crate) fn write_order<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
         let mut writer = Writer::begin(buffer, b"FIX.4.4", b"D");
         self.header().write(&mut writer);
         let transact_time = NanosecondsSinceEpoch(self.time_ns);
@@ -73,7 +73,7 @@ impl Values {
         writer.finish().expect("the buffer is large enough")
     }
 
-    pub fn write_report<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
+    pub(crate) fn write_report<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
         let mut writer = Writer::begin(buffer, b"FIX.4.4", b"8");
         self.header().write(&mut writer);
         let is_done = self.done == self.quantity;
