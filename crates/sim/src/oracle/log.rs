@@ -42,6 +42,9 @@ impl<T> Log<T> {
 
     /// Keeps the first entries.
     pub(super) fn truncate(&mut self, length: usize) {
+        if length >= self.len() {
+            return;
+        }
         self.chunks.truncate(length.div_ceil(CHUNK));
         if let Some(last) = self.chunks.last_mut().filter(|_| !length.is_multiple_of(CHUNK)) {
             last.truncate(length % CHUNK);
