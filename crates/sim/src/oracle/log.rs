@@ -42,6 +42,9 @@ impl<T> Log<T> {
 
     /// Keeps the first entries.
     pub(super) fn truncate(&mut self, length: usize) {
+        if length >= self.len() {
+            return;
+        }
         self.chunks.truncate(length.div_ceil(CHUNK));
         if let Some(last) = self.chunks.last_mut().filter(|_| !length.is_multiple_of(CHUNK)) {
             last.truncate(length % CHUNK);
@@ -57,7 +60,8 @@ impl<T> Log<T> {
     /// The first place whose entry is not `before`: those before are in front of all others.
     pub(super) fn partition_point(&self, before: impl Fn(&T) -> bool) -> usize {
         let full = self.chunks.partition_point(|chunk| chunk.last().is_some_and(&before));
-        full * CHUNK + self.chunks.get(full).map_or(0, |chunk| chunk.partition_point(before))
+        // The last piece may be whole before it, and not full.
+        self.chunks.get(full).map_or(self.len(), |chunk| full * CHUNK + chunk.partition_point(before))
     }
 }
 
