@@ -11,7 +11,7 @@ use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 
 /// The range that numbers are trimmed to.
-const RANGE: core::ops::RangeInclusive<u32> = 1_000_000..=2_000_000;
+pub const RANGE: core::ops::RangeInclusive<u32> = 1_000_000..=2_000_000;
 
 /// Writes the numbers of [`RANGE`] to `target`, as far as there is room, and returns how many there are. A branch decides.
 // ANCHOR: baseline

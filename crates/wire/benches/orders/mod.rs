@@ -1,5 +1,7 @@
 //! Orders and execution reports for benches: seeded, each with other ids, prices and times, and with a field that comes or not.
 
+#![allow(clippy::expect_used, reason = "the buffers of its users hold every message")]
+
 use tapeworks_wire::fix::Writer;
 use tapeworks_wire::fix::order_entry::{
     ExecType, ExecutionReportFields, HandlInst, HeaderFields, NewOrderSingleFields, OrdStatus, OrdType,
