@@ -97,8 +97,8 @@ enum State {
     Live,
     /// A request is to be made, at this time or later.
     Wanted { at_ns: u64 },
-    /// A request was made; the next number was this.
-    Requested { next: u32 },
+    /// A request was made; the next number was this, and which day the numbers are of was known or not.
+    Requested { next: u32, was_checked: bool },
 }
 
 #[derive(Debug, Clone)]
@@ -374,7 +374,7 @@ impl Tracker {
             .partitions
             .iter_mut()
             .find(|partition| matches!(partition.state, State::Wanted { at_ns } if at_ns <= now_ns))?;
-        partition.state = State::Requested { next: partition.next };
+        partition.state = State::Requested { next: partition.next, was_checked: partition.is_checked };
         let last = match (partition.is_checked, partition.is_from_first) {
             (true, _) => partition.next - 1,
             (false, false) => partition.next.saturating_sub(2),
@@ -395,7 +395,7 @@ impl Tracker {
     /// The recovery of an App ID is complete.
     pub(super) fn complete(&mut self, app_id: u8, each: &mut impl FnMut(Handed<'_>)) {
         if let Some(partition) = self.partitions.get_mut(usize::from(app_id))
-            && let State::Requested { next } = partition.state
+            && let State::Requested { next, .. } = partition.state
         {
             partition.complete(next, &self.settings, &mut self.counters, each);
         }
@@ -405,7 +405,10 @@ impl Tracker {
     pub(super) fn limit_reached(&mut self, app_id: u8, now_ns: u64) {
         let Some(partition) = self.partitions.get_mut(usize::from(app_id)) else { return };
         match partition.state {
-            State::Requested { next } if partition.next > next => {
+            // The last report once more is progress too: it shows the day.
+            State::Requested { next, was_checked }
+                if partition.next > next || partition.is_checked != was_checked =>
+            {
                 partition.wait_ns = self.settings.first_wait_ns;
                 partition.state = State::Wanted { at_ns: 0 };
             }
@@ -625,6 +628,16 @@ mod tests {
         assert_eq!(complete(&mut tracker), [Seen::CaughtUp(1)]);
         assert_eq!(bring(&mut tracker, false, &[(5, 1_200)]), [Seen::Report(1, 5)]);
         assert_eq!((tracker.counters().began_anew, tracker.counters().gaps), (0, 0));
+    }
+
+    #[test]
+    fn a_limit_of_one_report_a_request_does_not_make_the_next_request_wait() {
+        let mut tracker = back();
+        assert_eq!(tracker.next_request(0), Some((1, 2)));
+        assert_eq!(bring(&mut tracker, true, &[(3, 1_000)]), []);
+        tracker.limit_reached(1, 0);
+        assert_eq!(tracker.next_request(0), Some((1, 3)));
+        assert_eq!(bring(&mut tracker, true, &[(4, 1_001)]), [Seen::Report(1, 4)]);
     }
 
     #[test]
