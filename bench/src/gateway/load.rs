@@ -55,15 +55,8 @@ pub fn run(options: &Options) {
         std::thread::available_parallelism().map_or(1, usize::from)
     );
     println!(
-        "  {:>10} {:>8} {:>9} {:>9} {:>9} {:>9} {:>6}  {}",
-        "orders/s",
-        "seconds",
-        "p50 us",
-        "p99 us",
-        "p99.9 us",
-        "behind ms",
-        "lost",
-        "us of a processor an order: gateway, its disk thread, exchange, clients"
+        "  {:>10} {:>8} {:>9} {:>9} {:>9} {:>9} {:>6}  us of a processor an order: gateway, its disk thread, exchange, clients",
+        "orders/s", "seconds", "p50 us", "p99 us", "p99.9 us", "behind ms", "lost"
     );
     let mut best = None;
     for rate in RATES {

@@ -225,7 +225,7 @@ impl Declared {
             }
         }
         let (mut actions, mut guards) = (Vec::new(), Vec::new());
-        let mut add = |list: &mut Vec<(String, bool)>, name: &str, event: &str| {
+        let add = |list: &mut Vec<(String, bool)>, name: &str, event: &str| {
             let entry = (name.trim().to_owned(), with_parameter.iter().any(|one| one == event));
             if name.trim() != "_" && !list.contains(&entry) {
                 list.push(entry);
