@@ -67,6 +67,9 @@ fn text(run: &Run, technique: &TechniqueResult, plots: &[Plot]) -> String {
     for why in &technique.skipped {
         let _infallible = write!(text, "\nSkipped: {why}.\n");
     }
+    if let Some(why) = &technique.failed {
+        let _infallible = write!(text, "\nFailed: {why}.\n");
+    }
     for (number, experiment) in technique.experiments.iter().enumerate() {
         for plot in plots.iter().filter(|plot| plot.experiment == number) {
             let _infallible = write!(text, "\n![{}](figures/{})\n", cell(&experiment.title), plot.name);

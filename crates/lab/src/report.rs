@@ -79,6 +79,9 @@ fn section(page: &mut String, technique: &TechniqueResult) {
     for why in &technique.skipped {
         let _infallible = writeln!(page, "<p class=\"hurts\">Skipped: {}</p>", escape(why));
     }
+    if let Some(why) = &technique.failed {
+        let _infallible = writeln!(page, "<p class=\"hurts\">Failed: {}</p>", escape(why));
+    }
     for experiment in &technique.experiments {
         page.push_str(&plot::figures(experiment));
         for tails in experiment.points.iter().filter_map(|point| plot::tails(experiment, point)) {

@@ -44,6 +44,9 @@ pub struct TechniqueResult {
     pub experiments: Vec<Experiment>,
     /// What was left out, and why.
     pub skipped: Vec<String>,
+    /// Why it ended early: what it would have found would be wrong.
+    #[serde(default)]
+    pub failed: Option<String>,
 }
 
 /// Variants at one or more points.

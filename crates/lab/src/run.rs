@@ -44,10 +44,10 @@ pub enum RunError {
     Stopped,
 }
 
-/// Runs techniques one after the other.
+/// Runs techniques one after the other. One that fails has the reason in its result, and the others go on.
 ///
 /// # Errors
-/// When a technique fails, the thread cannot be pinned, or the user stops the run.
+/// When the thread cannot be pinned, or the user stops the run.
 ///
 /// # Panics
 /// When a technique panics, as nothing of its results can be trusted.
@@ -74,17 +74,19 @@ pub fn run(
             let mut lab = Lab::new(settings, cores, noise, &mut on_point, is_stopped);
             let ended = (technique.run)(&mut lab);
             let (experiments, mut skipped) = lab.into_results();
+            let mut failed = None;
             match ended {
                 Ok(()) => {}
                 Err(Ended::Skipped(why)) => skipped.push(why),
                 Err(Ended::Stopped) => return Err(RunError::Stopped),
-                Err(ended) => return Err(RunError::Technique { technique: technique.name, ended }),
+                Err(ended) => failed = Some(ended.to_string()),
             }
             results.push(TechniqueResult {
                 name: technique.name.into(),
                 title: technique.title.into(),
                 experiments: experiments.into_iter().filter(|found| !found.points.is_empty()).collect(),
                 skipped,
+                failed,
             });
         }
         Ok(Run {

@@ -266,14 +266,22 @@ fn measure(arguments: &Measure) -> Result {
     }
     let text = if arguments.json { run.to_json() } else { shown(&run, arguments.out.as_deref()) };
     output::print(&text)?;
-    let mut is_whole = true;
+    let (mut is_whole, mut has_failed) = (true, false);
     for technique in &run.techniques {
+        if let Some(why) = &technique.failed {
+            has_failed = true;
+            complain(&format!("{}: {why}", technique.name));
+        }
         for why in &technique.skipped {
             is_whole = false;
             complain(&format!("{}: skipped: {why}", technique.name));
         }
     }
-    Ok(if is_whole { Ending::Complete } else { Ending::WithProblems })
+    Ok(match (has_failed, is_whole) {
+        (true, _) => Ending::Failed,
+        (false, true) => Ending::Complete,
+        (false, false) => Ending::WithProblems,
+    })
 }
 
 fn stopped() -> Result {

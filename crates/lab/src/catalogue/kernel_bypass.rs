@@ -184,6 +184,8 @@ fn bursts(
         }
     }
     reporter.figure(took.as_nanos() as f64 / (count * BURST) as f64);
+    let lost = (count * BURST).saturating_sub(came.count);
+    reporter.other("lost, %", lost as f64 * 100.0 / (count * BURST) as f64);
     came.answer
 }
 
@@ -235,7 +237,9 @@ fn receiving(lab: &mut Lab<'_>) -> Result<(), Ended> {
         }
     };
     lab.experiment("datagrams of 64 bytes received, each burst sent before", "datagram");
+    // A full buffer of the kernel drops datagrams: how many is shown.
     let mut variants = Variants::of(count * BURST)
+        .answers_differ()
         .add_reported("socket, a call for each", |reporter| {
             bursts(
                 reporter,
@@ -467,7 +471,7 @@ fn veth(lab: &mut Lab<'_>) -> Result<(), Ended> {
     let refused = |error: InterfaceError| Ended::Skipped(format!("a veth pair: {error}"));
     let count = lab.either(50, 2);
     lab.experiment("frames of a veth pair received, each burst sent before", "frame");
-    let mut variants = Variants::of(count * BURST);
+    let mut variants = Variants::of(count * BURST).answers_differ();
     for (name, options) in frame_options(&pair.far) {
         // Opened once to see whether it can be, then for each round: only one way at a time has the frames.
         drop(FrameReceiver::open(&options).map_err(refused)?);
