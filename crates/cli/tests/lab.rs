@@ -41,7 +41,7 @@ fn every_technique_runs_and_its_results_make_a_page() {
     let figures = path(folder.path(), "figures");
     let (code, _, _) = tapeworks(&["lab", "figures", &out, "--out", &figures]);
     assert_eq!(code, 0);
-    let text = std::fs::read_to_string(path(Path::new(&figures), "loop-unrolling.md")).unwrap();
+    let text = std::fs::read_to_string(path(Path::new(&figures), "loop-unrolling.inc")).unwrap();
     assert!(text.contains("![the sum of an array"), "{text}");
     // A second run does not replace the first one by accident.
     let (code, _, complaints) = tapeworks(&["lab", "run", "loop-unrolling", "--quick", "--out", &out]);

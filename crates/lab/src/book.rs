@@ -13,7 +13,7 @@ pub fn figures(run: &Run) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for technique in &run.techniques {
         let plots = plots(technique);
-        files.push((format!("{}.md", technique.name), text(run, technique, &plots)));
+        files.push((format!("{}.inc", technique.name), text(run, technique, &plots)));
         files.extend(plots.into_iter().map(|plot| (plot.name, plot.svg)));
     }
     files

@@ -205,11 +205,11 @@ impl Run {
         Ok(run)
     }
 
-    /// The run as JSON, with a line feed at the end.
+    /// The run as JSON on one line.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Numbers that JSON lacks become null; every key is a text.
-        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        let mut text = serde_json::to_string(self).unwrap_or_default();
         text.push('\n');
         text
     }
