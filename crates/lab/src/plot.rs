@@ -185,7 +185,7 @@ impl Drawing {
 
 /// The horizontal grid with its figures, and the unit above.
 fn vertical_axis(drawing: &mut Drawing, range: &Range, unit: &str, y: impl Fn(f64) -> f64) {
-    drawing.text("faint", LEFT - 8.0, PLOT_TOP - 10.0, "end", unit);
+    drawing.text("faint", 10.0, PLOT_TOP - 10.0, "start", unit);
     for tick in range.ticks() {
         drawing.line("grid", (LEFT, y(tick)), (RIGHT, y(tick)));
         drawing.text("faint", LEFT - 8.0, y(tick) + 4.0, "end", &show(tick));
