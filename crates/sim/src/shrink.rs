@@ -92,20 +92,30 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
 
 /// The smallest plan that was found to fail, in so many tries, and what it violates. The given one fails.
 pub fn shrink(plan: &Plan, tries: usize) -> (Plan, Vec<String>) {
-    let (mut best, mut violations) = (plan.clone(), simulate(plan, false).violations);
+    smallest(plan, tries, smaller, |plan| simulate(plan, false).violations)
+}
+
+/// The same for plans of any kind: `smaller` gives those that are a little smaller, the smallest first, and `violations` runs one.
+pub(crate) fn smallest<P: Clone>(
+    plan: &P,
+    tries: usize,
+    smaller: impl Fn(&P) -> Vec<P>,
+    violations: impl Fn(&P) -> Vec<String>,
+) -> (P, Vec<String>) {
+    let (mut best, mut found) = (plan.clone(), violations(plan));
     let mut left = tries;
     'again: loop {
         for candidate in smaller(&best) {
             if left == 0 {
-                return (best, violations);
+                return (best, found);
             }
             left -= 1;
-            let failed = simulate(&candidate, false).violations;
+            let failed = violations(&candidate);
             if !failed.is_empty() {
-                (best, violations) = (candidate, failed);
+                (best, found) = (candidate, failed);
                 continue 'again;
             }
         }
-        return (best, violations);
+        return (best, found);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::plan::{OrderPlan, ScriptPlan, VenueProtocol};
 use super::simulate_orders;
+use crate::shrink::smallest;
 
 /// The shortest time before a fault, in us.
 const LEAST_US: u32 = 1_000;
@@ -55,22 +56,7 @@ fn smaller(plan: &OrderPlan) -> Vec<OrderPlan> {
 /// The smallest plan that was found to fail, in so many tries, and what it violates. The given one fails.
 #[must_use]
 pub fn shrink_orders(plan: &OrderPlan, tries: usize) -> (OrderPlan, Vec<String>) {
-    let (mut best, mut violations) = (plan.clone(), simulate_orders(plan, false).violations);
-    let mut left = tries;
-    'again: loop {
-        for candidate in smaller(&best) {
-            if left == 0 {
-                return (best, violations);
-            }
-            left -= 1;
-            let failed = simulate_orders(&candidate, false).violations;
-            if !failed.is_empty() {
-                (best, violations) = (candidate, failed);
-                continue 'again;
-            }
-        }
-        return (best, violations);
-    }
+    smallest(plan, tries, smaller, |plan| simulate_orders(plan, false).violations)
 }
 
 #[cfg(test)]
