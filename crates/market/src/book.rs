@@ -906,6 +906,11 @@ impl<'a> BookRef<'a> {
         self.books.levels.iter(self.ladder(side), side)
     }
 
+    /// Whether `side` has the levels that it has in `other`, with their sizes and orders.
+    pub fn has_levels_of(self, other: BookRef<'_>, side: Side) -> bool {
+        self.books.levels.are_equal(self.ladder(side), &other.books.levels, other.ladder(side))
+    }
+
     /// How many levels `side` has.
     pub fn depth(self, side: Side) -> usize {
         self.ladder(side).len()

@@ -28,7 +28,7 @@ pub struct Level {
 }
 
 /// A level in the table. `key` grows towards the better price on both sides.
-#[derive(Clone, Copy, FromZeros, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, FromZeros, Debug)]
 #[repr(C)]
 struct Cell {
     key: i64,
@@ -162,6 +162,11 @@ impl LevelStore {
     #[inline]
     pub fn iter(&self, ladder: Ladder, side: Side) -> impl Iterator<Item = Level> + '_ {
         self.cells(ladder).iter().rev().filter_map(move |cell| Self::to_level(cell, side))
+    }
+
+    /// Whether a ladder has the levels that one of `other` has.
+    pub fn are_equal(&self, ladder: Ladder, other: &Self, of_other: Ladder) -> bool {
+        self.cells(ladder) == other.cells(of_other)
     }
 
     /// How many of the best levels it takes to hold `shares`; all of them when they hold less.

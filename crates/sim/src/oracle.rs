@@ -629,8 +629,8 @@ impl Oracle {
             self.compared += 1;
             for side in [Side::Bid, Side::Ask] {
                 let is_equal = match true_instrument {
-                    Some(instrument) => book.levels(side).eq(of_truth.book(instrument).levels(side)),
-                    None => book.levels(side).next().is_none(),
+                    Some(instrument) => book.has_levels_of(of_truth.book(instrument), side),
+                    None => book.depth(side) == 0,
                 };
                 if !is_equal {
                     let has: Vec<_> = book.levels(side).take(3).collect();

@@ -27,12 +27,21 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "steady",
             story: "nothing fails at 10,000 messages a second for half a minute: what the simulator's speed is measured with",
             change: |plan| (plan.rate, plan.trouble_ns) = (10_000, 30 * SECOND),
+        },
+        Self {
+            name: "steady-alone",
+            story: "the same, of a plant with all on one thread that writes no journal and that no client reads",
+            change: |plan| {
+                (plan.rate, plan.trouble_ns) = (10_000, 30 * SECOND);
+                (plan.topology, plan.journal) = (Topology::Inline, None);
+                plan.clients.clear();
+            },
         },
         Self {
             name: "line-out",
