@@ -169,6 +169,15 @@ fn the_kill_switch_reaches_a_running_gateway_and_its_clients() {
     let client = &sessions["clients"][0];
     assert_eq!((&client["next_incoming"], &client["next_outgoing"]), (&3.into(), &3.into()), "{client}");
     assert!(done(gateway("sessions", page, &[])).contains("logged on"));
+    assert!(
+        done(run(&["gateway", "sessions", &config])).contains("logged on"),
+        "the configuration names the page"
+    );
+    assert_one_error(
+        &run(&["gateway", "sessions", &folder.path("none.toml")]),
+        2,
+        "is not an address with a port",
+    );
 
     // One client.
     assert!(done(gateway("halt", page, &["--client", "alpha"])).ends_with("alpha is halted\n"));

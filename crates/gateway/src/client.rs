@@ -13,6 +13,7 @@ use tapeworks_runtime::world::{Poll as _, Ready, Source as _, Stream as _, Syste
 use tapeworks_session::fix::{
     Application, Dictionary, End, Link, MemoryStore, Received, SendError, Session, Settings, Store, Verdict,
 };
+use tapeworks_wire::fix::field;
 use tapeworks_wire::fix::order_entry::SCHEMA;
 use thiserror::Error;
 
@@ -41,6 +42,14 @@ pub enum ClientError {
     NoLogon {
         /// Where to.
         address: SocketAddr,
+    },
+    /// The Logon is refused, or the connection was closed before it was answered.
+    #[error("{address}: not logged on: {reason}")]
+    Refused {
+        /// Where to.
+        address: SocketAddr,
+        /// The Text (58) of the peer's Logout, or what is known without one.
+        reason: String,
     },
     /// The session ended.
     #[error("the session ended: {0}")]
@@ -211,12 +220,30 @@ impl<W: World> FixClient<W> {
         let _is_set = self.pump.stream().set_nodelay(true);
         self.tick();
         while !self.session.is_logged_on() {
-            self.turn(Duration::from_millis(50))?;
+            match self.turn(Duration::from_millis(50)) {
+                Ok(()) if self.session.over().is_none() => {}
+                Ok(()) => return Err(ClientError::Refused { address, reason: self.refusal() }),
+                Err(ClientError::Ended(End::Closed)) => {
+                    let reason = "the peer closed the connection without a reason: it may not know the CompIDs, \
+                                  or have a session with them already";
+                    return Err(ClientError::Refused { address, reason: reason.to_owned() });
+                }
+                Err(error) => return Err(error),
+            }
             if W::since(began) > patience {
                 return Err(ClientError::NoLogon { address });
             }
         }
         Ok(())
+    }
+
+    /// Why the peer ended the session that was not logged on.
+    fn refusal(&self) -> String {
+        let text = self.inbox.messages.iter().find_map(|message| field(message, 58));
+        text.map_or_else(
+            || self.session.over().map(ToString::to_string).unwrap_or_default(),
+            |text| String::from_utf8_lossy(text).into_owned(),
+        )
     }
 
     /// Where it is connected to.

@@ -1,13 +1,14 @@
 //! `tapeworks gateway halt`, `resume`, `sessions` and `orders`: a running gateway, by its page.
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use clap::Args;
 use serde::de::DeserializeOwned;
 use tapeworks_gateway::status::{OrderStatus, Orders, Status};
 use tapeworks_market::price::Price;
 
-use super::run::summary;
+use super::run::{load, summary};
 use crate::commands::subscribe::resolve;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, thousands};
@@ -16,21 +17,33 @@ use crate::{http, interrupt, output, terminal};
 /// Where the gateway is.
 #[derive(Debug, Args)]
 struct Page {
-    /// Where the gateway's page is.
-    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:8090")]
-    address: String,
+    /// Where the gateway's page is: its address, or the gateway's configuration.
+    #[arg(value_name = "ADDRESS|CONFIG", default_value = "127.0.0.1:8090")]
+    place: String,
     /// The page's token, if it has one.
     #[arg(long, env = "TAPEWORKS_TOKEN", hide_env_values = true)]
     token: Option<String>,
 }
 
 impl Page {
+    /// The page's address and token.
+    fn find(&self) -> Result<(SocketAddr, Option<String>)> {
+        let path = Path::new(&self.place);
+        if !path.is_file() {
+            return Ok((resolve(&self.place)?, self.token.clone()));
+        }
+        let web = load(path)?.web;
+        let web =
+            web.ok_or_else(|| Failure::Usage(format!("{}: it has no page: [web] is missing", self.place)))?;
+        Ok((web.address, self.token.clone().or(web.token)))
+    }
+
     /// Sends a request, and returns the body of the answer and the address.
     fn request(&self, method: &str, target: &str) -> Result<(String, SocketAddr)> {
-        let address = resolve(&self.address)?;
+        let (address, token) = self.find()?;
         let failed =
             |error| if interrupt::is_requested() { Failure::Stopped } else { Failure::Failed(error) };
-        Ok((http::request(method, address, target, self.token.as_deref()).map_err(failed)?, address))
+        Ok((http::request(method, address, target, token.as_deref()).map_err(failed)?, address))
     }
 
     /// Requests a value: the JSON text of the answer, and what it says.
