@@ -1,9 +1,11 @@
-//! What is shipped for running a plant: checked by those who will read it.
+//! What is shipped for running a plant and a gateway: checked by those who will read it.
+
+use std::path::{Path, PathBuf};
 
 use crate::process;
 use crate::tools::{self, Lack};
 
-/// Where the unit says that the binary is.
+/// Where the units say that the binary is.
 const INSTALLED: &str = "/usr/local/bin/tapeworks";
 
 pub(crate) fn needs() -> Result<(), Lack> {
@@ -15,32 +17,47 @@ pub(crate) fn run() -> Result<String, Lack> {
     let binary = tools::release_binary()?;
     let failed = |error: std::io::Error| Lack::Failed(error.to_string());
     let root = process::root();
-    for (command, folder) in
-        [(&["validate"][..], "examples/plant"), (&["exchange", "check"], "examples/exchange")]
-    {
-        for entry in std::fs::read_dir(root.join(folder)).map_err(failed)? {
-            let path = entry.map_err(failed)?.path();
-            if path.extension().is_some_and(|ending| ending == "toml") {
-                process::program(&binary).args(command).arg(&path).run().map_err(Lack::Failed)?;
-            }
+    for (command, folder) in [
+        (&["validate"][..], "examples/plant"),
+        (&["exchange", "check"], "examples/exchange"),
+        (&["gateway", "check"], "examples/gateway"),
+    ] {
+        for path in files(&root.join(folder), "toml")? {
+            // A gateway's prices come from a plant, whose configuration lies beside the gateway's.
+            let command = if path.ends_with("plant.toml") { &["validate"][..] } else { command };
+            process::program(&binary).args(command).arg(&path).run().map_err(Lack::Failed)?;
         }
     }
-    let unit =
-        std::fs::read_to_string(root.join("deploy/systemd/tapeworks-plant.service")).map_err(failed)?;
     let folder = process::target_folder().join("deploy");
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    // The same unit with the binary that is there: a missing one is an error to it.
-    let copy = folder.join("tapeworks-plant.service");
-    std::fs::write(&copy, unit.replace(INSTALLED, &binary.display().to_string())).map_err(failed)?;
-    // What it finds it says on standard error.
-    let verify = "systemd-analyze verify --man=no \"$0\" 2>&1";
-    let answer = process::program("sh").args(["-c", verify]).arg(&copy).output().map_err(Lack::Failed)?;
-    // It warns about units of the machine too; what it says of ours counts.
-    if let Some(line) = answer.lines().find(|line| line.contains("tapeworks-plant")) {
-        return Err(Lack::Failed(line.to_owned()));
+    for path in files(&root.join("deploy/systemd"), "service")? {
+        let name = path.file_name().unwrap_or_default();
+        let unit = std::fs::read_to_string(&path).map_err(failed)?;
+        // The same unit with the binary that is there: a missing one is an error to it.
+        let copy = folder.join(name);
+        std::fs::write(&copy, unit.replace(INSTALLED, &binary.display().to_string())).map_err(failed)?;
+        // What it finds it says on standard error.
+        let verify = "systemd-analyze verify --man=no \"$0\" 2>&1";
+        let answer = process::program("sh").args(["-c", verify]).arg(&copy).output().map_err(Lack::Failed)?;
+        // It warns about units of the machine too; what it says of ours counts.
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        if let Some(line) = answer.lines().find(|line| line.contains(&*name)) {
+            return Err(Lack::Failed(line.to_owned()));
+        }
     }
     let python = tools::python()?;
     let hadolint = python.with_file_name("hadolint");
     process::program(hadolint).arg(root.join("deploy/Dockerfile")).run().map_err(Lack::Failed)?;
     Ok("systemd, hadolint and the product itself have nothing to say".into())
+}
+
+/// The files of a folder with an ending, of which there is at least one.
+fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, Lack> {
+    let entries = std::fs::read_dir(folder).map_err(|error| Lack::Failed(error.to_string()))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let found: Vec<_> = paths.filter(|path| path.extension().is_some_and(|of| of == ending)).collect();
+    if found.is_empty() {
+        return Err(Lack::Failed(format!("{}: no {ending} file", folder.display())));
+    }
+    Ok(found)
 }
