@@ -33,6 +33,12 @@ pub(crate) fn run() -> Result<String, Lack> {
     for path in files(&root.join("deploy/systemd"), "service")? {
         let name = path.file_name().unwrap_or_default();
         let unit = std::fs::read_to_string(&path).map_err(failed)?;
+        // The program must know the arguments. It reads them up to the request for help.
+        let commands = unit.lines().filter_map(|line| line.split_once(INSTALLED));
+        for (_, arguments) in commands.filter(|(key, _)| key.starts_with("ExecStart")) {
+            let command = process::program(&binary).args(arguments.split_whitespace());
+            command.arg("--help").output().map_err(Lack::Failed)?;
+        }
         // The same unit with the binary that is there: a missing one is an error to it.
         let copy = folder.join(name);
         std::fs::write(&copy, unit.replace(INSTALLED, &binary.display().to_string())).map_err(failed)?;

@@ -6,6 +6,7 @@ mod commands;
 mod ending;
 mod http;
 mod interrupt;
+mod log;
 mod output;
 mod report;
 mod table;

@@ -153,7 +153,8 @@ fn the_kill_switch_reaches_a_running_gateway_and_its_clients() {
     let config =
         gateway_config(&folder, [real_time, recovery, listen, page], &format!("token = \"{TOKEN}\"\n"));
     let _exchange = Process::start(&["exchange", "serve", &exchange], &["forgets them at its end"]);
-    let ours = Process::start(&["gateway", &config], &["FIX clients are served"]);
+    let ours =
+        Process::start(&["gateway", &config, "--log", "json"], &["\"message\":\"FIX clients are served"]);
     wait_until_ready(page);
     let (mut alpha, mut beta) = (Trader::connect(listen, "ALPHA"), Trader::connect(listen, "BETA"));
     alpha.send("new AAPL buy 100 @100");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_plant::Status;
 use tapeworks_runtime::refusals::Refused;
@@ -17,6 +17,7 @@ use tapeworks_service::report::Report;
 use tapeworks_service::service::{self, Service, ServiceError, ServiceFailure};
 
 use crate::ending::{Ending, Failure, Result};
+use crate::log::{self, LogFormat};
 use crate::table::{Align, Table, counted, thousands};
 use crate::{interrupt, output, terminal, values};
 
@@ -58,14 +59,6 @@ pub(crate) struct Validate {
     /// The configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum LogFormat {
-    /// Lines for people.
-    Text,
-    /// A JSON object a line.
-    Json,
 }
 
 impl From<ServiceError> for Failure {
@@ -114,16 +107,6 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     Ok(Ending::Complete)
 }
 
-/// Sets up the log.
-fn start_log(format: LogFormat) {
-    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false);
-    // A second one in one process is not needed.
-    let _already_set = match format {
-        LogFormat::Text => builder.with_ansi(terminal::is_coloured_stderr()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
-    };
-}
-
 fn log_refusals(refusals: &Receiver<Refused>) {
     for refused in refusals.try_iter() {
         let peer = refused.address.to_string();
@@ -158,7 +141,7 @@ pub(crate) fn watch(
 
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let config = load(&arguments.config)?;
-    start_log(arguments.log);
+    log::start(arguments.log);
     let (log, refusals) = channel();
     let on_refusal = Arc::new(move |refused: &Refused| {
         // The log may have ended already.

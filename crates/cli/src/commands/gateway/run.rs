@@ -22,6 +22,7 @@ use tapeworks_service::web;
 
 use super::Configured;
 use crate::ending::{Ending, Failure, Result};
+use crate::log::{self, LogFormat};
 use crate::table::{Align, Table, counted, thousands};
 use crate::{interrupt, output, terminal, values};
 
@@ -36,6 +37,9 @@ pub(super) struct Run {
     /// The configuration, a TOML file.
     #[arg(value_name = "CONFIG", required = true)]
     config: Option<PathBuf>,
+    /// The form of the log.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log: LogFormat,
     /// End after this time: seconds, or 500ms, 2s, 10m, 1h.
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     seconds: Option<Duration>,
@@ -107,12 +111,7 @@ pub(super) fn run(arguments: &Run) -> Result {
         let why = "the configuration has [web], and this build is without the feature `web`";
         return Err(Failure::Failed(format!("{}: {why}", path.display())));
     }
-    tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
-        .with_target(false)
-        .with_ansi(terminal::is_coloured_stderr())
-        .try_init()
-        .ok();
+    log::start(arguments.log);
     serve(arguments, &config)
 }
 
