@@ -53,6 +53,8 @@ pub enum VenueConfig {
         session: SoupInitiatorSettings,
         /// The time zone whose midnight its times count from, as a day's schedule.
         day: Schedule,
+        /// Whether an Account Query shows, after each login, that all reports are in.
+        asks: bool,
     },
 }
 
@@ -155,8 +157,10 @@ impl Config {
                 let table = Millennium::new(table.clone());
                 AnyParts::Millennium(crate::Parts { clients, reference, capacity, table, venue })
             }
-            VenueConfig::Ouch { session, day } => {
+            VenueConfig::Ouch { session, day, asks } => {
                 let venue = OuchSession::new(session.clone()).map_err(|error| error.to_string())?;
+                let venue = venue.with_days(day.clone());
+                let venue = if *asks { venue } else { venue.without_query() };
                 let midnight_ns = day.began_ns(now_ns).unwrap_or(0);
                 let table = Ouch::new(OuchSettings { midnight_ns, ..OuchSettings::default() });
                 AnyParts::Ouch(crate::Parts { clients, reference, capacity, table, venue })
@@ -317,7 +321,10 @@ fn password(reading: &mut Reading<'_>, section: &mut Section<'_>) -> Option<Stri
     }
 }
 
-fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>) -> Option<(Vec<SocketAddr>, VenueConfig)> {
+fn read_venue(
+    reading: &mut Reading<'_>,
+    mut venue: Section<'_>,
+) -> Option<(Vec<SocketAddr>, VenueConfig, Duration)> {
     #[derive(Clone, Copy)]
     enum Protocol {
         Millennium,
@@ -363,6 +370,7 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>) -> Option<(Vec<
             let zone = venue.text(reading, "time_zone");
             let zone = zone.unwrap_or_else(|| ("America/New_York".to_owned(), venue.span.clone()));
             let day = match Schedule::daily(&zone.0, "00:00:00", "00:00:00") {
+            let asks = venue.boolean(reading, "account_query").unwrap_or(true);
                 Ok(day) => Some(day),
                 Err(error) => {
                     reading.wrong(zone.1, error.to_string());

@@ -75,6 +75,8 @@ pub struct Core<S: VenueSession, D: Disk> {
     is_halted: bool,
     /// Whether there are prices of the market; `None`: nothing is checked against them.
     has_prices: Option<bool>,
+    /// The midnight that the venue's times count from, in UTC nanoseconds; 0: of a venue without.
+    midnight_ns: u64,
     desk: Desk,
 }
 
@@ -397,7 +399,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             last_second: Percentiles::default(),
             last_second_end_ns: 0,
         };
-        Self { clients, by_names, translator, venue, is_halted, has_prices: None, desk }
+        Self { clients, by_names, translator, venue, is_halted, has_prices: None, midnight_ns: 0, desk }
     }
 
     /// The run begins: later entries have the clients' places of this configuration.
@@ -406,6 +408,19 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let (time_ns, names) = (now_ns, names.join("\n"));
         let entry = Entry { kind: Kind::Start, client: 0, number: 0, time_ns, bytes: names.as_bytes() };
         self.desk.entries.push(entry);
+        self.look_at_the_day(now_ns);
+    }
+
+    /// Times of the venue count from another midnight, if a day has begun.
+    fn look_at_the_day(&mut self, now_ns: u64) {
+        let Some(midnight_ns) = self.venue.midnight_ns(now_ns).filter(|found| *found != self.midnight_ns)
+        else {
+            return;
+        };
+        self.midnight_ns = midnight_ns;
+        self.translator.set_midnight(midnight_ns);
+        let (number, time_ns) = (midnight_ns, now_ns);
+        self.desk.entries.push(Entry { kind: Kind::Midnight, client: 0, number, time_ns, bytes: &[] });
     }
 
     // ---- clients ----
@@ -652,6 +667,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.send_again(now);
         self.look_after_prices();
         self.translator.keep_room(64);
+        self.look_at_the_day(now.utc_ns);
         for client in self.clients.iter_mut().filter(|client| client.is_connected) {
             client.store.keep_room(1_024);
         }
@@ -969,3 +985,16 @@ fn on_event<S: VenueSession, D: Disk>(
         }
     }
 }
+        VenueEvent::NextName(next) => {
+            let number = u64::from(next);
+            desk.entries.push(Entry { kind: Kind::NextName, client: 0, number, time_ns, bytes: &[] });
+            if translator.venue_next_name(next) {
+                let last = next.saturating_sub(1);
+                desk.notice(
+                    true,
+                    format!(
+                        "the venue has seen requests up to number {last}, and the store lacks some of them"
+                    ),
+                );
+            }
+        }

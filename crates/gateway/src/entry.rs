@@ -148,6 +148,10 @@ kinds! {
 
 /// An entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    /// The venue has seen no request with this number for a name, or a later one.
+    NextName = 18, "next name";
+    /// A day began where the venue's times count from midnight. Number: its midnight, in UTC nanoseconds.
+    Midnight = 19, "midnight";
 pub struct Entry<'a> {
     /// What it is.
     pub kind: Kind,
@@ -274,7 +278,7 @@ mod tests {
     use super::*;
 
     fn entry() -> impl Strategy<Value = (u8, u16, u64, u64, Vec<u8>)> {
-        (1u8..18, any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..60))
+        (1u8..20, any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..60))
     }
 
     proptest! {

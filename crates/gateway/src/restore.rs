@@ -26,7 +26,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Records are damaged.
-    #[error("{}: {records} records before record {number} are damaged: orders may be missing", folder.display())]
+    #[error("{}: {records} records before record {number} are damaged although they were synced: orders may be missing", folder.display())]
     Damaged {
         /// The journal's folder.
         folder: PathBuf,
@@ -69,7 +69,7 @@ pub enum RestoreError {
 }
 
 /// What a start found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Records of the journal.
     pub records: u64,
@@ -228,6 +228,9 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             Kind::ToClient => {
                 let index = self.client(entry.client)?;
                 if let Some(client) = self.clients.get_mut(index) {
+            // A number that was raised is a u32.
+            Kind::NextName => _ = self.translator.venue_next_name(entry.number as u32),
+            Kind::Midnight => self.translator.set_midnight(entry.number),
                     client.store.restore_message(entry.number, place, bytes.len());
                 }
                 self.restored.messages += 1;
@@ -330,7 +333,7 @@ pub fn open<S: VenueSession, D: Disk>(
     parts: Parts<S>,
     now_ns: u64,
 ) -> Result<Opened<S, D>, RestoreError> {
-    let (ledger, torn_bytes) = Ledger::open(folder, options, sync)?;
+    let (mut ledger, torn_bytes) = Ledger::open(folder, options, sync)?;
     let (mut repeater, venue) = Repeater::<S, D>::new(folder, parts, now_ns);
     repeater.run(&mut Nowhere, |_, _, _: &mut Nowhere| {})?;
     let restored = Restored { torn_bytes, ..repeater.restored };

@@ -203,9 +203,10 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
         trader.send(&line);
     }
 
-    /// The first client sends an order that no other meets, to each partition.
+    /// The first client sends an order that no other meets, to each partition, and one of an instrument that the exchange does not have:
+    /// its reject has a number of the exchange itself, as rejects of a halted partition have.
     pub fn probe(&mut self) {
-        for symbol in ["AAPL", "MSFT"] {
+        for symbol in ["AAPL", "MSFT", "GONE"] {
             self.made += 1;
             let trader = &mut self.traders[0];
             let line = format!("new {symbol} buy 1 @1 id={}-o{}", trader.name, self.made);
