@@ -211,7 +211,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     {
         reading.wrong(file.span.clone(), error.to_string());
     }
-    let (listen, (venue_addresses, venue), store) = (listen?, venue?, store?);
+    let (listen, (venue_addresses, venue, venue_connect), store) = (listen?, venue?, store?);
     Some(Config {
         host: HostSettings {
             listen,
@@ -221,6 +221,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
             core,
             most_connections: most_connections.unwrap_or(clients.len() + 256),
             first_message: first_message.unwrap_or(Duration::from_secs(10)),
+            venue_connect,
             disk_patience: store.patience,
             acceptor: acceptor.unwrap_or_default(),
         },
@@ -346,6 +347,8 @@ fn read_venue(
     }
     let first = venue.time(reading, "first_reconnect", AN_INSTANT..=A_DAY);
     let longest = venue.time(reading, "longest_reconnect", AN_INSTANT..=A_DAY);
+    let connect =
+        venue.time(reading, "connect_timeout", AN_INSTANT..=A_DAY).unwrap_or(Duration::from_secs(5));
     let read = match protocol? {
         Protocol::Millennium => {
             let addresses =
@@ -363,14 +366,14 @@ fn read_venue(
             if let Err(error) = NativeClient::new(session.clone()) {
                 reading.wrong(span, error.to_string());
             }
-            (vec![real_time, recovery], VenueConfig::Millennium { session, table })
+            (vec![real_time, recovery], VenueConfig::Millennium { session, table }, connect)
         }
         Protocol::Ouch => {
             let address = address(reading, &mut venue, "address");
+            let asks = venue.boolean(reading, "account_query").unwrap_or(true);
             let zone = venue.text(reading, "time_zone");
             let zone = zone.unwrap_or_else(|| ("America/New_York".to_owned(), venue.span.clone()));
             let day = match Schedule::daily(&zone.0, "00:00:00", "00:00:00") {
-            let asks = venue.boolean(reading, "account_query").unwrap_or(true);
                 Ok(day) => Some(day),
                 Err(error) => {
                     reading.wrong(zone.1, error.to_string());
@@ -385,7 +388,7 @@ fn read_venue(
             if let Err(error) = OuchSession::new(session.clone()) {
                 reading.wrong(span, error.to_string());
             }
-            (vec![address?], VenueConfig::Ouch { session, day: day? })
+            (vec![address?], VenueConfig::Ouch { session, day: day?, asks }, connect)
         }
     };
     venue.refuse_the_rest(reading);
@@ -802,6 +805,7 @@ fn read_clients(
         sessions.push(names_of_session);
         section.refuse_the_rest(reading);
         let mut session = FixSettings::new(Role::Acceptor, &begin_string, &ours, &comp_id);
+        session.resends_rejects = true;
         session.credentials = password.map(|password| (user.unwrap_or_default(), password));
         all.push(client(&name, session, &common, is_drop_copy, &declared));
     }

@@ -440,7 +440,9 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let index = *self.by_names.get(&names).ok_or(NotAdmitted::Unknown)?;
         let client = self.clients.get(index).ok_or(NotAdmitted::Unknown)?;
         let addresses = &client.settings.addresses;
-        if !addresses.is_empty() && !addresses.contains(&address) {
+        // A socket for both versions shows an IPv4 address as one of IPv6.
+        let is_same = |allowed: &std::net::IpAddr| allowed.to_canonical() == address.to_canonical();
+        if !addresses.is_empty() && !addresses.iter().any(is_same) {
             return Err(NotAdmitted::Address);
         }
         if client.settings.certificate.is_some() && client.settings.certificate != certificate {
@@ -569,6 +571,15 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.clients.get(index).map_or(&[], |client| client.session.output())
     }
 
+    /// Goes on with a long resend to a client, as far as its output has room.
+    pub fn client_resend(&mut self, index: usize, now: Now) {
+        if self.clients.get(index).is_some_and(|client| client.session.has_to_resend()) {
+            self.with_client(index, now, |client, trader| {
+                client.session.resend(&mut client.store, trader, now.utc_ns);
+            });
+        }
+    }
+
     /// So many bytes were sent to a client.
     pub fn client_sent(&mut self, index: usize, count: usize) {
         if let Some(client) = self.clients.get_mut(index) {
@@ -656,6 +667,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// What time brings, for all sessions. A caller does it some times a second.
     pub fn tick(&mut self, now: Now) {
         self.desk.end_second(now.utc_ns);
+        self.look_at_the_day(now.utc_ns);
         for index in 0..self.clients.len() {
             if self.clients.get(index).is_some_and(|client| client.is_connected) {
                 self.with_client(index, now, |client, trader| {
@@ -667,7 +679,6 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.send_again(now);
         self.look_after_prices();
         self.translator.keep_room(64);
-        self.look_at_the_day(now.utc_ns);
         for client in self.clients.iter_mut().filter(|client| client.is_connected) {
             client.store.keep_room(1_024);
         }
@@ -976,15 +987,6 @@ fn on_event<S: VenueSession, D: Disk>(
         VenueEvent::Session(bytes) => {
             desk.entries.push(Entry { kind: Kind::Session, client: 0, number: 0, time_ns, bytes });
         }
-        VenueEvent::Unsent(message) => give_back::<S, D>(message, clients, translator, desk, now),
-        VenueEvent::Notice(text) => desk.notice(false, format!("venue: {text}")),
-        VenueEvent::Ended(how) => {
-            translator.venue_disconnected();
-            desk.counters.venue_ends += 1;
-            desk.notice(true, format!("the session with the venue ended: {how}"));
-        }
-    }
-}
         VenueEvent::NextName(next) => {
             let number = u64::from(next);
             desk.entries.push(Entry { kind: Kind::NextName, client: 0, number, time_ns, bytes: &[] });
@@ -998,3 +1000,12 @@ fn on_event<S: VenueSession, D: Disk>(
                 );
             }
         }
+        VenueEvent::Unsent(message) => give_back::<S, D>(message, clients, translator, desk, now),
+        VenueEvent::Notice(text) => desk.notice(false, format!("venue: {text}")),
+        VenueEvent::Ended(how) => {
+            translator.venue_disconnected();
+            desk.counters.venue_ends += 1;
+            desk.notice(true, format!("the session with the venue ended: {how}"));
+        }
+    }
+}
