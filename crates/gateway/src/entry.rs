@@ -19,6 +19,10 @@ use tapeworks_journal::{MAX_PAYLOAD_BYTES, Place, Record};
 /// Bytes of an entry's header.
 pub(crate) const HEADER_BYTES: usize = 24;
 
+/// The `channel` of a record says how many records right before it the disk may not have had when it was written. This many or more: it
+/// says nothing.
+pub(crate) const NO_CLAIM: u16 = u16::MAX;
+
 /// The kind of a record that ends a turn, and in most cases is all of it. `extra` is how many parts of the turn come before.
 pub(crate) const TURN: u8 = 1;
 
@@ -144,14 +148,14 @@ kinds! {
     Again = 16, "again";
     /// The name of the venue's session, whose numbers are those of no other.
     Session = 17, "session";
-}
-
-/// An entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
     /// The venue has seen no request with this number for a name, or a later one.
     NextName = 18, "next name";
     /// A day began where the venue's times count from midnight. Number: its midnight, in UTC nanoseconds.
     Midnight = 19, "midnight";
+}
+
+/// An entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry<'a> {
     /// What it is.
     pub kind: Kind,
