@@ -10,6 +10,7 @@ mod support;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use support::{Folder, command, free_port, run, stderr, stdout};
@@ -19,22 +20,75 @@ use tapeworks_runtime::world::System;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What the processes have logged, in the order in which it came; it is printed if the test fails.
+#[derive(Clone)]
+struct Logs {
+    began: Instant,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+/// The newest lines that are printed.
+const MOST_LINES: usize = 2_000;
+
+impl Logs {
+    fn new() -> Self {
+        Self { began: Instant::now(), lines: Arc::default() }
+    }
+
+    fn push(&self, who: &str, line: &str) {
+        let line = format!("{:10.3} s {who}: {}", self.began.elapsed().as_secs_f64(), line.trim_end());
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+}
+
+/// Prints the logs, and what the gateway's store says of the last order without an answer, when a test panics.
+struct OnFailure {
+    logs: Logs,
+    store: String,
+}
+
+impl Drop for OnFailure {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let lines = self.logs.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        eprintln!("---- logs of exchange and gateway, the newest {MOST_LINES} lines ----");
+        lines.iter().skip(lines.len().saturating_sub(MOST_LINES)).for_each(|line| eprintln!("{line}"));
+        let id = lines.iter().rev().find_map(|line| line.split_once(UNANSWERED)?.1.split('"').nth(1));
+        if let Some(id) = id {
+            eprintln!("---- entries of the gateway's store with {id} ----");
+            let inspected = run(&["gateway", "store", "inspect", &self.store, "--entries"]);
+            stdout(&inspected).lines().filter(|line| line.contains(id)).for_each(|line| eprintln!("{line}"));
+        }
+    }
+}
+
+/// In the error of [`Market::settle`], before the order's ClOrdID.
+const UNANSWERED: &str = "an order without an answer: ";
+
 /// A running process; killed when it is dropped.
 struct Process(Child);
 
 impl Process {
     /// Starts it, and waits until its log has one of these texts.
-    fn start(arguments: &[&str], texts: &[&str]) -> Self {
+    fn start(arguments: &[&str], texts: &[&str], logs: &Logs) -> Self {
+        let logs = logs.clone();
         let mut child = command(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
         while !texts.iter().any(|text| said.contains(text)) {
             let mut line = String::new();
             assert!(log.read_line(&mut line).unwrap() > 0, "{arguments:?} ended: {said}");
+            logs.push(arguments[0], &line);
             said.push_str(&line);
         }
+        let who = arguments[0].to_owned();
         // A pipe that is not read blocks its writer.
-        std::thread::spawn(move || log.lines().for_each(drop));
+        std::thread::spawn(move || {
+            log.lines().map_while(Result::ok).for_each(|line| logs.push(&who, &line));
+            logs.push(&who, "(ended)");
+        });
         Self(child)
     }
 }
@@ -128,9 +182,13 @@ fn killed_gateways_and_exchanges_lose_and_double_nothing() {
     let addresses = [50, 51, 52].map(free_port);
     let (exchange_toml, gateway_toml) =
         (exchange_config(&folder, &addresses), gateway_config(&folder, &addresses));
-    let exchange =
-        || Process::start(&["exchange", "serve", &exchange_toml], &["restored from", "the store is empty"]);
-    let gateway = || Process::start(&["gateway", &gateway_toml], &["FIX clients are served"]);
+    let logs = Logs::new();
+    let _printed = OnFailure { logs: logs.clone(), store: folder.path("gateway-store") };
+    let exchange = || {
+        let texts = ["restored from", "the store is empty"];
+        Process::start(&["exchange", "serve", &exchange_toml], &texts, &logs)
+    };
+    let gateway = || Process::start(&["gateway", &gateway_toml], &["FIX clients are served"], &logs);
     let mut random = Random::new(seed);
     let mut market = Market::<System, _>::new(move |bound| random.below(bound));
     let (mut venue, mut ours) = (Some(exchange()), Some(gateway()));
@@ -142,6 +200,7 @@ fn killed_gateways_and_exchanges_lose_and_double_nothing() {
             (0..4).for_each(|_| market.act());
             market.turn(Duration::ZERO);
         }
+        logs.push("test", &format!("kill {kill}"));
         // The gateway, the exchange, both.
         if kill % 3 != 1 {
             ours = None;
@@ -154,7 +213,10 @@ fn killed_gateways_and_exchanges_lose_and_double_nothing() {
         venue = venue.or_else(|| Some(exchange()));
         ours = ours.or_else(|| Some(gateway()));
     }
-    market.settle(addresses[2], PATIENCE).unwrap();
+    if let Err(problem) = market.settle(addresses[2], PATIENCE) {
+        logs.push("test", &problem);
+        panic!("{problem}");
+    }
     assert_eq!(market.faults(), Vec::<String>::new());
     assert!(market.trade_count() > 10, "only {} trades", market.trade_count());
     drop(ours);

@@ -30,6 +30,7 @@ use tapeworks_session::native::{
 use tapeworks_session::soupbintcp::{SoupAcceptor, SoupEnd};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::native::AppStatus;
+use tapeworks_wire::nasdaq::ouch50::inbound::AccountQuery;
 use tapeworks_wire::nasdaq::ouch50::outbound::EventCode;
 use thiserror::Error;
 
@@ -425,9 +426,12 @@ impl OrderExchange {
                 let Self { desk, ouch, .. } = self;
                 let Some(acceptor) = ouch.get_mut(user) else { return };
                 acceptor.receive(connection, bytes, now_ns, |message| {
-                    let (drop, halt) = desk.script.message();
-                    is_dropped |= drop;
-                    halts.extend(halt);
+                    // A query does not count: an exchange that drops the connection at each message would never take an order.
+                    if message.first() != Some(&AccountQuery::TAG) {
+                        let (drop, halt) = desk.script.message();
+                        is_dropped |= drop;
+                        halts.extend(halt);
+                    }
                     desk.ouch_message(user, message);
                 });
                 halts.into_iter().for_each(|halt| self.halt(halt, now_ns));

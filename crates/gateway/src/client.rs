@@ -112,6 +112,10 @@ impl ByteSession for Io<'_> {
         self.session.receive(bytes, self.store, self.inbox, self.utc_ns);
     }
 
+    fn fill(&mut self, _now_ns: u64) {
+        self.session.resend(self.store, self.inbox, self.utc_ns);
+    }
+
     fn output(&self) -> &[u8] {
         self.session.output()
     }

@@ -53,6 +53,8 @@ pub enum VenueConfig {
         session: SoupInitiatorSettings,
         /// The time zone whose midnight its times count from, as a day's schedule.
         day: Schedule,
+        /// Whether an Account Query shows, after each login, that all reports are in.
+        asks: bool,
     },
 }
 
@@ -155,8 +157,10 @@ impl Config {
                 let table = Millennium::new(table.clone());
                 AnyParts::Millennium(crate::Parts { clients, reference, capacity, table, venue })
             }
-            VenueConfig::Ouch { session, day } => {
+            VenueConfig::Ouch { session, day, asks } => {
                 let venue = OuchSession::new(session.clone()).map_err(|error| error.to_string())?;
+                let venue = venue.with_days(day.clone());
+                let venue = if *asks { venue } else { venue.without_query() };
                 let midnight_ns = day.began_ns(now_ns).unwrap_or(0);
                 let table = Ouch::new(OuchSettings { midnight_ns, ..OuchSettings::default() });
                 AnyParts::Ouch(crate::Parts { clients, reference, capacity, table, venue })
@@ -207,7 +211,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     {
         reading.wrong(file.span.clone(), error.to_string());
     }
-    let (listen, (venue_addresses, venue), store) = (listen?, venue?, store?);
+    let (listen, (venue_addresses, venue, venue_connect), store) = (listen?, venue?, store?);
     Some(Config {
         host: HostSettings {
             listen,
@@ -217,6 +221,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
             core,
             most_connections: most_connections.unwrap_or(clients.len() + 256),
             first_message: first_message.unwrap_or(Duration::from_secs(10)),
+            venue_connect,
             disk_patience: store.patience,
             acceptor: acceptor.unwrap_or_default(),
         },
@@ -317,7 +322,10 @@ fn password(reading: &mut Reading<'_>, section: &mut Section<'_>) -> Option<Stri
     }
 }
 
-fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>) -> Option<(Vec<SocketAddr>, VenueConfig)> {
+fn read_venue(
+    reading: &mut Reading<'_>,
+    mut venue: Section<'_>,
+) -> Option<(Vec<SocketAddr>, VenueConfig, Duration)> {
     #[derive(Clone, Copy)]
     enum Protocol {
         Millennium,
@@ -339,6 +347,8 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>) -> Option<(Vec<
     }
     let first = venue.time(reading, "first_reconnect", AN_INSTANT..=A_DAY);
     let longest = venue.time(reading, "longest_reconnect", AN_INSTANT..=A_DAY);
+    let connect =
+        venue.time(reading, "connect_timeout", AN_INSTANT..=A_DAY).unwrap_or(Duration::from_secs(5));
     let read = match protocol? {
         Protocol::Millennium => {
             let addresses =
@@ -356,10 +366,11 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>) -> Option<(Vec<
             if let Err(error) = NativeClient::new(session.clone()) {
                 reading.wrong(span, error.to_string());
             }
-            (vec![real_time, recovery], VenueConfig::Millennium { session, table })
+            (vec![real_time, recovery], VenueConfig::Millennium { session, table }, connect)
         }
         Protocol::Ouch => {
             let address = address(reading, &mut venue, "address");
+            let asks = venue.boolean(reading, "account_query").unwrap_or(true);
             let zone = venue.text(reading, "time_zone");
             let zone = zone.unwrap_or_else(|| ("America/New_York".to_owned(), venue.span.clone()));
             let day = match Schedule::daily(&zone.0, "00:00:00", "00:00:00") {
@@ -377,7 +388,7 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>) -> Option<(Vec<
             if let Err(error) = OuchSession::new(session.clone()) {
                 reading.wrong(span, error.to_string());
             }
-            (vec![address?], VenueConfig::Ouch { session, day: day? })
+            (vec![address?], VenueConfig::Ouch { session, day: day?, asks }, connect)
         }
     };
     venue.refuse_the_rest(reading);
@@ -794,6 +805,7 @@ fn read_clients(
         sessions.push(names_of_session);
         section.refuse_the_rest(reading);
         let mut session = FixSettings::new(Role::Acceptor, &begin_string, &ours, &comp_id);
+        session.resends_rejects = true;
         session.credentials = password.map(|password| (user.unwrap_or_default(), password));
         all.push(client(&name, session, &common, is_drop_copy, &declared));
     }

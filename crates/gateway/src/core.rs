@@ -75,6 +75,8 @@ pub struct Core<S: VenueSession, D: Disk> {
     is_halted: bool,
     /// Whether there are prices of the market; `None`: nothing is checked against them.
     has_prices: Option<bool>,
+    /// The midnight that the venue's times count from, in UTC nanoseconds; 0: of a venue without.
+    midnight_ns: u64,
     desk: Desk,
 }
 
@@ -397,7 +399,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             last_second: Percentiles::default(),
             last_second_end_ns: 0,
         };
-        Self { clients, by_names, translator, venue, is_halted, has_prices: None, desk }
+        Self { clients, by_names, translator, venue, is_halted, has_prices: None, midnight_ns: 0, desk }
     }
 
     /// The run begins: later entries have the clients' places of this configuration.
@@ -406,6 +408,19 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let (time_ns, names) = (now_ns, names.join("\n"));
         let entry = Entry { kind: Kind::Start, client: 0, number: 0, time_ns, bytes: names.as_bytes() };
         self.desk.entries.push(entry);
+        self.look_at_the_day(now_ns);
+    }
+
+    /// Times of the venue count from another midnight, if a day has begun.
+    fn look_at_the_day(&mut self, now_ns: u64) {
+        let Some(midnight_ns) = self.venue.midnight_ns(now_ns).filter(|found| *found != self.midnight_ns)
+        else {
+            return;
+        };
+        self.midnight_ns = midnight_ns;
+        self.translator.set_midnight(midnight_ns);
+        let (number, time_ns) = (midnight_ns, now_ns);
+        self.desk.entries.push(Entry { kind: Kind::Midnight, client: 0, number, time_ns, bytes: &[] });
     }
 
     // ---- clients ----
@@ -425,7 +440,9 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let index = *self.by_names.get(&names).ok_or(NotAdmitted::Unknown)?;
         let client = self.clients.get(index).ok_or(NotAdmitted::Unknown)?;
         let addresses = &client.settings.addresses;
-        if !addresses.is_empty() && !addresses.contains(&address) {
+        // A socket for both versions shows an IPv4 address as one of IPv6.
+        let is_same = |allowed: &std::net::IpAddr| allowed.to_canonical() == address.to_canonical();
+        if !addresses.is_empty() && !addresses.iter().any(is_same) {
             return Err(NotAdmitted::Address);
         }
         if client.settings.certificate.is_some() && client.settings.certificate != certificate {
@@ -554,6 +571,15 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.clients.get(index).map_or(&[], |client| client.session.output())
     }
 
+    /// Goes on with a long resend to a client, as far as its output has room.
+    pub fn client_resend(&mut self, index: usize, now: Now) {
+        if self.clients.get(index).is_some_and(|client| client.session.has_to_resend()) {
+            self.with_client(index, now, |client, trader| {
+                client.session.resend(&mut client.store, trader, now.utc_ns);
+            });
+        }
+    }
+
     /// So many bytes were sent to a client.
     pub fn client_sent(&mut self, index: usize, count: usize) {
         if let Some(client) = self.clients.get_mut(index) {
@@ -641,6 +667,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// What time brings, for all sessions. A caller does it some times a second.
     pub fn tick(&mut self, now: Now) {
         self.desk.end_second(now.utc_ns);
+        self.look_at_the_day(now.utc_ns);
         for index in 0..self.clients.len() {
             if self.clients.get(index).is_some_and(|client| client.is_connected) {
                 self.with_client(index, now, |client, trader| {
@@ -959,6 +986,19 @@ fn on_event<S: VenueSession, D: Disk>(
         }
         VenueEvent::Session(bytes) => {
             desk.entries.push(Entry { kind: Kind::Session, client: 0, number: 0, time_ns, bytes });
+        }
+        VenueEvent::NextName(next) => {
+            let number = u64::from(next);
+            desk.entries.push(Entry { kind: Kind::NextName, client: 0, number, time_ns, bytes: &[] });
+            if translator.venue_next_name(next) {
+                let last = next.saturating_sub(1);
+                desk.notice(
+                    true,
+                    format!(
+                        "the venue has seen requests up to number {last}, and the store lacks some of them"
+                    ),
+                );
+            }
         }
         VenueEvent::Unsent(message) => give_back::<S, D>(message, clients, translator, desk, now),
         VenueEvent::Notice(text) => desk.notice(false, format!("venue: {text}")),

@@ -19,6 +19,10 @@ use tapeworks_journal::{MAX_PAYLOAD_BYTES, Place, Record};
 /// Bytes of an entry's header.
 pub(crate) const HEADER_BYTES: usize = 24;
 
+/// The `channel` of a record says how many records right before it the disk may not have had when it was written. This many or more: it
+/// says nothing.
+pub(crate) const NO_CLAIM: u16 = u16::MAX;
+
 /// The kind of a record that ends a turn, and in most cases is all of it. `extra` is how many parts of the turn come before.
 pub(crate) const TURN: u8 = 1;
 
@@ -144,6 +148,10 @@ kinds! {
     Again = 16, "again";
     /// The name of the venue's session, whose numbers are those of no other.
     Session = 17, "session";
+    /// The venue has seen no request with this number for a name, or a later one.
+    NextName = 18, "next name";
+    /// A day began where the venue's times count from midnight. Number: its midnight, in UTC nanoseconds.
+    Midnight = 19, "midnight";
 }
 
 /// An entry.
@@ -274,7 +282,7 @@ mod tests {
     use super::*;
 
     fn entry() -> impl Strategy<Value = (u8, u16, u64, u64, Vec<u8>)> {
-        (1u8..18, any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..60))
+        (1u8..20, any::<u16>(), any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..60))
     }
 
     proptest! {

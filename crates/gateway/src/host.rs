@@ -92,6 +92,8 @@ pub struct HostSettings {
     pub most_connections: usize,
     /// How long a connection may take for its first message.
     pub first_message: Duration,
+    /// How long the venue may take to accept a connection.
+    pub venue_connect: Duration,
     /// How long the disk may refuse before the gateway ends.
     pub disk_patience: Duration,
     /// How FIX clients connect: in plain text, or with TLS.
@@ -350,7 +352,8 @@ enum Peer {
     Client(usize),
     Venue {
         channel: usize,
-        is_connected: bool,
+        /// When it was opened, until it is connected.
+        opened: Option<Instant>,
     },
     /// It is over: the last bytes go out.
     Nobody,
@@ -433,6 +436,11 @@ struct OfClient<'a, S: VenueSession, W: World> {
 impl<S: VenueSession, W: World> ByteSession for OfClient<'_, S, W> {
     fn receive(&mut self, bytes: &[u8], _now_ns: u64) {
         self.core.client_bytes(self.index, bytes, self.now);
+    }
+
+    fn fill(&mut self, _now_ns: u64) {
+        // Messages that are sent again are in the store already.
+        self.core.client_resend(self.index, self.now);
     }
 
     fn output(&self) -> &[u8] {
@@ -692,6 +700,10 @@ impl<S: VenueSession, W: World> Host<S, W> {
         for number in self.silent() {
             self.refuse(number, "no first message in time");
         }
+        for (number, channel, address) in self.unconnected() {
+            self.close(number);
+            self.venue_refused(channel, address, &ErrorKind::TimedOut.into(), now);
+        }
         self.finish_tasks();
         if let Some(task) = self.ledger.task(now.steady_ns)
             && let Some(tasks) = &self.disk.tasks
@@ -720,6 +732,19 @@ impl<S: VenueSession, W: World> Host<S, W> {
             ..self.core.status(now)
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+
+    /// Connections to the venue whose time is over: the kernel itself tries for minutes.
+    fn unconnected(&self) -> Vec<(usize, usize, SocketAddr)> {
+        let late = |(number, connection): (&usize, &Connection<W>)| match &connection.peer {
+            Peer::Venue { channel, opened: Some(opened) }
+                if W::since(*opened) >= self.settings.venue_connect =>
+            {
+                Some((*number, *channel, connection.address))
+            }
+            _ => None,
+        };
+        self.connections.iter().filter_map(late).collect()
     }
 
     /// Connections without a first message whose time is over.
@@ -843,7 +868,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
             match connected {
                 Ok(stream) => {
                     self.next_connection += 1;
-                    let peer = Peer::Venue { channel, is_connected: false };
+                    let peer = Peer::Venue { channel, opened: Some(W::instant()) };
                     self.connections.insert(number, Connection { pump: Pump::new(stream), peer, address });
                     if let Some(place) = self.of_venue.get_mut(channel) {
                         *place = Some(number);
@@ -878,12 +903,12 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 let mut client = OfClient { core: &mut self.core, index: *index, now };
                 connection.pump.read(&mut client, &mut self.buffer, now.steady_ns);
             }
-            Peer::Venue { channel, is_connected } => {
+            Peer::Venue { channel, opened } => {
                 let channel = *channel;
-                if !*is_connected {
+                if opened.is_some() {
                     match connection.pump.stream().is_connected() {
                         Ok(true) => {
-                            *is_connected = true;
+                            *opened = None;
                             let _is_set = connection.pump.stream().set_nodelay(true);
                             self.core.venue_connected(channel, now);
                         }
@@ -974,7 +999,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     self.again.push(number);
                 }
             }
-            Peer::Venue { is_connected: false, .. } | Peer::Nobody => {}
+            Peer::Venue { opened: Some(_), .. } | Peer::Nobody => {}
             Peer::Venue { channel, .. } => {
                 let channel = *channel;
                 let mut venue = OfVenue { core: &mut self.core, channel, now, is_closed: false };

@@ -13,6 +13,7 @@ use tapeworks_wire::fix::{Fields, Writer, field, message_type};
 
 use crate::core::Client;
 use crate::entry::{Entries, Entry, Kind, Turn, entries};
+use crate::hole::{self, Cut};
 use crate::ledger::{Ledger, SyncPolicy};
 use crate::restore::{Parts, Repeater, RestoreError};
 use crate::venue::VenueSession;
@@ -57,10 +58,12 @@ pub struct Inspection {
     pub damage: Vec<String>,
     /// Records with bytes that are no entries.
     pub unreadable: u64,
+    /// What a start cuts off: damage behind the last sync, as a power loss leaves it.
+    pub cut: Option<Cut>,
 }
 
 impl Inspection {
-    /// Whether a gateway can go on from it.
+    /// Whether nothing of it is damaged.
     #[must_use]
     pub const fn is_sound(&self) -> bool {
         self.damaged == 0 && self.unreadable == 0
@@ -80,9 +83,13 @@ pub fn inspect<D: Disk>(
     let mut names: Vec<String> = Vec::new();
     let mut reader = JournalReader::<D>::open_in(folder)?;
     let mut turn = Turn::default();
+    let mut first_hole = None;
     while let Some(record) = reader.next()? {
         if record.kind == LOST {
-            found.damaged += if record.line == tapeworks_journal::NUMBERED { record.extra } else { 0 };
+            if record.line == tapeworks_journal::NUMBERED {
+                first_hole = first_hole.or(Some(record.number + 1 - record.extra.min(record.number + 1)));
+                found.damaged += record.extra;
+            }
             continue;
         }
         found.records += 1;
@@ -120,6 +127,11 @@ pub fn inspect<D: Disk>(
             }
             each(record.number, name, &entry);
         }
+    }
+    if let Some(from) = first_hole {
+        let mut reader = JournalReader::<D>::from_number_in(folder, from)?;
+        let lost = reader.next()?.map_or(0, |record| record.extra);
+        found.cut = hole::unsynced(folder, &mut reader, (from, lost))?;
     }
     let verified = verify_in::<D>(folder, || true)?;
     found.damage = verified.damage.iter().map(ToString::to_string).collect();
@@ -314,6 +326,9 @@ pub fn reset_client<S: VenueSession, D: Disk>(
     let (mut ledger, _) = Ledger::<D>::open(folder, JournalOptions::default(), SyncPolicy::Always)?;
     let (mut repeater, _venue) = Repeater::<S, D>::new(folder, parts, now_ns);
     repeater.run(&mut Collected::default(), |_, _, out| *out = Collected::default())?;
+    if let Some(cut) = &repeater.restored.cut {
+        ledger.cut_from(cut.from)?;
+    }
     let names: Vec<&str> = repeater.clients.iter().map(|client| client.settings.name.as_str()).collect();
     let Some(index) = names.iter().position(|one| *one == name) else { return Ok(false) };
     let (mut turn, text) = (Entries::default(), names.join("\n"));

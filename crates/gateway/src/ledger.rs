@@ -9,7 +9,7 @@ use tapeworks_disk::Disk;
 use tapeworks_journal::{Finished, IoTask, JournalError, JournalOptions, JournalWriter, Place, Record};
 use tapeworks_planted::planted;
 
-use crate::entry::{Entries, PART, TURN, Written, first_part};
+use crate::entry::{Entries, NO_CLAIM, PART, TURN, Written, first_part};
 
 /// When what was written survives a crash of the machine. A crash of the process loses nothing in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,9 @@ impl<D: Disk> Ledger<D> {
             let part = rest.get(..first_part(rest)).unwrap_or(rest);
             let kind = if part.len() == rest.len() { TURN } else { PART };
             let extra = self.parts.len() as u64;
-            self.writer.append(&Record { kind, extra, time: now_ns, payload: part, ..Record::default() })?;
+            let channel = u16::try_from(self.writer.unsynced_records()).unwrap_or(NO_CLAIM);
+            let record = Record { kind, channel, extra, time: now_ns, payload: part, ..Record::default() };
+            self.writer.append(&record)?;
             let end = self.writer.place();
             let place = Place { offset: end.offset.saturating_sub(part.len() as u64), ..end };
             self.parts.push(Written { from: self.appended, place });
@@ -95,6 +97,11 @@ impl<D: Disk> Ledger<D> {
         }
         self.appended = 0;
         Ok(&self.parts)
+    }
+
+    /// Cuts the journal off at a hole.
+    pub(crate) fn cut_from(&mut self, number: u64) -> Result<Option<PathBuf>, JournalError> {
+        self.writer.cut_from(number)
     }
 
     /// Work that another thread is to do now, by a clock that cannot be set.

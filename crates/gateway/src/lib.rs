@@ -6,6 +6,7 @@ mod clock;
 pub mod config;
 mod core;
 mod entry;
+mod hole;
 mod host;
 pub mod inspect;
 mod ledger;
@@ -21,6 +22,7 @@ mod venue;
 
 pub use self::core::{Core, NotAdmitted, Notice, Now};
 pub use entry::{Entry, Kind};
+pub use hole::Cut;
 pub use host::{Command, Gateway, Handle, HostSettings, OnNotice, StartError, Wait};
 pub use ledger::{Ledger, SyncPolicy};
 pub use restore::{Opened, Parts, RestoreError, Restored, open};

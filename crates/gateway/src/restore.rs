@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::core::{Client, Core};
 use crate::entry::{Entry, Kind, Turn, Written, entries, of_report_number};
+use crate::hole::{self, Cut};
 use crate::ledger::{Ledger, SyncPolicy};
 use crate::settings::ClientSettings;
 use crate::store::SessionStore;
@@ -26,7 +27,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Records are damaged.
-    #[error("{}: {records} records before record {number} are damaged: orders may be missing", folder.display())]
+    #[error("{}: {records} records before record {number} are damaged although they were synced: orders may be missing", folder.display())]
     Damaged {
         /// The journal's folder.
         folder: PathBuf,
@@ -69,7 +70,7 @@ pub enum RestoreError {
 }
 
 /// What a start found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Records of the journal.
     pub records: u64,
@@ -83,6 +84,8 @@ pub struct Restored {
     pub torn_bytes: u64,
     /// The starts of former runs.
     pub starts: u64,
+    /// What was cut off behind the last sync: the machine had lost power.
+    pub cut: Option<Cut>,
 }
 
 /// What a gateway is made of.
@@ -225,6 +228,9 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 }
             }
             Kind::Session => bytes.clone_into(&mut self.session),
+            // A number that was raised is a u32.
+            Kind::NextName => _ = self.translator.venue_next_name(entry.number as u32),
+            Kind::Midnight => self.translator.set_midnight(entry.number),
             Kind::ToClient => {
                 let index = self.client(entry.client)?;
                 if let Some(client) = self.clients.get_mut(index) {
@@ -248,7 +254,8 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
         Ok(())
     }
 
-    /// Repeats a whole journal. `each` gets every entry, with the number of its record, after it was repeated.
+    /// Repeats a whole journal, up to a hole that a power loss explains: the rest is [`Restored::cut`]. `each` gets every entry, with the
+    /// number of its record, after it was repeated.
     pub(crate) fn run<O: Outputs>(
         &mut self,
         out: &mut O,
@@ -262,8 +269,12 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             if kind == LOST {
                 // Turns that could not be written were not sent, and were written later.
                 if record.line == tapeworks_journal::NUMBERED {
+                    // Its number is that of the last lost one.
+                    let from = (number + 1).saturating_sub(extra);
+                    self.restored.cut = hole::unsynced(&self.folder, &mut reader, (from, extra))?;
                     let folder = self.folder.clone();
-                    return Err(RestoreError::Damaged { folder, number, records: extra });
+                    let damaged = RestoreError::Damaged { folder, number: number + 1, records: extra };
+                    return if self.restored.cut.is_some() { Ok(()) } else { Err(damaged) };
                 }
                 continue;
             }
@@ -319,7 +330,8 @@ pub struct Opened<S: VenueSession, D: Disk> {
     pub restored: Restored,
 }
 
-/// Opens a gateway's store in `folder`, and restores what a former run left.
+/// Opens a gateway's store in `folder`, and restores what a former run left. What a power loss has left behind a hole, and no sync had
+/// covered, is cut off; a copy stays beside it.
 ///
 /// # Errors
 /// Another process has it, it is damaged, or it does not fit the configuration.
@@ -330,10 +342,13 @@ pub fn open<S: VenueSession, D: Disk>(
     parts: Parts<S>,
     now_ns: u64,
 ) -> Result<Opened<S, D>, RestoreError> {
-    let (ledger, torn_bytes) = Ledger::open(folder, options, sync)?;
+    let (mut ledger, torn_bytes) = Ledger::open(folder, options, sync)?;
     let (mut repeater, venue) = Repeater::<S, D>::new(folder, parts, now_ns);
     repeater.run(&mut Nowhere, |_, _, _: &mut Nowhere| {})?;
-    let restored = Restored { torn_bytes, ..repeater.restored };
+    let mut restored = Restored { torn_bytes, ..std::mem::take(&mut repeater.restored) };
+    if let Some(cut) = &mut restored.cut {
+        cut.set_aside = ledger.cut_from(cut.from)?;
+    }
     let mut core = repeater.finish(venue);
     core.start(now_ns);
     Ok(Opened { core, ledger, restored })

@@ -47,6 +47,8 @@ pub struct Trader<W: World> {
     pub answered: BTreeSet<String>,
     /// What is wrong with what it was sent.
     pub faults: Vec<String>,
+    /// Its Logons begin both numbers at 1.
+    begins_anew: bool,
 }
 
 impl<W: World> Trader<W> {
@@ -64,6 +66,7 @@ impl<W: World> Trader<W> {
             orders: BTreeMap::new(),
             answered: BTreeSet::new(),
             faults: Vec::new(),
+            begins_anew: false,
         }
     }
 
@@ -77,7 +80,8 @@ impl<W: World> Trader<W> {
                 // FIX 5.0 SP2: its reports name the trade (880).
                 let settings = Settings::new(Role::Initiator, "FIXT.1.1", self.name, "TAPEWORKS");
                 // The gateway's clock may be wrong.
-                let settings = Settings { tolerance_ns: None, ..settings };
+                let resets_on_logon = self.begins_anew;
+                let settings = Settings { tolerance_ns: None, resets_on_logon, ..settings };
                 self.client = FixClient::connect(address, settings, None, longest).ok();
                 self.client.is_some()
             }
@@ -203,13 +207,24 @@ impl<W: World, R: FnMut(u32) -> u32> Market<W, R> {
         trader.send(&line);
     }
 
-    /// The first client sends an order that no other meets, to each partition.
+    /// The first client sends an order that no other meets, to each partition, and one of an instrument that the exchange does not have:
+    /// its reject has a number of the exchange itself, as rejects of a halted partition have.
     pub fn probe(&mut self) {
-        for symbol in ["AAPL", "MSFT"] {
+        for symbol in ["AAPL", "MSFT", "GONE"] {
             self.made += 1;
             let trader = &mut self.traders[0];
             let line = format!("new {symbol} buy 1 @1 id={}-o{}", trader.name, self.made);
             trader.send(&line);
+        }
+    }
+
+    /// The gateway has lost a part of its store. As after a call with its people, the clients begin both numbers at 1, and count nothing on
+    /// what they have sent.
+    pub fn begin_anew(&mut self) {
+        for trader in &mut self.traders {
+            (trader.client, trader.begins_anew) = (None, true);
+            let Trader { sent, answered, .. } = trader;
+            sent.retain(|id| answered.contains(id));
         }
     }
 

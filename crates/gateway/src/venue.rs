@@ -5,12 +5,15 @@
 
 use core::fmt::Debug;
 
+use tapeworks_planted::planted;
+use tapeworks_session::fix::Schedule;
 use tapeworks_session::native::{self, Channel};
 use tapeworks_session::soupbintcp::{
     CredentialsTooLong, SoupEvent, SoupInitiator, SoupInitiatorSettings, SoupPlace,
 };
 use tapeworks_translate::{Millennium, Ouch, Venue};
 use tapeworks_wire::millennium::native::report_time_ns;
+use tapeworks_wire::nasdaq::ouch50::inbound::AccountQueryFields;
 use tapeworks_wire::nasdaq::ouch50::outbound;
 
 /// What happened on the session.
@@ -43,6 +46,8 @@ pub enum VenueEvent<'a> {
     },
     /// The venue's session has this name: the numbers of another are others.
     Session(&'a [u8]),
+    /// The venue has seen no request with this number for a name, or a later one, and all reports of those before are in.
+    NextName(u32),
     /// A message that was not sent.
     Unsent(&'a [u8]),
     /// The venue said something of itself.
@@ -90,6 +95,10 @@ pub trait VenueSession: Debug {
     fn restore(&mut self, app_id: u8, number: u64, newest_ns: u64);
     /// The time of a report, in UTC nanoseconds, as [`VenueSession::restore`] needs it; 0: it needs none.
     fn report_time_ns(message: &[u8]) -> u64;
+    /// The midnight before this time that the venue's times count from, in UTC nanoseconds; `None`: they have a date.
+    fn midnight_ns(&self, _utc_ns: u64) -> Option<u64> {
+        None
+    }
     /// Logs out; nothing is connected again.
     fn log_out(&mut self, now_ns: u64);
     /// Messages that wait for the throttle.
@@ -206,6 +215,22 @@ impl VenueSession for native::Client {
     }
 }
 
+/// The Account Query of a connection. Its answer is a sequenced message: it comes behind the reports of all requests that the venue had
+/// taken before, those too that it had not made yet at the login. So no request in doubt is answered after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Query {
+    Wanted,
+    /// When it was sent, and whether anybody knows that there is no answer.
+    Asked {
+        since_ns: u64,
+        is_noticed: bool,
+    },
+    Answered,
+}
+
+/// The answer to an Account Query may take so long before the log says that it is missing.
+const QUERY_PATIENCE_NS: u64 = 10_000_000_000;
+
 /// OUCH over SoupBinTCP.
 #[derive(Debug)]
 pub struct OuchSession {
@@ -213,6 +238,10 @@ pub struct OuchSession {
     initiator: SoupInitiator,
     /// The session of a former run; blank: none.
     session: [u8; 10],
+    query: Query,
+    asks: bool,
+    /// The days whose midnight the venue's times count from.
+    day: Option<Schedule>,
 }
 
 impl OuchSession {
@@ -225,7 +254,59 @@ impl OuchSession {
         let settings = SoupInitiatorSettings { finds_end: true, ..settings };
         let place = SoupPlace::default();
         let initiator = SoupInitiator::new(settings.clone(), place)?;
-        Ok(Self { settings, initiator, session: place.session })
+        Ok(Self { settings, initiator, session: place.session, query: Query::Wanted, asks: true, day: None })
+    }
+
+    /// The venue's times count from the midnight of these days.
+    #[must_use]
+    pub fn with_days(mut self, day: Schedule) -> Self {
+        self.day = Some(day);
+        self
+    }
+
+    /// Without an Account Query after each login, for a venue that does not answer it. A request whose report the venue makes after the
+    /// login may then be taken for lost.
+    #[must_use]
+    pub const fn without_query(mut self) -> Self {
+        self.asks = false;
+        self
+    }
+
+    /// Sends the query when every report that there was at the login has come: an answer to the query of a former connection is one of them.
+    fn ask(&mut self, now_ns: u64) {
+        if self.query == Query::Wanted && self.initiator.is_caught_up() {
+            if !self.asks || planted!("account-not-queried") {
+                self.query = Query::Answered;
+            } else if self.initiator.send(&AccountQueryFields {}.encode(), now_ns).is_ok() {
+                self.query = Query::Asked { since_ns: now_ns, is_noticed: false };
+            }
+        }
+    }
+
+    fn handle(event: SoupEvent<'_>, query: &mut Query, each: &mut impl FnMut(VenueEvent<'_>)) {
+        match event {
+            SoupEvent::LoggedIn { place, is_new_session } => {
+                *query = Query::Wanted;
+                if is_new_session {
+                    each(VenueEvent::NewDay { app_id: 0 });
+                }
+                each(VenueEvent::Session(&place.session));
+                each(VenueEvent::LoggedOn);
+            }
+            SoupEvent::Message { number, message } => match outbound::Message::decode(message) {
+                Ok(outbound::Message::SystemEvent(_)) => each(VenueEvent::Notice("the day began or ended")),
+                Ok(outbound::Message::AccountQueryResponse(answer)) => {
+                    if matches!(query, Query::Asked { .. }) {
+                        *query = Query::Answered;
+                        each(VenueEvent::NextName(answer.next_user_ref_num()));
+                    }
+                }
+                _ => each(VenueEvent::Report { app_id: 0, number, message }),
+            },
+            SoupEvent::Missing { first, count } => each(VenueEvent::Missing { app_id: 0, first, count }),
+            SoupEvent::Ended(end) => each(VenueEvent::Ended(&format!("{end:?}"))),
+            _ => {}
+        }
     }
 
     fn begin_at(&mut self, next: u64) {
@@ -234,25 +315,6 @@ impl OuchSession {
         if let Ok(initiator) = SoupInitiator::new(self.settings.clone(), place) {
             self.initiator = initiator;
         }
-    }
-}
-
-fn of_soup(event: SoupEvent<'_>, each: &mut impl FnMut(VenueEvent<'_>)) {
-    match event {
-        SoupEvent::LoggedIn { place, is_new_session } => {
-            if is_new_session {
-                each(VenueEvent::NewDay { app_id: 0 });
-            }
-            each(VenueEvent::Session(&place.session));
-            each(VenueEvent::LoggedOn);
-        }
-        SoupEvent::Message { number, message } => match outbound::Message::decode(message) {
-            Ok(outbound::Message::SystemEvent(_)) => each(VenueEvent::Notice("the day began or ended")),
-            _ => each(VenueEvent::Report { app_id: 0, number, message }),
-        },
-        SoupEvent::Missing { first, count } => each(VenueEvent::Missing { app_id: 0, first, count }),
-        SoupEvent::Ended(end) => each(VenueEvent::Ended(&format!("{end:?}"))),
-        _ => {}
     }
 }
 
@@ -273,7 +335,9 @@ impl VenueSession for OuchSession {
     }
 
     fn receive(&mut self, _channel: usize, bytes: &[u8], now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
-        self.initiator.receive(bytes, now_ns, |event| of_soup(event, &mut each));
+        let Self { initiator, query, .. } = self;
+        initiator.receive(bytes, now_ns, |event| Self::handle(event, query, &mut each));
+        self.ask(now_ns);
     }
 
     fn output(&self, _channel: usize) -> &[u8] {
@@ -281,11 +345,13 @@ impl VenueSession for OuchSession {
     }
 
     fn sent(&mut self, _channel: usize, count: usize, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
-        self.initiator.sent(count, now_ns, |event| of_soup(event, &mut each));
+        let Self { initiator, query, .. } = self;
+        initiator.sent(count, now_ns, |event| Self::handle(event, query, &mut each));
     }
 
     fn closed(&mut self, _channel: usize, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
-        self.initiator.closed(now_ns, |event| of_soup(event, &mut each));
+        let Self { initiator, query, .. } = self;
+        initiator.closed(now_ns, |event| Self::handle(event, query, &mut each));
     }
 
     fn is_over(&self, _channel: usize) -> bool {
@@ -293,7 +359,16 @@ impl VenueSession for OuchSession {
     }
 
     fn tick(&mut self, now_ns: u64, mut each: impl FnMut(VenueEvent<'_>)) {
-        self.initiator.tick(now_ns, |event| of_soup(event, &mut each));
+        let Self { initiator, query, .. } = self;
+        initiator.tick(now_ns, |event| Self::handle(event, query, &mut each));
+        self.ask(now_ns);
+        if let Query::Asked { since_ns, is_noticed } = &mut self.query
+            && self.initiator.is_logged_in()
+            && now_ns.saturating_sub(*since_ns) >= QUERY_PATIENCE_NS
+            && !std::mem::replace(is_noticed, true)
+        {
+            each(VenueEvent::Notice("no answer to the Account Query, so no orders pass"));
+        }
     }
 
     fn send(&mut self, message: &[u8], now_ns: u64) -> bool {
@@ -307,7 +382,7 @@ impl VenueSession for OuchSession {
     }
 
     fn is_caught_up(&self) -> bool {
-        self.initiator.is_caught_up()
+        self.initiator.is_caught_up() && self.query == Query::Answered
     }
 
     fn restore_session(&mut self, name: &[u8]) {
@@ -323,6 +398,10 @@ impl VenueSession for OuchSession {
 
     fn report_time_ns(_message: &[u8]) -> u64 {
         0
+    }
+
+    fn midnight_ns(&self, utc_ns: u64) -> Option<u64> {
+        self.day.as_ref()?.began_ns(utc_ns)
     }
 
     fn log_out(&mut self, now_ns: u64) {

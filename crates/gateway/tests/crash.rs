@@ -13,13 +13,15 @@ use tapeworks_disk::System;
 use tapeworks_exchange::orders::{
     Connection, Gate, Instrument as Traded, MarketEvent, OrderExchange, OrderOptions, OuchUser,
 };
+use tapeworks_gateway::inspect::inspect;
 use tapeworks_gateway::{
-    ClientSettings, Core, Ledger, Now, OuchSession, Parts, SyncPolicy, VenueSession, open,
+    ClientSettings, Core, Ledger, NotAdmitted, Now, Opened, OuchSession, Parts, RestoreError, SyncPolicy,
+    VenueSession, open,
 };
 use tapeworks_journal::JournalOptions;
 use tapeworks_session::Credentials;
 use tapeworks_session::fix::{
-    Application, Dictionary, Link, MemoryStore, Received, Role, Session, Settings, Store, Verdict,
+    Application, Dictionary, Link, MemoryStore, Received, Role, Schedule, Session, Settings, Store, Verdict,
 };
 use tapeworks_session::native::{
     Channel, Client as NativeClient, ClientSettings as NativeSettings, ServerSettings, User,
@@ -647,6 +649,16 @@ fn opened<S: VenueSession>(
     make: fn() -> (S, S::Table),
     now_ns: u64,
 ) -> (Core<S, System>, Ledger<System>) {
+    let opened = opened_with(folder, make, now_ns, SyncPolicy::Never).unwrap();
+    (opened.core, opened.ledger)
+}
+
+fn opened_with<S: VenueSession>(
+    folder: &Path,
+    make: fn() -> (S, S::Table),
+    now_ns: u64,
+    sync: SyncPolicy,
+) -> Result<Opened<S, System>, RestoreError> {
     let (venue, table) = make();
     let clients = (0..CLIENTS)
         .map(|index| {
@@ -656,9 +668,8 @@ fn opened<S: VenueSession>(
         .collect();
     let capacity = Capacity { most_orders: 256, most_requests: 1_024, most_fills: 256 };
     let parts = Parts { clients, reference: reference(), capacity, table, venue };
-    let options = JournalOptions { segment_bytes: 64 << 10, keep_bytes: None };
-    let opened = open(folder, options, SyncPolicy::Never, parts, now_ns).unwrap();
-    (opened.core, opened.ledger)
+    let options = JournalOptions { segment_bytes: 16 << 10, keep_bytes: None };
+    open(folder, options, sync, parts, now_ns)
 }
 
 fn run<S: VenueSession>(steps: &[Step], make: fn() -> (S, S::Table), gates: fn(usize) -> Gate) {
@@ -828,6 +839,146 @@ fn a_start_takes_all_messages_of_another_ouch_session_though_it_has_more_than_th
     world.settle();
     let counters = world.gateway.as_ref().unwrap().0.counters();
     assert_eq!((counters.unmatched, counters.missing), (6, 0));
+    // The other program has taken the first six names: the venue would ignore one of them.
+    world.step(&Step::Order { client: 0, symbol: 1, is_buy: true, quantity: 10, price: 100, tif: '0' });
+    world.settle();
+    assert_eq!(world.exchange.engine().orders(), 7);
+    assert_eq!(world.clients[0].trader.open(), 1);
+}
+
+/// A gateway whose store is gone gives no name to an order that another has at the venue.
+fn names_after_a_loss<S: VenueSession>(make: fn() -> (S, S::Table), gates: fn(usize) -> Gate) {
+    let mut world = logged_on(make, gates);
+    let order = Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' };
+    (0..3).for_each(|_| world.step(&order));
+    world.settle();
+    assert_eq!(world.exchange.engine().orders(), 3);
+    world.gateway = None;
+    world.folder = tempfile::tempdir().unwrap();
+    for client in 0..CLIENTS {
+        world.drop_client(client);
+        world.clients[client].store = MemoryStore::new(64 << 20, world.now_ns);
+        world.clients[client].trader = Trader::default();
+    }
+    world.die();
+    world.settle();
+    (0..3).for_each(|_| world.step(&order));
+    world.settle();
+    assert_eq!((world.exchange.engine().orders(), world.clients[0].trader.open()), (6, 3));
+    let counters = world.gateway.as_ref().unwrap().0.counters();
+    assert_eq!(counters.unmatched, 3, "{:?}", world.notices);
+}
+
+#[test]
+fn a_gateway_that_lost_its_store_gives_no_name_twice() {
+    names_after_a_loss(native, native_gate);
+    names_after_a_loss(ouch, ouch_gate);
+}
+
+/// Its connection takes some eight orders at once, and its venue does not say which it has seen.
+fn narrow() -> (OuchSession, Ouch) {
+    let credentials = Credentials { user: "CAT".to_owned(), password: "secret".to_owned() };
+    let settings = SoupInitiatorSettings { output_bytes: 400, ..SoupInitiatorSettings::new(credentials) };
+    (OuchSession::new(settings).unwrap().without_query(), ouch().1)
+}
+
+#[test]
+fn more_orders_in_doubt_than_the_connection_takes_at_once_are_all_settled() {
+    for (make, dies) in [(narrow as fn() -> _, false), (narrow, true), (ouch, false), (ouch, true)] {
+        let mut world = logged_on(make, ouch_gate);
+        for _ in 0..20 {
+            for _ in 0..5 {
+                world.step(&Step::Order {
+                    client: 0,
+                    symbol: 0,
+                    is_buy: true,
+                    quantity: 10,
+                    price: 100,
+                    tif: '0',
+                });
+            }
+            world.step(&Step::Turn { most: usize::MAX });
+        }
+        // The venue has read none of them.
+        world.step(&Step::DropVenue);
+        if dies {
+            world.die();
+        }
+        world.settle();
+        assert_eq!(world.exchange.engine().orders(), 0);
+        let trader = &world.clients[0].trader;
+        assert_eq!((trader.rejected, trader.open()), (100, 0), "{dies}");
+        world.check();
+    }
+}
+
+fn of_new_york() -> (OuchSession, Ouch) {
+    let (session, table) = ouch();
+    (session.with_days(Schedule::daily("America/New_York", "00:00:00", "00:00:00").unwrap()), table)
+}
+
+#[test]
+fn times_of_an_ouch_venue_are_of_the_day_that_it_is_also_after_midnight() {
+    let mut world = logged_on(of_new_york, ouch_gate);
+    for date in ["20240229", "20240301"] {
+        world.clients.iter_mut().for_each(|client| client.trader = Trader::default());
+        trade(&mut world, 101);
+        world.settle();
+        for client in 0..2 {
+            let all = &world.clients[client].trader.executions;
+            assert!(
+                all.len() >= 2 && all.iter().all(|id| id.starts_with(date.as_bytes())),
+                "{date}: {all:?}"
+            );
+        }
+        world.step(&Step::Wait { milliseconds: 86_400_000 });
+        world.settle();
+    }
+    let before = world.gateway.as_ref().unwrap().0.orders(true, usize::MAX);
+    world.gateway = None;
+    let (after, _ledger) = opened(world.folder.path(), of_new_york, world.now_ns);
+    assert_eq!(after.orders(true, usize::MAX), before);
+}
+
+#[test]
+fn an_allowed_ipv4_address_is_allowed_as_one_of_ipv6_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let (venue, table) = native();
+    let mut settings = ClientSettings::new("c0", fix_settings(Role::Acceptor, 0), dictionary());
+    settings.addresses = vec!["192.0.2.1".parse().unwrap(), "::ffff:192.0.2.2".parse().unwrap()];
+    let capacity = Capacity { most_orders: 16, most_requests: 16, most_fills: 16 };
+    let parts = Parts { clients: vec![settings], reference: reference(), capacity, table, venue };
+    let options = JournalOptions { segment_bytes: 64 << 10, keep_bytes: None };
+    let core = open::<_, System>(folder.path(), options, SyncPolicy::Never, parts, START_NS).unwrap().core;
+    let mut client = Session::new(fix_settings(Role::Initiator, 0), dictionary(), START_NS);
+    client.tick(&mut MemoryStore::new(1 << 20, START_NS), &mut Trader::default(), START_NS);
+    let admitted = |address: &str| core.admit(client.output(), address.parse().unwrap(), None);
+    for address in ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2", "::ffff:192.0.2.2"] {
+        assert_eq!(admitted(address), Ok(0), "{address}");
+    }
+    for address in ["192.0.2.3", "::ffff:192.0.2.3", "::1", "::192.0.2.1"] {
+        assert_eq!(admitted(address), Err(NotAdmitted::Address), "{address}");
+    }
+}
+
+// ---- holes of the store ------------------------------------------------------------------------------------
+
+/// A store with some trades, written with this policy. Returns the segments' files, in order.
+fn traded(policy: SyncPolicy) -> (World<NativeClient>, Vec<std::path::PathBuf>) {
+    let mut world = logged_on(native, native_gate);
+    world.gateway = None;
+    let opened = opened_with(world.folder.path(), native, world.now_ns, policy).unwrap();
+    world.gateway = Some((opened.core, opened.ledger));
+    for number in 0..60 {
+        trade(&mut world, 101 + number % 5);
+    }
+    world.settle();
+    world.gateway = None;
+    let mut files: Vec<_> =
+        std::fs::read_dir(world.folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "journal"));
+    files.sort();
+    (world, files)
 }
 
 #[test]
@@ -860,6 +1011,59 @@ fn a_kill_switch_takes_back_orders_that_wait_for_the_throttle_and_no_cancels() {
 fn a_kill_switch_cancels_orders_when_the_venue_is_back() {
     kill_switch_while_the_venue_is_away(native, native_gate);
     kill_switch_while_the_venue_is_away(ouch, ouch_gate);
+}
+
+/// Damages a byte in the middle of what the file has.
+fn damage(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[end / 2] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_hole_of_what_was_not_synced_is_cut_off_with_all_behind_it() {
+    let (mut world, files) = traded(SyncPolicy::Never);
+    assert!(files.len() > 1);
+    damage(files.last().unwrap());
+    let inspected = inspect::<System>(world.folder.path(), |_, _, _| {}).unwrap();
+    let opened = opened_with(world.folder.path(), native, world.now_ns, SyncPolicy::Never).unwrap();
+    let cut = opened.restored.cut.expect("it is damaged");
+    assert!(cut.lost == 1 && cut.discarded > 1 && cut.times_ns.0 <= cut.times_ns.1, "{cut:?}");
+    assert!(cut.set_aside.as_ref().unwrap().is_file(), "{cut:?}");
+    assert_eq!(
+        inspected.cut.map(|cut| (cut.from, cut.lost, cut.discarded)),
+        Some((cut.from, cut.lost, cut.discarded))
+    );
+    assert_eq!(inspected.damaged, 1);
+    let before = opened.core.orders(true, usize::MAX);
+    drop((opened.core, opened.ledger));
+    // The next start finds the same, and nothing to cut.
+    let opened = opened_with(world.folder.path(), native, world.now_ns, SyncPolicy::Never).unwrap();
+    assert_eq!((opened.restored.cut, opened.core.orders(true, usize::MAX)), (None, before));
+    drop((opened.core, opened.ledger));
+    let inspected = inspect::<System>(world.folder.path(), |_, _, _| {}).unwrap();
+    assert!(inspected.is_sound() && inspected.cut.is_none(), "{inspected:?}");
+    // It trades: the reports that were lost come again from the venue.
+    world.die();
+    world.settle();
+    assert!(world.gateway.as_ref().unwrap().0.status(world.now()).takes_orders);
+}
+
+#[test]
+fn damage_to_what_was_synced_stops_a_start_and_nothing_is_cut() {
+    for (policy, from_last) in [(SyncPolicy::Always, 1), (SyncPolicy::Never, 2)] {
+        let (world, files) = traded(policy);
+        let path = &files[files.len() - from_last];
+        damage(path);
+        let bytes = std::fs::read(path).unwrap();
+        let Err(error) = opened_with(world.folder.path(), native, world.now_ns, policy) else {
+            panic!("{policy:?}: it is damaged");
+        };
+        assert!(matches!(error, RestoreError::Damaged { records: 1, .. }), "{policy:?}: {error}");
+        assert_eq!(std::fs::read(path).unwrap(), bytes);
+        assert_eq!(inspect::<System>(world.folder.path(), |_, _, _| {}).unwrap().cut, None);
+    }
 }
 
 proptest! {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tapeworks_gateway::client::{ClientError, FixClient};
 use tapeworks_gateway::config::{AnyParts, Config};
 use tapeworks_gateway::{Gateway, Notice, open};
+use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::world::System;
 use tapeworks_session::fix::{Role, Settings};
 use tapeworks_wire::fix::{field, message_type};
@@ -127,6 +128,51 @@ fn a_second_connection_of_a_client_is_refused_and_the_first_goes_on() {
     }
     first.log_out(PATIENCE);
     door.gateway.stop().unwrap();
+}
+
+#[test]
+fn a_venue_that_does_not_answer_a_connection_is_left_and_tried_again() {
+    // Its queue of connections is full: the kernel drops what comes, and would try for two minutes.
+    let venue = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = venue.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        waiting.push(stream);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let text = config(folder.path(), &section("alpha", ""), "").replace(
+        "real_time = \"127.0.0.1:1\"",
+        &format!("real_time = \"{address}\"\nconnect_timeout = \"100ms\"\nfirst_reconnect = \"10ms\"\nlongest_reconnect = \"50ms\""),
+    );
+    let config = Config::parse("gateway.toml", &text, folder.path()).unwrap();
+    let AnyParts::Millennium(parts) = config.parts(0).unwrap() else { panic!("native") };
+    let opened = open::<_, System>(&config.store, config.journal, config.sync, parts, 0).unwrap();
+    let refused = Arc::new(Mutex::new(Vec::new()));
+    let heard = refused.clone();
+    let hear: OnRefusal = Arc::new(move |refused| heard.lock().unwrap().push(refused.reason.clone()));
+    let ignore = Box::new(|_: Notice| {});
+    let gateway = Gateway::start(config.host, opened.core, opened.ledger, ignore, Some(hear)).unwrap();
+    let began = Instant::now();
+    while !refused.lock().unwrap().iter().any(|text| text.contains("timed out")) {
+        assert!(began.elapsed() < PATIENCE, "{:?}", refused.lock().unwrap());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // There is room again.
+    for _ in &waiting {
+        venue.accept().unwrap();
+    }
+    drop(waiting);
+    let mut logon = [0; 4];
+    loop {
+        // One that was given up has none.
+        let (mut stream, _) = venue.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        if stream.read_exact(&mut logon).is_ok() {
+            break;
+        }
+    }
+    assert_eq!(logon[3], b'A');
+    gateway.stop().unwrap();
 }
 
 #[test]

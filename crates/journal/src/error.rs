@@ -31,6 +31,14 @@ pub enum JournalError {
         /// The most bytes.
         limit: usize,
     },
+    /// A journal is not cut where it has a record, nor before its last segment.
+    #[error("{}: is not cut before record {number}: that is not damaged, or not of the last segment", folder.display())]
+    NoHole {
+        /// The journal.
+        folder: PathBuf,
+        /// The record.
+        number: u64,
+    },
     /// The caller stopped a long task.
     #[error("stopped")]
     Stopped,

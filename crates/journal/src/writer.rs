@@ -264,6 +264,56 @@ impl<D: Disk> JournalWriter<D> {
         Place { segment: self.segment_first, offset: self.offset + self.buffer.len() as u64 }
     }
 
+    /// How many records before the next one the disk may not have, as far as the writer knows. A sync that failed counts as one that did not.
+    #[must_use]
+    pub const fn unsynced_records(&self) -> u64 {
+        // The next append puts the count of lost records first.
+        (self.next + (self.lost_since > 0) as u64).saturating_sub(self.synced)
+    }
+
+    /// Cuts the journal off before the record `number`, which is damaged or missing, and is one of the last segment: a power loss may have
+    /// taken what was not synced, and left something later. The bytes from there on are copied into a file beside the segment, whose path
+    /// is returned; `None`: there were none. The next record is `number`.
+    ///
+    /// # Errors
+    /// [`JournalError::NoHole`]: the journal has the record, or it is not of the last segment. A disk that is full or fails; then the call
+    /// can be made again.
+    pub fn cut_from(&mut self, number: u64) -> Result<Option<PathBuf>, JournalError> {
+        let no_hole = || JournalError::NoHole { folder: self.folder.clone(), number };
+        let all = segments::<D>(&self.folder)?;
+        let Segment { path, first } = all.last().filter(|last| last.first <= number).ok_or_else(no_hole)?;
+        let file = D::open(path, Access::Write).map_err(failed(path, "cannot be opened"))?;
+        let mut offset = None;
+        let tail = scan(
+            &file,
+            path,
+            *first,
+            |_| {},
+            |place| {
+                if place.records.start == number {
+                    offset = Some(place.bytes.start);
+                }
+            },
+        )?;
+        let offset = offset.or((tail.next == number).then_some(tail.offset)).ok_or_else(no_hole)?;
+        let length = torn_bytes(&file, path, offset)?;
+        let aside = match length {
+            0 => None,
+            _ => Some(set_aside::<D>(&file, path, DAMAGED, offset..offset + length)?),
+        };
+        let bytes = file.length().map_err(failed(path, "cannot be read"))?;
+        // The copy has its name before the bytes are gone.
+        D::sync_folder(&self.folder).map_err(failed(&self.folder, "cannot be synced"))?;
+        file.set_length(offset).map_err(failed(path, "cannot be cut"))?;
+        reserve(&file, path, bytes)?;
+        file.sync_all().map_err(failed(path, "cannot be synced"))?;
+        drop(file);
+        self.buffer.clear();
+        (self.segment, self.next, self.synced) = (None, number, number);
+        self.resume()?;
+        Ok(aside)
+    }
+
     /// Records that could not be written, in all.
     #[must_use]
     pub const fn lost(&self) -> u64 {
@@ -606,6 +656,39 @@ mod tests {
         for _ in 0..count {
             writer.append(&record(milliseconds)).unwrap();
         }
+    }
+
+    #[test]
+    fn a_journal_is_cut_at_a_hole_of_its_last_segment_and_goes_on_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        append(&mut writer, 14, 1);
+        writer.flush().unwrap();
+        drop(writer);
+        // Nine records of a hundred bytes fit into a segment. The last has 9 to 13; 11 is damaged.
+        let path = segment_path(folder.path(), 9);
+        let mut bytes = fs::read(&path).unwrap();
+        let at = SEGMENT_HEADER_BYTES as usize + 2 * 100 + 50;
+        bytes[at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        assert_eq!((opened.damaged, opened.next), (1, 14));
+        for sound in [3, 9, 10, 12, 13, 14] {
+            let cut = writer.cut_from(sound);
+            // Behind the last record there is nothing to cut.
+            assert_eq!(cut.is_err(), sound != 14, "{sound}: {cut:?}");
+        }
+        let aside = writer.cut_from(11).unwrap().unwrap();
+        assert_eq!(fs::read(&aside).unwrap(), bytes[at - 50..at - 50 + 300]);
+        assert_eq!((writer.next_number(), writer.cut_from(11).unwrap()), (11, None));
+        append(&mut writer, 2, 2);
+        writer.sync().unwrap();
+        assert_eq!(writer.unsynced_records(), 0);
+        append(&mut writer, 1, 2);
+        assert_eq!(writer.unsynced_records(), 1);
+        drop(writer);
+        assert_eq!(found(folder.path()), ((0..14).collect(), 0));
+        assert_eq!(verify(folder.path(), || true).unwrap().damage, []);
     }
 
     /// The numbers of the records that a reader finds, and how many the journal counts as lost.

@@ -321,6 +321,11 @@ pub const BUGS: &[Bug] = &[
         "reports that an exchange has left out are not requested",
     ),
     order_bug(
+        "account-not-queried",
+        "crates/gateway/src/venue.rs",
+        "requests in doubt at an OUCH venue are settled when the reports of the login are in, without an Account Query",
+    ),
+    order_bug(
         "interval-not-synced",
         "crates/gateway/src/ledger.rs",
         "a store that is to be synced by interval is never synced",

@@ -15,8 +15,7 @@ use tapeworks_exchange::orders::{Instrument, OuchUser};
 use tapeworks_gateway::config::{AnyParts, Config as GatewayConfig};
 use tapeworks_gateway::status::Status;
 use tapeworks_gateway::testing::{Market, NAMES, Trader};
-use tapeworks_gateway::{Gateway, Opened, Parts, RestoreError, VenueSession, open};
-use tapeworks_journal::{JournalReader, LOST, NUMBERED};
+use tapeworks_gateway::{Gateway, Opened, Parts, VenueSession, open};
 use tapeworks_runtime::world::World;
 use tapeworks_session::Credentials;
 use tapeworks_session::native::User;
@@ -28,8 +27,8 @@ use tapeworks_wire::millennium::variant::{LSE, Variant};
 use crate::kernel::disk::{DiskFaults, set_disk_faults};
 use crate::kernel::network::{TcpFaults, set_tcp};
 use crate::kernel::{
-    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, clock_ahead_ns, has_ended,
-    kill, note, now_ns, panic_of, power_off, power_on, run, set_clock, start,
+    Ended, HostId, ProcessId, RunOptions, Schedule, Simulated, add_host, below, has_ended, kill, note,
+    now_ns, panic_of, power_off, power_on, run, set_clock, start,
 };
 
 pub use plan::{OrderCrash, OrderFault, OrderPlan, OrderWhat, Power, VenueProtocol};
@@ -124,6 +123,9 @@ id = 1
 symbol = "MSFT"
 id = 2
 partition = 2
+[[instrument]]
+symbol = "GONE"
+id = 3
 [capacity]
 orders = 20_000
 [client_defaults]
@@ -162,15 +164,15 @@ struct Shared {
     is_settled: AtomicBool,
     /// Orders that work at the exchange.
     working: AtomicU64,
-    /// The gateway has lost what its store had not synced.
+    /// The gateway has lost what its store had not synced: its next start may cut the end of the store off.
     has_lost_power: AtomicBool,
-    /// The time of the last record before a damaged one in its store then, by its own clock.
-    sound_until_ns: Mutex<Option<u64>>,
     /// The numbers of the gateway's sessions at times of the simulation, in ns.
     numbers: Mutex<Vec<(u64, [[u64; 2]; 3])>>,
     outcome: Mutex<OrderOutcome>,
     /// Sessions with the exchange that ended, of the gateway that runs.
     venue_ends: AtomicU64,
+    /// It takes orders, and none of its own requests waits for the throttle.
+    is_idle: AtomicBool,
 }
 
 impl Shared {
@@ -202,19 +204,6 @@ fn serve(shared: &Shared) {
         }
         Err(error) => shared.violation(format!("the exchange does not start: {error}")),
     }
-}
-
-/// The time of the last record of a journal before the first that is damaged.
-fn sound_until_ns(folder: &Path) -> u64 {
-    let mut until_ns = 0;
-    let Ok(mut reader) = JournalReader::<W>::open_in(folder) else { return until_ns };
-    // What the disk has refused is counted by a record, too, which has no numbers.
-    while let Ok(Some(record)) = reader.next()
-        && [record.kind, record.line] != [LOST, NUMBERED]
-    {
-        until_ns = record.time;
-    }
-    until_ns
 }
 
 /// The next incoming and the next outgoing number of each client's session.
@@ -250,15 +239,14 @@ fn run_gateway<S: VenueSession + Send + 'static>(
     let opened = open::<_, W>(&config.store, config.journal, config.sync, parts, now_ns);
     let Opened { core, ledger, restored } = match opened {
         Ok(opened) => opened,
-        Err(RestoreError::Damaged { folder, .. }) if shared.has_lost_power.load(Ordering::Acquire) => {
-            note(|| "the gateway refuses a store with holes".to_owned());
-            if let Ok(mut until) = shared.sound_until_ns.lock() {
-                *until = Some(sound_until_ns(&folder));
-            }
-            return;
-        }
         Err(error) => return shared.violation(format!("the store cannot be used: {error}")),
     };
+    if let Some(cut) = &restored.cut {
+        note(|| format!("the gateway cuts its store: {cut:?}"));
+        if !shared.has_lost_power.swap(false, Ordering::AcqRel) {
+            shared.violation(format!("the gateway cuts a store that lost nothing: {cut:?}"));
+        }
+    }
     note(|| format!("the gateway starts with {} requests of its store", restored.requests));
     shared.with(|outcome| outcome.restored += restored.requests as usize);
     match Gateway::<W>::start(
@@ -272,6 +260,7 @@ fn run_gateway<S: VenueSession + Send + 'static>(
             while !gateway.is_finished() {
                 let status = gateway.status();
                 shared.venue_ends.store(status.counters.venue_ends, Ordering::Relaxed);
+                shared.is_idle.store(status.takes_orders && status.queued == 0, Ordering::Relaxed);
                 if let Ok(mut all) = shared.numbers.lock() {
                     all.push((crate::kernel::now_ns(), numbers(&status)));
                 }
@@ -322,11 +311,24 @@ fn trade(shared: &Shared) {
         outcome.trades = market.trade_count();
     });
     shared.is_settled.store(true, Ordering::Release);
+    if !shared.goes_on.load(Ordering::Acquire) {
+        return;
+    }
     while shared.goes_on.load(Ordering::Acquire) {
         market.connect(address);
         market.act();
         market.turn(Duration::from_micros(500));
         W::sleep(Duration::from_micros(200));
+    }
+    // What was lost is lost; what is new has an answer.
+    market.begin_anew();
+    for _ in 0..100 {
+        market.connect(address);
+        market.act();
+        market.turn(Duration::from_millis(1));
+    }
+    if let Err(problem) = market.settle(address, Duration::from_secs(60)) {
+        shared.violation(format!("behind a loss of power: {problem}"));
     }
 }
 
@@ -395,7 +397,7 @@ impl Running {
     }
 
     /// The gateway's machine loses power while clients trade, and its store is synced by interval: what is older than that is there. Of what
-    /// is younger the disk may have the later part and not the earlier: then the gateway refuses to start.
+    /// is younger the disk may have the later part and not the earlier: the start cuts that off. A kill later costs nothing more.
     fn lose_the_interval(&mut self, every_ms: u32) {
         W::sleep(Duration::from_millis(300 + u64::from(below(500))));
         let lost_ns = now_ns();
@@ -405,18 +407,8 @@ impl Running {
         let all = self.shared.numbers.lock().map(|mut all| std::mem::take(&mut *all)).unwrap_or_default();
         self.crash(crash);
         W::sleep(Duration::from_millis(100));
+        self.shared.has_lost_power.store(false, Ordering::Release);
         let safe_ns = lost_ns.saturating_sub(u64::from(every_ms) * 1_000_000 + SLACK_NS);
-        if let Some(until_ns) = self.shared.sound_until_ns.lock().ok().and_then(|until| *until) {
-            let ahead_ns = clock_ahead_ns(self.machines[1]);
-            let safe_ns = (EPOCH_NS + safe_ns).saturating_add_signed(ahead_ns);
-            if until_ns < safe_ns {
-                let early_ms = (safe_ns - until_ns) / 1_000_000;
-                self.shared.violation(format!(
-                    "with a sync each {every_ms} ms the store has holes that are {early_ms} ms older than that allows"
-                ));
-            }
-            return;
-        }
         let safe = all.iter().rev().find(|(at_ns, _)| *at_ns <= safe_ns).map(|(_, numbers)| *numbers);
         let found = self.shared.numbers.lock().ok().and_then(|all| all.last().map(|(_, numbers)| *numbers));
         let (Some(safe), Some(found)) = (safe, found) else {
@@ -429,6 +421,39 @@ impl Running {
                 ));
             }
         }
+        W::sleep(Duration::from_millis(below(300).into()));
+        self.crash(OrderCrash { exchange: None, gateway: Some(Power::Kept), back_after_ms: 10 });
+        W::sleep(Duration::from_millis(100));
+        let is_back = self
+            .shared
+            .numbers
+            .lock()
+            .is_ok_and(|all| all.last().is_some_and(|(at_ns, _)| *at_ns > now_ns() - 50_000_000));
+        if !is_back {
+            self.shared.violation("the gateway is not back after a kill behind a loss of power".to_owned());
+        }
+    }
+}
+
+/// Without orders the session with the exchange lives by heartbeats. It has none once all is sent that waits for the throttle: until then
+/// an exchange that drops connections at its n-th message may do so.
+fn stays_up(shared: &Shared) {
+    let mut idle_ms = 0;
+    for _ in 0..6_000 {
+        W::sleep(Duration::from_millis(10));
+        idle_ms = if shared.is_idle.load(Ordering::Relaxed) { idle_ms + 10 } else { 0 };
+        if idle_ms >= 1_000 {
+            break;
+        }
+    }
+    if idle_ms < 1_000 {
+        return shared.violation("the gateway has requests that wait, or takes none, after 60 s".to_owned());
+    }
+    let before = shared.venue_ends.load(Ordering::Relaxed);
+    W::sleep(Duration::from_secs(3));
+    let ends = shared.venue_ends.load(Ordering::Relaxed).saturating_sub(before);
+    if ends > 0 {
+        shared.violation(format!("{ends} idle sessions with the exchange ended within 3 s"));
     }
 }
 
@@ -464,14 +489,7 @@ pub fn simulate_orders(plan: &OrderPlan, keeps_trace: bool) -> OrderOutcome {
                 W::sleep(Duration::from_millis(10));
             }
         }
-        // Without orders the session with the exchange lives by heartbeats.
-        W::sleep(Duration::from_secs(1));
-        let before = all.venue_ends.load(Ordering::Relaxed);
-        W::sleep(Duration::from_secs(3));
-        let ends = all.venue_ends.load(Ordering::Relaxed).saturating_sub(before);
-        if ends > 0 {
-            all.violation(format!("{ends} idle sessions with the exchange ended within 3 s"));
-        }
+        stays_up(&all);
         for process in running.processes.into_iter().chain([clients]) {
             if let Some(panic) = panic_of(process) {
                 all.violation(panic);

@@ -241,6 +241,10 @@ impl Venue for Ouch {
         false
     }
 
+    fn set_midnight(&mut self, midnight_ns: u64) {
+        self.settings.midnight_ns = midnight_ns;
+    }
+
     fn takes_mass_cancels(&self) -> bool {
         false
     }

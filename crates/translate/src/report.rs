@@ -180,6 +180,16 @@ pub enum Report {
 }
 
 impl Report {
+    /// The name of the request that it names.
+    pub(crate) const fn name(&self) -> VenueName {
+        match self {
+            Self::Execution(report) => report.name,
+            Self::CancelRejected(report) => report.name,
+            Self::MassCancelled(report) => report.name,
+            Self::Refused(report) => report.name,
+        }
+    }
+
     /// The report's number.
     #[must_use]
     pub const fn numbered(&self) -> Numbered {

@@ -65,6 +65,10 @@ pub struct Translator<V> {
     dates: Dates,
     /// The gateway's own requests that the venue's session did not take, with their bytes: they are sent again.
     again: VecDeque<(Handle, Box<[u8]>)>,
+    /// The one of these that was sent last.
+    last_again: Option<Handle>,
+    /// The venue has seen no request of this name's number or a later one: it says so after a connect, until [`Self::settle`].
+    venue_next: Option<u32>,
     buffer: [u8; MOST_MESSAGE_BYTES],
     warm: Option<Box<Warm>>,
 }
@@ -99,6 +103,8 @@ impl<V: Venue> Translator<V> {
             last_numbers: [0; APP_IDS],
             dates: Dates::new(),
             again: VecDeque::new(),
+            last_again: None,
+            venue_next: None,
             buffer: [0; MOST_MESSAGE_BYTES],
             warm: None,
         }
@@ -174,6 +180,26 @@ impl<V: Venue> Translator<V> {
         if let Some(last) = self.last_numbers.get_mut(usize::from(app_id)) {
             *last = 0;
         }
+    }
+
+    /// The venue's times count from this midnight, in UTC nanoseconds: where they do not have a date.
+    pub fn set_midnight(&mut self, midnight_ns: u64) {
+        self.venue.set_midnight(midnight_ns);
+    }
+
+    /// The venue has seen requests up to before this name's number, all reports of them are in, and it ignores names below. The next request
+    /// has this number or a later one; whether that is later than it was is returned.
+    pub const fn venue_next_name(&mut self, number: u32) -> bool {
+        self.venue_next = Some(number);
+        self.raise_next_name(number)
+    }
+
+    const fn raise_next_name(&mut self, number: u32) -> bool {
+        let is_later = number > self.next_name;
+        if is_later {
+            self.next_name = number;
+        }
+        is_later
     }
 
     /// The kill switch: no new orders and no replaces of any client. Cancels pass.
@@ -323,6 +349,12 @@ impl<V: Venue> Translator<V> {
         }
         if self.desk.known.is_named(&name) {
             return Err(Refusal::Duplicate);
+        }
+        // What waits to be sent again has a lower name, which the venue would ignore behind this one.
+        let has_new_name = matches!(request, Request::New(_) | Request::Replace(_));
+        if !self.again.is_empty() && has_new_name && !self.venue.answers_cancels() && !self.desk.is_replaying
+        {
+            return Err(Refusal::NotAvailable);
         }
         let length = self.written(request, instrument, now_ns)?;
         self.next_name = self.next_name.wrapping_add(1);
@@ -768,8 +800,14 @@ impl<V: Venue> Translator<V> {
         });
         let Some(handle) = handle else { return false };
         let Some(request) = self.desk.known.request(handle).copied() else { return false };
+        let was_again = self.last_again.take() == Some(handle);
         if request.is_own || request.is_in_doubt {
-            self.again.push_back((handle, message.into()));
+            // The order stays: a venue may ignore a name below the last one.
+            if was_again {
+                self.again.push_front((handle, message.into()));
+            } else {
+                self.again.push_back((handle, message.into()));
+            }
         } else {
             self.reject_request(&request, TEXT, now_ns, out);
         }
@@ -796,6 +834,7 @@ impl<V: Venue> Translator<V> {
     pub fn send_again(&mut self, out: &mut impl Outputs) {
         while let Some((handle, message)) = self.again.pop_front() {
             if self.desk.known.request(handle).is_some_and(|request| request.is_pending) {
+                self.last_again = Some(handle);
                 return out.to_venue(&message);
             }
         }
@@ -833,12 +872,14 @@ impl<V: Venue> Translator<V> {
     /// requests have no answer. Cancels and replaces are rejected. Of a new order the venue says whether it came:
     ///
     /// - One that answers every cancel gets a cancel: it cancels the order, or rejects the cancel of an order that never came.
-    /// - One that ignores a name that it has seen gets the order again, with the quantity 0: it rejects that, or ignores it.
+    /// - One that ignores a name that it has seen may have said which it has not ([`Self::venue_next_name`]): those orders are rejected. It
+    ///   gets others again, with the quantity 0: it rejects them, or ignores them.
     /// - A quote is rejected to the client, and the venue gets a mass cancel of the instrument's quotes.
     ///
     /// Either way no order begins to work that the client has not sent a moment ago.
     pub fn settle(&mut self, now_ns: u64, out: &mut impl Outputs) {
         self.again.clear();
+        let unseen_from = self.venue_next.take().unwrap_or(u32::MAX);
         let pending = self.desk.known.pending();
         // The gateway's own cancels are sent anew.
         let mut cancelled = Vec::new();
@@ -854,9 +895,11 @@ impl<V: Venue> Translator<V> {
                 continue;
             };
             self.desk.counters.doubts += 1;
+            let is_unseen = request.name.number().is_some_and(|number| number >= unseen_from);
             match request.order.filter(|_| request.kind == RequestKind::New) {
                 Some(order) if self.venue.answers_cancels() => self.send_own_cancel(order, now_ns, out),
-                Some(order) if self.send_again_without_quantity(handle, order, now_ns, out) => {}
+                Some(order) if !is_unseen && self.send_again_without_quantity(handle, order, now_ns, out) => {
+                }
                 _ => {
                     if request.kind == RequestKind::Quote {
                         self.cancel_quotes_of(request.client, request.instrument, now_ns, out);
@@ -980,8 +1023,14 @@ impl<V: Venue> Translator<V> {
         true
     }
 
+    /// A request that the venue has seen and the translator has not was lost with a part of the store: no other gets its name.
     fn unmatched(&mut self, report: &Report, out: &mut impl Outputs) {
         self.desk.counters.unknown_orders += 1;
+        if !self.venue.names_are_ids()
+            && let Some(number) = report.name().number()
+        {
+            self.raise_next_name(number.saturating_add(1));
+        }
         out.unmatched(report);
     }
 

@@ -59,6 +59,9 @@ pub trait Venue {
     /// Whether [`Self::name`] is the ClOrdID: then one index finds both.
     fn names_are_ids(&self) -> bool;
 
+    /// Its times count from this midnight, in UTC nanoseconds. One whose times have a date ignores it.
+    fn set_midnight(&mut self, _midnight_ns: u64) {}
+
     /// Whether it takes mass cancels of an instrument. If not, the translator cancels each order.
     fn takes_mass_cancels(&self) -> bool;
 

@@ -138,8 +138,9 @@ const fn refusal_reason(refusal: Refusal) -> RejectedOrderReason {
 }
 
 impl Desk {
+    /// A day that goes on over midnight counts from the next one.
     fn timestamp(&self) -> NanosecondsSinceMidnight {
-        NanosecondsSinceMidnight(self.now_ns.saturating_sub(self.midnight_ns))
+        NanosecondsSinceMidnight(self.now_ns.saturating_sub(self.midnight_ns) % (86_400 * SECOND_NS))
     }
 
     /// Takes an unsequenced message of a logged-in user.

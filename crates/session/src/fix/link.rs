@@ -223,8 +223,7 @@ impl Link {
                 self.kept.clear();
                 has_message = match store.read(filled, &mut self.kept) {
                     Ok(found) => {
-                        let is_resent =
-                            found && !is_admin(message_type(&self.kept)) && may_resend(&self.kept);
+                        let is_resent = found && self.is_of_application() && may_resend(&self.kept);
                         is_resent && !planted!("reports-filled-not-resent")
                     }
                     Err(error) => {
@@ -246,6 +245,18 @@ impl Link {
             }
             self.resend = (filled <= last).then_some(Resend { next: filled, last });
         }
+    }
+
+    /// Whether the message in `kept` is of the application, or the answer to one that is to be sent again too.
+    fn is_of_application(&self) -> bool {
+        let kind = message_type(&self.kept);
+        let refused = || tapeworks_wire::fix::field(&self.kept, 372).is_some_and(|kind| !is_admin(kind));
+        !is_admin(kind) || (kind == b"3" && self.settings.resends_rejects && refused())
+    }
+
+    /// Whether a resend goes on and the output has room for it.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.resend.is_some() && self.output().len() < RESEND_OUTPUT_BYTES
     }
 
     /// A SequenceReset for a range of messages that are not sent again.

@@ -236,10 +236,23 @@ impl Session {
         if matches!(self.state, State::Over(_)) { &[] } else { self.link.output() }
     }
 
-    /// So many bytes of the output were sent. [`Session::tick`] goes on with what had no room.
+    /// So many bytes of the output were sent. [`Session::resend`] goes on with what had no room, and so does [`Session::tick`].
     pub fn sent(&mut self, count: usize) {
         self.link.take(count);
         self.close_if_sent();
+    }
+
+    /// Whether [`Session::resend`] has something to do.
+    #[must_use]
+    pub fn has_to_resend(&self) -> bool {
+        self.link.goes_on() && !matches!(self.state, State::Over(_))
+    }
+
+    /// Goes on with a long resend, as far as the output has room.
+    pub fn resend(&mut self, store: &mut dyn Store, application: &mut dyn Application, now_ns: u64) {
+        if self.has_to_resend() {
+            self.pump(store, application, now_ns);
+        }
     }
 
     /// The sending half, for messages of the caller.
@@ -578,7 +591,7 @@ impl Session {
             let received = Received::new(message, &parts);
             self.received_ns = now_ns;
             self.tests = 0;
-            if !is_counted || self.is_within_throttle(now_ns) {
+            if !is_counted || self.is_requested(&received, store) || self.is_within_throttle(now_ns) {
                 self.process_received(&received, &parts, store, application, now_ns);
             } else {
                 self.close_with(store, "too many messages in a second", End::Throttled, now_ns);
@@ -587,6 +600,14 @@ impl Session {
             self.garbled(message.len(), Garbled::FirstFields);
         }
         self.parts = parts;
+    }
+
+    /// Whether the message is the next one that a ResendRequest of ours has asked for: how many come in a second is not the peer's choice. Each
+    /// number is taken once, and none above the highest that the peer has sent before.
+    fn is_requested(&self, received: &Received<'_>, store: &dyn Store) -> bool {
+        let Some(gap) = self.gap.filter(|_| received.is_possible_duplicate) else { return false };
+        let is_of_gap = |sequence: &u64| *sequence <= gap.highest.min(gap.asked);
+        received.sequence.filter(is_of_gap) == Some(store.next_incoming())
     }
 
     fn is_within_throttle(&mut self, now_ns: u64) -> bool {

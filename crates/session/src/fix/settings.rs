@@ -63,6 +63,9 @@ pub struct Settings {
     /// A ResendRequest whose MsgSeqNum is too low is answered, as some engines do; it is not counted. Else it ends the session, as any
     /// other message with a number that is too low.
     pub answers_any_resend_request: bool,
+    /// A Reject (35=3) of a message of the application is sent again when the peer requests it; it is the answer to that message. FIX leaves
+    /// that to the engine; some fill every message of the session, and so does this one without the setting.
+    pub resends_rejects: bool,
     /// FIXT: a BusinessMessageReject has DefaultApplVerID, as that of some engines has.
     pub version_in_business_reject: bool,
 }
@@ -95,6 +98,7 @@ impl Settings {
             throttle_per_second: None,
             schedule: None,
             answers_any_resend_request: false,
+            resends_rejects: false,
             version_in_business_reject: false,
         }
     }

@@ -527,6 +527,26 @@ fn messages_are_resent_as_duplicates_and_those_of_the_session_are_gap_filled_joi
 }
 
 #[test]
+fn a_reject_of_an_application_message_is_sent_again_only_if_set() {
+    for resends_rejects in [false, true] {
+        let mut pair = Pair::new(Settings { resends_rejects, ..settings() });
+        pair.log_on();
+        let of_order = pair.say("D", "11=a|");
+        assert_eq!(of_order, ["3|34=2|45=2|58=Required tag missing|371=54|372=D|373=1"]);
+        pair.say("0", "44=1|");
+        let again = of_order[0].replacen("|45", "|43=Y|45", 1);
+        let expected = match resends_rejects {
+            false => vec!["4|34=1|43=Y|36=4|123=Y".to_owned()],
+            true => {
+                vec!["4|34=1|43=Y|36=2|123=Y".to_owned(), again, "4|34=3|43=Y|36=4|123=Y".to_owned()]
+            }
+        };
+        assert_eq!(pair.say("2", "7=1|16=0|"), expected);
+        pair.assert_in_step();
+    }
+}
+
+#[test]
 fn a_request_whose_number_is_too_low_is_answered_only_if_set() {
     let mut pair = Pair::logged_on();
     pair.order("a");
@@ -555,7 +575,9 @@ fn a_request_while_a_resend_goes_on_loses_nothing_of_either() {
     let mut numbers = std::collections::BTreeSet::new();
     while !pair.session.output().is_empty() {
         numbers.extend(pair.answers().iter().map(|answer| answer.split('|').nth(1).unwrap().to_owned()));
-        pair.session.tick(&mut pair.store, &mut pair.application, pair.now_ns);
+        // No time passes.
+        assert_eq!(pair.session.has_to_resend(), numbers.len() < 1_000);
+        pair.session.resend(&mut pair.store, &mut pair.application, pair.now_ns);
     }
     assert_eq!(numbers.len(), 1_000);
 }
@@ -1173,6 +1195,23 @@ fn messages_behind_a_gap_count_once_for_the_throttle() {
         pair.say_as("1", sequence, "", "112=X|");
     }
     assert_eq!((pair.end(), pair.store.next_incoming()), (None, 6));
+}
+
+#[test]
+fn messages_that_were_asked_for_do_not_count_for_the_throttle_and_other_duplicates_do() {
+    let mut pair = Pair::new(Settings { throttle_per_second: Some(3), ..settings() });
+    pair.log_on();
+    assert_eq!(pair.say_as("1", 9, "", "112=X|"), ["2|34=2|7=2|16=0"]);
+    let again = "43=Y|122=20261123-15:30:00|";
+    for sequence in 2..8 {
+        pair.say_as("1", sequence, again, "112=X|");
+    }
+    pair.say_as("4", 8, again, "36=9|123=Y|");
+    assert_eq!((pair.end(), pair.store.next_incoming()), (None, 10));
+    pair.say_as("1", 2, again, "112=X|");
+    assert_eq!(pair.end(), None);
+    pair.say_as("1", 2, again, "112=X|");
+    assert_eq!(pair.end(), Some(End::Throttled));
 }
 
 #[test]

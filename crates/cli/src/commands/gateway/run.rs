@@ -154,6 +154,9 @@ fn log_restored(restored: &Restored) {
         torn_bytes = restored.torn_bytes,
         "went on from the store"
     );
+    if let Some(cut) = &restored.cut {
+        tracing::warn!("{}", super::store::cut_text(cut, "was cut off"));
+    }
 }
 
 fn serve(arguments: &Run, config: &Config) -> Result {

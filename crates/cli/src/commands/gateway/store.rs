@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use tapeworks_gateway::Cut;
 use tapeworks_gateway::VenueSession;
 use tapeworks_gateway::config::AnyParts;
 use tapeworks_gateway::inspect::{self, Inspection, Replayed};
@@ -163,6 +164,26 @@ fn shown(found: &Inspection) -> String {
     text
 }
 
+/// What is cut off behind the last sync.
+pub(super) fn cut_text(cut: &Cut, what_is_done: &str) -> String {
+    let time = |ns: u64| {
+        let mut text = String::new();
+        tapeworks_feed::clock::iso_time(&mut text, tapeworks_market::Nanos(ns));
+        text
+    };
+    let copy =
+        cut.set_aside.as_ref().map_or_else(String::new, |path| format!("; a copy is {}", path.display()));
+    format!(
+        "the machine has lost power before the disk had all: what is behind record {} {what_is_done}: {} that the disk does not have, \
+         and {} from {} to {}{copy}. Orders may be missing: compare with the venue",
+        cut.from,
+        counted(cut.lost, "record", "records"),
+        counted(cut.discarded, "record", "records"),
+        time(cut.times_ns.0),
+        time(cut.times_ns.1),
+    )
+}
+
 fn soundness(found: &Inspection) -> String {
     let mut text = String::new();
     for damage in &found.damage {
@@ -175,6 +196,9 @@ fn soundness(found: &Inspection) -> String {
             counted(found.damaged, "record", "records"),
             thousands(found.unreadable),
         );
+    }
+    if let Some(cut) = &found.cut {
+        let _infallible = writeln!(text, "{}", cut_text(cut, "is cut off by the next start"));
     }
     text
 }
