@@ -5,6 +5,7 @@
 //! nothing passes but status requests.
 
 use tapeworks_wire::Ascii;
+use tapeworks_wire::fix::LastTimestamp;
 use tapeworks_wire::fix::order_entry::{
     MassCancelRequestType, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCancelRequest,
     OrderMassCancelRequest, OrderStatusRequest, Quote as QuoteView, QuoteCancel, Side,
@@ -229,6 +230,8 @@ pub struct Desk {
     /// How often each reason was that of a refusal here.
     pub(crate) refusals: Vec<(&'static str, u64)>,
     pub(crate) decision: Decision,
+    /// The last time of a message.
+    pub(crate) last_time: LastTimestamp,
 }
 
 impl Desk {
@@ -304,8 +307,10 @@ impl Desk {
     }
 
     fn decide_new(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
-        let view = NewOrderSingle::read(incoming.message).map_err(Refusal::Unread)?;
-        if !has_only_mapped(&view, incoming.message) {
+        // The session has framed the message.
+        let mut view = NewOrderSingle::unread();
+        view.read_framed(incoming.message, &mut self.last_time).map_err(Refusal::Unread)?;
+        if !has_only_mapped(&view) {
             self.check_tags(incoming, &OF_NEW)?;
         }
         let id = client_id(view.cl_ord_id(), 11)?;

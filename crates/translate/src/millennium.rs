@@ -97,6 +97,19 @@ impl Default for MillenniumSettings {
     }
 }
 
+/// The longest text field.
+const MOST_TEXT_BYTES: usize = 32;
+
+static ONES_THEN_ZEROS: [u8; 2 * MOST_TEXT_BYTES] = {
+    let mut mask = [0; 2 * MOST_TEXT_BYTES];
+    let mut place = 0;
+    while place < MOST_TEXT_BYTES {
+        mask[place] = 0xff;
+        place += 1;
+    }
+    mask
+};
+
 /// The mapping table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Millennium {
@@ -116,10 +129,10 @@ impl Millennium {
     fn text<const N: usize, const M: usize>(&self, text: &Ascii<M>) -> Option<Ascii<N>> {
         let mut field: Ascii<N> = resized(text)?;
         if self.settings.variant.text_padding == TextPadding::Nul {
-            let length = field.trimmed().len() as u8;
-            // All bytes are looked at: without a jump, many at once.
-            for (place, byte) in (0u8..).zip(&mut field.0) {
-                *byte = if place < length { *byte } else { 0 };
+            // Ones as often as the text has characters, then zeros: many bytes at once.
+            let keep = ONES_THEN_ZEROS.get(MOST_TEXT_BYTES - field.trimmed().len().min(MOST_TEXT_BYTES)..);
+            for (byte, keep) in field.0.iter_mut().zip(keep.and_then(|keep| keep.first_chunk::<N>())?) {
+                *byte &= *keep;
             }
         }
         Some(field)

@@ -13,7 +13,7 @@ use tapeworks_wire::fix::order_entry::{
     MassCancelResponse, MassQuoteAcknowledgementFields, NewOrderSingle, OrdStatus, OrderCancelRejectFields,
     OrderMassCancelReportFields, OrderMassCancelRequest, OrderStatusRequest, RejectFields, Side,
 };
-use tapeworks_wire::fix::{field, read_unsigned};
+use tapeworks_wire::fix::{LastTimestamp, field, read_unsigned};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use crate::desk::{
@@ -92,6 +92,7 @@ impl<V: Venue> Translator<V> {
                 counters: Counters::default(),
                 refusals: Vec::with_capacity(MOST_REASONS),
                 decision: Decision::None,
+                last_time: LastTimestamp::NONE,
             },
             venue,
             next_name: 1,
