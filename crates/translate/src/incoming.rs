@@ -146,6 +146,8 @@ pub(crate) fn replacement(
     order_of(&terms!(view), parties, instrument, Some(before))
 }
 
+/// Inline, so that neither the terms nor the order go through memory.
+#[inline(always)]
 fn order_of(
     terms: &Terms<'_>,
     parties: Parties,
@@ -217,7 +219,7 @@ fn price(
         (None, true) => Err(Refusal::Missing { tag }),
         (None, false) => Ok(0),
         (Some(_), false) => Err(Refusal::Value { tag }),
-        (Some(price), true) if instrument.tick_e8 != 0 && price.0 % instrument.tick_e8 != 0 => {
+        (Some(price), true) if instrument.tick_e8 > 1 && price.0 % instrument.tick_e8 != 0 => {
             Err(Refusal::Tick)
         }
         (Some(price), true) => Ok(price.0),
@@ -232,6 +234,7 @@ fn whole(quantity: Decimal<i64, 8>, tag: u32) -> Result<u32, Refusal> {
     units.filter(|_| is_whole).ok_or(Refusal::Value { tag })
 }
 
+#[inline]
 fn expiry(terms: &Terms<'_>, time_in_force: TimeInForce, before: Option<&NewOrder>) -> Result<u32, Refusal> {
     let (seconds, tag) = match (terms.expire_time, terms.expire_date) {
         (Some(time), None) => (time.0 / SECOND_NS, 126),

@@ -129,11 +129,9 @@ impl Millennium {
     fn text<const N: usize, const M: usize>(&self, text: &Ascii<M>) -> Option<Ascii<N>> {
         let mut field: Ascii<N> = resized(text)?;
         if self.settings.variant.text_padding == TextPadding::Nul {
-            // Ones as often as the text has characters, then zeros: many bytes at once.
+            // Ones as often as the text has characters, then zeros.
             let keep = ONES_THEN_ZEROS.get(MOST_TEXT_BYTES - field.trimmed().len().min(MOST_TEXT_BYTES)..);
-            for (byte, keep) in field.0.iter_mut().zip(keep.and_then(|keep| keep.first_chunk::<N>())?) {
-                *byte &= *keep;
-            }
+            field.0 = kept_of(field.0, keep?.first_chunk::<N>()?);
         }
         Some(field)
     }
@@ -438,6 +436,19 @@ fn put<const N: usize>(target: &mut [u8; MOST_MESSAGE_BYTES], message: &[u8; N])
         *room = *message;
     }
     N
+}
+
+/// The bits of a text that are set in `keep`, four bytes at a time.
+#[inline(always)]
+fn kept_of<const N: usize>(mut text: [u8; N], keep: &[u8; N]) -> [u8; N] {
+    let ((words, rest), (keep_words, keep_rest)) = (text.as_chunks_mut::<4>(), keep.as_chunks::<4>());
+    for (word, keep) in words.iter_mut().zip(keep_words) {
+        *word = (u32::from_le_bytes(*word) & u32::from_le_bytes(*keep)).to_le_bytes();
+    }
+    for (byte, keep) in rest.iter_mut().zip(keep_rest) {
+        *byte &= *keep;
+    }
+    text
 }
 
 /// A text padded with spaces in a field of another length. `None`: more than spaces would be cut off.

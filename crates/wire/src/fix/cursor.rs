@@ -231,19 +231,6 @@ fn usual_body(message: &[u8]) -> Option<(u32, u32)> {
     (eight(message, limit.wrapping_sub(1))? == trailer).then_some((start, limit))
 }
 
-/// As [`usual_body`], for a message whose length and checksum are known to be right: neither is looked at.
-#[inline(always)]
-fn framed_body(message: &[u8]) -> Option<(u32, u32)> {
-    let length = u32::try_from(message.len()).ok()?;
-    let begin_end = usual_begin(message)?;
-    let is_length = eight(message, begin_end + 1)? as u16 == u16::from_le_bytes(*b"9=");
-    let start = end_of(message, begin_end + 3) + 1;
-    let limit = length.checked_sub(TRAILER_BYTES as u32)?;
-    let is_type = eight(message, start)? & 0xff_ffff == u64::from_le_bytes(*b"35=\0\0\0\0\0");
-    let is_ended = message.get((limit as usize).wrapping_sub(1)) == Some(&SOH);
-    (is_length && is_type && is_ended).then_some((start, limit))
-}
-
 /// As [`usual_body`], for every form.
 #[cold]
 #[inline(never)]
@@ -289,19 +276,6 @@ impl<'a> Cursor<'a> {
     #[inline(always)]
     pub fn open(message: &'a [u8]) -> Result<Self, ReadError> {
         let (start, limit) = match usual_body(message) {
-            Some(body) => body,
-            None => any_body(message)?,
-        };
-        Ok(Self::over(message, start, limit))
-    }
-
-    /// The same for a message that the session has framed: its length and checksum are not looked at once more.
-    ///
-    /// # Errors
-    /// The bytes are not one message.
-    #[inline(always)]
-    pub fn open_framed(message: &'a [u8]) -> Result<Self, ReadError> {
-        let (start, limit) = match framed_body(message) {
             Some(body) => body,
             None => any_body(message)?,
         };

@@ -717,32 +717,9 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 message: &'a [u8],
                 last: &mut ::tapeworks_wire::fix::LastTimestamp,
             ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
-                self.read_opened(message, ::tapeworks_wire::fix::Cursor::open(message), last)
-            }
-
-            /// As [`read_into_behind`](Self::read_into_behind), of a message whose length and checksum are known to be right, as
-            /// [`next_message`](::tapeworks_wire::fix::next_message) finds them: neither is looked at once more.
-            ///
-            /// # Errors
-            /// As [`read`](Self::read).
-            pub fn read_framed(
-                &mut self,
-                message: &'a [u8],
-                last: &mut ::tapeworks_wire::fix::LastTimestamp,
-            ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
-                self.read_opened(message, ::tapeworks_wire::fix::Cursor::open_framed(message), last)
-            }
-
-            #[inline(always)]
-            fn read_opened(
-                &mut self,
-                message: &'a [u8],
-                at: Result<::tapeworks_wire::fix::Cursor<'a>, ::tapeworks_wire::fix::ReadError>,
-                last: &mut ::tapeworks_wire::fix::LastTimestamp,
-            ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
                 // Values of another message may stay: what is not seen is absent.
                 (self.message, self.seen_header, self.seen) = (&[], 0, 0);
-                let at = at?;
+                let at = ::tapeworks_wire::fix::Cursor::open(message)?;
                 if !at.has_key::<#type_key_bytes>(#type_key) {
                     return Err(::tapeworks_wire::fix::ReadError::OtherType);
                 }
