@@ -785,7 +785,7 @@ pub(crate) const fn text_of_eight(number: u32) -> u64 {
 const fn text_of_four(number: u32) -> u32 {
     let hundreds = (number * 5_243) >> 19;
     let pairs = hundreds | (number - hundreds * 100) << 16;
-    let tens = (pairs * 103 >> 10) & 0x000f_000f;
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f;
     (tens | (pairs - tens * 10) << 8) | ZEROS as u32
 }
 
