@@ -21,9 +21,10 @@ use std::time::Instant;
 use hotfix_message::message::Config;
 use hotfix_message::parsed_message::ParsedMessage;
 use hotfix_message::{MessageBuilder, dict::Dictionary as HotfixDictionary};
-use orders::Values;
+use orders::{Sender, Values};
 use rustyfix::Dictionary as RustyDictionary;
 use rustyfix::tagvalue::Decoder;
+use tapeworks_wire::fix::LastTimestamp;
 use tapeworks_wire::fix::order_entry::{ExecutionReport, NewOrderSingle};
 use tapeworks_wire::schema::SplitMix64;
 
@@ -42,7 +43,7 @@ const PASSES: usize = 20;
 /// Passes of the peers, which need ten to a hundred times as long.
 const PEER_PASSES: usize = 5;
 
-type Write = for<'b> fn(&Values, &'b mut [u8]) -> &'b [u8];
+type Write = for<'s> fn(&'s mut Sender, &Values) -> &'s [u8];
 
 /// The messages of one type, one behind the other.
 struct Messages {
@@ -55,9 +56,10 @@ struct Messages {
 
 impl Messages {
     fn of(name: &'static str, values: &[Values], write: Write, folder: &Path) -> Self {
-        let (mut bytes, mut places, mut lines, mut buffer) = (Vec::new(), Vec::new(), Vec::new(), [0; 1_024]);
+        let (mut bytes, mut places, mut lines, mut sender) =
+            (Vec::new(), Vec::new(), Vec::new(), Sender::new());
         for each in values {
-            let message = write(each, &mut buffer);
+            let message = write(&mut sender, each);
             places.push((bytes.len(), bytes.len() + message.len()));
             bytes.extend_from_slice(message);
             lines.extend_from_slice(message);
@@ -69,7 +71,7 @@ impl Messages {
     }
 
     /// Calls `read` with every message, and again for each pass. Returns nanoseconds per message: see [`fastest`].
-    fn each(&self, passes: usize, mut read: impl FnMut(&[u8])) -> f64 {
+    fn each<'m>(&'m self, passes: usize, mut read: impl FnMut(&'m [u8])) -> f64 {
         fastest(passes, |slice| {
             for (start, end) in &self.places[slice] {
                 read(black_box(&self.bytes[*start..*end]));
@@ -163,15 +165,15 @@ impl Programs {
     }
 }
 
-/// Reads with `read_into`: the view stays where it is.
+/// Reads all messages into one view, which stays where it is, with the last timestamp of the messages before.
 macro_rules! read_in_place {
     ($view:ident) => {
-        |message: &[u8]| {
-            let mut view = $view::unread();
-            match view.read_into(message) {
+        |messages: &Messages| {
+            let (mut view, mut last) = ($view::unread(), LastTimestamp::NONE);
+            messages.each(PASSES, |message| match view.read_into_behind(message, &mut last) {
                 Ok(()) => _ = black_box(&view),
                 Err(error) => panic!("{error}"),
-            }
+            })
         }
     };
 }
@@ -182,9 +184,8 @@ pub fn run(rounds: usize) {
     let values: Vec<Values> =
         (1..=MESSAGES as u64).map(|sequence| Values::random(&mut random, sequence)).collect();
     let programs = Programs::build(&folder.0);
-    let orders = Messages::of("new order", &values, |values, buffer| values.write_order(buffer), &folder.0);
-    let reports =
-        Messages::of("execution report", &values, |values, buffer| values.write_report(buffer), &folder.0);
+    let orders = Messages::of("new order", &values, Sender::order, &folder.0);
+    let reports = Messages::of("execution report", &values, Sender::report, &folder.0);
     read(&orders, rounds, &programs, read_in_place!(NewOrderSingle), |message| {
         match NewOrderSingle::read(message) {
             Ok(view) => _ = black_box(&view),
@@ -209,7 +210,7 @@ fn read(
     messages: &Messages,
     rounds: usize,
     programs: &Programs,
-    in_place: impl FnMut(&[u8]) + Clone,
+    in_place: impl Fn(&Messages) -> f64,
     by_value: impl FnMut(&[u8]) + Clone,
 ) {
     const OURS: &str = "tapeworks-wire, all fields, in place";
@@ -218,7 +219,7 @@ fn read(
     let builder =
         MessageBuilder::new(HotfixDictionary::fix44(), config).expect("its own dictionary is sound");
     let mut table = Rounds::new(MESSAGES as u64);
-    table.add_reported(OURS, || messages.each(PASSES, in_place.clone()));
+    table.add_reported(OURS, || in_place(messages));
     table.add_reported("tapeworks-wire, all fields, returned", || messages.each(PASSES, by_value.clone()));
     table.add_reported("hotfix-message 0.4.0, validated by FIX44", || {
         messages.each(PEER_PASSES, |message| match builder.build(message) {
@@ -242,18 +243,16 @@ fn read(
 fn build(values: &[Values], rounds: usize) {
     const ORDER: &str = "tapeworks-wire, new order";
     let built = |write: Write| {
-        let mut buffer = [0; 1_024];
+        let mut sender = Sender::new();
         fastest(PASSES, |slice| {
             for each in &values[slice] {
-                black_box(write(black_box(each), &mut buffer));
+                black_box(write(&mut sender, black_box(each)));
             }
         })
     };
     let mut table = Rounds::new(MESSAGES as u64);
-    table.add_reported(ORDER, || built(|values, buffer| values.write_order(buffer)));
-    table.add_reported("tapeworks-wire, execution report", || {
-        built(|values, buffer| values.write_report(buffer))
-    });
+    table.add_reported(ORDER, || built(Sender::order));
+    table.add_reported("tapeworks-wire, execution report", || built(Sender::report));
     table.run(rounds);
     table.print("build", ORDER);
 }

@@ -5,6 +5,7 @@
 //! nothing passes but status requests.
 
 use tapeworks_wire::Ascii;
+use tapeworks_wire::fix::LastTimestamp;
 use tapeworks_wire::fix::order_entry::{
     MassCancelRequestType, MassQuote, NewOrderSingle, OrdType, OrderCancelReplaceRequest, OrderCancelRequest,
     OrderMassCancelRequest, OrderStatusRequest, Quote as QuoteView, QuoteCancel, Side,
@@ -16,6 +17,7 @@ use crate::incoming::{
     check_quote_type, check_tags, client_id, entries_of, has_only_mapped, new_order, parties, quote_terms,
     replacement,
 };
+use crate::index::Hash;
 use crate::known::{Known, RequestKind};
 use crate::mapping::{
     OF_CANCEL, OF_MASS_CANCEL, OF_MASS_QUOTE, OF_NEW, OF_QUOTE, OF_QUOTE_CANCEL, OF_REPLACE, Tags,
@@ -229,6 +231,8 @@ pub struct Desk {
     /// How often each reason was that of a refusal here.
     pub(crate) refusals: Vec<(&'static str, u64)>,
     pub(crate) decision: Decision,
+    /// The last time of a message.
+    pub(crate) last_time: LastTimestamp,
 }
 
 impl Desk {
@@ -253,10 +257,21 @@ impl Desk {
         id: &ClOrdId,
         is_resend: Option<bool>,
     ) -> Result<Option<Decision>, Refusal> {
+        self.check_id_by(self.known.hash_of_id(client, id), client, id, is_resend)
+    }
+
+    /// The same by the id's hash.
+    fn check_id_by(
+        &mut self,
+        hash: Hash,
+        client: ClientIndex,
+        id: &ClOrdId,
+        is_resend: Option<bool>,
+    ) -> Result<Option<Decision>, Refusal> {
         if self.is_replaying {
             self.known.forget_ended(client, id);
         }
-        let Some(known) = self.known.in_use(client, id) else { return Ok(None) };
+        let Some(known) = self.known.in_use_by(hash, client, id) else { return Ok(None) };
         if is_resend == Some(true) && known.client == client {
             self.counters.possible_resends += 1;
             return Ok(Some(Decision::None));
@@ -285,7 +300,11 @@ impl Desk {
             is_short: matches!(order.side, Side::SellShort | Side::SellShortExempt),
             quantity: order.quantity,
             price_e8: has_limit.then_some(order.price_e8),
-            top: if client.risk.needs_top() { self.tops.top(instrument) } else { TopOfBook::default() },
+            top: if client.risk.needs_top(has_limit) {
+                self.tops.top(instrument)
+            } else {
+                TopOfBook::default()
+            },
             adds,
         };
         let checked = if self.is_warming {
@@ -304,15 +323,20 @@ impl Desk {
     }
 
     fn decide_new(&mut self, incoming: Incoming<'_>) -> Result<Decision, Refusal> {
-        let view = NewOrderSingle::read(incoming.message).map_err(Refusal::Unread)?;
-        if !has_only_mapped(&view, incoming.message) {
+        let mut view = NewOrderSingle::unread();
+        view.read_into_behind(incoming.message, &mut self.last_time).map_err(Refusal::Unread)?;
+        if !has_only_mapped(&view) {
             self.check_tags(incoming, &OF_NEW)?;
         }
         let id = client_id(view.cl_ord_id(), 11)?;
-        if let Some(decision) = self.check_id(incoming.client, &id, view.poss_resend())? {
+        let hash = self.known.hash_of_id(incoming.client, &id);
+        // The order is read while the id's place comes from memory.
+        self.known.fetch_id(hash);
+        let read = new_order(&view, &self.reference);
+        if let Some(decision) = self.check_id_by(hash, incoming.client, &id, view.poss_resend())? {
             return Ok(decision);
         }
-        let (instrument, order) = new_order(&view, &self.reference)?;
+        let (instrument, order) = read?;
         if !self.is_warming && !self.known.make_room(RequestKind::New) {
             return Err(Refusal::NoRoom);
         }

@@ -17,7 +17,6 @@ use crate::reference::Instrument;
 use crate::report::{Execution, Liquidity};
 use crate::risk::E8;
 use crate::settings::FixVersion;
-use crate::text::Text;
 
 const DAY_NS: u64 = 86_400_000_000_000;
 
@@ -219,38 +218,34 @@ pub(crate) fn of_order<'a>(
     }
 }
 
-/// The texts of a report that do not live in the order.
+/// A number in decimal; 0 has no digits: there is none.
 #[derive(Debug)]
-pub(crate) struct Texts {
-    pub(crate) exec_id: ExecId,
-    pub(crate) exec_ref_id: Option<ExecId>,
-    match_id: [u8; 24],
-    match_id_length: usize,
-    pub(crate) reason: Option<Text>,
+pub(crate) struct Digits {
+    text: [u8; 24],
+    length: usize,
 }
 
-impl Texts {
+impl Digits {
     #[inline]
-    pub(crate) fn new(report: &Execution, dates: &mut Dates) -> Self {
-        let app_id = report.numbered.app_id;
-        let has_reference = !report.reference.0.is_blank();
-        let mut texts = Self {
-            exec_id: dates.exec_id(report.time_ns, app_id, &report.execution_id),
-            exec_ref_id: has_reference.then(|| dates.exec_id(report.time_ns, app_id, &report.reference)),
-            match_id: [0; 24],
-            match_id_length: 0,
-            reason: None,
-        };
-        if report.match_id != 0 {
-            texts.match_id_length = write_unsigned(&mut texts.match_id, report.match_id).unwrap_or(0);
-        }
-        texts
+    pub(crate) fn new(number: u64) -> Self {
+        let mut text = [0; 24];
+        let length = if number == 0 { 0 } else { write_unsigned(&mut text, number).unwrap_or(0) };
+        Self { text, length }
     }
 
-    /// The number of the trade; `None`: it has none.
-    fn match_id(&self) -> Option<&[u8]> {
-        self.match_id.get(..self.match_id_length).filter(|digits| !digits.is_empty())
+    #[inline]
+    pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
+        self.text.get(..self.length).filter(|digits| !digits.is_empty())
     }
+}
+
+/// The texts of a report that do not live in the order. They are made where they stay: to move them costs as much as to make them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Texts<'a> {
+    pub(crate) exec_ref_id: Option<&'a [u8]>,
+    /// The number of the trade.
+    pub(crate) match_id: Option<&'a [u8]>,
+    pub(crate) reason: Option<&'a [u8]>,
 }
 
 /// Adds to a report what the venue's report says.
@@ -259,7 +254,7 @@ pub(crate) fn add_execution<'a>(
     fields: &mut ExecutionReportFields<'a>,
     exec_type: ExecType,
     report: &Execution,
-    texts: &'a Texts,
+    texts: Texts<'a>,
     answers: Option<(&'a ClOrdId, &'a ClOrdId)>,
 ) {
     fields.transact_time = Some(NanosecondsSinceEpoch(report.time_ns));
@@ -267,16 +262,16 @@ pub(crate) fn add_execution<'a>(
         ExecType::Trade | ExecType::TradeCancel | ExecType::TradeCorrect => {
             fields.last_qty = Some(quantity(report.last_quantity));
             fields.last_px = Some(Decimal(report.last_price_e8));
-            fields.trd_match_id = texts.match_id();
+            fields.trd_match_id = texts.match_id;
             fields.last_liquidity_ind = report.liquidity.map(|liquidity| match liquidity {
                 Liquidity::Added => 1,
                 Liquidity::Removed => 2,
                 Liquidity::Auction => 4,
             });
-            fields.exec_ref_id = texts.exec_ref_id.as_ref().map(ExecId::as_bytes);
+            fields.exec_ref_id = texts.exec_ref_id;
         }
         ExecType::Restated => fields.exec_restatement_reason = Some(report.restatement),
-        ExecType::Rejected => fields.text = texts.reason.as_ref().map(Text::as_bytes),
+        ExecType::Rejected => fields.text = texts.reason,
         _ => {}
     }
     if let Some((id, original)) = answers {

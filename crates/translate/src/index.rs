@@ -48,13 +48,9 @@ const NO_ENTRY: Bucket = Bucket { hashes: [EMPTY; SLOTS], places: [0; SLOTS] };
 
 impl Bucket {
     /// A bit for each slot with this hash.
-    #[inline]
+    #[inline(always)]
     fn matches(&self, hash: u32) -> u32 {
-        let bits: [u32; SLOTS] = core::array::from_fn(|slot| {
-            // One of eight: the slot is there.
-            if self.hashes[slot] == hash { 1 << slot } else { 0 }
-        });
-        bits.iter().fold(0, |all, bit| all | bit)
+        equal_bits(&self.hashes, hash)
     }
 
     fn set(&mut self, slot: usize, hash: u32, place: u32) {
@@ -68,6 +64,33 @@ impl Bucket {
         (of(&self.hashes), of(&self.places))
     }
 }
+
+/// A bit for each number that is `wanted`, the first lowest. SSE2, which every x86-64 has, compares four at once.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn equal_bits(numbers: &[u32; SLOTS], wanted: u32) -> u32 {
+    use safe_arch::{
+        cmp_eq_mask_i32_m128i, m128i, move_mask_i8_m128i, pack_i16_to_i8_m128i, pack_i32_to_i16_m128i,
+        set_splat_i32_m128i,
+    };
+    let [a, b, c, d, e, f, g, h] = *numbers;
+    let wanted = set_splat_i32_m128i(wanted.cast_signed());
+    let low = cmp_eq_mask_i32_m128i(m128i::from([a, b, c, d]), wanted);
+    let high = cmp_eq_mask_i32_m128i(m128i::from([e, f, g, h]), wanted);
+    // Each comparison leaves ones or zeros: they stay in half as many bits.
+    let halves = pack_i32_to_i16_m128i(low, high);
+    move_mask_i8_m128i(pack_i16_to_i8_m128i(halves, halves)).cast_unsigned() & 0xff
+}
+
+/// The same by a loop.
+#[cfg(any(test, not(target_arch = "x86_64")))]
+fn equal_bits_of_each(numbers: &[u32; SLOTS], wanted: u32) -> u32 {
+    let bit = |(slot, number): (usize, &u32)| u32::from(*number == wanted) << slot;
+    numbers.iter().enumerate().map(bit).fold(0, |all, bit| all | bit)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+use equal_bits_of_each as equal_bits;
 
 /// The slots whose bits are set.
 fn set_bits(mut bits: u32) -> impl Iterator<Item = usize> {
@@ -120,6 +143,16 @@ impl Index {
             }
         }
         None
+    }
+
+    /// Brings the cache line of an id into the caches while other work goes on.
+    #[inline]
+    pub(crate) fn fetch(&self, hash: Hash) {
+        let bucket = self.bucket(self.home(hash.0));
+        #[cfg(target_arch = "x86_64")]
+        safe_arch::prefetch_t0(bucket);
+        #[cfg(not(target_arch = "x86_64"))]
+        let _not_fetched = bucket;
     }
 
     /// The place of an id.
@@ -232,6 +265,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_comparison_of_all_slots_agrees_with_a_loop(
+            numbers in prop::array::uniform8(prop_oneof![Just(0), Just(1), Just(0x8000_0000), Just(u32::MAX), any::<u32>()]), wanted in any::<u32>()
+        ) {
+            for wanted in [0, 1, 0x8000_0000, u32::MAX, wanted, numbers[7]] {
+                prop_assert_eq!(equal_bits(&numbers, wanted), equal_bits_of_each(&numbers, wanted));
+            }
+        }
+
         #[test]
         fn an_index_behaves_as_a_hash_map_of_the_standard_library(
             steps in prop::collection::vec((0u8..3, 0..IDS), 0..600)

@@ -187,8 +187,9 @@ impl Known {
         }
     }
 
+    /// The hash of a ClOrdID, for [`in_use_by`](Self::in_use_by).
     #[inline]
-    fn hash_of_id(&self, client: ClientIndex, id: &ClOrdId) -> Hash {
+    pub(crate) fn hash_of_id(&self, client: ClientIndex, id: &ClOrdId) -> Hash {
         Hash::new(if self.names_are_ids { 0 } else { client.0 }, &id.0)
     }
 
@@ -238,15 +239,32 @@ impl Known {
         self.requests.at(self.place_in_use(client, id)?)
     }
 
+    /// The same by the id's hash.
+    #[inline]
+    pub(crate) fn in_use_by(&self, hash: Hash, client: ClientIndex, id: &ClOrdId) -> Option<&ClientRequest> {
+        self.requests.at(self.place_in_use_by(hash, client, id)?)
+    }
+
+    /// Fetches what [`in_use_by`](Self::in_use_by) looks at first: in a large table it is in no cache.
+    #[inline]
+    pub(crate) fn fetch_id(&self, hash: Hash) {
+        self.by_client.fetch(hash);
+    }
+
     fn handle_in_use(&self, client: ClientIndex, id: &ClOrdId) -> Option<Handle> {
         self.requests.handle(self.place_in_use(client, id)?)
     }
 
     #[inline]
     fn place_in_use(&self, client: ClientIndex, id: &ClOrdId) -> Option<u32> {
+        self.place_in_use_by(self.hash_of_id(client, id), client, id)
+    }
+
+    #[inline]
+    fn place_in_use_by(&self, hash: Hash, client: ClientIndex, id: &ClOrdId) -> Option<u32> {
         let is_it =
             |request: &ClientRequest| request.id == *id && (self.names_are_ids || request.client == client);
-        self.by_client.get(self.hash_of_id(client, id), |place| self.requests.at(place).is_some_and(is_it))
+        self.by_client.get(hash, |place| self.requests.at(place).is_some_and(is_it))
     }
 
     /// Whether a request has this name at the venue, of those that [`Self::in_use`] has not looked at.

@@ -97,6 +97,19 @@ impl Default for MillenniumSettings {
     }
 }
 
+/// The longest text field.
+const MOST_TEXT_BYTES: usize = 32;
+
+static ONES_THEN_ZEROS: [u8; 2 * MOST_TEXT_BYTES] = {
+    let mut mask = [0; 2 * MOST_TEXT_BYTES];
+    let mut place = 0;
+    while place < MOST_TEXT_BYTES {
+        mask[place] = 0xff;
+        place += 1;
+    }
+    mask
+};
+
 /// The mapping table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Millennium {
@@ -116,11 +129,9 @@ impl Millennium {
     fn text<const N: usize, const M: usize>(&self, text: &Ascii<M>) -> Option<Ascii<N>> {
         let mut field: Ascii<N> = resized(text)?;
         if self.settings.variant.text_padding == TextPadding::Nul {
-            let length = field.trimmed().len() as u8;
-            // All bytes are looked at: without a jump, many at once.
-            for (place, byte) in (0u8..).zip(&mut field.0) {
-                *byte = if place < length { *byte } else { 0 };
-            }
+            // Ones as often as the text has characters, then zeros.
+            let keep = ONES_THEN_ZEROS.get(MOST_TEXT_BYTES - field.trimmed().len().min(MOST_TEXT_BYTES)..);
+            field.0 = kept_of(field.0, keep?.first_chunk::<N>()?);
         }
         Some(field)
     }
@@ -425,6 +436,19 @@ fn put<const N: usize>(target: &mut [u8; MOST_MESSAGE_BYTES], message: &[u8; N])
         *room = *message;
     }
     N
+}
+
+/// The bits of a text that are set in `keep`, four bytes at a time.
+#[inline(always)]
+fn kept_of<const N: usize>(mut text: [u8; N], keep: &[u8; N]) -> [u8; N] {
+    let ((words, rest), (keep_words, keep_rest)) = (text.as_chunks_mut::<4>(), keep.as_chunks::<4>());
+    for (word, keep) in words.iter_mut().zip(keep_words) {
+        *word = (u32::from_le_bytes(*word) & u32::from_le_bytes(*keep)).to_le_bytes();
+    }
+    for (byte, keep) in rest.iter_mut().zip(keep_rest) {
+        *byte &= *keep;
+    }
+    text
 }
 
 /// A text padded with spaces in a field of another length. `None`: more than spaces would be cut off.

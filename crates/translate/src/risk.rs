@@ -137,10 +137,10 @@ pub(crate) struct Risk {
 }
 
 impl Risk {
-    /// Whether an order is compared with the market.
+    /// Whether an order is compared with the market: the notional of one with a limit is not.
     #[inline]
-    pub(crate) const fn needs_top(&self) -> bool {
-        self.limits.collar_basis_points != 0 || self.limits.most_notional != 0
+    pub(crate) const fn needs_top(&self, has_limit: bool) -> bool {
+        self.limits.collar_basis_points != 0 || self.limits.most_notional != 0 && !has_limit
     }
 
     /// An instrument that may be traded.

@@ -13,14 +13,14 @@ use tapeworks_wire::fix::order_entry::{
     MassCancelResponse, MassQuoteAcknowledgementFields, NewOrderSingle, OrdStatus, OrderCancelRejectFields,
     OrderMassCancelReportFields, OrderMassCancelRequest, OrderStatusRequest, RejectFields, Side,
 };
-use tapeworks_wire::fix::{field, read_unsigned};
+use tapeworks_wire::fix::{LastTimestamp, field, read_unsigned};
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
 use crate::desk::{
     Client, ClientToExchange, ClientToExchangeEvent, ClientToExchangeState, Counters, Decision, Desk,
     Incoming, Scope,
 };
-use crate::fix_side::{Dates, Reply, Texts, add_execution, exec_type_of, of_order, present};
+use crate::fix_side::{Dates, Digits, ExecId, Reply, Texts, add_execution, exec_type_of, of_order, present};
 use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName};
 use crate::incoming::type_of;
 use crate::known::{ClientRequest, Fill, Known, RequestKind};
@@ -96,6 +96,7 @@ impl<V: Venue> Translator<V> {
                 counters: Counters::default(),
                 refusals: Vec::with_capacity(MOST_REASONS),
                 decision: Decision::None,
+                last_time: LastTimestamp::NONE,
             },
             venue,
             next_name: 1,
@@ -1191,12 +1192,16 @@ impl<V: Venue> Translator<V> {
         out: &mut impl Outputs,
     ) {
         let Some(order) = self.desk.known.entry(order).map(|entry| &entry.order) else { return };
-        let mut texts = Texts::new(report, &mut self.dates);
-        let mut reject_reason = None;
+        let app_id = report.numbered.app_id;
+        let exec_id = self.dates.exec_id(report.time_ns, app_id, &report.execution_id);
+        let reference = (!report.reference.0.is_blank())
+            .then(|| self.dates.exec_id(report.time_ns, app_id, &report.reference));
+        let match_id = Digits::new(report.match_id);
+        let (mut reason, mut reject_reason) = (None, None);
         if exec_type == ExecType::Rejected {
             let known = self.venue.reason(report.reject_code);
             let known_text = known.map(|known| known.text.as_bytes());
-            texts.reason = Some(reason_text(report.reject_code, text, known_text));
+            reason = Some(reason_text(report.reject_code, text, known_text));
             reject_reason = Some(known.map_or(99, |known| i64::from(known.order_reason)));
         }
         let version = self.version(order.client);
@@ -1204,11 +1209,16 @@ impl<V: Venue> Translator<V> {
         let is_pending = exec_type == ExecType::PendingCancel;
         let status = if is_pending { OrdStatus::PendingCancel } else { order.status };
         let shown = exec_type_of(version, exec_type, status);
-        let mut fields = of_order(order, instrument, texts.exec_id.as_bytes(), shown, status);
+        let mut fields = of_order(order, instrument, exec_id.as_bytes(), shown, status);
         fields.ord_rej_reason = reject_reason;
         fields.text = text.or_else(|| (!report.why.is_empty()).then_some(report.why.as_bytes()));
         let ids = answers.map(|request| (&request.id, &request.original));
-        add_execution(&mut fields, exec_type, report, &texts, ids);
+        let texts = Texts {
+            exec_ref_id: reference.as_ref().map(ExecId::as_bytes),
+            match_id: match_id.as_bytes(),
+            reason: reason.as_ref().map(Text::as_bytes),
+        };
+        add_execution(&mut fields, exec_type, report, texts, ids);
         fit(version, &mut fields);
         out.to_client(order.client, &Reply::Execution(&fields));
         self.desk.counters.reports += 1;

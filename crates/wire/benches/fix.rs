@@ -11,11 +11,11 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use tapeworks_wire::fix::order_entry::{ExecutionReport, NewOrderSingle};
-use tapeworks_wire::fix::{Fields, Framing, Writer, next_message};
+use tapeworks_wire::fix::{Fields, Framing, LastTimestamp, Writer, next_message};
 use tapeworks_wire::schema::SplitMix64;
 
 mod orders;
-use orders::Values;
+use orders::{Sender, Values};
 
 const MESSAGES: usize = 20_000;
 const ROUNDS: usize = 60;
@@ -27,10 +27,10 @@ struct Stream {
 }
 
 impl Stream {
-    fn of(values: &[Values], write: impl for<'b> Fn(&Values, &'b mut [u8]) -> &'b [u8]) -> Self {
-        let (mut bytes, mut places, mut buffer) = (Vec::new(), Vec::new(), [0; 1_024]);
+    fn of(values: &[Values], write: impl for<'s> Fn(&'s mut Sender, &Values) -> &'s [u8]) -> Self {
+        let (mut bytes, mut places, mut sender) = (Vec::new(), Vec::new(), Sender::new());
         for each in values {
-            let message = write(each, &mut buffer);
+            let message = write(&mut sender, each);
             places.push((bytes.len(), bytes.len() + message.len()));
             bytes.extend_from_slice(message);
         }
@@ -84,8 +84,8 @@ fn main() {
     let mut random = SplitMix64::new(0xf1c5);
     let values: Vec<Values> =
         (1..=MESSAGES as u64).map(|sequence| Values::random(&mut random, sequence)).collect();
-    let orders = Stream::of(&values, |values, buffer| values.write_order(buffer));
-    let reports = Stream::of(&values, |values, buffer| values.write_report(buffer));
+    let orders = Stream::of(&values, Sender::order);
+    let reports = Stream::of(&values, Sender::report);
     for (name, stream) in [("order", &orders), ("execution report", &reports)] {
         let first = stream.messages().next().unwrap();
         println!(
@@ -112,18 +112,18 @@ fn main() {
         }
     };
     let read_orders_in_place = |stream: &Stream| {
+        let (mut order, mut last) = (NewOrderSingle::unread(), LastTimestamp::NONE);
         for message in stream.messages() {
-            let mut order = NewOrderSingle::unread();
-            match order.read_into(black_box(message)) {
+            match order.read_into_behind(black_box(message), &mut last) {
                 Ok(()) => _ = black_box(&order),
                 Err(error) => panic!("{error}"),
             }
         }
     };
     let read_reports_in_place = |stream: &Stream| {
+        let (mut report, mut last) = (ExecutionReport::unread(), LastTimestamp::NONE);
         for message in stream.messages() {
-            let mut report = ExecutionReport::unread();
-            match report.read_into(black_box(message)) {
+            match report.read_into_behind(black_box(message), &mut last) {
                 Ok(()) => _ = black_box(&report),
                 Err(error) => panic!("{error}"),
             }
@@ -158,15 +158,15 @@ fn main() {
             black_box(tags);
         }
     });
-    let mut buffer = [0; 1_024];
+    let mut sender = Sender::new();
     measure("write a new order", &orders, || {
         for each in &values {
-            black_box(black_box(each).write_order(&mut buffer));
+            black_box(sender.order(black_box(each)));
         }
     });
     measure("write an execution report", &reports, || {
         for each in &values {
-            black_box(black_box(each).write_report(&mut buffer));
+            black_box(sender.report(black_box(each)));
         }
     });
 }

@@ -22,7 +22,7 @@ impl<const N: usize> Ascii<N> {
     #[must_use]
     pub fn padded(text: &[u8]) -> Option<Self> {
         let mut bytes = [b' '; N];
-        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        copy_short(bytes.get_mut(..text.len())?, text);
         Some(Self(bytes))
     }
 
@@ -67,6 +67,31 @@ impl Ascii<8> {
 
 fn is_printable(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| (b' '..=b'~').contains(byte))
+}
+
+/// Copies a text of the same length as two pieces that overlap: for short ones a call of the library's copy costs more.
+#[inline]
+fn copy_short(to: &mut [u8], from: &[u8]) {
+    #[inline(always)]
+    fn in_two<const N: usize>(to: &mut [u8], from: &[u8]) -> bool {
+        if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>())
+            && let Some(place) = to.first_chunk_mut::<N>()
+        {
+            *place = *first;
+            if let Some(place) = to.last_chunk_mut::<N>() {
+                *place = *last;
+            }
+            return true;
+        }
+        false
+    }
+    if from.len() > 32 {
+        to.copy_from_slice(from);
+    } else if !in_two::<16>(to, from) && !in_two::<8>(to, from) && !in_two::<4>(to, from) {
+        for (place, byte) in to.iter_mut().zip(from).take(3) {
+            *place = *byte;
+        }
+    }
 }
 
 /// Without trailing spaces and NULs.

@@ -5,12 +5,12 @@
 use proptest::prelude::*;
 use tapeworks_wire::fix::order_entry::{
     ExecType, ExecutionReport, ExecutionReportFields, Header, HeaderFields, Heartbeat, Logon, MassQuote,
-    MassQuoteFields, Message, NewOrderSingle, NewOrderSingleFields, OrdStatus, OrdType, PartyFields,
-    PartySubFields, QuoteEntryFields, QuoteSetFields, SCHEMA, Side, TimeInForce,
+    MassQuoteFields, Message, NewOrderSingle, NewOrderSingleFields, OrdStatus, OrdType, OrderCapacity,
+    PartyFields, PartySubFields, QuoteEntryFields, QuoteSetFields, SCHEMA, Side, TimeInForce,
 };
 use tapeworks_wire::fix::{
-    FixKind, Garbled, ReadError, RejectReason, TimePrecision, Writer, checksum, field, fix_schema_by_name,
-    fix_schemas,
+    FieldSet, FixKind, Garbled, LastTimestamp, ReadError, RejectReason, TimePrecision, Writer, checksum,
+    field, fix_schema_by_name, fix_schemas,
 };
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
@@ -69,6 +69,25 @@ fn tags_that_are_not_declared_are_reachable_by_number() {
     assert_eq!(order.field(9702), Some(&b"x=y"[..]));
     assert_eq!(order.field(96), Some(&b"a\x01b"[..]));
     assert!(format!("{order:?}").contains(" 9702=x=y "));
+}
+
+#[test]
+fn a_tag_that_begins_as_a_declared_one_is_another() {
+    // 432 and 528 are declared, and expected where these come.
+    let bytes = order("44=5|4321=x|59=0|5281=y|528=A|");
+    let order = NewOrderSingle::read(&bytes).unwrap();
+    assert_eq!((order.expire_date(), order.order_capacity()), (None, Some(OrderCapacity::Agency)));
+    assert_eq!((order.field(4321), order.field(5281)), (Some(&b"x"[..]), Some(&b"y"[..])));
+}
+
+#[test]
+fn a_view_knows_whether_it_has_other_fields_than_a_set() {
+    const FEW: FieldSet = NewOrderSingle::fields(&[49, 56, 34, 52, 11, 54, 60, 40, 44]);
+    let has_only = |more: &str, fields| NewOrderSingle::read(&order(more)).unwrap().has_only(fields);
+    assert!(has_only("", FEW) && has_only("44=5|", FEW));
+    assert!(!has_only("59=0|", FEW) && !has_only("9999=x|", FEW) && !has_only("453=0|", FEW));
+    assert!(has_only("59=0|", NewOrderSingle::fields(&[49, 56, 34, 52, 11, 54, 60, 40, 59])));
+    assert!(!has_only("", NewOrderSingle::fields(&[49, 56, 34, 11, 54, 60, 40])), "52");
 }
 
 #[test]
@@ -246,6 +265,14 @@ proptest! {
         };
         fields.write(&mut writer);
         let bytes = writer.finish().unwrap();
+        // A view of another message.
+        let other = order("44=7|38=9|59=3|");
+        let mut again = NewOrderSingle::unread();
+        let last = &mut LastTimestamp::default();
+        again.read_into_behind(&other, last).unwrap();
+        again.read_into_behind(bytes, last).unwrap();
+        prop_assert_eq!((again.cl_ord_id(), again.transact_time()), (id.as_bytes(), fields.transact_time));
+        prop_assert_eq!((again.price(), again.order_qty(), again.encoded_text()), (fields.price, fields.order_qty, fields.encoded_text));
         let Message::NewOrderSingle(read) = Message::read(bytes).unwrap() else { panic!("another type") };
         prop_assert_eq!(read.cl_ord_id(), id.as_bytes());
         prop_assert_eq!(read.msg_seq_num(), sequence);

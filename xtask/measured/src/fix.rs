@@ -5,7 +5,8 @@ mod orders;
 
 use std::hint::black_box;
 
-use orders::Values;
+use orders::{Sender, Values};
+use tapeworks_wire::fix::LastTimestamp;
 use tapeworks_wire::fix::order_entry::{ExecutionReport, NewOrderSingle};
 use tapeworks_wire::schema::SplitMix64;
 
@@ -16,40 +17,41 @@ const MESSAGES: u64 = 4_000;
 pub(crate) fn run(stage: &str, counted: fn(&mut dyn FnMut())) -> Option<u64> {
     let mut random = SplitMix64::new(0xf1c5);
     let values: Vec<Values> = (1..=MESSAGES).map(|sequence| Values::random(&mut random, sequence)).collect();
-    let mut buffer = [0; 1_024];
-    let written = |write: for<'b> fn(&Values, &'b mut [u8]) -> &'b [u8]| -> Vec<Vec<u8>> {
-        values.iter().map(|values| write(values, &mut [0; 1_024]).to_vec()).collect()
+    let mut sender = Sender::new();
+    let written = |write: for<'s> fn(&'s mut Sender, &Values) -> &'s [u8]| -> Vec<Vec<u8>> {
+        let mut sender = Sender::new();
+        values.iter().map(|values| write(&mut sender, values).to_vec()).collect()
     };
     let mut done = 0;
     match stage {
         "fix-order" => {
-            let messages = written(|values, buffer| values.write_order(buffer));
+            let messages = written(Sender::order);
+            let (mut view, mut last) = (NewOrderSingle::unread(), LastTimestamp::NONE);
             counted(&mut || {
                 for message in &messages {
-                    let mut view = NewOrderSingle::unread();
-                    done += u64::from(view.read_into(black_box(message)).is_ok());
+                    done += u64::from(view.read_into_behind(black_box(message), &mut last).is_ok());
                     black_box(&view);
                 }
             });
         }
         "fix-report" => {
-            let messages = written(|values, buffer| values.write_report(buffer));
+            let messages = written(Sender::report);
+            let (mut view, mut last) = (ExecutionReport::unread(), LastTimestamp::NONE);
             counted(&mut || {
                 for message in &messages {
-                    let mut view = ExecutionReport::unread();
-                    done += u64::from(view.read_into(black_box(message)).is_ok());
+                    done += u64::from(view.read_into_behind(black_box(message), &mut last).is_ok());
                     black_box(&view);
                 }
             });
         }
         "fix-write-order" => counted(&mut || {
             for values in &values {
-                done += u64::from(!black_box(values).write_order(&mut buffer).is_empty());
+                done += u64::from(!sender.order(black_box(values)).is_empty());
             }
         }),
         "fix-write-report" => counted(&mut || {
             for values in &values {
-                done += u64::from(!black_box(values).write_report(&mut buffer).is_empty());
+                done += u64::from(!sender.report(black_box(values)).is_empty());
             }
         }),
         _ => return None,

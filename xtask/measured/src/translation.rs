@@ -8,7 +8,7 @@ use tapeworks_translate::{
 use tapeworks_wire::fix::order_entry::{
     HandlInst, HeaderFields, NewOrderSingleFields, OrdType, OrderCapacity, Side, TimeInForce,
 };
-use tapeworks_wire::fix::{LastSecond, Writer};
+use tapeworks_wire::fix::{LastSecond, PreparedFields, Writer};
 use tapeworks_wire::millennium::native::{ExecType, ExecutionReport, message_length};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
@@ -23,6 +23,7 @@ struct Written {
     buffer: [u8; 1_024],
     messages: u64,
     bytes: usize,
+    comp_ids: PreparedFields,
     second: LastSecond,
 }
 
@@ -38,7 +39,7 @@ impl Outputs for Written {
         self.messages += 1;
         let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", reply.message_type());
         writer.set_second(self.second);
-        HeaderFields::new(b"TAPEWORKS", b"CLIENT01", self.messages, TIME).write(&mut writer);
+        writer.prepared(&self.comp_ids).number(34, self.messages).timestamp(52, TIME.0);
         reply.write(&mut writer);
         self.second = writer.second();
         self.bytes += writer.finish().map_or(0, |message| message.len());
@@ -65,7 +66,9 @@ pub(crate) fn run(is_of_reports: bool, counted: fn(&mut dyn FnMut())) -> Result<
     let mut translator = Translator::new(venue, Reference::new(&instruments, &[])?, &[client], &settings);
     translator.venue_connected();
     translator.venue_recovered();
-    let mut out = Written { buffer: [0; 1_024], messages: 0, bytes: 0, second: LastSecond::NONE };
+    let comp_ids = |writer: &mut Writer<'_>| _ = writer.text(49, b"TAPEWORKS").text(56, b"CLIENT01");
+    let Some(comp_ids) = PreparedFields::new(comp_ids) else { return Ok(0) };
+    let mut out = Written { buffer: [0; 1_024], messages: 0, bytes: 0, comp_ids, second: LastSecond::NONE };
     for part in 0..2 {
         let names: Vec<String> = (0..ORDERS).map(|order| format!("ORD-{part}-{order:08X}")).collect();
         let orders: Vec<Vec<u8>> =

@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 
 use tapeworks_planted::planted;
 use tapeworks_wire::fix::{
-    Fields, LastSecond, SPARE_BYTES, WriteError, Writer, message_type, read_timestamp,
+    Fields, LastSecond, PreparedFields, SPARE_BYTES, WriteError, Writer, message_type, read_timestamp,
 };
 
 use super::received::is_admin;
@@ -45,6 +45,18 @@ pub(crate) struct Resend {
     last: u64,
 }
 
+/// SenderCompID (49), and SenderSubID (50) if there is one.
+fn write_sender(writer: &mut Writer<'_>, settings: &Settings) {
+    writer.text(49, settings.sender_comp_id.as_bytes());
+    _ = settings.sender_sub_id.as_ref().map(|id| _ = writer.text(50, id.as_bytes()));
+}
+
+/// TargetCompID (56), and TargetSubID (57) if there is one.
+fn write_target(writer: &mut Writer<'_>, settings: &Settings) {
+    writer.text(56, settings.target_comp_id.as_bytes());
+    _ = settings.target_sub_id.as_ref().map(|id| _ = writer.text(57, id.as_bytes()));
+}
+
 /// The sending half of a session.
 #[derive(Debug)]
 pub struct Link {
@@ -52,6 +64,8 @@ pub struct Link {
     pub(crate) output: Vec<u8>,
     sent: usize,
     scratch: Vec<u8>,
+    /// The sender's and the target's ids, unless they are long.
+    ids: Option<(PreparedFields, PreparedFields)>,
     /// The text of the last second that was written: the next message's date is mostly the same.
     second: LastSecond,
     kept: Vec<u8>,
@@ -67,11 +81,14 @@ pub struct Link {
 impl Link {
     pub(crate) fn new(settings: Settings, now_ns: u64) -> Self {
         let room = settings.message_limit_bytes + SPARE_BYTES + 64;
+        let ids = PreparedFields::new(|writer| write_sender(writer, &settings))
+            .zip(PreparedFields::new(|writer| write_target(writer, &settings)));
         Self {
             settings,
             output: Vec::with_capacity(RESEND_OUTPUT_BYTES),
             sent: 0,
             scratch: vec![0; room],
+            ids,
             second: LastSecond::NONE,
             kept: Vec::with_capacity(room),
             is_open: false,
@@ -157,17 +174,25 @@ impl Link {
         let settings = &self.settings;
         let mut writer = Writer::begin(&mut self.scratch, settings.begin_string.as_bytes(), message_type);
         writer.set_second(self.second);
-        for tag in HEADER {
-            match tag {
-                34 => _ = writer.number(34, sequence),
-                49 => _ = writer.text(49, settings.sender_comp_id.as_bytes()),
-                52 => _ = writer.timestamp(52, now_ns),
-                56 => _ = writer.text(56, settings.target_comp_id.as_bytes()),
-                50 => _ = settings.sender_sub_id.as_ref().map(|id| _ = writer.text(50, id.as_bytes())),
-                57 => _ = settings.target_sub_id.as_ref().map(|id| _ = writer.text(57, id.as_bytes())),
-                tag => {
-                    let given = header.iter().find(|(given, value)| *given == tag && !value.is_empty());
-                    _ = given.map(|(_, value)| _ = writer.text(tag, value));
+        match &self.ids {
+            Some((sender, target)) if header.is_empty() => {
+                writer.number(34, sequence).prepared(sender).timestamp(52, now_ns).prepared(target);
+            }
+            _ => {
+                for tag in HEADER {
+                    match tag {
+                        34 => _ = writer.number(34, sequence),
+                        49 => write_sender(&mut writer, settings),
+                        52 => _ = writer.timestamp(52, now_ns),
+                        56 => write_target(&mut writer, settings),
+                        // Behind the CompIDs.
+                        50 | 57 => {}
+                        tag => {
+                            let given =
+                                header.iter().find(|(given, value)| *given == tag && !value.is_empty());
+                            _ = given.map(|(_, value)| _ = writer.text(tag, value));
+                        }
+                    }
                 }
             }
         }

@@ -3,7 +3,7 @@
 use tapeworks_translate::ids::ClientIndex;
 use tapeworks_translate::{Outputs, Reply, Report};
 use tapeworks_wire::fix::order_entry::HeaderFields;
-use tapeworks_wire::fix::{LastSecond, Writer};
+use tapeworks_wire::fix::{LastSecond, PreparedFields, Writer};
 use tapeworks_wire::millennium::native::{ExecType, ExecutionReport, message_length};
 use tapeworks_wire::{Ascii, NanosecondsSinceEpoch};
 
@@ -17,12 +17,21 @@ pub(crate) struct Bytes {
     pub(crate) to_clients: u64,
     /// The length of the last message.
     pub(crate) length: usize,
+    comp_ids: PreparedFields,
     second: LastSecond,
 }
 
 impl Default for Bytes {
     fn default() -> Self {
-        Self { buffer: [0; 1_024], to_venue: 0, to_clients: 0, length: 0, second: LastSecond::NONE }
+        let comp_ids = |writer: &mut Writer<'_>| _ = writer.text(49, b"TAPEWORKS").text(56, b"CLIENT01");
+        Self {
+            buffer: [0; 1_024],
+            to_venue: 0,
+            to_clients: 0,
+            length: 0,
+            comp_ids: PreparedFields::new(comp_ids).unwrap(),
+            second: LastSecond::NONE,
+        }
     }
 }
 
@@ -36,7 +45,7 @@ impl Outputs for Bytes {
         self.to_clients += 1;
         let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", reply.message_type());
         writer.set_second(self.second);
-        HeaderFields::new(b"TAPEWORKS", b"CLIENT01", self.to_clients, TIME).write(&mut writer);
+        writer.prepared(&self.comp_ids).number(34, self.to_clients).timestamp(52, TIME.0);
         reply.write(&mut writer);
         self.second = writer.second();
         self.length = writer.finish().unwrap().len();

@@ -2,11 +2,11 @@
 
 #![allow(clippy::expect_used, reason = "the buffers of its users hold every message")]
 
-use tapeworks_wire::fix::Writer;
 use tapeworks_wire::fix::order_entry::{
-    ExecType, ExecutionReportFields, HandlInst, HeaderFields, NewOrderSingleFields, OrdStatus, OrdType,
-    OrderCapacity, Side, TimeInForce,
+    ExecType, ExecutionReportFields, HandlInst, NewOrderSingleFields, OrdStatus, OrdType, OrderCapacity,
+    Side, TimeInForce,
 };
+use tapeworks_wire::fix::{LastSecond, PreparedFields, Writer};
 use tapeworks_wire::schema::SplitMix64;
 use tapeworks_wire::{Decimal, NanosecondsSinceEpoch};
 
@@ -49,60 +49,82 @@ impl Values {
         }
     }
 
-    fn header(&self) -> HeaderFields<'_> {
-        HeaderFields::new(b"CLIENT01", b"TAPEWORKS", self.sequence, NanosecondsSinceEpoch(self.time_ns))
-    }
-
     fn side(&self) -> Side {
         if self.is_buy { Side::Buy } else { Side::Sell }
     }
+}
 
-    pub(crate) fn write_order<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
-        let mut writer = Writer::begin(buffer, b"FIX.4.4", b"D");
-        self.header().write(&mut writer);
-        let transact_time = NanosecondsSinceEpoch(self.time_ns);
-        NewOrderSingleFields {
-            account: Some(self.account.as_bytes()),
-            handl_inst: Some(HandlInst::AutomatedPrivate),
-            symbol: Some(self.symbol.as_bytes()),
-            order_qty: Some(Decimal(self.quantity * UNIT)),
-            price: Some(Decimal(self.price_e8)),
-            time_in_force: Some(TimeInForce::Day),
-            order_capacity: self.has_capacity.then_some(OrderCapacity::Agency),
-            ..NewOrderSingleFields::new(self.client.as_bytes(), self.side(), transact_time, OrdType::Limit)
+/// Writes messages as a session does: what it knows of their headers is prepared, and the text of the last second stays.
+pub(crate) struct Sender {
+    buffer: [u8; 1_024],
+    comp_ids: PreparedFields,
+    second: LastSecond,
+}
+
+impl Sender {
+    pub(crate) fn new() -> Self {
+        let comp_ids = |writer: &mut Writer<'_>| _ = writer.text(49, b"CLIENT01").text(56, b"TAPEWORKS");
+        Self {
+            buffer: [0; 1_024],
+            comp_ids: PreparedFields::new(comp_ids).expect("they are short"),
+            second: LastSecond::NONE,
         }
-        .write(&mut writer);
+    }
+
+    fn write(&mut self, message_type: &[u8], values: &Values, body: impl FnOnce(&mut Writer<'_>)) -> &[u8] {
+        let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", message_type);
+        writer.set_second(self.second);
+        writer.prepared(&self.comp_ids).number(34, values.sequence).timestamp(52, values.time_ns);
+        body(&mut writer);
+        self.second = writer.second();
         writer.finish().expect("the buffer is large enough")
     }
 
-    pub(crate) fn write_report<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
-        let mut writer = Writer::begin(buffer, b"FIX.4.4", b"8");
-        self.header().write(&mut writer);
-        let is_done = self.done == self.quantity;
-        ExecutionReportFields {
-            cl_ord_id: Some(self.client.as_bytes()),
-            account: Some(self.account.as_bytes()),
-            symbol: Some(self.symbol.as_bytes()),
-            order_qty: Some(Decimal(self.quantity * UNIT)),
-            ord_type: Some(OrdType::Limit),
-            price: Some(Decimal(self.price_e8)),
+    pub(crate) fn order(&mut self, values: &Values) -> &[u8] {
+        let transact_time = NanosecondsSinceEpoch(values.time_ns);
+        let fields = NewOrderSingleFields {
+            account: Some(values.account.as_bytes()),
+            handl_inst: Some(HandlInst::AutomatedPrivate),
+            symbol: Some(values.symbol.as_bytes()),
+            order_qty: Some(Decimal(values.quantity * UNIT)),
+            price: Some(Decimal(values.price_e8)),
             time_in_force: Some(TimeInForce::Day),
-            last_qty: Some(Decimal(self.done * UNIT)),
-            last_px: Some(Decimal(self.price_e8)),
-            transact_time: Some(NanosecondsSinceEpoch(self.time_ns)),
-            order_capacity: self.has_capacity.then_some(OrderCapacity::Agency),
+            order_capacity: values.has_capacity.then_some(OrderCapacity::Agency),
+            ..NewOrderSingleFields::new(
+                values.client.as_bytes(),
+                values.side(),
+                transact_time,
+                OrdType::Limit,
+            )
+        };
+        self.write(b"D", values, |writer| fields.write(writer))
+    }
+
+    pub(crate) fn report(&mut self, values: &Values) -> &[u8] {
+        let is_done = values.done == values.quantity;
+        let fields = ExecutionReportFields {
+            cl_ord_id: Some(values.client.as_bytes()),
+            account: Some(values.account.as_bytes()),
+            symbol: Some(values.symbol.as_bytes()),
+            order_qty: Some(Decimal(values.quantity * UNIT)),
+            ord_type: Some(OrdType::Limit),
+            price: Some(Decimal(values.price_e8)),
+            time_in_force: Some(TimeInForce::Day),
+            last_qty: Some(Decimal(values.done * UNIT)),
+            last_px: Some(Decimal(values.price_e8)),
+            transact_time: Some(NanosecondsSinceEpoch(values.time_ns)),
+            order_capacity: values.has_capacity.then_some(OrderCapacity::Agency),
             ..ExecutionReportFields::new(
-                self.order.as_bytes(),
-                self.exec.as_bytes(),
+                values.order.as_bytes(),
+                values.exec.as_bytes(),
                 ExecType::Trade,
                 if is_done { OrdStatus::Filled } else { OrdStatus::PartiallyFilled },
-                self.side(),
-                Decimal((self.quantity - self.done) * UNIT),
-                Decimal(self.done * UNIT),
-                Decimal(self.price_e8),
+                values.side(),
+                Decimal((values.quantity - values.done) * UNIT),
+                Decimal(values.done * UNIT),
+                Decimal(values.price_e8),
             )
-        }
-        .write(&mut writer);
-        writer.finish().expect("the buffer is large enough")
+        };
+        self.write(b"8", values, |writer| fields.write(writer))
     }
 }

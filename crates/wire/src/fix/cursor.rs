@@ -13,7 +13,8 @@ use super::fields::{data_of_length, reason_of, tag_number};
 use super::framing::{Garbled, TRAILER_BYTES, head, trailer_of};
 use super::scan::{SOH, checksum, end_of};
 use super::value::{
-    LastDate, ValueError, date_at, decimal_at, eight, signed_at, time_at, timestamp_at, unsigned_at,
+    LastTimestamp, ValueError, date_at, decimal_at, eight, signed_at, three_digits, time_at, timestamp_at,
+    unsigned_at,
 };
 
 /// The reasons of a session reject, tag 373.
@@ -130,6 +131,15 @@ impl fmt::Display for ReadError {
 
 impl core::error::Error for ReadError {}
 
+/// Declared fields of one type of message, which its `fields` makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldSet {
+    #[doc(hidden)]
+    pub header: u64,
+    #[doc(hidden)]
+    pub body: u64,
+}
+
 /// Where a text starts in a message. SOH ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
@@ -186,45 +196,39 @@ impl GroupSpan {
     }
 }
 
+/// Where the first field ends, if it is `8=FIX.4.4` or as long, or `8=FIXT.1.1` or as long.
+#[inline(always)]
+fn usual_begin(message: &[u8]) -> Option<u32> {
+    const START: u64 = u64::from_le_bytes(*b"8=FIX\0\0\0");
+    let is_begun = eight(message, 0)? & 0xff_ffff_ffff == START;
+    let [_, ninth, tenth, ..] = eight(message, 8)?.to_le_bytes();
+    let is_ended = ninth == SOH || tenth == SOH;
+    (is_begun && is_ended).then_some(if ninth == SOH { 9 } else { 10 })
+}
+
 /// Where the fields of a message of the usual form start, with the message type, and where they end; `None` for another form and for
-/// a garbled message.
+/// a garbled message. The usual length has three digits.
 #[inline(always)]
 fn usual_body(message: &[u8]) -> Option<(u32, u32)> {
-    const START: u64 = u64::from_le_bytes(*b"8=FIX\0\0\0");
-    const START_BITS: u64 = 0xff_ffff_ffff;
+    const LENGTH: u64 = u64::from_le_bytes([b'9', b'=', b'0', b'0', b'0', SOH, b'3', b'5']);
     /// SOH, the checksum's tag, three digits and SOH.
-    const TRAILER: u64 = u64::from_le_bytes([SOH, b'1', b'0', b'=', b'0', b'0', b'0', SOH]);
+    const TRAILER: u64 = u64::from_le_bytes([SOH, b'1', b'0', b'=', 0, 0, 0, SOH]);
     let length = u32::try_from(message.len()).ok()?;
-    let start = eight(message, 0)?;
-    let rest = u64::from_le_bytes(*message.get(8..16)?.first_chunk::<8>()?);
-    // `8=FIX.4.4` or `8=FIXT.1.1`, and SOH.
-    let tag = if rest >> 8 & 0xff == u64::from(SOH) { rest >> 16 } else { rest >> 24 };
-    let begin_end = if rest >> 8 & 0xff == u64::from(SOH) { 9 } else { 10 };
-    let is_begun = start & START_BITS == START && (begin_end == 9 || rest >> 16 & 0xff == u64::from(SOH));
-    if !is_begun || tag as u16 != u16::from_le_bytes(*b"9=") {
-        return None;
-    }
-    let (body_length, length_end) = unsigned_at(message, begin_end + 3).ok()?;
-    let start = length_end + 1;
-    // A length of more digits than these is refused.
-    if length_end > begin_end + 11
-        || u64::from(start) + body_length + TRAILER_BYTES as u64 != u64::from(length)
+    let begin_end = usual_begin(message)?;
+    // Nothing but the digits differs.
+    let head = eight(message, begin_end + 1)? ^ LENGTH;
+    let wrong = (head.wrapping_add(0x0000_0006_0606_0000) | head) & 0xffff_fff0_f0f0_ffff;
+    let (hundreds, tens, ones) = (head as u32 >> 16 & 0xff, head as u32 >> 24, (head >> 32) as u32 & 0xff);
+    let body_length = hundreds * 100 + tens * 10 + ones;
+    let start = begin_end + 7;
+    let limit = start + body_length;
+    if wrong != 0 || limit + TRAILER_BYTES as u32 != length || message.get(start as usize + 2) != Some(&b'=')
     {
         return None;
     }
-    let limit = length - TRAILER_BYTES as u32;
-    let trailer = u64::from_le_bytes(*message.last_chunk::<8>()?) ^ TRAILER;
-    let body = message.get(..limit as usize)?;
-    // Nothing but the digits differs.
-    let digits = trailer >> 32;
-    let [hundreds, tens, ones, ..] = digits.to_le_bytes().map(u64::from);
-    let is_trailer =
-        trailer & 0xff00_0000_ffff_ffff == 0 && ((digits + 0x0006_0606) | digits) & 0x00f0_f0f0 == 0;
-    if !is_trailer || hundreds * 100 + tens * 10 + ones != u64::from(checksum(body)) {
-        return None;
-    }
-    let is_type = eight(message, start)? & 0xff_ffff == u64::from_le_bytes(*b"35=\0\0\0\0\0");
-    is_type.then_some((start, limit))
+    let sum = checksum(message.get(..limit as usize)?);
+    let trailer = TRAILER | u64::from(three_digits(u32::from(sum))) << 32;
+    (eight(message, limit.wrapping_sub(1))? == trailer).then_some((start, limit))
 }
 
 /// As [`usual_body`], for every form.
@@ -259,7 +263,8 @@ pub struct Cursor<'a> {
     limit: u32,
     /// The current field.
     start: u32,
-    /// Its first eight bytes, the first lowest; 0 or anything behind the last field.
+    /// The SOH before it and its first seven bytes, the first lowest; 0 or anything behind the last field. With SOH the key of a tag of
+    /// two digits has four bytes, which are compared as they are.
     text: u64,
 }
 
@@ -284,12 +289,12 @@ impl<'a> Cursor<'a> {
         Self { message, limit, start: 0, text: 0 }.behind(start.wrapping_sub(1))
     }
 
-    /// The field behind the SOH at `end`. The trailer has seven bytes, so that there are eight before it only.
+    /// The field behind the SOH at `end`. The trailer has seven bytes, so that there are eight from each SOH before it.
     #[inline(always)]
     #[must_use]
     pub fn behind(mut self, end: u32) -> Self {
         self.start = end.wrapping_add(1);
-        self.text = eight(self.message, self.start).unwrap_or(0);
+        self.text = eight(self.message, end).unwrap_or(0);
         self
     }
 
@@ -303,10 +308,11 @@ impl<'a> Cursor<'a> {
     /// The digits of the tag and `=`, the first in the lowest byte; 0 behind the last field, or without `=` in eight bytes.
     #[inline(always)]
     #[must_use]
-    pub const fn key(&self) -> u64 {
-        let equals = self.text ^ 0x3d3d_3d3d_3d3d_3d3d;
+    pub fn key(&self) -> u64 {
+        let text = eight(self.message, self.start).unwrap_or(0);
+        let equals = text ^ 0x3d3d_3d3d_3d3d_3d3d;
         let found = equals.wrapping_sub(0x0101_0101_0101_0101) & !equals & 0x8080_8080_8080_8080;
-        if found == 0 { 0 } else { self.text & (found ^ found.wrapping_sub(1)) }
+        if found == 0 { 0 } else { text & (found ^ found.wrapping_sub(1)) }
     }
 
     /// Whether there is a field.
@@ -319,13 +325,34 @@ impl<'a> Cursor<'a> {
     /// Whether the field starts with a tag and `=`, whose `BYTES` bytes are `key`.
     #[inline(always)]
     #[must_use]
-    pub const fn has_key<const BYTES: u32>(&self, key: u64) -> bool {
+    pub fn has_key<const BYTES: u32>(&self, key: u64) -> bool {
+        let with_soh = key << 8 | SOH as u64;
         match BYTES {
-            0..4 => (self.text as u32) << (32 - 8 * BYTES) >> (32 - 8 * BYTES) == key as u32,
-            4 => self.text as u32 == key as u32,
-            5..8 => self.text << (64 - 8 * BYTES) >> (64 - 8 * BYTES) == key,
-            _ => self.text == key,
+            0..3 => (self.text as u32) << (24 - 8 * BYTES) == (with_soh as u32) << (24 - 8 * BYTES),
+            3 => self.text as u32 == with_soh as u32,
+            4 => (self.text >> 8) as u32 == key as u32,
+            5..8 => self.text << (56 - 8 * BYTES) == with_soh << (56 - 8 * BYTES),
+            _ => eight(self.message, self.start) == Some(key),
         }
+    }
+
+    /// Whether the field may have this key: whether its first three bytes are those of the key. With the SOH before them they are one
+    /// comparison, and what is left to compare is compared only there.
+    #[inline(always)]
+    #[must_use]
+    pub fn may_have_key<const BYTES: u32>(&self, key: u64) -> bool {
+        if BYTES == 4 {
+            self.text as u32 == (key << 8) as u32 | SOH as u32
+        } else {
+            self.has_key::<BYTES>(key)
+        }
+    }
+
+    /// Whether a field that [`may_have_key`](Self::may_have_key) has it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn has_rest_of_key<const BYTES: u32>(&self) -> bool {
+        BYTES != 4 || (self.text >> 32) as u8 == b'='
     }
 
     /// The place of the SOH behind the message type: the current field, whose bytes with SOH are `bytes`.
@@ -408,17 +435,38 @@ impl<'a> Cursor<'a> {
     /// The value as one character, which is not SOH.
     #[inline(always)]
     pub fn character(&self, tag_bytes: u32) -> Result<(u8, u32), ReadError> {
-        let end = self.start + tag_bytes + 1;
-        let (character, behind) = if tag_bytes <= 6 {
-            ((self.text >> (8 * tag_bytes)) as u8, (self.text >> (8 * tag_bytes + 8)) as u8)
+        match u8::try_from(self.listed(tag_bytes)) {
+            Ok(character) if character != SOH => Ok((character, self.end_of_character(tag_bytes))),
+            _ => Err(self.invalid(ValueError::Format)),
+        }
+    }
+
+    /// The value as one character, and what is behind it less SOH in the upper byte, so that this is 0 if the character is the whole
+    /// value. The character may be SOH, which no enum has.
+    #[inline(always)]
+    #[must_use]
+    pub fn listed(&self, tag_bytes: u32) -> u16 {
+        let pair = if tag_bytes <= 5 {
+            (self.text >> (8 * tag_bytes + 8)) as u16
         } else {
             let byte = |at: u32| self.message.get(at as usize).copied().unwrap_or(0);
-            (byte(end - 1), byte(end))
+            u16::from_le_bytes([byte(self.start + tag_bytes), byte(self.start + tag_bytes + 1)])
         };
-        if behind != SOH || character == SOH {
-            return Err(self.invalid(ValueError::Format));
-        }
-        Ok((character, end))
+        pair ^ u16::from_le_bytes([0, SOH])
+    }
+
+    /// The place of the SOH behind a value of one character.
+    #[inline(always)]
+    #[must_use]
+    pub const fn end_of_character(&self, tag_bytes: u32) -> u32 {
+        self.start + tag_bytes + 1
+    }
+
+    /// The current field is rejected, for the value that [`Self::listed`] has found is none of those listed.
+    #[inline(always)]
+    #[must_use]
+    pub fn not_listed(&self, found: u16) -> ReadError {
+        self.invalid(if found < 256 { ValueError::NotListed } else { ValueError::Format })
     }
 
     /// The value as `Y` or `N`.
@@ -451,7 +499,7 @@ impl<'a> Cursor<'a> {
 
     /// The value as nanoseconds since 1970 UTC.
     #[inline(always)]
-    pub fn timestamp(&self, tag_bytes: u32, last: &mut LastDate) -> Result<(u64, u32), ReadError> {
+    pub fn timestamp(&self, tag_bytes: u32, last: &mut LastTimestamp) -> Result<(u64, u32), ReadError> {
         self.checked(timestamp_at(self.message, self.start + tag_bytes, last))
     }
 

@@ -6,7 +6,7 @@
 use core::fmt;
 
 use super::cursor::{Cursor, GroupSpan, ReadError};
-use super::value::LastDate;
+use super::value::LastTimestamp;
 
 /// An entry of a group. `fix!` implements it.
 #[doc(hidden)]
@@ -15,8 +15,11 @@ pub trait Entry<'a>: Sized {
     ///
     /// # Errors
     /// There is no such entry, or a field breaks a rule.
-    fn read_at(at: Cursor<'a>, dates: &mut LastDate, count_tag: u32)
-    -> Result<(Self, Cursor<'a>), ReadError>;
+    fn read_at(
+        at: Cursor<'a>,
+        last: &mut LastTimestamp,
+        count_tag: u32,
+    ) -> Result<(Self, Cursor<'a>), ReadError>;
 }
 
 /// Reads the group whose count is the current field. Returns the cursor behind the last entry. A count is no reason to reserve
@@ -25,7 +28,7 @@ pub trait Entry<'a>: Sized {
 #[inline(never)]
 pub fn read_group<'a, T: Entry<'a>>(
     at: Cursor<'a>,
-    dates: &mut LastDate,
+    last: &mut LastTimestamp,
     tag_bytes: u32,
     count_tag: u32,
 ) -> Result<(Cursor<'a>, GroupSpan), ReadError> {
@@ -33,7 +36,7 @@ pub fn read_group<'a, T: Entry<'a>>(
     let first = at.behind(end);
     let mut behind = first;
     for _ in 0..count {
-        behind = T::read_at(behind, dates, count_tag)?.1;
+        behind = T::read_at(behind, last, count_tag)?.1;
     }
     Ok((behind, behind.group_from(&first, count)))
 }
@@ -62,7 +65,7 @@ impl<'a, T: Entry<'a>> Iterator for Entries<'a, T> {
     fn next(&mut self) -> Option<T> {
         self.left = self.left.checked_sub(1)?;
         // The entries were read with the message.
-        let (entry, behind) = T::read_at(self.at, &mut LastDate::default(), 0).ok()?;
+        let (entry, behind) = T::read_at(self.at, &mut LastTimestamp::default(), 0).ok()?;
         self.at = behind;
         Some(entry)
     }

@@ -78,7 +78,7 @@ mod schema;
 mod value;
 mod writer;
 
-pub use cursor::{Cursor, GroupSpan, ReadError, RejectReason, Span, Text};
+pub use cursor::{Cursor, FieldSet, GroupSpan, ReadError, RejectReason, Span, Text};
 pub use fields::{Field, FieldError, Fields, data_of_length, field};
 pub use framing::{Framing, Garbled, TRAILER_BYTES, next_message};
 pub use group::{Entries, Entry, read_group};
@@ -86,14 +86,12 @@ pub use scan::{SOH, checksum};
 #[doc(hidden)]
 pub use schema::write_fields;
 pub use schema::{FixField, FixKind, FixSchema, FixStructure};
-#[doc(hidden)]
-pub use value::LastDate;
 pub use value::{
-    LastSecond, TimePrecision, ValueError, read_character, read_date, read_decimal, read_flag, read_signed,
-    read_time, read_timestamp, read_unsigned, write_date, write_decimal, write_signed, write_time,
-    write_timestamp, write_unsigned,
+    LastSecond, LastTimestamp, TimePrecision, ValueError, read_character, read_date, read_decimal, read_flag,
+    read_signed, read_time, read_timestamp, read_unsigned, write_date, write_decimal, write_signed,
+    write_time, write_timestamp, write_unsigned,
 };
-pub use writer::{SPARE_BYTES, WriteError, Writer};
+pub use writer::{PreparedFields, SPARE_BYTES, WriteError, Writer};
 
 /// The value of the first field of a message, which is BeginString.
 #[must_use]

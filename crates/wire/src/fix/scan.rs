@@ -35,6 +35,13 @@ mod lanes {
         u64::from(move_mask_i8_m128i(found).cast_unsigned())
     }
 
+    /// Whether a byte of the words is SOH.
+    #[inline(always)]
+    pub(crate) fn has_soh(words: [u64; 2]) -> bool {
+        let found = cmp_eq_mask_i8_m128i(m128i::from(words), set_splat_i8_m128i(super::SOH as i8));
+        move_mask_i8_m128i(found) != 0
+    }
+
     /// A sum of bytes.
     #[derive(Clone, Copy)]
     pub(super) struct Sum(m128i);
@@ -83,6 +90,17 @@ mod words {
         bits(word as u64) | bits((word >> 64) as u64) << 8
     }
 
+    /// Whether a byte of the words is SOH.
+    #[inline(always)]
+    pub(crate) fn has_soh([first, second]: [u64; 2]) -> bool {
+        /// The highest bit of a byte that is SOH; of others only behind one.
+        const fn found(word: u64) -> u64 {
+            let zero_where_found = word ^ (LOW * super::SOH as u64);
+            zero_where_found.wrapping_sub(LOW) & !zero_where_found & HIGH
+        }
+        found(first) | found(second) != 0
+    }
+
     /// A sum of bytes.
     #[derive(Clone, Copy)]
     pub(super) struct Sum(u64);
@@ -116,7 +134,11 @@ mod words {
 }
 
 #[cfg(target_arch = "x86_64")]
+pub(crate) use lanes::has_soh;
+#[cfg(target_arch = "x86_64")]
 use lanes::{Sum, soh_bits};
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use words::has_soh;
 #[cfg(not(target_arch = "x86_64"))]
 use words::{Sum, soh_bits};
 
@@ -150,55 +172,41 @@ fn short_mask(bytes: &[u8], offset: usize) -> u64 {
 }
 
 /// Zeros, then ones: 64 bytes of it keep the last bytes of a block.
-static KEEP_LAST: [u8; 3 * BLOCK] = {
-    let mut mask = [0xff; 3 * BLOCK];
+static KEEP_LAST: [u8; 2 * BLOCK] = {
+    let mut mask = [0xff; 2 * BLOCK];
     let mut index = 0;
-    while index < 2 * BLOCK {
+    while index < BLOCK {
         mask[index] = 0;
         index += 1;
     }
     mask
 };
 
-/// The sum of bytes, each as a number: FIX's checksum is its lowest byte.
-///
-/// A message takes the same way as others that are as long within 128 bytes: a processor guesses a loop's end wrong where lengths vary.
+/// The sum of bytes, each as a number: FIX's checksum is its lowest byte. The last block is read where it lies whole in the bytes, and what
+/// it shares with the one before counts once.
 #[inline(always)]
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
-    match bytes.len().wrapping_sub(1) / (2 * BLOCK) {
-        0 if bytes.len() > BLOCK => sum_blocks::<2>(bytes),
-        1 => sum_blocks::<4>(bytes),
-        2 => sum_blocks::<6>(bytes),
-        _ => sum_other(bytes),
+    let before = bytes.len().wrapping_sub(1) / BLOCK * BLOCK;
+    let (whole, rest) = bytes.split_at_checked(before).unwrap_or((&[], bytes));
+    let keep = KEEP_LAST.get(rest.len()..).and_then(|keep| keep.first_chunk::<BLOCK>());
+    let (Some(last), Some(keep)) = (bytes.last_chunk::<BLOCK>(), keep) else { return sum_other(bytes) };
+    let (mut even, mut odd) = (Sum::new(), Sum::new());
+    for block in whole.chunks_exact(BLOCK) {
+        even = even.add(sixteen(block, 0)).add(sixteen(block, 32));
+        odd = odd.add(sixteen(block, 16)).add(sixteen(block, 48));
     }
+    even = even.add_kept(sixteen(last, 0), sixteen(keep, 0)).add_kept(sixteen(last, 32), sixteen(keep, 32));
+    odd = odd.add_kept(sixteen(last, 16), sixteen(keep, 16)).add_kept(sixteen(last, 48), sixteen(keep, 48));
+    even.total() + odd.total()
 }
 
-/// The sum of up to `BLOCKS` blocks and more than two fewer. The last two are read where they lie whole in the bytes, and what they
-/// share with those before them counts once.
+/// The sum of the whole blocks of some bytes.
 #[inline(always)]
-fn sum_blocks<const BLOCKS: usize>(bytes: &[u8]) -> u64 {
+pub(crate) fn sum_of_blocks(bytes: &[u8]) -> u64 {
     let (mut even, mut odd) = (Sum::new(), Sum::new());
-    let last = bytes.len().wrapping_sub(BLOCK);
-    let whole_blocks = bytes.get(..(BLOCKS - 2) * BLOCK).unwrap_or_default();
-    for pair in whole_blocks.chunks_exact(32) {
-        even = even.add(sixteen(pair, 0));
-        odd = odd.add(sixteen(pair, 16));
-    }
-    for index in [BLOCKS - 2, BLOCKS - 1] {
-        let whole = index * BLOCK;
-        let offset = whole.min(last);
-        let block =
-            bytes.get(offset..offset.wrapping_add(BLOCK)).and_then(|block| block.first_chunk::<BLOCK>());
-        // At most two blocks less one byte are shared.
-        let keep = KEEP_LAST.get((2 * BLOCK).wrapping_sub(whole - offset)..);
-        let keep = keep.and_then(|keep| keep.first_chunk::<BLOCK>());
-        let (Some(block), Some(keep)) = (block, keep) else { return 0 };
-        even = even
-            .add_kept(sixteen(block, 0), sixteen(keep, 0))
-            .add_kept(sixteen(block, 32), sixteen(keep, 32));
-        odd = odd
-            .add_kept(sixteen(block, 16), sixteen(keep, 16))
-            .add_kept(sixteen(block, 48), sixteen(keep, 48));
+    for block in bytes.chunks_exact(BLOCK) {
+        even = even.add(sixteen(block, 0)).add(sixteen(block, 32));
+        odd = odd.add(sixteen(block, 16)).add(sixteen(block, 48));
     }
     even.total() + odd.total()
 }
@@ -225,11 +233,12 @@ pub(crate) fn end_of(bytes: &[u8], start: u32) -> u32 {
     {
         return start + found.trailing_zeros();
     }
-    distant_end(bytes, start)
+    far_end_of(bytes, start)
 }
 
+/// As [`end_of`], not inline.
 #[inline(never)]
-fn distant_end(bytes: &[u8], start: u32) -> u32 {
+pub(crate) fn far_end_of(bytes: &[u8], start: u32) -> u32 {
     let mut at = start as usize;
     while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<16>()) {
         let found = soh_bits(*chunk);
@@ -263,6 +272,8 @@ mod tests {
         ) {
             let expected: u64 = bytes.iter().map(|byte| u64::from(*byte)).sum();
             prop_assert_eq!(sum(&bytes), expected);
+            let whole = bytes.len() / BLOCK * BLOCK;
+            prop_assert_eq!(sum_of_blocks(&bytes), sum(&bytes[..whole]));
             prop_assert_eq!(soh_mask(&bytes, offset), short_mask(&bytes, offset));
             let found = bytes.get(offset..).and_then(|rest| rest.iter().position(|byte| *byte == SOH));
             prop_assert_eq!(end_of(&bytes, offset as u32) as usize, found.map_or(bytes.len(), |place| offset + place));
@@ -270,6 +281,11 @@ mod tests {
                 let expected = short_mask(chunk, 0);
                 prop_assert_eq!(soh_bits(*chunk), expected);
                 prop_assert_eq!(words::soh_bits(*chunk), expected);
+                let [first, second] = [0, 8].map(|at| u64::from_le_bytes(chunk[at..at + 8].try_into().unwrap()));
+                for pair in [[first, second], [first, 0], [0, second]] {
+                    let expected = pair.iter().any(|word| word.to_le_bytes().contains(&SOH));
+                    prop_assert_eq!((has_soh(pair), words::has_soh(pair)), (expected, expected));
+                }
                 prop_assert_eq!(words::Sum::new().add(*chunk).total(), sum(chunk));
                 let keep = [0, 0, 0xff, 0xff, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0xff, 0xff, 0xff];
                 prop_assert_eq!(words::Sum::new().add_kept(*chunk, keep).total(), Sum::new().add_kept(*chunk, keep).total());

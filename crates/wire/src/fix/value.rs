@@ -9,7 +9,7 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-use super::scan::{SOH, end_of};
+use super::scan::{SOH, end_of, far_end_of};
 
 /// Nanoseconds of a day.
 pub(crate) const DAY_NS: u64 = 86_400_000_000_000;
@@ -342,39 +342,43 @@ fn outside(year: u64, month: usize, day: u32) -> ValueError {
     if day > u32::from(length) { ValueError::Format } else { ValueError::OutOfRange }
 }
 
-/// The last date that was read, and its days since 1970: most timestamps of a message are of one day.
+/// The last timestamp that was read: most timestamps of a message are of one second, those of a session of one day.
 #[derive(Clone, Copy, Debug)]
-#[doc(hidden)]
-pub struct LastDate {
-    text: u64,
+pub struct LastTimestamp {
+    /// `YYYYMMDD`.
+    date: u64,
+    /// `-HH:MM:S`.
+    time: u64,
+    /// `:SS.000` and SOH.
+    end: u64,
+    /// The day, in days since 1970.
     days: u64,
+    /// The second, in nanoseconds since 1970.
+    second_ns: u64,
 }
 
-impl LastDate {
-    /// None yet: no date has this text.
-    pub const NONE: Self = Self { text: 0, days: 0 };
+impl LastTimestamp {
+    /// None yet. No text is this one: two characters are in the time and in the end, and differ.
+    pub const NONE: Self = Self { date: 0, time: 0, end: u64::MAX, days: 0, second_ns: 0 };
 
     #[inline(always)]
     fn days_of(&mut self, text: u64) -> Result<u64, ValueError> {
-        if text != self.text {
-            match other_days_of(text) {
-                Some(days) => *self = Self { text, days },
-                None => return days_of(text),
-            }
-        }
-        Ok(self.days)
+        if text == self.date { Ok(self.days) } else { self.set_date(text) }
+    }
+
+    #[inline(never)]
+    fn set_date(&mut self, text: u64) -> Result<u64, ValueError> {
+        let days = days_of(text)?;
+        // No time is of this date yet.
+        *self = Self { date: text, days, ..Self::NONE };
+        Ok(days)
     }
 }
 
-impl Default for LastDate {
+impl Default for LastTimestamp {
     fn default() -> Self {
         Self::NONE
     }
-}
-
-#[inline(never)]
-fn other_days_of(text: u64) -> Option<u64> {
-    days_of(text).ok()
 }
 
 /// The seconds since midnight of `HH:MM:SS`, the first character in the lowest byte.
@@ -448,7 +452,7 @@ pub(crate) fn timestamp_in(
     bytes: &[u8],
     start: usize,
     end: usize,
-    last: &mut LastDate,
+    last: &mut LastTimestamp,
 ) -> Result<u64, ValueError> {
     let text = bytes.get(start..end).unwrap_or_default();
     let Some((head, rest)) = text.split_first_chunk::<17>() else {
@@ -487,7 +491,7 @@ pub(crate) fn time_in(bytes: &[u8], start: usize, end: usize) -> Result<u64, Val
 // ---- reading the value that starts here --------------------------------------------------------------------
 
 // Each returns the value and the place of the SOH that ends it: numbers and times show where they end, so that nothing is searched.
-// The bytes are fewer than 2^32.
+// The bytes are fewer than 2^32. Rare forms are read by functions whose results fit into registers: through memory, all would go.
 
 /// SOH less `0`.
 const END: u8 = SOH ^ b'0';
@@ -523,13 +527,15 @@ fn short_number_at(bytes: &[u8], start: u32) -> Option<(u64, u32)> {
 pub(crate) fn unsigned_at(bytes: &[u8], start: u32) -> Result<(u64, u32), ValueError> {
     #[cold]
     #[inline(never)]
-    fn other(bytes: &[u8], start: u32) -> Result<(u64, u32), ValueError> {
-        let end = end_of(bytes, start);
-        Ok((unsigned_in(bytes, start as usize, end as usize)?, end))
+    fn other(bytes: &[u8], start: u32, end: u32) -> Result<u64, ValueError> {
+        unsigned_in(bytes, start as usize, end as usize)
     }
     match short_number_at(bytes, start) {
         Some(found) => Ok(found),
-        None => other(bytes, start),
+        None => {
+            let end = far_end_of(bytes, start);
+            Ok((other(bytes, start, end)?, end))
+        }
     }
 }
 
@@ -538,13 +544,15 @@ pub(crate) fn unsigned_at(bytes: &[u8], start: u32) -> Result<(u64, u32), ValueE
 pub(crate) fn signed_at(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueError> {
     #[cold]
     #[inline(never)]
-    fn other(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueError> {
-        let end = end_of(bytes, start);
-        Ok((signed_in(bytes, start as usize, end as usize)?, end))
+    fn other(bytes: &[u8], start: u32, end: u32) -> Result<i64, ValueError> {
+        signed_in(bytes, start as usize, end as usize)
     }
     match short_number_at(bytes, start) {
         Some((number, end)) => Ok((number as i64, end)),
-        None => other(bytes, start),
+        None => {
+            let end = far_end_of(bytes, start);
+            Ok((other(bytes, start, end)?, end))
+        }
     }
 }
 
@@ -582,39 +590,81 @@ fn short_decimal_at<const PLACES: u8>(bytes: &[u8], start: u32) -> Option<(i64, 
 #[inline(always)]
 pub(crate) fn decimal_at<const PLACES: u8>(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueError> {
     #[inline(never)]
-    fn other<const PLACES: u8>(bytes: &[u8], start: u32) -> Result<(i64, u32), ValueError> {
-        let end = end_of(bytes, start);
-        Ok((decimal_in::<PLACES>(bytes, start as usize, end as usize)?, end))
+    fn other<const PLACES: u8>(bytes: &[u8], start: u32, end: u32) -> Result<i64, ValueError> {
+        decimal_in::<PLACES>(bytes, start as usize, end as usize)
     }
     match short_decimal_at::<PLACES>(bytes, start) {
         Some(found) => Ok(found),
-        None => other::<PLACES>(bytes, start),
+        None => {
+            let end = far_end_of(bytes, start);
+            Ok((other::<PLACES>(bytes, start, end)?, end))
+        }
     }
 }
 
-/// The UTC nanoseconds at `start`.
+/// The eight bytes of a text from `AT`.
 #[inline(always)]
-pub(crate) fn timestamp_at(bytes: &[u8], start: u32, last: &mut LastDate) -> Result<(u64, u32), ValueError> {
+const fn word_of<const AT: usize, const BYTES: usize>(text: &[u8; BYTES]) -> u64 {
+    const { assert!(AT + 8 <= BYTES, "the text is shorter") };
+    match text.split_at(AT).1.first_chunk::<8>() {
+        Some(word) => u64::from_le_bytes(*word),
+        None => 0,
+    }
+}
+
+/// The UTC nanoseconds at `start`. Those of the last timestamp's second are found by comparing.
+#[inline(always)]
+pub(crate) fn timestamp_at(
+    bytes: &[u8],
+    start: u32,
+    last: &mut LastTimestamp,
+) -> Result<(u64, u32), ValueError> {
     /// Characters of a timestamp of milliseconds.
     const LENGTH: usize = 21;
-    #[inline(never)]
-    fn other(bytes: &[u8], start: u32, last: &mut LastDate) -> Result<(u64, u32), ValueError> {
-        let end = end_of(bytes, start);
-        Ok((timestamp_in(bytes, start as usize, end as usize, last)?, end))
-    }
     let from = start as usize;
     let text = bytes.get(from..from + LENGTH + 1).and_then(|text| text.first_chunk::<{ LENGTH + 1 }>());
-    if let Some(text) = text
-        && let [date @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _] = text
-        && let [.., h1, h2, c1, i1, i2, c2, s1, s2, point, f1, f2, f3, _] = *text
-        && (text[8], text[LENGTH]) == (b'-', SOH)
-        && let Some(seconds) = second_of(u64::from_le_bytes([h1, h2, c1, i1, i2, c2, s1, s2]))
-        && let Some(milliseconds) = milliseconds_of(u32::from_le_bytes([point, f1, f2, f3]))
-    {
-        let days = last.days_of(u64::from_le_bytes(*date))?;
-        return Ok((days * DAY_NS + (seconds * 1_000 + milliseconds) * 1_000_000, start + LENGTH as u32));
+    let Some(text) = text else {
+        let end = far_end_of(bytes, start);
+        return Ok((other_timestamp(bytes, start, end, last)?, end));
+    };
+    let (date, time) = (word_of::<0, 22>(text), word_of::<8, 22>(text));
+    let end = word_of::<14, 22>(text) ^ last.end;
+    // What differs are the digits of the fraction.
+    let wrong = (end.wrapping_add(0x0006_0606_0000_0000) | end) & 0xfff0_f0f0_ffff_ffff;
+    let time_ns = if (date ^ last.date) | (time ^ last.time) | wrong == 0 {
+        let (hundreds, tens, ones) = (end >> 32 & 0xf, end >> 40 & 0xf, end >> 48);
+        Some(last.second_ns + (hundreds * 100 + tens * 10 + ones) * 1_000_000)
+    } else {
+        second_timestamp(text, last)
+    };
+    match time_ns {
+        Some(time_ns) => Ok((time_ns, start + LENGTH as u32)),
+        None => {
+            let end = far_end_of(bytes, start);
+            Ok((other_timestamp(bytes, start, end, last)?, end))
+        }
     }
-    other(bytes, start, last)
+}
+
+/// The same of another second, with milliseconds; `None` for another form, and for a date that is none.
+#[inline(never)]
+fn second_timestamp(text: &[u8; 22], last: &mut LastTimestamp) -> Option<u64> {
+    if (text[8], text[21]) != (b'-', SOH) {
+        return None;
+    }
+    let seconds = second_of(word_of::<9, 22>(text))?;
+    let milliseconds = milliseconds_of((word_of::<14, 22>(text) >> 24) as u32)?;
+    let days = last.days_of(word_of::<0, 22>(text)).ok()?;
+    last.time = word_of::<8, 22>(text);
+    last.end = word_of::<14, 22>(text) & 0xff00_0000_ffff_ffff | u64::from_le_bytes(*b"\0\0\0\x00000\0");
+    last.second_ns = days * DAY_NS + seconds * SECOND_NS;
+    Some(last.second_ns + milliseconds * 1_000_000)
+}
+
+/// The same of any form.
+#[inline(never)]
+fn other_timestamp(bytes: &[u8], start: u32, end: u32, last: &mut LastTimestamp) -> Result<u64, ValueError> {
+    timestamp_in(bytes, start as usize, end as usize, last)
 }
 
 /// The day at `start`, in days since 1970.
@@ -667,7 +717,7 @@ pub fn read_decimal<const PLACES: u8>(text: &[u8]) -> Result<i64, ValueError> {
 /// Another form, or a year outside of 1970 to 2553.
 #[inline]
 pub fn read_timestamp(text: &[u8]) -> Result<u64, ValueError> {
-    timestamp_in(text, 0, text.len(), &mut LastDate::default())
+    timestamp_in(text, 0, text.len(), &mut LastTimestamp::default())
 }
 
 /// A UTCDateOnly or LocalMktDate as days since 1970.
@@ -730,6 +780,40 @@ pub(crate) const fn text_of_eight(number: u32) -> u64 {
     (tens | (quarters - tens * 10) << 8) | ZEROS
 }
 
+/// The digits of a number below 10^4, behind zeros, the first in the lowest byte.
+#[inline(always)]
+const fn text_of_four(number: u32) -> u32 {
+    let hundreds = (number * 5_243) >> 19;
+    let pairs = hundreds | (number - hundreds * 100) << 16;
+    let tens = ((pairs * 103) >> 10) & 0x000f_000f;
+    (tens | (pairs - tens * 10) << 8) | ZEROS as u32
+}
+
+/// The digits of a number below 10^4 and SOH, the first in the lowest byte, and how many bits the digits have.
+#[inline(always)]
+pub(crate) const fn short_number_text(number: u32) -> (u64, u32) {
+    let text = text_of_four(number);
+    // The zeros before the first digit; the last digit stays.
+    let unused = ((text ^ ZEROS as u32) | 1 << 24).trailing_zeros() & 0x18;
+    ((text >> unused) as u64 | (SOH as u64) << (32 - unused), 32 - unused)
+}
+
+/// A decimal in units of 10^-8 that is not negative, is below 10^4 and has four places at most: its digits and a point, without
+/// zeros before it; how many bits they have; the four digits of the fraction; how many bits they have without zeros at the end, at
+/// least 8. `None` for another, and for a whole number.
+#[inline(always)]
+pub(crate) const fn short_decimal_text(whole: u64, fraction_e8: u32) -> Option<(u64, u32, u32, u32)> {
+    let fraction = fraction_e8 / 10_000;
+    if whole >= 10_000 || fraction == 0 || fraction * 10_000 != fraction_e8 {
+        return None;
+    }
+    let text = text_of_eight(whole as u32 * 10_000 + fraction);
+    let unused = ((text ^ ZEROS) as u32 | 1 << 24).trailing_zeros() & 0x18;
+    let digits = (text & 0xffff_ffff | (b'.' as u64) << 32) >> unused;
+    let zeros = ((text ^ ZEROS) >> 32).leading_zeros() - 32;
+    Some((digits, 40 - unused, (text >> 32) as u32, 32 - (zeros & 0x18)))
+}
+
 /// Puts the eight bytes of a word to the start of `target`; without room it does nothing.
 #[inline(always)]
 fn put_word(target: &mut [u8], word: u64) {
@@ -744,24 +828,28 @@ pub(crate) const ROOM: usize = 32;
 /// The text of the last second that was written: the times of a message are mostly of one second, those of a session of one day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastSecond {
-    days: u64,
     second: u64,
+    days: u64,
+    /// `YYYYMMDD`.
     date: u64,
+    /// `-HH:MM:S`.
     time: u64,
+    /// The last digit, and a point.
+    end: u64,
 }
 
 impl LastSecond {
     /// None yet: no time is of this second.
-    pub const NONE: Self = Self { days: u64::MAX, second: u64::MAX, date: 0, time: 0 };
+    pub const NONE: Self = Self { second: u64::MAX, days: u64::MAX, date: 0, time: 0, end: 0 };
 
-    /// Makes the text of a second since 1970.
+    /// The text of another second since 1970.
     #[inline(never)]
-    fn set(&mut self, second: u64) {
+    fn at(self, second: u64) -> Self {
         let days = second / 86_400;
-        if days != self.days {
-            (self.days, self.date) = (days, text_of_eight(date_number(days as u32)));
-        }
-        (self.second, self.time) = (second, clock_text((second - days * 86_400) as u32));
+        let date = if days == self.days { self.date } else { text_of_eight(date_number(days as u32)) };
+        let clock = clock_text((second - days * 86_400) as u32);
+        let (time, end) = (u64::from(b'-') | clock << 8, clock >> 56 | u64::from(b'.') << 8);
+        Self { second, days, date, time, end }
     }
 }
 
@@ -913,24 +1001,33 @@ pub(crate) const fn three_digits(number: u32) -> u32 {
     (hundreds | tens << 8 | (below - tens * 10) << 16) | 0x0030_3030
 }
 
-/// Writes nanoseconds since 1970 UTC; what is finer than the precision is cut off. `target` has [`ROOM`].
+/// The words of a timestamp of milliseconds with SOH behind it: 22 bytes, the first in the lowest byte.
 #[inline(always)]
+pub(crate) fn timestamp_words(time_ns: u64, last: &mut LastSecond) -> [u64; 3] {
+    let second = time_ns / SECOND_NS;
+    if second != last.second {
+        *last = last.at(second);
+    }
+    let fraction = (time_ns - second * SECOND_NS) as u32;
+    let end = last.end | u64::from(three_digits(fraction / 1_000_000)) << 16 | u64::from(SOH) << 40;
+    [last.date, last.time, end]
+}
+
+/// Writes nanoseconds since 1970 UTC; what is finer than the precision is cut off. `target` has [`ROOM`].
+#[inline]
 pub(crate) fn put_timestamp(
     target: &mut [u8],
     time_ns: u64,
     precision: TimePrecision,
     last: &mut LastSecond,
 ) -> usize {
-    let second = time_ns / SECOND_NS;
-    if second != last.second {
-        last.set(second);
+    let [date, time, end] = timestamp_words(time_ns, last);
+    put_word(target, date);
+    put_word(target.get_mut(8..).unwrap_or_default(), time);
+    if let Some(digit) = target.get_mut(16) {
+        *digit = end as u8;
     }
-    put_word(target, last.date);
-    if let Some(dash) = target.get_mut(8) {
-        *dash = b'-';
-    }
-    put_word(target.get_mut(9..).unwrap_or_default(), last.time);
-    let fraction = (time_ns - second * SECOND_NS) as u32;
+    let fraction = (time_ns % SECOND_NS) as u32;
     17 + put_fraction(target.get_mut(17..).unwrap_or_default(), fraction, precision)
 }
 
@@ -1066,6 +1163,36 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_are_no_text_are_no_time() {
+        for byte in [0, 1, b'0', 0xff] {
+            assert!(timestamp_at(&[byte; 64], 0, &mut LastTimestamp::default()).is_err(), "{byte}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_decimals_of_few_digits_are_written_as_others() {
+        for number in 0..10_000 {
+            let (text, bits) = short_number_text(number);
+            let expected = format!("{number}\x01");
+            assert_eq!(text.to_le_bytes()[..expected.len()], *expected.as_bytes());
+            assert_eq!(bits as usize / 8 + 1, expected.len());
+        }
+        for (whole, fraction) in
+            [(0, 1), (7, 10), (12, 2_500), (123, 9_999), (9_999, 100), (10, 1_234), (5, 5_000)]
+        {
+            let (digits, bits, rest, rest_bits) = short_decimal_text(whole, fraction * 10_000).unwrap();
+            let text = format!("{whole}.{fraction:04}");
+            let text = text.trim_end_matches('0');
+            let mut written = digits.to_le_bytes()[..bits as usize / 8].to_vec();
+            written.extend_from_slice(&rest.to_le_bytes()[..rest_bits as usize / 8]);
+            assert_eq!(written, text.as_bytes());
+        }
+        for (whole, fraction) in [(10_000, 10_000), (1, 0), (1, 9_999), (1, 12_345)] {
+            assert_eq!(short_decimal_text(whole, fraction), None);
+        }
+    }
+
+    #[test]
     fn flags_and_characters_are_one_byte() {
         assert_eq!(read_flag(b"Y"), Ok(true));
         assert_eq!(read_flag(b"N"), Ok(false));
@@ -1152,10 +1279,36 @@ mod tests {
             prop_assert_eq!(behind(signed_at(bytes, start)), long_signed(text));
             let unsigned = unsigned_at(bytes, start).map(|(value, found)| { assert_eq!(found, end); value });
             prop_assert_eq!(unsigned, long_unsigned(text));
-            let mut last = LastDate::NONE;
+            let mut last = LastTimestamp::default();
             for _ in 0..2 {
                 let time = timestamp_at(bytes, start, &mut last).map(|(value, found)| { assert_eq!(found, end); value });
                 prop_assert_eq!(time, read_timestamp(text));
+            }
+        }
+
+        #[test]
+        fn times_that_share_a_second_or_a_day_are_read_as_others(
+            times in prop::collection::vec((0..3 * DAY_NS, 0usize..4, prop::option::of((0usize..30, any::<u8>()))), 1..20)
+        ) {
+            use TimePrecision::{Microseconds, Milliseconds, Nanoseconds, Seconds};
+            let mut last = LastTimestamp::NONE;
+            for (time_ns, precision, changed) in times {
+                for time_ns in [time_ns, time_ns ^ 0xfff_ffff] {
+                    let mut text = [SOH; 64];
+                    let precision = [Seconds, Milliseconds, Microseconds, Nanoseconds][precision];
+                    put_timestamp(&mut text, time_ns, precision, &mut LastSecond::default());
+                    let length = 17 + [0, 4, 7, 10][precision as usize];
+                    text[length..].fill(SOH);
+                    if let Some((place, byte)) = changed {
+                        text[place] = byte;
+                    }
+                    let alone = timestamp_at(&text, 0, &mut LastTimestamp::default());
+                    prop_assert_eq!(timestamp_at(&text, 0, &mut last), alone);
+                    if changed.is_none() {
+                        let unit = precision.unit_ns();
+                        prop_assert_eq!(alone, Ok((time_ns / unit * unit, length as u32)));
+                    }
+                }
             }
         }
 

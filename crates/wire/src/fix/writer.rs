@@ -3,16 +3,17 @@
 //! BodyLength is known last and stands before the body. Its fields are therefore written backwards from the body's start at the
 //! end: the message starts some bytes into the buffer, and nothing is moved.
 //!
-//! Cost: `benches/fix.rs` measures it. Tags are constants after inlining; texts are copied in words.
+//! Cost: `benches/fix.rs` measures it. Tags are constants after inlining, and short values are stored with their SOH as one word. No function
+//! that is called takes the writer's address, so its place in the buffer stays in a register.
 
 use core::fmt;
 use core::ops::Range;
 
 use super::framing::TRAILER_BYTES;
-use super::scan::{SOH, checksum};
+use super::scan::{BLOCK, SOH, has_soh, sum_of_blocks};
 use super::value::{
     DAY_NS, LastSecond, ROOM, TimePrecision, put_date, put_decimal, put_time, put_timestamp, put_unsigned,
-    three_digits,
+    short_decimal_text, short_number_text, text_of_eight, three_digits, timestamp_words,
 };
 
 /// Bytes before the body for `8=FIXT.1.1`, `9=` and nine digits, each with SOH.
@@ -28,6 +29,10 @@ const FIELD_ROOM: usize = 64;
 const TAG_ROOM: usize = 8;
 
 const _: () = assert!(TAG_ROOM + ROOM < FIELD_ROOM && FIELD_ROOM < SPARE_BYTES);
+const _: () = assert!(TAG_ROOM + LONG_TEXT < FIELD_ROOM);
+
+/// Where a field is written.
+type Room = [u8; FIELD_ROOM];
 
 /// Why a message was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,15 +154,16 @@ impl<'b> Writer<'b> {
         self.second
     }
 
-    #[cold]
-    #[inline(never)]
-    fn set_fault(&mut self, fault: u32) {
+    /// Inline and without a call, so that the writer's fields stay in registers.
+    #[inline(always)]
+    const fn set_fault(&mut self, fault: u32) {
         if self.fault == 0 {
             self.fault = fault;
         }
     }
 
-    /// A writer at the same place, for many fields: the compiler keeps it in registers. [`Self::resume`] takes it back.
+    /// A writer at the same place, for many fields: the compiler keeps it in registers, unless its address is given away.
+    /// [`Self::resume`] takes it back.
     #[doc(hidden)]
     #[inline(always)]
     pub fn local(&mut self) -> Writer<'_> {
@@ -187,84 +193,89 @@ impl<'b> Writer<'b> {
         (self.at, self.fault, self.second) = (at, fault, second);
     }
 
-    /// Writes a field: `put` writes the value behind the tag, and returns how long it is, at most [`ROOM`].
+    /// Writes a field: `put` writes the value and SOH from the given place, behind the tag, and returns the place behind SOH.
     #[inline(always)]
-    fn field(&mut self, tag: u32, put: impl FnOnce(&mut [u8], &mut LastSecond) -> usize) {
+    fn field(&mut self, tag: u32, put: impl FnOnce(&mut Room, usize, &mut LastSecond) -> usize) {
         let (text, count) = tag_text(tag);
         let at = self.at as usize;
         let room =
             self.buffer.get_mut(at..at + FIELD_ROOM).and_then(|room| room.first_chunk_mut::<FIELD_ROOM>());
         let Some(room) = room else { return self.set_fault(FULL) };
-        if let Some(place) = room.first_chunk_mut::<TAG_ROOM>() {
-            *place = text.to_le_bytes();
-        }
-        let length = put(room.get_mut(count..).unwrap_or_default(), &mut self.second);
-        let end = count + length;
-        room[end % FIELD_ROOM] = SOH;
-        self.at += end as u32 + 1;
+        put_word(room, 0, text);
+        self.at += put(room, count, &mut self.second) as u32;
     }
 
     /// Writes a field of any length.
-    #[inline(never)]
+    #[inline(always)]
     fn long_field(&mut self, tag: u32, value: &[u8]) {
-        let (text, count) = tag_text(tag);
-        let start = self.at as usize;
-        let length = count + value.len() + 1;
-        let Some(room) = self.buffer.get_mut(start..).filter(|room| room.len() > length + TAG_ROOM) else {
-            return self.set_fault(FULL);
-        };
-        if let Some(place) = room.first_chunk_mut::<TAG_ROOM>() {
-            *place = text.to_le_bytes();
-        }
-        if let Some(place) = room.get_mut(count..count + value.len()) {
-            place.copy_from_slice(value);
-        }
-        if let Some(place) = room.get_mut(length - 1) {
-            *place = SOH;
-        }
-        match u32::try_from(start + length) {
-            Ok(at) => self.at = at,
-            Err(_) => self.set_fault(FULL),
+        match put_long_field(self.buffer, self.at, tag, value) {
+            Some(at) => self.at = at,
+            None => self.set_fault(FULL),
         }
     }
 
     /// Writes a text. It has no SOH and is not empty.
     #[inline(always)]
     pub fn text(&mut self, tag: u32, value: &[u8]) -> &mut Self {
-        if value.len() > SHORT_TEXT {
-            return self.long_text(tag, value);
-        }
-        let mut is_wrong = false;
-        self.field(tag, |room, _| {
-            is_wrong = put_text(room, value);
-            value.len()
-        });
-        if is_wrong {
-            self.set_fault(tag);
+        if value.len() <= SHORT_TEXT {
+            let mut is_wrong = false;
+            self.field(tag, |room, at, _| {
+                let end;
+                (end, is_wrong) = put_short_text(room, at, value);
+                end
+            });
+            if is_wrong {
+                self.set_fault(tag);
+            }
+        } else if value.len() <= LONG_TEXT {
+            let mut is_wrong = false;
+            self.field(tag, |room, at, _| {
+                let end;
+                (end, is_wrong) = put_long_text(room, at, value);
+                end
+            });
+            if is_wrong {
+                self.set_fault(tag);
+            }
+        } else {
+            if value.contains(&SOH) {
+                self.set_fault(tag);
+            }
+            self.long_field(tag, value);
         }
         self
     }
 
-    #[inline(never)]
-    fn long_text(&mut self, tag: u32, value: &[u8]) -> &mut Self {
-        if value.contains(&SOH) {
-            self.set_fault(tag);
+    /// Writes fields that were written before.
+    #[inline(always)]
+    pub fn prepared(&mut self, fields: &PreparedFields) -> &mut Self {
+        let at = self.at as usize;
+        let room =
+            self.buffer.get_mut(at..at + FIELD_ROOM).and_then(|room| room.first_chunk_mut::<FIELD_ROOM>());
+        match room {
+            Some(room) => {
+                *room = fields.bytes;
+                self.at += fields.length;
+            }
+            None => self.set_fault(FULL),
         }
-        self.long_field(tag, value);
         self
     }
 
     /// Writes an unsigned number.
     #[inline(always)]
     pub fn number(&mut self, tag: u32, value: u64) -> &mut Self {
-        self.field(tag, |room, _| put_unsigned(room, value));
+        self.field(tag, |room, at, _| put_number(room, at, value));
         self
     }
 
     /// Writes a signed number.
     #[inline(always)]
     pub fn signed(&mut self, tag: u32, value: i64) -> &mut Self {
-        self.field(tag, |room, _| put_decimal(room, value, 0));
+        self.field(tag, |room, at, _| match u64::try_from(value) {
+            Ok(value) => put_number(room, at, value),
+            Err(_) => put_any_decimal(room, at, value, 0),
+        });
         self
     }
 
@@ -272,7 +283,13 @@ impl<'b> Writer<'b> {
     #[inline(always)]
     pub fn decimal<const PLACES: u8>(&mut self, tag: u32, value: i64) -> &mut Self {
         const { assert!(PLACES <= 10, "a decimal keeps at most 10 places") };
-        self.field(tag, |room, _| put_decimal(room, value, PLACES));
+        self.field(tag, |room, at, _| {
+            if PLACES == 8 {
+                put_decimal_e8(room, at, value)
+            } else {
+                put_any_decimal(room, at, value, PLACES)
+            }
+        });
         self
     }
 
@@ -280,14 +297,31 @@ impl<'b> Writer<'b> {
     #[inline(always)]
     pub fn timestamp(&mut self, tag: u32, time_ns: u64) -> &mut Self {
         let precision = self.precision;
-        self.field(tag, |room, second| put_timestamp(room, time_ns, precision, second));
+        self.field(tag, |room, at, second| match precision {
+            TimePrecision::Milliseconds => {
+                let [date, time, end] = timestamp_words(time_ns, second);
+                put_word(room, at, date);
+                put_word(room, at + 8, time);
+                put_word(room, at + 16, end);
+                at + 22
+            }
+            other => {
+                let mut local = *second;
+                let end = put_other_timestamp(room, at, time_ns, other, &mut local);
+                *second = local;
+                end
+            }
+        });
         self
     }
 
     /// Writes days since 1970 as a UTCDateOnly or LocalMktDate.
     #[inline]
     pub fn date(&mut self, tag: u32, days: u32) -> &mut Self {
-        self.field(tag, |room, _| put_date(room, days));
+        self.field(tag, |room, at, _| {
+            let length = put_date(room.get_mut(at..).unwrap_or_default(), days);
+            ended(room, at + length)
+        });
         self
     }
 
@@ -295,7 +329,10 @@ impl<'b> Writer<'b> {
     #[inline]
     pub fn time(&mut self, tag: u32, time_ns: u64) -> &mut Self {
         let precision = self.precision;
-        self.field(tag, |room, _| put_time(room, time_ns % DAY_NS, precision));
+        self.field(tag, |room, at, _| {
+            let length = put_time(room.get_mut(at..).unwrap_or_default(), time_ns % DAY_NS, precision);
+            ended(room, at + length)
+        });
         self
     }
 
@@ -311,11 +348,9 @@ impl<'b> Writer<'b> {
         if value == SOH {
             self.set_fault(tag);
         }
-        self.field(tag, |room, _| {
-            if let Some(place) = room.first_mut() {
-                *place = value;
-            }
-            1
+        self.field(tag, |room, at, _| {
+            put_word(room, at, u64::from(value) | u64::from(SOH) << 8);
+            at + 2
         });
         self
     }
@@ -364,29 +399,42 @@ impl<'b> Writer<'b> {
             tag => return Err(WriteError::InvalidValue { tag }),
         }
         let at = self.at as usize;
-        let body_length = (at - HEAD_ROOM) as u64;
         // `8=FIX.4.4`, SOH, `9=`, digits, SOH, right before the body.
-        let mut digits = [0; ROOM];
-        let count = put_unsigned(&mut digits, body_length);
-        let start = HEAD_ROOM.checked_sub(2 + self.begin_length + 1 + 2 + count + 1).ok_or(too_small)?;
+        let (digits, count) = match at - HEAD_ROOM {
+            length @ 0..10_000 => {
+                let (text, bits) = short_number_text(length as u32);
+                (text, bits as usize / 8)
+            }
+            length @ 10_000..100_000_000 => {
+                let text = text_of_eight(length as u32);
+                let unused = (text ^ text_of_eight(0)).trailing_zeros() & 0x38;
+                (text >> unused, 8 - unused as usize / 8)
+            }
+            _ => return Err(too_small),
+        };
+        let prefix = 2 + self.begin_length + 3;
+        let start = HEAD_ROOM.checked_sub(prefix + count + 1).ok_or(too_small)?;
         let head = self.buffer.first_chunk_mut::<{ HEAD_ROOM + 8 }>().ok_or(too_small)?;
         let body_start = u64::from_le_bytes(*head.last_chunk::<8>().ok_or(too_small)?);
-        let mut put = |at: usize, word: u64| {
-            if let Some(place) = head.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
+        let begin = u128::from(self.begin_string) << 16
+            | u128::from(u16::from_le_bytes(*b"8="))
+            | u128::from(u32::from_le_bytes([SOH, b'9', b'=', 0])) << (16 + 8 * self.begin_length);
+        if let Some(place) = head.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<16>()) {
+            *place = begin.to_le_bytes();
+        }
+        // The words are written over by what follows them; the body's first bytes come back at the end.
+        for (place, word) in
+            [(start + prefix, digits), (HEAD_ROOM - 1, u64::from(SOH)), (HEAD_ROOM, body_start)]
+        {
+            if let Some(place) = head.get_mut(place..).and_then(|rest| rest.first_chunk_mut::<8>()) {
                 *place = word.to_le_bytes();
             }
-        };
-        // Each word is written over by what follows it; the body's first bytes come back at the end.
-        put(start, u64::from_le_bytes(*b"8=\0\0\0\0\0\0"));
-        put(start + 2, self.begin_string);
-        let length_field = start + 2 + self.begin_length;
-        put(length_field, u64::from_le_bytes([SOH, b'9', b'=', 0, 0, 0, 0, 0]));
-        put(length_field + 3, u64::from_le_bytes(*digits.first_chunk::<8>().ok_or(too_small)?));
-        put(HEAD_ROOM - 1, u64::from(SOH));
-        put(HEAD_ROOM, body_start);
-        let sum = checksum(self.buffer.get(start..at).ok_or(too_small)?);
+        }
+        // Zeros behind the message make its last block whole.
+        self.buffer.get_mut(at..at + BLOCK).ok_or(too_small)?.fill(0);
+        let sum = sum_of_blocks(self.buffer.get(start..at + BLOCK - 1).ok_or(too_small)?);
         let trailer = u64::from_le_bytes([b'1', b'0', b'=', 0, 0, 0, SOH, 0])
-            | u64::from(three_digits(u32::from(sum))) << 24;
+            | u64::from(three_digits(u32::from(sum as u8))) << 24;
         // A byte more than the trailer has: there is room behind the message.
         let place = self.buffer.get_mut(at..at + 8).and_then(|rest| rest.first_chunk_mut::<8>());
         *place.ok_or(too_small)? = trailer.to_le_bytes();
@@ -394,47 +442,178 @@ impl<'b> Writer<'b> {
     }
 }
 
+/// Fields whose bytes are known before the message, one behind the other: the CompIDs of a session. To copy them costs less than to write
+/// one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreparedFields {
+    bytes: Room,
+    length: u32,
+}
+
+impl PreparedFields {
+    /// The fields that `write` writes; `None` if one cannot be written, or they are longer than 64 bytes.
+    #[must_use]
+    pub fn new(write: impl FnOnce(&mut Writer<'_>)) -> Option<Self> {
+        let mut buffer = [0; HEAD_ROOM + 4 * FIELD_ROOM];
+        let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"0");
+        let start = writer.at;
+        write(&mut writer);
+        let length = writer.at.wrapping_sub(start);
+        let is_written = writer.fault == 0 && length as usize <= FIELD_ROOM;
+        let mut bytes = *buffer.get(start as usize..)?.first_chunk::<FIELD_ROOM>()?;
+        bytes.get_mut(length as usize..)?.fill(0);
+        is_written.then_some(Self { bytes, length })
+    }
+}
+
+// ---- values ----------------------------------------------------------------------------------------------
+
+// Each writes a value and SOH to `room` from the place `at`, behind a tag, and returns the place behind SOH.
+
+/// Puts the eight bytes of a word. The place is below 32 in all fields.
+#[inline(always)]
+fn put_word(room: &mut Room, at: usize, word: u64) {
+    let at = at % 32;
+    if let Some(place) = room.get_mut(at..at + 8).and_then(|place| place.first_chunk_mut::<8>()) {
+        *place = word.to_le_bytes();
+    }
+}
+
+/// The same for sixteen bytes. The place is below 48 in all fields.
+#[inline(always)]
+fn put_sixteen(room: &mut Room, at: usize, bytes: [u8; 16]) {
+    let at = at.min(FIELD_ROOM - 16);
+    if let Some(place) = room.get_mut(at..at + 16).and_then(|place| place.first_chunk_mut::<16>()) {
+        *place = bytes;
+    }
+}
+
+/// Puts SOH behind a value that ends at `end`.
+#[inline(always)]
+fn ended(room: &mut Room, end: usize) -> usize {
+    room[end % FIELD_ROOM] = SOH;
+    end + 1
+}
+
+#[inline(always)]
+fn put_number(room: &mut Room, at: usize, number: u64) -> usize {
+    if number >= 10_000 {
+        return put_long_number(room, at, number);
+    }
+    let (text, bits) = short_number_text(number as u32);
+    put_word(room, at, text);
+    at + bits as usize / 8 + 1
+}
+
+#[inline(never)]
+fn put_long_number(room: &mut Room, at: usize, number: u64) -> usize {
+    let length = put_unsigned(room.get_mut(at..).unwrap_or_default(), number);
+    ended(room, at + length)
+}
+
+#[inline(never)]
+fn put_decimal_e8(room: &mut Room, at: usize, value: i64) -> usize {
+    const UNIT: u64 = 100_000_000;
+    // A negative one is a very large one.
+    let (whole, fraction) = (value as u64 / UNIT, (value as u64 % UNIT) as u32);
+    if fraction == 0 && whole < 10_000 {
+        return put_number(room, at, whole);
+    }
+    match short_decimal_text(whole, fraction) {
+        Some((digits, bits, fraction, fraction_bits)) => {
+            put_word(room, at, digits);
+            let behind = at + bits as usize / 8;
+            put_word(room, behind, u64::from(fraction));
+            ended(room, behind + fraction_bits as usize / 8)
+        }
+        None => put_any_decimal(room, at, value, 8),
+    }
+}
+
+#[inline(never)]
+fn put_any_decimal(room: &mut Room, at: usize, value: i64, places: u8) -> usize {
+    let length = put_decimal(room.get_mut(at..).unwrap_or_default(), value, places);
+    ended(room, at + length)
+}
+
+#[inline(never)]
+fn put_other_timestamp(
+    room: &mut Room,
+    at: usize,
+    time_ns: u64,
+    precision: TimePrecision,
+    second: &mut LastSecond,
+) -> usize {
+    let length = put_timestamp(room.get_mut(at..).unwrap_or_default(), time_ns, precision, second);
+    ended(room, at + length)
+}
+
 /// The longest text that is copied as two words.
 const SHORT_TEXT: usize = 16;
 
-/// Copies a value of up to [`SHORT_TEXT`] bytes to the start of `room`, as two words that overlap. Reports whether it cannot be a text:
-/// it is empty or has SOH.
+/// The longest text that is copied as three pieces of sixteen bytes.
+const LONG_TEXT: usize = 48;
+
+/// Copies a value of up to [`SHORT_TEXT`] bytes. Reports also whether it cannot be a text: it is empty or has SOH.
 #[inline(always)]
-fn put_text(room: &mut [u8], value: &[u8]) -> bool {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    /// The highest bit of a byte that is SOH; of others only behind one.
-    #[inline(always)]
-    const fn soh_in(word: u64) -> u64 {
-        let zero_where_found = word ^ ONES;
-        zero_where_found.wrapping_sub(ONES) & !zero_where_found & 0x8080_8080_8080_8080
-    }
+fn put_short_text(room: &mut Room, at: usize, value: &[u8]) -> (usize, bool) {
     let length = value.len();
-    let (first, last, last_at) = match (value.first_chunk::<8>(), value.last_chunk::<8>()) {
-        (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last), length - 8),
+    if let (Some(first), Some(last)) = (value.first_chunk::<8>(), value.last_chunk::<8>()) {
+        // Two words that overlap.
+        let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+        put_word(room, at, first);
+        put_word(room, at + length - 8, last);
+        return (ended(room, at + length), has_soh([first, last]));
+    }
+    let word = match (value.first_chunk::<4>(), value.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            u64::from(first) | u64::from(last) << (8 * (length - 4))
+        }
         _ => {
-            let word = match (value.first_chunk::<4>(), value.last_chunk::<4>()) {
-                (Some(first), Some(last)) => {
-                    let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
-                    u64::from(first) | u64::from(last) << (8 * (length - 4))
-                }
-                _ => match *value {
-                    [a] => u64::from(a),
-                    [a, b] => u64::from(u16::from_le_bytes([a, b])),
-                    [a, b, c] => u64::from(u32::from_le_bytes([a, b, c, 0])),
-                    // Wrong, as SOH is.
-                    _ => u64::from(SOH),
-                },
-            };
-            (word, word, 0)
+            let byte = |index: usize| u64::from(value.get(index).copied().unwrap_or(SOH));
+            // Three bytes, two of which may be one. Without any it is wrong, as SOH is.
+            let (middle, last) = (length / 2, length.saturating_sub(1));
+            byte(0) | byte(middle) << (8 * middle) | byte(last) << (8 * last)
         }
     };
-    if let Some(place) = room.first_chunk_mut::<8>() {
-        *place = first.to_le_bytes();
+    put_word(room, at, word | u64::from(SOH) << (8 * length));
+    (at + length + 1, has_soh([word, 0]))
+}
+
+/// Copies a value of 16 to [`LONG_TEXT`] bytes, as [`put_short_text`] does.
+#[inline(never)]
+fn put_long_text(room: &mut Room, at: usize, value: &[u8]) -> (usize, bool) {
+    let (Some(first), Some(last)) = (value.first_chunk::<16>(), value.last_chunk::<16>()) else {
+        return (at, true);
+    };
+    let middle = value.get(16..32).and_then(|middle| middle.first_chunk::<16>()).unwrap_or(last);
+    put_sixteen(room, at, *first);
+    if value.len() >= 32 {
+        put_sixteen(room, at + 16, *middle);
     }
-    if let Some(place) = room.get_mut(last_at..).and_then(|rest| rest.first_chunk_mut::<8>()) {
-        *place = last.to_le_bytes();
-    }
-    soh_in(first) | soh_in(last) != 0
+    put_sixteen(room, at + value.len() - 16, *last);
+    let is_wrong = [first, middle, last].into_iter().any(|piece| has_soh(words_of(*piece)));
+    (ended(room, at + value.len()), is_wrong)
+}
+
+#[inline(always)]
+fn words_of(bytes: [u8; 16]) -> [u64; 2] {
+    let both = u128::from_le_bytes(bytes);
+    [both as u64, (both >> 64) as u64]
+}
+
+/// Writes a field of any length to the buffer from the place `at`. Returns the place behind it; `None` without room.
+#[inline(never)]
+fn put_long_field(buffer: &mut [u8], at: u32, tag: u32, value: &[u8]) -> Option<u32> {
+    let (text, count) = tag_text(tag);
+    let start = at as usize;
+    let length = count + value.len() + 1;
+    let room = buffer.get_mut(start..).filter(|room| room.len() > length + TAG_ROOM)?;
+    *room.first_chunk_mut::<TAG_ROOM>()? = text.to_le_bytes();
+    room.get_mut(count..count + value.len())?.copy_from_slice(value);
+    *room.get_mut(length - 1)? = SOH;
+    u32::try_from(start + length).ok()
 }
 
 #[cfg(test)]
@@ -509,6 +688,26 @@ mod tests {
     }
 
     #[test]
+    fn prepared_fields_are_copied_as_they_were_written() {
+        let fields = |writer: &mut Writer<'_>| _ = writer.text(49, b"CLIENT01").text(56, b"TAPEWORKS");
+        let prepared = PreparedFields::new(fields).unwrap();
+        let (mut first, mut second) = ([0; 256], [0; 256]);
+        let mut writer = Writer::begin(&mut first, b"FIX.4.4", b"0");
+        fields(&mut writer);
+        writer.number(34, 7);
+        let expected = writer.finish().unwrap();
+        let mut writer = Writer::begin(&mut second, b"FIX.4.4", b"0");
+        writer.prepared(&prepared).number(34, 7);
+        assert_eq!(writer.finish().unwrap(), expected);
+        for length in [60, 61, 62, 200] {
+            let text = vec![b'x'; length];
+            let prepared = PreparedFields::new(|writer| _ = writer.text(1, &text));
+            assert_eq!(prepared.is_some(), length + 3 <= FIELD_ROOM, "{length}");
+        }
+        assert_eq!(PreparedFields::new(|writer| _ = writer.text(1, b"")), None);
+    }
+
+    #[test]
     fn tags_of_every_length_are_written() {
         for tag in [1, 9, 10, 99, 100, 999, 1_000, 9_999, 10_000, 999_999, 1_000_000, 9_999_999] {
             let (text, count) = tag_text(tag);
@@ -518,7 +717,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn fields_are_read_as_written(values in prop::collection::vec((1u32..10_000, "[ -~]{1,40}"), 0..30)) {
+        fn fields_are_read_as_written(values in prop::collection::vec((1u32..10_000, "[ -~]{1,60}"), 0..30)) {
             let mut buffer = vec![0; 4_096];
             let mut writer = Writer::begin(&mut buffer, b"FIX.4.4", b"D");
             for (tag, value) in &values {

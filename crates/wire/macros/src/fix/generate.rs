@@ -38,17 +38,13 @@ fn enumeration(item: &Enumeration) -> TokenStream {
         EnumType::Integer => value.to_string(),
     };
     let variants = item.variants.iter().map(|variant| {
-        let (name, doc) =
-            (&variant.name, doc(&variant.doc, &format!("On the wire: `{}`.", shown(variant.raw))));
-        quote! { #doc #name }
+        let (name, raw) = (&variant.name, raw(variant.raw));
+        let doc = doc(&variant.doc, &format!("On the wire: `{}`.", shown(variant.raw)));
+        quote! { #doc #name = #raw }
     });
     let from_arms = item.variants.iter().map(|variant| {
         let (name, raw) = (&variant.name, raw(variant.raw));
         quote! { #raw => Some(Self::#name) }
-    });
-    let raw_arms = item.variants.iter().map(|variant| {
-        let (name, raw) = (&variant.name, raw(variant.raw));
-        quote! { Self::#name => #raw }
     });
     let name_arms = item.variants.iter().map(|variant| {
         let (name, text) = (&variant.name, variant.name.to_string());
@@ -84,6 +80,7 @@ fn enumeration(item: &Enumeration) -> TokenStream {
     quote! {
         #doc
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(#raw_type)]
         pub enum #name { #(#variants,)* }
 
         impl #name {
@@ -103,7 +100,7 @@ fn enumeration(item: &Enumeration) -> TokenStream {
             #[inline]
             #[must_use]
             pub const fn raw(self) -> #raw_type {
-                match self { #(#raw_arms,)* }
+                self as #raw_type
             }
 
             /// The value's name.
@@ -248,7 +245,7 @@ fn read(declaration: &Declaration, field: &Field) -> TokenStream {
             let places = Literal::u8_unsuffixed(*places);
             quote!(at.decimal::<#places>(#length)?)
         }
-        Type::Timestamp => quote!(at.timestamp(#length, dates)?),
+        Type::Timestamp => quote!(at.timestamp(#length, last)?),
         Type::Time => quote!(at.time(#length)?),
         Type::Date => quote!(at.date(#length)?),
         Type::Flag => quote!(at.flag(#length)?),
@@ -259,7 +256,7 @@ fn read(declaration: &Declaration, field: &Field) -> TokenStream {
         Type::Group(entry) => {
             let tag = Literal::u32_unsuffixed(field.tag);
             return quote! {
-                (at, view.#name) = ::tapeworks_wire::fix::read_group::<#entry<'a>>(at, dates, #length, #tag)?;
+                (at, view.#name) = ::tapeworks_wire::fix::read_group::<#entry<'a>>(at, last, #length, #tag)?;
             };
         }
         Type::Named(enum_name) => return read_enum(declaration, field, enum_name),
@@ -276,14 +273,19 @@ fn read_enum(declaration: &Declaration, field: &Field, enum_name: &Ident) -> Tok
     let length = tag_bytes(field.tag);
     let is_character =
         declaration.enumeration(enum_name).is_some_and(|item| item.enum_type == EnumType::Character);
-    let (reader, found) = if is_character {
-        (quote!(at.character(#length)?), quote!(#enum_name::from_raw(raw)))
-    } else {
-        (quote!(at.unsigned(#length)?), quote!(u32::try_from(raw).ok().and_then(#enum_name::from_raw)))
-    };
+    if is_character {
+        return quote! {
+            let found = at.listed(#length);
+            view.#name = match u8::try_from(found).ok().and_then(#enum_name::from_raw) {
+                Some(value) => value,
+                None => return Err(at.not_listed(found)),
+            };
+            at = at.behind(at.end_of_character(#length));
+        };
+    }
     quote! {
-        let (raw, end) = #reader;
-        view.#name = match #found {
+        let (raw, end) = at.unsigned(#length)?;
+        view.#name = match u32::try_from(raw).ok().and_then(#enum_name::from_raw) {
             Some(value) => value,
             None => return Err(at.invalid(::tapeworks_wire::fix::ValueError::NotListed)),
         };
@@ -309,11 +311,15 @@ fn in_declared_order(
     /// The shortest run that is skipped as one.
     const RUN: usize = 3;
     let read_if_next = |index: usize, field: &Field, then: &TokenStream| {
-        let is_next = has_tag(field.first_tag());
+        let tag = field.first_tag();
+        let (key, bytes) = (key_literal(tag), tag_bytes(tag));
         let bit = Literal::u64_unsuffixed(1 << index);
         let read = read(declaration, field);
         quote! {
-            if #is_next {
+            if at.may_have_key::<#bytes>(#key) {
+                if !at.has_rest_of_key::<#bytes>() {
+                    break 'declared;
+                }
                 #seen |= #bit;
                 #read
                 #then
@@ -389,6 +395,16 @@ fn required(fields: &[Field], seen: &Ident) -> TokenStream {
         return quote!();
     }
     quote! { if #seen & #all != #all { #(#each)* } }
+}
+
+/// The bit of each field by its tag.
+fn set_bits(fields: &[Field], first_bit: usize) -> Vec<TokenStream> {
+    let each = fields.iter().enumerate().map(|(index, field)| {
+        let (tag, bit) =
+            (Literal::u32_unsuffixed(field.tag), Literal::u64_unsuffixed(1 << (first_bit + index)));
+        quote! { #tag => #bit, }
+    });
+    each.collect()
 }
 
 /// The accessors of a view's fields.
@@ -468,7 +484,7 @@ fn group(declaration: &Declaration, item: &Structure) -> TokenStream {
         impl<'a> ::tapeworks_wire::fix::Entry<'a> for #name<'a> {
             fn read_at(
                 at: ::tapeworks_wire::fix::Cursor<'a>,
-                dates: &mut ::tapeworks_wire::fix::LastDate,
+                last: &mut ::tapeworks_wire::fix::LastTimestamp,
                 count_tag: u32,
             ) -> Result<(Self, ::tapeworks_wire::fix::Cursor<'a>), ::tapeworks_wire::fix::ReadError>
             {
@@ -511,7 +527,7 @@ fn view_impl(
     let name = &item.name;
     let all = || item.fields.iter().chain(more.iter().copied());
     let (names, values) = (all().map(|field| &field.name), all().map(|field| absent(declaration, field)));
-    let seen_header = (item.role == Role::Message).then(|| quote!(seen_header: 0,));
+    let seen_header = (item.role == Role::Message).then(|| quote!(seen_header: 0, has_undeclared: false,));
     let (begin, fields) = (item.role != Role::Group)
         .then(|| {
             (
@@ -621,6 +637,9 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
     let types = all().map(stored);
     let message_type = item.message_type_text();
     let type_bytes = Literal::byte_string(message_type.as_bytes());
+    let header_bits = set_bits(header, 0);
+    let mut body_bits = set_bits(&item.fields, 0);
+    body_bits.extend(set_bits(trailer, item.fields.len()));
     let (type_key, type_key_bytes) = type_key(&message_type);
     let doc = doc(&item.doc, &format!("MsgType (35) is `{message_type}`."));
     let view = view_impl(declaration, item, &quote! { #accessors_header #body_accessors }, &more);
@@ -631,12 +650,33 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             message: &'a [u8],
             seen_header: u64,
             seen: u64,
+            has_undeclared: bool,
             #(#names: #types,)*
         }
 
         impl<'a> #name<'a> {
             /// MsgType (35).
             pub const MESSAGE_TYPE: &'static [u8] = #type_bytes;
+
+            /// The fields of these tags, for [`has_only`](Self::has_only). Tags that are not declared are left out.
+            #[must_use]
+            pub const fn fields(tags: &[u32]) -> ::tapeworks_wire::fix::FieldSet {
+                let (mut header, mut body) = (0u64, 0u64);
+                let mut rest = tags;
+                while let [tag, behind @ ..] = rest {
+                    header |= match *tag { #(#header_bits)* _ => 0 };
+                    body |= match *tag { #(#body_bits)* _ => 0 };
+                    rest = behind;
+                }
+                ::tapeworks_wire::fix::FieldSet { header, body }
+            }
+
+            /// Whether the message has no other fields than these, and 8, 9, 35 and 10. A group counts by the tag of its count.
+            #[inline]
+            #[must_use]
+            pub const fn has_only(&self, fields: ::tapeworks_wire::fix::FieldSet) -> bool {
+                !self.has_undeclared && self.seen_header & !fields.header | self.seen & !fields.body == 0
+            }
 
             /// Reads a message: its length and checksum, every declared field and its type, the required ones, groups and
             /// their counts, the order of header, body and trailer, and that no declared tag comes twice.
@@ -665,34 +705,52 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
             /// # Errors
             /// As [`read`](Self::read).
             pub fn read_into(&mut self, message: &'a [u8]) -> Result<(), ::tapeworks_wire::fix::ReadError> {
+                self.read_into_behind(message, &mut ::tapeworks_wire::fix::LastTimestamp::default())
+            }
+
+            /// As [`read_into`](Self::read_into), with the last timestamp of the messages before: most are of the same day.
+            ///
+            /// # Errors
+            /// As [`read`](Self::read).
+            pub fn read_into_behind(
+                &mut self,
+                message: &'a [u8],
+                last: &mut ::tapeworks_wire::fix::LastTimestamp,
+            ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
                 // Values of another message may stay: what is not seen is absent.
                 (self.message, self.seen_header, self.seen) = (&[], 0, 0);
                 let at = ::tapeworks_wire::fix::Cursor::open(message)?;
                 if !at.has_key::<#type_key_bytes>(#type_key) {
                     return Err(::tapeworks_wire::fix::ReadError::OtherType);
                 }
-                self.read_declared(message, at.end_of_type(#type_key_bytes) + 1, at.limit())
+                self.read_declared(message, at.end_of_type(#type_key_bytes) + 1, at.limit(), last)
             }
 
             /// Reads the fields in the declared order, and leaves it to `read_any` when another comes.
             #[inline(never)]
-            fn read_declared(&mut self, message: &'a [u8], start: u32, limit: u32)
-                -> Result<(), ::tapeworks_wire::fix::ReadError>
-            {
+            fn read_declared(
+                &mut self,
+                message: &'a [u8],
+                start: u32,
+                limit: u32,
+                last: &mut ::tapeworks_wire::fix::LastTimestamp,
+            ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
                 let view = self;
                 let mut at = ::tapeworks_wire::fix::Cursor::over(message, start, limit);
-                let dates = &mut ::tapeworks_wire::fix::LastDate::default();
                 let (mut seen_header, mut seen) = (0u64, 0u64);
-                #declared_header
-                #declared_body
+                'declared: {
+                    #declared_header
+                    #declared_body
+                }
                 if at.is_field() {
-                    return view.read_any(at, seen_header, seen, dates);
+                    return view.read_any(at, seen_header, seen, last);
                 }
                 #required_header
                 #required_body
                 view.message = at.message();
                 view.seen_header = seen_header;
                 view.seen = seen;
+                view.has_undeclared = false;
                 Ok(())
             }
 
@@ -703,16 +761,20 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 at: ::tapeworks_wire::fix::Cursor<'a>,
                 seen_header: u64,
                 seen: u64,
-                dates: &mut ::tapeworks_wire::fix::LastDate,
+                last: &mut ::tapeworks_wire::fix::LastTimestamp,
             ) -> Result<(), ::tapeworks_wire::fix::ReadError> {
                 let view = self;
                 let mut at = at;
                 let (mut seen_header, mut seen) = (seen_header, seen);
+                let mut has_undeclared = false;
                 while at.is_field() {
                     #[allow(clippy::match_same_arms)]
                     match #slot {
                         #(#arms_of_all)*
-                        _ => at = at.undeclared()?,
+                        _ => {
+                            has_undeclared = true;
+                            at = at.undeclared()?;
+                        }
                     }
                     #after_trailer
                 }
@@ -721,6 +783,7 @@ fn message(declaration: &Declaration, item: &Structure) -> TokenStream {
                 view.message = at.message();
                 view.seen_header = seen_header;
                 view.seen = seen;
+                view.has_undeclared = has_undeclared;
                 Ok(())
             }
         }
@@ -760,7 +823,7 @@ fn header(declaration: &Declaration) -> TokenStream {
             /// The bytes are not one message, or the header breaks a rule.
             pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
                 let mut at = ::tapeworks_wire::fix::Cursor::open(message)?.next();
-                let dates = &mut ::tapeworks_wire::fix::LastDate::default();
+                let last = &mut ::tapeworks_wire::fix::LastTimestamp::default();
                 let mut view = Self::absent(message);
                 let mut seen = 0u64;
                 while at.is_field() {
@@ -806,10 +869,11 @@ fn message_enum(declaration: &Declaration) -> TokenStream {
             #[inline]
             pub fn read(message: &'a [u8]) -> Result<Self, ::tapeworks_wire::fix::ReadError> {
                 let at = ::tapeworks_wire::fix::Cursor::open(message)?;
+                let last = &mut ::tapeworks_wire::fix::LastTimestamp::default();
                 #(if at.has_key::<#key_bytes>(#keys) {
                     let mut read = Ok(Self::#names(#names::absent(message)));
                     if let Ok(Self::#names(view)) = &mut read
-                        && let Err(error) = view.read_declared(message, at.end_of_type(#key_bytes) + 1, at.limit())
+                        && let Err(error) = view.read_declared(message, at.end_of_type(#key_bytes) + 1, at.limit(), last)
                     {
                         read = Err(error);
                     }
@@ -889,7 +953,11 @@ fn plain(declaration: &Declaration, item: &Structure) -> TokenStream {
                 return quote! {
                     if !self.#name.is_empty() {
                         writer.number(#tag, self.#name.len() as u64);
-                        self.#name.iter().for_each(|entry| entry.write(writer));
+                        // Another one, whose address is given away.
+                        let mut entries = writer.local();
+                        self.#name.iter().for_each(|entry| entry.write(&mut entries));
+                        let place = entries.place_and_fault();
+                        writer.resume(place);
                     }
                 };
             }
