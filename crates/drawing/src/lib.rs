@@ -63,13 +63,13 @@ impl Range {
         Self { low: 10f64.powf(low), high: 10f64.powf(high), is_logarithmic: true }
     }
 
-    /// The range with some room at its ends; from 0 if it is linear.
+    /// The range with some room at its ends; with 0 in it if it is linear.
     #[must_use]
     pub fn with_room(self) -> Self {
         if self.is_logarithmic {
             Self { low: self.low / 1.15, high: self.high * 1.15, ..self }
         } else {
-            Self { low: 0.0, high: self.high * 1.08, ..self }
+            Self { low: self.low.min(0.0), high: (self.high * 1.08).max(0.0), ..self }
         }
     }
 
@@ -93,6 +93,9 @@ impl Range {
                 .collect();
         }
         let rough = (self.high - self.low) / 6.0;
+        if !(rough.is_finite() && rough > 0.0) {
+            return vec![self.low];
+        }
         let power = 10f64.powf(rough.log10().floor());
         let step =
             [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power >= rough).unwrap_or(10.0) * power;
