@@ -91,7 +91,8 @@ fn messages(codes: &[u64], count: u64, order: Order) -> Vec<u16> {
 }
 
 fn measure(lab: &mut Lab<'_>) -> Result<(), Ended> {
-    let count = lab.either(4_000_000, 50_000);
+    // So many that a predictor does not learn a random order by heart, and no more: others interrupt a long call more often.
+    let count = lab.either(400_000, 50_000);
     for (title, order) in [("types in turn", Order::InTurn), ("types at random", Order::Random)] {
         lab.experiment(title, "message");
         lab.along("types", Scale::Names);

@@ -69,13 +69,15 @@ fn lmax<'v>(setup: Setup, mut variants: Variants<'v>, shapes: &[(&str, &str, &st
     variants
 }
 
-/// One to one by the crate, on a thread of its own: its consumer gets the cores of the thread that builds it.
+/// One to one by the crate, on a thread of its own: the crate pins its consumer to none but the cores of the thread that builds it.
 fn crate_disruptor(Setup { items, cores, .. }: Setup, batch: u64, reporter: &mut Reporter) -> u64 {
     let found = Arc::new(AtomicU64::new(0));
     let result = Arc::clone(&found);
     let took = std::thread::scope(|scope| {
         let thread = scope.spawn(move || {
             let mut answer = 0;
+            let pinned = |core| cpu::pin(core).expect("the core is allowed");
+            pinned(cores[1]);
             let began = Instant::now();
             let mut producer = disruptor::build_single_producer(CAPACITY, || 0u64, disruptor::BusySpin)
                 .pin_at_core(cores[1])
@@ -86,8 +88,7 @@ fn crate_disruptor(Setup { items, cores, .. }: Setup, batch: u64, reporter: &mut
                     }
                 })
                 .build();
-            // Not before: the crate lets its consumer have none but the cores of this thread.
-            cpu::pin(cores[0]).expect("the core is allowed");
+            pinned(cores[0]);
             let mut next = 0;
             while next < items {
                 let count = batch.min(items - next);
