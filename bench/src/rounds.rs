@@ -1,6 +1,9 @@
-//! Variants that take turns, and the table of their medians.
+//! Variants that take turns, and the table of their medians: for work that begins with a file or a table of its own, which the lab's
+//! variants do not have. The statistics are the lab's.
 
 use std::time::Instant;
+
+use tapeworks_lab::statistics::Estimate;
 
 /// The measured work: it returns a value that depends on the work.
 type Work<'a> = Box<dyn FnOnce() -> u64 + 'a>;
@@ -76,16 +79,14 @@ impl<'a> Rounds<'a> {
         println!("{title}: ns/message over {} messages, median of rounds", self.messages);
         println!("{:<44} {:>8} {:>8} {:>8} {:>7}  {:>10}", "", "median", "least", "most", "ratio", "M msg/s");
         for variant in &self.variants {
-            let sorted = sorted(variant.ns_per_message.iter().copied());
-            let ns = sorted[sorted.len() / 2];
-            let ratios = sorted_ratios(variant, base);
+            let Some(figure) = Estimate::of(&variant.ns_per_message) else { continue };
+            let (least, most) = ends(&variant.ns_per_message);
             println!(
-                "{:<44} {ns:>8.2} {:>8.2} {:>8.2} {:>6.2}x  {:>10.2}",
+                "{:<44} {:>8.2} {least:>8.2} {most:>8.2} {:>6.2}x  {:>10.2}",
                 variant.name,
-                sorted[0],
-                sorted[sorted.len() - 1],
-                ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN),
-                1e3 / ns,
+                figure.median,
+                base.and_then(|base| ratio(variant, base)).unwrap_or(f64::NAN),
+                1e3 / figure.median,
             );
         }
         println!();
@@ -101,13 +102,13 @@ impl<'a> Rounds<'a> {
     }
 }
 
-fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values
+/// The least and the greatest.
+fn ends(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), ns| (ns.min(least), ns.max(most)))
 }
 
-fn sorted_ratios(variant: &Variant<'_>, base: Option<&Variant<'_>>) -> Vec<f64> {
-    let base = base.map_or(&[][..], |base| &base.ns_per_message);
-    sorted(variant.ns_per_message.iter().zip(base).map(|(ns, base)| ns / base))
+fn ratio(variant: &Variant<'_>, base: &Variant<'_>) -> Option<f64> {
+    let ratios: Vec<f64> =
+        variant.ns_per_message.iter().zip(&base.ns_per_message).map(|(ns, base)| ns / base).collect();
+    Some(Estimate::of(&ratios)?.median)
 }

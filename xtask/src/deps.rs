@@ -15,6 +15,7 @@ use crate::process;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-planted", &[]),
     ("tapeworks-disk", &[]),
+    ("tapeworks-drawing", &[]),
     ("tapeworks-ring", &[]),
     ("tapeworks-dispatch-search", &[]),
     ("tapeworks-dispatch-macros", &["tapeworks-dispatch-search"]),
@@ -57,6 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-analysis",
         &[
+            "tapeworks-drawing",
             "tapeworks-wire",
             "tapeworks-packet",
             "tapeworks-session",
@@ -100,6 +102,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-lab",
         &[
+            "tapeworks-drawing",
             "tapeworks-ring",
             "tapeworks-dispatch",
             "tapeworks-wire",

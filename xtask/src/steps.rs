@@ -541,8 +541,8 @@ fn questdb() -> Result<String, Lack> {
     interop::questdb()
 }
 
-/// Each feature of each crate of ours alone, and none, and the tests that need a feature of no other step: those of TLS. `af-xdp`
-/// is left out where it cannot be built.
+/// Each feature of each crate of ours alone, and none, and the tests that need a feature of no other step: those of TLS and io_uring.
+/// `af-xdp` is left out where it cannot be built.
 fn features() -> Result<String, Lack> {
     let lacks = match tools::af_xdp() {
         Ok(()) => None,
@@ -574,11 +574,15 @@ fn features() -> Result<String, Lack> {
         for tested in [&of_clients[..], &of_gateways] {
             cargo(["test", "--locked", "--features", "tls"]).args(tested).run()?;
         }
+        for (package, tested) in [("tapeworks-packet", "uring"), ("tapeworks-lab", "kernel_bypass")] {
+            cargo(["test", "--locked", "--features", "io-uring", "--package", package, "--lib", tested])
+                .run()?;
+        }
         Ok(combinations)
     };
     let combinations = run().map_err(Lack::Failed)?;
     let but = lacks.map_or_else(String::new, |lacks| format!(", {AF_XDP} left out: {lacks}"));
-    Ok(format!("{combinations} combinations of features build{but}; TLS is tested"))
+    Ok(format!("{combinations} combinations of features build{but}; TLS and io_uring are tested"))
 }
 
 fn documentation() -> Result<String, Lack> {

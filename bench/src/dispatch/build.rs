@@ -99,39 +99,41 @@ pub fn run(options: &Options) {
     println!();
 }
 
-/// Boost.MSM over the same messages; `expected` is the total that our machines came to.
-pub fn boost(codes: &[u16], options: &Options, expected: u64) {
-    let folder = Folder::new(options, "dispatch-boost");
-    folder.write("bench.cpp", source::boost_msm(&source::codes(BOOST_TYPES)));
-    let flags = ["-O3", "-march=x86-64-v2", "-std=c++17", "-w", "bench.cpp", "-o", "bench"];
-    if !Path::new("/usr/include/boost/msm").is_dir() {
-        println!("SKIPPED: Boost.MSM is not there (Debian: libboost-dev, g++)\n");
-        return;
+/// The same machine with Boost.MSM, built, and the messages that it dispatches.
+pub struct Boost {
+    folder: Folder,
+    messages: usize,
+    expected: u64,
+    /// Seconds and megabytes that it took to build.
+    pub built: (f64, f64),
+}
+
+impl Boost {
+    /// Builds it; `expected` is the total that our machines came to. The error says what is missing.
+    pub fn build(codes: &[u16], expected: u64) -> Result<Self, String> {
+        if !Path::new("/usr/include/boost/msm").is_dir() {
+            return Err("Boost.MSM is not there (Debian: libboost-dev, g++)".into());
+        }
+        let folder = Folder::new(&Options::default(), "dispatch-boost");
+        folder.write("bench.cpp", source::boost_msm(&source::codes(BOOST_TYPES)));
+        let flags = ["-O3", "-march=x86-64-v2", "-std=c++17", "-w", "bench.cpp", "-o", "bench"];
+        let built = measured(&folder.0, "g++", &flags).ok_or(
+            "Boost.MSM: g++ or GNU time is not there, or the program did not build (Debian: g++, time)",
+        )?;
+        folder.write("codes.bin", codes.iter().flat_map(|code| code.to_le_bytes()).collect::<Vec<u8>>());
+        Ok(Self { folder, messages: codes.len(), expected, built })
     }
-    let Some((seconds, megabytes)) = measured(&folder.0, "g++", &flags) else {
-        println!("SKIPPED: g++ or GNU time is not there, or the program did not build (Debian: g++, time)\n");
-        return;
-    };
-    folder.write("codes.bin", codes.iter().flat_map(|code| code.to_le_bytes()).collect::<Vec<u8>>());
-    let output = Command::new(folder.0.join("bench"))
-        .args(["codes.bin", &codes.len().to_string(), &options.rounds.to_string()])
-        .current_dir(&folder.0)
-        .output()
-        .expect("the program was just built");
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let mut ns: Vec<f64> = Vec::new();
-    for line in printed.lines() {
-        let (elapsed, total) = line.split_once(' ').expect("the program prints two numbers");
-        assert_eq!(total.parse(), Ok(expected), "it did the same");
-        ns.push(elapsed.parse::<f64>().expect("a number") / codes.len() as f64);
+
+    /// Dispatches all messages once, and checks the total.
+    pub fn ns_per_message(&self) -> f64 {
+        let output = Command::new(self.folder.0.join("bench"))
+            .args(["codes.bin", &self.messages.to_string(), "1"])
+            .current_dir(&self.folder.0)
+            .output()
+            .expect("the program was just built");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let (elapsed, total) = printed.trim().split_once(' ').expect("the program prints two numbers");
+        assert_eq!(total.parse(), Ok(self.expected), "it did the same");
+        elapsed.parse::<f64>().expect("a number") / self.messages as f64
     }
-    ns.sort_by(f64::total_cmp);
-    let Some((median, least)) = ns.get(ns.len() / 2).zip(ns.first()) else {
-        println!("SKIPPED: the program of Boost.MSM failed: {}\n", output.status);
-        return;
-    };
-    println!(
-        "{:<44} {median:>8.2} {least:>8.2}   built by g++ in {seconds:.1} s with {megabytes:.0} MB\n",
-        "the same machine, Boost.MSM (switch, MSM)"
-    );
 }

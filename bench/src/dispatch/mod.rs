@@ -1,20 +1,25 @@
-//! Dispatch: a perfect hash and a table, `match`, and if-else, over the same machines and the same messages.
+//! Dispatch: a perfect hash and a table, `match`, and if-else, over the same machines and the same messages, by the number of types.
 //!
 //! | part | what |
 //! | --- | --- |
-//! | [`run`] | nanoseconds and instructions per dispatch, for 3 to 64 message types, in turn and at random |
+//! | [`TECHNIQUE`] | nanoseconds and instructions per dispatch, for 3 to 64 message types, in turn and at random; the lab measures it |
 //! | [`search`] | the time to find a hash, ours beside trying every key of an exclusive or and a modulo |
 //! | [`build`] | the time and memory that ten machines take to build; the same machine with Boost.MSM |
+//!
+//! The catalogue's technique [`perfect-hash`](tapeworks_lab::catalogue::perfect_hash) has the code and the page; the machines of so many sizes are
+//! written by the build script, and are too many for the product.
 
 pub mod build;
 mod search;
 mod source;
 
 use std::hint::black_box;
-use std::process::Command;
 
-use crate::Options;
-use crate::rounds::Rounds;
+use tapeworks_lab::measure::{Ended, Lab, Variants};
+use tapeworks_lab::results::Scale;
+use tapeworks_lab::technique::Technique;
+
+use crate::{Options, lab};
 
 /// The machines that the build script has written.
 mod machines {
@@ -22,9 +27,6 @@ mod machines {
 }
 
 use machines::Work;
-
-/// Messages of a run that callgrind counts.
-const COUNTED_MESSAGES: u64 = 100_000;
 
 /// A dispatcher over a machine, as a function over codes: equal totals show that all did the same.
 struct Timed {
@@ -88,41 +90,54 @@ fn messages(codes: &[u64], count: u64, order: Order) -> Vec<u16> {
         .collect()
 }
 
-/// The whole of what callgrind counts.
-#[inline(never)]
-fn counted(run: fn(&[u16]) -> u64, codes: &[u16]) -> u64 {
-    run(codes)
-}
-
-/// Dispatches the messages that callgrind counts: `count` is the place in [`TIMED`].
-pub fn count(place: usize) {
-    if let Some(timed) = TIMED.get(place) {
-        black_box(counted(
-            timed.run,
-            &messages(&source::codes_of(timed.set), COUNTED_MESSAGES, Order::Random),
-        ));
+fn measure(lab: &mut Lab<'_>) -> Result<(), Ended> {
+    // So many that a predictor does not learn a random order by heart, and no more: others interrupt a long call more often.
+    let count = lab.either(400_000, 50_000);
+    for (title, order) in [("types in turn", Order::InTurn), ("types at random", Order::Random)] {
+        lab.experiment(title, "message");
+        lab.along("types", Scale::Names);
+        for set in source::SETS {
+            let types = source::codes_of(set);
+            let codes = messages(&types, count, order);
+            let mut variants = Variants::of(count);
+            for timed in TIMED.iter().filter(|timed| timed.set == set) {
+                let codes = &codes;
+                variants = variants.add(timed.dispatch, move || (timed.run)(black_box(codes)));
+            }
+            let is_of_boost = matches!(order, Order::Random) && types.len() == build::BOOST_TYPES;
+            if is_of_boost && !lab.settings().quick {
+                let expected = TIMED.iter().find(|timed| timed.set == set).map(|timed| (timed.run)(&codes));
+                variants = match build::Boost::build(&codes, expected.unwrap_or_default()) {
+                    Ok(boost) => {
+                        variants.add_foreign("Boost.MSM, a switch over the codes", move |reporter| {
+                            let (seconds, megabytes) = boost.built;
+                            reporter.figure(boost.ns_per_message());
+                            reporter.other("built in, s", seconds);
+                            reporter.other("memory to build, MB", megabytes);
+                        })
+                    }
+                    Err(why) => variants.skip(why),
+                };
+            }
+            lab.point(types.len() as f64, &format!("{set} types"), variants)?;
+        }
     }
+    Ok(())
 }
 
-/// Instructions per dispatch, loop and action included. `None`: there is no valgrind, or it cannot run this program.
-fn instructions(place: usize) -> Option<f64> {
-    let profile = std::env::temp_dir().join(format!("tapeworks-dispatch-{}.callgrind", std::process::id()));
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--quiet", "--collect-atstart=no"])
-        .arg("--toggle-collect=tapeworks_bench::dispatch::counted*")
-        .arg(format!("--callgrind-out-file={}", profile.display()))
-        .arg(std::env::current_exe().ok()?)
-        .args(["dispatch", "--count", &place.to_string()])
-        .output()
-        .ok()?;
-    let text = std::fs::read_to_string(&profile).unwrap_or_default();
-    let _gone_already = std::fs::remove_file(&profile);
-    let total = text.lines().find_map(|line| line.strip_prefix("totals: "))?.trim().parse::<u64>().ok()?;
-    (output.status.success() && total > 0).then(|| total as f64 / COUNTED_MESSAGES as f64)
-}
+/// The technique, by the number of types.
+pub static TECHNIQUE: Technique = Technique {
+    number: 14,
+    name: "dispatch-by-types",
+    title: "A perfect hash and a table against match and if, by the number of types",
+    question: "From how many types of message on does a table pay?",
+    published: &[],
+    used: &[],
+    assembly: &[],
+    run: measure,
+};
 
 pub fn run(options: &Options) {
-    let messages_of_a_run = options.messages.min(4_000_000);
     println!(
         "machines of four states; the first type of message changes the state, each other does one of two things by the \
          state; codes of 16 bits at random, and those of TotalView-ITCH; messages in memory; loop and action included\n"
@@ -131,45 +146,15 @@ pub fn run(options: &Options) {
         let types = source::codes_of(set);
         let hash = tapeworks_dispatch::search::find(&types).expect("the codes are distinct");
         println!(
-            "set {set}: {} types, slot = {}, {} bytes of keys\n",
+            "set {set}: {} types, slot = {}, {} bytes of keys",
             types.len(),
             hash.formula(),
             hash.table_bytes()
         );
-        for (order, name) in [(Order::InTurn, "in turn"), (Order::Random, "at random")] {
-            let codes = messages(&types, messages_of_a_run, order);
-            let mut rounds = Rounds::new(codes.len() as u64);
-            for timed in TIMED.iter().filter(|timed| timed.set == set) {
-                let codes = &codes;
-                rounds.add(timed.dispatch, move || (timed.run)(black_box(codes)));
-            }
-            rounds.run(options.rounds);
-            let answers = rounds.answers();
-            assert!(answers.windows(2).all(|pair| pair[0].1 == pair[1].1), "all did the same: {answers:?}");
-            rounds.print(&format!("set {set}, {name}"), "table");
-            if matches!(order, Order::Random) && types.len() == build::BOOST_TYPES {
-                build::boost(&codes, options, answers[0].1);
-            }
-        }
     }
-    println!(
-        "instructions per dispatch (callgrind, {COUNTED_MESSAGES} messages at random, loop and action included)"
-    );
-    println!(
-        "{:<10} {:>8} {:>8} {:>8}",
-        "set",
-        source::DISPATCHES[0],
-        source::DISPATCHES[1],
-        source::DISPATCHES[2]
-    );
-    for set in source::SETS {
-        let figures: Vec<String> = (0..TIMED.len())
-            .filter(|place| TIMED[*place].set == set)
-            .map(|place| instructions(place).map_or("-".into(), |figure| format!("{figure:.1}")))
-            .collect();
-        println!("{set:<10} {:>8} {:>8} {:>8}", figures[0], figures[1], figures[2]);
-    }
-    println!("- : valgrind is not installed, or cannot run what this processor's target needs\n");
+    println!();
+    lab::measure(&[&TECHNIQUE], options);
+    lab::count(&[&TECHNIQUE]);
     search::run();
     build::run(options);
 }

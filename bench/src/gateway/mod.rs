@@ -15,7 +15,6 @@ mod fix;
 mod idle;
 mod load;
 mod machines;
-mod plot;
 mod round_trip;
 mod threads;
 

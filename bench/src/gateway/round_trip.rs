@@ -13,10 +13,10 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use std::os::fd::AsRawFd as _;
 use tapeworks_exchange::random::Random;
+use tapeworks_lab::plot::{self, Times};
 
 use super::echo::{Echo, Hop};
 use super::fix::{Heard, Receiver, Request, Sender, connect, heard, log_on};
-use super::plot::{self, Curve};
 use super::threads::time_of;
 use super::{Market, SYMBOLS, Setting};
 use crate::Options;
@@ -322,9 +322,10 @@ fn show(title: &str, all: &mut [Measured], floors: &[usize]) {
 }
 
 fn draw(folder: &Path, name: &str, title: &str, all: &[Measured]) {
-    let curves: Vec<Curve<'_>> = all.iter().map(|one| Curve { name: one.name, sorted: &one.times }).collect();
+    let kinds: Vec<Times<'_>> =
+        all.iter().map(|one| Times { name: one.name, sorted_ns: &one.times }).collect();
     let path = folder.join(name);
-    match std::fs::write(&path, plot::svg(title, &curves)) {
+    match std::fs::write(&path, plot::histogram(title, &kinds)) {
         Ok(()) => println!("  {}\n", path.display()),
         Err(error) => println!("  {}: {error}\n", path.display()),
     }

@@ -1,67 +1,25 @@
-//! Queues, waiting and memory, each beside its peers.
+//! Peers of the lab's techniques of queues and memory: crates of the registry, and programs in other languages.
+//!
+//! What we have ourselves is measured by the catalogue; here is only what the product must not depend on.
 
-mod blog;
 mod disruptor;
-mod latency;
 mod memory;
 mod spsc;
-mod waiting;
 
-use tapeworks_ring::cpu;
+use tapeworks_lab::measure::Peers;
 
-/// The benchmark to run.
-#[derive(Clone, Copy)]
-pub struct Shape {
-    /// Items or events of a round.
-    pub items: u64,
-    /// Slots of a ring.
-    pub capacity: usize,
-    /// How often each variant runs.
-    pub rounds: usize,
-    /// Two cores, one for each side.
-    pub cores: [usize; 2],
-}
+/// The techniques of `bench ring`.
+pub const TECHNIQUES: [&str; 4] = ["spsc-queue", "disruptor", "allocators", "waiting"];
 
-pub fn run(rounds: usize, part: Option<&str>) {
-    let cores = cpu::allowed_cores().unwrap_or_default();
-    let &[one, two, ..] = cores.as_slice() else {
-        println!("SKIPPED: two threads that spin want two cores, and here is {cores:?}");
-        return;
-    };
-    println!("cores {one} and {two}; every thread that spins is pinned; sums are checked in every run\n");
-    let shape = Shape { items: 50_000_000, capacity: 131_072, rounds, cores: [one, two] };
-    type Part = (&'static str, fn(Shape));
-    let parts: [Part; 5] = [
-        ("spsc", spsc::run),
-        ("latency", latency::run),
-        ("disruptor", disruptor::run),
-        ("memory", memory::run),
-        ("waiting", waiting::run),
-    ];
-    for (name, run) in parts {
-        if part.is_none_or(|part| part == name) {
-            run(shape);
-        }
-    }
-}
-
-/// Runs `one` and `two` on a thread each, pinned to its core, and returns what `one` returns. The threads are new ones, so
-/// that this one stays free: whatever it starts would inherit its core.
-pub fn on_two_cores<R: Send>(
-    cores: [usize; 2],
-    one: impl FnOnce() -> R + Send,
-    two: impl FnOnce() + Send,
-) -> R {
-    let pinned = |core| cpu::pin(core).expect("the core is allowed");
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            pinned(cores[1]);
-            two();
-        });
-        let one = scope.spawn(move || {
-            pinned(cores[0]);
-            one()
-        });
-        one.join().expect("nobody panics")
-    })
-}
+/// All peers.
+pub const PEERS: &[Peers] = &[
+    spsc::THROUGHPUT_PEERS,
+    spsc::ROUND_TRIP_PEERS,
+    spsc::ROUND_TRIP_PEERS_TOGETHER,
+    disruptor::ONE_TO_ONE_PEERS,
+    disruptor::PIPELINE_PEERS,
+    disruptor::ONE_TO_MANY_PEERS,
+    disruptor::DIAMOND_PEERS,
+    disruptor::MANY_TO_ONE_PEERS,
+    memory::LIST_PEERS,
+];

@@ -11,11 +11,11 @@
 //! The recurrence is Lindley's: `done = max(arrival, done of the one before) + S`. As S is the same for all, the queue
 //! is `(done - arrival) / S`, rounded up. Cost: a few ns per message and S.
 
-use std::fmt::Write as _;
 use std::ops::{ControlFlow, Range};
 
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
+use tapeworks_drawing::{Anchor, Drawing, Range as Axis};
 use tapeworks_feed::Application;
 use tapeworks_market::Nanos;
 
@@ -373,17 +373,14 @@ const HEIGHT: f64 = 636.0;
 struct Panel<'p> {
     title: &'p str,
     top: f64,
-    /// Decades shown.
-    low: i32,
-    high: i32,
+    /// Whole decades.
+    values: Axis,
     show: fn(f64) -> String,
 }
 
 impl Panel<'_> {
     fn y(&self, value: f64) -> f64 {
-        let span = f64::from(self.high - self.low);
-        let part = (value.max(f64::MIN_POSITIVE).log10() - f64::from(self.low)) / span;
-        self.top + PANEL_HEIGHT * (1.0 - part.clamp(0.0, 1.0))
+        self.top + PANEL_HEIGHT * (1.0 - self.values.place(value))
     }
 }
 
@@ -391,31 +388,15 @@ impl Panel<'_> {
 /// logarithmic axes. `title` names the input, `note` is the text beside the plot.
 #[must_use]
 pub fn svg(study: &Study, title: &str, note: &str) -> String {
-    let mut out = String::new();
-    let _infallible = write!(
-        out,
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif" font-size="12">
-<style>
-.page {{ fill: #ffffff }} .ink {{ fill: #1f2937 }} .faint {{ fill: #6b7280 }}
-.grid {{ stroke: #e5e7eb }} .axis {{ stroke: #9ca3af }}
-@media (prefers-color-scheme: dark) {{
-.page {{ fill: #111827 }} .ink {{ fill: #e5e7eb }} .faint {{ fill: #9ca3af }} .grid {{ stroke: #263244 }} .axis {{ stroke: #6b7280 }}
-}}
-</style>
-<rect class="page" width="100%" height="100%"/>
-<text class="ink" x="{LEFT}" y="30" font-size="17" font-weight="600">{}</text>
-<text class="faint" x="{LEFT}" y="50">{}</text>
-"##,
-        escape(title),
-        escape(note)
-    );
+    let mut drawing = Drawing::new(WIDTH);
+    drawing.text("strong", (LEFT, 30.0), Anchor::Start, title);
+    drawing.text("faint", (LEFT, 50.0), Anchor::Start, note);
     let Some((first, last)) = study.times else {
-        out.push_str("<text class=\"ink\" x=\"84\" y=\"120\">no messages</text>\n</svg>\n");
-        return out;
+        drawing.text("ink", (LEFT, 120.0), Anchor::Start, "no messages");
+        return drawing.finish(title, HEIGHT);
     };
     let span_ns = (last.since(first) as f64).max(study.window_ns as f64);
     let x = |time_ns: f64| LEFT + (RIGHT - LEFT) * (time_ns / span_ns).clamp(0.0, 1.0);
-    let decade = |value: f64| value.max(1.0).log10();
     let slowest = study.servers.iter().map(|server| server.worst_delay_ns).max().unwrap_or(1) as f64;
     let fastest = study.servers.iter().map(|server| server.service_ns).min().unwrap_or(1) as f64;
     let longest = study.servers.iter().map(|server| server.longest_queue).max().unwrap_or(1) as f64;
@@ -423,20 +404,18 @@ pub fn svg(study: &Study, title: &str, note: &str) -> String {
         Panel {
             title: "Worst delay in the window, service included",
             top: FIRST_PANEL,
-            low: decade(fastest).floor() as i32,
-            high: (decade(slowest).ceil() as i32).max(decade(fastest).floor() as i32 + 1),
+            values: Axis::decades(fastest.max(1.0), slowest),
             show: show_ns,
         },
         Panel {
             title: "Longest queue in the window, messages",
             top: SECOND_PANEL,
-            low: 0,
-            high: (decade(longest).ceil() as i32).max(1),
+            values: Axis::decades(1.0, longest),
             show: show_count,
         },
     ];
     for (number, panel) in panels.iter().enumerate() {
-        axes(&mut out, panel, span_ns, &x);
+        axes(&mut drawing, panel, span_ns, &x);
         for (index, server) in study.servers.iter().enumerate().rev() {
             let values = study.windows.iter().map(|window| {
                 let (queue, delay) = window.worst.get(index).copied().unwrap_or_default();
@@ -444,24 +423,20 @@ pub fn svg(study: &Study, title: &str, note: &str) -> String {
             });
             // Between messages the line lies where a lone message would be.
             let floor = if number == 0 { server.service_ns as f64 } else { 1.0 };
-            let path = path(values, study.window_ns as f64, floor, panel, &x);
-            let colour = COLOURS.get(index).copied().unwrap_or("#475569");
-            let _infallible = writeln!(
-                out,
-                r#"<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.3" stroke-linejoin="round"/>"#
-            );
+            drawing.path(&path(values, study.window_ns as f64, floor, panel, &x), heat(index), 1.3);
         }
     }
-    legend(&mut out, study);
+    legend(&mut drawing, study);
     let from = study.show_time(first);
-    let _infallible = write!(
-        out,
-        "<text class=\"faint\" x=\"{}\" y=\"{}\" text-anchor=\"middle\">time after {from}; windows of {}</text>\n</svg>\n",
-        (LEFT + RIGHT) / 2.0,
-        SECOND_PANEL + PANEL_HEIGHT + 42.0,
-        show_ns(study.window_ns as f64),
-    );
-    out
+    let below = (f64::midpoint(LEFT, RIGHT), SECOND_PANEL + PANEL_HEIGHT + 42.0);
+    let windows = format!("time after {from}; windows of {}", show_ns(study.window_ns as f64));
+    drawing.text("faint", below, Anchor::Middle, &windows);
+    drawing.finish(title, HEIGHT)
+}
+
+/// The colour of a server.
+fn heat(index: usize) -> &'static str {
+    COLOURS.get(index).copied().unwrap_or("#475569")
 }
 
 fn show_count(count: f64) -> String {
@@ -470,10 +445,6 @@ fn show_count(count: f64) -> String {
         count if count < 1e6 => format!("{:.0} k", count / 1e3),
         count => format!("{:.0} M", count / 1e6),
     }
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 /// A step of 1, 2 or 5 times a power of ten, so that about eight fit into `span`.
@@ -487,24 +458,15 @@ fn step(span: f64) -> f64 {
         .unwrap_or(rough)
 }
 
-fn axes(out: &mut String, panel: &Panel<'_>, span_ns: f64, x: &impl Fn(f64) -> f64) {
+fn axes(drawing: &mut Drawing, panel: &Panel<'_>, span_ns: f64, x: &impl Fn(f64) -> f64) {
     let bottom = panel.top + PANEL_HEIGHT;
-    let _infallible = writeln!(
-        out,
-        r#"<text class="ink" x="{LEFT}" y="{}" font-weight="600">{}</text>"#,
-        panel.top - 12.0,
-        panel.title
-    );
-    for decade in panel.low..=panel.high {
+    drawing.text("strong", (LEFT, panel.top - 12.0), Anchor::Start, panel.title);
+    let Axis { low, high, .. } = panel.values;
+    for decade in low.log10().round() as i32..=high.log10().round() as i32 {
         let value = 10f64.powi(decade);
         let y = panel.y(value);
-        let _infallible = writeln!(
-            out,
-            r#"<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1}" y2="{y:.1}"/><text class="faint" x="{}" y="{:.1}" text-anchor="end">{}</text>"#,
-            LEFT - 8.0,
-            y + 4.0,
-            (panel.show)(value)
-        );
+        drawing.line("grid", (LEFT, y), (RIGHT, y));
+        drawing.text("faint", (LEFT - 8.0, y + 4.0), Anchor::End, &(panel.show)(value));
     }
     let step = step(span_ns);
     let (unit, divisor, places) = match step {
@@ -517,17 +479,12 @@ fn axes(out: &mut String, panel: &Panel<'_>, span_ns: f64, x: &impl Fn(f64) -> f
     let mut at = 0.0;
     while at <= span_ns * 1.0001 {
         let place = x(at);
-        let _infallible = writeln!(
-            out,
-            r#"<line class="axis" x1="{place:.1}" x2="{place:.1}" y1="{bottom:.1}" y2="{:.1}"/><text class="faint" x="{place:.1}" y="{:.1}" text-anchor="middle">{:.places$} {unit}</text>"#,
-            bottom + 5.0,
-            bottom + 20.0,
-            at / divisor
-        );
+        drawing.line("axis", (place, bottom), (place, bottom + 5.0));
+        let time = format!("{:.places$} {unit}", at / divisor);
+        drawing.text("faint", (place, bottom + 20.0), Anchor::Middle, &time);
         at += step;
     }
-    let _infallible =
-        writeln!(out, r#"<line class="axis" x1="{LEFT}" x2="{RIGHT}" y1="{bottom:.1}" y2="{bottom:.1}"/>"#);
+    drawing.line("axis", (LEFT, bottom), (RIGHT, bottom));
 }
 
 /// The line of one server: the worst of each pixel's windows.
@@ -537,7 +494,7 @@ fn path(
     floor: f64,
     panel: &Panel<'_>,
     x: &impl Fn(f64) -> f64,
-) -> String {
+) -> Vec<(f64, f64)> {
     let columns = (RIGHT - LEFT) as usize + 1;
     let mut worst = vec![floor; columns];
     for (index, value) in windows {
@@ -548,7 +505,7 @@ fn path(
             *column = column.max(value);
         }
     }
-    let mut path = String::new();
+    let mut path = Vec::new();
     let mut last = None;
     for (column, value) in worst.iter().enumerate() {
         let y = (panel.y(*value) * 10.0).round() / 10.0;
@@ -557,29 +514,18 @@ fn path(
         if last == Some(y) && next_y == Some(y) {
             continue;
         }
-        let verb = if last.is_none() { 'M' } else { 'L' };
-        let _infallible = write!(path, "{verb}{:.0} {y} ", LEFT + column as f64);
+        path.push((LEFT + column as f64, y));
         last = Some(y);
     }
     path
 }
 
-fn legend(out: &mut String, study: &Study) {
+fn legend(drawing: &mut Drawing, study: &Study) {
     let x = RIGHT + 16.0;
-    let _infallible =
-        writeln!(out, r#"<text class="ink" x="{x}" y="{FIRST_PANEL}" font-weight="600">per message</text>"#);
+    drawing.text("strong", (x, FIRST_PANEL), Anchor::Start, "per message");
     for (index, server) in study.servers.iter().enumerate() {
         let y = FIRST_PANEL + 20.0 + 19.0 * index as f64;
-        let colour = COLOURS.get(index).copied().unwrap_or("#475569");
-        let _infallible = writeln!(
-            out,
-            r#"<line x1="{x}" x2="{}" y1="{:.1}" y2="{:.1}" stroke="{colour}" stroke-width="3"/><text class="ink" x="{}" y="{y:.1}">{}</text>"#,
-            x + 18.0,
-            y - 4.0,
-            y - 4.0,
-            x + 26.0,
-            show_ns(server.service_ns as f64)
-        );
+        drawing.entry((x, y), &show_ns(server.service_ns as f64), heat(index));
     }
 }
 

@@ -1,7 +1,8 @@
 //! The code that the compiler made of a variant, from the program's own file.
 //!
 //! A function of the catalogue is never inlined, so it has a symbol. Its bytes are decoded here; no tool has to be installed. A program
-//! that is stripped has no symbols, and says so.
+//! that is stripped has no symbols, and says so. Code for an instruction set that the program chooses at run time lies in a generic function of the
+//! crate that does the choosing, whose name says nothing of ours: it is found by the call from ours.
 
 use std::path::{Path, PathBuf};
 
@@ -63,6 +64,9 @@ pub enum AssemblyError {
     },
 }
 
+/// In [`Assembly::symbol`], between a function and what the one that it calls is named.
+const CALLS: &str = " -> ";
+
 /// Names of functions at their addresses.
 struct Names(Vec<(u64, String)>);
 
@@ -111,16 +115,44 @@ pub fn listings(program: &Path, functions: &[Assembly]) -> Result<Vec<Listing>, 
         .map(|function| {
             let missing =
                 || AssemblyError::NoSymbol { path: program.to_owned(), symbol: function.symbol.into() };
-            let (address, size, _) =
-                symbols.iter().find(|(_, _, name)| name == function.symbol).ok_or_else(missing)?;
-            let code = file
-                .sections()
-                .find_map(|section| section.data_range(*address, *size).ok().flatten())
-                .ok_or_else(missing)?;
-            let names = Names(names.0.clone());
-            Ok(listing(function, *address, code, names))
+            let code_at = |address: u64, size: u64| {
+                file.sections().find_map(|section| section.data_range(address, size).ok().flatten())
+            };
+            let (path, callee) = match function.symbol.split_once(CALLS) {
+                Some((path, callee)) => (path, Some(callee)),
+                None => (function.symbol, None),
+            };
+            let named = symbols.iter().find(|(_, _, name)| name == path);
+            let (mut address, mut size) =
+                named.map(|(address, size, _)| (*address, *size)).ok_or_else(missing)?;
+            let mut code = code_at(address, size).ok_or_else(missing)?;
+            // From call to call, as far as functions of that name go.
+            while let Some(callee) = callee {
+                let called = targets(address, code).find_map(|target| {
+                    let found = symbols.binary_search_by_key(&target, |(at, _, _)| *at).ok()?;
+                    symbols.get(found).filter(|(at, _, name)| *at != address && name.contains(callee))
+                });
+                let Some((at, bytes, _)) = called else { break };
+                (address, size) = (*at, *bytes);
+                code = code_at(address, size).ok_or_else(missing)?;
+            }
+            if callee.is_some() && named.is_some_and(|(at, _, _)| *at == address) {
+                return Err(missing());
+            }
+            Ok(listing(function, address, code, Names(names.0.clone())))
         })
         .collect()
+}
+
+/// Where the calls and jumps of a function go that lead out of it.
+fn targets(address: u64, code: &[u8]) -> impl Iterator<Item = u64> {
+    let inside = address..address + code.len() as u64;
+    let decoded: Vec<u64> = Decoder::with_ip(64, code, address, DecoderOptions::NONE)
+        .into_iter()
+        .map(|instruction| instruction.near_branch_target())
+        .filter(|target| *target != 0 && !inside.contains(target))
+        .collect();
+    decoded.into_iter()
 }
 
 fn listing(function: &Assembly, address: u64, code: &[u8], names: Names) -> Listing {

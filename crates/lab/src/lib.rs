@@ -16,6 +16,7 @@
 //! | [`machine`] | the machine of the figures |
 //! | [`plot`] | results as SVG |
 //! | [`report`] | results as one page of HTML |
+//! | [`text`] | results for a terminal |
 //! | [`compare`] | two runs beside each other |
 //! | [`book`] | results for a page of the book |
 //! | [`callgrind`] | instructions where the processor counts none |
@@ -38,6 +39,7 @@ pub mod results;
 pub mod run;
 pub mod statistics;
 pub mod technique;
+pub mod text;
 pub mod threads;
 
 /// The examples of the README, compiled.

@@ -6,6 +6,9 @@
 //!
 //! A compiler may remove work whose result nobody needs. Each variant returns an answer that depends on its work; the answers of all variants
 //! of a point must be equal, and a variant faster than [`Variants::floor_ns`] is refused.
+//!
+//! The catalogue depends on no other library of its kind. A program that does adds them to an experiment as [`Peers`]: they take turns with the
+//! catalogue's variants, and the same statistics judge them.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -108,6 +111,28 @@ pub struct Selection {
     pub times: u64,
 }
 
+/// What the variants of a point have in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setup {
+    /// Items of one call of a variant.
+    pub items: u64,
+    /// The point's place on the axis: slots of a queue.
+    pub x: f64,
+    /// Cores for two threads; the same twice where the program may use one only.
+    pub cores: [usize; 2],
+}
+
+/// Variants that another program adds to an experiment of the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct Peers {
+    /// The technique's name.
+    pub technique: &'static str,
+    /// The experiment's title.
+    pub experiment: &'static str,
+    /// Adds them to the variants of a point.
+    pub add: for<'v> fn(Setup, Variants<'v>) -> Variants<'v>,
+}
+
 /// What a technique measures with.
 pub struct Lab<'l> {
     settings: Settings,
@@ -115,6 +140,7 @@ pub struct Lab<'l> {
     noise: f64,
     counters: Option<Counters>,
     alone: Option<Selection>,
+    peers: Vec<Peers>,
     on_point: &'l mut dyn FnMut(&str),
     is_stopped: &'l dyn Fn() -> bool,
     experiments: Vec<Experiment>,
@@ -142,6 +168,7 @@ impl<'l> Lab<'l> {
             noise: noise.max(LEAST_NOISE),
             counters: Counters::open().ok(),
             alone: None,
+            peers: Vec::new(),
             on_point,
             is_stopped,
             experiments: Vec::new(),
@@ -153,6 +180,11 @@ impl<'l> Lab<'l> {
     pub fn run_alone(&mut self, selection: Selection) {
         self.counters = None;
         self.alone = Some(selection);
+    }
+
+    /// Adds these variants to the experiments that they name.
+    pub fn add_peers(&mut self, peers: impl IntoIterator<Item = Peers>) {
+        self.peers.extend(peers);
     }
 
     /// How much is measured.
@@ -232,6 +264,17 @@ impl<'l> Lab<'l> {
         let Some((number, experiment)) = number.zip(self.experiments.last_mut()) else {
             return Err(Ended::Failed("a point without an experiment".into()));
         };
+        let first = self.cores.first().copied().unwrap_or_default();
+        let cores = [first, self.cores.get(1).copied().unwrap_or(first)];
+        let setup = Setup { items: variants.items, x, cores };
+        for peers in self.peers.iter().filter(|peers| peers.experiment == experiment.title) {
+            variants = (peers.add)(setup, variants);
+        }
+        for why in core::mem::take(&mut variants.skipped) {
+            if !self.skipped.contains(&why) {
+                self.skipped.push(why);
+            }
+        }
         if let Some(alone) = self.alone {
             if alone.experiment == number && alone.point == experiment.points.len() {
                 variants.run_alone(alone);
@@ -292,6 +335,8 @@ enum How<'v> {
 struct Variant<'v> {
     name: String,
     how: How<'v>,
+    /// Its answer is not compared: another program checks it.
+    checks_itself: bool,
 }
 
 /// The variants of a point: the first one is the baseline.
@@ -300,6 +345,7 @@ pub struct Variants<'v> {
     floor_ns: f64,
     answers_differ: bool,
     variants: Vec<Variant<'v>>,
+    skipped: Vec<String>,
 }
 
 impl core::fmt::Debug for Variants<'_> {
@@ -317,7 +363,7 @@ impl<'v> Variants<'v> {
     /// Variants each call of which does the work of `items` items.
     #[must_use]
     pub const fn of(items: u64) -> Self {
-        Self { items, floor_ns: FLOOR_NS, answers_differ: false, variants: Vec::new() }
+        Self { items, floor_ns: FLOOR_NS, answers_differ: false, variants: Vec::new(), skipped: Vec::new() }
     }
 
     /// No item can take less than this, in nanoseconds: a variant that does has lost its work.
@@ -337,15 +383,37 @@ impl<'v> Variants<'v> {
     /// A variant that is timed: each call does the same work on the same inputs, and returns an answer that depends on all of it.
     #[must_use]
     pub fn add(mut self, name: &str, work: impl FnMut() -> u64 + 'v) -> Self {
-        self.variants.push(Variant { name: name.into(), how: How::Timed(Box::new(work)) });
+        self.push(name, How::Timed(Box::new(work)), false);
         self
     }
 
     /// A variant that measures itself, once in each round: it reports single operations or a figure.
     #[must_use]
     pub fn add_reported(mut self, name: &str, work: impl FnMut(&mut Reporter) -> u64 + 'v) -> Self {
-        self.variants.push(Variant { name: name.into(), how: How::Reported(Box::new(work)) });
+        self.push(name, How::Reported(Box::new(work)), false);
         self
+    }
+
+    /// A variant in another program, which checks its own answer and reports a figure.
+    #[must_use]
+    pub fn add_foreign(mut self, name: &str, mut work: impl FnMut(&mut Reporter) + 'v) -> Self {
+        let report = move |reporter: &mut Reporter| {
+            work(reporter);
+            0
+        };
+        self.push(name, How::Reported(Box::new(report)), true);
+        self
+    }
+
+    /// Notes that a variant is left out, and why.
+    #[must_use]
+    pub fn skip(mut self, why: impl Into<String>) -> Self {
+        self.skipped.push(why.into());
+        self
+    }
+
+    fn push(&mut self, name: &str, how: How<'v>, checks_itself: bool) {
+        self.variants.push(Variant { name: name.into(), how, checks_itself });
     }
 
     fn run_alone(&mut self, alone: Selection) {
@@ -564,7 +632,7 @@ impl Samples {
                 });
             }
             let expected = baseline.map_or(sample.answer, |baseline| baseline.answer);
-            if !variants.answers_differ && sample.answer != expected {
+            if !variants.answers_differ && !variant.checks_itself && sample.answer != expected {
                 return Err(place.differs(&variant.name, sample.answer, expected));
             }
             let ratio = baseline.filter(|_| index > 0 && better != Better::Neither).and_then(|baseline| {

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
+use tapeworks_drawing::escape;
+
 use crate::catalogue;
 use crate::counters::Events;
-use crate::plot::{self, escape};
+use crate::plot;
 use crate::results::{Experiment, Run, TechniqueResult};
 use crate::statistics::show;
 

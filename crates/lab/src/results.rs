@@ -170,7 +170,11 @@ impl Experiment {
     /// The unit of its figures, with what they are for: `ns a number`.
     #[must_use]
     pub fn unit(&self) -> String {
-        if self.per.is_empty() { self.unit.clone() } else { format!("{} a {}", self.unit, self.per) }
+        if self.per.is_empty() {
+            return self.unit.clone();
+        }
+        let article = if self.per.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+        format!("{} {article} {}", self.unit, self.per)
     }
 }
 

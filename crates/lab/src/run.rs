@@ -5,7 +5,7 @@ use std::thread;
 use tapeworks_ring::cpu;
 
 use crate::machine::Machine;
-use crate::measure::{self, Ended, Lab, Selection, Settings};
+use crate::measure::{self, Ended, Lab, Peers, Selection, Settings};
 use crate::results::{FORMAT, Run, TechniqueResult};
 use crate::technique::Technique;
 
@@ -44,7 +44,7 @@ pub enum RunError {
     Stopped,
 }
 
-/// Runs techniques one after the other. One that fails has the reason in its result, and the others go on.
+/// Runs techniques one after the other, and `peers` with them. One that fails has the reason in its result, and the others go on.
 ///
 /// # Errors
 /// When the thread cannot be pinned, or the user stops the run.
@@ -53,6 +53,7 @@ pub enum RunError {
 /// When a technique panics, as nothing of its results can be trusted.
 pub fn run(
     techniques: &[&'static Technique],
+    peers: &[Peers],
     settings: Settings,
     began: &str,
     on_progress: &mut (dyn FnMut(Progress<'_>) + Send),
@@ -72,6 +73,7 @@ pub fn run(
                 });
             };
             let mut lab = Lab::new(settings, cores, noise, &mut on_point, is_stopped);
+            lab.add_peers(peers.iter().filter(|peers| peers.technique == technique.name).copied());
             let ended = (technique.run)(&mut lab);
             let (experiments, mut skipped) = lab.into_results();
             let mut failed = None;
@@ -108,12 +110,14 @@ pub fn run(
 /// As [`run`].
 pub fn run_alone(
     technique: &'static Technique,
+    peers: &[Peers],
     settings: Settings,
     selection: Selection,
 ) -> Result<(), RunError> {
     on_pinned_thread(|cores| {
         let mut quiet = |_: &str| {};
         let mut lab = Lab::new(settings, cores, 0.0, &mut quiet, &|| false);
+        lab.add_peers(peers.iter().filter(|peers| peers.technique == technique.name).copied());
         lab.run_alone(selection);
         match (technique.run)(&mut lab) {
             Ok(()) | Err(Ended::Skipped(_)) => Ok(()),

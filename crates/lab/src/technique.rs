@@ -47,7 +47,8 @@ pub struct Assembly {
     /// The variant's name.
     pub variant: &'static str,
     /// The function's path, as `tapeworks_lab::catalogue::loop_unrolling::rolled`. It is never inlined, and not generic: the symbol of a generic
-    /// function does not name its parameters.
+    /// function does not name its parameters. `PATH -> TEXT` is the function with TEXT in its name that the one at PATH calls, and so on along its
+    /// calls.
     pub symbol: &'static str,
     /// Mnemonics, or beginnings of them, that make the difference: `prefetch`, `cmov`.
     pub marks: &'static [&'static str],

@@ -5,6 +5,7 @@
 //! | [`UdpReceiver`] | a UDP socket, multicast groups too | `recvmmsg` | the kernel's, in ns |
 //! | [`PacketReceiver`] | every frame of a network interface | AF_PACKET: a TPACKET_V3 ring in shared memory | the kernel's, in ns |
 //! | `XdpReceiver` | the frames of a queue of an interface, before the kernel's stack; with the feature `af-xdp` | AF_XDP | the clock's |
+//! | `UringReceiver` | a UDP socket; with the feature `io-uring` | io_uring: a request for many datagrams, and provided buffers | the clock's |
 //! | [`Sender`] | UDP payloads to an address, or whole frames out of an interface | `sendmmsg` | |
 //!
 //! None of them starts a thread; only a [`Sender`] with a full socket blocks; after the opening only error messages are
@@ -17,6 +18,8 @@ mod options;
 mod ring;
 mod sender;
 mod udp;
+#[cfg(feature = "io-uring")]
+mod uring;
 mod xdp;
 
 pub use frames::{FrameCounts, FrameOptions, FrameReceiver};
@@ -24,6 +27,8 @@ pub use interface::{InterfaceError, exists, names};
 pub use ring::{PacketOptions, PacketReceiver, PacketStatistics};
 pub use sender::{Sender, Sent};
 pub use udp::{UdpOptions, UdpReceiver};
+#[cfg(feature = "io-uring")]
+pub use uring::{UringMode, UringReceiver, UringSocket};
 #[cfg(feature = "af-xdp")]
 pub use xdp::receiver::XdpReceiver;
 pub use xdp::{MAX_XDP_FRAMES, XdpMode, XdpOptions};

@@ -15,7 +15,7 @@
 //! A back-off that doubles its sleep at each look reaches 200 ms within 18 looks, and the first message after a quiet second
 //! waits for as long. [`Backoff`] spins, then yields, then sleeps from 1 us on and grows by an eighth a look up to a bound of
 //! 100 us: an event is noticed late by about an eighth of the waiting time, and never by more than the bound and the kernel's
-//! extra sleep (50 us by default: `PR_SET_TIMERSLACK`). `cargo xtask bench ring` prints the curve for several growths.
+//! extra sleep (50 us by default: `PR_SET_TIMERSLACK`). `tapeworks lab run waiting` prints the curve for several growths.
 
 use std::time::Duration;
 

@@ -12,6 +12,7 @@ use tapeworks_lab::results::{Experiment, Run};
 use tapeworks_lab::run::{self, RunError};
 use tapeworks_lab::statistics::show;
 use tapeworks_lab::technique::Technique;
+use tapeworks_lab::text::{self as lab_text, Rows};
 use tapeworks_lab::{book, callgrind, compare, report};
 
 use crate::ending::{Ending, Failure, Result};
@@ -228,6 +229,7 @@ fn measure(arguments: &Measure) -> Result {
     let is_stopped = interrupt::is_requested;
     let measured = run::run(
         &techniques,
+        &[],
         settings,
         &began,
         &mut |progress| bar.step(progress.done as u64, progress.of as u64, progress.what),
@@ -306,7 +308,7 @@ fn alone(arguments: &Alone) -> Result {
         variant: arguments.variant,
         times: arguments.times,
     };
-    run::run_alone(technique(&arguments.technique)?, Settings::QUICK, selection)
+    run::run_alone(technique(&arguments.technique)?, &[], Settings::QUICK, selection)
         .map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(Ending::Complete)
 }
@@ -321,16 +323,7 @@ fn write_plots(folder: &Path, run: &Run) -> Result<()> {
 /// The results for a terminal.
 fn shown(run: &Run, folder: Option<&Path>) -> String {
     let paint = terminal::paint();
-    let mut text = format!("{}\n", run.machine.line());
-    if let Err(why) = &run.machine.counters {
-        let hint = if run.quick { "; --count counts instructions under callgrind" } else { "" };
-        text.push_str(&format!("the processor's events are not counted: {why}{hint}\n"));
-    }
-    text.push_str(&format!(
-        "{} rounds of each variant; two equal variants differ by up to {:.1} %\n",
-        run.rounds,
-        run.noise * 100.0
-    ));
+    let mut text = lab_text::head(run);
     for technique in &run.techniques {
         text.push_str(&format!("\n{}\n", paint.strong(&technique.title)));
         for experiment in &technique.experiments {
@@ -348,46 +341,12 @@ fn shown(run: &Run, folder: Option<&Path>) -> String {
 }
 
 fn table(experiment: &Experiment) -> Table {
-    let unit = experiment.unit();
-    let all = || experiment.points.iter().flat_map(|point| &point.variants);
-    let has_instructions =
-        all().any(|variant| variant.events.is_some_and(|events| events.instructions.is_some()));
-    let has_tails = all().any(|variant| variant.tail.is_some());
-    let mut columns = vec![
-        ("", Align::Left),
-        ("variant", Align::Left),
-        (unit.as_str(), Align::Right),
-        ("MAD", Align::Right),
-    ];
-    if has_tails {
-        columns.extend([("p99", Align::Right), ("p99.9", Align::Right)]);
-    }
-    if has_instructions {
-        columns.push(("instructions", Align::Right));
-    }
-    columns.extend([("ratio", Align::Right), ("verdict", Align::Left)]);
+    let Rows { columns, rows } = lab_text::rows(experiment);
+    let align = |is_number| if is_number { Align::Right } else { Align::Left };
+    let columns: Vec<(&str, Align)> =
+        columns.iter().map(|(name, is_number)| (name.as_str(), align(*is_number))).collect();
     let mut table = Table::new(&columns);
-    for point in &experiment.points {
-        for (index, variant) in point.variants.iter().enumerate() {
-            let label = if index == 0 { point.label.clone() } else { String::new() };
-            let mut cells =
-                vec![label, variant.name.clone(), show(variant.figure.median), show(variant.figure.mad)];
-            if has_tails {
-                let at = |part: f64| {
-                    let tail = variant.tail.as_ref()?;
-                    tail.percentiles.iter().find(|(found, _)| *found == part).map(|(_, value)| show(*value))
-                };
-                cells.extend([at(0.99).unwrap_or_default(), at(0.999).unwrap_or_default()]);
-            }
-            if has_instructions {
-                let count = variant.events.and_then(|events| events.instructions);
-                cells.push(count.map_or_else(String::new, show));
-            }
-            cells.push(variant.ratio.map_or_else(String::new, |ratio| format!("{:.2}", ratio.median)));
-            cells.push(variant.remarks());
-            table.row(cells);
-        }
-    }
+    rows.into_iter().for_each(|cells| table.row(cells));
     table
 }
 

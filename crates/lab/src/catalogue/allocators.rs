@@ -14,6 +14,9 @@ use crate::results::Scale;
 use crate::technique::{Assembly, Technique, Use};
 use crate::threads::together;
 
+/// The title of the experiment with lists. Its points have so many nodes as they are far along the axis.
+pub const LISTS: &str = "a list: built, walked, taken down";
+
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
@@ -130,7 +133,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
 }
 
 fn lists(lab: &mut Lab<'_>) -> Result<(), Ended> {
-    lab.experiment("a list: built, walked, taken down", "node");
+    lab.experiment(LISTS, "node");
     lab.along("nodes", Scale::Logarithmic);
     for nodes in lab.either(vec![100, 10_000, 1_000_000], vec![100, 10_000]) {
         let mut pool = Pool::with_capacity(nodes as usize);

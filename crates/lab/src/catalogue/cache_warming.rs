@@ -6,7 +6,7 @@ use tapeworks_ring::clock::TscClock;
 
 use crate::measure::{Ended, Lab, Reporter, Variants};
 use crate::random::Random;
-use crate::technique::{Assembly, Published, Technique};
+use crate::technique::{Assembly, Published, Technique, Use};
 
 /// Instruments with limits and positions.
 const INSTRUMENTS: usize = 4_096;
@@ -228,7 +228,17 @@ pub static TECHNIQUE: Technique = Technique {
             figure: "warming is 7 times slower than cold in his repetition",
         },
     ],
-    used: &[],
+    used: &[
+        Use {
+            path: "crates/translate/src/translator.rs",
+            what: "runs an order through its path while the gateway is idle",
+        },
+        Use { path: "crates/plant/src/warm.rs", what: "keeps the code of sequence gaps warm" },
+        Use {
+            path: "crates/outputs/src/clients/warm.rs",
+            what: "keeps the way of a record to a client warm",
+        },
+    ],
     assembly: &[Assembly {
         variant: "the order path",
         symbol: "tapeworks_lab::catalogue::cache_warming::Orders::send",

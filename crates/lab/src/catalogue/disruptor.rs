@@ -1,25 +1,37 @@
-//! Stages joined by one ring that all read in place, against stages joined by queues, in three shapes.
+//! Stages joined by one ring that all read in place, against stages joined by queues, in five shapes.
 //!
-//! Every shape has three threads and this lab asks for two cores, so a thread that waits lets others run.
+//! Two threads spin on two cores. Every other shape has three threads or four, so a thread that waits lets others run.
 
 use std::collections::VecDeque;
+use std::hint::spin_loop;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
 use tapeworks_ring::disruptor::{Builder, Consumer, Publication};
 use tapeworks_ring::spsc;
-use tapeworks_ring::wait::{WaitStrategy, Yielding};
+use tapeworks_ring::wait::{BusySpin, WaitStrategy, Yielding};
 
 use crate::measure::{Ended, Lab, Reporter, Variants};
 use crate::technique::{Assembly, Published, Technique, Use};
 use crate::threads::keep_on;
 
+/// The title of the experiment with two threads.
+pub const ONE_TO_ONE: &str = "one to one: two threads that spin";
+/// The title of the experiment with threads in a row.
+pub const PIPELINE: &str = "a pipeline: three threads in a row";
+/// The title of the experiment with several consumers.
+pub const ONE_TO_MANY: &str = "one to many: two consumers want every event";
+/// The title of the experiment with a consumer behind two others.
+pub const DIAMOND: &str = "a diamond: the last consumer follows two others";
+/// The title of the experiment with several producers.
+pub const MANY_TO_ONE: &str = "many to one: two producers";
+
 /// Slots of every ring and queue.
-const CAPACITY: usize = 1_024;
+pub const CAPACITY: usize = 1_024;
 
 /// Events claimed at once by the variants in batches.
-const BATCH: u64 = 64;
+pub const BATCH: u64 = 64;
 
 /// A bounded queue behind a lock, with a condition for each side: what an `ArrayBlockingQueue` is.
 // ANCHOR: locked
@@ -89,13 +101,123 @@ const fn first(event: u64) -> u64 {
 }
 
 /// What the last stage of every shape does: the answer depends on each event and, where one thread produces, on their order.
-const fn mix(answer: u64, event: u64) -> u64 {
+#[must_use]
+pub const fn mix(answer: u64, event: u64) -> u64 {
     answer.rotate_left(1) ^ event
 }
 
 /// Several producers interleave by chance: a sum depends on each event and not on the order.
 const fn add(answer: u64, event: u64) -> u64 {
     answer.wrapping_add(first(event))
+}
+
+/// One producer and one consumer by a queue.
+#[inline(never)]
+#[must_use]
+pub fn one_to_one_by_queue(events: u64, cores: [usize; 2]) -> u64 {
+    let (mut producer, mut consumer) = spsc::with_wait::<u64, BusySpin>(CAPACITY);
+    on_two(
+        cores,
+        move || (0..events).all(|event| producer.push(event).is_ok()),
+        move || std::iter::from_fn(|| consumer.pop().ok()).fold(0, mix),
+    )
+}
+
+/// The same; many events are published and taken at once.
+#[inline(never)]
+#[must_use]
+pub fn one_to_one_by_queue_in_batches(events: u64, cores: [usize; 2]) -> u64 {
+    let (mut producer, mut consumer) = spsc::with_wait::<u64, BusySpin>(CAPACITY);
+    let send = move || {
+        let mut next = 0;
+        while next < events {
+            let pushed = producer.push_batch(&mut (next..events.min(next + BATCH))) as u64;
+            if pushed == 0 {
+                spin_loop();
+            }
+            next += pushed;
+        }
+        true
+    };
+    on_two(cores, send, move || {
+        let (mut answer, mut taken) = (0, 0);
+        while taken < events {
+            let popped = consumer.pop_batch(CAPACITY, |event| answer = mix(answer, event)) as u64;
+            if popped == 0 {
+                spin_loop();
+            }
+            taken += popped;
+        }
+        answer
+    })
+}
+
+/// The same by a ring.
+#[inline(never)]
+#[must_use]
+pub fn one_to_one_by_ring(events: u64, cores: [usize; 2]) -> u64 {
+    one_to_one(events, cores, 1)
+}
+
+/// The same; the producer claims many events at once.
+#[inline(never)]
+#[must_use]
+pub fn one_to_one_by_ring_in_batches(events: u64, cores: [usize; 2]) -> u64 {
+    one_to_one(events, cores, BATCH)
+}
+
+/// The same by a ring for several producers, of which there is one.
+#[inline(never)]
+#[must_use]
+pub fn one_to_one_by_shared_ring(events: u64, cores: [usize; 2]) -> u64 {
+    let mut graph = Builder::new(CAPACITY, || 0u64, || BusySpin);
+    let sink = graph.consumer("sink", &[]);
+    let (mut producer, mut ends) = graph.multi_producer();
+    let sink = ends.take(sink);
+    drop(ends);
+    let send = move || (0..events).all(|number| producer.publish(|event| *event = number).is_ok());
+    on_two(cores, send, move || sink.map_or(0, |sink| folded(sink, mix)))
+}
+
+fn one_to_one(events: u64, cores: [usize; 2], batch: u64) -> u64 {
+    let mut graph = Builder::new(CAPACITY, || 0u64, || BusySpin);
+    let sink = graph.consumer("sink", &[]);
+    let (mut producer, mut ends) = graph.single_producer();
+    let sink = ends.take(sink);
+    drop(ends);
+    let send = move || {
+        let mut next = 0;
+        while next < events {
+            let count = batch.min(events - next);
+            let published = if batch == 1 {
+                producer.publish(|event| *event = next).is_ok()
+            } else {
+                producer.publish_batch(count as usize, |at, event| *event = next + at as u64).is_ok()
+            };
+            if !published {
+                return false;
+            }
+            next += count;
+        }
+        true
+    };
+    on_two(cores, send, move || sink.map_or(0, |sink| folded(sink, mix)))
+}
+
+/// A producer and a consumer, each on its core; the producer's end ends the consumer.
+fn on_two(
+    cores: [usize; 2],
+    send: impl FnOnce() -> bool + Send,
+    receive: impl FnOnce() -> u64 + Send,
+) -> u64 {
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            keep_on(cores[1]);
+            send()
+        });
+        keep_on(cores[0]);
+        receive()
+    })
 }
 
 /// A pipeline of three threads with two queues behind locks.
@@ -255,6 +377,67 @@ pub fn one_to_many_by_ring(events: u64, cores: [usize; 2]) -> u64 {
     })
 }
 
+/// One producer, two consumers of every event, and a third behind both: four queues of one producer and one consumer.
+#[inline(never)]
+#[must_use]
+pub fn diamond_by_queues(events: u64, cores: [usize; 2]) -> u64 {
+    let queue = || spsc::with_wait::<u64, Yielding>(CAPACITY);
+    let ((mut to_left, left_in), (mut to_right, right_in)) = (queue(), queue());
+    let ((left_out, mut from_left), (right_out, mut from_right)) = (queue(), queue());
+    thread::scope(|scope| {
+        for (core, mut source, mut sink) in [(0, left_in, left_out), (1, right_in, right_out)] {
+            let core = cores.get(core).copied().unwrap_or_default();
+            scope.spawn(move || {
+                keep_on(core);
+                let mut answer = 0u64;
+                while let Ok(event) = source.pop() {
+                    answer = mix(answer, event);
+                    if sink.push(event).is_err() {
+                        break;
+                    }
+                }
+                answer
+            });
+        }
+        scope.spawn(move || {
+            keep_on(cores[1]);
+            (0..events).all(|event| to_left.push(event).is_ok() && to_right.push(event).is_ok())
+        });
+        keep_on(cores[0]);
+        let both = || {
+            let event = from_left.pop().ok()?;
+            from_right.pop().ok().filter(|other| *other == event)
+        };
+        std::iter::from_fn(both).fold(0, mix)
+    })
+}
+
+/// The same by a ring.
+#[inline(never)]
+#[must_use]
+pub fn diamond_by_ring(events: u64, cores: [usize; 2]) -> u64 {
+    let mut graph = Builder::new(CAPACITY, || 0u64, Yielding::default);
+    let (left, right) = (graph.consumer("left", &[]), graph.consumer("right", &[]));
+    let sink = graph.consumer("sink", &[left, right]);
+    let (mut producer, mut ends) = graph.single_producer();
+    let (left, right, sink) = (ends.take(left), ends.take(right), ends.take(sink));
+    drop(ends);
+    thread::scope(|scope| {
+        for (core, consumer) in [(cores[0], left), (cores[1], right)] {
+            scope.spawn(move || {
+                keep_on(core);
+                consumer.map_or(0, |consumer| folded(consumer, mix))
+            });
+        }
+        scope.spawn(move || {
+            keep_on(cores[1]);
+            (0..events).all(|number| producer.publish(|event| *event = number).is_ok())
+        });
+        keep_on(cores[0]);
+        sink.map_or(0, |sink| folded(sink, mix))
+    })
+}
+
 /// Two producers and one consumer: one queue behind a lock.
 #[inline(never)]
 #[must_use]
@@ -359,6 +542,9 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
 
 type Shape = fn(u64, [usize; 2]) -> u64;
 
+/// The ways of a shape, by name.
+type Ways<'w> = &'w [(&'w str, Shape)];
+
 /// Runs a shape, on a thread of its own: its threads stay on other cores than this one's.
 fn timed(reporter: &mut Reporter, shape: Shape, events: u64, cores: [usize; 2]) -> u64 {
     thread::scope(|scope| {
@@ -375,10 +561,22 @@ fn timed(reporter: &mut Reporter, shape: Shape, events: u64, cores: [usize; 2]) 
 
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     let cores = lab.two_cores()?;
-    let events = lab.either(50_000, 4_000);
-    let shapes: [(&str, &[(&str, Shape)]); 3] = [
+    let (many, events) = lab.either((1_000_000, 50_000), (4_000, 4_000));
+    let shapes: [(&str, u64, Ways<'_>); 5] = [
         (
-            "a pipeline: three threads in a row",
+            ONE_TO_ONE,
+            many,
+            &[
+                ("SPSC queue", one_to_one_by_queue),
+                ("Disruptor", one_to_one_by_ring),
+                ("SPSC queue in batches", one_to_one_by_queue_in_batches),
+                ("Disruptor in batches", one_to_one_by_ring_in_batches),
+                ("Disruptor for several producers", one_to_one_by_shared_ring),
+            ],
+        ),
+        (
+            PIPELINE,
+            events,
             &[
                 ("queues with locks", pipeline_by_locks),
                 ("SPSC queues", pipeline_by_queues),
@@ -386,15 +584,18 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
             ],
         ),
         (
-            "one to many: two consumers want every event",
+            ONE_TO_MANY,
+            events,
             &[
                 ("queues with locks", one_to_many_by_locks),
                 ("SPSC queues", one_to_many_by_queues),
                 ("Disruptor", one_to_many_by_ring),
             ],
         ),
+        (DIAMOND, events, &[("SPSC queues", diamond_by_queues), ("Disruptor", diamond_by_ring)]),
         (
-            "many to one: two producers",
+            MANY_TO_ONE,
+            events,
             &[
                 ("queues with locks", many_to_one_by_locks),
                 ("SPSC queues", many_to_one_by_queues),
@@ -403,7 +604,7 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
             ],
         ),
     ];
-    for (title, ways) in shapes {
+    for (title, events, ways) in shapes {
         lab.experiment(title, "event");
         let mut variants = Variants::of(events);
         for (name, shape) in ways {
@@ -467,6 +668,17 @@ mod tests {
             let each = (0..events).fold(0, mix);
             for shape in [one_to_many_by_locks, one_to_many_by_queues, one_to_many_by_ring] {
                 assert_eq!(found(shape, events), each.wrapping_mul(3) ^ each, "{events}");
+            }
+            for shape in [
+                one_to_one_by_queue,
+                one_to_one_by_queue_in_batches,
+                one_to_one_by_ring,
+                one_to_one_by_ring_in_batches,
+                one_to_one_by_shared_ring,
+                diamond_by_queues,
+                diamond_by_ring,
+            ] {
+                assert_eq!(found(shape, events), each, "{events}");
             }
             let sum = (0..events / 2).fold(0, add).wrapping_mul(2);
             for shape in [

@@ -1,6 +1,6 @@
 //! Ways by which packets come into a program: a call for each, a call for many, memory that the kernel shares.
 //!
-//! The receivers are the product's. What needs rights is left out without them, with the reason; so is what the product does not have.
+//! The receivers are the product's. What needs rights is left out without them, with the reason; so is what this build does not have.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,6 +13,8 @@ use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{
     FrameOptions, FrameReceiver, InterfaceError, PacketOptions, Received, Sender, UdpOptions, UdpReceiver,
 };
+#[cfg(feature = "io-uring")]
+use tapeworks_packet::live::{UringReceiver, UringSocket};
 use tapeworks_packet::net::build::FrameBuilder;
 use tapeworks_packet::pool::Pool;
 
@@ -31,6 +33,9 @@ const OURS: u64 = 0x7461_7065_776f_726b;
 
 /// How long to wait for what must come.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The link type of bare payloads.
+const PAYLOAD: LinkType = LinkType(147);
 
 /// Buffers of a pool, and the bytes of each.
 const BUFFERS: usize = 1_024;
@@ -127,6 +132,28 @@ pub fn by_ring(
 }
 // ANCHOR_END: ring
 
+/// A call of the kernel for all datagrams that are there, for which one request stands.
+// ANCHOR: uring
+#[cfg(feature = "io-uring")]
+#[inline(never)]
+pub fn by_uring(
+    receiver: &mut UringReceiver,
+    pool: &mut Pool,
+    wanted: u64,
+    came: &mut Came,
+) -> io::Result<()> {
+    let (began, until) = (Instant::now(), came.count + wanted);
+    while came.count < until && began.elapsed() < PATIENCE {
+        receiver.receive(pool, BURST as usize, 0, |received| {
+            if let Received::Packet(packet) = received {
+                came.add(packet.bytes());
+            }
+        })?;
+    }
+    Ok(())
+}
+// ANCHOR_END: uring
+
 /// A socket that sends to another one of this machine.
 fn sender_to(to: SocketAddr) -> io::Result<UdpSocket> {
     let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -140,15 +167,23 @@ fn socket() -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn receiver(busy_poll_us: u32) -> io::Result<UdpReceiver> {
-    let options = UdpOptions {
+fn options(busy_poll_us: u32) -> UdpOptions {
+    UdpOptions {
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         interface: None,
         receive_buffer_bytes: None,
         with_headers: false,
         busy_poll_us,
-    };
-    UdpReceiver::open(options, LinkType(147))
+    }
+}
+
+fn receiver(busy_poll_us: u32) -> io::Result<UdpReceiver> {
+    UdpReceiver::open(options(busy_poll_us), PAYLOAD)
+}
+
+#[cfg(feature = "io-uring")]
+fn uring_socket() -> io::Result<UringSocket> {
+    UringSocket::open(options(0), PAYLOAD)
 }
 
 /// Sends datagrams of these numbers. What cannot be sent is missing in the answer.
@@ -196,7 +231,9 @@ fn missing(what: &'static str) -> impl Fn(io::Error) -> Ended {
 
 fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     receiving(lab)?;
-    lab.skip("io_uring: the product has no receiver of that kind");
+    if !cfg!(feature = "io-uring") {
+        lab.skip("io_uring: this program was built without the feature `io-uring`");
+    }
     if cfg!(feature = "af-xdp") {
         match veth(lab) {
             Err(Ended::Skipped(why)) => lab.skip(why),
@@ -236,6 +273,16 @@ fn receiving(lab: &mut Lab<'_>) -> Result<(), Ended> {
             None
         }
     };
+    #[cfg(feature = "io-uring")]
+    let mut uring = match uring_socket().and_then(UringSocket::receiver) {
+        Ok(receiver) => Some((sender_to(receiver.local_address()).map_err(&no_socket)?, receiver)),
+        Err(error) => {
+            lab.skip(format!("io_uring: the kernel refuses it: {error}"));
+            None
+        }
+    };
+    #[cfg(feature = "io-uring")]
+    let mut fourth = Pool::new(BUFFERS, BUFFER_BYTES);
     lab.experiment("datagrams of 64 bytes received, each burst sent before", "datagram");
     // A full buffer of the kernel drops datagrams: how many is shown.
     let mut variants = Variants::of(count * BURST)
@@ -272,6 +319,17 @@ fn receiving(lab: &mut Lab<'_>) -> Result<(), Ended> {
                 |wanted, came| by_batches(&mut busy, &mut second, wanted, came),
             )
         });
+    #[cfg(feature = "io-uring")]
+    if let Some((uring_from, uring)) = &mut uring {
+        variants = variants.add_reported("io_uring", |reporter| {
+            bursts(
+                reporter,
+                count,
+                |numbers| send(uring_from, numbers),
+                |wanted, came| by_uring(uring, &mut fourth, wanted, came),
+            )
+        });
+    }
     if let Some(ring) = &mut ring {
         variants = variants.add_reported("TPACKET_V3", |reporter| {
             let ring = RefCell::new(&mut *ring);
@@ -292,11 +350,17 @@ fn receiving(lab: &mut Lab<'_>) -> Result<(), Ended> {
 }
 
 /// One side of a round trip.
-trait End: Send {
-    /// The number of the next datagram and who sent it; `None` if there is none yet.
+trait End {
+    /// The number of the next datagram; `None` if there is none yet.
     fn next(&mut self) -> io::Result<Option<u64>>;
     fn send(&mut self, number: u64, to: SocketAddr) -> io::Result<()>;
+}
+
+/// What becomes a side of a round trip on the thread of that side.
+trait Opens: Send {
+    type End: End;
     fn address(&self) -> io::Result<SocketAddr>;
+    fn end(self) -> io::Result<Self::End>;
 }
 
 impl End for UdpSocket {
@@ -312,9 +376,17 @@ impl End for UdpSocket {
     fn send(&mut self, number: u64, to: SocketAddr) -> io::Result<()> {
         self.send_to(&datagram(number), to).map(|_| ())
     }
+}
+
+impl Opens for UdpSocket {
+    type End = Self;
 
     fn address(&self) -> io::Result<SocketAddr> {
         self.local_addr()
+    }
+
+    fn end(self) -> io::Result<Self> {
+        Ok(self)
     }
 }
 
@@ -335,9 +407,51 @@ impl End for Batches {
     fn send(&mut self, number: u64, to: SocketAddr) -> io::Result<()> {
         self.0.send_to(&datagram(number), to)
     }
+}
+
+impl Opens for Batches {
+    type End = Self;
 
     fn address(&self) -> io::Result<SocketAddr> {
         Ok(self.0.local_address())
+    }
+
+    fn end(self) -> io::Result<Self> {
+        Ok(self)
+    }
+}
+
+/// The product's receiver by io_uring and its buffers.
+#[cfg(feature = "io-uring")]
+struct Uring(UringReceiver, Pool);
+
+#[cfg(feature = "io-uring")]
+impl End for Uring {
+    fn next(&mut self) -> io::Result<Option<u64>> {
+        let mut number = None;
+        self.0.receive(&mut self.1, 1, 0, |received| {
+            if let Received::Packet(packet) = received {
+                number = number_of(packet.bytes());
+            }
+        })?;
+        Ok(number)
+    }
+
+    fn send(&mut self, number: u64, to: SocketAddr) -> io::Result<()> {
+        self.0.send_to(&datagram(number), to)
+    }
+}
+
+#[cfg(feature = "io-uring")]
+impl Opens for UringSocket {
+    type End = Uring;
+
+    fn address(&self) -> io::Result<SocketAddr> {
+        Ok(self.local_address())
+    }
+
+    fn end(self) -> io::Result<Uring> {
+        Ok(Uring(self.receiver()?, Pool::new(128, BUFFER_BYTES)))
     }
 }
 
@@ -359,12 +473,13 @@ fn trips(
     reporter: &mut Reporter,
     cores: [usize; 2],
     count: u64,
-    [mut near, mut far]: [impl End; 2],
+    [near, far]: [impl Opens; 2],
 ) -> io::Result<u64> {
     let (to_near, to_far) = (near.address()?, far.address()?);
     let found = together(
         cores,
         move || {
+            let mut near = near.end()?;
             let (mut times, mut answer) = (Vec::with_capacity(count as usize), 0u64);
             for number in 0..count {
                 let began = Instant::now();
@@ -376,6 +491,7 @@ fn trips(
             io::Result::Ok((times, answer))
         },
         move || {
+            let mut far = far.end()?;
             for _ in 0..count {
                 let number = awaited(&mut far)?;
                 far.send(number + 1, to_near)?;
@@ -401,23 +517,30 @@ fn round_trips(lab: &mut Lab<'_>) -> Result<(), Ended> {
     // An error makes another answer than the baseline's, which the harness reports.
     let or_none = |answer: io::Result<u64>| answer.unwrap_or(u64::MAX);
     lab.experiment("one datagram there and back between two threads", "round trip");
-    lab.point(
-        0.0,
-        "",
-        Variants::of(count)
-            .add_reported("socket that blocks", |reporter| {
-                let ends = socket().and_then(|near| Ok([near, socket()?]));
-                or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
-            })
-            .add_reported("socket that never blocks, busy", |reporter| {
-                let ends = spinning().and_then(|near| Ok([near, spinning()?]));
-                or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
-            })
-            .add_reported("recvmmsg, busy", |reporter| {
-                let ends = batches().and_then(|near| Ok([near, batches()?]));
-                or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
-            }),
-    )
+    let variants = Variants::of(count)
+        .add_reported("socket that blocks", |reporter| {
+            let ends = socket().and_then(|near| Ok([near, socket()?]));
+            or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
+        })
+        .add_reported("socket that never blocks, busy", |reporter| {
+            let ends = spinning().and_then(|near| Ok([near, spinning()?]));
+            or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
+        })
+        .add_reported("recvmmsg, busy", |reporter| {
+            let ends = batches().and_then(|near| Ok([near, batches()?]));
+            or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
+        });
+    // Whether the kernel has it was seen, and said, before.
+    #[cfg(feature = "io-uring")]
+    let variants = if uring_socket().and_then(UringSocket::receiver).is_ok() {
+        variants.add_reported("io_uring, busy", |reporter| {
+            let ends = uring_socket().and_then(|near| Ok([near, uring_socket()?]));
+            or_none(ends.and_then(|ends| trips(reporter, cores, count, ends)))
+        })
+    } else {
+        variants
+    };
+    lab.point(0.0, "", variants)
 }
 
 /// Two interfaces that are the ends of one cable. They go when this is dropped.
@@ -518,6 +641,7 @@ pub static TECHNIQUE: Technique = Technique {
         Use { path: "crates/packet/src/live/udp.rs", what: "receives by recvmmsg" },
         Use { path: "crates/packet/src/live/ring.rs", what: "receives out of a TPACKET_V3 ring" },
         Use { path: "crates/packet/src/live/xdp.rs", what: "receives by AF_XDP" },
+        Use { path: "crates/packet/src/live/uring.rs", what: "receives by io_uring" },
     ],
     assembly: &[
         Assembly {
@@ -565,6 +689,17 @@ mod tests {
         let mut came = Came::default();
         by_batches(&mut batched, &mut pool, BURST, &mut came).unwrap();
         assert_eq!(came, expected);
+
+        #[cfg(feature = "io-uring")]
+        match uring_socket().and_then(UringSocket::receiver) {
+            Ok(mut receiver) => {
+                sent_to(receiver.local_address());
+                let mut came = Came::default();
+                by_uring(&mut receiver, &mut pool, BURST, &mut came).unwrap();
+                assert_eq!(came, expected);
+            }
+            Err(error) => eprintln!("SKIPPED: the kernel refuses io_uring: {error}"),
+        }
 
         let mut ring = match FrameReceiver::open(&FrameOptions::Packet(PacketOptions::new("lo"))) {
             Ok(ring) => ring,

@@ -321,6 +321,21 @@ pub static TECHNIQUE: Technique = Technique {
             symbol: "tapeworks_lab::catalogue::simd::vectorised_by_the_compiler",
             marks: &["mulps", "addps", "movups"],
         },
+        Assembly {
+            variant: "AVX2",
+            symbol: "tapeworks_lab::catalogue::simd::avx2 -> vectorize",
+            marks: &["vmulps", "vaddps"],
+        },
+        Assembly {
+            variant: "AVX2, fused",
+            symbol: "tapeworks_lab::catalogue::simd::avx2_fused -> vectorize",
+            marks: &["vfmadd"],
+        },
+        Assembly {
+            variant: "AVX-512",
+            symbol: "tapeworks_lab::catalogue::simd::avx512 -> vectorize",
+            marks: &["vmulps", "vaddps"],
+        },
     ],
     run,
 };

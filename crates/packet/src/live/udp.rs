@@ -78,36 +78,11 @@ impl UdpReceiver {
     /// # Errors
     /// What the operating system says.
     pub fn open(options: UdpOptions, payload_link: LinkType) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(options.listen), Type::DGRAM, Some(Protocol::UDP))?;
-        let group = options.listen.ip();
-        if group.is_multicast() {
-            // Several programs may listen to one group.
-            socket.set_reuse_address(true)?;
-        }
-        if let Some(bytes) = options.receive_buffer_bytes {
-            // Beyond the system's limit (`net.core.rmem_max`) with the capability `CAP_NET_ADMIN` only.
-            let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-            if options::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &wanted).is_err() {
-                socket.set_recv_buffer_size(bytes)?;
-            }
-        }
-        socket.bind(&options.listen.into())?;
-        match group {
-            IpAddr::V4(group) if group.is_multicast() => {
-                socket.join_multicast_v4(&group, &options.interface.unwrap_or(Ipv4Addr::UNSPECIFIED))?;
-            }
-            IpAddr::V6(group) if group.is_multicast() => socket.join_multicast_v6(&group, 0)?,
-            _ => {}
-        }
+        let socket = open_socket(&options)?;
         socket.set_nonblocking(true)?;
-        if options.busy_poll_us > 0 {
-            let microseconds = libc::c_int::try_from(options.busy_poll_us).unwrap_or(libc::c_int::MAX);
-            options::set(&socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &microseconds)?;
-        }
         let on: libc::c_int = 1;
         options::set(&socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &on)?;
         options::set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &on)?;
-        let socket: UdpSocket = socket.into();
         // The port may have been the kernel's choice.
         let options = UdpOptions { listen: socket.local_addr()?, ..options };
         Ok(Self {
@@ -221,6 +196,36 @@ impl std::os::fd::AsFd for UdpReceiver {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// A socket with these options, which blocks.
+pub(super) fn open_socket(options: &UdpOptions) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(options.listen), Type::DGRAM, Some(Protocol::UDP))?;
+    let group = options.listen.ip();
+    if group.is_multicast() {
+        // Several programs may listen to one group.
+        socket.set_reuse_address(true)?;
+    }
+    if let Some(bytes) = options.receive_buffer_bytes {
+        // Beyond the system's limit (`net.core.rmem_max`) with the capability `CAP_NET_ADMIN` only.
+        let wanted = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+        if options::set(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &wanted).is_err() {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+    }
+    socket.bind(&options.listen.into())?;
+    match group {
+        IpAddr::V4(group) if group.is_multicast() => {
+            socket.join_multicast_v4(&group, &options.interface.unwrap_or(Ipv4Addr::UNSPECIFIED))?;
+        }
+        IpAddr::V6(group) if group.is_multicast() => socket.join_multicast_v6(&group, 0)?,
+        _ => {}
+    }
+    if options.busy_poll_us > 0 {
+        let microseconds = libc::c_int::try_from(options.busy_poll_us).unwrap_or(libc::c_int::MAX);
+        options::set(&socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &microseconds)?;
+    }
+    Ok(socket.into())
 }
 
 /// The clock: for packets that come without the kernel's time.

@@ -11,7 +11,7 @@ import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.Executors;
 
 /**
- * The LMAX Disruptor in the shapes of bench/src/ring/disruptor.rs: {@code Shapes SHAPE WAIT EVENTS CAPACITY RUNS} prints
+ * The LMAX Disruptor in the shapes of crates/lab/src/catalogue/disruptor.rs: {@code Shapes SHAPE WAIT EVENTS CAPACITY RUNS} prints
  * nanoseconds per event, a line for each run. The first runs warm the compiler up and are not printed.
  */
 public final class Shapes {
@@ -57,15 +57,20 @@ public final class Shapes {
     }
 
     static double run(String shape, String wait, long events, int capacity) throws Exception {
-        int producers = shape.equals("three-to-one") ? 3 : 1;
+        int producers = shape.equals("two-to-one") ? 2 : 1;
         ProducerType type = shape.endsWith("-one") || shape.endsWith("-many") ? ProducerType.MULTI : ProducerType.SINGLE;
         Disruptor<Value> disruptor =
             new Disruptor<>(Value::new, capacity, Executors.defaultThreadFactory(), type, wait(wait));
         CountDownLatch done = new CountDownLatch(1);
         Sum sum = new Sum(events - 1, done);
         switch (shape) {
-            case "unicast", "batch", "one-of-many", "three-to-one" -> disruptor.handleEventsWith(sum);
-            case "pipeline" -> disruptor.handleEventsWith(new Add()).then(new Add()).then(sum);
+            case "unicast", "batch", "one-of-many", "two-to-one" -> disruptor.handleEventsWith(sum);
+            case "pipeline" -> disruptor.handleEventsWith(new Add()).then(sum);
+            case "one-to-many" -> {
+                done = new CountDownLatch(2);
+                sum = new Sum(events - 1, done);
+                disruptor.handleEventsWith(sum, new Sum(events - 1, done));
+            }
             case "diamond" -> {
                 CountDownLatch others = new CountDownLatch(2);
                 Sum left = new Sum(events - 1, others);
@@ -77,7 +82,7 @@ public final class Shapes {
         RingBuffer<Value> ring = disruptor.start();
         long started = System.nanoTime();
         if (shape.equals("batch")) {
-            int batch = 10;
+            int batch = 64;
             for (long next = 0; next < events; next += batch) {
                 long high = ring.next(batch);
                 for (long at = high - batch + 1; at <= high; at++) {
@@ -115,7 +120,7 @@ public final class Shapes {
         long ended = System.nanoTime();
         disruptor.shutdown();
         long share = events / producers;
-        long expected = producers * (share * (share - 1) / 2) + (shape.equals("pipeline") ? 2 * events : 0);
+        long expected = producers * (share * (share - 1) / 2) + (shape.equals("pipeline") ? events : 0);
         if (sum.sum != expected) {
             throw new IllegalStateException("the sum is " + sum.sum + ", not " + expected);
         }
@@ -123,10 +128,10 @@ public final class Shapes {
     }
 
     public static void main(String[] words) throws Exception {
-        long events = Long.parseLong(words[2]) / 30 * 30;
+        long events = Long.parseLong(words[2]) / 64 * 64;
         int capacity = Integer.parseInt(words[3]);
         for (int warm = 0; warm < 2; warm++) {
-            run(words[0], words[1], events / 2 / 30 * 30, capacity);
+            run(words[0], words[1], events / 2 / 64 * 64, capacity);
         }
         for (int runs = Integer.parseInt(words[4]); runs > 0; runs--) {
             System.out.printf("%.4f%n", run(words[0], words[1], events, capacity));
