@@ -59,9 +59,10 @@ pub(crate) fn run() -> Result<String, Lack> {
 
 /// The files of a folder with an ending, of which there is at least one.
 fn files(folder: &Path, ending: &str) -> Result<Vec<PathBuf>, Lack> {
-    let entries = std::fs::read_dir(folder).map_err(|error| Lack::Failed(error.to_string()))?;
-    let paths = entries.flatten().map(|entry| entry.path());
-    let found: Vec<_> = paths.filter(|path| path.extension().is_some_and(|of| of == ending)).collect();
+    let paths = std::fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>());
+    let mut found = paths.map_err(|error| Lack::Failed(format!("{}: {error}", folder.display())))?;
+    found.retain(|path| path.extension().is_some_and(|of| of == ending));
     if found.is_empty() {
         return Err(Lack::Failed(format!("{}: no {ending} file", folder.display())));
     }

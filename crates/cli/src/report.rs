@@ -7,21 +7,14 @@ use serde_json::{Value, json};
 use tapeworks_analysis::paint::Paint;
 use tapeworks_analysis::replay::{Busy, Summary};
 use tapeworks_analysis::study::show_ns;
-use tapeworks_feed::clock::iso_time;
 use tapeworks_market::book::BookCounters;
 use tapeworks_market::nbbo::{BestSide, MarketState};
-use tapeworks_market::{Flags, Level, Nanos, Price};
+use tapeworks_market::{Flags, Level, Price};
 
-use crate::table::{Align, Table, bytes, counted, number, thousands};
+use crate::table::{Align, Table, bytes, counted, number, thousands, time};
 
 /// Problems shown with their places.
 const SHOWN_PROBLEMS: usize = 5;
-
-fn time(time: Nanos) -> String {
-    let mut text = String::new();
-    iso_time(&mut text, time);
-    text
-}
 
 const fn state_name(state: MarketState) -> &'static str {
     match state {
@@ -177,8 +170,7 @@ pub(crate) fn tops(summary: &Summary, count: usize, width: usize, paint: Paint) 
         ]);
         if let (MarketState::OneSided, Some((time, last))) = (busy.nbbo.state(), &busy.last_two_sided) {
             let ((bid, bid_size), (ask, ask_size)) = (side(&last.bid), side(&last.ask));
-            let mut since = String::from("since ");
-            iso_time(&mut since, *time);
+            let since = format!("since {}", self::time(*time));
             table.row([
                 String::new(),
                 String::new(),

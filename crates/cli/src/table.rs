@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tapeworks_analysis::paint::Paint;
+use tapeworks_feed::clock::iso_time;
+use tapeworks_market::Nanos;
 
 /// How a column is set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,6 +131,13 @@ pub(crate) fn number(value: f64) -> String {
         value if value >= 10.0 => format!("{value:.1}"),
         value => format!("{value:.2}"),
     }
+}
+
+/// A time in UTC, as ISO 8601.
+pub(crate) fn time(time: Nanos) -> String {
+    let mut text = String::new();
+    iso_time(&mut text, time);
+    text
 }
 
 /// A part of a whole in percent.

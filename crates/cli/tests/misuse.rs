@@ -32,6 +32,9 @@ fn a_directory_is_named() {
     for reader in READERS {
         assert_one_error(&run(&[reader, "testdata"]), 1, "testdata: is a directory");
     }
+    for reader in [&["validate"][..], &["exchange", "check"], &["gateway", "check"], &["flow", "check"]] {
+        assert_one_error(&run(&[reader, &["testdata"]].concat()), 78, "testdata: is a directory");
+    }
 }
 
 #[test]

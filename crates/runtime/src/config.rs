@@ -128,6 +128,7 @@ pub fn read_file(path: &Path, file: &str) -> Result<String, Vec<ConfigError>> {
     std::fs::read_to_string(path).map_err(|error| {
         let problem = match error.kind() {
             std::io::ErrorKind::NotFound => "no such file".to_owned(),
+            std::io::ErrorKind::IsADirectory => "is a directory".to_owned(),
             std::io::ErrorKind::InvalidData => "not a text file: not UTF-8".to_owned(),
             _ => format!("cannot read: {error}"),
         };

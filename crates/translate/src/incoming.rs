@@ -11,7 +11,7 @@ use tapeworks_wire::fix::{Entries, FieldSet, Fields, SOH, message_type};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
 
 use crate::ids::{ClOrdId, InstrumentIndex, VenueName};
-use crate::mapping::Tags;
+use crate::mapping::{OF_NEW_WITHOUT_GROUPS, Tags};
 use crate::reference::{Instrument, Reference};
 use crate::refusal::Refusal;
 use crate::request::{NewOrder, Parties, Quote, QuoteSide};
@@ -26,10 +26,7 @@ const EXECUTING_TRADER: i64 = 12;
 const DECISION_MAKER: i64 = 122;
 
 /// Fields of a new order that are mapped, and those of the session. Groups are not among them: their entries have tags too.
-const MAPPED_OF_NEW: FieldSet = NewOrderSingle::fields(&[
-    1, 11, 18, 21, 22, 34, 38, 40, 43, 44, 48, 49, 50, 52, 54, 55, 56, 57, 59, 60, 97, 99, 110, 111, 122,
-    126, 210, 432, 528, 1138,
-]);
+const MAPPED_OF_NEW: FieldSet = NewOrderSingle::fields(&OF_NEW_WITHOUT_GROUPS);
 
 /// Whether a new order has no other fields than mapped ones, by what its view has seen: a walk over the fields costs much more. A message
 /// with parties is walked.

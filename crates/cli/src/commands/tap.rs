@@ -5,14 +5,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use hdrhistogram::Histogram;
-use tapeworks_feed::clock::iso_time;
 use tapeworks_market::{EventKind, Nanos, Price, Publisher, Symbol};
 use tapeworks_plant::{Published, SHARED_MEANING};
 use tapeworks_ring::broadcast::{Read, Reader, Start};
 
 use super::replay::complain_of_unseen;
 use crate::ending::{Ending, Failure, Result};
-use crate::table::{counted, number, thousands};
+use crate::table::{counted, number, thousands, time};
 use crate::terminal::complain;
 use crate::values::{self, Symbols};
 use crate::{interrupt, output};
@@ -59,12 +58,6 @@ fn price(price: i64) -> String {
     Price::from_e9(price).map_or_else(|| "-".to_owned(), |price| format!("{price:?}"))
 }
 
-fn time(ns: u64) -> String {
-    let mut text = String::new();
-    iso_time(&mut text, Nanos(ns));
-    text
-}
-
 /// The feed's dataset, as files and clients have it.
 fn publisher(number: u16) -> String {
     Publisher(number).feed().map_or_else(|| format!("publisher-{number}"), |feed| feed.dataset.to_owned())
@@ -85,7 +78,7 @@ fn side(letter: u8) -> &'static str {
 fn line(item: &Published) -> String {
     format!(
         "{} {} {} {} {} {} x {} nbbo {} x {} / {} x {}{}",
-        time(item.ts_recv),
+        time(Nanos(item.ts_recv)),
         item.symbol().map_or_else(|| format!("instrument {}", item.instrument), |symbol| symbol.to_string()),
         publisher(item.publisher),
         kind(item.kind),

@@ -74,6 +74,27 @@ impl Came {
             self.answer = self.answer.rotate_left(1) ^ number;
         }
     }
+
+    #[inline]
+    fn take(&mut self, received: Received) {
+        if let Received::Packet(packet) = received {
+            self.add(packet.bytes());
+        }
+    }
+}
+
+/// Receives until so many more of ours have come, or the patience is over.
+#[inline(always)]
+fn until_come(
+    wanted: u64,
+    came: &mut Came,
+    mut receive: impl FnMut(&mut Came) -> io::Result<usize>,
+) -> io::Result<()> {
+    let (began, until) = (Instant::now(), came.count + wanted);
+    while came.count < until && began.elapsed() < PATIENCE {
+        receive(came)?;
+    }
+    Ok(())
 }
 
 /// A call of the kernel for each datagram.
@@ -98,15 +119,7 @@ pub fn by_batches(
     wanted: u64,
     came: &mut Came,
 ) -> io::Result<()> {
-    let (began, until) = (Instant::now(), came.count + wanted);
-    while came.count < until && began.elapsed() < PATIENCE {
-        receiver.receive(pool, BURST as usize, 0, |received| {
-            if let Received::Packet(packet) = received {
-                came.add(packet.bytes());
-            }
-        })?;
-    }
-    Ok(())
+    until_come(wanted, came, |came| receiver.receive(pool, BURST as usize, 0, |received| came.take(received)))
 }
 // ANCHOR_END: batches
 
@@ -119,16 +132,10 @@ pub fn by_ring(
     wanted: u64,
     came: &mut Came,
 ) -> io::Result<()> {
-    let (began, until) = (Instant::now(), came.count + wanted);
-    while came.count < until && began.elapsed() < PATIENCE {
-        let took = receiver.receive(pool, BURST as usize, 0, |received| {
-            if let Received::Packet(packet) = received {
-                came.add(packet.bytes());
-            }
-        });
-        took.map_err(io::Error::other)?;
-    }
-    Ok(())
+    until_come(wanted, came, |came| {
+        let took = receiver.receive(pool, BURST as usize, 0, |received| came.take(received));
+        took.map_err(io::Error::other)
+    })
 }
 // ANCHOR_END: ring
 
@@ -142,15 +149,7 @@ pub fn by_uring(
     wanted: u64,
     came: &mut Came,
 ) -> io::Result<()> {
-    let (began, until) = (Instant::now(), came.count + wanted);
-    while came.count < until && began.elapsed() < PATIENCE {
-        receiver.receive(pool, BURST as usize, 0, |received| {
-            if let Received::Packet(packet) = received {
-                came.add(packet.bytes());
-            }
-        })?;
-    }
-    Ok(())
+    until_come(wanted, came, |came| receiver.receive(pool, BURST as usize, 0, |received| came.take(received)))
 }
 // ANCHOR_END: uring
 

@@ -47,14 +47,20 @@ pub(crate) struct Resend {
 
 /// SenderCompID (49), and SenderSubID (50) if there is one.
 fn write_sender(writer: &mut Writer<'_>, settings: &Settings) {
-    writer.text(49, settings.sender_comp_id.as_bytes());
-    _ = settings.sender_sub_id.as_ref().map(|id| _ = writer.text(50, id.as_bytes()));
+    write_party(writer, 49, &settings.sender_comp_id, settings.sender_sub_id.as_deref());
 }
 
 /// TargetCompID (56), and TargetSubID (57) if there is one.
 fn write_target(writer: &mut Writer<'_>, settings: &Settings) {
-    writer.text(56, settings.target_comp_id.as_bytes());
-    _ = settings.target_sub_id.as_ref().map(|id| _ = writer.text(57, id.as_bytes()));
+    write_party(writer, 56, &settings.target_comp_id, settings.target_sub_id.as_deref());
+}
+
+/// A CompID, and the SubID, whose tag is the next one.
+fn write_party(writer: &mut Writer<'_>, tag: u32, comp_id: &str, sub_id: Option<&str>) {
+    writer.text(tag, comp_id.as_bytes());
+    if let Some(sub_id) = sub_id {
+        writer.text(tag + 1, sub_id.as_bytes());
+    }
 }
 
 /// The sending half of a session.

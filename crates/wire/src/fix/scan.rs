@@ -190,11 +190,7 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let (whole, rest) = bytes.split_at_checked(before).unwrap_or((&[], bytes));
     let keep = KEEP_LAST.get(rest.len()..).and_then(|keep| keep.first_chunk::<BLOCK>());
     let (Some(last), Some(keep)) = (bytes.last_chunk::<BLOCK>(), keep) else { return sum_other(bytes) };
-    let (mut even, mut odd) = (Sum::new(), Sum::new());
-    for block in whole.chunks_exact(BLOCK) {
-        even = even.add(sixteen(block, 0)).add(sixteen(block, 32));
-        odd = odd.add(sixteen(block, 16)).add(sixteen(block, 48));
-    }
+    let (mut even, mut odd) = sums_of_blocks(whole);
     even = even.add_kept(sixteen(last, 0), sixteen(keep, 0)).add_kept(sixteen(last, 32), sixteen(keep, 32));
     odd = odd.add_kept(sixteen(last, 16), sixteen(keep, 16)).add_kept(sixteen(last, 48), sixteen(keep, 48));
     even.total() + odd.total()
@@ -203,12 +199,19 @@ pub(crate) fn sum(bytes: &[u8]) -> u64 {
 /// The sum of the whole blocks of some bytes.
 #[inline(always)]
 pub(crate) fn sum_of_blocks(bytes: &[u8]) -> u64 {
+    let (even, odd) = sums_of_blocks(bytes);
+    even.total() + odd.total()
+}
+
+/// The same in two sums, so that neither addition waits for the other.
+#[inline(always)]
+fn sums_of_blocks(bytes: &[u8]) -> (Sum, Sum) {
     let (mut even, mut odd) = (Sum::new(), Sum::new());
     for block in bytes.chunks_exact(BLOCK) {
         even = even.add(sixteen(block, 0)).add(sixteen(block, 32));
         odd = odd.add(sixteen(block, 16)).add(sixteen(block, 48));
     }
-    even.total() + odd.total()
+    (even, odd)
 }
 
 #[cold]

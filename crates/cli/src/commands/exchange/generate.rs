@@ -8,12 +8,11 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapeworks_exchange::{LineFaults, Report, Scenario, VenueConfig, VenueKind, write_itch, write_pcap};
-use tapeworks_feed::clock::iso_time;
 use tapeworks_market::Nanos;
 use tapeworks_packet::new_file;
 
 use crate::ending::{Ending, Failure, Result};
-use crate::table::{Align, Table, bytes, counted, number, percent, thousands};
+use crate::table::{Align, Table, bytes, counted, number, percent, thousands, time};
 use crate::terminal::complain;
 use crate::{output, terminal, values};
 
@@ -176,12 +175,6 @@ pub(super) fn run(arguments: &Generate) -> Result {
     Ok(Ending::Complete)
 }
 
-fn time(ns: u64) -> String {
-    let mut text = String::new();
-    iso_time(&mut text, Nanos(ns));
-    text
-}
-
 /// A venue may exceed the requested messages by so many, besides 2 % of all, without a warning.
 const MORE_MESSAGES: u64 = 100;
 
@@ -194,8 +187,8 @@ fn to_json(report: &Report, scenario: &Scenario, path: &Path) -> serde_json::Val
         "packets": report.packets,
         "heartbeats": report.heartbeats,
         "bytes": report.bytes,
-        "first_time": time(report.first_ns),
-        "last_time": time(report.last_ns),
+        "first_time": time(Nanos(report.first_ns)),
+        "last_time": time(Nanos(report.last_ns)),
         "peak_messages_per_ms": report.peak_per_ms,
         "venues": report.venues.iter().map(|venue| json!({
             "venue": venue.kind.name(),
@@ -253,8 +246,8 @@ fn show(report: &Report, path: &Path, seconds: f64) -> String {
     let _infallible = write!(
         out,
         "From {} to {}, up to {} in a millisecond\n\n{}",
-        time(report.first_ns),
-        time(report.last_ns),
+        time(Nanos(report.first_ns)),
+        time(Nanos(report.last_ns)),
         counted(report.peak_per_ms, "message", "messages"),
         table.render(terminal::width(), paint)
     );

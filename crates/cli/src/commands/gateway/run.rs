@@ -62,12 +62,6 @@ pub(super) struct Check {
 
 /// Reads a gateway's configuration.
 pub(super) fn load(path: &Path) -> Result<Config> {
-    if path.is_dir() {
-        return Err(Failure::Usage(format!(
-            "{} is a folder, and not a gateway's configuration",
-            path.display()
-        )));
-    }
     Config::load(path).map_err(|errors| Failure::Config(errors.iter().map(ToString::to_string).collect()))
 }
 

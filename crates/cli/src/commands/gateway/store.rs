@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use tapeworks_gateway::Cut;
-use tapeworks_gateway::VenueSession;
 use tapeworks_gateway::config::AnyParts;
 use tapeworks_gateway::inspect::{self, Inspection, Replayed};
+use tapeworks_gateway::{Cut, VenueSession};
+use tapeworks_market::Nanos;
 use tapeworks_runtime::world::{System, World as _};
 
 use super::run::load;
 use crate::ending::{Ending, Failure, Result};
-use crate::table::{Align, Table, counted, thousands};
+use crate::table::{Align, Table, counted, thousands, time};
 use crate::{output, terminal};
 
 #[derive(Debug, Subcommand)]
@@ -166,11 +166,6 @@ fn shown(found: &Inspection) -> String {
 
 /// What is cut off behind the last sync.
 pub(super) fn cut_text(cut: &Cut, what_is_done: &str) -> String {
-    let time = |ns: u64| {
-        let mut text = String::new();
-        tapeworks_feed::clock::iso_time(&mut text, tapeworks_market::Nanos(ns));
-        text
-    };
     let copy =
         cut.set_aside.as_ref().map_or_else(String::new, |path| format!("; a copy is {}", path.display()));
     format!(
@@ -179,8 +174,8 @@ pub(super) fn cut_text(cut: &Cut, what_is_done: &str) -> String {
         cut.from,
         counted(cut.lost, "record", "records"),
         counted(cut.discarded, "record", "records"),
-        time(cut.times_ns.0),
-        time(cut.times_ns.1),
+        time(Nanos(cut.times_ns.0)),
+        time(Nanos(cut.times_ns.1)),
     )
 }
 
