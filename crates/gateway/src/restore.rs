@@ -27,7 +27,7 @@ pub enum RestoreError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// Records are damaged.
-    #[error("{}: {records} records before record {number} are damaged although they were synced: orders may be missing", folder.display())]
+    #[error("{}: damaged before record {number}, though it was synced: {records} record{}; orders may be missing", folder.display(), if *records == 1 { "" } else { "s" })]
     Damaged {
         /// The journal's folder.
         folder: PathBuf,
