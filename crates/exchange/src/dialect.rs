@@ -13,6 +13,8 @@ use crate::scenario::VenueKind;
 pub(crate) trait Dialect {
     /// Every order is published. Otherwise levels or quotes are, at the end of an event.
     const HAS_ORDERS: bool;
+    /// A changed order keeps its number. Otherwise another one replaces it.
+    const KEEPS_REFERENCES: bool = false;
     /// Where a message has its type, in bytes.
     const TYPE_OFFSET: usize = 0;
     /// The market-wide circuit breaker is published.

@@ -12,6 +12,10 @@ macro_rules! for_dialect {
                 type $dialect = $crate::iex::Iex;
                 $body
             }
+            $crate::VenueKind::IexDeepPlus => {
+                type $dialect = $crate::iex::DeepPlus;
+                $body
+            }
             $crate::VenueKind::Memx => {
                 type $dialect = $crate::memoir::Memoir;
                 $body

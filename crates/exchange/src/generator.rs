@@ -467,7 +467,10 @@ impl Generator {
         let rank = self.young_rank(index, side);
         let Some(old) = self.books[index].remove_at_rank(side, rank) else { return };
         let shares = if self.random.bits() & 1 == 0 { old.shares } else { self.shares() };
-        let new = Order { reference: self.next_reference(venue), price, shares };
+        let kind = self.venues[venue].kind;
+        let keeps_reference = for_dialect!(kind, D => D::KEEPS_REFERENCES);
+        let reference = if keeps_reference { old.reference } else { self.next_reference(venue) };
+        let new = Order { reference, price, shares };
         self.books[index].insert(side, new);
         self.publish(venue, symbol, &Change::Replace { side, old, new });
     }
@@ -750,7 +753,7 @@ impl Generator {
             }
             Step::IexAuctionEnd(code) => {
                 let instrument = &self.instruments[symbol as usize];
-                if iex::is_listed(symbol) {
+                if kind.has_iex_auctions() && iex::is_listed(symbol) {
                     let price_type = if code == b'O' { b'Q' } else { b'M' };
                     iex::official_price(&mut self.outbox, kind, &stamp, instrument, price_type);
                 }

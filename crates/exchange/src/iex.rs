@@ -1,13 +1,13 @@
-//! The dialect of IEX: quotes in TOPS 1.6, price levels in DEEP 1.0; the other messages are the same in both.
+//! The dialects of IEX: quotes in TOPS 1.6, price levels in DEEP 1.0, orders in DEEP+ 1.0; most other messages are the same in all.
 
-use tapeworks_wire::iex::{deep10, tops16};
+use tapeworks_wire::iex::{deep_plus10, deep10, tops16};
 use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch, SecondsSinceEpoch};
 
-use crate::book::{Book, Side};
+use crate::book::{Book, Order, Side};
 use crate::dialect::Dialect;
 use crate::instrument::Instrument;
-use crate::outbox::{Outbox, Print, Stamp, Standing, in_market_hours};
+use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::scenario::{CLOSE_NS, OPEN_NS};
 use crate::scenario::{SECOND_NS, VenueKind};
 
@@ -24,18 +24,30 @@ pub(crate) fn is_listed(index: u32) -> bool {
     index % 100 == 1
 }
 
+/// Encodes a message of one protocol.
+macro_rules! say_in {
+    ($protocol:ident, $outbox:expr, $stamp:expr, $fields:ident |$feed:ident| { $($own:tt)* }) => {{
+        use $protocol as $feed;
+        $outbox.push($stamp, &$feed::$fields { timestamp: time($stamp), $($own)* }.encode());
+    }};
+}
+
 /// Encodes a message that TOPS and DEEP share, in the venue's protocol.
 macro_rules! say {
-    ($outbox:expr, $kind:expr, $stamp:expr, $fields:ident |$feed:ident| { $($own:tt)* }) => {
+    ($outbox:expr, $kind:expr, $stamp:expr, $($message:tt)*) => {
         match $kind {
-            VenueKind::IexTops => {
-                use tops16 as $feed;
-                $outbox.push($stamp, &$feed::$fields { timestamp: time($stamp), $($own)* }.encode());
-            }
-            _ => {
-                use deep10 as $feed;
-                $outbox.push($stamp, &$feed::$fields { timestamp: time($stamp), $($own)* }.encode());
-            }
+            VenueKind::IexTops => say_in!(tops16, $outbox, $stamp, $($message)*),
+            _ => say_in!(deep10, $outbox, $stamp, $($message)*),
+        }
+    };
+}
+
+/// Encodes a message that TOPS, DEEP and DEEP+ share, in the venue's protocol.
+macro_rules! say_in_all {
+    ($outbox:expr, $kind:expr, $stamp:expr, $($message:tt)*) => {
+        match $kind {
+            VenueKind::IexDeepPlus => say_in!(deep_plus10, $outbox, $stamp, $($message)*),
+            kind => say!($outbox, kind, $stamp, $($message)*),
         }
     };
 }
@@ -43,7 +55,7 @@ macro_rules! say {
 /// A phase of the day, by its ITCH letter: IEX calls the start of market hours `R`.
 fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
     let code = if code == b'Q' { b'R' } else { code };
-    say!(outbox, kind, stamp, SystemEventFields |feed| { system_event: feed::SystemEventCode::from_raw(code) });
+    say_in_all!(outbox, kind, stamp, SystemEventFields |feed| { system_event: feed::SystemEventCode::from_raw(code) });
 }
 
 /// The messages about a symbol before the day starts.
@@ -56,7 +68,7 @@ fn directory(
     standing: &Standing,
 ) {
     let symbol = instrument.symbol;
-    say!(outbox, kind, stamp, SecurityDirectoryFields |feed| {
+    say_in_all!(outbox, kind, stamp, SecurityDirectoryFields |feed| {
         security_directory_flags: feed::SecurityDirectoryFlags(if instrument.etp { 1 << 5 } else { 0 }),
         symbol,
         round_lot_size: instrument.round_lot,
@@ -68,7 +80,7 @@ fn directory(
     if standing.short_sale_test {
         return short_sale_test(outbox, kind, stamp, symbol);
     }
-    say!(outbox, kind, stamp, ShortSalePriceTestStatusFields |feed| {
+    say_in_all!(outbox, kind, stamp, ShortSalePriceTestStatusFields |feed| {
         short_sale_price_test_status: feed::ShortSalePriceTest::from_raw(u8::from(index % 50 == 11)),
         symbol,
         detail: feed::ShortSalePriceTestDetail::from_raw(if index % 50 == 11 { b'C' } else { b' ' }),
@@ -87,7 +99,7 @@ fn trading_status(
         other => other.raw(),
     };
     let reason = standing.reason.raw();
-    say!(outbox, kind, stamp, TradingStatusFields |feed| {
+    say_in_all!(outbox, kind, stamp, TradingStatusFields |feed| {
         trading_status: feed::TradingStatusCode::from_raw(status),
         symbol,
         reason: Ascii(reason),
@@ -95,7 +107,7 @@ fn trading_status(
 }
 
 fn operational_halt(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: Ascii<8>, halted: bool) {
-    say!(outbox, kind, stamp, OperationalHaltStatusFields |feed| {
+    say_in_all!(outbox, kind, stamp, OperationalHaltStatusFields |feed| {
         operational_halt_status: feed::OperationalHaltCode::from_raw(if halted { b'O' } else { b'N' }),
         symbol,
     });
@@ -103,7 +115,7 @@ fn operational_halt(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol:
 
 /// A short sale price test begins to hold during the day.
 fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: Ascii<8>) {
-    say!(outbox, kind, stamp, ShortSalePriceTestStatusFields |feed| {
+    say_in_all!(outbox, kind, stamp, ShortSalePriceTestStatusFields |feed| {
         short_sale_price_test_status: feed::ShortSalePriceTest::InEffect,
         symbol,
         detail: feed::ShortSalePriceTestDetail::from_raw(b'A'),
@@ -112,7 +124,7 @@ fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: 
 
 /// Retail liquidity.
 fn retail_interest(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: Ascii<8>, choice: u32) {
-    say!(outbox, kind, stamp, RetailLiquidityIndicatorFields |feed| {
+    say_in_all!(outbox, kind, stamp, RetailLiquidityIndicatorFields |feed| {
         retail_liquidity_indicator: match choice % 4 {
             0 => feed::RetailLiquidity::BuyInterest,
             1 => feed::RetailLiquidity::SellInterest,
@@ -123,7 +135,7 @@ fn retail_interest(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, symbol: 
     });
 }
 
-/// The opening (`O`) or closing (`C`) process is complete, which only DEEP reports.
+/// The opening (`O`) or closing (`C`) process is complete, which TOPS does not report.
 pub(crate) fn security_event(
     outbox: &mut Outbox,
     kind: VenueKind,
@@ -131,12 +143,18 @@ pub(crate) fn security_event(
     symbol: Ascii<8>,
     code: u8,
 ) {
-    if kind == VenueKind::IexDeep {
-        let security_event = deep10::SecurityEventCode::from_raw(code);
-        outbox.push(
-            stamp,
-            &deep10::SecurityEventFields { security_event, timestamp: time(stamp), symbol }.encode(),
-        );
+    macro_rules! event {
+        ($protocol:ident) => {
+            say_in!($protocol, outbox, stamp, SecurityEventFields |feed| {
+                security_event: feed::SecurityEventCode::from_raw(code),
+                symbol,
+            })
+        };
+    }
+    match kind {
+        VenueKind::IexDeep => event!(deep10),
+        VenueKind::IexDeepPlus => event!(deep_plus10),
+        _ => {}
     }
 }
 
@@ -195,7 +213,7 @@ fn trade(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, print: &Print) {
 }
 
 fn trade_break(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, print: &Print) {
-    say!(outbox, kind, stamp, TradeBreakFields |feed| {
+    say_in_all!(outbox, kind, stamp, TradeBreakFields |feed| {
         sale_condition_flags: feed::SaleConditionFlags(print.conditions),
         symbol: print.symbol,
         size: print.shares,
@@ -245,61 +263,154 @@ pub(crate) fn level(
     }
 }
 
-/// IEX's protocols: TOPS sends quotes, DEEP levels, both send trades alike.
+/// What all dialects of IEX do alike.
+macro_rules! alike {
+    () => {
+        fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
+            system_event(outbox, kind, stamp, code);
+        }
+
+        fn directory(
+            outbox: &mut Outbox,
+            kind: VenueKind,
+            stamp: &Stamp,
+            index: u32,
+            instrument: &Instrument,
+            standing: &Standing,
+        ) {
+            directory(outbox, kind, stamp, index, instrument, standing);
+        }
+
+        fn trading_state(
+            outbox: &mut Outbox,
+            kind: VenueKind,
+            stamp: &Stamp,
+            stock: Ascii<8>,
+            standing: &Standing,
+        ) {
+            trading_status(outbox, kind, stamp, stock, standing);
+        }
+
+        fn operational_halt(
+            outbox: &mut Outbox,
+            kind: VenueKind,
+            stamp: &Stamp,
+            stock: Ascii<8>,
+            halted: bool,
+        ) {
+            operational_halt(outbox, kind, stamp, stock, halted);
+        }
+
+        fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>) {
+            short_sale_test(outbox, kind, stamp, stock);
+        }
+
+        fn retail_interest(
+            outbox: &mut Outbox,
+            kind: VenueKind,
+            stamp: &Stamp,
+            stock: Ascii<8>,
+            choice: u32,
+        ) {
+            retail_interest(outbox, kind, stamp, stock, choice);
+        }
+
+        fn trade_break(outbox: &mut Outbox, kind: VenueKind, _: &Stamp, stamp: &Stamp, print: &Print) {
+            trade_break(outbox, kind, stamp, print);
+        }
+
+        /// At offset 2, in nanoseconds since 1970.
+        fn restamp(message: &mut [u8], utc_ns: u64, _midnight_ns: u64) {
+            if let Some(place) = message.get_mut(2..10) {
+                place.copy_from_slice(&utc_ns.to_le_bytes());
+            }
+        }
+    };
+}
+
+/// TOPS sends quotes, DEEP levels, both send trades alike.
 pub(crate) struct Iex;
 
 impl Dialect for Iex {
     const HAS_ORDERS: bool = false;
 
-    fn system_event(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, code: u8) {
-        system_event(outbox, kind, stamp, code);
-    }
-
-    fn directory(
-        outbox: &mut Outbox,
-        kind: VenueKind,
-        stamp: &Stamp,
-        index: u32,
-        instrument: &Instrument,
-        standing: &Standing,
-    ) {
-        directory(outbox, kind, stamp, index, instrument, standing);
-    }
-
     fn trade(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, print: &Print) {
         trade(outbox, kind, stamp, print);
     }
 
-    fn trading_state(
-        outbox: &mut Outbox,
-        kind: VenueKind,
-        stamp: &Stamp,
-        stock: Ascii<8>,
-        standing: &Standing,
-    ) {
-        trading_status(outbox, kind, stamp, stock, standing);
-    }
+    alike!();
+}
 
-    fn operational_halt(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>, halted: bool) {
-        operational_halt(outbox, kind, stamp, stock, halted);
-    }
+/// DEEP+ sends orders. A changed order keeps its number.
+pub(crate) struct DeepPlus;
 
-    fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>) {
-        short_sale_test(outbox, kind, stamp, stock);
-    }
+/// A displayed order has another price, size or priority.
+fn modify(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, order: Order, flags: u8) {
+    say_in!(deep_plus10, outbox, stamp, OrderModifyFields |feed| {
+        modify_flags: feed::ModifyFlags(flags),
+        symbol,
+        order_id_reference: order.reference,
+        size: order.shares,
+        price: price(order.price),
+    });
+}
 
-    fn retail_interest(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>, choice: u32) {
-        retail_interest(outbox, kind, stamp, stock, choice);
-    }
+impl Dialect for DeepPlus {
+    const HAS_ORDERS: bool = true;
+    const KEEPS_REFERENCES: bool = true;
 
-    fn trade_break(outbox: &mut Outbox, kind: VenueKind, _: &Stamp, stamp: &Stamp, print: &Print) {
-        trade_break(outbox, kind, stamp, print);
-    }
-
-    /// At offset 2, in nanoseconds since 1970.
-    fn restamp(message: &mut [u8], utc_ns: u64, _midnight_ns: u64) {
-        if let Some(place) = message.get_mut(2..10) {
-            place.copy_from_slice(&utc_ns.to_le_bytes());
+    #[inline]
+    fn change(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument, change: &Change) {
+        let symbol = instrument.symbol;
+        match *change {
+            Change::Add { side, order, .. } => say_in!(deep_plus10, outbox, stamp, AddOrderFields |feed| {
+                side: match side {
+                    Side::Buy => feed::Side::Buy,
+                    Side::Sell => feed::Side::Sell,
+                },
+                symbol,
+                order_id: order.reference,
+                size: order.shares,
+                price: price(order.price),
+            }),
+            Change::Execute { order: Order { reference, price: at, .. }, shares, match_number, .. }
+            | Change::ExecuteAt { order: Order { reference, .. }, shares, match_number, price: at, .. } => {
+                let print = Print::new(stamp, instrument, shares, at, match_number);
+                say_in!(deep_plus10, outbox, stamp, OrderExecutedFields |feed| {
+                    sale_condition_flags: feed::SaleConditionFlags(print.conditions),
+                    symbol,
+                    order_id_reference: reference,
+                    size: shares,
+                    price: price(at),
+                    trade_id: match_number,
+                });
+            }
+            // DEEP+ has no reduction.
+            Change::Cancel { order, shares, .. } => {
+                let left = Order { shares: order.shares.saturating_sub(shares), ..order };
+                modify(outbox, stamp, symbol, left, MAINTAIN_PRIORITY);
+            }
+            Change::Delete { order, .. } => say_in!(deep_plus10, outbox, stamp, OrderDeleteFields |feed| {
+                reserved: [0],
+                symbol,
+                order_id_reference: order.reference,
+            }),
+            Change::Replace { new, .. } => modify(outbox, stamp, symbol, new, 0),
+            Change::Hidden { price: at, shares, match_number } => {
+                let print = Print::new(stamp, instrument, shares, at, match_number);
+                say_in!(deep_plus10, outbox, stamp, TradeFields |feed| {
+                    sale_condition_flags: feed::SaleConditionFlags(print.conditions),
+                    symbol,
+                    size: shares,
+                    price: price(at),
+                    trade_id: match_number,
+                });
+            }
         }
     }
+
+    alike!();
 }
+
+/// In the flags of a change: the order keeps its place.
+const MAINTAIN_PRIORITY: u8 = 1;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV4;
 
+use tapeworks_market::Publisher;
 use tapeworks_session::{SessionId, TransportKind};
 use tapeworks_wire::iex::tp::MessageProtocolId;
 
@@ -36,6 +37,8 @@ pub enum VenueKind {
     IexDeep,
     /// MEMX: MEMOIR Depth 1.3, no auctions.
     Memx,
+    /// IEX DEEP+ 1.0: every order and trade, no auctions.
+    IexDeepPlus,
 }
 
 /// The facts of a kind of venue.
@@ -45,12 +48,19 @@ struct KindRow {
     /// For configuration files and the command line: the first is the usual one.
     keys: &'static [&'static str],
     name: &'static str,
+    /// Its feed.
+    publisher: Publisher,
     transport: TransportKind,
+    /// IEX-TP: the message protocol.
+    protocol: MessageProtocolId,
     /// The multicast groups of lines A and B, and their port.
     groups: ([[u8; 4]; 2], u16),
     /// The addresses that the packets of lines A and B come from.
     sources: [[u8; 4]; 2],
 }
+
+/// Of kinds that IEX-TP does not carry.
+const NO_PROTOCOL: MessageProtocolId = MessageProtocolId::Unknown(0);
 
 /// Every kind, in the order of the enum.
 static KINDS: &[KindRow] = &[
@@ -58,7 +68,9 @@ static KINDS: &[KindRow] = &[
         kind: VenueKind::Nasdaq,
         keys: &["nasdaq"],
         name: "Nasdaq",
+        publisher: Publisher::XNAS_ITCH,
         transport: TransportKind::MoldUdp64,
+        protocol: NO_PROTOCOL,
         groups: ([[233, 54, 12, 111], [233, 49, 196, 111]], 26_477),
         sources: [[206, 200, 43, 72], [206, 200, 131, 72]],
     },
@@ -66,7 +78,9 @@ static KINDS: &[KindRow] = &[
         kind: VenueKind::Bx,
         keys: &["bx"],
         name: "BX",
+        publisher: Publisher::XBOS_ITCH,
         transport: TransportKind::MoldUdp64,
+        protocol: NO_PROTOCOL,
         groups: ([[233, 54, 12, 40], [233, 49, 196, 40]], 25_475),
         sources: [[206, 200, 43, 73], [206, 200, 131, 73]],
     },
@@ -74,7 +88,9 @@ static KINDS: &[KindRow] = &[
         kind: VenueKind::Psx,
         keys: &["psx"],
         name: "PSX",
+        publisher: Publisher::XPSX_ITCH,
         transport: TransportKind::MoldUdp64,
+        protocol: NO_PROTOCOL,
         groups: ([[233, 54, 12, 45], [233, 49, 196, 45]], 26_478),
         sources: [[206, 200, 43, 74], [206, 200, 131, 74]],
     },
@@ -82,7 +98,9 @@ static KINDS: &[KindRow] = &[
         kind: VenueKind::IexTops,
         keys: &["iex-tops"],
         name: "IEX TOPS",
+        publisher: Publisher::IEXG_TOPS,
         transport: TransportKind::IexTp,
+        protocol: MessageProtocolId::Tops,
         groups: ([[233, 215, 21, 4], [233, 215, 21, 132]], 10_378),
         sources: [[23, 226, 155, 131], [23, 226, 155, 195]],
     },
@@ -90,7 +108,9 @@ static KINDS: &[KindRow] = &[
         kind: VenueKind::IexDeep,
         keys: &["iex-deep", "iex"],
         name: "IEX DEEP",
+        publisher: Publisher::IEXG_DEEP,
         transport: TransportKind::IexTp,
+        protocol: MessageProtocolId::Deep,
         groups: ([[233, 215, 21, 241], [233, 215, 21, 113]], 32_001),
         sources: [[23, 226, 155, 132], [23, 226, 155, 196]],
     },
@@ -98,9 +118,21 @@ static KINDS: &[KindRow] = &[
         kind: VenueKind::Memx,
         keys: &["memx"],
         name: "MEMX",
+        publisher: Publisher::MEMX_MEMOIR,
         transport: TransportKind::Memoir,
+        protocol: NO_PROTOCOL,
         groups: ([[233, 142, 18, 1], [233, 142, 18, 65]], 19_780),
         sources: [[74, 119, 48, 2], [74, 119, 48, 66]],
+    },
+    KindRow {
+        kind: VenueKind::IexDeepPlus,
+        keys: &["iex-deep-plus"],
+        name: "IEX DEEP+",
+        publisher: Publisher::IEXG_DEEP_PLUS,
+        transport: TransportKind::IexTp,
+        protocol: MessageProtocolId::DeepPlus,
+        groups: ([[233, 215, 21, 8], [233, 215, 21, 138]], 10_378),
+        sources: [[23, 226, 155, 133], [23, 226, 155, 197]],
     },
 ];
 
@@ -132,9 +164,15 @@ impl VenueKind {
         matches!(self, Self::Nasdaq | Self::Bx | Self::Psx)
     }
 
-    /// Holds IEX's auctions.
+    /// Publishes IEX's auctions.
     pub(crate) fn has_iex_auctions(self) -> bool {
         matches!(self, Self::IexTops | Self::IexDeep)
+    }
+
+    /// Its feed.
+    #[must_use]
+    pub fn publisher(self) -> Publisher {
+        self.row().publisher
     }
 
     /// The transport that carries it.
@@ -146,11 +184,7 @@ impl VenueKind {
     /// A session of this venue: by its name, or by its number where the transport has numbers.
     #[must_use]
     pub fn session(self, name: [u8; 10], number: u32) -> SessionId {
-        let protocol = match self {
-            Self::IexTops => MessageProtocolId::Tops,
-            Self::IexDeep => MessageProtocolId::Deep,
-            Self::Nasdaq | Self::Bx | Self::Psx | Self::Memx => MessageProtocolId::from_raw(0),
-        };
+        let protocol = self.row().protocol;
         match self.transport() {
             TransportKind::MoldUdp64 => SessionId::MoldUdp64(name),
             TransportKind::IexTp => {

@@ -1,5 +1,6 @@
 //! Scripted steps besides the order flow: phases, the directory, auctions, halts and so on, each at its time.
 
+use tapeworks_session::TransportKind;
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
 use crate::dialect::Dialect as _;
@@ -149,8 +150,8 @@ pub(crate) fn scripts(scenario: &Scenario) -> Vec<Script> {
         if venue.kind == VenueKind::Nasdaq {
             auctions(&mut writer);
         }
-        if venue.kind.has_iex_auctions() {
-            iex_auctions(&mut writer);
+        if venue.kind.transport() == TransportKind::IexTp {
+            iex_auctions(&mut writer, venue.kind);
         }
         halts(&mut writer, venue.kind);
         new_issues(&mut writer, venue.kind);
@@ -212,11 +213,12 @@ fn auctions(writer: &mut Writer<'_>) {
     writer.round_within(CLOSE_NS + 200_000, Step::Cross(b'C'), 0, LISTED_STRIDE);
 }
 
-fn iex_auctions(writer: &mut Writer<'_>) {
+/// The auctions, and the end of the opening and closing of every symbol.
+fn iex_auctions(writer: &mut Writer<'_>, kind: VenueKind) {
     for (at_ns, code) in [(OPEN_NS, b'O'), (CLOSE_NS, b'C')] {
-        for seconds in (1..=10).rev() {
-            let first = (0..writer.scenario.symbols).find(|index| iex::is_listed(*index));
-            if let Some(first) = first {
+        let first = (0..writer.scenario.symbols).find(|index| iex::is_listed(*index));
+        if let Some(first) = first.filter(|_| kind.has_iex_auctions()) {
+            for seconds in (1..=10).rev() {
                 writer.round_within(at_ns - seconds * SECOND_NS, Step::IexAuction(code), first, 100);
             }
         }

@@ -6,7 +6,7 @@ mod model;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use model::{DeepVenue, ItchVenue, MemxVenue, TopsVenue};
+use model::{DeepPlusVenue, DeepVenue, ItchVenue, MemxVenue, TopsVenue};
 use tapeworks_exchange::{
     Burst, Generator, LineFaults, MAX_MESSAGE_BYTES, MAX_VENUES, Packets, Popularity, Scenario,
     ScenarioError, VenueConfig, VenueKind, write_itch, write_pcap,
@@ -95,6 +95,22 @@ fn memxs_book_stays_valid_through_a_day_beside_others() {
     // The generator corrects no trade, and a snapshot's end is GLIMPSE's.
     assert_eq!(never.into_iter().collect::<Vec<_>>(), ["CorrectedTrade", "SnapshotComplete"]);
     assert!(memx.live_orders() > 30 * 2, "{}", memx.live_orders());
+}
+
+#[test]
+fn deep_plus_is_a_book_of_orders_that_keep_their_numbers() {
+    let venues = vec![VenueConfig { kind: VenueKind::IexDeepPlus, share: 1 }];
+    let scenario = Scenario { venues, ..Scenario::full_session(60_000, 30) };
+    let mut generator = Generator::new(&scenario).unwrap();
+    let (mut venue, mut message) = (DeepPlusVenue::default(), [0; MAX_MESSAGE_BYTES]);
+    while let Some(generated) = generator.next_message(&mut message) {
+        assert_eq!(generated.message_type, message[0]);
+        venue.apply(&message[..generated.length]);
+    }
+    let mut never: BTreeSet<&str> = all_types(&iex::deep_plus10::SCHEMA);
+    never.retain(|name| !venue.seen.contains_key(name));
+    assert_eq!(never, BTreeSet::from(["ClearBook"]));
+    assert!(venue.live_orders() > 30 * 2 && venue.kept_priority > 100, "{venue:?}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! IEX TOPS and DEEP to normalised events.
+//! IEX TOPS, DEEP and DEEP+ to normalised events.
 //!
 //! Every message names its instrument by symbol; TOPS sends both sides of a quote at once, which become two events, the second
-//! with [`Flags::LAST`]; DEEP sends price levels, and its event flag says when the book is consistent; a quote's flag can say
-//! that the symbol is halted without a status message.
+//! with [`Flags::LAST`]; DEEP sends price levels, and its event flag says when the book is consistent; DEEP+ sends orders, and a
+//! changed order keeps its number; a quote's flag can say that the symbol is halted without a status message.
 //!
 //! Cost: the message's own line, one lookup of the symbol and the event or events.
 
@@ -11,7 +11,7 @@ use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publ
 use tapeworks_session::SessionId;
 use tapeworks_stage::Sink;
 use tapeworks_wire::iex::tp::{MessageProtocolId, Segment};
-use tapeworks_wire::iex::{deep10, tops16};
+use tapeworks_wire::iex::{deep_plus10, deep10, tops16};
 use tapeworks_wire::{Ascii, Decimal, DecodeError, NanosecondsSinceEpoch};
 
 use crate::locates::Contradiction;
@@ -19,7 +19,7 @@ use crate::naming::Naming;
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
 use crate::symbols::UNWANTED;
 
-/// Translates the messages of one TOPS or DEEP channel.
+/// Translates the messages of one channel of IEX.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Debug)]
 struct IexNormaliser {
@@ -28,9 +28,9 @@ struct IexNormaliser {
     halted: Vec<bool>,
 }
 
-/// The messages that TOPS and DEEP share, field for field.
+/// The messages that TOPS, DEEP and DEEP+ share, field for field; `$more` has those that fewer of them share.
 macro_rules! shared_messages {
-    ($normaliser:ident, $message:ident, $protocol:ident, $to:ident) => {
+    ($normaliser:ident, $message:ident, $protocol:ident, $to:ident, $more:ident) => {
         match $message {
             $protocol::Message::SystemEvent(system) => {
                 use $protocol::SystemEventCode as Code;
@@ -112,6 +112,27 @@ macro_rules! shared_messages {
                     })
                 })
             }
+            $protocol::Message::TradeBreak(broken) => {
+                $normaliser.put(broken.symbol(), broken.timestamp(), $to, |mut event| {
+                    event.kind = EventKind::TradeBreak;
+                    event.size = broken.size();
+                    event.price = price(broken.price());
+                    event.aux = broken.trade_id();
+                    event
+                })
+            }
+            $protocol::Message::RetailLiquidityIndicator(interest) => {
+                $normaliser.put(interest.symbol(), interest.timestamp(), $to, |event| event)
+            }
+            own => $more!($normaliser, own, $protocol, $to),
+        }
+    };
+}
+
+/// The messages that TOPS and DEEP share besides: every trade in one message, and auctions.
+macro_rules! trades_and_auctions {
+    ($normaliser:ident, $message:ident, $protocol:ident, $to:ident) => {
+        match $message {
             $protocol::Message::TradeReport(trade) => {
                 let is_cross = trade.sale_condition_flags().single_price_cross_trade();
                 $normaliser.put(trade.symbol(), trade.timestamp(), $to, |mut event| {
@@ -120,15 +141,6 @@ macro_rules! shared_messages {
                     event.price = price(trade.price());
                     event.aux = trade.trade_id();
                     event.detail = if is_cross { Event::CROSS } else { 0 };
-                    event
-                })
-            }
-            $protocol::Message::TradeBreak(broken) => {
-                $normaliser.put(broken.symbol(), broken.timestamp(), $to, |mut event| {
-                    event.kind = EventKind::TradeBreak;
-                    event.size = broken.size();
-                    event.price = price(broken.price());
-                    event.aux = broken.trade_id();
                     event
                 })
             }
@@ -160,11 +172,15 @@ macro_rules! shared_messages {
             $protocol::Message::OfficialPrice(official) => {
                 $normaliser.put(official.symbol(), official.timestamp(), $to, |event| event)
             }
-            $protocol::Message::RetailLiquidityIndicator(interest) => {
-                $normaliser.put(interest.symbol(), interest.timestamp(), $to, |event| event)
-            }
             own => return Some(own),
         }
+    };
+}
+
+/// No more messages are shared.
+macro_rules! no_more {
+    ($normaliser:ident, $message:ident, $protocol:ident, $to:ident) => {
+        return Some($message)
     };
 }
 
@@ -172,7 +188,7 @@ macro_rules! shared_messages {
 pub(crate) const NAMING: Naming =
     Naming { symbol: "symbol", suffix: None, number: None, zero_is_none: false, directory: None };
 
-/// The time of a message, in nanoseconds since 1970: both feeds have it behind the type and one byte.
+/// The time of a message, in nanoseconds since 1970: all these feeds have it behind the type and one byte.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*message.get(2..)?.first_chunk::<8>()?))
 }
@@ -239,6 +255,18 @@ iex_feed! {
     Deep, deep10, Deep, deep
 }
 
+iex_feed! {
+    /// Translates the messages of one DEEP+ channel.
+    DeepPlus, deep_plus10, DeepPlus, deep_plus
+}
+
+/// The deletion of an order that is not there.
+pub(crate) static HARMLESS: [u8; 26] = {
+    let mut message = [0; 26];
+    message[0] = b'R';
+    message
+};
+
 impl IexNormaliser {
     /// Translates one TOPS message.
     #[inline]
@@ -288,6 +316,88 @@ impl IexNormaliser {
         }
     }
 
+    /// Translates one DEEP+ message.
+    #[inline]
+    fn deep_plus<S: Sink<Event>>(&mut self, message: deep_plus10::Message<'_>, to: &mut Target<'_, S>) {
+        match message {
+            deep_plus10::Message::AddOrder(m) => self.put(m.symbol(), m.timestamp(), to, |event| Event {
+                kind: EventKind::Add,
+                side: match m.side() {
+                    deep_plus10::Side::Buy => Side::Bid,
+                    deep_plus10::Side::Sell => Side::Ask,
+                    deep_plus10::Side::Unknown(_) => Side::None,
+                },
+                order_id: m.order_id(),
+                size: m.size(),
+                price: price(m.price()),
+                ..event
+            }),
+            deep_plus10::Message::OrderModify(m) => self.put(m.symbol(), m.timestamp(), to, |event| Event {
+                kind: EventKind::Replace,
+                order_id: m.order_id_reference(),
+                aux: m.order_id_reference(),
+                size: m.size(),
+                price: price(m.price()),
+                detail: if m.modify_flags().maintain_priority() { Event::KEEPS_PRIORITY } else { 0 },
+                ..event
+            }),
+            deep_plus10::Message::OrderDelete(m) => self.put(m.symbol(), m.timestamp(), to, |event| Event {
+                kind: EventKind::Delete,
+                order_id: m.order_id_reference(),
+                ..event
+            }),
+            deep_plus10::Message::OrderExecuted(m) => {
+                self.put(m.symbol(), m.timestamp(), to, |event| Event {
+                    kind: EventKind::Execute,
+                    order_id: m.order_id_reference(),
+                    size: m.size(),
+                    price: price(m.price()),
+                    aux: m.trade_id(),
+                    ..event
+                })
+            }
+            other => self.not_an_order(other, to),
+        }
+    }
+
+    /// A DEEP+ message that changes no order.
+    #[cold]
+    #[inline(never)]
+    fn not_an_order<S: Sink<Event>>(&mut self, message: deep_plus10::Message<'_>, to: &mut Target<'_, S>) {
+        use deep_plus10::Message;
+        match self.shared_deep_plus(message, to) {
+            Some(Message::Trade(m)) => self.put(m.symbol(), m.timestamp(), to, |event| Event {
+                kind: EventKind::Trade,
+                size: m.size(),
+                price: price(m.price()),
+                aux: m.trade_id(),
+                detail: if m.sale_condition_flags().single_price_cross_trade() { Event::CROSS } else { 0 },
+                ..event
+            }),
+            Some(Message::ClearBook(m)) => self.put(m.symbol(), m.timestamp(), to, |event| {
+                // Of a symbol that cannot be read, no book is meant.
+                let kind = match event.instrument {
+                    InstrumentId::UNKNOWN => EventKind::Other,
+                    _ => EventKind::Clear,
+                };
+                Event { kind, ..event }
+            }),
+            Some(Message::SecurityEvent(m)) => self.put(m.symbol(), m.timestamp(), to, |event| event),
+            // Orders, which have been translated.
+            _ => {}
+        }
+    }
+
+    /// `Some`: the message is one of DEEP+'s own.
+    fn shared_deep_plus<'m, S: Sink<Event>>(
+        &mut self,
+        message: deep_plus10::Message<'m>,
+        to: &mut Target<'_, S>,
+    ) -> Option<deep_plus10::Message<'m>> {
+        shared_messages!(self, message, deep_plus10, to, no_more);
+        None
+    }
+
     /// `Some`: the message is one of TOPS's own.
     #[inline(never)]
     fn shared_tops<'m, S: Sink<Event>>(
@@ -295,7 +405,7 @@ impl IexNormaliser {
         message: tops16::Message<'m>,
         to: &mut Target<'_, S>,
     ) -> Option<tops16::Message<'m>> {
-        shared_messages!(self, message, tops16, to);
+        shared_messages!(self, message, tops16, to, trades_and_auctions);
         None
     }
 
@@ -306,7 +416,7 @@ impl IexNormaliser {
         message: deep10::Message<'m>,
         to: &mut Target<'_, S>,
     ) -> Option<deep10::Message<'m>> {
-        shared_messages!(self, message, deep10, to);
+        shared_messages!(self, message, deep10, to, trades_and_auctions);
         None
     }
 

@@ -27,7 +27,7 @@ use tapeworks_stage::Sink;
 use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{DecodeError, protocol_by_name};
 
-use crate::iex::{self, Deep, Tops};
+use crate::iex::{self, Deep, DeepPlus, Tops};
 use crate::itch::{self, ItchNormaliser};
 use crate::locates::Contradiction;
 use crate::memoir::{self, MemoirNormaliser};
@@ -286,6 +286,21 @@ macro_rules! rows {
                 time: iex::time,
                 harmless: &[],
             }
+            /// IEX DEEP+ 1.0.
+            IexDeepPlus10, DeepPlus, IexTp {
+                name: "deep+",
+                schema: &tapeworks_wire::iex::deep_plus10::SCHEMA,
+                publishers: &[
+                    PublisherSpec { publisher: Publisher::IEXG_DEEP_PLUS, names: &["iex"], groups: &[] },
+                ],
+                channels_are_shared: false,
+                naming: iex::NAMING,
+                recognise: DeepPlus::recognise,
+                has_session: DeepPlus::has_session,
+                check: DeepPlus::check,
+                time: iex::time,
+                harmless: &iex::HARMLESS,
+            }
             /// MEMX MEMOIR Depth 1.3.
             MemoirDepth13, MemoirNormaliser, Memoir {
                 name: "memoir",
@@ -337,6 +352,13 @@ impl Application {
     pub fn by_name(name: &str) -> Option<Self> {
         let schema = protocol_by_name(name)?.schema;
         FEEDS.iter().find(|feed| feed.schema.name == schema.name).map(|feed| feed.application)
+    }
+
+    /// The application that has this publisher.
+    #[must_use]
+    pub fn of_publisher(publisher: Publisher) -> Option<Self> {
+        let has_it = |feed: &&FeedSpec| feed.publishers.iter().any(|one| one.publisher == publisher);
+        FEEDS.iter().find(has_it).map(|feed| feed.application)
     }
 
     /// The protocol of message files without packets and of SoupBinTCP connections, which name none.

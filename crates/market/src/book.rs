@@ -597,7 +597,7 @@ impl Books {
         if is_too_much { Outcome::Overfill } else { Outcome::Applied }
     }
 
-    /// The old order leaves, the new one joins on the same side behind all others at its price.
+    /// The old order leaves, the new one joins on the same side: behind all others at its price, unless it keeps its priority.
     #[inline(always)]
     fn replace(&mut self, event: &mut Event, before: &mut Option<Order>, depth: &mut u32) -> Outcome {
         let Some(place) = self.orders.find(event.order_id) else { return Outcome::UnknownOrder };
@@ -611,7 +611,9 @@ impl Books {
             *depth = taken.unwrap_or(NO_DEPTH);
             return Outcome::Incomplete;
         };
-        let new = Order { id: event.aux, price, size: event.size, priority: self.next_priority, ..old };
+        let keeps = event.detail & Event::KEEPS_PRIORITY != 0;
+        let priority = select_unpredictable(keeps, old.priority, self.next_priority);
+        let new = Order { id: event.aux, price, size: event.size, priority, ..old };
         if let Err(refused) = self.orders.insert(&new) {
             *depth = taken.unwrap_or(NO_DEPTH);
             return refused.into();

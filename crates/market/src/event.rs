@@ -28,7 +28,8 @@ pub enum EventKind {
     Cancel = 3,
     /// A resting order left the book.
     Delete = 4,
-    /// A resting order was replaced by another: `order_id` is the old one, `aux` the new one, with `price` and `size`.
+    /// A resting order was replaced by another: `order_id` is the old one, `aux` the new one, with `price` and `size`. Both are the
+    /// same where the venue changes an order and leaves it its number; `detail` may have [`Event::KEEPS_PRIORITY`].
     Replace = 5,
     /// The book of an instrument, or of all instruments, is empty.
     Clear = 6,
@@ -438,6 +439,9 @@ impl Event {
 
     /// In `detail` of a trade: it came from an auction (a cross).
     pub const CROSS: u8 = 2;
+
+    /// In `detail` of a replacement: the order keeps its place among those of its price. Without it, it goes behind all of them.
+    pub const KEEPS_PRIORITY: u8 = 4;
 
     /// An event of `kind` with nothing else in it; the caller fills in what the kind has.
     #[inline]

@@ -57,12 +57,18 @@ pub const IEX: Venue = Venue { id: 14, mic: "IEXG", name: "IEX" };
 pub const MEMX: Venue = Venue { id: 18, mic: "MEMX", name: "MEMX" };
 
 /// The feeds we know, by publisher number.
-pub const FEEDS: [Feed; 6] = [
+pub const FEEDS: [Feed; 7] = [
     Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ, detail: Detail::Orders },
     Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX, detail: Detail::Orders },
     Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX, detail: Detail::Orders },
     Feed { publisher: Publisher::IEXG_TOPS, dataset: "IEXG.TOPS", venue: IEX, detail: Detail::Quotes },
     Feed { publisher: Publisher::IEXG_DEEP, dataset: "IEXG.DEEP", venue: IEX, detail: Detail::Levels },
+    Feed {
+        publisher: Publisher::IEXG_DEEP_PLUS,
+        dataset: "IEXG.DEEPPLUS",
+        venue: IEX,
+        detail: Detail::Orders,
+    },
     Feed { publisher: Publisher::MEMX_MEMOIR, dataset: "MEMX.MEMOIR", venue: MEMX, detail: Detail::Orders },
 ];
 
@@ -79,6 +85,8 @@ impl Publisher {
     pub const IEXG_TOPS: Self = Self(38);
     /// IEX DEEP, which DBN has no number for.
     pub const IEXG_DEEP: Self = Self(Self::FIRST_OWN);
+    /// IEX DEEP+, which DBN has no number for.
+    pub const IEXG_DEEP_PLUS: Self = Self(Self::FIRST_OWN + 1);
     /// From here on the numbers are ours, not DBN's.
     pub const FIRST_OWN: u16 = 9_001;
 

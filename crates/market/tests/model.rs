@@ -26,6 +26,8 @@ struct Throw {
     side: Side,
     ticks: u32,
     size: u32,
+    /// A replacement keeps its priority.
+    keeps: bool,
 }
 
 fn throws(length: usize) -> impl Strategy<Value = Vec<Throw>> {
@@ -36,17 +38,29 @@ fn throws(length: usize) -> impl Strategy<Value = Vec<Throw>> {
         2 => Just(EventKind::Delete),
         2 => Just(EventKind::Replace),
     ];
-    let one = (0..VENUES.len(), 0..INSTRUMENTS, kind, 0u64..40, 0u64..40, any::<bool>(), 1u32..12, 0u32..400);
-    let one = one.prop_map(|(venue, instrument, kind, id, new_id, ask, ticks, size)| Throw {
-        venue,
-        instrument,
+    let one = (
+        0..VENUES.len(),
+        0..INSTRUMENTS,
         kind,
-        id,
-        new_id,
-        side: if ask { Side::Ask } else { Side::Bid },
-        ticks,
-        size,
-    });
+        0u64..40,
+        0u64..40,
+        any::<(bool, bool, bool)>(),
+        1u32..12,
+        0u32..400,
+    );
+    let one =
+        one.prop_map(|(venue, instrument, kind, id, new_id, (ask, keeps, is_same), ticks, size)| Throw {
+            venue,
+            instrument,
+            kind,
+            id,
+            // Half of the replacements change an order that keeps its number.
+            new_id: if is_same { id } else { new_id },
+            side: if ask { Side::Ask } else { Side::Bid },
+            ticks,
+            size,
+            keeps,
+        });
     prop::collection::vec(one, 1..length)
 }
 
@@ -61,6 +75,7 @@ fn event(throw: &Throw) -> Event {
         }
         EventKind::Replace => {
             event.aux = throw.new_id;
+            event.detail = if throw.keeps { Event::KEEPS_PRIORITY } else { 0 };
             event.price = Some(Price::from_e4(throw.ticks * 100));
         }
         _ => {}
@@ -74,23 +89,44 @@ struct ModelOrder {
     side: Side,
     price: Price,
     size: u32,
+    /// Of two at a price, the one with the lower number executes first.
+    arrival: u64,
 }
 
 /// The simplest book there is: a map of orders. It adds up levels on request.
 #[derive(Default, Debug)]
 struct Model {
     orders: HashMap<u64, ModelOrder>,
+    arrivals: u64,
 }
 
 impl Model {
+    fn next_arrival(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+
+    /// The orders of a side of an instrument as they would execute.
+    fn queue(&self, instrument: u32, side: Side) -> Vec<u64> {
+        let of_side =
+            self.orders.iter().filter(|(_, order)| (order.instrument, order.side) == (instrument, side));
+        let place = |order: &ModelOrder| match side {
+            Side::Bid => (-order.price.e9(), order.arrival),
+            _ => (order.price.e9(), order.arrival),
+        };
+        let mut queue: Vec<_> = of_side.map(|(id, order)| (place(order), *id)).collect();
+        queue.sort_unstable();
+        queue.into_iter().map(|(_, id)| id).collect()
+    }
+
     fn apply(&mut self, throw: &Throw) -> Outcome {
         let price = Price::from_e4(throw.ticks * 100);
         match throw.kind {
             EventKind::Add if throw.size == 0 => Outcome::Incomplete,
             EventKind::Add if self.orders.contains_key(&throw.id) => Outcome::DuplicateOrder,
             EventKind::Add => {
-                let order =
-                    ModelOrder { instrument: throw.instrument, side: throw.side, price, size: throw.size };
+                let (instrument, arrival) = (throw.instrument, self.next_arrival());
+                let order = ModelOrder { instrument, side: throw.side, price, size: throw.size, arrival };
                 self.orders.insert(throw.id, order);
                 Outcome::Applied
             }
@@ -118,7 +154,8 @@ impl Model {
                 if self.orders.contains_key(&throw.new_id) {
                     return Outcome::DuplicateOrder;
                 }
-                self.orders.insert(throw.new_id, ModelOrder { price, size: throw.size, ..old });
+                let arrival = if throw.keeps { old.arrival } else { self.next_arrival() };
+                self.orders.insert(throw.new_id, ModelOrder { price, size: throw.size, arrival, ..old });
                 Outcome::Applied
             }
         }
@@ -257,10 +294,11 @@ proptest! {
             prop_assert_eq!(books.order_count(), model.orders.len());
             for instrument in 0..INSTRUMENTS {
                 let queue = books.book(InstrumentId(instrument)).queue();
-                prop_assert_eq!(queue.len(), model.orders.values().filter(|order| order.instrument == instrument).count());
+                let ids: Vec<u64> = queue.iter().map(|order| order.id).collect();
+                prop_assert_eq!(ids, [model.queue(instrument, Side::Bid), model.queue(instrument, Side::Ask)].concat());
                 for order in queue {
-                    let expected = ModelOrder { instrument, side: order.side, price: order.price, size: order.size };
-                    prop_assert_eq!(model.orders.get(&order.id), Some(&expected));
+                    let resting = model.orders.get(&order.id).map(|one| (one.instrument, one.side, one.price, one.size));
+                    prop_assert_eq!(resting, Some((instrument, order.side, order.price, order.size)));
                 }
             }
         }
@@ -370,6 +408,7 @@ fn a_chain_over_a_buffer_carries_events_to_the_books() {
         side: Side::Bid,
         ticks: 5,
         size: 100,
+        keeps: false,
     };
     let mut best = None;
     chain.process(&[event(&throw)], &mut |update: BookUpdate<'_>| best = update.book.best(Side::Bid));

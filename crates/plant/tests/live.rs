@@ -83,20 +83,13 @@ fn options(venues: &[Venue]) -> PlantOptions {
         .map(|(number, venue)| VenueOptions {
             orders: 1 << 16,
             name: venue.name.clone(),
-            application: match venue.live.kind {
-                VenueKind::IexDeep => Application::IexDeep10,
-                VenueKind::IexTops => Application::IexTops16,
-                VenueKind::Memx => Application::MemoirDepth13,
-                _ => Application::TotalViewItch50,
-            },
+            application: Application::of_publisher(venue.live.kind.publisher()).unwrap(),
             publisher: match venue.live.kind {
-                VenueKind::IexDeep => Publisher::IEXG_DEEP,
-                VenueKind::Memx => Publisher::MEMX_MEMOIR,
                 // More than there are feeds with a name.
-                _ if number > 3 => Publisher(Publisher::FIRST_OWN + 100 + number as u16),
-                VenueKind::Bx => Publisher::XBOS_ITCH,
-                VenueKind::Psx => Publisher::XPSX_ITCH,
-                _ => Publisher::XNAS_ITCH,
+                VenueKind::Nasdaq | VenueKind::Bx | VenueKind::Psx if number > 3 => {
+                    Publisher(Publisher::FIRST_OWN + 100 + number as u16)
+                }
+                kind => kind.publisher(),
             },
             lines: venue.lines.iter().map(|line| SocketAddr::V4(*line)).collect(),
             retransmission: venue.retransmission,

@@ -13,7 +13,6 @@ use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_journal::JournalOptions;
-use tapeworks_market::Publisher;
 use tapeworks_plant::{JournalSetting, PlantOptions, SyncPolicy, Topology, VenueOptions, WhenFailing};
 use tapeworks_ring::wait::Wait;
 use tapeworks_venues::{AnswerFaults, Config, Venue};
@@ -1088,7 +1087,7 @@ impl Plan {
             orders: 1 << 10,
             name: format!("{:?}", one.kind),
             application: application(one.kind),
-            publisher: publisher(one.kind),
+            publisher: one.kind.publisher(),
             lines: (0..=usize::from(one.has_line_b)).map(|line| Self::line(place, line).into()).collect(),
             retransmission: one.has_retransmission.then(|| Self::retransmission(place)),
             snapshot: one.has_snapshots.then(|| Self::snapshots(place)),
@@ -1144,23 +1143,6 @@ impl Plan {
 }
 
 /// The protocol of a kind of venue.
-pub(crate) const fn application(kind: VenueKind) -> Application {
-    match kind {
-        VenueKind::IexDeep => Application::IexDeep10,
-        VenueKind::IexTops => Application::IexTops16,
-        VenueKind::Memx => Application::MemoirDepth13,
-        _ => Application::TotalViewItch50,
-    }
-}
-
-/// The feed of a kind of venue.
-pub(crate) const fn publisher(kind: VenueKind) -> Publisher {
-    match kind {
-        VenueKind::IexDeep => Publisher::IEXG_DEEP,
-        VenueKind::IexTops => Publisher::IEXG_TOPS,
-        VenueKind::Memx => Publisher::MEMX_MEMOIR,
-        VenueKind::Bx => Publisher::XBOS_ITCH,
-        VenueKind::Psx => Publisher::XPSX_ITCH,
-        _ => Publisher::XNAS_ITCH,
-    }
+pub(crate) fn application(kind: VenueKind) -> Application {
+    Application::of_publisher(kind.publisher()).unwrap_or(Application::TotalViewItch50)
 }

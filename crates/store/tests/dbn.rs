@@ -366,6 +366,40 @@ fn an_order_that_the_book_loses_by_what_it_refuses_is_cancelled() {
 }
 
 #[test]
+fn a_changed_order_is_a_modification_where_readers_of_dbn_leave_it_the_same_priority() {
+    let change = |step: u64, price: &str, size: u32, keeps: bool| {
+        let mut event = event(step, EventKind::Replace, XNAS, tapeworks_market::InstrumentId(0));
+        (event.order_id, event.aux, event.size, event.price) = (1, 1, size, dollars(price));
+        event.detail = if keeps { Event::KEEPS_PRIORITY } else { 0 };
+        event
+    };
+    let events = [
+        add(1, 1, Side::Bid, "10", 100),
+        change(2, "10", 80, true),
+        change(3, "10", 90, false),
+        change(4, "9", 90, false),
+        // Another than DBN's rule would give it.
+        change(5, "9", 70, false),
+        change(6, "8", 70, true),
+    ];
+    let path = directory("dbn-modified").join("modified.dbn");
+    write(&path, Schema::Mbo, &Options::default(), &events);
+    let records: Vec<MboMsg> = DbnDecoder::from_file(&path).unwrap().decode_records().unwrap();
+    let found: Vec<_> = records.iter().map(fields).collect();
+    let expected = [
+        (1, 'A', 'B', e9("10"), 100, 1, LAST),
+        (2, 'M', 'B', e9("10"), 80, 1, LAST),
+        (3, 'M', 'B', e9("10"), 90, 1, LAST),
+        (4, 'M', 'B', e9("9"), 90, 1, LAST),
+        (5, 'C', 'B', e9("9"), 90, 1, 0),
+        (5, 'A', 'B', e9("9"), 70, 1, LAST),
+        (6, 'C', 'B', e9("9"), 70, 1, 0),
+        (6, 'A', 'B', e9("8"), 70, 1, LAST),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn status_imbalance_and_definition_have_the_values_of_the_venue() {
     let (records, _, _) = round_trip::<StatusMsg>(Schema::Status);
     let [status] = &records[..] else { panic!("{records:?}") };

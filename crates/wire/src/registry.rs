@@ -97,7 +97,7 @@ const FROM_SERVER: Carrier =
 const FROM_CLIENT: Carrier =
     Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None, within: Some("UnsequencedData") };
 
-static PROTOCOLS: [&Protocol; 12] = [
+static PROTOCOLS: [&Protocol; 13] = [
     &Protocol {
         schema: &nasdaq::itch50::SCHEMA,
         aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
@@ -154,6 +154,15 @@ static PROTOCOLS: [&Protocol; 12] = [
         role: Role::Application(&[Carrier {
             transport: &iex::tp::SCHEMA,
             selector: Some(("message_protocol_id", 0x8004)),
+            within: None,
+        }]),
+    },
+    &Protocol {
+        schema: &iex::deep_plus10::SCHEMA,
+        aliases: &["deep+", "deep-plus", "iex-deep-plus"],
+        role: Role::Application(&[Carrier {
+            transport: &iex::tp::SCHEMA,
+            selector: Some(("message_protocol_id", 0x8005)),
             within: None,
         }]),
     },

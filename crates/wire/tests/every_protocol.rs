@@ -36,6 +36,7 @@ round_trip!(glimpse50_encodes_what_it_decodes, nasdaq::glimpse50);
 round_trip!(soupbintcp_encodes_what_it_decodes, nasdaq::soupbintcp);
 round_trip!(tops16_encodes_what_it_decodes, iex::tops16);
 round_trip!(deep10_encodes_what_it_decodes, iex::deep10);
+round_trip!(deep_plus10_encodes_what_it_decodes, iex::deep_plus10);
 round_trip!(ouch50_inbound_encodes_what_it_decodes, nasdaq::ouch50::inbound);
 round_trip!(ouch50_outbound_encodes_what_it_decodes, nasdaq::ouch50::outbound);
 round_trip!(native_encodes_what_it_decodes, millennium::native);
@@ -158,6 +159,7 @@ proptest! {
             let schemas = [
                 &nasdaq::itch50::SCHEMA,
                 &iex::deep10::SCHEMA,
+                &iex::deep_plus10::SCHEMA,
                 &iex::tops16::SCHEMA,
                 &nasdaq::ouch50::inbound::SCHEMA,
                 &nasdaq::ouch50::outbound::SCHEMA,
@@ -173,7 +175,7 @@ proptest! {
             (*start, *type_) = (2, *tag.get(&tags));
         }
         for bytes in [&bytes, &tagged, &native] {
-            agree!(bytes, nasdaq::itch50, nasdaq::soupbintcp, iex::tops16, iex::deep10);
+            agree!(bytes, nasdaq::itch50, nasdaq::soupbintcp, iex::tops16, iex::deep10, iex::deep_plus10);
             agree!(bytes, nasdaq::ouch50::inbound, nasdaq::ouch50::outbound, millennium::native);
             let mut messages = millennium::stream::Messages::new(bytes);
             let whole: usize = messages.by_ref().flatten().map(<[u8]>::len).sum();

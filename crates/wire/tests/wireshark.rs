@@ -11,7 +11,7 @@ use std::process::Command;
 
 use capture_files::{captures, payloads};
 use tapeworks_wire::schema::{Decoded, Schema, SplitMix64, Value, arbitrary};
-use tapeworks_wire::{iex, memx, nasdaq, protocols};
+use tapeworks_wire::{NanosecondsSinceEpoch, iex, memx, nasdaq, protocols};
 use tempfile::NamedTempFile;
 
 fn tshark(script: &Path, arguments: &[&str]) -> String {
@@ -212,6 +212,70 @@ fn tshark_shows_each_message_of_the_native_gateway() {
         compared += compare(script.path(), file.path(), &expected);
     }
     assert!(compared > 250, "only {compared} values were compared");
+}
+
+/// A capture file of one UDP packet with this payload.
+fn udp_capture(payload: &[u8]) -> NamedTempFile {
+    let length = |extra: usize| (payload.len() + extra) as u32;
+    let mut bytes = vec![0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    bytes.extend_from_slice(&[0; 8]);
+    bytes.extend_from_slice(&length(42).to_le_bytes());
+    bytes.extend_from_slice(&length(42).to_le_bytes());
+    bytes.extend_from_slice(&[1, 0, 0x5E, 1, 2, 3, 2, 0, 0, 0, 0, 2, 8, 0]);
+    bytes.extend_from_slice(&[0x45, 0]);
+    bytes.extend_from_slice(&(length(28) as u16).to_be_bytes());
+    bytes.extend_from_slice(&[0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 239, 1, 2, 3, 0x28, 0x8A, 0x28, 0x8A]);
+    bytes.extend_from_slice(&(length(8) as u16).to_be_bytes());
+    bytes.extend_from_slice(&[0, 0]);
+    bytes.extend_from_slice(payload);
+    let file = tempfile::Builder::new().suffix(".pcap").tempfile().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    file
+}
+
+/// A segment of IEX-TP with one message.
+fn iex_segment(protocol: iex::tp::MessageProtocolId, message: &[u8]) -> Vec<u8> {
+    let block = [&(message.len() as u16).to_le_bytes()[..], message].concat();
+    let fields = iex::tp::SegmentFields {
+        version: 1,
+        reserved: [0],
+        message_protocol_id: protocol,
+        channel_id: 1,
+        session_id: 7,
+        payload_length: block.len() as u16,
+        message_count: 1,
+        stream_offset: 0,
+        first_message_sequence_number: 3,
+        send_time: NanosecondsSinceEpoch(1_763_096_400_000_000_000),
+        messages: &block,
+    };
+    let mut bytes = vec![0; 40 + block.len()];
+    assert_eq!(fields.encode_into(&mut bytes), Ok(bytes.len()));
+    bytes
+}
+
+/// Feeds of which no capture is at hand.
+#[test]
+fn tshark_shows_each_message_of_feeds_without_captures() {
+    if !is_installed() {
+        return;
+    }
+    let script = script();
+    let mut random = SplitMix64::new(0x7a9e);
+    let mut compared = 0;
+    let schema = &iex::deep_plus10::SCHEMA;
+    for structure in schema.messages {
+        let mut message = Vec::new();
+        arbitrary(schema, structure, &mut random, &mut message);
+        let payload = iex_segment(iex::tp::MessageProtocolId::DeepPlus, &message);
+        let mut expected = BTreeMap::new();
+        expect(&mut expected, schema, schema.decode(&message));
+        // tshark prints a second that has no date otherwise, and text that is no text too.
+        expected.retain(|name, _| !name.contains("timestamp"));
+        let file = udp_capture(&payload);
+        compared += compare(script.path(), file.path(), &expected);
+    }
+    assert!(compared > 45, "only {compared} values were compared");
 }
 
 #[test]

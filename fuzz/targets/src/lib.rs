@@ -36,7 +36,8 @@ pub use network::{net, rewrite, tcp};
 pub use orders::{native_session, order_exchange, soup_session};
 pub use venues::{retransmission, snapshot};
 pub use wire::{
-    deep10, iextp, itch50, memoir13, memoirudp, moldudp64, native, ouch50, schema, soupbintcp, tops16,
+    deep_plus10, deep10, iextp, itch50, memoir13, memoirudp, moldudp64, native, ouch50, schema, soupbintcp,
+    tops16,
 };
 
 /// A target: its name, and its function of bytes.
@@ -50,6 +51,7 @@ pub const TARGETS: &[Target] = &[
     ("config", config),
     ("control", control),
     ("deep10", deep10),
+    ("deep_plus10", deep_plus10),
     ("feed_capture", feed_capture),
     ("feed_file", feed_file),
     ("feed_packets", feed_packets),

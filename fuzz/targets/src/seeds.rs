@@ -78,6 +78,7 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "itch50" => messages(&nasdaq::itch50::SCHEMA, &mut random),
         "tops16" => messages(&iex::tops16::SCHEMA, &mut random),
         "deep10" => messages(&iex::deep10::SCHEMA, &mut random),
+        "deep_plus10" => messages(&iex::deep_plus10::SCHEMA, &mut random),
         "memoir13" => messages(&memx::depth13::SCHEMA, &mut random),
         "memoirudp" => headers(&memx::udp::SCHEMA, &mut random),
         "retransmission" => requests(),

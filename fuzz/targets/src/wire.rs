@@ -62,6 +62,12 @@ decoder!(
 );
 
 decoder!(
+    /// One message of IEX DEEP+ 1.0.
+    pub deep_plus10,
+    iex::deep_plus10
+);
+
+decoder!(
     /// One message of MEMX MEMOIR Depth 1.3.
     pub memoir13,
     memx::depth13

@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// Only messages of these names: AddOrder,OrderDelete (see `tapeworks schema`).
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     message: Vec<String>,
-    /// The protocol, instead of recognising it: itch, iex-tops, iex-deep, memoir.
+    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
 }

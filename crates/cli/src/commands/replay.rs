@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
     /// In CSV and JSON, times in ISO 8601 and prices as decimals instead of integers.
     #[arg(long)]
     pretty: bool,
-    /// The protocol, instead of recognising it: itch, iex-tops, iex-deep, memoir.
+    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
     /// The venue of ITCH messages, instead of deriving it from the multicast group: nasdaq, bx, psx.

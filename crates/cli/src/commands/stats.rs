@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// How many of the busiest symbols are shown.
     #[arg(short, long, value_name = "N", default_value_t = 10)]
     top: usize,
-    /// The protocol, instead of recognising it: itch, iex-tops, iex-deep, memoir.
+    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
 }

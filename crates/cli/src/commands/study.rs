@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     /// Do not measure this machine.
     #[arg(long)]
     no_measure: bool,
-    /// The protocol, instead of recognising it: itch, iex-tops, iex-deep, memoir.
+    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
 }

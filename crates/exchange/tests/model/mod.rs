@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use tapeworks_wire::iex::{deep10, tops16};
+use tapeworks_wire::iex::{deep_plus10, deep10, tops16};
 use tapeworks_wire::memx;
 use tapeworks_wire::nasdaq::itch50::{self, BuySellIndicator, Message, TradingState};
 
@@ -395,5 +395,96 @@ impl MemxVenue {
             }
             _ => {}
         }
+    }
+}
+
+/// IEX by DEEP+: orders by price and time, which keep their numbers when they change.
+#[derive(Debug, Default)]
+pub(crate) struct DeepPlusVenue {
+    /// Symbol, buy, price, place in time, shares.
+    orders: HashMap<u64, ([u8; 8], bool, i64, u64, u32)>,
+    symbols: HashSet<[u8; 8]>,
+    last_trade: u64,
+    last_place: u64,
+    pub(crate) kept_priority: u64,
+    pub(crate) seen: BTreeMap<&'static str, u64>,
+}
+
+impl DeepPlusVenue {
+    pub(crate) fn live_orders(&self) -> usize {
+        self.orders.len()
+    }
+
+    fn first_in_line(&self, symbol: [u8; 8], buy: bool) -> Option<(i64, u64)> {
+        let of_side = self.orders.values().filter(|order| (order.0, order.1) == (symbol, buy));
+        of_side.map(|order| (if buy { -order.2 } else { order.2 }, order.3)).min()
+    }
+
+    fn next_place(&mut self) -> u64 {
+        self.last_place += 1;
+        self.last_place
+    }
+
+    fn check_not_crossed(&self, symbol: [u8; 8]) {
+        let [bid, ask] = [true, false].map(|buy| self.first_in_line(symbol, buy));
+        if let (Some((bid, _)), Some((ask, _))) = (bid, ask) {
+            assert!(-bid < ask, "a venue's own book is never crossed");
+        }
+    }
+
+    pub(crate) fn apply(&mut self, bytes: &[u8]) {
+        use deep_plus10::{Message, Side};
+        let message = Message::decode(bytes).expect("every message decodes");
+        assert_eq!(message.as_bytes().len(), bytes.len());
+        *self.seen.entry(message.name()).or_default() += 1;
+        match message {
+            Message::SecurityDirectory(m) => assert!(self.symbols.insert(m.symbol().0)),
+            Message::AddOrder(m) => {
+                let (symbol, buy, place) = (m.symbol().0, m.side() == Side::Buy, self.next_place());
+                assert!(self.symbols.contains(&symbol) && m.size() > 0 && m.price().0 > 0);
+                let order = (symbol, buy, m.price().0, place, m.size());
+                assert_eq!(self.orders.insert(m.order_id(), order), None);
+                self.check_not_crossed(symbol);
+            }
+            Message::OrderModify(m) => {
+                let place = self.next_place();
+                let keeps = m.modify_flags().maintain_priority();
+                self.kept_priority += u64::from(keeps);
+                let order = self.orders.get_mut(&m.order_id_reference()).expect("an order that rests");
+                assert!(order.0 == m.symbol().0 && m.size() > 0);
+                assert!(
+                    !keeps || (order.2 == m.price().0 && m.size() < order.4),
+                    "only a smaller order keeps its place"
+                );
+                (order.2, order.4) = (m.price().0, m.size());
+                if !keeps {
+                    order.3 = place;
+                }
+                self.check_not_crossed(m.symbol().0);
+            }
+            Message::OrderDelete(m) => {
+                let order = self.orders.remove(&m.order_id_reference()).expect("an order that rests");
+                assert_eq!(order.0, m.symbol().0);
+            }
+            Message::OrderExecuted(m) => {
+                self.trade(m.trade_id());
+                let (symbol, buy, price, place, left) = self.orders[&m.order_id_reference()];
+                let own = (if buy { -price } else { price }, place);
+                assert_eq!(self.first_in_line(symbol, buy), Some(own));
+                let left = left.checked_sub(m.size()).expect("no more than is left");
+                self.orders.insert(m.order_id_reference(), (symbol, buy, price, place, left));
+                if left == 0 {
+                    self.orders.remove(&m.order_id_reference());
+                }
+            }
+            Message::Trade(m) => self.trade(m.trade_id()),
+            Message::TradeBreak(m) => assert!(m.trade_id() > 0 && m.trade_id() <= self.last_trade),
+            _ => {}
+        }
+    }
+
+    fn trade(&mut self, number: u64) {
+        assert_eq!(number, self.last_trade + 1, "trades are numbered one after the other");
+        self.last_trade = number;
     }
 }

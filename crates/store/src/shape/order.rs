@@ -5,6 +5,8 @@
 //! | addition | `A` | |
 //! | cancellation | `C` | with the shares cancelled, or all that were left |
 //! | replacement | `C`, `A` | the old order leaves, the new one joins with its own id |
+//! | change of an order that keeps its id | `M` | readers of DBN leave it its priority if its price stays and its size does not grow |
+//! | the same, where the venue says otherwise about its priority | `C`, `A` | |
 //! | execution or cancellation of more than the order has, replacement by an order that the book refuses | `C` | the order leaves |
 //! | execution | `T`, `F`, `C` | trade (side of the aggressor), fill of the resting order, its reduction |
 //! | execution that is not printable | `F`, `C` | the auction's own message reports the trade once for all |
@@ -83,6 +85,11 @@ impl Shape for Orders {
             }
             EventKind::Replace => {
                 let Some(before) = &book.before else { return rows.skip(Skip::UnknownOrder) };
+                if is_modification(event, before) {
+                    let order =
+                        Order { id: event.order_id, price, size, action: Action::Modify, side, flags };
+                    return rows.push(record(event, order), event);
+                }
                 let old = Order {
                     id: before.id,
                     price: before.price.e9(),
@@ -119,6 +126,15 @@ impl Shape for Orders {
             _ => self.rare(update, instruments, rows),
         }
     }
+}
+
+/// Whether a replacement is what DBN calls a modification: of an order that keeps its id, and its priority if its price stays and its
+/// size does not grow.
+#[inline]
+fn is_modification(event: &Event, before: &tapeworks_market::orders::Order) -> bool {
+    let keeps = event.detail & Event::KEEPS_PRIORITY != 0;
+    let may_keep = event.price == Some(before.price) && event.size <= before.size;
+    event.order_id == event.aux && keeps == may_keep
 }
 
 impl Orders {

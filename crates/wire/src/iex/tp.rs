@@ -20,6 +20,7 @@ tapeworks_wire_macros::protocol! {
     enum MessageProtocolId: u16 {
         Tops = 0x8003,
         Deep = 0x8004,
+        DeepPlus = 0x8005,
     }
 
     /// Outbound segment.

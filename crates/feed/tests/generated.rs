@@ -1,0 +1,86 @@
+//! Generated sessions of every venue with single orders, through feed and books: the books follow the venue.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+
+use tapeworks_exchange::{Scenario, VenueConfig, VenueKind, write_pcap};
+use tapeworks_feed::{Feed, FeedOptions, Packet};
+use tapeworks_market::book::Outcome;
+use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, EventKind, Nanos, Side};
+use tapeworks_packet::capture::CaptureReader;
+use tapeworks_packet::net;
+use tapeworks_packet::source::ByteSource;
+use tapeworks_stage::Stage;
+
+/// All events of a generated session of one venue.
+fn events_of(kind: VenueKind, messages: u64) -> (Vec<Event>, Feed) {
+    let venues = vec![VenueConfig { kind, share: 1 }];
+    let scenario = Scenario { venues, ..Scenario::full_session(messages, 20) };
+    let mut file = Vec::new();
+    let report = write_pcap(&scenario, &mut file).unwrap();
+    let (mut feed, mut events) = (Feed::new(FeedOptions::default()), Vec::new());
+    let mut reader = CaptureReader::new(ByteSource::from_bytes("memory", file)).unwrap();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        let datagram = net::parse(packet.link_type, packet.bytes).unwrap();
+        let packet = Packet {
+            file: 0,
+            number: packet.number,
+            offset: packet.offset,
+            received: Nanos(packet.timestamp_ns),
+            datagram,
+        };
+        feed.process(&[packet], &mut |event| events.push(event));
+    }
+    assert_eq!(feed.problems().total, 0, "{kind:?}: {:?}", feed.problems().kept());
+    assert_eq!(feed.messages(), report.messages);
+    assert_eq!(feed.channels().len(), 1);
+    assert_eq!(feed.channels()[0].publisher(), kind.publisher());
+    (events, feed)
+}
+
+/// The venue executes the first in line of the best price; so must the order be in the book. That a change keeps its priority, or loses it,
+/// shows here.
+#[test]
+fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
+    for kind in [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Memx, VenueKind::IexDeepPlus] {
+        let (events, _) = events_of(kind, 30_000);
+        let capacity = Capacity { instruments: 32, orders: 1 << 10, levels: 1 << 12 };
+        let mut stage = BookStage::new([(kind.publisher(), capacity)]);
+        let mut seen = BTreeMap::new();
+        for event in events {
+            if event.kind == EventKind::Execute {
+                let books = stage.feed(kind.publisher()).unwrap();
+                let resting = books.orders().find(|order| order.id == event.order_id).unwrap();
+                let queue = books.book(resting.instrument).queue();
+                let first = queue.iter().find(|order| order.side == resting.side).unwrap();
+                assert_eq!(first.id, event.order_id, "{kind:?}: {event:?}");
+            }
+            stage.process(&[event], &mut |update: BookUpdate<'_>| {
+                assert_eq!(update.outcome, Outcome::Applied, "{kind:?}: {:?}", update.event);
+                let best = [Side::Bid, Side::Ask].map(|side| update.book.best(side));
+                if let [Some(bid), Some(ask)] = best {
+                    assert!(bid.price < ask.price, "{kind:?}: crossed by {:?}", update.event);
+                }
+                *seen.entry(update.event.kind as u8).or_insert(0u32) += 1;
+            });
+        }
+        let often = |kind: EventKind| seen.get(&(kind as u8)).copied().unwrap_or_default() > 100;
+        assert!(often(EventKind::Add) && often(EventKind::Execute) && often(EventKind::Delete), "{seen:?}");
+        // MEMX has no replacement, DEEP+ no reduction.
+        assert_eq!(often(EventKind::Replace), kind != VenueKind::Memx, "{kind:?}");
+        assert_eq!(often(EventKind::Cancel), kind != VenueKind::IexDeepPlus, "{kind:?}");
+    }
+}
+
+/// A halt, an opening and a definition come with every venue that has them.
+#[test]
+fn deep_plus_says_its_day_in_events() {
+    let (events, feed) = events_of(VenueKind::IexDeepPlus, 20_000);
+    let count = |kind: EventKind| events.iter().filter(|event| event.kind == kind).count();
+    assert_eq!(count(EventKind::Definition), 20);
+    assert_eq!(count(EventKind::SymbolMapping), feed.instruments().len());
+    assert_eq!(count(EventKind::Session), 6);
+    assert!(count(EventKind::Status) >= 40 && count(EventKind::Trade) > 10);
+    assert!(events.iter().any(|event| event.detail & Event::KEEPS_PRIORITY != 0));
+}
