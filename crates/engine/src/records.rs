@@ -22,7 +22,7 @@ const fn line_of(number: u8) -> Line {
 }
 
 /// An input as a record. `scratch` holds the fields that have no place in the record's header.
-pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Record<'r> {
+pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 16]) -> Record<'r> {
     let blank = Record { time: input.time().0, ..Record::default() };
     match *input {
         Input::Packet { channel, line, payload, .. } => {
@@ -31,8 +31,8 @@ pub fn record_of<'r>(input: &Input<'r>, scratch: &'r mut [u8; 8]) -> Record<'r> 
         Input::Snapshot { channel, attempt, messages, .. } => {
             Record { kind: SNAPSHOT, channel, extra: u64::from(attempt), payload: messages, ..blank }
         }
-        Input::SnapshotEnd { channel, attempt, next, .. } => {
-            *scratch = next.to_le_bytes();
+        Input::SnapshotEnd { channel, attempt, next, bytes, .. } => {
+            *scratch = (u128::from(bytes) << 64 | u128::from(next)).to_le_bytes();
             Record { kind: SNAPSHOT_END, channel, extra: u64::from(attempt), payload: scratch, ..blank }
         }
         Input::SnapshotFailed { channel, attempt, .. } => {
@@ -55,8 +55,8 @@ pub fn input_of<'r>(record: &Record<'r>) -> Option<Input<'r>> {
         PACKET => Input::Packet { channel, line: line_of(record.line), received, payload },
         SNAPSHOT => Input::Snapshot { channel, attempt, received, messages: payload },
         SNAPSHOT_END => {
-            let next = payload.first_chunk().map(|next| u64::from_le_bytes(*next))?;
-            Input::SnapshotEnd { channel, attempt, received, next }
+            let both = payload.first_chunk().map(|both| u128::from_le_bytes(*both))?;
+            Input::SnapshotEnd { channel, attempt, received, next: both as u64, bytes: (both >> 64) as u64 }
         }
         SNAPSHOT_FAILED => Input::SnapshotFailed { channel, attempt, received },
         CONTRADICTED => Input::Contradicted { channel, received },
@@ -76,14 +76,14 @@ mod tests {
         let inputs = [
             Input::Packet { channel: 3, line: Line::Recovery, received, payload: b"abc" },
             Input::Snapshot { channel: 1, attempt: 9, received, messages: b"\0\x01x" },
-            Input::SnapshotEnd { channel: 1, attempt: 9, received, next: u64::MAX },
+            Input::SnapshotEnd { channel: 1, attempt: 9, received, next: u64::MAX, bytes: 3 },
             Input::SnapshotFailed { channel: 2, attempt: 1, received },
             Input::Contradicted { channel: 4, received },
             Input::Tick { now: received },
             Input::ClockSet { now: received, ahead_ns: -5 },
         ];
         for input in inputs {
-            let mut scratch = [0; 8];
+            let mut scratch = [0; 16];
             assert_eq!(input_of(&record_of(&input, &mut scratch)), Some(input));
         }
         assert_eq!(input_of(&Record { kind: tapeworks_journal::LOST, ..Record::default() }), None);

@@ -97,6 +97,8 @@ pub enum Input<'a> {
         received: Nanos,
         /// The number of the first message that it does not hold.
         next: u64,
+        /// Bytes of its messages with their lengths: those of all [`Input::Snapshot`] of this attempt.
+        bytes: u64,
     },
     /// A snapshot will not come.
     SnapshotFailed {
@@ -400,11 +402,16 @@ impl LiveFeed {
                     awaited.messages.extend_from_slice(messages);
                 }
             }
-            Input::SnapshotEnd { channel, attempt, received, next } => {
+            Input::SnapshotEnd { channel, attempt, received, next, bytes } => {
                 if let Some(awaited) = self.awaited(channel, attempt) {
-                    awaited.next = Some(next);
+                    // A damaged journal may have lost messages of it, and the loss itself goes by another number.
+                    let is_whole = awaited.messages.len() as u64 == bytes;
+                    awaited.next = Some(next).filter(|_| is_whole);
                     let index = usize::from(channel);
-                    self.of_channel(index, sink, |feed, sink| feed.after(index, received, sink));
+                    self.of_channel(index, sink, |feed, sink| match is_whole {
+                        true => feed.after(index, received, sink),
+                        false => feed.snapshot_failed(index, received, sink),
+                    });
                 }
             }
             Input::SnapshotFailed { channel, attempt, received } => {

@@ -436,7 +436,7 @@ proptest! {
             if let Some(Request::Snapshot { attempt, .. }) = live.take_request() {
                 let received = Nanos(START + at);
                 feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &bytes });
-                feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: first });
+                feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: first, bytes: bytes.len() as u64 });
             }
         }
     }
@@ -529,7 +529,8 @@ fn a_late_receiver_has_the_books_of_one_that_was_there_from_the_start() {
                     let part = Input::Snapshot { channel: 0, attempt, received, messages: part };
                     events.extend(feed(&mut live, part));
                 }
-                let end = Input::SnapshotEnd { channel: 0, attempt, received, next: snapshot_next };
+                let bytes = state.len() as u64;
+                let end = Input::SnapshotEnd { channel: 0, attempt, received, next: snapshot_next, bytes };
                 events.extend(feed(&mut live, end));
             }
             market.apply(&events);
@@ -574,7 +575,10 @@ fn after_a_gap_a_snapshot_restores_the_books_and_repeats_no_trade() {
             let state = snapshot_of(&messages[..2_200]);
             events
                 .extend(feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
-            events.extend(feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: 2_201 }));
+            events.extend(feed(
+                &mut live,
+                Input::SnapshotEnd { channel: 0, attempt, received, next: 2_201, bytes: state.len() as u64 },
+            ));
         }
         trades +=
             events.iter().filter(|event| matches!(event.kind, EventKind::Execute | EventKind::Trade)).count();
@@ -767,7 +771,13 @@ fn each_channel_of_a_feed_joins_by_a_snapshot_of_its_own() {
                 let state = snapshot_of(&parts.messages[usize::from(of)][..1_550]);
                 let part = Input::Snapshot { channel: of, attempt, received, messages: &state };
                 market.apply(&feed(&mut live, part));
-                let end = Input::SnapshotEnd { channel: of, attempt, received, next: 1_551 };
+                let end = Input::SnapshotEnd {
+                    channel: of,
+                    attempt,
+                    received,
+                    next: 1_551,
+                    bytes: state.len() as u64,
+                };
                 market.apply(&feed(&mut live, end));
             }
         }
@@ -904,7 +914,10 @@ fn a_contradiction_requests_snapshots_at_an_interval_and_a_snapshot_clears_it() 
     let good: Vec<_> = messages[..1_150].iter().filter(|message| **message != deletion()).cloned().collect();
     let (received, state) = (at(30), snapshot_of(&good));
     market.apply(&feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
-    market.apply(&feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: 1_151 }));
+    market.apply(&feed(
+        &mut live,
+        Input::SnapshotEnd { channel: 0, attempt, received, next: 1_151, bytes: state.len() as u64 },
+    ));
     assert!(market.state(live.instruments()).iter().all(|(_, _, is_stale)| !is_stale));
     assert_eq!(contradicted(&market), 0);
     assert_eq!(say(&mut live, 40), None, "too soon");
@@ -938,7 +951,10 @@ fn a_message_that_cannot_be_read_requests_a_snapshot_at_an_interval() {
     let good: Vec<_> = messages[..1_150].iter().filter(|message| message.len() != 12).cloned().collect();
     let (received, state) = (Nanos(START + 30 * MS), snapshot_of(&good));
     market.apply(&feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
-    market.apply(&feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: 1_151 }));
+    market.apply(&feed(
+        &mut live,
+        Input::SnapshotEnd { channel: 0, attempt, received, next: 1_151, bytes: state.len() as u64 },
+    ));
     assert!(market.state(live.instruments()).iter().all(|(_, _, is_stale)| !is_stale));
     assert!(!live.channels()[0].is_stale());
     let snapshots = live.channels()[0].snapshots();
@@ -1091,7 +1107,10 @@ fn a_damaged_packet_and_its_copy_are_applied_once_behind_a_snapshot() {
             let state = snapshot_of(&messages[..1_300]);
             events
                 .extend(feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state }));
-            events.extend(feed(&mut live, Input::SnapshotEnd { channel: 0, attempt, received, next: 1_301 }));
+            events.extend(feed(
+                &mut live,
+                Input::SnapshotEnd { channel: 0, attempt, received, next: 1_301, bytes: state.len() as u64 },
+            ));
         }
         market.apply(&events);
     }
@@ -1260,6 +1279,35 @@ fn lost_inputs_make_books_stale_until_the_sequence_shows_that_nothing_is_missing
     assert!(live.channels()[0].is_stale());
 }
 
+/// A damaged journal lost messages of it, and the number of its attempt is that of the request after the loss.
+#[test]
+fn a_snapshot_that_lacks_messages_is_not_applied() {
+    let messages = messages(100, 3, 12);
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 51, &messages[50..55])));
+    let Some(Request::Snapshot { attempt, .. }) = live.take_request() else {
+        panic!("it joins by a snapshot")
+    };
+    let (received, state) = (Nanos(START + MS), snapshot_of(&messages[..50]));
+    let (_lost, part) = state.split_at(state.len() / 2);
+    feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: part });
+    let end = |attempt, bytes: usize| Input::SnapshotEnd {
+        channel: 0,
+        attempt,
+        received,
+        next: 51,
+        bytes: bytes as u64,
+    };
+    assert_eq!(feed(&mut live, end(attempt, state.len())), []);
+    let snapshots = live.channels()[0].snapshots();
+    assert_eq!((snapshots.applied, snapshots.failed, snapshots.requests), (0, 1, 2));
+    let Some(Request::Snapshot { attempt, .. }) = live.take_request() else { panic!("it asks again") };
+    feed(&mut live, Input::Snapshot { channel: 0, attempt, received, messages: &state });
+    let events = feed(&mut live, end(attempt, state.len()));
+    assert!(events.iter().any(|event| event.kind == EventKind::Recovered));
+    assert_eq!(live.channels()[0].snapshots().applied, 1);
+}
+
 #[test]
 fn a_snapshot_with_a_possible_gap_is_not_applied() {
     let messages = messages(100, 3, 12);
@@ -1270,7 +1318,7 @@ fn a_snapshot_with_a_possible_gap_is_not_applied() {
     };
     let received = Nanos(START + MS);
     live.inputs_lost(received, &mut |_: Event| {});
-    let end = Input::SnapshotEnd { channel: 0, attempt, received, next: 5_001 };
+    let end = Input::SnapshotEnd { channel: 0, attempt, received, next: 5_001, bytes: 0 };
     assert_eq!(feed(&mut live, end), []);
     let snapshots = live.channels()[0].snapshots();
     assert_eq!((snapshots.applied, snapshots.failed, snapshots.requests), (0, 1, 2));

@@ -237,7 +237,7 @@ impl<W: World> JournalThread<W> {
                             return;
                         }
                     };
-                    let mut scratch = [0; 8];
+                    let mut scratch = [0; 16];
                     let record = record_of(&owned.input(), &mut scratch);
                     last_time = Some(record.time);
                     if let Err(error) = writer.append(&record) {

@@ -32,6 +32,7 @@ pub(super) enum Owned {
         attempt: u32,
         received: Nanos,
         next: u64,
+        bytes: u64,
     },
     SnapshotFailed {
         channel: u16,
@@ -76,9 +77,13 @@ impl Owned {
             Self::Snapshot { channel, attempt, received, messages } => {
                 Input::Snapshot { channel: *channel, attempt: *attempt, received: *received, messages }
             }
-            Self::SnapshotEnd { channel, attempt, received, next } => {
-                Input::SnapshotEnd { channel: *channel, attempt: *attempt, received: *received, next: *next }
-            }
+            Self::SnapshotEnd { channel, attempt, received, next, bytes } => Input::SnapshotEnd {
+                channel: *channel,
+                attempt: *attempt,
+                received: *received,
+                next: *next,
+                bytes: *bytes,
+            },
             Self::SnapshotFailed { channel, attempt, received } => {
                 Input::SnapshotFailed { channel: *channel, attempt: *attempt, received: *received }
             }

@@ -158,10 +158,12 @@ impl<W: World> Attempt<W> {
         }
     }
 
-    fn hand_on(&self, messages: &mut Vec<u8>) -> io::Result<()> {
+    /// Hands messages to ingest, and counts their bytes.
+    fn hand_on(&self, messages: &mut Vec<u8>, bytes: &mut u64) -> io::Result<()> {
         if messages.is_empty() {
             return Ok(());
         }
+        *bytes += messages.len() as u64;
         let chunk = std::mem::replace(messages, Vec::with_capacity(CHUNK_BYTES));
         let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
         self.send(Owned::Snapshot { channel, attempt, received: W::time_of_day(), messages: chunk })
@@ -174,7 +176,7 @@ impl<W: World> Attempt<W> {
         stream.set_time_limits(Some(LOOK), Some(CONNECT))?;
         stream.write_all(&glimpse::login(&server.login.0, &server.login.1, &self.wanted.session))?;
         let mut stream_bytes = Vec::new();
-        let mut messages = Vec::with_capacity(CHUNK_BYTES);
+        let (mut messages, mut bytes) = (Vec::with_capacity(CHUNK_BYTES), 0);
         let mut buffer = vec![0; 64 << 10];
         let (mut heard, mut spoke) = (W::instant(), W::instant());
         loop {
@@ -208,13 +210,14 @@ impl<W: World> Attempt<W> {
                         if let Some(next) = glimpse::end_of_snapshot(message) {
                             let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
                             if !planted!("snapshot-without-its-end") {
-                                self.hand_on(&mut messages)?;
+                                self.hand_on(&mut messages, &mut bytes)?;
                             }
                             self.send(Owned::SnapshotEnd {
                                 channel,
                                 attempt,
                                 received: W::time_of_day(),
                                 next,
+                                bytes,
                             })?;
                             // Logged out; whether the packet arrives does not matter any more.
                             let _unheard = stream.write_all(b"\0\x01O");
@@ -224,7 +227,7 @@ impl<W: World> Attempt<W> {
                         messages.extend_from_slice(&(message.len() as u16).to_be_bytes());
                         messages.extend_from_slice(message);
                         if messages.len() >= CHUNK_BYTES {
-                            self.hand_on(&mut messages)?;
+                            self.hand_on(&mut messages, &mut bytes)?;
                         }
                     }
                     Ok(Message::LoginRejected(_)) => return Err(refused("the login was rejected")),
@@ -310,7 +313,7 @@ mod tests {
         let wanted = Wanted { channel: 0, session, attempt: 7 };
         let until = Instant::now() + Duration::from_millis(20);
         let attempt = Attempt::<System> { wanted, until, newest, answers, stop };
-        let error = attempt.hand_on(&mut vec![0; 3]).unwrap_err();
+        let error = attempt.hand_on(&mut vec![0; 3], &mut 0).unwrap_err();
         assert!(error.to_string().contains("in time"), "{error}");
     }
 }

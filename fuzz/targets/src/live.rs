@@ -52,6 +52,8 @@ fn run(bytes: &[u8], second: Publisher, restored: usize) -> Vec<Event> {
     let mut number = 0;
     let mut events = Vec::new();
     let mut attempts = [0; 2];
+    // Bytes of messages of these attempts.
+    let mut given = [0; 2];
     let mut now = Nanos(1_763_130_600_000_000_000);
     let mut rest = bytes;
     while let Some(([kind, high, low, length], behind)) = rest.split_first_chunk::<4>() {
@@ -70,8 +72,14 @@ fn run(bytes: &[u8], second: Publisher, restored: usize) -> Vec<Event> {
                 let line = [Line::A, Line::B, Line::Recovery][usize::from(kind >> 1 & 3).min(2)];
                 Input::Packet { channel, line, received: now, payload: body }
             }
-            3 => Input::Snapshot { channel, attempt, received: now, messages: body },
-            4 => Input::SnapshotEnd { channel, attempt, received: now, next: u64::from(*length) },
+            3 => {
+                given[usize::from(channel)] += body.len() as u64;
+                Input::Snapshot { channel, attempt, received: now, messages: body }
+            }
+            4 => {
+                let bytes = given[usize::from(channel)];
+                Input::SnapshotEnd { channel, attempt, received: now, next: u64::from(*length), bytes }
+            }
             5 => Input::SnapshotFailed { channel, attempt, received: now },
             _ => Input::Tick { now },
         };
@@ -79,6 +87,7 @@ fn run(bytes: &[u8], second: Publisher, restored: usize) -> Vec<Event> {
         while let Some(request) = live.take_request() {
             if let Request::Snapshot { channel, attempt, .. } = request {
                 attempts[usize::from(channel)] = attempt;
+                given[usize::from(channel)] = 0;
             }
         }
     }

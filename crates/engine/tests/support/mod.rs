@@ -142,7 +142,7 @@ pub(crate) fn keep(folder: &Path, journal: JournalOptions, checkpoints: usize) -
         run(&mut engine, &mut market, std::slice::from_ref(packet));
         let (channel, received, payload) = packet;
         let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
-        writer.append(&record_of(&input, &mut [0; 8])).unwrap();
+        writer.append(&record_of(&input, &mut [0; 16])).unwrap();
     }
     writer.sync().unwrap();
     times
@@ -176,7 +176,7 @@ pub(crate) fn keep_with_loss(
         let (channel, received, payload) = packet;
         let payload = if (from..to).contains(&at) { &too_long } else { payload };
         let input = Input::Packet { channel: *channel, line: Line::A, received: *received, payload };
-        let appended = writer.append(&record_of(&input, &mut [0; 8]));
+        let appended = writer.append(&record_of(&input, &mut [0; 16]));
         assert_eq!(appended.is_err(), (from..to).contains(&at));
     }
     writer.sync().unwrap();
