@@ -552,7 +552,7 @@ impl Analyser {
             _ => {}
         }
         let known = self.applications.get(&datagram.destination).copied();
-        let application = known.or_else(|| recognise::udp_payload(datagram.payload))?;
+        let application = known.or_else(|| recognise::udp_payload(datagram.payload, datagram.destination))?;
         self.applications.insert(datagram.destination, application);
         self.last = Some((datagram.destination, application));
         Some(application)

@@ -60,6 +60,16 @@ pub(crate) trait Dialect {
     /// A trade is void. `of_market` is a stamp without a symbol.
     fn trade_break(outbox: &mut Outbox, kind: VenueKind, of_market: &Stamp, stamp: &Stamp, print: &Print);
 
+    /// Protocols that split times: the second of a time, and the message that says it. It comes before the first message of the second.
+    fn full_second(_utc_ns: u64, _midnight_ns: u64) -> Option<(u64, [u8; 6])> {
+        None
+    }
+
+    /// Whether a message is that of a full second.
+    fn is_full_second(_message: &[u8]) -> bool {
+        false
+    }
+
     /// Writes another time into a message.
     fn restamp(message: &mut [u8], utc_ns: u64, midnight_ns: u64);
 }

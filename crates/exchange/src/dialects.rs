@@ -16,6 +16,13 @@ macro_rules! for_dialect {
                 type $dialect = $crate::iex::DeepPlus;
                 $body
             }
+            $crate::VenueKind::Bzx
+            | $crate::VenueKind::Byx
+            | $crate::VenueKind::Edga
+            | $crate::VenueKind::Edgx => {
+                type $dialect = $crate::pitch::Pitch;
+                $body
+            }
             $crate::VenueKind::Memx => {
                 type $dialect = $crate::memoir::Memoir;
                 $body

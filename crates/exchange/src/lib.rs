@@ -40,6 +40,7 @@ mod nonsense;
 pub mod orders;
 mod outbox;
 mod packets;
+mod pitch;
 mod popularity;
 pub mod random;
 mod report;

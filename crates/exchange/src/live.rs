@@ -283,6 +283,8 @@ struct Venue {
     heartbeat_due_ns: u64,
     silent_until_ns: u64,
     held: VecDeque<Held>,
+    /// Of its last message, where the protocol splits times.
+    second: Option<u64>,
     restarts: VecDeque<u64>,
     silences: VecDeque<Silence>,
     resets: VecDeque<Silence>,
@@ -368,6 +370,7 @@ impl Live {
                 heartbeat_due_ns: if options.heartbeat_ns > 0 { options.heartbeat_ns } else { u64::MAX },
                 silent_until_ns: 0,
                 held: VecDeque::new(),
+                second: None,
                 restarts: venue.restart_after.iter().copied().collect(),
                 silences: venue.silences.iter().copied().collect(),
                 resets: venue.resets.iter().copied().collect(),
@@ -540,6 +543,16 @@ impl Live {
         let venue = &mut self.venues[index];
         let kind = venue.kind;
         let Some(bytes) = message.bytes.get_mut(..message.length) else { return };
+        // Seconds begin when they do here.
+        if for_dialect!(kind, D => D::is_full_second(bytes)) {
+            return;
+        }
+        if let Some((second, says)) = for_dialect!(kind, D => D::full_second(due_utc_ns, self.midnight_ns))
+            && venue.second.replace(second) != Some(second)
+        {
+            self.put(index, &says, due_utc_ns, now_ns, outlet);
+        }
+        let venue = &mut self.venues[index];
         for_dialect!(kind, D => D::restamp(bytes, due_utc_ns, self.midnight_ns));
         let nonsense = venue.nonsense.follow(bytes);
         self.put(index, bytes, due_utc_ns, now_ns, outlet);
@@ -620,6 +633,7 @@ impl Live {
     /// Numbers from 1 on, beginning with the messages of the venue's state.
     fn begin_anew(&mut self, index: usize, session: SessionId, outlet: &mut impl Outlet) {
         let venue = &mut self.venues[index];
+        venue.second = None;
         venue.stream = Stream::new(session, 0);
         venue.sessions.push(SessionReport { session, number: venue.session_number, messages: 0 });
         let held = &mut venue.held;

@@ -110,6 +110,8 @@ pub(crate) struct Outbox {
     pending: Vec<Pending>,
     next: usize,
     made: u64,
+    /// The second of each venue's last message, in protocols that split times.
+    seconds: Vec<Option<u64>>,
 }
 
 impl Outbox {
@@ -119,6 +121,14 @@ impl Outbox {
         self.bytes.extend_from_slice(message);
         self.pending.push(Pending { venue: stamp.venue, utc_ns: stamp.utc_ns, start, length });
         self.made += 1;
+    }
+
+    /// Whether the next message of a venue is the first of this second.
+    pub(crate) fn begins_second(&mut self, venue: usize, second: u64) -> bool {
+        if venue >= self.seconds.len() {
+            self.seconds.resize(venue + 1, None);
+        }
+        self.seconds.get_mut(venue).is_some_and(|last| last.replace(second) != Some(second))
     }
 
     /// Messages made so far, taken or not.

@@ -39,6 +39,14 @@ pub enum VenueKind {
     Memx,
     /// IEX DEEP+ 1.0: every order and trade, no auctions.
     IexDeepPlus,
+    /// Cboe BZX: PITCH 2.41 of one unit, no auctions.
+    Bzx,
+    /// Cboe BYX: PITCH 2.41 of one unit, no auctions.
+    Byx,
+    /// Cboe EDGA: PITCH 2.41 of one unit, no auctions.
+    Edga,
+    /// Cboe EDGX: PITCH 2.41 of one unit, no auctions.
+    Edgx,
 }
 
 /// The facts of a kind of venue.
@@ -134,6 +142,46 @@ static KINDS: &[KindRow] = &[
         groups: ([[233, 215, 21, 8], [233, 215, 21, 138]], 10_378),
         sources: [[23, 226, 155, 133], [23, 226, 155, 197]],
     },
+    KindRow {
+        kind: VenueKind::Bzx,
+        keys: &["bzx"],
+        name: "Cboe BZX",
+        publisher: Publisher::BATS_PITCH,
+        transport: TransportKind::CboeUnit,
+        protocol: NO_PROTOCOL,
+        groups: ([[239, 192, 130, 1], [239, 192, 131, 1]], 30001),
+        sources: [[174, 136, 160, 2], [174, 136, 161, 2]],
+    },
+    KindRow {
+        kind: VenueKind::Byx,
+        keys: &["byx"],
+        name: "Cboe BYX",
+        publisher: Publisher::BATY_PITCH,
+        transport: TransportKind::CboeUnit,
+        protocol: NO_PROTOCOL,
+        groups: ([[239, 192, 130, 2], [239, 192, 131, 2]], 30101),
+        sources: [[174, 136, 160, 3], [174, 136, 161, 3]],
+    },
+    KindRow {
+        kind: VenueKind::Edga,
+        keys: &["edga"],
+        name: "Cboe EDGA",
+        publisher: Publisher::EDGA_PITCH,
+        transport: TransportKind::CboeUnit,
+        protocol: NO_PROTOCOL,
+        groups: ([[239, 192, 130, 3], [239, 192, 131, 3]], 30201),
+        sources: [[174, 136, 160, 4], [174, 136, 161, 4]],
+    },
+    KindRow {
+        kind: VenueKind::Edgx,
+        keys: &["edgx"],
+        name: "Cboe EDGX",
+        publisher: Publisher::EDGX_PITCH,
+        transport: TransportKind::CboeUnit,
+        protocol: NO_PROTOCOL,
+        groups: ([[239, 192, 130, 4], [239, 192, 131, 4]], 30301),
+        sources: [[174, 136, 160, 5], [174, 136, 161, 5]],
+    },
 ];
 
 impl VenueKind {
@@ -191,6 +239,7 @@ impl VenueKind {
                 SessionId::IexTp { protocol: protocol.raw(), channel: IEX_CHANNEL, session: number }
             }
             TransportKind::Memoir => SessionId::Memoir(MEMX_UNIT << 32 | u64::from(number)),
+            TransportKind::CboeUnit => SessionId::CboeUnit(CBOE_UNIT),
         }
     }
 
@@ -216,6 +265,9 @@ impl VenueKind {
 
 /// MEMX: the upper half of a session's number, four letters.
 const MEMX_UNIT: u64 = u32::from_be_bytes(*b"TWX1") as u64;
+
+/// Cboe: the unit of every venue. Its messages name no session.
+const CBOE_UNIT: u8 = 1;
 
 /// IEX-TP: the channel of every feed.
 const IEX_CHANNEL: u32 = 1;

@@ -243,7 +243,7 @@ impl Feed {
     #[cold]
     #[inline(never)]
     fn recognise(&mut self, at: usize, packet: &Packet<'_>) -> Option<Application> {
-        let application = recognise::udp_payload(packet.datagram.payload);
+        let application = recognise::udp_payload(packet.datagram.payload, packet.datagram.destination);
         let destination = &mut self.destinations[at];
         destination.application = application;
         if application.is_none() {

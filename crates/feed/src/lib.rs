@@ -31,6 +31,7 @@ mod locates;
 mod memoir;
 mod naming;
 mod normaliser;
+mod pitch;
 mod probe;
 mod problem;
 mod ranges;

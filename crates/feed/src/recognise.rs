@@ -4,6 +4,8 @@
 //! messages have known types and right lengths. A heartbeat alone names the transport, which names the feed where the transport
 //! carries only one. The [table](crate::FEEDS) has the check of each feed.
 
+use std::net::SocketAddr;
+
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::millennium;
 use tapeworks_wire::nasdaq::{ouch50, soupbintcp};
@@ -11,9 +13,9 @@ use tapeworks_wire::nasdaq::{ouch50, soupbintcp};
 use crate::probe::PROBED_MESSAGES;
 use crate::table::{Application, FEEDS};
 
-/// The application of a UDP payload.
-pub fn udp_payload(payload: &[u8]) -> Option<Application> {
-    FEEDS.iter().find(|feed| (feed.recognise)(payload)).map(|feed| feed.application)
+/// The application of a UDP payload to this destination.
+pub fn udp_payload(payload: &[u8], destination: SocketAddr) -> Option<Application> {
+    FEEDS.iter().find(|feed| feed.recognises(payload, destination)).map(|feed| feed.application)
 }
 
 /// Whether a message of a stream or file can be read.
@@ -121,10 +123,11 @@ mod tests {
 
     #[test]
     fn noise_is_recognised_as_no_protocol() {
-        assert_eq!(udp_payload(&[]), None);
-        assert_eq!(udp_payload(&[0; 20]), None, "a session has a name");
-        assert_eq!(udp_payload(&[0xFF; 60]), None);
-        assert_eq!(udp_payload(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), None);
+        let group = SocketAddr::from(([239, 192, 130, 1], 30_001));
+        assert_eq!(udp_payload(&[], group), None);
+        assert_eq!(udp_payload(&[0; 20], group), None, "a session has a name");
+        assert_eq!(udp_payload(&[0xFF; 60], group), None);
+        assert_eq!(udp_payload(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", group), None);
         assert_eq!(framing(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"), None);
         assert_eq!(framing(&[]), None);
     }

@@ -33,6 +33,7 @@ use crate::locates::Contradiction;
 use crate::memoir::{self, MemoirNormaliser};
 use crate::naming::Naming;
 use crate::normaliser::{Normaliser, Start, Target};
+use crate::pitch::{self, PitchNormaliser};
 
 /// A publisher of a feed.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +63,10 @@ pub struct FeedSpec {
     pub channels_are_shared: bool,
     /// How messages name their instrument.
     pub naming: Naming,
-    /// Whether a UDP payload is certainly of this feed.
+    /// Whether a UDP payload is certainly of this feed; of one that [`needs_group`](FeedSpec::needs_group), whether it can be.
     pub recognise: fn(&[u8]) -> bool,
+    /// Only payloads to a group of one of its publishers are recognised: the bytes do not say of which venue they are.
+    pub needs_group: bool,
     /// Whether a session of its transport is of this feed, as far as the header says. Callers use [`FeedSpec::takes`].
     has_session: fn(&SessionId) -> bool,
     /// Whether a message can be read.
@@ -95,6 +98,16 @@ impl FeedSpec {
         };
         let first = || self.publishers.first().map(|one| one.publisher);
         only.or(named).or_else(of_group).or_else(first).unwrap_or_default()
+    }
+
+    /// Whether a UDP payload to this destination is certainly of this feed.
+    #[must_use]
+    pub fn recognises(&self, payload: &[u8], destination: SocketAddr) -> bool {
+        let is_group = |one: &PublisherSpec| match destination.ip() {
+            IpAddr::V4(group) => one.groups.contains(&group),
+            IpAddr::V6(_) => false,
+        };
+        (!self.needs_group || self.publishers.iter().any(is_group)) && (self.recognise)(payload)
     }
 
     /// The publishers whose messages a channel carries: `of_channel` alone, or all of the feed's.
@@ -255,6 +268,7 @@ macro_rules! rows {
                     directory: Some("StockDirectory"),
                 },
                 recognise: itch::recognise,
+                needs_group: false,
                 has_session: |_| true,
                 check: itch::check,
                 time: itch::time,
@@ -268,6 +282,7 @@ macro_rules! rows {
                 channels_are_shared: false,
                 naming: iex::NAMING,
                 recognise: Tops::recognise,
+                needs_group: false,
                 has_session: Tops::has_session,
                 check: Tops::check,
                 time: iex::time,
@@ -281,6 +296,7 @@ macro_rules! rows {
                 channels_are_shared: false,
                 naming: iex::NAMING,
                 recognise: Deep::recognise,
+                needs_group: false,
                 has_session: Deep::has_session,
                 check: Deep::check,
                 time: iex::time,
@@ -296,6 +312,7 @@ macro_rules! rows {
                 channels_are_shared: false,
                 naming: iex::NAMING,
                 recognise: DeepPlus::recognise,
+                needs_group: false,
                 has_session: DeepPlus::has_session,
                 check: DeepPlus::check,
                 time: iex::time,
@@ -309,10 +326,48 @@ macro_rules! rows {
                 channels_are_shared: false,
                 naming: memoir::NAMING,
                 recognise: memoir::recognise,
+                needs_group: false,
                 has_session: |_| true,
                 check: memoir::check,
                 time: memoir::time,
                 harmless: &memoir::HARMLESS,
+            }
+            /// Cboe PITCH 2.41.
+            CboePitch241, PitchNormaliser, CboeUnit {
+                name: "pitch",
+                schema: &tapeworks_wire::cboe::pitch::SCHEMA,
+                // The groups are those of the simulated venues.
+                publishers: &[
+                    PublisherSpec {
+                        publisher: Publisher::BATS_PITCH,
+                        names: &["bzx", "bats"],
+                        groups: &[Ipv4Addr::new(239, 192, 130, 1), Ipv4Addr::new(239, 192, 131, 1)],
+                    },
+                    PublisherSpec {
+                        publisher: Publisher::BATY_PITCH,
+                        names: &["byx", "baty"],
+                        groups: &[Ipv4Addr::new(239, 192, 130, 2), Ipv4Addr::new(239, 192, 131, 2)],
+                    },
+                    PublisherSpec {
+                        publisher: Publisher::EDGA_PITCH,
+                        names: &["edga"],
+                        groups: &[Ipv4Addr::new(239, 192, 130, 3), Ipv4Addr::new(239, 192, 131, 3)],
+                    },
+                    PublisherSpec {
+                        publisher: Publisher::EDGX_PITCH,
+                        names: &["edgx"],
+                        groups: &[Ipv4Addr::new(239, 192, 130, 4), Ipv4Addr::new(239, 192, 131, 4)],
+                    },
+                ],
+                channels_are_shared: false,
+                naming: pitch::NAMING,
+                // Cboe's options and futures have the same header and some of the same messages.
+                recognise: pitch::recognise,
+                needs_group: true,
+                has_session: |_| true,
+                check: pitch::check,
+                time: |_| None,
+                harmless: &pitch::HARMLESS,
             }
             $($more)*
         }
@@ -333,6 +388,7 @@ rows! {
         channels_are_shared: true,
         naming: iex::NAMING,
         recognise: |_| false,
+        needs_group: false,
         has_session: |_| true,
         check: |_| Ok(()),
         time: |_| None,

@@ -43,7 +43,14 @@ fn events_of(kind: VenueKind, messages: u64) -> (Vec<Event>, Feed) {
 /// shows here.
 #[test]
 fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
-    for kind in [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Memx, VenueKind::IexDeepPlus] {
+    for kind in [
+        VenueKind::Nasdaq,
+        VenueKind::Bx,
+        VenueKind::Memx,
+        VenueKind::IexDeepPlus,
+        VenueKind::Bzx,
+        VenueKind::Edgx,
+    ] {
         let (events, _) = events_of(kind, 30_000);
         let capacity = Capacity { instruments: 32, orders: 1 << 10, levels: 1 << 12 };
         let mut stage = BookStage::new([(kind.publisher(), capacity)]);

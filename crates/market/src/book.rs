@@ -607,11 +607,12 @@ impl Books {
         event.instrument = old.instrument;
         self.orders.remove(place);
         let taken = self.take_from_level(&old, old.size, true);
+        let keeps = event.detail & Event::KEEPS_PRIORITY != 0;
+        event.price = event.price.or(if keeps { Some(old.price) } else { None });
         let (Some(price), true) = (event.price, event.size > 0) else {
             *depth = taken.unwrap_or(NO_DEPTH);
             return Outcome::Incomplete;
         };
-        let keeps = event.detail & Event::KEEPS_PRIORITY != 0;
         let priority = select_unpredictable(keeps, old.priority, self.next_priority);
         let new = Order { id: event.aux, price, size: event.size, priority, ..old };
         if let Err(refused) = self.orders.insert(&new) {

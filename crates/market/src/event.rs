@@ -440,7 +440,8 @@ impl Event {
     /// In `detail` of a trade: it came from an auction (a cross).
     pub const CROSS: u8 = 2;
 
-    /// In `detail` of a replacement: the order keeps its place among those of its price. Without it, it goes behind all of them.
+    /// In `detail` of a replacement: the order keeps its place among those of its price, and its price where the event has none. Without
+    /// it, it goes behind all of them.
     pub const KEEPS_PRIORITY: u8 = 4;
 
     /// An event of `kind` with nothing else in it; the caller fills in what the kind has.

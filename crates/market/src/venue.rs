@@ -51,13 +51,21 @@ pub const NASDAQ: Venue = Venue { id: 2, mic: "XNAS", name: "Nasdaq" };
 pub const BX: Venue = Venue { id: 3, mic: "XBOS", name: "Nasdaq BX" };
 /// Nasdaq PSX.
 pub const PSX: Venue = Venue { id: 4, mic: "XPSX", name: "Nasdaq PSX" };
+/// Cboe BZX.
+pub const BZX: Venue = Venue { id: 5, mic: "BATS", name: "Cboe BZX" };
+/// Cboe BYX.
+pub const BYX: Venue = Venue { id: 6, mic: "BATY", name: "Cboe BYX" };
+/// Cboe EDGA.
+pub const EDGA: Venue = Venue { id: 7, mic: "EDGA", name: "Cboe EDGA" };
+/// Cboe EDGX.
+pub const EDGX: Venue = Venue { id: 8, mic: "EDGX", name: "Cboe EDGX" };
 /// Investors Exchange.
 pub const IEX: Venue = Venue { id: 14, mic: "IEXG", name: "IEX" };
 /// Members Exchange.
 pub const MEMX: Venue = Venue { id: 18, mic: "MEMX", name: "MEMX" };
 
 /// The feeds we know, by publisher number.
-pub const FEEDS: [Feed; 7] = [
+pub const FEEDS: [Feed; 11] = [
     Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ, detail: Detail::Orders },
     Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX, detail: Detail::Orders },
     Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX, detail: Detail::Orders },
@@ -70,6 +78,10 @@ pub const FEEDS: [Feed; 7] = [
         detail: Detail::Orders,
     },
     Feed { publisher: Publisher::MEMX_MEMOIR, dataset: "MEMX.MEMOIR", venue: MEMX, detail: Detail::Orders },
+    Feed { publisher: Publisher::BATS_PITCH, dataset: "BATS.PITCH", venue: BZX, detail: Detail::Orders },
+    Feed { publisher: Publisher::BATY_PITCH, dataset: "BATY.PITCH", venue: BYX, detail: Detail::Orders },
+    Feed { publisher: Publisher::EDGA_PITCH, dataset: "EDGA.PITCH", venue: EDGA, detail: Detail::Orders },
+    Feed { publisher: Publisher::EDGX_PITCH, dataset: "EDGX.PITCH", venue: EDGX, detail: Detail::Orders },
 ];
 
 impl Publisher {
@@ -79,6 +91,14 @@ impl Publisher {
     pub const XBOS_ITCH: Self = Self(3);
     /// Nasdaq PSX TotalView-ITCH.
     pub const XPSX_ITCH: Self = Self(4);
+    /// Cboe BZX PITCH.
+    pub const BATS_PITCH: Self = Self(5);
+    /// Cboe BYX PITCH.
+    pub const BATY_PITCH: Self = Self(6);
+    /// Cboe EDGA PITCH.
+    pub const EDGA_PITCH: Self = Self(7);
+    /// Cboe EDGX PITCH.
+    pub const EDGX_PITCH: Self = Self(8);
     /// MEMX MEMOIR Depth.
     pub const MEMX_MEMOIR: Self = Self(15);
     /// IEX TOPS.

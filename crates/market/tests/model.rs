@@ -30,6 +30,13 @@ struct Throw {
     keeps: bool,
 }
 
+impl Throw {
+    /// The event of a replacement that keeps its priority has no price.
+    fn keeps_price(&self) -> bool {
+        self.keeps && self.ticks < 4
+    }
+}
+
 fn throws(length: usize) -> impl Strategy<Value = Vec<Throw>> {
     let kind = prop_oneof![
         6 => Just(EventKind::Add),
@@ -76,7 +83,7 @@ fn event(throw: &Throw) -> Event {
         EventKind::Replace => {
             event.aux = throw.new_id;
             event.detail = if throw.keeps { Event::KEEPS_PRIORITY } else { 0 };
-            event.price = Some(Price::from_e4(throw.ticks * 100));
+            event.price = Some(Price::from_e4(throw.ticks * 100)).filter(|_| !throw.keeps_price());
         }
         _ => {}
     }
@@ -155,6 +162,7 @@ impl Model {
                     return Outcome::DuplicateOrder;
                 }
                 let arrival = if throw.keeps { old.arrival } else { self.next_arrival() };
+                let price = if throw.keeps_price() { old.price } else { price };
                 self.orders.insert(throw.new_id, ModelOrder { price, size: throw.size, arrival, ..old });
                 Outcome::Applied
             }

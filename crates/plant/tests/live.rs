@@ -224,6 +224,8 @@ fn history(options: &PlantOptions) -> Vec<Event> {
 
 fn lossy(topology: Topology, name: &str) {
     let mut venues = five_venues();
+    venues.push(venue("IEX by order", VenueKind::IexDeepPlus));
+    venues.push(venue("EDGX", VenueKind::Edgx));
     for venue in &mut venues {
         for faults in &mut venue.live.faults {
             faults.lost_per_million = 20_000;
@@ -249,7 +251,7 @@ fn lossy(topology: Topology, name: &str) {
     for (venue, channel) in report.venues.iter().zip(&status.channels) {
         let counters = &channel.counters;
         assert_eq!((counters.gaps, counters.missing), (0, 0), "{channel:?}");
-        assert_eq!(counters.ends_of_session, u64::from(venue.live.kind != VenueKind::IexDeep));
+        assert_eq!(counters.ends_of_session, u64::from(venue.live.kind.transport().marks_end()));
         for (sent, line) in venue.live.lines.iter().zip(&channel.lines) {
             assert_eq!(line.kernel_drops, 0, "the kernel's own losses would not be the venue's");
             // Who joins by a snapshot has not seen what the lines lost before.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod cboe_unit;
 pub mod fix;
 pub mod glimpse;
 mod iex_tp;
@@ -16,6 +17,7 @@ mod table;
 mod throttle;
 pub mod transport;
 
+pub use cboe_unit::CboeUnit;
 pub use iex_tp::IexTp;
 pub use login::Credentials;
 pub use memoir::Memoir;

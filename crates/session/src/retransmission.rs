@@ -281,6 +281,7 @@ mod tests {
             TransportKind::MoldUdp64 => SessionId::MoldUdp64(name(number)),
             TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: number },
             TransportKind::Memoir => SessionId::Memoir(u64::from(number)),
+            TransportKind::CboeUnit => SessionId::CboeUnit(number as u8),
         }
     }
 
@@ -384,7 +385,7 @@ mod tests {
             room in 0_usize..8_000,
             packets in 0_u64..40,
         ) {
-            for transport in [MOLD, IEX, TransportKind::Memoir] {
+            for transport in [MOLD, IEX, TransportKind::Memoir, TransportKind::CboeUnit] {
                 let mut store = Store::new(transport, room);
                 store.begin_session(session(transport, 5));
                 fill(&mut store, transport, packets, 9);

@@ -24,6 +24,10 @@ macro_rules! for_transport {
                 type $transport = $crate::IexTp;
                 $body
             }
+            $crate::TransportKind::CboeUnit => {
+                type $transport = $crate::CboeUnit;
+                $body
+            }
             $crate::TransportKind::Memoir => {
                 type $transport = $crate::Memoir;
                 $body
@@ -93,11 +97,14 @@ impl Request {
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_wire::framing::write_block;
+    use tapeworks_wire::framing::{LengthPrefix, write_block};
 
     use super::*;
     use crate::transport::{Content, Outgoing, SessionId};
     use crate::{IexTp, MoldUdp64};
+
+    const ALL: [TransportKind; 4] =
+        [TransportKind::MoldUdp64, TransportKind::IexTp, TransportKind::Memoir, TransportKind::CboeUnit];
 
     #[test]
     fn a_request_is_read_as_it_was_written() {
@@ -105,8 +112,14 @@ mod tests {
             SessionId::MoldUdp64(*b"AA00000007"),
             SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
             SessionId::Memoir(7),
+            SessionId::CboeUnit(7),
         ] {
-            let request = Request { session, first: 1 << 40, count: 65_534 };
+            // Cboe's numbers have 32 bits, its counts 8.
+            let (first, count) = match session {
+                SessionId::CboeUnit(_) => (1 << 31, 255),
+                _ => (1 << 40, 65_534),
+            };
+            let request = Request { session, first, count };
             assert_eq!(session.transport().read_request(&request.encode()), Some(request));
             assert_eq!(session.transport().read_request(&request.encode()[1..]), None);
         }
@@ -119,10 +132,13 @@ mod tests {
                 TransportKind::MoldUdp64 => SessionId::MoldUdp64(*b"AA00000007"),
                 TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
                 TransportKind::Memoir => SessionId::Memoir(7),
+                TransportKind::CboeUnit => SessionId::CboeUnit(7),
             };
             let mut blocks = [0; 100];
             let mut end = 0;
-            for message in [&b"one"[..], b"second", b""] {
+            // A length that counts itself is the beginning of its message.
+            let shortest = if <<T as Transport>::Prefix as LengthPrefix>::IS_PART { &b"l"[..] } else { b"" };
+            for message in [&b"one"[..], b"second", shortest] {
                 end += write_block(T::prefix(), &mut blocks[end..], message).unwrap();
             }
             let content = Content::Messages;
@@ -137,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_sound_if_its_messages_are_what_the_header_says() {
-        for transport in [TransportKind::MoldUdp64, TransportKind::IexTp, TransportKind::Memoir] {
+        for transport in ALL {
             let sound = packet(transport, 3);
             assert!(transport.is_sound(&sound));
             for end in 0..sound.len() {
@@ -159,12 +175,13 @@ mod tests {
 
     #[test]
     fn a_heartbeat_is_sound_without_a_byte_behind_it() {
-        for transport in [TransportKind::MoldUdp64, TransportKind::IexTp, TransportKind::Memoir] {
+        for transport in ALL {
             for_transport!(transport, T => {
                 let session = match transport {
                     TransportKind::MoldUdp64 => SessionId::MoldUdp64(*b"AA00000007"),
                     TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
                     TransportKind::Memoir => SessionId::Memoir(7),
+                TransportKind::CboeUnit => SessionId::CboeUnit(7),
                 };
                 for content in [Content::Heartbeat, Content::EndOfSession] {
                     let header =

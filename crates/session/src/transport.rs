@@ -42,6 +42,8 @@ pub enum TransportKind {
     IexTp,
     /// MEMX's MEMOIR UDP.
     Memoir,
+    /// Cboe's sequenced unit header.
+    CboeUnit,
 }
 
 /// A session of a channel, as its transport names it.
@@ -61,6 +63,8 @@ pub enum SessionId {
     },
     /// MEMOIR UDP's number.
     Memoir(u64),
+    /// Cboe's unit. Its header names no session: there is one a day.
+    CboeUnit(u8),
 }
 
 impl SessionId {
@@ -72,6 +76,7 @@ impl SessionId {
             Self::MoldUdp64(_) => TransportKind::MoldUdp64,
             Self::IexTp { .. } => TransportKind::IexTp,
             Self::Memoir(_) => TransportKind::Memoir,
+            Self::CboeUnit(_) => TransportKind::CboeUnit,
         }
     }
 
@@ -83,6 +88,7 @@ impl SessionId {
             Self::MoldUdp64(name) => Ascii(*name),
             Self::IexTp { session, .. } => digits(*session),
             Self::Memoir(session) => digits(*session as u32),
+            Self::CboeUnit(unit) => digits(u32::from(*unit)),
         }
     }
 
@@ -95,6 +101,7 @@ impl SessionId {
                 Self::IexTp { protocol, channel, .. },
                 Self::IexTp { protocol: other_protocol, channel: other_channel, .. },
             ) => *protocol == *other_protocol && *channel == *other_channel,
+            (Self::CboeUnit(unit), Self::CboeUnit(other)) => *unit == *other,
             _ => false,
         }
     }
@@ -109,6 +116,7 @@ impl SessionId {
             Self::MoldUdp64(_) => write!(f, "MoldUDP64 session {self} port {port}"),
             Self::IexTp { channel, .. } => write!(f, "IEX-TP channel {channel} session {self}"),
             Self::Memoir(_) => write!(f, "MEMOIR session {self} port {port}"),
+            Self::CboeUnit(_) => write!(f, "Cboe unit {self} port {port}"),
         }
     }
 }
@@ -119,6 +127,7 @@ impl fmt::Display for SessionId {
             Self::MoldUdp64(session) => write!(f, "{}", Ascii(*session)),
             Self::IexTp { session, .. } => write!(f, "{session}"),
             Self::Memoir(session) => write!(f, "{session:016x}"),
+            Self::CboeUnit(unit) => write!(f, "{unit}"),
         }
     }
 }

@@ -83,6 +83,7 @@ const fn other(session: SessionId) -> SessionId {
             SessionId::IexTp { protocol, channel, session: session.wrapping_add(1) }
         }
         SessionId::Memoir(session) => SessionId::Memoir(session.wrapping_add(1)),
+        SessionId::CboeUnit(unit) => SessionId::CboeUnit(unit.wrapping_add(1)),
     }
 }
 

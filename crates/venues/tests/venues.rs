@@ -133,8 +133,8 @@ fn lines_carry_the_reported_messages_and_retransmission_fills_every_gap() {
         duplicated_per_million: 10_000,
         reordered_per_million: 10_000,
     };
-    let kinds = [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx];
-    let mut lines: Vec<Line> = (1..=6).map(|number| Line::join([239, 192, 77, number])).collect();
+    let kinds = [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx, VenueKind::Byx];
+    let mut lines: Vec<Line> = (1..=8).map(|number| Line::join([239, 192, 77, number])).collect();
     let mut venues: Vec<Venue> = Vec::new();
     for (index, kind) in kinds.into_iter().enumerate() {
         let addresses = lines[2 * index..2 * index + 2].iter().map(Line::address).collect();
@@ -392,7 +392,8 @@ impl Outlet for LineA {
 #[test]
 fn books_after_a_restart_equal_those_without_it() {
     let start = 1_763_130_600_000_000_000;
-    for kind in [VenueKind::Psx, VenueKind::IexDeep, VenueKind::IexTops, VenueKind::Memx] {
+    let kinds = [VenueKind::Psx, VenueKind::IexDeep, VenueKind::IexTops, VenueKind::Memx];
+    for kind in kinds.into_iter().chain([VenueKind::IexDeepPlus]) {
         let books = |restart_after: Vec<u64>| {
             let venue = LiveVenue { restart_after, ..Venue::new("", kind, Vec::new()).live };
             let options = LiveOptions {

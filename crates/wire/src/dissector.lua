@@ -280,11 +280,13 @@ local function walk(transport, structure, range)
             return messages, offset, string.format("%d of %d messages are missing", count - index + 1, count)
         end
         local size = unsigned(range(offset, blocks.prefix), blocks.little)
-        if offset + blocks.prefix + size > range:len() then
+        -- A length that counts itself is the beginning of its message.
+        local before = blocks.inclusive and 0 or blocks.prefix
+        if before + size < blocks.prefix or offset + before + size > range:len() then
             return messages, offset, string.format("message %d of %d is cut", index, count)
         end
-        if size > 0 then messages[#messages + 1] = range(offset + blocks.prefix, size) end
-        offset = offset + blocks.prefix + size
+        if size > 0 then messages[#messages + 1] = range(offset + before, size) end
+        offset = offset + before + size
     end
     return messages, offset
 end
@@ -338,6 +340,9 @@ local function register_datagram(transport)
         local _, offset, wrong = walk(transport, structure, range)
         if wrong or offset ~= range:len() then return false end
         if transport.payload_length and number_in(structure, transport.payload_length, range) ~= range:len() - structure.minimum then
+            return false
+        end
+        if transport.packet_length and number_in(structure, transport.packet_length, range) ~= range:len() then
             return false
         end
         for _, carried in ipairs(transport.carries) do

@@ -77,6 +77,20 @@ pub struct OneByte;
 #[derive(Clone, Copy, Debug)]
 pub struct CountsItself<Prefix>(PhantomData<Prefix>);
 
+impl<Prefix> CountsItself<Prefix> {
+    /// The prefix, as a value.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<Prefix> Default for CountsItself<Prefix> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl LengthPrefix for BigEndian {
     const BYTES: usize = 2;
 
@@ -222,7 +236,7 @@ impl<'a, Prefix: LengthPrefix> Iterator for Blocks<'a, Prefix> {
     }
 }
 
-/// Whether `bytes` are whole blocks behind lengths of `prefix` bytes, as many as `declared`. No bytes at all are right
+/// Whether `bytes` are whole blocks behind lengths of `prefix` bytes, which may count themselves, as many as `declared`. No bytes at all are right
 /// with any count: that of a header which is written before its messages, of a request, of an end of session. For the
 /// code of `protocol!`; `names` are those of the blocks and of their count.
 ///
@@ -231,7 +245,7 @@ impl<'a, Prefix: LengthPrefix> Iterator for Blocks<'a, Prefix> {
 #[doc(hidden)]
 pub fn check_blocks(
     bytes: &[u8],
-    prefix: usize,
+    (prefix, is_inclusive): (usize, bool),
     endian: Endian,
     declared: u64,
     names: [&'static str; 2],
@@ -245,7 +259,9 @@ pub fn check_blocks(
             Endian::Big => length.iter().fold(0, add),
             Endian::Little => length.iter().rev().fold(0, add),
         };
-        rest = usize::try_from(length).ok().and_then(|length| after.get(length..)).ok_or(cut)?;
+        let counted = if is_inclusive { prefix as u64 } else { 0 };
+        let length = length.checked_sub(counted).and_then(|length| usize::try_from(length).ok());
+        rest = length.and_then(|length| after.get(length..)).ok_or(cut)?;
         entries += 1;
     }
     if entries > 0 && entries as u64 != declared {

@@ -54,7 +54,8 @@
 //! `price<INTEGER, PLACES>`; `nanoseconds_since_midnight<INTEGER>`, `nanoseconds_since_epoch`, `nanoseconds`,
 //! `seconds_since_midnight`, `seconds_since_epoch`; the enums and flag sets of the declaration;
 //! `optional<TYPE, SENTINEL>` (the sentinel, or `min`, `max`, reads as `None`); and at the end
-//! `group<ENTRY, COUNT_FIELD>`, `blocks<INTEGER, COUNT_FIELD>` (messages behind lengths) or `rest`.
+//! `group<ENTRY, COUNT_FIELD>`, `blocks<INTEGER, COUNT_FIELD>` (messages behind lengths; `inclusive` before the integer: the
+//! lengths count themselves) or `rest`.
 //! `header NAME = N bytes { .. }` is a message without a tag.
 //!
 //! A message with a group is written with its entries as values: `fields.encode_with(&[LevelFields { .. }], target)`. The count
@@ -62,6 +63,7 @@
 
 extern crate self as tapeworks_wire;
 
+pub mod cboe;
 mod error;
 pub mod fix;
 pub mod framing;

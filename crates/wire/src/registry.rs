@@ -1,7 +1,7 @@
 //! Every protocol of this crate, by name.
 
 use crate::schema::{Endian, Schema};
-use crate::{iex, memx, millennium, nasdaq};
+use crate::{cboe, iex, memx, millennium, nasdaq};
 
 /// A protocol of this crate.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +65,8 @@ pub enum Transport {
         special_count: Option<(u64, &'static str)>,
         /// Name of the header's field that holds the length of the payload, if it has one.
         payload_length: Option<&'static str>,
+        /// Name of the header's field that holds the length of the packet with its header, if it has one.
+        packet_length: Option<&'static str>,
         /// Name of the header of a packet without messages, where it differs.
         without_messages: Option<&'static str>,
     },
@@ -97,7 +99,7 @@ const FROM_SERVER: Carrier =
 const FROM_CLIENT: Carrier =
     Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None, within: Some("UnsequencedData") };
 
-static PROTOCOLS: [&Protocol; 13] = [
+static PROTOCOLS: [&Protocol; 15] = [
     &Protocol {
         schema: &nasdaq::itch50::SCHEMA,
         aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
@@ -128,6 +130,7 @@ static PROTOCOLS: [&Protocol; 13] = [
             header: "DownstreamPacket",
             special_count: Some((nasdaq::moldudp64::END_OF_SESSION as u64, "End of session")),
             payload_length: None,
+            packet_length: None,
             without_messages: None,
         }),
     },
@@ -173,6 +176,7 @@ static PROTOCOLS: [&Protocol; 13] = [
             header: "Segment",
             special_count: None,
             payload_length: Some("payload_length"),
+            packet_length: None,
             without_messages: None,
         }),
     },
@@ -192,7 +196,24 @@ static PROTOCOLS: [&Protocol; 13] = [
             header: "SequencedPacket",
             special_count: None,
             payload_length: None,
+            packet_length: None,
             without_messages: Some("CommonHeader"),
+        }),
+    },
+    &Protocol {
+        schema: &cboe::pitch::SCHEMA,
+        aliases: &["pitch", "cboe-pitch"],
+        role: Role::Application(&[Carrier { transport: &cboe::unit::SCHEMA, selector: None, within: None }]),
+    },
+    &Protocol {
+        schema: &cboe::unit::SCHEMA,
+        aliases: &["cboe-unit", "sequenced-unit"],
+        role: Role::Transport(Transport::Datagram {
+            header: "SequencedUnit",
+            special_count: None,
+            payload_length: None,
+            packet_length: Some("length"),
+            without_messages: None,
         }),
     },
     &Protocol {

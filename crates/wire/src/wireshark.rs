@@ -104,8 +104,12 @@ fn field(out: &mut String, field: &Field, default_endian: Endian) -> fmt::Result
             write!(out, ", count = {}, entry = ", lua_string(count))?;
             structure(out, entry, None, default_endian)?;
         }
-        Kind::Blocks { length_bytes, count } => {
-            write!(out, ", prefix = {length_bytes}, count = {}", lua_string(count))?;
+        Kind::Blocks { length_bytes, is_inclusive, count } => {
+            write!(
+                out,
+                ", prefix = {length_bytes}, inclusive = {is_inclusive}, count = {}",
+                lua_string(count)
+            )?;
         }
         _ => {}
     }
@@ -197,13 +201,16 @@ fn stream_registration(
 fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Transport) -> fmt::Result {
     let place = format!("protocols[{}]", lua_string(protocol.schema.name));
     match transport {
-        Transport::Datagram { header, special_count, payload_length, without_messages } => {
+        Transport::Datagram { header, special_count, payload_length, packet_length, without_messages } => {
             writeln!(out, "{place}.header = {}", lua_string(header))?;
             if let Some((count, _)) = special_count {
                 writeln!(out, "{place}.special_count = {count}")?;
             }
             if let Some(name) = payload_length {
                 writeln!(out, "{place}.payload_length = {}", lua_string(name))?;
+            }
+            if let Some(name) = packet_length {
+                writeln!(out, "{place}.packet_length = {}", lua_string(name))?;
             }
             if let Some(name) = without_messages {
                 writeln!(out, "{place}.without_messages = {}", lua_string(name))?;

@@ -7,6 +7,8 @@ mod capture_files;
 use std::collections::BTreeMap;
 
 use capture_files::{captures, payloads};
+use tapeworks_wire::DecodeError;
+use tapeworks_wire::cboe::{pitch, unit};
 use tapeworks_wire::iex::{deep10, tops16, tp};
 use tapeworks_wire::nasdaq::{itch50, moldudp64, ouch50, soupbintcp};
 
@@ -79,6 +81,65 @@ fn every_message_of_the_iex_captures_decodes() {
 }
 
 const IEX_QUOTES: usize = 15;
+
+/// Cboe's options and futures share messages with its equities. Those of futures lack the last byte of the short forms.
+#[test]
+fn cboes_packets_of_options_and_futures_decode_where_they_share_messages() {
+    let mut counts = BTreeMap::new();
+    for folder in ["cboe-pitch-options", "cboe-pitch-futures"] {
+        for payload in captures(folder).iter().flat_map(|file| payloads(file)) {
+            let packet = unit::SequencedUnit::decode(&payload).unwrap();
+            assert_eq!(usize::from(packet.length()), payload.len());
+            let mut blocks = packet.blocks();
+            for block in blocks.by_ref() {
+                let block = block.unwrap();
+                match pitch::Message::decode(block) {
+                    Ok(message) => {
+                        // A futures' time has the date behind it, options' modifications a byte of their own.
+                        let own = message.as_bytes().len();
+                        assert!(own == block.len() || message.name() == "Time", "{message:?}");
+                        count(&mut counts, message.name());
+                    }
+                    Err(DecodeError::UnknownMessage { tag: 0xBB }) => {
+                        count(&mut counts, "instrument of futures")
+                    }
+                    Err(error) => panic!("{error}: {block:02x?}"),
+                }
+            }
+            assert!(blocks.trailing().is_empty());
+        }
+    }
+    let expected = [
+        ("AddOrderLong", 1),
+        ("AddOrderShort", 1),
+        ("DeleteOrder", 2),
+        ("ModifyOrderLong", 1),
+        ("ModifyOrderShort", 2),
+        ("Time", 4),
+        ("TradingStatus", 16),
+        ("instrument of futures", 1),
+    ];
+    assert_eq!(counts, BTreeMap::from(expected));
+}
+
+#[test]
+fn a_real_order_of_cboe_has_the_values_that_other_tools_show() {
+    let files = captures("cboe-pitch-options");
+    let file = files.iter().find(|file| file.ends_with("AddOrderLongMessage.pcap")).unwrap();
+    let payload = payloads(file).remove(0);
+    let packet = unit::SequencedUnit::decode(&payload).unwrap();
+    assert_eq!((packet.unit(), packet.sequence()), (1, 37));
+    let block = packet.blocks().nth(1).unwrap().unwrap();
+    let pitch::Message::AddOrderLong(order) = pitch::Message::decode(block).unwrap() else {
+        panic!("not an add")
+    };
+    assert_eq!(
+        (order.side(), order.quantity(), order.symbol().as_str()),
+        (pitch::Side::Buy, 1_000, Some("A"))
+    );
+    assert_eq!(order.price().to_string(), "0.0029");
+    assert_eq!(order.time_offset().0, 355_192_000);
+}
 
 #[test]
 fn a_real_add_order_has_the_values_that_other_tools_show() {

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use capture_files::{captures, payloads};
 use tapeworks_wire::schema::{Decoded, Schema, SplitMix64, Value, arbitrary};
-use tapeworks_wire::{NanosecondsSinceEpoch, iex, memx, nasdaq, protocols};
+use tapeworks_wire::{NanosecondsSinceEpoch, cboe, iex, memx, nasdaq, protocols};
 use tempfile::NamedTempFile;
 
 fn tshark(script: &Path, arguments: &[&str]) -> String {
@@ -102,8 +102,16 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
     }
     let script = script();
     let mut compared = 0;
-    let folders =
-        ["nasdaq-itch50", "nasdaq-bx-itch50", "iex-tops15", "iex-tops16", "iex-deep", "memx-memoir-depth"];
+    let folders = [
+        "nasdaq-itch50",
+        "nasdaq-bx-itch50",
+        "iex-tops15",
+        "iex-tops16",
+        "iex-deep",
+        "memx-memoir-depth",
+        "cboe-pitch-options",
+        "cboe-pitch-futures",
+    ];
     for folder in folders {
         for file in captures(folder) {
             let mut expected = BTreeMap::new();
@@ -113,6 +121,13 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
                     expect(&mut expected, schema, schema.headers[0].decode(&payload));
                     for block in nasdaq::moldudp64::DownstreamPacket::decode(&payload).unwrap().blocks() {
                         let schema = &nasdaq::itch50::SCHEMA;
+                        expect(&mut expected, schema, schema.decode(block.unwrap()));
+                    }
+                } else if folder.starts_with("cboe") {
+                    let schema = &cboe::unit::SCHEMA;
+                    expect(&mut expected, schema, schema.headers[0].decode(&payload));
+                    for block in cboe::unit::SequencedUnit::decode(&payload).unwrap().blocks() {
+                        let schema = &cboe::pitch::SCHEMA;
                         expect(&mut expected, schema, schema.decode(block.unwrap()));
                     }
                 } else if folder.starts_with("memx") {
@@ -276,6 +291,27 @@ fn tshark_shows_each_message_of_feeds_without_captures() {
         compared += compare(script.path(), file.path(), &expected);
     }
     assert!(compared > 45, "only {compared} values were compared");
+    let (unit, schema) = (&cboe::unit::SCHEMA, &cboe::pitch::SCHEMA);
+    for structure in schema.messages {
+        let mut message = Vec::new();
+        arbitrary(schema, structure, &mut random, &mut message);
+        message[0] = message.len() as u8;
+        let fields = cboe::unit::SequencedUnitFields {
+            length: 8 + message.len() as u16,
+            count: 1,
+            unit: 5,
+            sequence: 77,
+            messages: &message,
+        };
+        let mut payload = vec![0; 8 + message.len()];
+        assert_eq!(fields.encode_into(&mut payload), Ok(payload.len()));
+        let mut expected = BTreeMap::new();
+        expect(&mut expected, unit, unit.headers[0].decode(&payload));
+        expect(&mut expected, schema, schema.decode(&message));
+        let file = udp_capture(&payload);
+        compared += compare(script.path(), file.path(), &expected);
+    }
+    assert!(compared > 200, "only {compared} values were compared");
 }
 
 #[test]

@@ -36,8 +36,8 @@ pub use network::{net, rewrite, tcp};
 pub use orders::{native_session, order_exchange, soup_session};
 pub use venues::{retransmission, snapshot};
 pub use wire::{
-    deep_plus10, deep10, iextp, itch50, memoir13, memoirudp, moldudp64, native, ouch50, schema, soupbintcp,
-    tops16,
+    cboeunit, deep_plus10, deep10, iextp, itch50, memoir13, memoirudp, moldudp64, native, ouch50, pitch,
+    schema, soupbintcp, tops16,
 };
 
 /// A target: its name, and its function of bytes.
@@ -47,6 +47,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("book", book),
     ("capture", capture),
+    ("cboeunit", cboeunit),
     ("checkpoint", checkpoint),
     ("config", config),
     ("control", control),
@@ -73,6 +74,7 @@ pub const TARGETS: &[Target] = &[
     ("net", net),
     ("order_exchange", order_exchange),
     ("ouch50", ouch50),
+    ("pitch", pitch),
     ("retransmission", retransmission),
     ("rewrite", rewrite),
     ("schema", schema),

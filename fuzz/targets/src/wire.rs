@@ -1,9 +1,9 @@
 //! Decoders: a decoded message encodes to the same bytes, and the schema agrees with the typed view.
 
-use tapeworks_session::{Memoir, Request, Transport as _};
+use tapeworks_session::{CboeUnit, Memoir, Request, Transport as _};
 use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
 use tapeworks_wire::schema::{Decoded, Structure};
-use tapeworks_wire::{iex, memx, millennium, nasdaq, protocols};
+use tapeworks_wire::{cboe, iex, memx, millennium, nasdaq, protocols};
 
 /// The fields that the schema returns are JSON, whatever they hold, and lie inside the message.
 fn check_fields(decoded: &Decoded<'_>) {
@@ -65,6 +65,12 @@ decoder!(
     /// One message of IEX DEEP+ 1.0.
     pub deep_plus10,
     iex::deep_plus10
+);
+
+decoder!(
+    /// One message of Cboe PITCH 2.41.
+    pub pitch,
+    cboe::pitch
 );
 
 decoder!(
@@ -234,6 +240,23 @@ pub fn memoirudp(bytes: &[u8]) {
         }
         Err(_) => assert_eq!(Memoir::read_request(bytes), None),
     }
+}
+
+/// A packet of a Cboe unit: its messages lie inside it, and it encodes to the same bytes.
+pub fn cboeunit(bytes: &[u8]) {
+    check_header(&cboe::unit::SCHEMA.headers[0], bytes);
+    if let Ok(packet) = cboe::unit::SequencedUnit::decode(bytes) {
+        let mut blocks = packet.blocks();
+        let walked: usize = blocks.by_ref().flatten().map(<[u8]>::len).sum();
+        assert!(8 + walked <= bytes.len().max(8));
+        let mut again = vec![0; bytes.len()];
+        if let Ok(length) = packet.to_fields().encode_into(&mut again) {
+            assert_eq!(&again[..length], &bytes[..length]);
+        }
+        let is_request = CboeUnit::read_request(bytes).is_some();
+        assert!(!is_request || bytes.len() == 8);
+    }
+    assert!(!CboeUnit::is_sound(bytes) || CboeUnit::packet(bytes).is_ok());
 }
 
 /// Every protocol's schema over the same bytes: no structure reads outside, and its fields are JSON.

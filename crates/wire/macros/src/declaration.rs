@@ -89,6 +89,8 @@ pub(crate) enum Type {
     },
     Blocks {
         length: Integer,
+        /// The length counts itself.
+        is_inclusive: bool,
         count: Ident,
     },
     Rest,
@@ -426,11 +428,16 @@ fn field_type(input: ParseStream) -> Result<Type> {
         }
         "blocks" => {
             input.parse::<Token![<]>()?;
+            let ahead = input.fork();
+            let is_inclusive = ahead.parse::<Ident>().is_ok_and(|word| word == "inclusive");
+            if is_inclusive {
+                input.parse::<Ident>()?;
+            }
             let length = integer(input)?;
             input.parse::<Token![,]>()?;
             let count = input.parse()?;
             input.parse::<Token![>]>()?;
-            Type::Blocks { length, count }
+            Type::Blocks { length, is_inclusive, count }
         }
         _ => Type::Named(name),
     })

@@ -674,9 +674,9 @@ fn kind(declaration: &Declaration, field_type: &Type) -> TokenStream {
             let count = count.to_string();
             quote!(#kind::Group { entry: &#entry::SCHEMA, count: #count })
         }
-        Type::Blocks { length, count } => {
+        Type::Blocks { length, is_inclusive, count } => {
             let (length, count) = (length.bytes, count.to_string());
-            quote!(#kind::Blocks { length_bytes: #length, count: #count })
+            quote!(#kind::Blocks { length_bytes: #length, is_inclusive: #is_inclusive, count: #count })
         }
         Type::Rest => quote!(#kind::Rest),
     }

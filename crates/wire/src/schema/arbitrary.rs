@@ -122,13 +122,14 @@ pub fn arbitrary(schema: &Schema, structure: &Structure, random: &mut SplitMix64
             }
             count
         }
-        Kind::Blocks { length_bytes, count } => {
+        Kind::Blocks { length_bytes, is_inclusive, count } => {
             for _ in 0..entries {
                 let bytes = random.below(MOST_BLOCK_BYTES);
                 let at = out.len();
                 out.resize(at + length_bytes, 0);
                 if let Some(place) = out.get_mut(at..) {
-                    put(place, bytes, tail.endian);
+                    let counted = if is_inclusive { length_bytes as u64 } else { 0 };
+                    put(place, bytes + counted, tail.endian);
                 }
                 out.extend((0..bytes).map(|_| random.next_u64() as u8));
             }

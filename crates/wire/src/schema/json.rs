@@ -121,8 +121,9 @@ fn field(writer: &mut Writer, field: &Field) {
             writer.text("type", entry.name);
             writer.text("count", count);
         }
-        Kind::Blocks { length_bytes, count } => {
+        Kind::Blocks { length_bytes, is_inclusive, count } => {
             writer.plain("prefix_length", length_bytes);
+            writer.plain("inclusive", is_inclusive);
             writer.text("count", count);
         }
         _ => {}

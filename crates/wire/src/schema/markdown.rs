@@ -44,8 +44,9 @@ fn type_of(field: &Field, default_endian: Endian) -> String {
         Kind::Enum(schema) => format!("[{}](#{})", schema.name, anchor(schema.name)),
         Kind::Flags(schema) => format!("[{}](#{})", schema.name, anchor(schema.name)),
         Kind::Group { entry, count } => format!("`{count}` times [{}](#{})", entry.name, anchor(entry.name)),
-        Kind::Blocks { length_bytes, count } => {
-            format!("`{count}` messages, each behind its length (u{})", length_bytes * 8)
+        Kind::Blocks { length_bytes, is_inclusive, count } => {
+            let place = if is_inclusive { "that begin with their" } else { "each behind its" };
+            format!("`{count}` messages, {place} length (u{})", length_bytes * 8)
         }
         Kind::Rest => "bytes to the end".to_owned(),
     };

@@ -175,6 +175,8 @@ pub enum Kind {
     Blocks {
         /// Bytes of the length prefix.
         length_bytes: usize,
+        /// The length counts itself: it is the beginning of the block.
+        is_inclusive: bool,
         /// Name of the field that holds the count.
         count: &'static str,
     },

@@ -367,14 +367,14 @@ impl Shape<'_> {
                     }
                 },
             ),
-            Type::Blocks { length, count } => {
+            Type::Blocks { length, is_inclusive, count } => {
                 let (prefix, endian, text) = (length.bytes, endian_path(field.endian), name.to_string());
                 (
                     quote!(self.#name),
                     quote! {
                         ::tapeworks_wire::framing::check_blocks(
                             self.#name,
-                            #prefix,
+                            (#prefix, #is_inclusive),
                             #endian,
                             u64::from(self.#count),
                             [#text, stringify!(#count)],
@@ -472,9 +472,10 @@ fn describe(field: &Field, size: usize) -> String {
         Type::Group { entry, count } => {
             return format!("Byte {} on: `{count}` entries of [`{entry}`].", field.offset);
         }
-        Type::Blocks { length, count } => {
+        Type::Blocks { length, is_inclusive, count } => {
+            let place = if *is_inclusive { "that begin with their" } else { "each behind its" };
             return format!(
-                "Byte {} on: `{count}` blocks, each behind its {} length.",
+                "Byte {} on: `{count}` blocks, {place} {} length.",
                 field.offset,
                 length.wire_name()
             );

@@ -1,0 +1,307 @@
+//! The dialect of Cboe: Multicast PITCH 2.41.
+//!
+//! A time is split: before the first message of a second comes the time message ([`Dialect::full_second`]).
+
+use tapeworks_wire::cboe::pitch::{self, *};
+use tapeworks_wire::nasdaq::itch50::TradingState;
+use tapeworks_wire::{Ascii, Decimal, Nanoseconds, SecondsSinceMidnight};
+
+use crate::book;
+use crate::dialect::Dialect;
+use crate::instrument::Instrument;
+use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
+use crate::scenario::{SECOND_NS, VenueKind};
+
+/// Encodes one message: the length and the time, which all have, and its own fields.
+macro_rules! say {
+    ($outbox:expr, $stamp:expr, $fields:ident { $($own:tt)* }) => {{
+        begin_second($outbox, $stamp);
+        let mut bytes = [0; LONGEST];
+        let fields = pitch::$fields {
+            length: 0,
+            time_offset: Nanoseconds($stamp.time_ns % SECOND_NS),
+            $($own)*
+        };
+        // No message is longer.
+        let length = fields.encode_into(&mut bytes).unwrap_or_default();
+        bytes[0] = length as u8;
+        $outbox.push($stamp, bytes.get(..length).unwrap_or_default());
+    }};
+}
+
+/// Bytes of the longest message.
+const LONGEST: usize = 48;
+
+/// Where a message has its nanoseconds, or the time message its seconds.
+const TIME: std::ops::Range<usize> = 2..6;
+
+/// The type of the time message.
+const TIME_TYPE: u8 = 0x20;
+
+/// Puts the time message before the first message of a second.
+fn begin_second(outbox: &mut Outbox, stamp: &Stamp) {
+    let second = stamp.time_ns / SECOND_NS;
+    if outbox.begins_second(stamp.venue, second) {
+        outbox.push(stamp, &time_message(second));
+    }
+}
+
+/// The time message of a second since midnight. A day has fewer than 2^32.
+fn time_message(second: u64) -> [u8; 6] {
+    TimeFields { length: 6, time: SecondsSinceMidnight(second as u32) }.encode()
+}
+
+/// The symbol's first six letters, all that the usual forms have room for.
+const fn narrow(symbol: Ascii<8>) -> Option<Ascii<6>> {
+    match symbol.0 {
+        [a, b, c, d, e, f, b' ', b' '] => Some(Ascii([a, b, c, d, e, f])),
+        _ => None,
+    }
+}
+
+const fn side(side: book::Side) -> Side {
+    match side {
+        book::Side::Buy => Side::Buy,
+        book::Side::Sell => Side::Sell,
+    }
+}
+
+fn long(raw: u32) -> Decimal<u64, 4> {
+    Decimal(u64::from(raw))
+}
+
+/// A price of two places, and shares of 16 bits, where both fit: the short form of a message.
+fn short(raw: u32, shares: u32) -> Option<(Decimal<u16, 2>, u16)> {
+    let cents = u16::try_from(raw / 100).ok().filter(|_| raw.is_multiple_of(100))?;
+    Some((Decimal(cents), u16::try_from(shares).ok()?))
+}
+
+fn add(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, at: book::Side, order: book::Order) {
+    let (order_id, side, add_flags) = (order.reference, side(at), AddFlags(1));
+    match (narrow(symbol), short(order.price, order.shares)) {
+        (Some(symbol), Some((price, quantity))) => say!(
+            outbox,
+            stamp,
+            AddOrderShortFields { order_id, side, quantity, symbol, price, add_flags: Some(add_flags) }
+        ),
+        (Some(symbol), None) => say!(
+            outbox,
+            stamp,
+            AddOrderLongFields {
+                order_id,
+                side,
+                quantity: order.shares,
+                symbol,
+                price: long(order.price),
+                add_flags
+            }
+        ),
+        (None, _) => say!(
+            outbox,
+            stamp,
+            AddOrderExpandedFields {
+                order_id,
+                side,
+                quantity: order.shares,
+                symbol,
+                price: long(order.price),
+                add_flags,
+                participant_id: Ascii(*b"    "),
+                customer_indicator: CustomerIndicator::NonCustomer,
+            }
+        ),
+    }
+}
+
+fn modify(outbox: &mut Outbox, stamp: &Stamp, order: book::Order) {
+    let (order_id, modify_flags) = (order.reference, ModifyFlags(1));
+    match short(order.price, order.shares) {
+        Some((price, quantity)) => say!(
+            outbox,
+            stamp,
+            ModifyOrderShortFields { order_id, quantity, price, modify_flags: Some(modify_flags) }
+        ),
+        None => say!(
+            outbox,
+            stamp,
+            ModifyOrderLongFields {
+                order_id,
+                quantity: order.shares,
+                price: long(order.price),
+                modify_flags
+            }
+        ),
+    }
+}
+
+fn trade(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, (at, shares): (u32, u32), execution_id: u64) {
+    // Cboe does not say who was hidden: the number is none of the book's, the side is always the same.
+    let (order_id, side) = (execution_id << 32, Side::Buy);
+    match (narrow(symbol), short(at, shares)) {
+        (Some(symbol), Some((price, quantity))) => {
+            say!(outbox, stamp, TradeShortFields { order_id, side, quantity, symbol, price, execution_id })
+        }
+        (Some(symbol), None) => say!(
+            outbox,
+            stamp,
+            TradeLongFields { order_id, side, quantity: shares, symbol, price: long(at), execution_id }
+        ),
+        (None, _) => say!(
+            outbox,
+            stamp,
+            TradeExpandedFields { order_id, side, quantity: shares, symbol, price: long(at), execution_id }
+        ),
+    }
+}
+
+fn status(
+    outbox: &mut Outbox,
+    stamp: &Stamp,
+    symbol: Ascii<8>,
+    trading_status: TradingStatusCode,
+    is_restricted: bool,
+) {
+    let reg_sho_action = if is_restricted {
+        RegShoAction::RegShoPriceTestRestrictionInEffect
+    } else {
+        RegShoAction::NoPriceTestInEffect
+    };
+    say!(outbox, stamp, TradingStatusFields { symbol, trading_status, reg_sho_action, reserved: [b' '; 2] });
+}
+
+const fn status_of(standing: &Standing) -> TradingStatusCode {
+    if standing.operational_halt {
+        return TradingStatusCode::ExchangeSpecificSuspension;
+    }
+    match standing.state {
+        TradingState::Halted | TradingState::Paused => TradingStatusCode::Halted,
+        TradingState::QuotationOnlyPeriod => TradingStatusCode::QuoteOnly,
+        TradingState::Trading | TradingState::Unknown(_) => TradingStatusCode::Trading,
+    }
+}
+
+/// Multicast PITCH.
+pub(crate) struct Pitch;
+
+impl Dialect for Pitch {
+    const HAS_ORDERS: bool = true;
+    const KEEPS_REFERENCES: bool = true;
+    const TYPE_OFFSET: usize = 1;
+
+    /// PITCH has no phases but the end of the session. The book is cleared first, for receivers with another one from before a restart.
+    fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
+        match code {
+            b'O' => say!(outbox, stamp, UnitClearFields {}),
+            b'C' => say!(outbox, stamp, EndOfSessionFields {}),
+            _ => {}
+        }
+    }
+
+    /// PITCH has no directory: the states name the symbols.
+    fn directory(
+        outbox: &mut Outbox,
+        _: VenueKind,
+        stamp: &Stamp,
+        index: u32,
+        instrument: &Instrument,
+        standing: &Standing,
+    ) {
+        let is_restricted = standing.short_sale_test || index % 50 == 11;
+        status(outbox, stamp, instrument.symbol, status_of(standing), is_restricted);
+    }
+
+    #[inline]
+    fn change(outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument, change: &Change) {
+        match *change {
+            Change::Add { side, order, .. } => add(outbox, stamp, instrument.symbol, side, order),
+            Change::Execute { order, shares, match_number, .. } => say!(
+                outbox,
+                stamp,
+                OrderExecutedFields {
+                    order_id: order.reference,
+                    executed_quantity: shares,
+                    execution_id: match_number,
+                }
+            ),
+            Change::ExecuteAt { order, shares, match_number, price, .. } => say!(
+                outbox,
+                stamp,
+                OrderExecutedAtPriceSizeFields {
+                    order_id: order.reference,
+                    executed_quantity: shares,
+                    remaining_quantity: order.shares.saturating_sub(shares),
+                    execution_id: match_number,
+                    price: long(price),
+                }
+            ),
+            Change::Cancel { order, shares, .. } => {
+                let order_id = order.reference;
+                match u16::try_from(shares) {
+                    Ok(canceled_quantity) => {
+                        say!(outbox, stamp, ReduceSizeShortFields { order_id, canceled_quantity })
+                    }
+                    Err(_) => {
+                        say!(outbox, stamp, ReduceSizeLongFields { order_id, canceled_quantity: shares })
+                    }
+                }
+            }
+            Change::Delete { order, .. } => {
+                say!(outbox, stamp, DeleteOrderFields { order_id: order.reference });
+            }
+            Change::Replace { new, .. } => modify(outbox, stamp, new),
+            Change::Hidden { price, shares, match_number } => {
+                trade(outbox, stamp, instrument.symbol, (price, shares), match_number);
+            }
+        }
+    }
+
+    fn trading_state(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, standing: &Standing) {
+        status(outbox, stamp, stock, status_of(standing), standing.short_sale_test);
+    }
+
+    fn operational_halt(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, halted: bool) {
+        let code =
+            if halted { TradingStatusCode::ExchangeSpecificSuspension } else { TradingStatusCode::Trading };
+        status(outbox, stamp, stock, code, false);
+    }
+
+    fn short_sale_test(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>) {
+        status(outbox, stamp, stock, TradingStatusCode::Trading, true);
+    }
+
+    fn retail_interest(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, choice: u32) {
+        let retail_price_improvement = match choice % 4 {
+            0 => RetailPriceImprovementSide::BuySideRpi,
+            1 => RetailPriceImprovementSide::SellSideRpi,
+            2 => RetailPriceImprovementSide::BuyAndSellRpi,
+            _ => RetailPriceImprovementSide::NoRpi,
+        };
+        say!(outbox, stamp, RetailPriceImprovementFields { symbol: stock, retail_price_improvement });
+    }
+
+    fn trade_break(outbox: &mut Outbox, _: VenueKind, _: &Stamp, stamp: &Stamp, print: &Print) {
+        say!(outbox, stamp, TradeBreakFields { execution_id: print.trade_id });
+    }
+
+    fn full_second(utc_ns: u64, midnight_ns: u64) -> Option<(u64, [u8; 6])> {
+        let second = utc_ns.saturating_sub(midnight_ns) / SECOND_NS;
+        Some((second, time_message(second)))
+    }
+
+    fn is_full_second(message: &[u8]) -> bool {
+        message.get(Self::TYPE_OFFSET) == Some(&TIME_TYPE)
+    }
+
+    /// Behind the type: nanoseconds of the second, or in the time message the second.
+    fn restamp(message: &mut [u8], utc_ns: u64, midnight_ns: u64) {
+        let since_midnight = utc_ns.saturating_sub(midnight_ns);
+        let time = if Self::is_full_second(message) {
+            since_midnight / SECOND_NS
+        } else {
+            since_midnight % SECOND_NS
+        };
+        if let Some(place) = message.get_mut(TIME) {
+            place.copy_from_slice(&(time as u32).to_le_bytes());
+        }
+    }
+}

@@ -1,0 +1,696 @@
+//! Cboe PITCH to normalised events.
+//!
+//! Times are split: a message has nanoseconds, and the time message before it the second. Only additions, trades and states name a
+//! symbol; what happens to an order names the order, and its book completes the event. An execution at another price says how many shares are
+//! left, which may be fewer than the book has: it is a change of the order to the shares before it, then the execution. A changed order
+//! keeps its number.
+//!
+//! The header has no venue: the channel's publisher is what the user says, BZX unless told.
+//!
+//! Cost: the message's own line and the event; for an addition the lookup of the symbol.
+
+use std::collections::BTreeSet;
+
+use tapeworks_market::event::{Gap, Imbalance, Status, StatusAction};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Price, Publisher, Side};
+use tapeworks_session::{CboeUnit, Transport as _};
+use tapeworks_stage::Sink;
+use tapeworks_wire::cboe::pitch::{Message, ModifyFlags, RegShoAction, Side as WireSide, TradingStatusCode};
+use tapeworks_wire::{Ascii, Decimal, DecodeError, Nanoseconds};
+
+use crate::clock;
+use crate::locates::Contradiction;
+use crate::naming::Naming;
+use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
+use crate::probe::blocks_fit;
+use crate::symbols::UNWANTED;
+
+/// Messages name their symbol, or an order.
+pub(crate) const NAMING: Naming =
+    Naming { symbol: "symbol", suffix: None, number: None, zero_is_none: false, directory: None };
+
+/// The deletion of an order that is not there. Its number has its last byte last.
+pub(crate) static HARMLESS: [u8; 14] = {
+    let mut message = [0; 14];
+    (message[0], message[1]) = (14, 0x29);
+    message
+};
+
+const NANOSECONDS_OF_HALF_A_DAY: u64 = 12 * 3_600 * Nanos::SECOND;
+
+/// Whether a message can be read.
+pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
+    Message::decode(message).map(drop)
+}
+
+/// Whether a UDP payload is a packet of a unit with messages of PITCH. Of which venue, and whether of its equities, it does not say.
+pub(crate) fn recognise(payload: &[u8]) -> bool {
+    let Ok(packet) = CboeUnit::packet(payload) else { return false };
+    let is_whole = packet.header.count > 0 || CboeUnit::is_sound(payload);
+    is_whole && blocks_fit(packet.blocks, check)
+}
+
+/// Translates the messages of one unit.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
+pub(crate) struct PitchNormaliser {
+    publisher: Publisher,
+    midnight: Nanos,
+    /// The user set the day.
+    is_midnight_fixed: bool,
+    /// The second that messages are of, in ns since the epoch; `None` before the first time message.
+    second: Option<Nanos>,
+    /// The number of the message before; 0 before the first.
+    last: u64,
+    /// That message was one of a snapshot, which is outside of the sequence.
+    was_of_snapshot: bool,
+    /// By instrument: whether it is one of the unit's.
+    has: Vec<bool>,
+    /// Orders of unwanted symbols, which later messages name.
+    unwanted: BTreeSet<u64>,
+}
+
+impl Normaliser for PitchNormaliser {
+    fn new(start: &Start) -> Self {
+        let Start { publisher, midnight, is_midnight_fixed } = *start;
+        Self {
+            publisher,
+            midnight,
+            is_midnight_fixed,
+            second: None,
+            last: 0,
+            was_of_snapshot: false,
+            has: Vec::new(),
+            unwanted: BTreeSet::new(),
+        }
+    }
+
+    #[inline]
+    fn message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        to: &mut Target<'_, S>,
+    ) -> Result<Option<Contradiction>, DecodeError> {
+        let message = Message::decode(message)?;
+        let is_of_snapshot = to.context.line == Line::Snapshot;
+        if is_of_snapshot != self.was_of_snapshot || to.context.sequence != self.last + 1 {
+            self.note_jump(is_of_snapshot, to);
+        }
+        self.last = to.context.sequence;
+        self.translate(message, to);
+        Ok(None)
+    }
+
+    #[cfg(feature = "serde")]
+    fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
+        self.has.len() <= symbols.instruments().len()
+    }
+}
+
+/// A price of four places, or of two; `None` beyond what an event can hold.
+macro_rules! price {
+    ($price:expr) => {
+        $price.to_e9().and_then(Price::from_e9)
+    };
+}
+
+/// PITCH says "no price" with zero.
+fn some_price(price: Decimal<u64, 4>) -> Option<Price> {
+    if price.0 == 0 { None } else { price!(price) }
+}
+
+fn side_of(side: WireSide) -> Side {
+    match side {
+        WireSide::Buy => Side::Bid,
+        WireSide::Sell => Side::Ask,
+        WireSide::Unknown(_) => Side::None,
+    }
+}
+
+/// A symbol of six letters as one of eight.
+#[inline]
+const fn wide(symbol: Ascii<6>) -> Ascii<8> {
+    let [a, b, c, d, e, f] = symbol.0;
+    Ascii([a, b, c, d, e, f, b' ', b' '])
+}
+
+fn detail_of(flags: Option<ModifyFlags>) -> u8 {
+    if flags.is_some_and(ModifyFlags::maintain_priority) { Event::KEEPS_PRIORITY } else { 0 }
+}
+
+impl PitchNormaliser {
+    /// Messages are missing, or a snapshot begins or ends: the second may be another. The books of a unit that begins with a later message
+    /// lack orders that no later message names by its symbol.
+    #[cold]
+    #[inline(never)]
+    fn note_jump<S: Sink<Event>>(&mut self, is_of_snapshot: bool, to: &mut Target<'_, S>) {
+        let Context { sequence, .. } = *to.context;
+        if is_of_snapshot && self.was_of_snapshot {
+            // All messages of a snapshot have one number.
+            return;
+        }
+        self.was_of_snapshot = is_of_snapshot;
+        self.second = None;
+        if self.last == 0 && sequence > 1 && !is_of_snapshot {
+            let event = self.event(InstrumentId::ALL, Nanoseconds(0), to.context);
+            to.sink.put(event.with_gap(Gap { first: sequence, count: 0 }));
+        }
+    }
+
+    /// The time of a message. Where the second is not known, it is the one that brings the message nearest to its receive time.
+    #[inline]
+    fn time(&self, offset: u64, context: &Context) -> Nanos {
+        match self.second {
+            Some(second) => Nanos(second.0.saturating_add(offset)),
+            None => Self::near(offset, context),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn near(offset: u64, context: &Context) -> Nanos {
+        let Some(received) = context.received else { return Nanos(offset) };
+        let half = Nanos::SECOND / 2;
+        let second = (received.0.saturating_add(half).saturating_sub(offset)) / Nanos::SECOND;
+        Nanos(second.saturating_mul(Nanos::SECOND).saturating_add(offset))
+    }
+
+    /// A new second begins.
+    fn begin_second(&mut self, seconds: u32, context: &Context) {
+        let since_midnight = u64::from(seconds) * Nanos::SECOND;
+        if let (Some(received), false) = (context.received, self.is_midnight_fixed) {
+            // Received some time after or, by clocks that differ, before.
+            let around = received.0.saturating_sub(since_midnight).saturating_add(NANOSECONDS_OF_HALF_A_DAY);
+            self.midnight = clock::midnight_before(Nanos(around)).unwrap_or(self.midnight);
+        }
+        self.second = Some(Nanos(self.midnight.0.saturating_add(since_midnight)));
+    }
+
+    #[inline]
+    fn event(&self, instrument: InstrumentId, offset: Nanoseconds, context: &Context) -> Event {
+        let mut event = Event::new(EventKind::Other, self.publisher, instrument);
+        event.ts_event = self.time(offset.0, context);
+        event.ts_recv = context.received.unwrap_or(event.ts_event);
+        event.channel_sequence = context.sequence;
+        event.channel = context.channel;
+        event.set_line(context.line);
+        event
+    }
+
+    #[inline]
+    fn resolve<S: Sink<Event>>(&mut self, symbol: Ascii<8>, to: &mut Target<'_, S>) -> InstrumentId {
+        let sink = &mut *to.sink;
+        let instrument = to.symbols.resolve(symbol.0, self.publisher, |mapping| sink.put(mapping));
+        if !self.has.get(instrument.index()).copied().unwrap_or_default() && instrument < UNWANTED {
+            self.admit(instrument);
+        }
+        instrument
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit(&mut self, instrument: InstrumentId) {
+        if self.has.len() <= instrument.index() {
+            self.has.resize(instrument.index() + 1, false);
+        }
+        self.has[instrument.index()] = true;
+    }
+
+    /// Puts the event of one message about a symbol, as `complete` makes it. `false`: the symbol is unwanted.
+    #[inline]
+    fn put<S: Sink<Event>>(
+        &mut self,
+        symbol: Ascii<8>,
+        offset: Nanoseconds,
+        to: &mut Target<'_, S>,
+        complete: impl FnOnce(Event) -> Event,
+    ) -> bool {
+        let instrument = self.resolve(symbol, to);
+        if instrument == UNWANTED {
+            return false;
+        }
+        let event = complete(self.event(instrument, offset, to.context));
+        to.sink.put(event);
+        true
+    }
+
+    #[inline]
+    fn add<S: Sink<Event>>(
+        &mut self,
+        symbol: Ascii<8>,
+        offset: Nanoseconds,
+        order_id: u64,
+        to: &mut Target<'_, S>,
+        complete: impl FnOnce(Event) -> Event,
+    ) {
+        let is_wanted =
+            self.put(symbol, offset, to, |event| complete(Event { kind: EventKind::Add, order_id, ..event }));
+        if !is_wanted {
+            self.unwanted.insert(order_id);
+        }
+    }
+
+    /// The event of a message about a resting order, unless that is of an unwanted symbol. `ends`: the order leaves the book.
+    #[inline]
+    fn of_order(
+        &mut self,
+        kind: EventKind,
+        order_id: u64,
+        offset: Nanoseconds,
+        context: &Context,
+        ends: bool,
+    ) -> Option<Event> {
+        if !self.unwanted.is_empty() && self.is_unwanted(order_id, ends) {
+            return None;
+        }
+        Some(Event { kind, order_id, ..self.event(InstrumentId::UNKNOWN, offset, context) })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_unwanted(&mut self, order_id: u64, ends: bool) -> bool {
+        if ends { self.unwanted.remove(&order_id) } else { self.unwanted.contains(&order_id) }
+    }
+
+    #[inline]
+    fn translate<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
+        match message {
+            Message::AddOrderLong(m) => {
+                self.add(wide(m.symbol()), m.time_offset(), m.order_id(), to, |event| Event {
+                    side: side_of(m.side()),
+                    size: m.quantity(),
+                    price: price!(m.price()),
+                    ..event
+                });
+            }
+            Message::AddOrderShort(m) => {
+                self.add(wide(m.symbol()), m.time_offset(), m.order_id(), to, |event| Event {
+                    side: side_of(m.side()),
+                    size: u32::from(m.quantity()),
+                    price: price!(m.price()),
+                    ..event
+                });
+            }
+            Message::DeleteOrder(m) => {
+                let event = self.of_order(EventKind::Delete, m.order_id(), m.time_offset(), to.context, true);
+                event.into_iter().for_each(|event| to.sink.put(event));
+            }
+            Message::OrderExecuted(m) => {
+                let event =
+                    self.of_order(EventKind::Execute, m.order_id(), m.time_offset(), to.context, false);
+                if let Some(event) = event {
+                    to.sink.put(Event { size: m.executed_quantity(), aux: m.execution_id(), ..event });
+                }
+            }
+            Message::ReduceSizeLong(m) => {
+                let event =
+                    self.of_order(EventKind::Cancel, m.order_id(), m.time_offset(), to.context, false);
+                if let Some(event) = event {
+                    to.sink.put(Event { size: m.canceled_quantity(), ..event });
+                }
+            }
+            Message::ReduceSizeShort(m) => {
+                let event =
+                    self.of_order(EventKind::Cancel, m.order_id(), m.time_offset(), to.context, false);
+                if let Some(event) = event {
+                    to.sink.put(Event { size: u32::from(m.canceled_quantity()), ..event });
+                }
+            }
+            Message::ModifyOrderLong(m) => {
+                let event =
+                    self.of_order(EventKind::Replace, m.order_id(), m.time_offset(), to.context, false);
+                if let Some(event) = event {
+                    let (aux, detail) = (m.order_id(), detail_of(Some(m.modify_flags())));
+                    to.sink.put(Event { aux, detail, size: m.quantity(), price: price!(m.price()), ..event });
+                }
+            }
+            Message::ModifyOrderShort(m) => {
+                let event =
+                    self.of_order(EventKind::Replace, m.order_id(), m.time_offset(), to.context, false);
+                if let Some(event) = event {
+                    let (aux, detail) = (m.order_id(), detail_of(m.modify_flags()));
+                    let size = u32::from(m.quantity());
+                    to.sink.put(Event { aux, detail, size, price: price!(m.price()), ..event });
+                }
+            }
+            Message::AddOrderExpanded(m) => {
+                self.add(m.symbol(), m.time_offset(), m.order_id(), to, |event| Event {
+                    side: side_of(m.side()),
+                    size: m.quantity(),
+                    price: price!(m.price()),
+                    ..event
+                });
+            }
+            Message::Time(m) => {
+                self.begin_second(m.time().0, to.context);
+                to.sink.put(self.event(InstrumentId::UNKNOWN, Nanoseconds(0), to.context));
+            }
+            other => self.not_an_order(other, to),
+        }
+    }
+
+    /// A message of a rarer kind.
+    #[cold]
+    #[inline(never)]
+    fn not_an_order<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
+        match message {
+            Message::OrderExecutedAtPriceSize(m) => {
+                let event =
+                    self.of_order(EventKind::Execute, m.order_id(), m.time_offset(), to.context, false);
+                let Some(execution) = event else { return };
+                let (executed, left) = (m.executed_quantity(), m.remaining_quantity());
+                let mut before = Event {
+                    kind: EventKind::Replace,
+                    aux: execution.order_id,
+                    size: executed.saturating_add(left),
+                    detail: Event::KEEPS_PRIORITY,
+                    ..execution
+                };
+                before.set_flags(tapeworks_market::Flags(0));
+                to.sink.put(before);
+                to.sink.put(Event {
+                    size: executed,
+                    price: price!(m.price()),
+                    aux: m.execution_id(),
+                    ..execution
+                });
+            }
+            Message::TradeLong(m) => {
+                self.put(wide(m.symbol()), m.time_offset(), to, |event| Event {
+                    kind: EventKind::Trade,
+                    size: m.quantity(),
+                    price: price!(m.price()),
+                    aux: m.execution_id(),
+                    ..event
+                });
+            }
+            Message::TradeShort(m) => {
+                self.put(wide(m.symbol()), m.time_offset(), to, |event| Event {
+                    kind: EventKind::Trade,
+                    size: u32::from(m.quantity()),
+                    price: price!(m.price()),
+                    aux: m.execution_id(),
+                    ..event
+                });
+            }
+            Message::TradeExpanded(m) => {
+                self.put(m.symbol(), m.time_offset(), to, |event| Event {
+                    kind: EventKind::Trade,
+                    size: m.quantity(),
+                    price: price!(m.price()),
+                    aux: m.execution_id(),
+                    ..event
+                });
+            }
+            Message::TradeBreak(m) => {
+                let event = self.event(InstrumentId::UNKNOWN, m.time_offset(), to.context);
+                to.sink.put(Event { kind: EventKind::TradeBreak, aux: m.execution_id(), ..event });
+            }
+            Message::TradingStatus(m) => {
+                let (action, reason, is_trading, is_quoting) = match m.trading_status() {
+                    TradingStatusCode::AcceptingOrdersForQueuing => {
+                        (StatusAction::PreOpen, 0, Some(false), Some(false))
+                    }
+                    TradingStatusCode::Halted => (StatusAction::Halt, 0, Some(false), Some(false)),
+                    TradingStatusCode::QuoteOnly => (StatusAction::Quoting, 0, Some(false), Some(true)),
+                    TradingStatusCode::ExchangeSpecificSuspension => {
+                        (StatusAction::NotAvailableForTrading, OPERATIONAL, Some(false), Some(false))
+                    }
+                    TradingStatusCode::Trading => (StatusAction::Trading, 0, Some(true), Some(true)),
+                    TradingStatusCode::Unknown(_) => (StatusAction::None, 0, None, None),
+                };
+                let is_short_sell_restricted = match m.reg_sho_action() {
+                    RegShoAction::NoPriceTestInEffect => Some(false),
+                    RegShoAction::RegShoPriceTestRestrictionInEffect => Some(true),
+                    RegShoAction::Unknown(_) => None,
+                };
+                let status = Status { action, reason, is_trading, is_quoting, is_short_sell_restricted };
+                self.put(m.symbol(), m.time_offset(), to, |event| event.with_status(status));
+            }
+            Message::AuctionUpdate(m) => {
+                let (buy, sell) = (m.buy_shares(), m.sell_shares());
+                let imbalance = Imbalance {
+                    paired: buy.min(sell),
+                    imbalance: buy.abs_diff(sell),
+                    side: match buy.cmp(&sell) {
+                        std::cmp::Ordering::Less => Side::Ask,
+                        std::cmp::Ordering::Equal => Side::None,
+                        std::cmp::Ordering::Greater => Side::Bid,
+                    },
+                    auction_type: m.auction_type().raw(),
+                    variation: b'~',
+                    extensions: 0,
+                    auction_time: None,
+                    reference_price: some_price(m.reference_price()),
+                    continuous_clearing_price: None,
+                    auction_clearing_price: some_price(m.auction_only_price()),
+                    indicative_price: some_price(m.indicative_price()),
+                    upper_collar: None,
+                    lower_collar: None,
+                };
+                let instrument = self.resolve(m.symbol(), to);
+                if instrument != UNWANTED {
+                    let event = self.event(instrument, m.time_offset(), to.context);
+                    event.with_imbalance(imbalance).into_iter().for_each(|event| to.sink.put(event));
+                }
+            }
+            Message::AuctionSummary(m) => {
+                self.put(m.symbol(), m.time_offset(), to, |event| Event {
+                    kind: EventKind::Trade,
+                    size: m.shares(),
+                    price: some_price(m.price()),
+                    detail: Event::CROSS,
+                    ..event
+                });
+            }
+            Message::UnitClear(m) => self.clear(m.time_offset(), to),
+            Message::RetailPriceImprovement(m) => {
+                self.put(m.symbol(), m.time_offset(), to, |event| event);
+            }
+            Message::EndOfSession(m) => {
+                let event = self.event(InstrumentId::UNKNOWN, m.time_offset(), to.context);
+                to.sink.put(event);
+            }
+            // These have been translated.
+            Message::Time(_)
+            | Message::AddOrderLong(_)
+            | Message::AddOrderShort(_)
+            | Message::AddOrderExpanded(_)
+            | Message::OrderExecuted(_)
+            | Message::ReduceSizeLong(_)
+            | Message::ReduceSizeShort(_)
+            | Message::ModifyOrderLong(_)
+            | Message::ModifyOrderShort(_)
+            | Message::DeleteOrder(_) => {}
+        }
+    }
+
+    /// No order of the unit is left; the venue's other units go on.
+    fn clear<S: Sink<Event>>(&mut self, offset: Nanoseconds, to: &mut Target<'_, S>) {
+        self.unwanted.clear();
+        let last = self.has.iter().rposition(|has| *has);
+        if last.is_none() {
+            // The message has its number, and there is nothing to clear.
+            to.sink.put(self.event(InstrumentId::UNKNOWN, offset, to.context));
+        }
+        for (index, _) in self.has.iter().enumerate().filter(|(_, has)| **has) {
+            let event = self.event(InstrumentId(index as u32), offset, to.context);
+            let event = Event { kind: EventKind::Clear, ..event };
+            to.sink.put(if Some(index) == last { event } else { event.with_more_clears() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use tapeworks_market::{Flags, Symbol};
+    use tapeworks_wire::SecondsSinceMidnight;
+    use tapeworks_wire::cboe::pitch::{
+        AddFlags, AddOrderShortFields, DeleteOrderFields, OrderExecutedAtPriceSizeFields, TimeFields,
+        UnitClearFields,
+    };
+
+    use super::*;
+    use crate::symbols::SymbolTable;
+
+    /// 2025-11-14, 09:30 in New York.
+    const OPEN: u64 = 1_763_130_600 * Nanos::SECOND;
+    const OPEN_SECOND: u32 = 34_200;
+
+    struct Feed {
+        normaliser: PitchNormaliser,
+        symbols: SymbolTable,
+        sequence: u64,
+    }
+
+    impl Feed {
+        fn new(wanted: Option<HashSet<Symbol>>) -> Self {
+            let start =
+                Start { publisher: Publisher::BATY_PITCH, midnight: Nanos(0), is_midnight_fixed: false };
+            Self { normaliser: PitchNormaliser::new(&start), symbols: SymbolTable::new(wanted), sequence: 0 }
+        }
+
+        /// Takes the next message, received so many ns after the open.
+        fn take(&mut self, after_ns: u64, message: &[u8]) -> Vec<Event> {
+            self.sequence += 1;
+            self.take_of(Line::A, self.sequence, after_ns, message)
+        }
+
+        fn take_of(&mut self, line: Line, sequence: u64, after_ns: u64, message: &[u8]) -> Vec<Event> {
+            let context = Context { received: Some(Nanos(OPEN + after_ns)), sequence, channel: 3, line };
+            let mut events = Vec::new();
+            let mut sink = |event| events.push(event);
+            let mut to = Target { context: &context, symbols: &mut self.symbols, sink: &mut sink };
+            self.normaliser.message(message, &mut to).unwrap();
+            events
+        }
+    }
+
+    fn time(second: u32) -> [u8; 6] {
+        TimeFields { length: 6, time: SecondsSinceMidnight(second) }.encode()
+    }
+
+    fn add(order_id: u64, symbol: &[u8; 6], offset: u32) -> Vec<u8> {
+        let mut bytes = vec![0; 26];
+        let fields = AddOrderShortFields {
+            length: 26,
+            time_offset: Nanoseconds(u64::from(offset)),
+            order_id,
+            side: WireSide::Buy,
+            quantity: 300,
+            symbol: Ascii(*symbol),
+            price: Decimal(1_234),
+            add_flags: Some(AddFlags(1)),
+        };
+        assert_eq!(fields.encode_into(&mut bytes), Ok(26));
+        bytes
+    }
+
+    fn delete(order_id: u64, offset: u32) -> [u8; 14] {
+        DeleteOrderFields { length: 14, time_offset: Nanoseconds(u64::from(offset)), order_id }.encode()
+    }
+
+    #[test]
+    fn a_time_is_the_second_of_the_message_before_and_the_nanoseconds_of_its_own() {
+        let mut feed = Feed::new(None);
+        let second = feed.take(10, &time(OPEN_SECOND))[0];
+        assert_eq!(
+            (second.kind, second.ts_event, second.channel_sequence),
+            (EventKind::Other, Nanos(OPEN), 1)
+        );
+        let events = feed.take(900, &add(7, b"AAPL  ", 500));
+        let [mapping, added] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(mapping.kind, EventKind::SymbolMapping);
+        assert_eq!((added.ts_event, added.ts_recv), (Nanos(OPEN + 500), Nanos(OPEN + 900)));
+        assert_eq!((added.order_id, added.size, added.side), (7, 300, Side::Bid));
+        assert_eq!((added.price, added.channel_sequence), (Price::from_e9(12_340_000_000), 2));
+        // The order's book has the instrument.
+        let deleted = feed.take(1_000, &delete(7, 800))[0];
+        assert_eq!((deleted.kind, deleted.instrument), (EventKind::Delete, InstrumentId::UNKNOWN));
+        assert_eq!(deleted.publisher, Publisher::BATY_PITCH);
+    }
+
+    #[test]
+    fn behind_a_gap_the_second_is_that_of_the_receive_time() {
+        let mut feed = Feed::new(None);
+        feed.take(10, &time(OPEN_SECOND));
+        feed.take(900, &add(7, b"AAPL  ", 500));
+        // Its time message is among those that are missing.
+        let events = feed.take_of(Line::A, 9, 2_000_000_100, &delete(7, 999_999_900));
+        assert_eq!(events[0].ts_event, Nanos(OPEN + 1_999_999_900));
+        assert_eq!(
+            feed.take_of(Line::A, 10, 2_000_000_200, &delete(7, 50))[0].ts_event,
+            Nanos(OPEN + 2_000_000_050)
+        );
+        // A second that has just begun, received before midnight by a clock that is behind.
+        feed.take_of(Line::A, 11, 2_999_000_000, &time(OPEN_SECOND + 3));
+        assert_eq!(
+            feed.take_of(Line::A, 12, 3_000_000_000, &delete(7, 5))[0].ts_event,
+            Nanos(OPEN + 3_000_000_005)
+        );
+    }
+
+    #[test]
+    fn a_unit_that_begins_with_a_later_message_lacks_orders() {
+        let mut feed = Feed::new(None);
+        let events = feed.take_of(Line::A, 500, 0, &add(7, b"AAPL  ", 500));
+        assert_eq!((events[0].kind, events[0].instrument), (EventKind::Gap, InstrumentId::ALL));
+        // One that a snapshot began lacks none.
+        let mut feed = Feed::new(None);
+        for order in 0..3 {
+            let events = feed.take_of(Line::Snapshot, 499, 0, &add(order, b"AAPL  ", 500));
+            assert!(events.iter().all(|event| event.kind != EventKind::Gap));
+        }
+        let events = feed.take_of(Line::A, 500, 0, &delete(2, 500));
+        assert_eq!(events.len(), 1);
+        assert_eq!(events[0].kind, EventKind::Delete);
+    }
+
+    #[test]
+    fn orders_of_unwanted_symbols_are_left_out_to_their_end() {
+        let mut feed = Feed::new(Some(HashSet::from([Symbol::from_bytes(b"MSFT").unwrap()])));
+        feed.take(0, &time(OPEN_SECOND));
+        assert_eq!(feed.take(1, &add(7, b"AAPL  ", 1)), []);
+        assert_eq!(feed.take(2, &add(8, b"MSFT  ", 2)).len(), 2);
+        assert_eq!(feed.take(3, &delete(7, 3)), []);
+        assert_eq!(feed.take(4, &delete(8, 4)).len(), 1);
+        // Its number is free again, and known to nobody.
+        assert_eq!(feed.take(5, &delete(7, 5)).len(), 1);
+        assert!(feed.normaliser.unwanted.is_empty());
+    }
+
+    #[test]
+    fn an_execution_at_another_price_sets_the_shares_that_are_left() {
+        let mut feed = Feed::new(None);
+        let message = OrderExecutedAtPriceSizeFields {
+            length: 38,
+            time_offset: Nanoseconds(5),
+            order_id: 7,
+            executed_quantity: 100,
+            remaining_quantity: 50,
+            execution_id: 9,
+            price: Decimal(123_450),
+        };
+        let events = feed.take(0, &message.encode());
+        let [before, execution] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((before.kind, before.order_id, before.aux), (EventKind::Replace, 7, 7));
+        assert_eq!((before.size, before.price, before.detail), (150, None, Event::KEEPS_PRIORITY));
+        assert!(!before.flags().contains(Flags::LAST) && execution.flags().contains(Flags::LAST));
+        assert_eq!((execution.kind, execution.size, execution.aux), (EventKind::Execute, 100, 9));
+        assert_eq!(execution.price, Price::from_e9(12_345_000_000));
+    }
+
+    #[test]
+    fn a_clear_of_the_unit_is_one_of_each_of_its_symbols() {
+        let mut feed = Feed::new(None);
+        feed.take(0, &time(OPEN_SECOND));
+        // Another unit's.
+        feed.symbols.resolve(*b"ZVZZT   ", Publisher::BATY_PITCH, |_| {});
+        feed.take(1, &add(7, b"AAPL  ", 1));
+        feed.take(1, &add(8, b"MSFT  ", 1));
+        let clear = UnitClearFields { length: 6, time_offset: Nanoseconds(3) };
+        let events = feed.take(2, &clear.encode());
+        let cleared: Vec<_> = events.iter().map(|event| (event.kind, event.instrument.0)).collect();
+        assert_eq!(cleared, [(EventKind::Clear, 1), (EventKind::Clear, 2)]);
+        assert!(events[0].has_more_clears() && !events[1].has_more_clears());
+    }
+
+    #[test]
+    fn packets_are_of_pitch_only_where_a_group_says_so() {
+        let message = delete(1, 2);
+        let mut packet = vec![22, 0, 1, 1, 5, 0, 0, 0];
+        packet.extend_from_slice(&message);
+        assert!(recognise(&packet));
+        let of = |destination: &str| crate::recognise::udp_payload(&packet, destination.parse().unwrap());
+        assert_eq!(of("239.192.130.2:30101"), Some(crate::Application::CboePitch241));
+        assert_eq!(of("224.0.62.2:30501"), None);
+        let spec = crate::Application::CboePitch241.spec();
+        assert_eq!(spec.publisher(None, "239.192.131.4:1".parse().ok()), Publisher::EDGX_PITCH);
+        // A heartbeat, and one that says another length.
+        assert!(recognise(&[8, 0, 0, 1, 9, 0, 0, 0]) && !recognise(&[9, 0, 0, 1, 9, 0, 0, 0]));
+        packet[0] += 1;
+        assert!(!recognise(&packet[..21]));
+    }
+}
