@@ -1220,8 +1220,8 @@ mod tests {
             stream.payload().to_vec()
         };
         let (mut analyser, mut schemas) = (Analyser::new(None), Schemas::default());
-        // TOPS, DEEP, and DEEP+, which no feed here takes.
-        for payload in [packet(0x8003), packet(0x8004), packet(0x8003), packet(0x8005)] {
+        // TOPS, DEEP, and a protocol that no feed here takes.
+        for payload in [packet(0x8003), packet(0x8004), packet(0x8003), packet(0x8006)] {
             let datagram = Datagram {
                 source: "10.0.0.1:1".parse().unwrap(),
                 destination: "239.0.0.1:2".parse().unwrap(),

@@ -10,9 +10,10 @@
 //! | need | feed | where |
 //! | --- | --- | --- |
 //! | several channels a venue, numbered by 16 bits | Cboe: 35 units | [`ChannelIdentity`](crate::ChannelIdentity), [`LiveFeed`](crate::live::LiveFeed), [`Event::channel`] |
-//! | no session in the header | Cboe, NYSE | a variant of [`SessionId`] that holds the unit; one session a day; [`FeedSpec::takes`] |
-//! | lengths of one byte, or that count themselves | Cboe, NYSE | `LengthPrefix` of `tapeworks_wire::framing` |
-//! | requests over TCP, answers on a multicast group | NYSE | a request is bytes, an answer a packet of `Line::Recovery`; a TCP client for them is not there |
+//! | no session in the header | NYSE, as Cboe | a variant of [`SessionId`] that holds the unit; one session a day; [`FeedSpec::takes`] |
+//! | lengths that count themselves | NYSE, as Cboe | `CountsItself` of `tapeworks_wire::framing` |
+//! | bytes that do not say their venue | LSE, as Cboe | [`FeedSpec::needs_group`] |
+//! | requests over TCP, answers on a multicast group | Cboe, NYSE | a request is bytes, an answer a packet of `Line::Recovery`; a TCP client for them is not there |
 //! | several publishers on one channel | SIPs | a normaliser stamps the publisher of each event; [`FeedSpec::channels_are_shared`]: a gap makes the books of all of them stale |
 //! | depth and quotes of one venue | IEX, MEMX | two rows; the NBBO counts the most detailed feed that is not stale ([`Detail`](tapeworks_market::venue::Detail)) |
 //!

@@ -376,6 +376,7 @@ fn a_changed_order_is_a_modification_where_readers_of_dbn_leave_it_the_same_prio
     let events = [
         add(1, 1, Side::Bid, "10", 100),
         change(2, "10", 80, true),
+        change(2, "10", 80, true),
         change(3, "10", 90, false),
         change(4, "9", 90, false),
         // Another than DBN's rule would give it.

@@ -6,6 +6,7 @@
 //! | cancellation | `C` | with the shares cancelled, or all that were left |
 //! | replacement | `C`, `A` | the old order leaves, the new one joins with its own id |
 //! | change of an order that keeps its id | `M` | readers of DBN leave it its priority if its price stays and its size does not grow |
+//! | a change to the price, shares and priority that it has | | |
 //! | the same, where the venue says otherwise about its priority | `C`, `A` | |
 //! | execution or cancellation of more than the order has, replacement by an order that the book refuses | `C` | the order leaves |
 //! | execution | `T`, `F`, `C` | trade (side of the aggressor), fill of the resting order, its reduction |
@@ -86,6 +87,9 @@ impl Shape for Orders {
             EventKind::Replace => {
                 let Some(before) = &book.before else { return rows.skip(Skip::UnknownOrder) };
                 if is_modification(event, before) {
+                    if (price, size) == (before.price.e9(), before.size) {
+                        return rows.skip(Skip::NothingShownChanged);
+                    }
                     let order =
                         Order { id: event.order_id, price, size, action: Action::Modify, side, flags };
                     return rows.push(record(event, order), event);

@@ -40,7 +40,7 @@ pub(super) struct Generate {
     /// Symbols, each traded at every venue.
     #[arg(long, value_name = "N")]
     symbols: Option<u32>,
-    /// Venues with their shares: nasdaq=60,bx=12,psx,iex-deep,iex-deep-plus,iex-tops,memx.
+    /// Venues with their shares: nasdaq=60,bx=12,psx,iex-deep,iex-deep-plus,iex-tops,memx,bzx,byx,edga,edgx.
     #[arg(long, value_name = "VENUES", value_delimiter = ',', value_parser = venue)]
     venues: Vec<(VenueKind, u32)>,
     /// Same seed, same bytes.
