@@ -2,7 +2,7 @@
 
 use tapeworks_exchange::random::Random;
 use tapeworks_session::{Refusal, Request, SessionId, Store, Transport as _, TransportKind, for_transport};
-use tapeworks_wire::framing::Blocks;
+use tapeworks_wire::framing::{Blocks, LengthPrefix};
 
 /// What a retransmission server does wrong. Each number is of a million answers; an answer has one fault at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -124,14 +124,21 @@ fn other_first(store: &Store, asked: &Request, random: &mut Random) -> u64 {
     }
 }
 
+/// Bytes of a message that are its length.
+const fn length_inside<Prefix: LengthPrefix>(_prefix: Prefix) -> usize {
+    if Prefix::IS_PART { Prefix::BYTES } else { 0 }
+}
+
 /// Random bytes in place of the messages of a packet; header and lengths stay.
 fn garble(transport: TransportKind, packet: &mut [u8], random: &mut Random) {
     let messages = packet.get_mut(transport.header_bytes()..).unwrap_or_default();
     let mut places = Vec::new();
     for_transport!(transport, T => {
         let mut walk = Blocks::new(messages, T::prefix());
+        // A length that counts itself is the beginning of its message.
+        let kept = length_inside(T::prefix());
         while let Some(Ok(message)) = walk.next() {
-            places.push(walk.offset() - message.len()..walk.offset());
+            places.push(walk.offset() - message.len() + kept..walk.offset());
         }
     });
     for place in places {
