@@ -245,7 +245,7 @@ fn without_a_store_an_exchange_begins_without_orders() {
 fn day_orders_expire_with_the_day_and_good_till_orders_survive_it_and_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
-    let venue = || OrderVenue { day_pause_ns: 50_000_000, ..exchange(Some(&store)) };
+    let venue = || OrderVenue { day_pause_ns: 400_000_000, ..exchange(Some(&store)) };
     let first = serve(venue());
     let (mut ann, mut cat) = (native(&first, "ANN"), ouch(&first));
     let expire_date_time = (order_clients::now_ns() / 1_000_000_000) as u32 + 100_000;
