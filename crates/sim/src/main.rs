@@ -135,7 +135,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
 /// Runs a scenario. Whether all was well.
 fn scenario(name: &str, arguments: &Arguments) -> Result<bool, String> {
     if name == "list" {
-        Scenario::ALL.iter().for_each(|scenario| println!("{:<16}  {}", scenario.name, scenario.story));
+        Scenario::ALL.iter().for_each(|scenario| println!("{:<22}  {}", scenario.name, scenario.story));
         return Ok(true);
     }
     let names = || Scenario::ALL.map(|scenario| scenario.name).join(", ");

@@ -27,7 +27,7 @@ pub struct Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "steady",
@@ -242,6 +242,47 @@ impl Scenario {
                 for line in 0..2 {
                     let faults = LinkFaults { lost_per_million: 200_000, ..LinkFaults::default() };
                     plan.add(2 * SECOND, 3 * SECOND, What::Line { venue: 0, line, faults });
+                }
+            },
+        },
+        Self {
+            name: "kept-numbers",
+            story: "IEX's and Cboe's feeds of orders that keep their numbers when they change: lines lose, repeat and hold back, the plant is killed, and its machine loses its power",
+            change: |plan| {
+                let kinds = [VenueKind::IexDeepPlus, VenueKind::Byx, VenueKind::Edgx];
+                for (place, kind) in kinds.into_iter().enumerate() {
+                    let Some(venue) = plan.venues.get_mut(place) else { continue };
+                    (venue.kind, venue.has_snapshots) = (kind, false);
+                    for line in 0..2 {
+                        let faults = LinkFaults {
+                            lost_per_million: 100_000,
+                            twice_per_million: 20_000,
+                            late_per_million: 20_000,
+                            late_ns: 3_000_000,
+                            ..LinkFaults::default()
+                        };
+                        plan.add(2 * SECOND, 3 * SECOND, What::Line { venue: place, line, faults });
+                    }
+                }
+                plan.add(6 * SECOND, 300 * MILLISECOND, What::Kill);
+                plan.add(8 * SECOND, SECOND, What::PowerOff);
+            },
+        },
+        Self {
+            name: "kept-numbers-late",
+            story: "the same venues with snapshots; the plant starts late, and one line of each is out for two seconds",
+            change: |plan| {
+                let kinds = [VenueKind::IexDeepPlus, VenueKind::Byx, VenueKind::Edgx];
+                plan.plant_starts_ns = 2 * SECOND;
+                for (place, kind) in kinds.into_iter().enumerate() {
+                    let Some(venue) = plan.venues.get_mut(place) else { continue };
+                    (venue.kind, venue.has_snapshots) = (kind, true);
+                    let out = LinkFaults { out_until_ns: 6 * SECOND, ..LinkFaults::default() };
+                    plan.add(
+                        4 * SECOND,
+                        2 * SECOND,
+                        What::Line { venue: place, line: place % 2, faults: out },
+                    );
                 }
             },
         },
