@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo xtask bench itch              decode, books, NBBO over 20 M messages of 8,000 random symbols; the service times
+//! cargo xtask bench feeds             the same minute of a market in each protocol: packets to events, and to books
 //! cargo xtask bench resting           a message's cost with 1 and 10 M orders at rest; with --messages 100_000_000, 100 M too
 //! cargo xtask bench ring [--part P]    the lab's spsc-queue, disruptor, allocators and waiting, with peers; or one of them
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
@@ -14,6 +15,7 @@
 //! the variants take turns, and the median of the rounds is shown.
 
 mod dispatch;
+mod feeds;
 mod flow;
 mod foreign;
 mod gateway;
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
     );
     match name.as_str() {
         "itch" => itch::run(&options),
+        "feeds" => feeds::run(&options),
         "resting" => resting::run(&options),
         "parquet" => parquet::run(&options),
         "flow" => flow::run(&options),
@@ -92,7 +95,7 @@ fn main() -> ExitCode {
 
 fn usage() -> ExitCode {
     eprintln!(
-        "usage: bench [itch | resting | parquet | ring | dispatch | flow | plant | gateway] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR] [--out DIR]"
+        "usage: bench [itch | feeds | resting | parquet | ring | dispatch | flow | plant | gateway] [--part PART] [--messages 20_000_000] [--symbols 8_000] [--rounds 5] [--folder DIR] [--out DIR]"
     );
     ExitCode::from(2)
 }

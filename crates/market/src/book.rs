@@ -759,10 +759,15 @@ impl Books {
         if self.book_mut(instrument).is_some()
             && let Some(book) = self.books.get_mut(instrument.index())
         {
+            // Without levels it has no orders, unless an event did not fit. At a venue's start all books are so.
+            let may_have_orders =
+                book.quoted & CONTRADICTED != 0 || book.sides.iter().any(|side| !side.is_empty());
             book.sides.iter_mut().for_each(|side| self.levels.clear(side));
             book.quoted &= !CONTRADICTED;
             book.epoch = self.epoch;
-            self.cleared.push(instrument);
+            if may_have_orders {
+                self.cleared.push(instrument);
+            }
         }
         if !has_more && !self.cleared.is_empty() {
             let mut is_cleared = vec![false; self.books.len()];
