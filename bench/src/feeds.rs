@@ -86,7 +86,9 @@ pub fn run(options: &Options) {
             (kind, frames)
         })
         .collect();
-    println!("in memory; each variant reads its packets from the start; books begin empty, tables are allocated before\n");
+    println!(
+        "in memory; each variant reads its packets from the start; books begin empty, tables are allocated before\n"
+    );
     let messages = options.messages / 10;
     let capacity = Capacity::for_messages(messages);
     let (mut to_events, mut to_books) = (Rounds::new(messages), Rounds::new(messages));

@@ -5,7 +5,7 @@
 //! left, which may be fewer than the book has: it is a change of the order to the shares before it, then the execution. A changed order
 //! keeps its number.
 //!
-//! The header has no venue: the channel's publisher is what the user says, BZX unless told.
+//! The header has no venue: the channel's publisher is what the user says, BZX unless another is named.
 //!
 //! Cost: the message's own line and the event; for an addition the lookup of the symbol.
 
