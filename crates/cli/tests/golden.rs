@@ -24,24 +24,31 @@ fn golden_name(kind: &str, capture: &str, ending: &str) -> String {
     format!("{kind}/{}.{ending}", capture.trim_start_matches("testdata/captures/"))
 }
 
+/// What a capture must be read as, where its bytes do not say so.
+fn named(capture: &str) -> &'static [&'static str] {
+    if capture.contains("cboe-pitch") { &["--protocol", "pitch"] } else { &[] }
+}
+
 #[test]
 fn every_real_capture_is_dumped_as_it_was() {
     let captures = captures();
     assert!(captures.len() > 25, "the captures are there");
     for capture in captures {
-        let output = run(&["dump", "--json", &capture]);
+        let output = run(&[&["dump", "--json", &capture][..], named(&capture)].concat());
         compare(&golden_name("dump", &capture, "jsonl"), &stdout(&output));
         // What carries orders is in a protocol that is not known yet; everything else is read to the last byte.
         let is_unread = stdout(&output).contains("\"error\":");
         assert_eq!(output.status.code(), Some(if is_unread { 3 } else { 0 }), "{capture}");
-        assert!(capture.contains("ouch") || !is_unread, "{capture}");
+        // The definition of a future is in none of the messages that Cboe's feeds share.
+        let is_known_gap = capture.contains("ouch") || capture.contains("FutureInstrumentDefinition");
+        assert!(is_known_gap || !is_unread, "{capture}");
     }
 }
 
 #[test]
 fn every_real_capture_is_counted_as_it_was() {
     for capture in captures() {
-        let output = run(&["stats", "--json", &capture]);
+        let output = run(&[&["stats", "--json", &capture][..], named(&capture)].concat());
         compare(&golden_name("stats", &capture, "json"), &stdout(&output));
     }
 }
