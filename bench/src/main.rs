@@ -84,7 +84,11 @@ fn main() -> ExitCode {
         "parquet" => parquet::run(&options),
         "flow" => flow::run(&options),
         "plant" => plant::run(&options),
-        "gateway" => gateway::run(&options),
+        "gateway" => {
+            if !gateway::run(&options) {
+                return ExitCode::FAILURE;
+            }
+        }
         _ => return usage(),
     }
     ExitCode::SUCCESS

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod blocks;
 pub mod fix;
 pub mod glimpse;
 mod iex_tp;
@@ -16,6 +17,7 @@ mod table;
 mod throttle;
 pub mod transport;
 
+pub use blocks::Blocks;
 pub use iex_tp::IexTp;
 pub use login::Credentials;
 pub use memoir::Memoir;
