@@ -8,7 +8,7 @@
 //! cargo xtask bench parquet           the whole replay of the same file into Parquet, and into the other formats
 //! cargo xtask bench dispatch          state machines by table, match and if-else, by the lab; search and build times
 //! cargo xtask bench plant [--part P]  the live plant: engine, rates, burst, clients, outage; soak only on request
-//! cargo xtask bench gateway [--part P] the order gateway: round-trip, load, idle, codec, machines
+//! cargo xtask bench gateway [--part P] the order gateway: round-trip, load, minute (of the load), idle, codec, machines
 //! cargo xtask bench flow              pipeline, one to many, many to one: 100 to 1,000,000 packets over each kind of edge
 //! ```
 //! Absolute figures drift between machines and hours; the ratios of one run count. Each variant runs once per round,
@@ -87,7 +87,11 @@ fn main() -> ExitCode {
         "parquet" => parquet::run(&options),
         "flow" => flow::run(&options),
         "plant" => plant::run(&options),
-        "gateway" => gateway::run(&options),
+        "gateway" => {
+            if !gateway::run(&options) {
+                return ExitCode::FAILURE;
+            }
+        }
         _ => return usage(),
     }
     ExitCode::SUCCESS

@@ -1,6 +1,6 @@
 //! The FIX messages of the bench's clients, as short as a client of an exchange writes them, and what comes back.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use tapeworks_runtime::world::{System, World as _};
@@ -10,6 +10,9 @@ use super::comp_id;
 
 /// The longest message.
 const LONGEST_BYTES: usize = 512;
+
+/// Bytes of one read.
+const READ_BYTES: usize = 64 << 10;
 
 /// What a client asks for. Each request has a number, which is its ClOrdID, and one answer.
 #[derive(Clone, Copy, Debug)]
@@ -33,29 +36,40 @@ fn id(number: u64) -> [u8; 12] {
 pub enum Heard {
     /// A report on the request of this number: ExecType (150), LastQty (32).
     Report(u64, u8, u64),
-    /// The gateway does not take a request now.
-    Refused,
+    /// The gateway does not take the request of this number now.
+    Refused(u64),
     /// The gateway asks whether the client is there.
     TestRequest,
     /// Another message of a session.
     Session,
+    /// The session ends, or rejects a message.
+    Ended,
+}
+
+/// A message as people read it.
+pub fn text(message: &[u8]) -> String {
+    String::from_utf8_lossy(message).replace('\u{1}', "|")
 }
 
 /// What one message says.
 ///
 /// # Panics
-/// It ends a session, is a reject of one, or has none of the requests' numbers.
+/// It has none of the requests' numbers.
 pub fn heard(message: &[u8]) -> Heard {
     let number = |tag| field(message, tag).and_then(|value| read_unsigned(value).ok()).unwrap_or(0);
+    let id = |tag| {
+        let id = field(message, tag).and_then(|id| read_unsigned(id.get(1..)?).ok());
+        id.unwrap_or_else(|| panic!("no number of a request: {}", text(message)))
+    };
     match message_type(message) {
         b"1" => Heard::TestRequest,
         b"0" | b"A" => Heard::Session,
-        b"j" => Heard::Refused,
-        b"3" | b"5" => panic!("{}", String::from_utf8_lossy(message).replace('\u{1}', "|")),
+        // BusinessRejectRefID
+        b"j" => Heard::Refused(id(379)),
+        b"3" | b"5" => Heard::Ended,
         _ => {
-            let id = field(message, 11).and_then(|id| read_unsigned(id.get(1..)?).ok());
             let kind = field(message, 150).and_then(|kind| kind.first().copied()).unwrap_or(b'9');
-            Heard::Report(id.expect("a number of a request"), kind, number(32))
+            Heard::Report(id(11), kind, number(32))
         }
     }
 }
@@ -69,7 +83,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    fn send(&mut self, kind: &[u8], body: impl FnOnce(&mut Writer<'_>, u64)) {
+    fn send(&mut self, kind: &[u8], body: impl FnOnce(&mut Writer<'_>, u64)) -> std::io::Result<()> {
         let now_ns = System::time_of_day().0;
         let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", kind);
         writer
@@ -80,10 +94,18 @@ impl Sender {
         self.next += 1;
         body(&mut writer, now_ns);
         let message = writer.finish().expect("it fits");
-        self.stream.write_all(message).expect("the other side reads");
+        self.stream.write_all(message)
     }
 
+    /// # Panics
+    /// The other side has closed.
     pub fn request(&mut self, request: Request) {
+        self.try_request(request).expect("the other side reads");
+    }
+
+    /// # Errors
+    /// The other side has closed.
+    pub fn try_request(&mut self, request: Request) -> std::io::Result<()> {
         let side = |is_buy| if is_buy { b"1" } else { b"2" };
         match request {
             Request::New { number, symbol, is_buy, price_cents } => self.send(b"D", |writer, now_ns| {
@@ -111,7 +133,7 @@ impl Sender {
     }
 
     pub fn heartbeat(&mut self) {
-        self.send(b"0", |_, _| ());
+        self.send(b"0", |_, _| ()).expect("the other side reads");
     }
 }
 
@@ -123,20 +145,32 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Reads once. Returns whether something came.
-    pub fn read(&mut self) -> bool {
+    /// Reads once.
+    ///
+    /// # Panics
+    /// The other side has closed.
+    pub fn read(&mut self) {
+        if let Err(error) = self.try_read() {
+            panic!("{error}");
+        }
+    }
+
+    /// Reads once. Returns whether there may be more.
+    ///
+    /// # Errors
+    /// The other side has closed.
+    pub fn try_read(&mut self) -> std::io::Result<bool> {
         self.input.drain(..self.used);
         self.used = 0;
         let filled = self.input.len();
-        self.input.resize(filled + (64 << 10), 0);
+        self.input.resize(filled + READ_BYTES, 0);
         let read = match self.stream.read(&mut self.input[filled..]) {
-            Ok(0) => panic!("the other side has closed"),
-            Ok(read) => read,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => 0,
-            Err(error) => panic!("{error}"),
+            Ok(0) => Err(std::io::Error::new(ErrorKind::UnexpectedEof, "the other side has closed")),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+            read => read,
         };
-        self.input.truncate(filled + read);
-        read > 0
+        self.input.truncate(filled + read.as_ref().map_or(0, |read| *read));
+        read.map(|read| read == READ_BYTES)
     }
 
     /// The next message that is there.
@@ -158,7 +192,8 @@ impl Receiver {
             while let Some(message) = self.next() {
                 match heard(message) {
                     Heard::Report(of, ..) if of == number => return,
-                    Heard::Refused => panic!("a request is refused"),
+                    Heard::Refused(_) => panic!("a request is refused"),
+                    Heard::Ended => panic!("the session ended: {}", text(message)),
                     _ => {}
                 }
             }
@@ -179,9 +214,10 @@ pub fn connect(address: SocketAddr, index: usize) -> (Sender, Receiver) {
 /// A session that is logged on, with both numbers from 1 on.
 pub fn log_on(address: SocketAddr, index: usize, heartbeat_s: u64) -> (Sender, Receiver) {
     let (mut sender, mut receiver) = connect(address, index);
-    sender.send(b"A", |writer, _| {
+    let sent = sender.send(b"A", |writer, _| {
         writer.number(98, 0).number(108, heartbeat_s).flag(141, true);
     });
+    sent.expect("the other side reads");
     while receiver.next().is_none() {
         receiver.read();
     }

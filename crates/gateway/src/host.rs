@@ -1,8 +1,12 @@
 //! The gateway's thread: sockets, clocks, the journal.
 //!
 //! ```text
-//! wait ─▶ read from all ready sockets ─▶ write the turn to the journal ─▶ send ─▶ wait
+//! wait ─▶ read from the venue, then from clients ─▶ write the turn to the journal ─▶ send ─▶ wait
 //! ```
+//!
+//! Reports come before requests. A gateway that has stood for a moment finds orders of all clients, and each makes reports: it reads all that
+//! the venue has sent, then a bounded number of bytes of clients, and none while it is ahead of the venue. Otherwise the venue
+//! would find a client that reads too slowly, and end the session. What clients have sent waits in their sockets.
 //!
 //! One thread does all of it. A turn that the disk does not take is tried again, and meanwhile nothing is read or sent; after
 //! [`HostSettings::disk_patience`] the gateway ends. Another thread makes the journal's next segment, and syncs it by interval.
@@ -39,6 +43,16 @@ const READ_BYTES: usize = 16 << 10;
 
 /// A turn is written when it has so many bytes of entries: a record holds one.
 const TURN_BYTES: usize = 256 << 10;
+
+/// Bytes that all clients together give in one turn, and one read more: some 700 orders, a few milliseconds.
+const CLIENT_BYTES: usize = 128 << 10;
+
+/// Bytes that a channel of the venue gives in one turn. An order makes less than twice its own bytes, mostly, and this is eight times.
+const VENUE_BYTES: usize = 1 << 20;
+
+/// How long clients are not read at a time while the gateway is ahead of the venue. Then they are read, and requests for which the venue's session
+/// has no room are rejected.
+const LONGEST_HOLD: Duration = Duration::from_millis(500);
 
 /// How often time passes for the sessions.
 const TICK: Duration = Duration::from_millis(100);
@@ -236,6 +250,9 @@ impl<W: World> Gateway<W> {
             connections: BTreeMap::new(),
             next_connection: FIRST_CONNECTION,
             again: Vec::new(),
+            held: Vec::new(),
+            ahead_since: None,
+            next_client: FIRST_CONNECTION,
             accepts_again: false,
             accept_failed: false,
             buffer: vec![0; READ_BYTES],
@@ -379,6 +396,12 @@ struct Host<S: VenueSession, W: World> {
     of_venue: Vec<Option<usize>>,
     /// Connections that have work which the poll does not report again.
     again: Vec<usize>,
+    /// Clients that are read when the venue has caught up.
+    held: Vec<usize>,
+    /// Since when the gateway is ahead of the venue.
+    ahead_since: Option<Instant>,
+    /// The clients from this number on are read first.
+    next_client: usize,
     accepts_again: bool,
     accept_failed: bool,
     buffer: Vec<u8>,
@@ -524,7 +547,8 @@ impl<S: VenueSession, W: World> Host<S, W> {
 
     /// One turn: waits, reads, writes the journal, sends.
     fn turn(&mut self, reported: &mut Vec<Ready>, stop: &AtomicBool) -> Result<(), StartError> {
-        let has_work = !self.again.is_empty() || self.accepts_again;
+        let is_released = !self.held.is_empty() && !self.holds_clients();
+        let has_work = !self.again.is_empty() || is_released || self.accepts_again;
         let longest = match self.settings.wait {
             _ if has_work => Duration::ZERO,
             Wait::Spin => Duration::ZERO,
@@ -534,6 +558,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.poll.wait(reported, Some(longest)).map_err(StartError::Thread)?;
         let now = self.clock.now();
         let mut ready = std::mem::take(&mut self.again);
+        if is_released {
+            ready.append(&mut self.held);
+        }
         let is_idle = ready.is_empty() && reported.is_empty();
         for one in reported.iter() {
             match one.token {
@@ -552,12 +579,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
         if std::mem::take(&mut self.accepts_again) {
             self.accept();
         }
-        for number in &ready {
-            self.read(*number, now);
-            if self.core.entry_bytes() > TURN_BYTES {
-                self.commit(stop)?;
-            }
-        }
+        self.read_all(&ready, now, stop)?;
         if W::since(self.ticked) >= TICK {
             self.tick(stop)?;
         }
@@ -589,6 +611,54 @@ impl<S: VenueSession, W: World> Host<S, W> {
             self.core.warm(now);
         }
         self.warmed = W::instant();
+    }
+
+    /// Whether clients are not read now, because the gateway is ahead of the venue.
+    fn holds_clients(&mut self) -> bool {
+        if !self.core.is_ahead() {
+            self.ahead_since = None;
+            return false;
+        }
+        W::since(*self.ahead_since.get_or_insert_with(W::instant)) < LONGEST_HOLD
+    }
+
+    /// Reads from the connections that are ready: first all that the venue has sent, then what the turn takes of clients. Those that are left
+    /// come first in the next turn.
+    fn read_all(&mut self, ready: &[usize], now: Now, stop: &AtomicBool) -> Result<(), StartError> {
+        for channel in 0..S::CHANNELS {
+            let Some(number) = self.of_venue.get(channel).copied().flatten() else { continue };
+            let (mut left, mut read) = (VENUE_BYTES, READ_BYTES);
+            while ready.binary_search(&number).is_ok() && read == READ_BYTES && left > 0 {
+                read = self.read_one(number, now, stop)?;
+                left = left.saturating_sub(read);
+            }
+        }
+        let (before, from) = ready.split_at(ready.partition_point(|number| *number < self.next_client));
+        let mut left = CLIENT_BYTES;
+        for number in from.iter().chain(before) {
+            if left == 0 {
+                self.next_client = *number;
+                break;
+            }
+            let is_read = match self.connections.get(number).map(|connection| &connection.peer) {
+                Some(Peer::Client(_)) => !self.holds_clients(),
+                Some(Peer::Unknown { .. }) => true,
+                Some(Peer::Venue { .. } | Peer::Nobody) | None => false,
+            };
+            if is_read {
+                left = left.saturating_sub(self.read_one(*number, now, stop)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads once from a connection, and writes the turn if it is long. Returns how many bytes came.
+    fn read_one(&mut self, number: usize, now: Now, stop: &AtomicBool) -> Result<usize, StartError> {
+        let read = self.read(number, now);
+        if self.core.entry_bytes() > TURN_BYTES {
+            self.commit(stop)?;
+        }
+        Ok(read)
     }
 
     /// Writes the turn, then sends what it put out. Sending may end a session, which makes another small turn.
@@ -885,23 +955,26 @@ impl<S: VenueSession, W: World> Host<S, W> {
         self.refusals.refused(address, &format_args!("the venue is not there: {error}"), now.steady_ns);
     }
 
-    fn read(&mut self, number: usize, now: Now) {
-        let Some(connection) = self.connections.get_mut(&number) else { return };
+    /// Reads once from a connection. Returns how many bytes came.
+    fn read(&mut self, number: usize, now: Now) -> usize {
+        let Some(connection) = self.connections.get_mut(&number) else { return 0 };
         if connection.pump.is_finished() {
-            return;
+            return 0;
         }
         match &mut connection.peer {
             Peer::Unknown { bytes, .. } => {
                 let mut unknown = OfUnknown { bytes, is_closed: false };
-                connection.pump.read(&mut unknown, &mut self.buffer, now.steady_ns);
+                let read = connection.pump.read(&mut unknown, &mut self.buffer, now.steady_ns);
                 if unknown.is_closed {
-                    return self.close(number);
+                    self.close(number);
+                } else {
+                    self.identify(number, now);
                 }
-                self.identify(number, now);
+                read
             }
             Peer::Client(index) => {
                 let mut client = OfClient { core: &mut self.core, index: *index, now };
-                connection.pump.read(&mut client, &mut self.buffer, now.steady_ns);
+                connection.pump.read(&mut client, &mut self.buffer, now.steady_ns)
             }
             Peer::Venue { channel, opened } => {
                 let channel = *channel;
@@ -912,21 +985,23 @@ impl<S: VenueSession, W: World> Host<S, W> {
                             let _is_set = connection.pump.stream().set_nodelay(true);
                             self.core.venue_connected(channel, now);
                         }
-                        Ok(false) => return,
+                        Ok(false) => return 0,
                         Err(error) => {
                             let address = connection.address;
                             self.close(number);
-                            return self.venue_refused(channel, address, &error, now);
+                            self.venue_refused(channel, address, &error, now);
+                            return 0;
                         }
                     }
                 }
                 let mut venue = OfVenue { core: &mut self.core, channel, now, is_closed: false };
-                connection.pump.read(&mut venue, &mut self.buffer, now.steady_ns);
+                let read = connection.pump.read(&mut venue, &mut self.buffer, now.steady_ns);
                 if venue.is_closed {
                     self.venue_gone(number, channel, now);
                 }
+                read
             }
-            Peer::Nobody => {}
+            Peer::Nobody => 0,
         }
     }
 
@@ -992,11 +1067,14 @@ impl<S: VenueSession, W: World> Host<S, W> {
                     self.core.client_closed(index, now);
                 }
                 if self.core.client_over(index).is_some() {
-                    self.client_over(number, index, now);
-                } else if let Some(connection) = self.connections.get(&number)
-                    && connection.pump.has_work(self.core.client_output(index))
-                {
+                    return self.client_over(number, index, now);
+                }
+                let is_held = self.ahead_since.is_some() && self.holds_clients();
+                let Some(connection) = self.connections.get(&number) else { return };
+                if connection.pump.has_to_write(self.core.client_output(index)) {
                     self.again.push(number);
+                } else if connection.pump.has_to_read() {
+                    if is_held { self.held.push(number) } else { self.again.push(number) }
                 }
             }
             Peer::Venue { opened: Some(_), .. } | Peer::Nobody => {}

@@ -1,7 +1,7 @@
 //! The store of one FIX session: both numbers, and where in the journal each message to the client is.
 //!
 //! The newest messages are in memory, up to a bound; older ones are read from the journal. What changes is collected as entries, which
-//! the gateway writes before it sends anything. Cost of a message: a copy into each. Memory: 24 bytes a message of the session, and the
+//! the gateway writes before it sends anything. Cost of a message: a copy into each. Memory: 40 bytes a message of the session, and the
 //! newest messages.
 
 use std::collections::VecDeque;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use tapeworks_disk::Disk;
 use tapeworks_journal::{Place, read_place_in};
 use tapeworks_planted::planted;
+use tapeworks_session::Blocks;
 use tapeworks_session::fix::{Store, StoreError};
 
 use crate::entry::{Entries, Entry, Kind, Written};
@@ -19,6 +20,9 @@ const RECENT_BYTES: usize = 1 << 20;
 
 /// Bytes of messages that come between two calls of [`SessionStore::keep_room`] and take no memory then.
 const ROOM_BYTES: usize = 64 << 10;
+
+/// Messages whose places take their memory at once.
+const BLOCK: usize = 1_024;
 
 /// A message to the client.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +47,7 @@ pub(crate) struct SessionStore<D> {
     now_ns: u64,
     /// The number of the first message of `messages`.
     first: u64,
-    messages: VecDeque<Kept>,
+    messages: Blocks<Kept, BLOCK>,
     /// The newest messages, one after the other; the first is that of the number `recent_from`.
     recent: VecDeque<u8>,
     recent_from: u64,
@@ -67,7 +71,7 @@ impl<D: Disk> SessionStore<D> {
             created_ns: now_ns,
             now_ns,
             first: 1,
-            messages: VecDeque::new(),
+            messages: Blocks::default(),
             recent: VecDeque::new(),
             recent_from: 1,
             gone_bytes: 0,
@@ -160,9 +164,7 @@ impl<D: Disk> SessionStore<D> {
 
     /// The memory for so many more messages is taken now.
     pub(crate) fn keep_room(&mut self, messages: usize) {
-        if self.messages.capacity() - self.messages.len() < messages {
-            self.messages.reserve(self.messages.len().max(messages));
-        }
+        self.messages.keep_room(messages);
         let most = RECENT_BYTES + ROOM_BYTES;
         if self.recent.capacity() - self.recent.len() < ROOM_BYTES && self.recent.capacity() < most {
             let more = self.recent.len().max(ROOM_BYTES).min(most - self.recent.len());

@@ -87,8 +87,8 @@ impl<W: World> Pump<W> {
         self.write(session, now_ns);
     }
 
-    /// Reads from the socket into the session, once.
-    pub fn read(&mut self, session: &mut impl ByteSession, buffer: &mut [u8], now_ns: u64) {
+    /// Reads from the socket into the session, once. Returns how many bytes came.
+    pub fn read(&mut self, session: &mut impl ByteSession, buffer: &mut [u8], now_ns: u64) -> usize {
         if self.is_readable && !session.is_over() {
             match self.transport.read(buffer) {
                 Ok(0) => session.closed(),
@@ -96,12 +96,14 @@ impl<W: World> Pump<W> {
                     let is_whole = length < buffer.len() && self.transport.reads_the_socket();
                     self.is_readable = !is_whole || self.is_ending;
                     session.receive(buffer.get(..length).unwrap_or_default(), now_ns);
+                    return length;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => session.closed(),
             }
         }
+        0
     }
 
     /// Writes the session's output.
@@ -137,8 +139,18 @@ impl<W: World> Pump<W> {
 
     /// Whether there is something to do that the poll will not report again; `output` is the session's.
     pub fn has_work(&self, output: &[u8]) -> bool {
+        self.has_to_read() || self.has_to_write(output)
+    }
+
+    /// Whether there may be bytes that the poll will not report again.
+    pub const fn has_to_read(&self) -> bool {
+        self.closing_until_ns.is_none() && self.is_readable
+    }
+
+    /// Whether the socket takes more of the session's output.
+    pub fn has_to_write(&self, output: &[u8]) -> bool {
         let has_output = || !output.is_empty() || !self.transport.is_settled();
-        self.closing_until_ns.is_none() && (self.is_readable || self.is_writable && has_output())
+        self.closing_until_ns.is_none() && self.is_writable && has_output()
     }
 
     /// Shuts the sending side after all bytes were sent, and lets the other side close. `false` when that is not possible.

@@ -161,6 +161,8 @@ pub(crate) struct Known {
     by_name: Index,
     names_are_ids: bool,
     by_order_id: Index,
+    /// Requests that the venue has not answered.
+    unanswered: usize,
     ended: VecDeque<Ended>,
     fills: VecDeque<Fill>,
     most_fills: usize,
@@ -179,6 +181,7 @@ impl Known {
             by_client: Index::new(requests),
             by_name: Index::new(if names_are_ids { 0 } else { requests }),
             names_are_ids,
+            unanswered: 0,
             by_order_id: Index::new(orders),
             ended: VecDeque::with_capacity(orders.saturating_add(requests)),
             fills: VecDeque::with_capacity(settings.most_fills),
@@ -313,6 +316,20 @@ impl Known {
     #[inline]
     pub(crate) fn change(&self, request: &ClientRequest) -> Option<&NewOrder> {
         request.change.and_then(|change| self.changes.get(change))
+    }
+
+    /// How many requests the venue has not answered.
+    #[inline]
+    pub(crate) const fn unanswered(&self) -> usize {
+        self.unanswered
+    }
+
+    /// The venue has answered a request.
+    #[inline]
+    pub(crate) fn set_answered(&mut self, handle: Handle) -> Option<&ClientRequest> {
+        let request = self.requests.get_mut(handle)?;
+        self.unanswered -= usize::from(core::mem::replace(&mut request.is_pending, false));
+        Some(request)
     }
 
     /// The requests that the venue has not answered, by their names: numbers ascend, and what was forgotten when does not matter.
@@ -527,6 +544,7 @@ impl Known {
 
     fn forget_request(&mut self, handle: Handle) -> Option<Handle> {
         let request = self.requests.remove(handle)?;
+        self.unanswered -= usize::from(request.is_pending);
         self.by_client.remove(self.hash_of_id(request.client, &request.id), handle.place);
         if !self.names_are_ids {
             self.by_name.remove(Hash::new(0, &request.name.0), handle.place);
@@ -597,6 +615,7 @@ impl Known {
         request.next = entry.as_ref().and_then(|entry| entry.requests);
         let (client, id, name) = (request.client, request.id, request.name);
         let handle = self.requests.insert(request)?;
+        self.unanswered += usize::from(request.is_pending);
         let mut is_crowded = false;
         if let Some(entry) = entry {
             entry.requests = Some(handle);

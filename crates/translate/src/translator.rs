@@ -148,6 +148,12 @@ impl<V: Venue> Translator<V> {
         self.desk.known.len()
     }
 
+    /// How many requests the venue has not answered.
+    #[must_use]
+    pub const fn unanswered(&self) -> usize {
+        self.desk.known.unanswered()
+    }
+
     /// The order that a request of a client is of.
     #[must_use]
     pub fn order(&self, client: ClientIndex, id: &ClOrdId) -> Option<(&Order, ExchangeToClientState)> {
@@ -1103,10 +1109,8 @@ impl<V: Venue> Translator<V> {
         {
             entry.order.terms = terms;
         }
-        if let Some((handle, _)) = answered
-            && let Some(request) = self.desk.known.request_mut(handle)
-        {
-            request.is_pending = false;
+        if let Some((handle, _)) = answered {
+            self.desk.known.set_answered(handle);
         }
         if before == ExchangeToClientState::Sent {
             out.first_report(requested_ns);
@@ -1349,8 +1353,7 @@ impl<V: Venue> Translator<V> {
 
     /// A request is answered.
     fn answer(&mut self, handle: Handle) {
-        let Some(request) = self.desk.known.request_mut(handle) else { return };
-        request.is_pending = false;
+        let Some(request) = self.desk.known.set_answered(handle) else { return };
         let (kind, order) = (request.kind, request.order);
         match kind {
             RequestKind::MassCancel | RequestKind::Quote => self.desk.known.end_request(handle),

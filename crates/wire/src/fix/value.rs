@@ -771,7 +771,12 @@ pub fn read_character(text: &[u8]) -> Result<u8, ValueError> {
 #[inline(always)]
 pub(crate) const fn text_of_eight(number: u32) -> u64 {
     let number = number as u64;
-    let halves = (number / 10_000) | ((number % 10_000) << 32);
+    text_of_halves((number / 10_000) | ((number % 10_000) << 32))
+}
+
+/// The digits of two numbers below 10^4, one in each half, behind zeros, the first in the lowest byte.
+#[inline(always)]
+const fn text_of_halves(halves: u64) -> u64 {
     let quarters = {
         let hundreds = (halves.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
         hundreds | (halves - hundreds * 100) << 16
@@ -807,7 +812,7 @@ pub(crate) const fn short_decimal_text(whole: u64, fraction_e8: u32) -> Option<(
     if whole >= 10_000 || fraction == 0 || fraction * 10_000 != fraction_e8 {
         return None;
     }
-    let text = text_of_eight(whole as u32 * 10_000 + fraction);
+    let text = text_of_halves(whole | (fraction as u64) << 32);
     let unused = ((text ^ ZEROS) as u32 | 1 << 24).trailing_zeros() & 0x18;
     let digits = (text & 0xffff_ffff | (b'.' as u64) << 32) >> unused;
     let zeros = ((text ^ ZEROS) >> 32).leading_zeros() - 32;
@@ -862,10 +867,13 @@ impl Default for LastSecond {
 /// `HH:MM:SS` of a second of the day, the first character in the lowest byte.
 #[inline(always)]
 const fn clock_text(second: u32) -> u64 {
-    let (hours, minutes) = (second / 3_600 % 100, second / 60 % 60);
-    // Two digits a number, and a colon between.
-    let text = text_of_eight(hours * 1_000_000 + minutes * 1_000 + second % 60);
-    text & !0x0000_ff00_00ff_0000 | (b':' as u64) << 16 | (b':' as u64) << 40
+    let minutes = second / 60;
+    let hours = minutes / 60;
+    // Three numbers below 100, each where its first digit stands: the digits of all come at once.
+    let numbers =
+        hours as u64 | ((minutes - hours * 60) as u64) << 24 | ((second - minutes * 60) as u64) << 48;
+    let tens = (numbers.wrapping_mul(103) >> 10) & 0x000f_0000_0f00_000f;
+    (tens | (numbers - tens * 10) << 8) | u64::from_le_bytes(*b"00:00:00")
 }
 
 /// Writes digits to the start of `target` and returns how many; `target` has [`ROOM`].

@@ -104,7 +104,8 @@ pub struct Writer<'b> {
     buffer: &'b mut [u8],
     /// Where the next field starts. It has 32 bits, so that one comparison holds the field's room inside.
     at: u32,
-    begin_string: u64,
+    /// `8=FIX.4.4`, SOH and `9=`, the first in the lowest byte.
+    begin: u128,
     begin_length: usize,
     precision: TimePrecision,
     second: LastSecond,
@@ -120,17 +121,21 @@ impl<'b> Writer<'b> {
         let mut writer = Self {
             at: HEAD_ROOM as u32,
             buffer,
-            begin_string: 0,
+            begin: 0,
             begin_length: begin_string.len(),
             precision: TimePrecision::default(),
             second: LastSecond::NONE,
             fault: 0,
         };
-        match *begin_string {
-            [a, b, c, d, e, f, g] => writer.begin_string = u64::from_le_bytes([a, b, c, d, e, f, g, 0]),
-            [a, b, c, d, e, f, g, h] => writer.begin_string = u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-            _ => writer.fault = 8,
-        }
+        let text = match *begin_string {
+            [a, b, c, d, e, f, g] => [b'8', b'=', a, b, c, d, e, f, g, SOH, b'9', b'=', 0, 0, 0, 0],
+            [a, b, c, d, e, f, g, h] => [b'8', b'=', a, b, c, d, e, f, g, h, SOH, b'9', b'=', 0, 0, 0],
+            _ => {
+                writer.fault = 8;
+                [0; 16]
+            }
+        };
+        writer.begin = u128::from_le_bytes(text);
         writer.text(35, message_type);
         writer
     }
@@ -170,7 +175,7 @@ impl<'b> Writer<'b> {
         Writer {
             buffer: self.buffer,
             at: self.at,
-            begin_string: self.begin_string,
+            begin: self.begin,
             begin_length: self.begin_length,
             precision: self.precision,
             second: self.second,
@@ -401,6 +406,7 @@ impl<'b> Writer<'b> {
         let at = self.at as usize;
         // `8=FIX.4.4`, SOH, `9=`, digits, SOH, right before the body.
         let (digits, count) = match at - HEAD_ROOM {
+            length @ 100..1_000 => (u64::from(three_digits(length as u32)), 3),
             length @ 0..10_000 => {
                 let (text, bits) = short_number_text(length as u32);
                 (text, bits as usize / 8)
@@ -416,11 +422,8 @@ impl<'b> Writer<'b> {
         let start = HEAD_ROOM.checked_sub(prefix + count + 1).ok_or(too_small)?;
         let head = self.buffer.first_chunk_mut::<{ HEAD_ROOM + 8 }>().ok_or(too_small)?;
         let body_start = u64::from_le_bytes(*head.last_chunk::<8>().ok_or(too_small)?);
-        let begin = u128::from(self.begin_string) << 16
-            | u128::from(u16::from_le_bytes(*b"8="))
-            | u128::from(u32::from_le_bytes([SOH, b'9', b'=', 0])) << (16 + 8 * self.begin_length);
         if let Some(place) = head.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<16>()) {
-            *place = begin.to_le_bytes();
+            *place = self.begin.to_le_bytes();
         }
         // The words are written over by what follows them; the body's first bytes come back at the end.
         for (place, word) in
