@@ -81,13 +81,19 @@ pub enum News {
 }
 
 /// A consumer pauses once in [`rest_after`] for so many items, where publishing is one store.
-pub(crate) const ITEMS_PER_PAUSE: usize = 4;
+pub(crate) const ITEMS_PER_PAUSE: usize = 2;
 
 /// A rest before a consumer looks at its producer again: a pause for every `per_pause` items that the last look found, and 64
 /// pauses at most. A look that found many found the producer at work, and each look takes the counter's line away from it,
-/// which costs more the further the cores are apart. After a look that found few it hardly rests.
+/// which costs more the further the cores are apart. After a look that found one item it rests for one pause at most.
+///
+/// A look that found a quarter of the ring is followed by no rest: looks are rare enough then, and the producer is about to stop
+/// for want of room.
 #[inline(always)]
-pub(crate) fn rest_after(found: usize, per_pause: usize) {
+pub(crate) fn rest_after(found: usize, per_pause: usize, capacity: usize) {
+    if found >= capacity / 4 {
+        return;
+    }
     for _ in 0..(found / per_pause).min(64) {
         pause();
     }
