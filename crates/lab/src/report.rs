@@ -6,6 +6,7 @@ use tapeworks_drawing::escape;
 
 use crate::catalogue;
 use crate::counters::Events;
+use crate::measure::LEAST_NOISE;
 use crate::plot;
 use crate::results::{Experiment, Run, TAIL_COLUMNS, TechniqueResult};
 use crate::statistics::show;
@@ -67,7 +68,14 @@ fn machine(page: &mut String, run: &Run) {
         ("load before the run", show(machine.load_before)),
         ("events of the processor", counters),
         ("rounds", format!("{}{}", run.rounds, if run.quick { ", a quick run" } else { "" })),
-        ("noise", format!("two equal variants differ by up to {:.1} %", run.noise * 100.0)),
+        (
+            "noise",
+            format!(
+                "two equal variants differ by up to {:.1} %; a verdict needs {:.1} % at least",
+                run.noise * 100.0,
+                run.noise.max(LEAST_NOISE) * 100.0
+            ),
+        ),
     ];
     page.push_str("<dl>\n");
     for (name, value) in rows {

@@ -163,6 +163,14 @@ pub enum ResultsError {
         /// The file.
         path: PathBuf,
     },
+    /// A technique has a name that is none: names become those of files.
+    #[error("{path}: no results of the lab: `{name}` is no name of a technique", path = path.display())]
+    Name {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
     /// It has another layout.
     #[error("{path}: results of format {found}, and this program reads {FORMAT}", path = path.display())]
     Format {
@@ -249,6 +257,10 @@ impl Run {
         let run: Self = serde_json::from_str(&text).map_err(content)?;
         if has_control(&serde_json::from_str(&text).map_err(content)?) {
             return Err(ResultsError::Control { path: path.to_owned() });
+        }
+        let is_name = |name: &str| name.chars().all(|found| found.is_ascii_alphanumeric() || found == '-');
+        if let Some(wrong) = run.techniques.iter().find(|technique| !is_name(&technique.name)) {
+            return Err(ResultsError::Name { path: path.to_owned(), name: wrong.name.clone() });
         }
         if run.format != FORMAT {
             return Err(ResultsError::Format { path: path.to_owned(), found: run.format });

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn results_with_control_characters_are_refused_and_others_come_back() {
+    fn results_with_control_characters_or_paths_for_names_are_refused_and_others_come_back() {
         let mut run = ran(&[&MEASURED]).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("results.json");
@@ -199,5 +199,9 @@ mod tests {
         run.techniques[0].title = "clears\u{1b}[2Jthe screen".into();
         std::fs::write(&path, run.to_json()).unwrap();
         assert!(matches!(Run::read(&path), Err(ResultsError::Control { .. })));
+        run.techniques[0].title.clear();
+        run.techniques[0].name = "../elsewhere".into();
+        std::fs::write(&path, run.to_json()).unwrap();
+        assert!(matches!(Run::read(&path), Err(ResultsError::Name { name, .. }) if name == "../elsewhere"));
     }
 }

@@ -94,6 +94,14 @@ pub fn plain(run: &Run) -> String {
     text
 }
 
+/// The figures of an experiment as text, as wide as its longest line.
+#[must_use]
+pub fn table(experiment: &Experiment) -> String {
+    let mut text = String::new();
+    aligned(&mut text, &rows(experiment));
+    text
+}
+
 fn aligned(text: &mut String, Rows { columns, rows }: &Rows) {
     let heading: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
     let lines = || std::iter::once(&heading).chain(rows);

@@ -59,7 +59,7 @@ use crate::align::CacheAligned;
 use crate::prefetch;
 use crate::spsc::{LINES_AHEAD, items_per_line, rounded};
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Ordering, SharedCell};
-use crate::wait::{ITEMS_PER_PAUSE, News, WaitStrategy, rest_after};
+use crate::wait::{News, WaitStrategy, rest_after};
 
 /// A consumer panicked, or a producer did between its claim and its publication: the ring stands still.
 ///
@@ -138,10 +138,6 @@ mod sealed {
 
 /// How producers publish: [`Single`] or [`Multi`].
 pub trait Publication: sealed::Sealed + Send + Sync {
-    /// A consumer pauses once for so many events that the last look found.
-    #[doc(hidden)]
-    const EVENTS_PER_PAUSE: usize;
-
     /// The end of the events published without a gap, of those claimed in `from..claimed`.
     #[doc(hidden)]
     fn published(&self, from: usize, claimed: usize) -> usize;
@@ -154,8 +150,6 @@ pub struct Single;
 impl sealed::Sealed for Single {}
 
 impl Publication for Single {
-    const EVENTS_PER_PAUSE: usize = ITEMS_PER_PAUSE;
-
     #[inline(always)]
     fn published(&self, _from: usize, claimed: usize) -> usize {
         claimed
@@ -193,9 +187,6 @@ impl Multi {
 impl sealed::Sealed for Multi {}
 
 impl Publication for Multi {
-    /// A claim waits for the line that a look takes away, so looks must be rarer than with one producer, which only stores.
-    const EVENTS_PER_PAUSE: usize = 1;
-
     #[inline]
     fn published(&self, from: usize, claimed: usize) -> usize {
         (from..claimed)
@@ -874,10 +865,10 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         &self.shared.done[self.place]
     }
 
-    /// Looks up to where there are events to read; it pauses first when the last look found many.
+    /// Looks up to where there are events to read; it rests first when the last look found several.
     #[inline(never)]
     fn look(&mut self) {
-        rest_after(self.found, P::EVENTS_PER_PAUSE, self.capacity());
+        rest_after(self.found, self.capacity());
         self.readable = self.shared.readable(self.place, self.done);
         self.found = self.readable - self.done;
     }
