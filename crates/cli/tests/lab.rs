@@ -77,7 +77,11 @@ fn a_wrong_name_or_file_is_named() {
         (&["lab", "report", "/nowhere/results.json"], 1, "/nowhere/results.json: No such file"),
         (&["lab", "report", &text], 1, "text.json: no results of the lab: missing field"),
         (&["lab", "compare", &text, &control], 1, "text.json: no results of the lab"),
-        (&["lab", "run", "2", "--quick", "--out", &read_only], 1, "text.json/lab: Not a directory"),
+        (
+            &["lab", "run", "2", "--quick", "--out", &read_only],
+            1,
+            "text.json/lab: cannot write: Not a directory",
+        ),
         (&["lab", "asm", "0"], 2, "`0` is no technique"),
     ];
     for (arguments, code, says) in cases {
