@@ -115,7 +115,9 @@ pub fn run(options: &Options) {
     ] {
         for packets in SIZES {
             let mut rounds = Rounds::new(packets);
-            for kind in EdgeKind::ALL {
+            // The first is what the others are compared with.
+            let others = EdgeKind::ALL.into_iter().filter(|kind| *kind != EdgeKind::Queue);
+            for kind in std::iter::once(EdgeKind::Queue).chain(others) {
                 rounds.add_prepared(kind.name(), move || start(shape, kind, packets));
             }
             if shape == Shape::ManyToOne {
@@ -125,9 +127,10 @@ pub fn run(options: &Options) {
             let count = options.rounds * (100_000 / packets).clamp(1, 20) as usize;
             if let Ok(java) = &java {
                 for (join, name) in [("queue", JAVA_QUEUE), ("disruptor", JAVA_DISRUPTOR)] {
-                    let words =
-                        [shape.name(), join, &packets.to_string(), &CAPACITY.to_string(), &count.to_string()]
-                            .map(String::from);
+                    // One more than rounds, to warm up.
+                    let runs = (count + 1).to_string();
+                    let words = [shape.name(), join, &packets.to_string(), &CAPACITY.to_string(), &runs]
+                        .map(String::from);
                     // All its runs at the first call: a start of Java for each would be most of the time.
                     let mut runs = None;
                     rounds.add_reported(name, move || {
@@ -137,10 +140,8 @@ pub fn run(options: &Options) {
                     });
                 }
             }
-            rounds.run(count);
-            rounds.print(title, EdgeKind::Queue.name());
             let expected = if shape == Shape::OneToMany { packets * MANY as u64 } else { packets };
-            for (name, ended) in rounds.answers() {
+            for (name, ended) in rounds.run(title, count) {
                 assert_eq!(ended, expected, "{name}: packets were lost");
             }
         }

@@ -1,5 +1,6 @@
 //! Peers in other languages: built here from `bench/peers` and run as programs that print nanoseconds per item.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,6 +18,18 @@ fn output(command: &mut Command) -> Result<String, String> {
     let output = String::from_utf8_lossy(&ran.stderr).into_owned() + &*String::from_utf8_lossy(&ran.stdout);
     let line = output.lines().find(|line| line.contains("rror")).unwrap_or_default();
     Err(format!("{name}: {} {line}", ran.status))
+}
+
+/// A program on all cores that this one may use. The thread that measures stays on one core, and its children would with it: two threads of theirs
+/// would share that core.
+fn on_all_cores(program: impl AsRef<OsStr>) -> Command {
+    // Of the first thread, which is kept on no core.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(str::trim);
+    let Some(list) = list else { return Command::new(program) };
+    let mut command = Command::new("taskset");
+    command.args(["--cpu-list", list]).arg(program);
+    command
 }
 
 fn nanoseconds(printed: &str) -> f64 {
@@ -51,7 +64,7 @@ impl Cpp {
 
     /// Nanoseconds per item.
     pub fn run(&self, words: &[String]) -> f64 {
-        nanoseconds(&output(Command::new(&self.0).args(words)).expect("it was built and the shape is sound"))
+        nanoseconds(&output(on_all_cores(&self.0).args(words)).expect("it was built and the shape is sound"))
     }
 }
 
@@ -78,7 +91,7 @@ impl Java {
     pub fn runs(&self, class: &str, words: &[String]) -> Vec<f64> {
         let path = format!("{0}/peers.jar:{0}/dependency/*", self.0.display());
         let run = output(
-            Command::new("java").args(["-Xms1g", "-XX:+UseParallelGC", "-cp", &path, class]).args(words),
+            on_all_cores("java").args(["-Xms1g", "-XX:+UseParallelGC", "-cp", &path, class]).args(words),
         );
         run.expect("it was built and the shape is sound").lines().map(nanoseconds).collect()
     }

@@ -48,19 +48,14 @@ pub fn run(options: &Options) {
     );
 
     let mut decode = Rounds::new(messages);
-    decode.add("frames walked, types read", || walk(&bytes));
     decode.add("tapeworks-wire, order messages in one shape", || orders(&bytes));
     decode.add("tapeworks-wire, typed views", || typed_views(&bytes));
     decode.add("itch5 0.1.5, a visitor's methods", || peers::itch5(&bytes));
     decode.add("itchy 0.3.4, an owned enum", || peers::itchy(&bytes));
+    decode.add("frames walked, types read", || walk(&bytes));
     decode.add("tapeworks-feed: normalised 64-byte events", || events(&bytes));
-    decode.run(options.rounds);
-    decode.print("decode: all numbers of order messages", "tapeworks-wire, order messages in one shape");
-    let answers = decode.answers();
-    assert!(
-        answers[1..5].iter().all(|answer| answer.1 == answers[1].1),
-        "the decoders disagree: {answers:?}"
-    );
+    let answers = decode.run("decode: all numbers of order messages", options.rounds);
+    assert!(answers[..4].iter().all(|answer| answer.1 == answers[0].1), "the decoders disagree: {answers:?}");
 
     let capacity = Capacity::for_messages(messages);
     let mut books = Rounds::new(messages);
@@ -77,8 +72,7 @@ pub fn run(options: &Options) {
         || with_nbbo(&bytes, market, None)
     });
     books.add("decode + naive book (BTreeMap + HashMap)", || naive(&bytes));
-    books.run(options.rounds);
-    books.print("books", "decode + book + BBO");
+    books.run("books", options.rounds);
 
     let mut timer = ServiceTimer::new();
     with_nbbo(&bytes, market_of(capacity), Some(&mut timer));

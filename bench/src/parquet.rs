@@ -47,7 +47,6 @@ pub fn run(options: &Options) {
             summary.events
         });
     }
-    rounds.run(options.rounds);
-    rounds.print("whole replay, one core but for the line with two threads", "replay, no output");
+    rounds.run("whole replay, one core but for the line with two threads", options.rounds);
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }

@@ -1,27 +1,20 @@
-//! Variants that take turns, and the table of their medians: for work that begins with a file or a table of its own, which the lab's
-//! variants do not have. The statistics are the lab's.
+//! Work that begins with a file or a table of its own, as an experiment of the lab: the lab runs, judges and shows it. Here is only how a
+//! preparation is kept out of the time.
 
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::OnceLock;
 use std::time::Instant;
 
-use tapeworks_lab::statistics::Estimate;
-
-/// The measured work: it returns a value that depends on the work.
-type Work<'a> = Box<dyn FnOnce() -> u64 + 'a>;
-
-/// How a variant is measured.
-enum Measured<'a> {
-    /// By the clock around the work, which the preparation returns.
-    Here(Box<dyn FnMut() -> Work<'a> + 'a>),
-    /// By a separate program, which prints nanoseconds per message.
-    Reported(Box<dyn FnMut() -> f64 + 'a>),
-}
+use tapeworks_lab::measure::{self, Lab, Reporter, Settings, Variants};
+use tapeworks_lab::text;
 
 /// One thing to measure.
-pub struct Variant<'a> {
+struct Variant<'a> {
     name: String,
-    measured: Measured<'a>,
-    ns_per_message: Vec<f64>,
-    answer: u64,
+    work: Box<dyn FnMut(&mut Reporter) -> u64 + 'a>,
+    /// What the work returned last; `None` of a program of its own, which checks its own answer.
+    answer: Option<Rc<Cell<u64>>>,
 }
 
 /// Variants over the same number of messages.
@@ -42,73 +35,55 @@ impl<'a> Rounds<'a> {
 
     /// A variant whose preparation (tables allocated at start-up) is not measured.
     pub fn add_prepared<R: FnOnce() -> u64 + 'a>(&mut self, name: &str, mut prepare: impl FnMut() -> R + 'a) {
-        self.push(name, Measured::Here(Box::new(move || Box::new(prepare()) as Work<'a>)));
+        let messages = self.messages as f64;
+        let answer = Rc::new(Cell::new(0));
+        let found = Rc::clone(&answer);
+        let work = Box::new(move |reporter: &mut Reporter| {
+            let work = prepare();
+            let started = Instant::now();
+            found.set(std::hint::black_box(work()));
+            reporter.figure(started.elapsed().as_nanos() as f64 / messages);
+            found.get()
+        });
+        self.variants.push(Variant { name: name.into(), work, answer: Some(answer) });
     }
 
     /// A variant that measures itself: a program in another language. It checks its own answer.
-    pub fn add_reported(&mut self, name: &str, run: impl FnMut() -> f64 + 'a) {
-        self.push(name, Measured::Reported(Box::new(run)));
+    pub fn add_reported(&mut self, name: &str, mut run: impl FnMut() -> f64 + 'a) {
+        let work = Box::new(move |reporter: &mut Reporter| {
+            reporter.figure(run());
+            0
+        });
+        self.variants.push(Variant { name: name.into(), work, answer: None });
     }
 
-    fn push(&mut self, name: &str, measured: Measured<'a>) {
-        self.variants.push(Variant { name: name.into(), measured, ns_per_message: Vec::new(), answer: 0 });
-    }
-
-    /// Runs each variant once per round, in turns.
-    pub fn run(&mut self, rounds: usize) {
-        for _ in 0..rounds {
-            for variant in &mut self.variants {
-                let ns = match &mut variant.measured {
-                    Measured::Here(prepare) => {
-                        let work = prepare();
-                        let started = Instant::now();
-                        variant.answer = std::hint::black_box(work());
-                        started.elapsed().as_nanos() as f64 / self.messages as f64
-                    }
-                    Measured::Reported(run) => run(),
-                };
-                variant.ns_per_message.push(ns);
-            }
+    /// Runs all variants once to warm up and then once per round, and prints what the lab found: ratios are to the first one. Returns their
+    /// answers, by name.
+    pub fn run(self, title: &str, rounds: usize) -> Vec<(String, u64)> {
+        static NOISE: OnceLock<f64> = OnceLock::new();
+        let settings = Settings { rounds, ..Settings::FULL };
+        let never = || false;
+        let noise = *NOISE.get_or_init(|| {
+            let noise = measure::noise(Settings::FULL, &never).expect("nobody stops it");
+            println!("two equal variants differ by up to {:.1} %\n", noise * 100.0);
+            noise
+        });
+        let mut answers = Vec::new();
+        // Some count what others do not: who calls compares those that must be equal.
+        let mut variants = Variants::of(self.messages).answers_differ();
+        for Variant { name, work, answer } in self.variants {
+            variants = variants.add_reported(&name, work);
+            answers.extend(answer.map(|answer| (name, answer)));
         }
-    }
-
-    /// Prints medians, the spread, and ratios to the variant `reference`: the median of each round's ratio, as what the
-    /// machine does at the time changes from round to round and changes both.
-    pub fn print(&self, title: &str, reference: &str) {
-        let base = self.variants.iter().find(|variant| variant.name == reference);
-        println!("{title}: ns/message over {} messages, median of rounds", self.messages);
-        println!("{:<44} {:>8} {:>8} {:>8} {:>7}  {:>10}", "", "median", "least", "most", "ratio", "M msg/s");
-        for variant in &self.variants {
-            let Some(figure) = Estimate::of(&variant.ns_per_message) else { continue };
-            let (least, most) = ends(&variant.ns_per_message);
-            println!(
-                "{:<44} {:>8.2} {least:>8.2} {most:>8.2} {:>6.2}x  {:>10.2}",
-                variant.name,
-                figure.median,
-                base.and_then(|base| ratio(variant, base)).unwrap_or(f64::NAN),
-                1e3 / figure.median,
-            );
+        let mut quiet = |_: &str| {};
+        let mut lab = Lab::new(settings, &[], noise, &mut quiet, &never);
+        lab.experiment(title, "message");
+        lab.point(0.0, "", variants).unwrap_or_else(|error| panic!("{error}"));
+        let (experiments, _) = lab.into_results();
+        for experiment in &experiments {
+            println!("{title}: {} messages, {rounds} rounds", self.messages);
+            println!("{}", text::table(experiment));
         }
-        println!();
+        answers.into_iter().map(|(name, answer)| (name, answer.get())).collect()
     }
-
-    /// The answers of the variants, by name. Programs of their own check theirs.
-    pub fn answers(&self) -> Vec<(&str, u64)> {
-        self.variants
-            .iter()
-            .filter(|variant| matches!(variant.measured, Measured::Here(_)))
-            .map(|variant| (variant.name.as_str(), variant.answer))
-            .collect()
-    }
-}
-
-/// The least and the greatest.
-fn ends(values: &[f64]) -> (f64, f64) {
-    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), ns| (ns.min(least), ns.max(most)))
-}
-
-fn ratio(variant: &Variant<'_>, base: &Variant<'_>) -> Option<f64> {
-    let ratios: Vec<f64> =
-        variant.ns_per_message.iter().zip(&base.ns_per_message).map(|(ns, base)| ns / base).collect();
-    Some(Estimate::of(&ratios)?.median)
 }

@@ -217,6 +217,13 @@ const STEPS: &[Step] = &[
         run: benches,
     },
     Step {
+        name: "peers",
+        what: "the benches' peers in C++ compile",
+        when: When::Long,
+        needs: needs_of_peers,
+        run: peers,
+    },
+    Step {
         name: "instructions",
         what: "instructions per message are what they were",
         when: When::Long,
@@ -673,6 +680,25 @@ fn benches() -> Result<String, Lack> {
         cargo(["clippy", "--locked", "--all-targets", "--manifest-path", "bench/Cargo.toml", "--target-dir"]);
     run = run.arg(target).args(["--", "--deny", "warnings"]);
     ran(run.run(), "the benches compile, and clippy has nothing to say")
+}
+
+fn needs_of_peers() -> Result<(), Lack> {
+    tools::debian("g++", "g++")?;
+    tools::debian_library("quickfix", "libquickfix-dev")?;
+    tools::debian_header("boost/lockfree/spsc_queue.hpp", "libboost-dev")?;
+    tools::debian_header("readerwriterqueue/readerwriterqueue.h", "libreaderwriterqueue-dev")
+}
+
+/// As the benches build them, without the programs. QuickFIX' headers need C++14, and warn.
+fn peers() -> Result<String, Lack> {
+    for (name, flags) in
+        [("spsc", &["-std=c++17", "-Wall", "-Wextra", "-Werror"][..]), ("fix", &["-std=c++14", "-w"])]
+    {
+        let source = process::root().join("bench/peers/cpp").join(name).with_extension("cpp");
+        let compile = process::program("g++").args(flags).arg("-fsyntax-only").arg(source);
+        compile.run().map_err(Lack::Failed)?;
+    }
+    Ok("the peers in C++ compile".into())
 }
 
 fn counted() -> Result<String, Lack> {

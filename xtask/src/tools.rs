@@ -3,7 +3,7 @@
 //! In a run of continuous integration what is missing is installed, and failing that the step fails; on anybody's own
 //! machine nothing is installed, and the step is skipped with a word about what it lacks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::process;
 
@@ -61,6 +61,23 @@ pub(crate) fn debian_library(library: &str, package: &str) -> Result<(), Lack> {
         Ok(())
     } else {
         Err(Lack::Failed(format!("{library} is not there after the installation of {package}")))
+    }
+}
+
+/// A header of a Debian package.
+pub(crate) fn debian_header(header: &str, package: &str) -> Result<(), Lack> {
+    let is_there = || Path::new("/usr/include").join(header).is_file();
+    if is_there() {
+        return Ok(());
+    }
+    if !process::is_ci() {
+        return Err(Lack::Skipped(format!("{header} is not installed (Debian: {package})")));
+    }
+    install(package)?;
+    if is_there() {
+        Ok(())
+    } else {
+        Err(Lack::Failed(format!("{header} is not there after the installation of {package}")))
     }
 }
 

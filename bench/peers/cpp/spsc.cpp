@@ -23,8 +23,9 @@ static void pin(int core) {
 template <class Push, class Pop>
 static double measure(uint64_t items, int one, int two, Push push, Pop pop) {
     auto started = std::chrono::steady_clock::now();
+    // A thread begins on the core of the one that makes it, where it would wait behind the spinning consumer.
+    pin(two);
     std::thread producer([&] {
-        pin(two);
         for (uint64_t item = 0; item < items; ++item)
             while (!push(item)) __builtin_ia32_pause();
     });

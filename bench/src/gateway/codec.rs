@@ -213,13 +213,12 @@ fn read(
     in_place: impl Fn(&Messages) -> f64,
     by_value: impl FnMut(&[u8]) + Clone,
 ) {
-    const OURS: &str = "tapeworks-wire, all fields, in place";
     let bytes = messages.bytes.len() as f64 / MESSAGES as f64;
     let config = Config::default();
     let builder =
         MessageBuilder::new(HotfixDictionary::fix44(), config).expect("its own dictionary is sound");
     let mut table = Rounds::new(MESSAGES as u64);
-    table.add_reported(OURS, || in_place(messages));
+    table.add_reported("tapeworks-wire, all fields, in place", || in_place(messages));
     table.add_reported("tapeworks-wire, all fields, returned", || messages.each(PASSES, by_value.clone()));
     table.add_reported("hotfix-message 0.4.0, validated by FIX44", || {
         messages.each(PEER_PASSES, |message| match builder.build(message) {
@@ -235,13 +234,11 @@ fn read(
         })
     });
     programs.add_to(&mut table, messages);
-    table.run(rounds);
-    table.print(&format!("read: {}, {bytes:.0} bytes on average", messages.name), OURS);
+    table.run(&format!("read: {}, {bytes:.0} bytes on average", messages.name), rounds);
 }
 
 /// Builds all messages.
 fn build(values: &[Values], rounds: usize) {
-    const ORDER: &str = "tapeworks-wire, new order";
     let built = |write: Write| {
         let mut sender = Sender::new();
         fastest(PASSES, |slice| {
@@ -251,8 +248,7 @@ fn build(values: &[Values], rounds: usize) {
         })
     };
     let mut table = Rounds::new(MESSAGES as u64);
-    table.add_reported(ORDER, || built(Sender::order));
+    table.add_reported("tapeworks-wire, new order", || built(Sender::order));
     table.add_reported("tapeworks-wire, execution report", || built(Sender::report));
-    table.run(rounds);
-    table.print("build", ORDER);
+    table.run("build", rounds);
 }

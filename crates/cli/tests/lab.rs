@@ -64,7 +64,10 @@ fn a_wrong_name_or_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let text = path(folder.path(), "text.json");
     std::fs::write(&text, "{\"format\": 1}").unwrap();
-    let cases: [(&[&str], i32, &str); 5] = [
+    let control = path(folder.path(), "control.json");
+    std::fs::write(&control, "\u{1b}[2J").unwrap();
+    let read_only = path(folder.path(), "text.json/lab");
+    let cases: [(&[&str], i32, &str); 7] = [
         (
             &["lab", "run", "nothing"],
             2,
@@ -73,6 +76,12 @@ fn a_wrong_name_or_file_is_named() {
         (&["lab", "run", "2", "--count"], 2, "--quick"),
         (&["lab", "report", "/nowhere/results.json"], 1, "/nowhere/results.json: No such file"),
         (&["lab", "report", &text], 1, "text.json: no results of the lab: missing field"),
+        (&["lab", "compare", &text, &control], 1, "text.json: no results of the lab"),
+        (
+            &["lab", "run", "2", "--quick", "--out", &read_only],
+            1,
+            "text.json/lab: cannot write: Not a directory",
+        ),
         (&["lab", "asm", "0"], 2, "`0` is no technique"),
     ];
     for (arguments, code, says) in cases {
@@ -81,4 +90,36 @@ fn a_wrong_name_or_file_is_named() {
         assert!(complaints.contains(says), "{arguments:?}: {complaints}");
         assert_eq!(complaints.lines().count(), 1, "{complaints}");
     }
+}
+
+/// A run that writes into a folder, and its end when the test is over.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+#[test]
+fn a_folder_takes_one_run_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = path(folder.path(), "lab");
+    let run = ["lab", "run", "all", "--quick", "--out", &out];
+    let first = Command::new(env!("CARGO_BIN_EXE_tapeworks"))
+        .args(run)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    let mut first = Running(first.unwrap());
+    let partial = Path::new(&out).join("results.json.partial");
+    while !partial.exists() {
+        assert_eq!(first.0.try_wait().unwrap(), None, "the first run has ended");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let (code, _, complaints) = tapeworks(&run);
+    assert_eq!(code, 1);
+    assert!(complaints.contains("results.json: another run writes it"), "{complaints}");
+    assert_eq!(complaints.lines().count(), 1, "it measured nothing: {complaints}");
 }

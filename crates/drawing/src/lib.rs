@@ -73,12 +73,13 @@ impl Range {
         }
     }
 
-    /// Where a value lies, from 0 to 1.
+    /// Where a value lies, from 0 to 1. What has no place, as the range or the value is too large, lies at 0.
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
         let scaled = |value: f64| if self.is_logarithmic { value.max(1e-12).log10() } else { value };
         let (low, high) = (scaled(self.low), scaled(self.high));
-        ((scaled(value) - low) / (high - low)).clamp(0.0, 1.0)
+        let place = (scaled(value) - low) / (high - low);
+        if place.is_nan() { 0.0 } else { place.clamp(0.0, 1.0) }
     }
 
     /// Round values for the lines of a grid.
@@ -242,6 +243,13 @@ mod readme {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_without_a_place_is_drawn_at_the_beginning() {
+        let endless = Range::of([-1e308, 1e308].into_iter(), false).with_room();
+        assert_eq!(endless.place(1e308), 0.0);
+        assert_eq!(endless.place(f64::NAN), 0.0);
+    }
 
     #[test]
     fn places_go_from_end_to_end_and_stay_inside() {

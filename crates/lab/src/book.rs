@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::catalogue;
 use crate::plot;
-use crate::results::{Run, TechniqueResult};
+use crate::results::{Run, TAIL_COLUMNS, TechniqueResult};
 use crate::statistics::show;
 
 /// The files of a run, by name: for each technique a text, and its plots.
@@ -74,9 +74,18 @@ fn text(run: &Run, technique: &TechniqueResult, plots: &[Plot]) -> String {
         for plot in plots.iter().filter(|plot| plot.experiment == number) {
             let _infallible = write!(text, "\n![{}](figures/{})\n", cell(&experiment.title), plot.name);
         }
+        let has_tails = experiment.has_tails();
+        let (names, lines) = if has_tails {
+            (
+                TAIL_COLUMNS.map(|(name, _)| format!(" {name} |")).concat(),
+                " ---: |".repeat(TAIL_COLUMNS.len()),
+            )
+        } else {
+            (String::new(), String::new())
+        };
         let _infallible = write!(
             text,
-            "\n| | {} | {} | interval | ratio | |\n| --- | --- | ---: | ---: | ---: | --- |\n",
+            "\n| | {} | {} | interval |{names} ratio | |\n| --- | --- | ---: | ---: |{lines} ---: | --- |\n",
             cell(&experiment.title),
             experiment.unit()
         );
@@ -84,9 +93,14 @@ fn text(run: &Run, technique: &TechniqueResult, plots: &[Plot]) -> String {
             for variant in &point.variants {
                 let figure = &variant.figure;
                 let ratio = variant.ratio.map_or_else(String::new, |ratio| format!("{:.2}", ratio.median));
+                let tail = if has_tails {
+                    variant.tail_cells().map(|value| format!(" {value} |")).concat()
+                } else {
+                    String::new()
+                };
                 let _infallible = writeln!(
                     text,
-                    "| {} | {} | {} | {} to {} | {ratio} | {} |",
+                    "| {} | {} | {} | {} to {} |{tail} {ratio} | {} |",
                     cell(&point.label),
                     cell(&variant.name),
                     show(figure.median),

@@ -1,7 +1,12 @@
 //! Two runs beside each other: two machines, or two commits.
 
+use std::collections::{HashMap, HashSet};
+
 use crate::results::Run;
 use crate::statistics::Estimate;
+
+/// With fewer rounds no interval holds the median with 95 %.
+const LEAST_ROUNDS: usize = 6;
 
 /// A variant that both runs have.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,14 +49,38 @@ pub struct Comparison {
     pub second_alone: Vec<String>,
 }
 
+/// Why figures of these runs can differ for another reason than the machines or the commits.
+#[must_use]
+pub fn warnings(first: &Run, second: &Run) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let kind = |run: &Run| if run.quick { "a quick run, of small sizes" } else { "a full run" };
+    if first.quick != second.quick {
+        warnings.push(format!("the first is {}, the second {}", kind(first), kind(second)));
+    }
+    let few = [first, second].iter().map(|run| run.rounds).min().unwrap_or_default();
+    if few < LEAST_ROUNDS {
+        warnings.push(format!("{few} rounds: an interval is from the least to the greatest of them"));
+    }
+    let unoptimised = |run: &Run| run.machine.target.ends_with("not optimised");
+    if unoptimised(first) != unoptimised(second) {
+        warnings.push("one of the programs was not optimised".into());
+    }
+    warnings
+}
+
 /// Compares two runs.
 #[must_use]
 pub fn compare(first: &Run, second: &Run) -> Comparison {
     let mut comparison = Comparison::default();
     let found = all(first);
     let others = all(second);
+    // Of variants of the same name the first counts.
+    let mut by_place = HashMap::new();
+    others.iter().for_each(|other| {
+        by_place.entry(other.place()).or_insert(other);
+    });
     for variant in &found {
-        match others.iter().find(|other| other.place() == variant.place()) {
+        match by_place.get(&variant.place()) {
             Some(other) => comparison.both.push(Difference {
                 technique: variant.technique.into(),
                 experiment: variant.experiment.title.clone(),
@@ -65,11 +94,9 @@ pub fn compare(first: &Run, second: &Run) -> Comparison {
             None => comparison.first_alone.push(variant.name()),
         }
     }
-    comparison.second_alone = others
-        .iter()
-        .filter(|other| found.iter().all(|variant| variant.place() != other.place()))
-        .map(Variant::name)
-        .collect();
+    let places: HashSet<[&str; 4]> = found.iter().map(Variant::place).collect();
+    comparison.second_alone =
+        others.iter().filter(|other| !places.contains(&other.place())).map(Variant::name).collect();
     comparison
 }
 
@@ -80,8 +107,8 @@ struct Variant<'r> {
     measured: &'r crate::results::Measured,
 }
 
-impl Variant<'_> {
-    fn place(&self) -> [&str; 4] {
+impl<'r> Variant<'r> {
+    fn place(&self) -> [&'r str; 4] {
         [self.technique, &self.experiment.title, &self.point.label, &self.measured.name]
     }
 

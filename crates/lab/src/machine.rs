@@ -33,6 +33,9 @@ pub struct Machine {
     pub counters: Result<(), String>,
 }
 
+/// Whether the compiler optimised this program: an unoptimised one has assertions. Its figures say nothing of a technique.
+pub const IS_OPTIMISED: bool = !cfg!(debug_assertions);
+
 fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
@@ -58,7 +61,7 @@ impl Machine {
             memory_bytes: kilobytes * 1_024,
             kernel: read("/proc/sys/kernel/osrelease"),
             hypervisor: hypervisor(&processor),
-            target: target().into(),
+            target: if IS_OPTIMISED { target().into() } else { format!("{}, not optimised", target()) },
             instruction_sets: instruction_sets(),
             huge_pages: chosen(&read("/sys/kernel/mm/transparent_hugepage/enabled")),
             governor: Some(read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))

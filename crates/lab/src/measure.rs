@@ -24,7 +24,7 @@ use crate::statistics::{Better, Estimate, Verdict};
 const FLOOR_NS: f64 = 0.005;
 
 /// The least difference that is called one, on the quietest machine.
-const LEAST_NOISE: f64 = 0.01;
+pub const LEAST_NOISE: f64 = 0.01;
 
 /// The longest operation that a tail can hold: 100 seconds.
 const LONGEST_NS: u64 = 100_000_000_000;

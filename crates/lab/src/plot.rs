@@ -72,7 +72,12 @@ fn lines(experiment: &Experiment, axis: &str, scale: Scale) -> String {
         );
         if x(point.x) - last > 46.0 {
             last = x(point.x);
-            drawing.text("faint", (last, PLOT_TOP + PLOT_HEIGHT + 18.0), Anchor::Middle, &show(point.x));
+            drawing.text(
+                "faint",
+                (last, PLOT_TOP + PLOT_HEIGHT + 18.0),
+                Anchor::Middle,
+                &place_name(point.x),
+            );
         }
     }
     drawing.text("faint", ((LEFT + RIGHT) / 2.0, PLOT_TOP + PLOT_HEIGHT + 36.0), Anchor::Middle, axis);
@@ -96,6 +101,11 @@ fn lines(experiment: &Experiment, axis: &str, scale: Scale) -> String {
     }
     let height = drawing.legend(&names, LEFT, RIGHT, PLOT_TOP + PLOT_HEIGHT + 60.0);
     drawing.finish(&experiment.title, height)
+}
+
+/// The name of a place on an axis: most are whole numbers, and say so.
+fn place_name(x: f64) -> String {
+    if x.fract() == 0.0 && x.abs() < 1e4 { format!("{x}") } else { show(x) }
 }
 
 fn bars(experiment: &Experiment) -> String {

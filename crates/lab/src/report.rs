@@ -6,8 +6,9 @@ use tapeworks_drawing::escape;
 
 use crate::catalogue;
 use crate::counters::Events;
+use crate::measure::LEAST_NOISE;
 use crate::plot;
-use crate::results::{Experiment, Run, TechniqueResult};
+use crate::results::{Experiment, Run, TAIL_COLUMNS, TechniqueResult};
 use crate::statistics::show;
 
 const STYLE: &str = "\
@@ -49,8 +50,13 @@ pub fn html(run: &Run) -> String {
 
 fn machine(page: &mut String, run: &Run) {
     let machine = &run.machine;
+    let variants = run.techniques.iter().flat_map(|found| &found.experiments).flat_map(|found| &found.points);
+    let by_callgrind = variants
+        .flat_map(|point| &point.variants)
+        .any(|found| found.events.is_some_and(|events| events.by_callgrind));
     let counters = match &machine.counters {
         Ok(()) => "counted by the processor".to_owned(),
+        Err(why) if by_callgrind => format!("not counted: {why}; instructions are counted by callgrind"),
         Err(why) => format!("not counted: {why}"),
     };
     let rows = [
@@ -62,7 +68,14 @@ fn machine(page: &mut String, run: &Run) {
         ("load before the run", show(machine.load_before)),
         ("events of the processor", counters),
         ("rounds", format!("{}{}", run.rounds, if run.quick { ", a quick run" } else { "" })),
-        ("noise", format!("two equal variants differ by up to {:.1} %", run.noise * 100.0)),
+        (
+            "noise",
+            format!(
+                "two equal variants differ by up to {:.1} %; a verdict needs {:.1} % at least",
+                run.noise * 100.0,
+                run.noise.max(LEAST_NOISE) * 100.0
+            ),
+        ),
     ];
     page.push_str("<dl>\n");
     for (name, value) in rows {
@@ -110,6 +123,12 @@ fn section(page: &mut String, technique: &TechniqueResult) {
 fn table(page: &mut String, experiment: &Experiment) {
     let has_events =
         experiment.points.iter().flat_map(|point| &point.variants).any(|found| found.events.is_some());
+    let has_tails = experiment.has_tails();
+    let tails = if has_tails {
+        TAIL_COLUMNS.map(|(name, _)| format!("<th>{name}</th>")).concat()
+    } else {
+        String::new()
+    };
     let events = if has_events {
         "<th>cycles</th><th>instructions</th><th>branch misses</th><th>cache misses</th>"
     } else {
@@ -117,7 +136,7 @@ fn table(page: &mut String, experiment: &Experiment) {
     };
     let _infallible = writeln!(
         page,
-        "<table>\n<tr><th></th><th class=\"text\"></th><th>{}</th><th>interval</th><th>MAD</th><th>ratio</th>{events}<th class=\"text\">verdict</th></tr>",
+        "<table>\n<tr><th></th><th class=\"text\"></th><th>{}</th><th>interval</th><th>MAD</th>{tails}<th>ratio</th>{events}<th class=\"text\">verdict</th></tr>",
         escape(&experiment.unit())
     );
     for point in &experiment.points {
@@ -127,10 +146,15 @@ fn table(page: &mut String, experiment: &Experiment) {
                 Some(crate::statistics::Verdict::Hurts) => "hurts",
                 _ => "faint",
             };
+            let tail = if has_tails {
+                variant.tail_cells().map(|value| format!("<td>{value}</td>")).concat()
+            } else {
+                String::new()
+            };
             let events = if has_events { cells(variant.events.unwrap_or_default()) } else { String::new() };
             let _infallible = writeln!(
                 page,
-                "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td>{} to {}</td><td>{}</td><td>{}</td>{events}<td class=\"text {class}\">{}</td></tr>",
+                "<tr><td>{}</td><td class=\"text\">{}</td><td>{}</td><td>{} to {}</td><td>{}</td>{tail}<td>{}</td>{events}<td class=\"text {class}\">{}</td></tr>",
                 escape(&point.label),
                 escape(&variant.name),
                 show(variant.figure.median),

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::counters::Events;
 use crate::machine::Machine;
@@ -156,6 +157,20 @@ pub enum ResultsError {
         /// Where, and why.
         error: serde_json::Error,
     },
+    /// It holds characters that move a terminal's cursor or change its colours: no run writes them.
+    #[error("{path}: no results of the lab: a text in it has control characters", path = path.display())]
+    Control {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A technique has a name that is none: names become those of files.
+    #[error("{path}: no results of the lab: `{name}` is no name of a technique", path = path.display())]
+    Name {
+        /// The file.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
     /// It has another layout.
     #[error("{path}: results of format {found}, and this program reads {FORMAT}", path = path.display())]
     Format {
@@ -178,7 +193,44 @@ impl Experiment {
     }
 }
 
+/// Whether a text in it, or a name, has control characters.
+fn has_control(value: &Value) -> bool {
+    let in_text = |text: &str| text.chars().any(char::is_control);
+    match value {
+        Value::String(text) => in_text(text),
+        Value::Array(values) => values.iter().any(has_control),
+        Value::Object(fields) => fields.iter().any(|(name, value)| in_text(name) || has_control(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+impl Tail {
+    /// What so many operations (0.99 of them, or all: 1.0) take at most, if it was kept.
+    #[must_use]
+    pub fn at(&self, part: f64) -> Option<f64> {
+        self.percentiles.iter().find(|(found, _)| *found == part).map(|(_, value)| *value)
+    }
+}
+
+impl Experiment {
+    /// Whether single operations were measured.
+    #[must_use]
+    pub fn has_tails(&self) -> bool {
+        self.points.iter().flat_map(|point| &point.variants).any(|variant| variant.tail.is_some())
+    }
+}
+
+/// The columns of a tail in tables: 99 %, 99.9 % and the longest operation.
+pub const TAIL_COLUMNS: [(&str, f64); 3] = [("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+
 impl Measured {
+    /// Its cells in the columns of [`TAIL_COLUMNS`]; empty where no single operations were measured.
+    #[must_use]
+    pub fn tail_cells(&self) -> [String; 3] {
+        TAIL_COLUMNS
+            .map(|(_, part)| self.tail.as_ref().and_then(|tail| tail.at(part)).map_or_else(String::new, show))
+    }
+
     /// The verdict in a sentence, and the other figures behind it.
     #[must_use]
     pub fn remarks(&self) -> String {
@@ -201,8 +253,15 @@ impl Run {
     pub fn read(path: &Path) -> Result<Self, ResultsError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| ResultsError::File { path: path.to_owned(), error })?;
-        let run: Self = serde_json::from_str(&text)
-            .map_err(|error| ResultsError::Content { path: path.to_owned(), error })?;
+        let content = |error| ResultsError::Content { path: path.to_owned(), error };
+        let run: Self = serde_json::from_str(&text).map_err(content)?;
+        if has_control(&serde_json::from_str(&text).map_err(content)?) {
+            return Err(ResultsError::Control { path: path.to_owned() });
+        }
+        let is_name = |name: &str| name.chars().all(|found| found.is_ascii_alphanumeric() || found == '-');
+        if let Some(wrong) = run.techniques.iter().find(|technique| !is_name(&technique.name)) {
+            return Err(ResultsError::Name { path: path.to_owned(), name: wrong.name.clone() });
+        }
         if run.format != FORMAT {
             return Err(ResultsError::Format { path: path.to_owned(), found: run.format });
         }

@@ -41,7 +41,10 @@ pub enum RunError {
     },
     /// The user stopped it.
     #[error("stopped")]
-    Stopped,
+    Stopped {
+        /// The techniques that were measured before, without the one under way; `None` when none was.
+        finished: Option<Box<Run>>,
+    },
 }
 
 /// Runs techniques one after the other, and `peers` with them. One that fails has the reason in its result, and the others go on.
@@ -62,8 +65,17 @@ pub fn run(
     let machine = Machine::this();
     on_pinned_thread(|cores| {
         on_progress(Progress { done: 0, of: techniques.len(), what: "the noise of the machine" });
-        let noise = measure::noise(settings, is_stopped).map_err(|_| RunError::Stopped)?;
-        let mut results = Vec::new();
+        let noise = measure::noise(settings, is_stopped).map_err(|_| RunError::Stopped { finished: None })?;
+        let mut run = Run {
+            format: FORMAT,
+            program: format!("tapeworks-lab {}", env!("CARGO_PKG_VERSION")),
+            began: began.into(),
+            quick: settings.quick,
+            rounds: settings.rounds,
+            machine: machine.clone(),
+            noise,
+            techniques: Vec::new(),
+        };
         for (done, technique) in techniques.iter().enumerate() {
             let mut on_point = |point: &str| {
                 on_progress(Progress {
@@ -80,10 +92,13 @@ pub fn run(
             match ended {
                 Ok(()) => {}
                 Err(Ended::Skipped(why)) => skipped.push(why),
-                Err(Ended::Stopped) => return Err(RunError::Stopped),
+                Err(Ended::Stopped) => {
+                    let finished = (!run.techniques.is_empty()).then(|| Box::new(run));
+                    return Err(RunError::Stopped { finished });
+                }
                 Err(ended) => failed = Some(ended.to_string()),
             }
-            results.push(TechniqueResult {
+            run.techniques.push(TechniqueResult {
                 name: technique.name.into(),
                 title: technique.title.into(),
                 experiments: experiments.into_iter().filter(|found| !found.points.is_empty()).collect(),
@@ -91,16 +106,7 @@ pub fn run(
                 failed,
             });
         }
-        Ok(Run {
-            format: FORMAT,
-            program: format!("tapeworks-lab {}", env!("CARGO_PKG_VERSION")),
-            began: began.into(),
-            quick: settings.quick,
-            rounds: settings.rounds,
-            machine: machine.clone(),
-            noise,
-            techniques: results,
-        })
+        Ok(run)
     })
 }
 
@@ -140,4 +146,62 @@ fn on_pinned_thread<T: Send>(
         });
         measuring.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Variants, busy};
+    use crate::results::ResultsError;
+
+    const fn technique(name: &'static str, run: fn(&mut Lab<'_>) -> Result<(), Ended>) -> Technique {
+        Technique {
+            number: 0,
+            name,
+            title: name,
+            question: "?",
+            published: &[],
+            used: &[],
+            assembly: &[],
+            run,
+        }
+    }
+
+    static MEASURED: Technique = technique("measured", |lab| {
+        lab.experiment("a test", "turn");
+        lab.point(0.0, "", Variants::of(100).add("one", || busy(100)).add("the same", || busy(100)))
+    });
+    static STOPPED: Technique = technique("stopped", |_| Err(Ended::Stopped));
+
+    fn ran(techniques: &[&'static Technique]) -> Result<Run, RunError> {
+        let settings = Settings { rounds: 3, ..Settings::QUICK };
+        run(techniques, &[], settings, "now", &mut |_| {}, &|| false)
+    }
+
+    #[test]
+    fn a_stop_leaves_what_was_measured_before() {
+        let Err(RunError::Stopped { finished: Some(run) }) = ran(&[&MEASURED, &STOPPED, &MEASURED]) else {
+            panic!("not stopped");
+        };
+        let names: Vec<&str> = run.techniques.iter().map(|found| found.name.as_str()).collect();
+        assert_eq!(names, ["measured"]);
+        assert!(matches!(ran(&[&STOPPED]), Err(RunError::Stopped { finished: None })));
+    }
+
+    #[test]
+    fn results_with_control_characters_or_paths_for_names_are_refused_and_others_come_back() {
+        let mut run = ran(&[&MEASURED]).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("results.json");
+        std::fs::write(&path, run.to_json()).unwrap();
+        let again = Run::read(&path).unwrap();
+        assert_eq!((again.machine, again.techniques[0].title.as_str()), (run.machine.clone(), "measured"));
+        run.techniques[0].title = "clears\u{1b}[2Jthe screen".into();
+        std::fs::write(&path, run.to_json()).unwrap();
+        assert!(matches!(Run::read(&path), Err(ResultsError::Control { .. })));
+        run.techniques[0].title.clear();
+        run.techniques[0].name = "../elsewhere".into();
+        std::fs::write(&path, run.to_json()).unwrap();
+        assert!(matches!(Run::read(&path), Err(ResultsError::Name { name, .. }) if name == "../elsewhere"));
+    }
 }

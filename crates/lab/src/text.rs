@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::results::{Experiment, Run};
+use crate::results::{Experiment, Run, TAIL_COLUMNS};
 use crate::statistics::show;
 
 /// The figures of an experiment in rows.
@@ -37,7 +37,8 @@ pub fn rows(experiment: &Experiment) -> Rows {
     let all = || experiment.points.iter().flat_map(|point| &point.variants);
     let has_instructions =
         all().any(|variant| variant.events.is_some_and(|events| events.instructions.is_some()));
-    let has_tails = all().any(|variant| variant.tail.is_some());
+    let has_tails = experiment.has_tails();
+    let by_callgrind = all().any(|variant| variant.events.is_some_and(|events| events.by_callgrind));
     let mut columns = vec![
         (String::new(), false),
         ("variant".into(), false),
@@ -45,10 +46,11 @@ pub fn rows(experiment: &Experiment) -> Rows {
         ("MAD".into(), true),
     ];
     if has_tails {
-        columns.extend([("p99".into(), true), ("p99.9".into(), true)]);
+        columns.extend(TAIL_COLUMNS.map(|(name, _)| (name.into(), true)));
     }
     if has_instructions {
-        columns.push(("instructions".into(), true));
+        let name = if by_callgrind { "instructions (callgrind)" } else { "instructions" };
+        columns.push((name.into(), true));
     }
     columns.extend([("ratio".into(), true), ("verdict".into(), false)]);
     let mut rows = Vec::new();
@@ -58,11 +60,7 @@ pub fn rows(experiment: &Experiment) -> Rows {
             let mut cells =
                 vec![label, variant.name.clone(), show(variant.figure.median), show(variant.figure.mad)];
             if has_tails {
-                let at = |part: f64| {
-                    let tail = variant.tail.as_ref()?;
-                    tail.percentiles.iter().find(|(found, _)| *found == part).map(|(_, value)| show(*value))
-                };
-                cells.extend([at(0.99).unwrap_or_default(), at(0.999).unwrap_or_default()]);
+                cells.extend(variant.tail_cells());
             }
             if has_instructions {
                 let count = variant.events.and_then(|events| events.instructions);
@@ -93,6 +91,14 @@ pub fn plain(run: &Run) -> String {
             let _infallible = writeln!(text, "  FAILED: {why}");
         }
     }
+    text
+}
+
+/// The figures of an experiment as text, as wide as its longest line.
+#[must_use]
+pub fn table(experiment: &Experiment) -> String {
+    let mut text = String::new();
+    aligned(&mut text, &rows(experiment));
     text
 }
 

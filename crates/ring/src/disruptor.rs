@@ -56,9 +56,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::align::CacheAligned;
-use crate::spsc::rounded;
+use crate::prefetch;
+use crate::spsc::{LINES_AHEAD, items_per_line, rounded};
 use crate::sync::{Arc, AtomicU32, AtomicUsize, Ordering, SharedCell};
-use crate::wait::{ITEMS_PER_PAUSE, News, WaitStrategy, rest_after};
+use crate::wait::{News, WaitStrategy, rest_after};
 
 /// A consumer panicked, or a producer did between its claim and its publication: the ring stands still.
 ///
@@ -137,10 +138,6 @@ mod sealed {
 
 /// How producers publish: [`Single`] or [`Multi`].
 pub trait Publication: sealed::Sealed + Send + Sync {
-    /// A consumer pauses once for so many events that the last look found.
-    #[doc(hidden)]
-    const EVENTS_PER_PAUSE: usize;
-
     /// The end of the events published without a gap, of those claimed in `from..claimed`.
     #[doc(hidden)]
     fn published(&self, from: usize, claimed: usize) -> usize;
@@ -153,8 +150,6 @@ pub struct Single;
 impl sealed::Sealed for Single {}
 
 impl Publication for Single {
-    const EVENTS_PER_PAUSE: usize = ITEMS_PER_PAUSE;
-
     #[inline(always)]
     fn published(&self, _from: usize, claimed: usize) -> usize {
         claimed
@@ -192,9 +187,6 @@ impl Multi {
 impl sealed::Sealed for Multi {}
 
 impl Publication for Multi {
-    /// A claim waits for the line that a look takes away, so looks must be rarer than with one producer, which only stores.
-    const EVENTS_PER_PAUSE: usize = 1;
-
     #[inline]
     fn published(&self, from: usize, claimed: usize) -> usize {
         (from..claimed)
@@ -477,7 +469,7 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
     #[inline]
     pub fn publish(&mut self, write: impl FnOnce(&mut T)) -> Result<usize, PublishError> {
         if self.next == self.limit {
-            self.wait_for(1)?;
+            self.limit = Self::wait_for(&self.shared, self.next, 1)?;
         }
         Ok(self.put(write))
     }
@@ -489,7 +481,7 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
     #[inline]
     pub fn try_publish(&mut self, write: impl FnOnce(&mut T)) -> Result<usize, PublishError> {
         if self.next == self.limit {
-            self.look_for(1)?;
+            self.limit = Self::look_for(&self.shared, self.next, 1)?;
         }
         Ok(self.put(write))
     }
@@ -497,6 +489,12 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
     #[inline(always)]
     fn put(&mut self, write: impl FnOnce(&mut T)) -> usize {
         let sequence = self.next;
+        if sequence & (items_per_line::<T>() - 1) == 0 {
+            let ahead = LINES_AHEAD * items_per_line::<T>();
+            if self.limit - sequence > ahead {
+                prefetch::write_ahead(self.shared.slot(sequence + ahead));
+            }
+        }
         // SAFETY: the sequence is below the limit, so every consumer is done with what was in its slot; it is not
         // published, so none looks at it; there is no other producer.
         self.shared.slot(sequence).with_mut(|event| write(unsafe { &mut *event }));
@@ -527,7 +525,7 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
     ) -> Result<usize, PublishError> {
         assert!(count <= self.capacity(), "a batch of {count} never fits into {} slots", self.capacity());
         if self.limit - self.next < count {
-            self.wait_for(count)?;
+            self.limit = Self::wait_for(&self.shared, self.next, count)?;
         }
         let first = self.next;
         self.shared.slots(first, count).enumerate().for_each(|(at, slot)| {
@@ -538,26 +536,26 @@ impl<T: Send + Sync, W: WaitStrategy> Producer<T, W> {
         Ok(first)
     }
 
-    /// Looks at the consumers: is there room for `count`?
+    /// Looks at the consumers: is there room for `count` events from `next` on? Returns the new limit. It takes no reference to the
+    /// producer, so that the loop of a caller can keep its fields in registers.
     #[inline(never)]
-    fn look_for(&mut self, count: usize) -> Result<(), PublishError> {
-        let slowest = self.shared.slowest();
+    fn look_for(shared: &Shared<T, W, Single>, next: usize, count: usize) -> Result<usize, PublishError> {
+        let slowest = shared.slowest();
         if slowest == GONE {
             return Err(PublishError::Closed);
         }
-        self.limit = slowest + self.shared.slots.len();
-        if self.limit - self.next >= count {
-            return Ok(());
+        let limit = slowest + shared.slots.len();
+        if limit - next >= count {
+            return Ok(limit);
         }
-        Err(self.shared.failure().map_or(PublishError::Full, PublishError::Failed))
+        Err(shared.failure().map_or(PublishError::Full, PublishError::Failed))
     }
 
     #[inline(never)]
-    fn wait_for(&mut self, count: usize) -> Result<(), PublishError> {
-        let shared = Arc::clone(&self.shared);
+    fn wait_for(shared: &Shared<T, W, Single>, next: usize, count: usize) -> Result<usize, PublishError> {
         let mut looked = Err(PublishError::Full);
         shared.for_room.wait_until(|| {
-            looked = self.look_for(count);
+            looked = Self::look_for(shared, next, count);
             looked != Err(PublishError::Full)
         });
         looked
@@ -867,10 +865,10 @@ impl<T: Send + Sync, W: WaitStrategy, P: Publication> Consumer<T, W, P> {
         &self.shared.done[self.place]
     }
 
-    /// Looks up to where there are events to read; it pauses first when the last look found many.
+    /// Looks up to where there are events to read; it rests first when the last look found several.
     #[inline(never)]
     fn look(&mut self) {
-        rest_after(self.found, P::EVENTS_PER_PAUSE);
+        rest_after(self.found, self.capacity());
         self.readable = self.shared.readable(self.place, self.done);
         self.found = self.readable - self.done;
     }

@@ -30,7 +30,7 @@
 //! | operation | cache lines of the other core | atomics |
 //! | --- | --- | --- |
 //! | push or pop of one | the item's; the other counter's when the ring seemed full (empty) | one release store |
-//! | pop that finds nothing known | the other counter's, after a rest of up to 64 pauses if the last look found many (one for four items) | |
+//! | pop that finds nothing known | the other counter's, after a rest of up to 64 pauses if the last look found at least four items (a pause for each) and less than a quarter of the ring | |
 //! | batch of n | those of n items, on their way at once; the other counter's at most once | one release store |
 //!
 //! # Closing
@@ -42,7 +42,7 @@ use std::mem::MaybeUninit;
 use crate::align::CacheAligned;
 use crate::prefetch;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering, SharedCell};
-use crate::wait::{BusySpin, ITEMS_PER_PAUSE, WaitStrategy, rest_after};
+use crate::wait::{BusySpin, WaitStrategy, rest_after};
 
 /// The most slots of a ring: half of what an index can number.
 pub const MAX_CAPACITY: usize = 1 << (usize::BITS - 2);
@@ -226,10 +226,10 @@ fn build<T: Send, W: WaitStrategy>(
 }
 
 /// How far ahead of the current slot a line is prefetched, in cache lines.
-const LINES_AHEAD: usize = 4;
+pub(crate) const LINES_AHEAD: usize = 4;
 
 /// Items in a cache line, at least one; a power of two, so that lines begin where the low bits of an index are zero.
-const fn items_per_line<T>() -> usize {
+pub(crate) const fn items_per_line<T>() -> usize {
     let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
     let items = 64 / size;
     if items == 0 { 1 } else { 1 << items.ilog2() }
@@ -511,7 +511,7 @@ impl<T: Send, W: WaitStrategy> Consumer<T, W> {
     /// As `look`, after a rest when the last look found many.
     #[inline(never)]
     fn look_after_stream(&mut self) -> usize {
-        rest_after(self.found, ITEMS_PER_PAUSE);
+        rest_after(self.found, self.shared.capacity);
         self.found = self.look();
         self.found
     }

@@ -80,15 +80,21 @@ pub enum News {
     Room,
 }
 
-/// A consumer pauses once in [`rest_after`] for so many items, where publishing is one store.
-pub(crate) const ITEMS_PER_PAUSE: usize = 4;
+/// A look that found fewer items found no stream of them.
+const LEAST_OF_STREAM: usize = 4;
 
-/// A rest before a consumer looks at its producer again: a pause for every `per_pause` items that the last look found, and 64
-/// pauses at most. A look that found many found the producer at work, and each look takes the counter's line away from it,
-/// which costs more the further the cores are apart. After a look that found few it hardly rests.
+/// A rest before a consumer looks at its producer again: a pause for every item that the last look found, and 64 pauses at most. A
+/// look that found several found the producer at work, and each look takes the counter's line away from it, which costs more the
+/// further the cores are apart.
+///
+/// A look that found fewer than four is followed by no rest: the next item may be one that somebody waits for. Nor is one that found a
+/// quarter of the ring: looks are rare enough then, and the producer is about to stop for want of room.
 #[inline(always)]
-pub(crate) fn rest_after(found: usize, per_pause: usize) {
-    for _ in 0..(found / per_pause).min(64) {
+pub(crate) fn rest_after(found: usize, capacity: usize) {
+    if !(LEAST_OF_STREAM..capacity / 4).contains(&found) {
+        return;
+    }
+    for _ in 0..found.min(64) {
         pause();
     }
 }

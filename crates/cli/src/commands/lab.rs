@@ -1,5 +1,6 @@
 //! `tapeworks lab`: low-latency techniques, measured on this machine.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -7,6 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use tapeworks_lab::assembly::{self, Listing};
 use tapeworks_lab::catalogue::{self, CATALOGUE};
+use tapeworks_lab::machine::IS_OPTIMISED;
 use tapeworks_lab::measure::{Selection, Settings};
 use tapeworks_lab::results::{Experiment, Run};
 use tapeworks_lab::run::{self, RunError};
@@ -14,6 +16,7 @@ use tapeworks_lab::statistics::show;
 use tapeworks_lab::technique::Technique;
 use tapeworks_lab::text::{self as lab_text, Rows};
 use tapeworks_lab::{book, callgrind, compare, report};
+use tapeworks_packet::new_file::CompressedFile;
 
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table};
@@ -216,12 +219,15 @@ fn technique(name: &str) -> Result<&'static Technique> {
 
 fn measure(arguments: &Measure) -> Result {
     let techniques = chosen(&arguments.techniques)?;
+    // The file is made before anything is measured: nobody waits for a run whose results have no place, and a second run in the same folder
+    // is refused.
+    let mut results = None;
     if let Some(folder) = &arguments.out {
         std::fs::create_dir_all(folder).map_err(|error| Failure::from_file(folder, &error))?;
-        let results = folder.join(RESULTS);
-        if results.exists() && !arguments.force {
-            return Err(Failure::Failed(format!("{}: exists; --force replaces it", results.display())));
-        }
+        results = Some(CompressedFile::create(&folder.join(RESULTS), arguments.force)?);
+    }
+    if !IS_OPTIMISED {
+        complain("this program is not optimised, and its figures say nothing: build it with --release");
     }
     let settings = if arguments.quick { Settings::QUICK } else { Settings::FULL };
     let began = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -236,12 +242,24 @@ fn measure(arguments: &Measure) -> Result {
         &is_stopped,
     );
     bar.clear();
+    let mut is_stopped_early = false;
     let mut run = match measured {
         Ok(run) => run,
-        Err(RunError::Stopped) => return stopped(),
+        Err(RunError::Stopped { finished: Some(run) }) => {
+            is_stopped_early = true;
+            let (done, of) = (run.techniques.len(), techniques.len());
+            complain(&format!(
+                "stopped: {done} of {of} techniques are measured, the one under way is left out"
+            ));
+            *run
+        }
+        Err(RunError::Stopped { finished: None }) => {
+            complain("stopped before the first technique was measured; nothing is written");
+            return Ok(Ending::Interrupted);
+        }
         Err(error) => return Err(Failure::Failed(error.to_string())),
     };
-    if arguments.count {
+    if arguments.count && !is_stopped_early {
         let mut bar = Bar::new("Counting");
         let variants = run.techniques.iter().flat_map(|found| &found.experiments);
         let of: usize = variants.flat_map(|found| &found.points).map(|point| point.variants.len()).sum();
@@ -258,16 +276,22 @@ fn measure(arguments: &Measure) -> Result {
         bar.clear();
         match counted {
             Ok(()) => {}
-            Err(callgrind::CallgrindError::Stopped) => return stopped(),
+            Err(callgrind::CallgrindError::Stopped) => {
+                is_stopped_early = true;
+                complain("stopped: the instructions of the last variants are not counted");
+            }
             Err(error) => return Err(Failure::Failed(error.to_string())),
         }
     }
-    if let Some(folder) = &arguments.out {
-        write_plots(folder, &run)?;
-        output::write_file(&folder.join(RESULTS), arguments.force, run.to_json().as_bytes())?;
-    }
-    let text = if arguments.json { run.to_json() } else { shown(&run, arguments.out.as_deref()) };
+    let written = match (&arguments.out, results) {
+        (Some(folder), Some(results)) => write_results(folder, results, &run),
+        _ => Ok(()),
+    };
+    // What cannot be written is printed all the same: it took minutes.
+    let folder = arguments.out.as_deref().filter(|_| written.is_ok());
+    let text = if arguments.json { run.to_json() } else { shown(&run, folder) };
     output::print(&text)?;
+    written?;
     let (mut is_whole, mut has_failed) = (true, false);
     for technique in &run.techniques {
         if let Some(why) = &technique.failed {
@@ -279,16 +303,12 @@ fn measure(arguments: &Measure) -> Result {
             complain(&format!("{}: skipped: {why}", technique.name));
         }
     }
-    Ok(match (has_failed, is_whole) {
-        (true, _) => Ending::Failed,
-        (false, true) => Ending::Complete,
-        (false, false) => Ending::WithProblems,
+    Ok(match (is_stopped_early, has_failed, is_whole) {
+        (true, ..) => Ending::Interrupted,
+        (false, true, _) => Ending::Failed,
+        (false, false, true) => Ending::Complete,
+        (false, false, false) => Ending::WithProblems,
     })
-}
-
-fn stopped() -> Result {
-    complain("stopped before the end; nothing is written");
-    Ok(Ending::Interrupted)
 }
 
 /// The command that runs one variant of a technique alone.
@@ -313,10 +333,13 @@ fn alone(arguments: &Alone) -> Result {
     Ok(Ending::Complete)
 }
 
-fn write_plots(folder: &Path, run: &Run) -> Result<()> {
+fn write_results(folder: &Path, mut results: CompressedFile, run: &Run) -> Result<()> {
     for plot in run.techniques.iter().flat_map(book::plots) {
         output::write_file(&folder.join(plot.name), true, plot.svg.as_bytes())?;
     }
+    let path = folder.join(RESULTS);
+    results.write_all(run.to_json().as_bytes()).map_err(|error| Failure::from_file(&path, &error))?;
+    results.finish()?;
     Ok(())
 }
 
@@ -372,6 +395,10 @@ fn make_report(arguments: &Report) -> Result {
 fn compare_runs(arguments: &Compare) -> Result {
     let (first, second) = (read(&arguments.first)?, read(&arguments.second)?);
     let comparison = compare::compare(&first, &second);
+    compare::warnings(&first, &second).iter().for_each(|warning| complain(warning));
+    if comparison.both.is_empty() {
+        complain("the two runs have no variant in common");
+    }
     let noise = first.noise.max(second.noise);
     let wanted = comparison.both.iter().filter(|found| !arguments.clear || found.is_clear(noise));
     if arguments.json {
@@ -424,6 +451,12 @@ fn compare_runs(arguments: &Compare) -> Result {
     }
     let mut text = format!("first:  {}\nsecond: {}\n\n", first.machine.line(), second.machine.line());
     text.push_str(&table.render(terminal::width().max(160), terminal::paint()));
+    if arguments.clear
+        && !comparison.both.is_empty()
+        && !comparison.both.iter().any(|found| found.is_clear(noise))
+    {
+        text.push_str("no variant differs by more than its interval and the noise\n");
+    }
     for (which, alone) in [("first", &comparison.first_alone), ("second", &comparison.second_alone)] {
         for name in alone {
             text.push_str(&format!("only in the {which}: {name}\n"));

@@ -210,11 +210,10 @@ fn on_two(
     send: impl FnOnce() -> bool + Send,
     receive: impl FnOnce() -> u64 + Send,
 ) -> u64 {
+    // A thread begins on the core of the one that makes it. On the receiver's it would wait until the spinning receiver's time slice is over.
+    keep_on(cores[1]);
     thread::scope(|scope| {
-        scope.spawn(move || {
-            keep_on(cores[1]);
-            send()
-        });
+        scope.spawn(send);
         keep_on(cores[0]);
         receive()
     })
