@@ -99,9 +99,6 @@ pub fn run(options: &Options) {
             move || books(frames, stage)
         });
     }
-    let first = KINDS.first().map_or("", |kind| kind.name());
-    to_events.run(options.rounds);
-    to_events.print("packets to normalised events", first);
-    to_books.run(options.rounds);
-    to_books.print("packets to books", first);
+    to_events.run("packets to normalised events", options.rounds);
+    to_books.run("packets to books", options.rounds);
 }

@@ -46,7 +46,7 @@ fn every_technique_runs_and_its_results_make_a_page() {
     // A second run does not replace the first one by accident.
     let (code, _, complaints) = tapeworks(&["lab", "run", "loop-unrolling", "--quick", "--out", &out]);
     assert_eq!(code, 1);
-    assert!(complaints.contains("results.json: exists; --force replaces it"), "{complaints}");
+    assert!(complaints.contains("results.json: the file exists; --force replaces it"), "{complaints}");
 }
 
 #[test]
