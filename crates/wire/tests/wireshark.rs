@@ -48,7 +48,9 @@ fn snake(title: &str) -> String {
 /// The values of a message's fields as tshark prints them, under the dissector's field names.
 fn expect(values: &mut BTreeMap<String, Vec<String>>, schema: &Schema, decoded: Decoded<'_>) {
     let protocol = schema.name.replace(['-', '.'], "_");
-    let structure = snake(decoded.structure.unwrap().title);
+    // Cboe's options have messages that its equities do not.
+    let Some(structure) = decoded.structure else { return };
+    let structure = snake(structure.title);
     decoded.for_each_field(|found| {
         let mut name = format!("{protocol}.{structure}.{}", found.field.name);
         let text = match found.value {
@@ -63,7 +65,11 @@ fn expect(values: &mut BTreeMap<String, Vec<String>>, schema: &Schema, decoded: 
             Value::Enum { raw, .. } => raw.to_string(),
             Value::Flags { raw, .. } => format!("{raw:#04x}"),
             Value::Bytes(_) if found.field.length == 0 => return,
-            Value::NanosecondsSinceMidnight(raw) | Value::NanosecondsSinceEpoch(raw) => raw.to_string(),
+            Value::Nanoseconds(raw)
+            | Value::NanosecondsSinceMidnight(raw)
+            | Value::NanosecondsSinceEpoch(raw)
+            | Value::SecondsSinceMidnight(raw)
+            | Value::SecondsSinceEpoch(raw) => raw.to_string(),
             other => other.to_string(),
         };
         values.entry(name).or_default().push(text);
