@@ -24,18 +24,7 @@ pub(crate) fn release_binary() -> Result<PathBuf, Lack> {
 
 /// A program of a Debian package.
 pub(crate) fn debian(program: &str, package: &str) -> Result<(), Lack> {
-    if process::is_installed(program) {
-        return Ok(());
-    }
-    if !process::is_ci() {
-        return Err(Lack::Skipped(format!("{program} is not installed (Debian: {package})")));
-    }
-    install(package)?;
-    if process::is_installed(program) {
-        Ok(())
-    } else {
-        Err(Lack::Failed(format!("{program} is not there after the installation of {package}")))
-    }
+    had_or_installed(program, package, || process::is_installed(program))
 }
 
 /// What building the feature `af-xdp` takes: compilers of libxdp and its program, and headers.
@@ -50,34 +39,27 @@ pub(crate) fn af_xdp() -> Result<(), Lack> {
 pub(crate) fn debian_library(library: &str, package: &str) -> Result<(), Lack> {
     debian("pkg-config", "pkg-config")?;
     let is_there = || process::program("pkg-config").args(["--exists", library]).output().is_ok();
-    if is_there() {
-        return Ok(());
-    }
-    if !process::is_ci() {
-        return Err(Lack::Skipped(format!("{library} is not installed (Debian: {package})")));
-    }
-    install(package)?;
-    if is_there() {
-        Ok(())
-    } else {
-        Err(Lack::Failed(format!("{library} is not there after the installation of {package}")))
-    }
+    had_or_installed(library, package, is_there)
 }
 
 /// A header of a Debian package.
 pub(crate) fn debian_header(header: &str, package: &str) -> Result<(), Lack> {
-    let is_there = || Path::new("/usr/include").join(header).is_file();
+    had_or_installed(header, package, || Path::new("/usr/include").join(header).is_file())
+}
+
+/// `what` is there, or it is by the installation of its package.
+fn had_or_installed(what: &str, package: &str, is_there: impl Fn() -> bool) -> Result<(), Lack> {
     if is_there() {
         return Ok(());
     }
     if !process::is_ci() {
-        return Err(Lack::Skipped(format!("{header} is not installed (Debian: {package})")));
+        return Err(Lack::Skipped(format!("{what} is not installed (Debian: {package})")));
     }
     install(package)?;
     if is_there() {
         Ok(())
     } else {
-        Err(Lack::Failed(format!("{header} is not there after the installation of {package}")))
+        Err(Lack::Failed(format!("{what} is not there after the installation of {package}")))
     }
 }
 
