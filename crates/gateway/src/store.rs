@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use tapeworks_disk::Disk;
 use tapeworks_journal::{Place, read_place_in};
 use tapeworks_planted::planted;
-use tapeworks_session::Blocks;
+use tapeworks_session::BlockQueue;
 use tapeworks_session::fix::{Store, StoreError};
 
 use crate::entry::{Entries, Entry, Kind, Written};
@@ -47,7 +47,7 @@ pub(crate) struct SessionStore<D> {
     now_ns: u64,
     /// The number of the first message of `messages`.
     first: u64,
-    messages: Blocks<Kept, BLOCK>,
+    messages: BlockQueue<Kept, BLOCK>,
     /// The newest messages, one after the other; the first is that of the number `recent_from`.
     recent: VecDeque<u8>,
     recent_from: u64,
@@ -71,7 +71,7 @@ impl<D: Disk> SessionStore<D> {
             created_ns: now_ns,
             now_ns,
             first: 1,
-            messages: Blocks::default(),
+            messages: BlockQueue::default(),
             recent: VecDeque::new(),
             recent_from: 1,
             gone_bytes: 0,

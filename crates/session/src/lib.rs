@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-mod blocks;
+mod block_queue;
 mod cboe_unit;
 pub mod fix;
 pub mod glimpse;
@@ -18,7 +18,7 @@ mod table;
 mod throttle;
 pub mod transport;
 
-pub use blocks::Blocks;
+pub use block_queue::BlockQueue;
 pub use cboe_unit::CboeUnit;
 pub use iex_tp::IexTp;
 pub use login::Credentials;

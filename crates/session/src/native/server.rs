@@ -22,7 +22,7 @@ use tapeworks_wire::{Ascii, DecodeError};
 use super::link::{Link, Timing};
 use super::tracker::MAX_REPORT_BYTES;
 use super::{Channel, End, reject_code};
-use crate::blocks::Blocks;
+use crate::block_queue::BlockQueue;
 use crate::login::Credentials;
 use crate::throttle::Throttle;
 
@@ -179,7 +179,7 @@ struct Kept {
 struct Reports {
     /// The number of the first that is kept, less one.
     before: u32,
-    kept: Blocks<Kept, KEPT_BLOCK>,
+    kept: BlockQueue<Kept, KEPT_BLOCK>,
     requests: u32,
     /// The recovery is not available.
     is_unavailable: bool,

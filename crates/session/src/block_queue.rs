@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// A queue in blocks of `BLOCK` elements.
 #[derive(Debug, Clone)]
-pub struct Blocks<T, const BLOCK: usize> {
+pub struct BlockQueue<T, const BLOCK: usize> {
     /// All but the last are full.
     blocks: VecDeque<Vec<T>>,
     /// Elements at the start of the first block that were taken from the queue.
@@ -17,13 +17,13 @@ pub struct Blocks<T, const BLOCK: usize> {
     spare: Vec<Vec<T>>,
 }
 
-impl<T, const BLOCK: usize> Default for Blocks<T, BLOCK> {
+impl<T, const BLOCK: usize> Default for BlockQueue<T, BLOCK> {
     fn default() -> Self {
         Self { blocks: VecDeque::new(), gone: 0, len: 0, spare: Vec::new() }
     }
 }
 
-impl<T, const BLOCK: usize> Blocks<T, BLOCK> {
+impl<T, const BLOCK: usize> BlockQueue<T, BLOCK> {
     /// How many elements there are.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -124,7 +124,7 @@ mod tests {
     proptest! {
         #[test]
         fn blocks_hold_what_a_queue_holds(steps in prop::collection::vec(step(), 0..300)) {
-            let (mut blocks, mut queue) = (Blocks::<usize, 4>::default(), VecDeque::new());
+            let (mut blocks, mut queue) = (BlockQueue::<usize, 4>::default(), VecDeque::new());
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
                     Step::Push => {
@@ -158,7 +158,7 @@ mod tests {
 
         #[test]
         fn an_element_stays_where_it_is_while_the_queue_grows(count in 1usize..200) {
-            let mut blocks = Blocks::<usize, 8>::default();
+            let mut blocks = BlockQueue::<usize, 8>::default();
             blocks.push_back(0);
             let first = std::ptr::from_ref(blocks.get(0).unwrap());
             (1..count).for_each(|number| blocks.push_back(number));
