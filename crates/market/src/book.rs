@@ -608,7 +608,7 @@ impl Books {
         self.orders.remove(place);
         let taken = self.take_from_level(&old, old.size, true);
         let keeps = event.detail & Event::KEEPS_PRIORITY != 0;
-        event.price = event.price.or(if keeps { Some(old.price) } else { None });
+        event.price = event.price.or(keeps.then_some(old.price));
         let (Some(price), true) = (event.price, event.size > 0) else {
             *depth = taken.unwrap_or(NO_DEPTH);
             return Outcome::Incomplete;
