@@ -48,11 +48,23 @@ pub(crate) trait Dialect {
         standing: &Standing,
     );
 
-    /// A halt of this venue alone, or its end.
-    fn operational_halt(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>, halted: bool);
+    /// A halt of this venue alone, or its end, as `standing` has it.
+    fn operational_halt(
+        outbox: &mut Outbox,
+        kind: VenueKind,
+        stamp: &Stamp,
+        stock: Ascii<8>,
+        standing: &Standing,
+    );
 
     /// A short sale price test begins to hold.
-    fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>);
+    fn short_sale_test(
+        outbox: &mut Outbox,
+        kind: VenueKind,
+        stamp: &Stamp,
+        stock: Ascii<8>,
+        standing: &Standing,
+    );
 
     /// Retail interest.
     fn retail_interest(_: &mut Outbox, _: VenueKind, _: &Stamp, _stock: Ascii<8>, _choice: u32) {}

@@ -680,8 +680,7 @@ impl Generator {
                 } else {
                     (TradingState::Trading, ReasonCode::ReasonNotAvailable)
                 };
-                let standing =
-                    Standing { is_published: true, new_issue, state, reason, ..Standing::UNPUBLISHED };
+                let standing = Standing { new_issue, state, reason, ..Standing::at_start(symbol) };
                 self.standings[index] = standing;
                 let instrument = &self.instruments[symbol as usize];
                 let outbox = &mut self.outbox;
@@ -717,13 +716,15 @@ impl Generator {
                 self.books[index].halted = halted;
                 self.standings[index].operational_halt = halted;
                 let stock = self.instruments[symbol as usize].symbol;
-                for_dialect!(kind, D => D::operational_halt(&mut self.outbox, kind, &stamp, stock, halted));
+                let standing = self.standings[index];
+                for_dialect!(kind, D => D::operational_halt(&mut self.outbox, kind, &stamp, stock, &standing));
                 self.publish_halt_in_quote(venue, symbol);
             }
             Step::ShortSaleTest => {
                 self.standings[index].short_sale_test = true;
                 let stock = self.instruments[symbol as usize].symbol;
-                for_dialect!(kind, D => D::short_sale_test(&mut self.outbox, kind, &stamp, stock));
+                let standing = self.standings[index];
+                for_dialect!(kind, D => D::short_sale_test(&mut self.outbox, kind, &stamp, stock, &standing));
             }
             Step::RetailInterest => self.retail_interest(venue, symbol),
             Step::BreakTrade => {

@@ -81,9 +81,9 @@ fn directory(
         return short_sale_test(outbox, kind, stamp, symbol);
     }
     say_in_all!(outbox, kind, stamp, ShortSalePriceTestStatusFields |feed| {
-        short_sale_price_test_status: feed::ShortSalePriceTest::from_raw(u8::from(index % 50 == 11)),
+        short_sale_price_test_status: feed::ShortSalePriceTest::from_raw(u8::from(standing.was_restricted)),
         symbol,
-        detail: feed::ShortSalePriceTestDetail::from_raw(if index % 50 == 11 { b'C' } else { b' ' }),
+        detail: feed::ShortSalePriceTestDetail::from_raw(if standing.was_restricted { b'C' } else { b' ' }),
     });
 }
 
@@ -296,12 +296,18 @@ macro_rules! alike {
             kind: VenueKind,
             stamp: &Stamp,
             stock: Ascii<8>,
-            halted: bool,
+            standing: &Standing,
         ) {
-            operational_halt(outbox, kind, stamp, stock, halted);
+            operational_halt(outbox, kind, stamp, stock, standing.operational_halt);
         }
 
-        fn short_sale_test(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>) {
+        fn short_sale_test(
+            outbox: &mut Outbox,
+            kind: VenueKind,
+            stamp: &Stamp,
+            stock: Ascii<8>,
+            _: &Standing,
+        ) {
             short_sale_test(outbox, kind, stamp, stock);
         }
 

@@ -247,11 +247,10 @@ impl ItchLine {
         for code in BEGUN {
             Itch::system_event(outbox, self.kind, &of_market, *code);
         }
-        let standing = Standing { is_published: true, ..Standing::UNPUBLISHED };
         for (index, instrument) in (0u32..).zip(&self.instruments) {
             let symbol = SymbolIndex(index);
             let stamp = self.stamp(Some(symbol), now_ns);
-            Itch::directory(outbox, self.kind, &stamp, index, instrument, &standing);
+            Itch::directory(outbox, self.kind, &stamp, index, instrument, &Standing::at_start(index));
             for side in [OrderSide::Buy, OrderSide::Sell] {
                 for (reference, price_e8, quantity) in engine.displayed(symbol, side) {
                     let add = BookChange::Add { reference, side, price_e8, quantity };

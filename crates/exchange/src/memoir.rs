@@ -113,7 +113,7 @@ impl Dialect for Memoir {
         outbox: &mut Outbox,
         _: VenueKind,
         stamp: &Stamp,
-        index: u32,
+        _: u32,
         instrument: &Instrument,
         standing: &Standing,
     ) {
@@ -140,7 +140,7 @@ impl Dialect for Memoir {
         if standing.operational_halt {
             status(outbox, stamp, TradingStatus::Halted, TradingStatusReason::Administrative);
         }
-        short_sale(outbox, stamp, standing.short_sale_test || index % 50 == 11);
+        short_sale(outbox, stamp, standing.is_restricted());
     }
 
     #[inline]
@@ -197,12 +197,13 @@ impl Dialect for Memoir {
         status(outbox, stamp, status_now, reason);
     }
 
-    fn operational_halt(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, _: Ascii<8>, halted: bool) {
-        let status_now = if halted { TradingStatus::Halted } else { TradingStatus::Trading };
+    fn operational_halt(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, _: Ascii<8>, standing: &Standing) {
+        let status_now =
+            if standing.operational_halt { TradingStatus::Halted } else { TradingStatus::Trading };
         status(outbox, stamp, status_now, TradingStatusReason::Administrative);
     }
 
-    fn short_sale_test(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, _: Ascii<8>) {
+    fn short_sale_test(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, _: Ascii<8>, _: &Standing) {
         short_sale(outbox, stamp, true);
     }
 

@@ -136,10 +136,10 @@ fn system_event(outbox: &mut Outbox, stamp: &Stamp, code: u8) {
 fn directory(outbox: &mut Outbox, stamp: &Stamp, index: u32, instrument: &Instrument, standing: &Standing) {
     stock_directory(outbox, stamp, index, instrument, standing.new_issue);
     trading_action(outbox, stamp, instrument.symbol, standing.state, standing.reason);
-    let reg_sho_action = match index % 50 {
-        _ if standing.short_sale_test => RegShoAction::RegShoShortSalePriceTestRestriction,
-        11 => RegShoAction::TestRestrictionRemains,
-        _ => RegShoAction::NoPriceTest,
+    let reg_sho_action = match (standing.short_sale_test, standing.was_restricted) {
+        (true, _) => RegShoAction::RegShoShortSalePriceTestRestriction,
+        (false, true) => RegShoAction::TestRestrictionRemains,
+        (false, false) => RegShoAction::NoPriceTest,
     };
     say!(outbox, stamp, RegShoRestrictionFields { stock: instrument.symbol, reg_sho_action });
     market_makers(outbox, stamp, index, instrument.symbol);
@@ -428,11 +428,17 @@ impl Dialect for Itch {
         trading_action(outbox, stamp, stock, standing.state, standing.reason);
     }
 
-    fn operational_halt(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, stock: Ascii<8>, halted: bool) {
-        operational_halt(outbox, stamp, stock, kind, halted);
+    fn operational_halt(
+        outbox: &mut Outbox,
+        kind: VenueKind,
+        stamp: &Stamp,
+        stock: Ascii<8>,
+        standing: &Standing,
+    ) {
+        operational_halt(outbox, stamp, stock, kind, standing.operational_halt);
     }
 
-    fn short_sale_test(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>) {
+    fn short_sale_test(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, _: &Standing) {
         reg_sho(outbox, stamp, stock);
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Standing {
     pub(crate) state: TradingState,
     pub(crate) reason: ReasonCode,
     pub(crate) operational_halt: bool,
+    /// A short sale price test has held since the day before.
+    pub(crate) was_restricted: bool,
     /// A short sale price test began during the day.
     pub(crate) short_sale_test: bool,
 }
@@ -78,8 +80,19 @@ impl Standing {
         state: TradingState::Trading,
         reason: ReasonCode::ReasonNotAvailable,
         operational_halt: false,
+        was_restricted: false,
         short_sale_test: false,
     };
+
+    /// The state of a symbol as the day starts.
+    pub(crate) const fn at_start(index: u32) -> Self {
+        Self { is_published: true, was_restricted: index % 50 == 11, ..Self::UNPUBLISHED }
+    }
+
+    /// Whether a short sale price test holds.
+    pub(crate) const fn is_restricted(&self) -> bool {
+        self.was_restricted || self.short_sale_test
+    }
 }
 
 /// The venue and the time of a message.

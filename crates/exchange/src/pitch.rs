@@ -154,30 +154,20 @@ fn trade(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, (at, shares): (u3
     }
 }
 
-fn status(
-    outbox: &mut Outbox,
-    stamp: &Stamp,
-    symbol: Ascii<8>,
-    trading_status: TradingStatusCode,
-    is_restricted: bool,
-) {
-    let reg_sho_action = if is_restricted {
+/// The state of a symbol and its short sale price test, which are one message.
+fn status(outbox: &mut Outbox, stamp: &Stamp, symbol: Ascii<8>, standing: &Standing) {
+    let trading_status = match standing.state {
+        _ if standing.operational_halt => TradingStatusCode::ExchangeSpecificSuspension,
+        TradingState::Halted | TradingState::Paused => TradingStatusCode::Halted,
+        TradingState::QuotationOnlyPeriod => TradingStatusCode::QuoteOnly,
+        TradingState::Trading | TradingState::Unknown(_) => TradingStatusCode::Trading,
+    };
+    let reg_sho_action = if standing.is_restricted() {
         RegShoAction::RegShoPriceTestRestrictionInEffect
     } else {
         RegShoAction::NoPriceTestInEffect
     };
     say!(outbox, stamp, TradingStatusFields { symbol, trading_status, reg_sho_action, reserved: [b' '; 2] });
-}
-
-const fn status_of(standing: &Standing) -> TradingStatusCode {
-    if standing.operational_halt {
-        return TradingStatusCode::ExchangeSpecificSuspension;
-    }
-    match standing.state {
-        TradingState::Halted | TradingState::Paused => TradingStatusCode::Halted,
-        TradingState::QuotationOnlyPeriod => TradingStatusCode::QuoteOnly,
-        TradingState::Trading | TradingState::Unknown(_) => TradingStatusCode::Trading,
-    }
 }
 
 /// Multicast PITCH.
@@ -202,12 +192,11 @@ impl Dialect for Pitch {
         outbox: &mut Outbox,
         _: VenueKind,
         stamp: &Stamp,
-        index: u32,
+        _: u32,
         instrument: &Instrument,
         standing: &Standing,
     ) {
-        let is_restricted = standing.short_sale_test || index % 50 == 11;
-        status(outbox, stamp, instrument.symbol, status_of(standing), is_restricted);
+        status(outbox, stamp, instrument.symbol, standing);
     }
 
     #[inline]
@@ -256,17 +245,27 @@ impl Dialect for Pitch {
     }
 
     fn trading_state(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, standing: &Standing) {
-        status(outbox, stamp, stock, status_of(standing), standing.short_sale_test);
+        status(outbox, stamp, stock, standing);
     }
 
-    fn operational_halt(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, halted: bool) {
-        let code =
-            if halted { TradingStatusCode::ExchangeSpecificSuspension } else { TradingStatusCode::Trading };
-        status(outbox, stamp, stock, code, false);
+    fn operational_halt(
+        outbox: &mut Outbox,
+        _: VenueKind,
+        stamp: &Stamp,
+        stock: Ascii<8>,
+        standing: &Standing,
+    ) {
+        status(outbox, stamp, stock, standing);
     }
 
-    fn short_sale_test(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>) {
-        status(outbox, stamp, stock, TradingStatusCode::Trading, true);
+    fn short_sale_test(
+        outbox: &mut Outbox,
+        _: VenueKind,
+        stamp: &Stamp,
+        stock: Ascii<8>,
+        standing: &Standing,
+    ) {
+        status(outbox, stamp, stock, standing);
     }
 
     fn retail_interest(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, choice: u32) {
