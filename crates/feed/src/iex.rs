@@ -422,13 +422,7 @@ impl IexNormaliser {
 
     #[inline]
     fn event(&self, instrument: InstrumentId, timestamp: NanosecondsSinceEpoch, context: &Context) -> Event {
-        let mut event = Event::new(EventKind::Other, self.publisher, instrument);
-        event.ts_event = Nanos(timestamp.nanoseconds());
-        event.ts_recv = context.received.unwrap_or(event.ts_event);
-        event.channel_sequence = context.sequence;
-        event.channel = context.channel;
-        event.set_line(context.line);
-        event
+        context.event(EventKind::Other, self.publisher, instrument, Nanos(timestamp.nanoseconds()))
     }
 
     #[inline]

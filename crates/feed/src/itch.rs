@@ -110,13 +110,8 @@ impl ItchNormaliser {
         timestamp: NanosecondsSinceMidnight,
         context: &Context,
     ) -> Event {
-        let mut event = Event::new(kind, self.publisher, instrument);
-        event.ts_event = Nanos(self.midnight.0.wrapping_add(timestamp.nanoseconds()));
-        event.ts_recv = context.received.unwrap_or(event.ts_event);
-        event.channel_sequence = context.sequence;
-        event.channel = context.channel;
-        event.set_line(context.line);
-        event
+        let ts_event = Nanos(self.midnight.0.wrapping_add(timestamp.nanoseconds()));
+        context.event(kind, self.publisher, instrument, ts_event)
     }
 
     #[inline]

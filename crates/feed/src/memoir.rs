@@ -121,13 +121,7 @@ impl MemoirNormaliser {
         timestamp: NanosecondsSinceEpoch,
         context: &Context,
     ) -> Event {
-        let mut event = Event::new(kind, self.publisher, instrument);
-        event.ts_event = Nanos(timestamp.nanoseconds());
-        event.ts_recv = context.received.unwrap_or(event.ts_event);
-        event.channel_sequence = context.sequence;
-        event.channel = context.channel;
-        event.set_line(context.line);
-        event
+        context.event(kind, self.publisher, instrument, Nanos(timestamp.nanoseconds()))
     }
 
     /// Gives the event of a message about a security to `change`, unless the instrument is unwanted.

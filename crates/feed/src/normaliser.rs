@@ -6,7 +6,7 @@
 //! A normaliser gets its feed's publisher, and may set another on an event: the SIPs carry one publisher per participant on one
 //! channel.
 
-use tapeworks_market::{Event, Line, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
 use tapeworks_stage::Sink;
 use tapeworks_wire::DecodeError;
 
@@ -25,6 +25,24 @@ pub(crate) struct Context {
     pub(crate) sequence: u64,
     pub(crate) channel: u16,
     pub(crate) line: Line,
+}
+
+impl Context {
+    /// An event of a message that the venue dates `ts_event`.
+    #[inline(always)]
+    pub(crate) fn event(
+        &self,
+        kind: EventKind,
+        publisher: Publisher,
+        instrument: InstrumentId,
+        ts_event: Nanos,
+    ) -> Event {
+        let mut event = Event::new(kind, publisher, instrument);
+        (event.ts_event, event.ts_recv) = (ts_event, self.received.unwrap_or(ts_event));
+        (event.channel, event.channel_sequence) = (self.channel, self.sequence);
+        event.set_line(self.line);
+        event
+    }
 }
 
 /// Where a message came from and where its events go.

@@ -12,7 +12,7 @@
 use std::collections::BTreeSet;
 
 use tapeworks_market::event::{Gap, Imbalance, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Price, Publisher, Side};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side};
 use tapeworks_session::{CboeUnit, Transport as _};
 use tapeworks_stage::Sink;
 use tapeworks_wire::cboe::pitch::{Message, ModifyFlags, RegShoAction, Side as WireSide, TradingStatusCode};
@@ -29,7 +29,7 @@ use crate::symbols::UNWANTED;
 pub(crate) const NAMING: Naming =
     Naming { symbol: "symbol", suffix: None, number: None, zero_is_none: false, directory: None };
 
-/// The deletion of an order that is not there. Its number has its last byte last.
+/// The deletion of an order that is not there.
 pub(crate) static HARMLESS: [u8; 14] = {
     let mut message = [0; 14];
     (message[0], message[1]) = (14, 0x29);
@@ -134,10 +134,6 @@ const fn wide(symbol: Ascii<6>) -> Ascii<8> {
     Ascii([a, b, c, d, e, f, b' ', b' '])
 }
 
-fn detail_of(flags: Option<ModifyFlags>) -> u8 {
-    if flags.is_some_and(ModifyFlags::maintain_priority) { Event::KEEPS_PRIORITY } else { 0 }
-}
-
 impl PitchNormaliser {
     /// Messages are missing, or a snapshot begins or ends: the second may be another. The books of a unit that begins with a later message
     /// lack orders that no later message names by its symbol.
@@ -188,13 +184,7 @@ impl PitchNormaliser {
 
     #[inline]
     fn event(&self, instrument: InstrumentId, offset: Nanoseconds, context: &Context) -> Event {
-        let mut event = Event::new(EventKind::Other, self.publisher, instrument);
-        event.ts_event = self.time(offset.0, context);
-        event.ts_recv = context.received.unwrap_or(event.ts_event);
-        event.channel_sequence = context.sequence;
-        event.channel = context.channel;
-        event.set_line(context.line);
-        event
+        context.event(EventKind::Other, self.publisher, instrument, self.time(offset.0, context))
     }
 
     #[inline]
@@ -234,38 +224,86 @@ impl PitchNormaliser {
         true
     }
 
+    /// Puts the event of an order that joins the book.
     #[inline]
     fn add<S: Sink<Event>>(
         &mut self,
         symbol: Ascii<8>,
         offset: Nanoseconds,
         order_id: u64,
+        (side, size, price): (WireSide, u32, Option<Price>),
         to: &mut Target<'_, S>,
-        complete: impl FnOnce(Event) -> Event,
     ) {
-        let is_wanted =
-            self.put(symbol, offset, to, |event| complete(Event { kind: EventKind::Add, order_id, ..event }));
+        let is_wanted = self.put(symbol, offset, to, |event| Event {
+            kind: EventKind::Add,
+            order_id,
+            side: side_of(side),
+            size,
+            price,
+            ..event
+        });
         if !is_wanted {
             self.unwanted.insert(order_id);
         }
     }
 
-    /// The event of a message about a resting order, unless that is of an unwanted symbol. `ends`: the order leaves the book.
+    /// Puts the event of one message about a resting order, as `complete` makes it, unless the order is of an unwanted symbol.
     #[inline]
-    fn of_order(
+    fn of_order<S: Sink<Event>>(
         &mut self,
         kind: EventKind,
         order_id: u64,
         offset: Nanoseconds,
-        context: &Context,
-        ends: bool,
-    ) -> Option<Event> {
-        if !self.unwanted.is_empty() && self.is_unwanted(order_id, ends) {
-            return None;
+        to: &mut Target<'_, S>,
+        complete: impl FnOnce(Event) -> Event,
+    ) {
+        if !self.unwanted.is_empty() && self.is_unwanted(order_id, kind == EventKind::Delete) {
+            return;
         }
-        Some(Event { kind, order_id, ..self.event(InstrumentId::UNKNOWN, offset, context) })
+        let event = self.event(InstrumentId::UNKNOWN, offset, to.context);
+        to.sink.put(complete(Event { kind, order_id, ..event }));
     }
 
+    /// Puts the event of an order that has another price, size or priority.
+    #[inline]
+    fn change<S: Sink<Event>>(
+        &mut self,
+        order_id: u64,
+        offset: Nanoseconds,
+        (size, price): (u32, Option<Price>),
+        flags: Option<ModifyFlags>,
+        to: &mut Target<'_, S>,
+    ) {
+        let keeps = flags.is_some_and(ModifyFlags::maintain_priority);
+        let detail = if keeps { Event::KEEPS_PRIORITY } else { 0 };
+        self.of_order(EventKind::Replace, order_id, offset, to, |event| Event {
+            aux: order_id,
+            detail,
+            size,
+            price,
+            ..event
+        });
+    }
+
+    /// Puts the event of a trade that changes no displayed order.
+    fn trade<S: Sink<Event>>(
+        &mut self,
+        symbol: Ascii<8>,
+        offset: Nanoseconds,
+        (size, price): (u32, Option<Price>),
+        execution_id: u64,
+        to: &mut Target<'_, S>,
+    ) {
+        self.put(symbol, offset, to, |event| Event {
+            kind: EventKind::Trade,
+            size,
+            price,
+            aux: execution_id,
+            ..event
+        });
+    }
+
+    /// Whether an order is of an unwanted symbol. `ends`: it leaves the book.
     #[cold]
     #[inline(never)]
     fn is_unwanted(&mut self, order_id: u64, ends: bool) -> bool {
@@ -276,70 +314,48 @@ impl PitchNormaliser {
     fn translate<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
         match message {
             Message::AddOrderLong(m) => {
-                self.add(wide(m.symbol()), m.time_offset(), m.order_id(), to, |event| Event {
-                    side: side_of(m.side()),
-                    size: m.quantity(),
-                    price: price!(m.price()),
-                    ..event
-                });
+                let terms = (m.side(), m.quantity(), price!(m.price()));
+                self.add(wide(m.symbol()), m.time_offset(), m.order_id(), terms, to);
             }
             Message::AddOrderShort(m) => {
-                self.add(wide(m.symbol()), m.time_offset(), m.order_id(), to, |event| Event {
-                    side: side_of(m.side()),
-                    size: u32::from(m.quantity()),
-                    price: price!(m.price()),
-                    ..event
-                });
+                let terms = (m.side(), u32::from(m.quantity()), price!(m.price()));
+                self.add(wide(m.symbol()), m.time_offset(), m.order_id(), terms, to);
             }
             Message::DeleteOrder(m) => {
-                let event = self.of_order(EventKind::Delete, m.order_id(), m.time_offset(), to.context, true);
-                event.into_iter().for_each(|event| to.sink.put(event));
+                self.of_order(EventKind::Delete, m.order_id(), m.time_offset(), to, |event| event);
             }
             Message::OrderExecuted(m) => {
-                let event =
-                    self.of_order(EventKind::Execute, m.order_id(), m.time_offset(), to.context, false);
-                if let Some(event) = event {
-                    to.sink.put(Event { size: m.executed_quantity(), aux: m.execution_id(), ..event });
-                }
-            }
-            Message::ReduceSizeLong(m) => {
-                let event =
-                    self.of_order(EventKind::Cancel, m.order_id(), m.time_offset(), to.context, false);
-                if let Some(event) = event {
-                    to.sink.put(Event { size: m.canceled_quantity(), ..event });
-                }
-            }
-            Message::ReduceSizeShort(m) => {
-                let event =
-                    self.of_order(EventKind::Cancel, m.order_id(), m.time_offset(), to.context, false);
-                if let Some(event) = event {
-                    to.sink.put(Event { size: u32::from(m.canceled_quantity()), ..event });
-                }
-            }
-            Message::ModifyOrderLong(m) => {
-                let event =
-                    self.of_order(EventKind::Replace, m.order_id(), m.time_offset(), to.context, false);
-                if let Some(event) = event {
-                    let (aux, detail) = (m.order_id(), detail_of(Some(m.modify_flags())));
-                    to.sink.put(Event { aux, detail, size: m.quantity(), price: price!(m.price()), ..event });
-                }
-            }
-            Message::ModifyOrderShort(m) => {
-                let event =
-                    self.of_order(EventKind::Replace, m.order_id(), m.time_offset(), to.context, false);
-                if let Some(event) = event {
-                    let (aux, detail) = (m.order_id(), detail_of(m.modify_flags()));
-                    let size = u32::from(m.quantity());
-                    to.sink.put(Event { aux, detail, size, price: price!(m.price()), ..event });
-                }
-            }
-            Message::AddOrderExpanded(m) => {
-                self.add(m.symbol(), m.time_offset(), m.order_id(), to, |event| Event {
-                    side: side_of(m.side()),
-                    size: m.quantity(),
-                    price: price!(m.price()),
+                self.of_order(EventKind::Execute, m.order_id(), m.time_offset(), to, |event| Event {
+                    size: m.executed_quantity(),
+                    aux: m.execution_id(),
                     ..event
                 });
+            }
+            Message::ReduceSizeLong(m) => {
+                let size = m.canceled_quantity();
+                self.of_order(EventKind::Cancel, m.order_id(), m.time_offset(), to, |event| Event {
+                    size,
+                    ..event
+                });
+            }
+            Message::ReduceSizeShort(m) => {
+                let size = u32::from(m.canceled_quantity());
+                self.of_order(EventKind::Cancel, m.order_id(), m.time_offset(), to, |event| Event {
+                    size,
+                    ..event
+                });
+            }
+            Message::ModifyOrderLong(m) => {
+                let terms = (m.quantity(), price!(m.price()));
+                self.change(m.order_id(), m.time_offset(), terms, Some(m.modify_flags()), to);
+            }
+            Message::ModifyOrderShort(m) => {
+                let terms = (u32::from(m.quantity()), price!(m.price()));
+                self.change(m.order_id(), m.time_offset(), terms, m.modify_flags(), to);
+            }
+            Message::AddOrderExpanded(m) => {
+                let terms = (m.side(), m.quantity(), price!(m.price()));
+                self.add(m.symbol(), m.time_offset(), m.order_id(), terms, to);
             }
             Message::Time(m) => {
                 self.begin_second(m.time().0, to.context);
@@ -355,52 +371,30 @@ impl PitchNormaliser {
     fn not_an_order<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
         match message {
             Message::OrderExecutedAtPriceSize(m) => {
-                let event =
-                    self.of_order(EventKind::Execute, m.order_id(), m.time_offset(), to.context, false);
-                let Some(execution) = event else { return };
-                let (executed, left) = (m.executed_quantity(), m.remaining_quantity());
-                let mut before = Event {
-                    kind: EventKind::Replace,
-                    aux: execution.order_id,
-                    size: executed.saturating_add(left),
-                    detail: Event::KEEPS_PRIORITY,
-                    ..execution
-                };
-                before.set_flags(tapeworks_market::Flags(0));
-                to.sink.put(before);
-                to.sink.put(Event {
+                let (order_id, offset, executed) = (m.order_id(), m.time_offset(), m.executed_quantity());
+                self.of_order(EventKind::Replace, order_id, offset, to, |mut event| {
+                    event.set_flags(Flags(0));
+                    let size = executed.saturating_add(m.remaining_quantity());
+                    Event { aux: order_id, size, detail: Event::KEEPS_PRIORITY, ..event }
+                });
+                self.of_order(EventKind::Execute, order_id, offset, to, |event| Event {
                     size: executed,
                     price: price!(m.price()),
                     aux: m.execution_id(),
-                    ..execution
+                    ..event
                 });
             }
             Message::TradeLong(m) => {
-                self.put(wide(m.symbol()), m.time_offset(), to, |event| Event {
-                    kind: EventKind::Trade,
-                    size: m.quantity(),
-                    price: price!(m.price()),
-                    aux: m.execution_id(),
-                    ..event
-                });
+                let terms = (m.quantity(), price!(m.price()));
+                self.trade(wide(m.symbol()), m.time_offset(), terms, m.execution_id(), to);
             }
             Message::TradeShort(m) => {
-                self.put(wide(m.symbol()), m.time_offset(), to, |event| Event {
-                    kind: EventKind::Trade,
-                    size: u32::from(m.quantity()),
-                    price: price!(m.price()),
-                    aux: m.execution_id(),
-                    ..event
-                });
+                let terms = (u32::from(m.quantity()), price!(m.price()));
+                self.trade(wide(m.symbol()), m.time_offset(), terms, m.execution_id(), to);
             }
             Message::TradeExpanded(m) => {
-                self.put(m.symbol(), m.time_offset(), to, |event| Event {
-                    kind: EventKind::Trade,
-                    size: m.quantity(),
-                    price: price!(m.price()),
-                    aux: m.execution_id(),
-                    ..event
-                });
+                let terms = (m.quantity(), price!(m.price()));
+                self.trade(m.symbol(), m.time_offset(), terms, m.execution_id(), to);
             }
             Message::TradeBreak(m) => {
                 let event = self.event(InstrumentId::UNKNOWN, m.time_offset(), to.context);
@@ -505,7 +499,7 @@ impl PitchNormaliser {
 mod tests {
     use std::collections::HashSet;
 
-    use tapeworks_market::{Flags, Symbol};
+    use tapeworks_market::Symbol;
     use tapeworks_wire::SecondsSinceMidnight;
     use tapeworks_wire::cboe::pitch::{
         AddFlags, AddOrderShortFields, DeleteOrderFields, OrderExecutedAtPriceSizeFields, TimeFields,
