@@ -244,7 +244,7 @@ def trade(binary: str, folder: str, words: list[str], versions: dict[str, str], 
 
 def day(binary, folder, words, versions, more, port, started) -> str:
     def gateway() -> Server:
-        server = Server([binary, "gateway", f"{folder}/gateway.toml"], "FIX clients are served")
+        server = Server([binary, "gateway", f"{folder}/gateway.toml"], "orders pass")
         started.append(server.process)
         return server
 
