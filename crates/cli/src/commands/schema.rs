@@ -122,7 +122,7 @@ fn list() -> String {
         let count = messages.len().to_string();
         table.row([(*name).to_owned(), (*title).to_owned(), FIX_ROLE.to_owned(), count, "fix".to_owned()]);
     }
-    table.render(terminal::width(), terminal::paint())
+    table.render(terminal::width().max(160), terminal::paint())
 }
 
 fn list_json() -> String {
