@@ -26,7 +26,8 @@ fn golden_name(kind: &str, capture: &str, ending: &str) -> String {
 
 /// What a capture must be read as, where its bytes do not say so.
 fn named(capture: &str) -> &'static [&'static str] {
-    if capture.contains("cboe-pitch") { &["--protocol", "pitch"] } else { &[] }
+    let of = [("cboe-pitch", &["--protocol", "pitch"]), ("nyse-pillar", &["--protocol", "integrated"])];
+    of.into_iter().find(|(folder, _)| capture.contains(folder)).map_or(&[], |(_, named)| named)
 }
 
 #[test]

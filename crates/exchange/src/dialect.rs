@@ -17,6 +17,8 @@ pub(crate) trait Dialect {
     const KEEPS_REFERENCES: bool = false;
     /// Where a message has its type, in bytes.
     const TYPE_OFFSET: usize = 0;
+    /// Bytes of the shortest message that the transport can carry.
+    const SHORTEST: usize = 1;
     /// The market-wide circuit breaker is published.
     const HAS_BREAKER: bool = false;
 
@@ -72,9 +74,14 @@ pub(crate) trait Dialect {
     /// A trade is void. `of_market` is a stamp without a symbol.
     fn trade_break(outbox: &mut Outbox, kind: VenueKind, of_market: &Stamp, stamp: &Stamp, print: &Print);
 
-    /// Protocols that split times: the second of a time, and the message that says it. It comes before the first message of the second.
-    fn full_second(_utc_ns: u64, _midnight_ns: u64) -> Option<(u64, [u8; 6])> {
+    /// Protocols that split times: the second of a time, as they count it.
+    fn second_of(_utc_ns: u64, _midnight_ns: u64) -> Option<u64> {
         None
+    }
+
+    /// Their message that says a second. It comes before the first message of the second.
+    fn full_second(_second: u64) -> impl AsRef<[u8]> {
+        []
     }
 
     /// Whether a message is that of a full second.

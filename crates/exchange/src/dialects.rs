@@ -23,6 +23,14 @@ macro_rules! for_dialect {
                 type $dialect = $crate::pitch::Pitch;
                 $body
             }
+            $crate::VenueKind::Nyse
+            | $crate::VenueKind::Arca
+            | $crate::VenueKind::American
+            | $crate::VenueKind::National
+            | $crate::VenueKind::Texas => {
+                type $dialect = $crate::integrated::Integrated;
+                $body
+            }
             $crate::VenueKind::Memx => {
                 type $dialect = $crate::memoir::Memoir;
                 $body

@@ -30,6 +30,7 @@ mod files;
 mod generator;
 mod iex;
 mod instrument;
+mod integrated;
 pub mod itch_line;
 mod lines;
 pub mod live;

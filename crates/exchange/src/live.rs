@@ -547,11 +547,13 @@ impl Live {
         if for_dialect!(kind, D => D::is_full_second(bytes)) {
             return;
         }
-        if let Some((second, says)) = for_dialect!(kind, D => D::full_second(due_utc_ns, self.midnight_ns))
-            && venue.second.replace(second) != Some(second)
-        {
-            self.put(index, &says, due_utc_ns, now_ns, outlet);
-        }
+        for_dialect!(kind, D => {
+            if let Some(second) = D::second_of(due_utc_ns, self.midnight_ns)
+                && venue.second.replace(second) != Some(second)
+            {
+                self.put(index, D::full_second(second).as_ref(), due_utc_ns, now_ns, outlet);
+            }
+        });
         let venue = &mut self.venues[index];
         for_dialect!(kind, D => D::restamp(bytes, due_utc_ns, self.midnight_ns));
         let nonsense = venue.nonsense.follow(bytes);

@@ -113,13 +113,18 @@ impl NonsenseMaker {
     /// The message without its end.
     fn cut(&mut self, message: &[u8]) -> Nonsense {
         let kept = 1 + self.random.below((message.len() as u32).saturating_sub(1)) as usize;
-        Nonsense::new(message.get(..kept).unwrap_or_default())
+        Nonsense::new(message.get(..kept.max(self.shortest())).unwrap_or_default())
     }
 
     fn random_bytes(&mut self) -> Nonsense {
         let length = 1 + self.random.below(MAX_MESSAGE_BYTES as u32) as usize;
         let bytes = std::array::from_fn(|_| self.random.bits() as u8);
-        Nonsense { bytes, length }
+        Nonsense { bytes, length: length.max(self.shortest()) }
+    }
+
+    /// A length that counts itself cannot say less.
+    fn shortest(&self) -> usize {
+        for_dialect!(self.kind, D => D::SHORTEST)
     }
 
     fn unknown(&self, message: &[u8]) -> Nonsense {

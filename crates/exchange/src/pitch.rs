@@ -282,9 +282,12 @@ impl Dialect for Pitch {
         say!(outbox, stamp, TradeBreakFields { execution_id: print.trade_id });
     }
 
-    fn full_second(utc_ns: u64, midnight_ns: u64) -> Option<(u64, [u8; 6])> {
-        let second = utc_ns.saturating_sub(midnight_ns) / SECOND_NS;
-        Some((second, time_message(second)))
+    fn second_of(utc_ns: u64, midnight_ns: u64) -> Option<u64> {
+        Some(utc_ns.saturating_sub(midnight_ns) / SECOND_NS)
+    }
+
+    fn full_second(second: u64) -> impl AsRef<[u8]> {
+        time_message(second)
     }
 
     fn is_full_second(message: &[u8]) -> bool {

@@ -47,6 +47,16 @@ pub enum VenueKind {
     Edga,
     /// Cboe EDGX: PITCH 2.41 of one unit, no auctions.
     Edgx,
+    /// NYSE: the Integrated feed of one channel, no auctions.
+    Nyse,
+    /// NYSE Arca: the Integrated feed of one channel, no auctions.
+    Arca,
+    /// NYSE American: the Integrated feed of one channel, no auctions.
+    American,
+    /// NYSE National: the Integrated feed of one channel, no auctions.
+    National,
+    /// NYSE Texas: the Integrated feed of one channel, no auctions.
+    Texas,
 }
 
 /// The facts of a kind of venue.
@@ -182,6 +192,56 @@ static KINDS: &[KindRow] = &[
         groups: ([[239, 192, 130, 4], [239, 192, 131, 4]], 30301),
         sources: [[174, 136, 160, 5], [174, 136, 161, 5]],
     },
+    KindRow {
+        kind: VenueKind::Nyse,
+        keys: &["nyse"],
+        name: "NYSE",
+        publisher: Publisher::XNYS_PILLAR,
+        transport: TransportKind::Pillar,
+        protocol: NO_PROTOCOL,
+        groups: ([[239, 192, 140, 1], [239, 192, 141, 1]], 29153),
+        sources: [[198, 140, 33, 2], [198, 140, 34, 2]],
+    },
+    KindRow {
+        kind: VenueKind::Arca,
+        keys: &["arca"],
+        name: "NYSE Arca",
+        publisher: Publisher::ARCX_PILLAR,
+        transport: TransportKind::Pillar,
+        protocol: NO_PROTOCOL,
+        groups: ([[239, 192, 140, 2], [239, 192, 141, 2]], 29253),
+        sources: [[198, 140, 33, 3], [198, 140, 34, 3]],
+    },
+    KindRow {
+        kind: VenueKind::American,
+        keys: &["american"],
+        name: "NYSE American",
+        publisher: Publisher::XASE_PILLAR,
+        transport: TransportKind::Pillar,
+        protocol: NO_PROTOCOL,
+        groups: ([[239, 192, 140, 3], [239, 192, 141, 3]], 29353),
+        sources: [[198, 140, 33, 4], [198, 140, 34, 4]],
+    },
+    KindRow {
+        kind: VenueKind::National,
+        keys: &["national"],
+        name: "NYSE National",
+        publisher: Publisher::XCIS_PILLAR,
+        transport: TransportKind::Pillar,
+        protocol: NO_PROTOCOL,
+        groups: ([[239, 192, 140, 4], [239, 192, 141, 4]], 29453),
+        sources: [[198, 140, 33, 5], [198, 140, 34, 5]],
+    },
+    KindRow {
+        kind: VenueKind::Texas,
+        keys: &["texas"],
+        name: "NYSE Texas",
+        publisher: Publisher::XCHI_PILLAR,
+        transport: TransportKind::Pillar,
+        protocol: NO_PROTOCOL,
+        groups: ([[239, 192, 140, 5], [239, 192, 141, 5]], 29553),
+        sources: [[198, 140, 33, 6], [198, 140, 34, 6]],
+    },
 ];
 
 impl VenueKind {
@@ -240,6 +300,7 @@ impl VenueKind {
             }
             TransportKind::Memoir => SessionId::Memoir(MEMX_UNIT << 32 | u64::from(number)),
             TransportKind::CboeUnit => SessionId::CboeUnit(CBOE_UNIT),
+            TransportKind::Pillar => SessionId::Pillar,
         }
     }
 

@@ -36,6 +36,16 @@ pub fn midnight_before(time: Nanos) -> Option<Nanos> {
     midnight_of(date_at(time)?)
 }
 
+/// The time of a message that has only the nanoseconds of its second: that nearest to its receive time.
+#[cold]
+#[inline(never)]
+pub(crate) fn nearest(offset_ns: u64, received: Option<Nanos>) -> Nanos {
+    let Some(received) = received else { return Nanos(offset_ns) };
+    let half = Nanos::SECOND / 2;
+    let second = (received.0.saturating_add(half).saturating_sub(offset_ns)) / Nanos::SECOND;
+    Nanos(second.saturating_mul(Nanos::SECOND).saturating_add(offset_ns))
+}
+
 /// The day after `date`, for ranges that exclude their end.
 pub fn day_after(date: Date) -> Option<Date> {
     date.checked_add(1.day()).ok()

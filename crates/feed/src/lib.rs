@@ -25,6 +25,7 @@ mod channel;
 pub mod clock;
 mod feed;
 mod iex;
+mod integrated;
 mod itch;
 pub mod live;
 mod locates;

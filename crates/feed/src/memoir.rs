@@ -22,7 +22,7 @@ use tapeworks_wire::{Decimal, DecodeError, NanosecondsSinceEpoch};
 
 use crate::locates::Contradiction;
 use crate::naming::Naming;
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
+use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Start, Target};
 use crate::probe::blocks_fit;
 use crate::symbols::UNWANTED;
 
@@ -42,9 +42,6 @@ pub(crate) static HARMLESS: [u8; 24] = {
     (message[4], message[5]) = (1, 3);
     message
 };
-
-/// DBN's status reason of a regulatory concern.
-const REGULATORY: u16 = 10;
 
 /// Whether a message can be read. MEMX's other feeds have the same header and another schema: theirs are of no known type.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {

@@ -13,6 +13,9 @@ use tapeworks_wire::DecodeError;
 use crate::locates::Contradiction;
 use crate::symbols::SymbolTable;
 
+/// DBN's status reason of a regulatory concern.
+pub(crate) const REGULATORY: u16 = 10;
+
 /// DBN's status reason of an operational halt.
 pub(crate) const OPERATIONAL: u16 = 60;
 

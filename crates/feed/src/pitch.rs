@@ -158,17 +158,8 @@ impl PitchNormaliser {
     fn time(&self, offset: u64, context: &Context) -> Nanos {
         match self.second {
             Some(second) => Nanos(second.0.saturating_add(offset)),
-            None => Self::near(offset, context),
+            None => clock::nearest(offset, context.received),
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn near(offset: u64, context: &Context) -> Nanos {
-        let Some(received) = context.received else { return Nanos(offset) };
-        let half = Nanos::SECOND / 2;
-        let second = (received.0.saturating_add(half).saturating_sub(offset)) / Nanos::SECOND;
-        Nanos(second.saturating_mul(Nanos::SECOND).saturating_add(offset))
     }
 
     /// A new second begins.

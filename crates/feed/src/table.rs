@@ -10,9 +10,7 @@
 //! | need | feed | where |
 //! | --- | --- | --- |
 //! | several channels a venue, numbered by 16 bits | Cboe: 35 units | [`ChannelIdentity`](crate::ChannelIdentity), [`LiveFeed`](crate::live::LiveFeed), [`Event::channel`] |
-//! | no session in the header | NYSE, as Cboe | a variant of [`SessionId`] that holds the unit; one session a day; [`FeedSpec::takes`] |
-//! | lengths that count themselves | NYSE, as Cboe | `CountsItself` of `tapeworks_wire::framing` |
-//! | bytes that do not say their venue | LSE, as Cboe | [`FeedSpec::needs_group`] |
+//! | bytes that do not say their venue | LSE, as Cboe and NYSE | [`FeedSpec::needs_group`] |
 //! | requests over TCP, answers on a multicast group | Cboe, NYSE | a request is bytes, an answer a packet of `Line::Recovery`; a TCP client for them is not there |
 //! | several publishers on one channel | SIPs | a normaliser stamps the publisher of each event; [`FeedSpec::channels_are_shared`]: a gap makes the books of all of them stale |
 //! | depth and quotes of one venue | IEX, MEMX | two rows; the NBBO counts the most detailed feed that is not stale ([`Detail`](tapeworks_market::venue::Detail)) |
@@ -29,6 +27,7 @@ use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{DecodeError, protocol_by_name};
 
 use crate::iex::{self, Deep, DeepPlus, Tops};
+use crate::integrated::{self, IntegratedNormaliser};
 use crate::itch::{self, ItchNormaliser};
 use crate::locates::Contradiction;
 use crate::memoir::{self, MemoirNormaliser};
@@ -369,6 +368,49 @@ macro_rules! rows {
                 check: pitch::check,
                 time: |_| None,
                 harmless: &pitch::HARMLESS,
+            }
+            /// NYSE Integrated (Pillar) 2.5.
+            NyseIntegrated25, IntegratedNormaliser, Pillar {
+                name: "integrated",
+                schema: &tapeworks_wire::nyse::integrated::SCHEMA,
+                // The groups are those of the simulated venues.
+                publishers: &[
+                    PublisherSpec {
+                        publisher: Publisher::XNYS_PILLAR,
+                        names: &["nyse", "xnys"],
+                        groups: &[Ipv4Addr::new(239, 192, 140, 1), Ipv4Addr::new(239, 192, 141, 1)],
+                    },
+                    PublisherSpec {
+                        publisher: Publisher::ARCX_PILLAR,
+                        names: &["arca", "arcx"],
+                        groups: &[Ipv4Addr::new(239, 192, 140, 2), Ipv4Addr::new(239, 192, 141, 2)],
+                    },
+                    PublisherSpec {
+                        publisher: Publisher::XASE_PILLAR,
+                        names: &["american", "xase"],
+                        groups: &[Ipv4Addr::new(239, 192, 140, 3), Ipv4Addr::new(239, 192, 141, 3)],
+                    },
+                    PublisherSpec {
+                        publisher: Publisher::XCIS_PILLAR,
+                        names: &["national", "xcis"],
+                        groups: &[Ipv4Addr::new(239, 192, 140, 4), Ipv4Addr::new(239, 192, 141, 4)],
+                    },
+                    PublisherSpec {
+                        publisher: Publisher::XCHI_PILLAR,
+                        names: &["texas", "xchi"],
+                        groups: &[Ipv4Addr::new(239, 192, 140, 5), Ipv4Addr::new(239, 192, 141, 5)],
+                    },
+                ],
+                channels_are_shared: false,
+                naming: integrated::NAMING,
+                // NYSE's options and other feeds have the same header and some of the same messages.
+                recognise: integrated::recognise,
+                needs_group: true,
+                has_session: |_| true,
+                check: integrated::check,
+                time: |_| None,
+                // No short message ends with the number of an order.
+                harmless: &[],
             }
             $($more)*
         }

@@ -50,6 +50,8 @@ fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
         VenueKind::IexDeepPlus,
         VenueKind::Bzx,
         VenueKind::Edgx,
+        VenueKind::Nyse,
+        VenueKind::Arca,
     ] {
         let (events, _) = events_of(kind, 30_000);
         let capacity = Capacity { instruments: 32, orders: 1 << 10, levels: 1 << 12 };
@@ -74,9 +76,10 @@ fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
         }
         let often = |kind: EventKind| seen.get(&(kind as u8)).copied().unwrap_or_default() > 100;
         assert!(often(EventKind::Add) && often(EventKind::Execute) && often(EventKind::Delete), "{seen:?}");
-        // MEMX has no replacement, DEEP+ no reduction.
+        // MEMX has no replacement; DEEP+ and NYSE no reduction, but a change.
         assert_eq!(often(EventKind::Replace), kind != VenueKind::Memx, "{kind:?}");
-        assert_eq!(often(EventKind::Cancel), kind != VenueKind::IexDeepPlus, "{kind:?}");
+        let reduces = !matches!(kind, VenueKind::IexDeepPlus | VenueKind::Nyse | VenueKind::Arca);
+        assert_eq!(often(EventKind::Cancel), reduces, "{kind:?}");
     }
 }
 

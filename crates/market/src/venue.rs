@@ -59,13 +59,23 @@ pub const BYX: Venue = Venue { id: 6, mic: "BATY", name: "Cboe BYX" };
 pub const EDGA: Venue = Venue { id: 7, mic: "EDGA", name: "Cboe EDGA" };
 /// Cboe EDGX.
 pub const EDGX: Venue = Venue { id: 8, mic: "EDGX", name: "Cboe EDGX" };
+/// New York Stock Exchange.
+pub const NYSE: Venue = Venue { id: 9, mic: "XNYS", name: "NYSE" };
+/// NYSE National.
+pub const NATIONAL: Venue = Venue { id: 10, mic: "XCIS", name: "NYSE National" };
+/// NYSE American.
+pub const AMERICAN: Venue = Venue { id: 11, mic: "XASE", name: "NYSE American" };
+/// NYSE Arca.
+pub const ARCA: Venue = Venue { id: 12, mic: "ARCX", name: "NYSE Arca" };
+/// NYSE Texas, until 2025 NYSE Chicago.
+pub const TEXAS: Venue = Venue { id: 13, mic: "XCHI", name: "NYSE Texas" };
 /// Investors Exchange.
 pub const IEX: Venue = Venue { id: 14, mic: "IEXG", name: "IEX" };
 /// Members Exchange.
 pub const MEMX: Venue = Venue { id: 18, mic: "MEMX", name: "MEMX" };
 
 /// The feeds we know, by publisher number.
-pub const FEEDS: [Feed; 11] = [
+pub const FEEDS: [Feed; 16] = [
     Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ, detail: Detail::Orders },
     Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX, detail: Detail::Orders },
     Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX, detail: Detail::Orders },
@@ -82,6 +92,21 @@ pub const FEEDS: [Feed; 11] = [
     Feed { publisher: Publisher::BATY_PITCH, dataset: "BATY.PITCH", venue: BYX, detail: Detail::Orders },
     Feed { publisher: Publisher::EDGA_PITCH, dataset: "EDGA.PITCH", venue: EDGA, detail: Detail::Orders },
     Feed { publisher: Publisher::EDGX_PITCH, dataset: "EDGX.PITCH", venue: EDGX, detail: Detail::Orders },
+    Feed { publisher: Publisher::XNYS_PILLAR, dataset: "XNYS.PILLAR", venue: NYSE, detail: Detail::Orders },
+    Feed {
+        publisher: Publisher::XCIS_PILLAR,
+        dataset: "XCIS.PILLAR",
+        venue: NATIONAL,
+        detail: Detail::Orders,
+    },
+    Feed {
+        publisher: Publisher::XASE_PILLAR,
+        dataset: "XASE.PILLAR",
+        venue: AMERICAN,
+        detail: Detail::Orders,
+    },
+    Feed { publisher: Publisher::XCHI_PILLAR, dataset: "XCHI.PILLAR", venue: TEXAS, detail: Detail::Orders },
+    Feed { publisher: Publisher::ARCX_PILLAR, dataset: "ARCX.PILLAR", venue: ARCA, detail: Detail::Orders },
 ];
 
 impl Publisher {
@@ -99,6 +124,16 @@ impl Publisher {
     pub const EDGA_PITCH: Self = Self(7);
     /// Cboe EDGX PITCH.
     pub const EDGX_PITCH: Self = Self(8);
+    /// NYSE Integrated.
+    pub const XNYS_PILLAR: Self = Self(9);
+    /// NYSE National Integrated.
+    pub const XCIS_PILLAR: Self = Self(10);
+    /// NYSE American Integrated.
+    pub const XASE_PILLAR: Self = Self(11);
+    /// NYSE Texas Integrated.
+    pub const XCHI_PILLAR: Self = Self(12);
+    /// NYSE Arca Integrated.
+    pub const ARCX_PILLAR: Self = Self(43);
     /// MEMX MEMOIR Depth.
     pub const MEMX_MEMOIR: Self = Self(15);
     /// IEX TOPS.

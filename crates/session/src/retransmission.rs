@@ -282,6 +282,7 @@ mod tests {
             TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: number },
             TransportKind::Memoir => SessionId::Memoir(u64::from(number)),
             TransportKind::CboeUnit => SessionId::CboeUnit(number as u8),
+            TransportKind::Pillar => SessionId::Pillar,
         }
     }
 
@@ -385,7 +386,7 @@ mod tests {
             room in 0_usize..8_000,
             packets in 0_u64..40,
         ) {
-            for transport in [MOLD, IEX, TransportKind::Memoir, TransportKind::CboeUnit] {
+            for transport in [MOLD, IEX, TransportKind::Memoir, TransportKind::CboeUnit, TransportKind::Pillar] {
                 let mut store = Store::new(transport, room);
                 store.begin_session(session(transport, 5));
                 fill(&mut store, transport, packets, 9);

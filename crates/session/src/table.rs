@@ -28,6 +28,10 @@ macro_rules! for_transport {
                 type $transport = $crate::CboeUnit;
                 $body
             }
+            $crate::TransportKind::Pillar => {
+                type $transport = $crate::Pillar;
+                $body
+            }
             $crate::TransportKind::Memoir => {
                 type $transport = $crate::Memoir;
                 $body
@@ -103,8 +107,13 @@ mod tests {
     use crate::transport::{Content, Outgoing, SessionId};
     use crate::{IexTp, MoldUdp64};
 
-    const ALL: [TransportKind; 4] =
-        [TransportKind::MoldUdp64, TransportKind::IexTp, TransportKind::Memoir, TransportKind::CboeUnit];
+    const ALL: [TransportKind; 5] = [
+        TransportKind::MoldUdp64,
+        TransportKind::IexTp,
+        TransportKind::Memoir,
+        TransportKind::CboeUnit,
+        TransportKind::Pillar,
+    ];
 
     #[test]
     fn a_request_is_read_as_it_was_written() {
@@ -113,10 +122,12 @@ mod tests {
             SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
             SessionId::Memoir(7),
             SessionId::CboeUnit(7),
+            SessionId::Pillar,
         ] {
             // Cboe's numbers have 32 bits, its counts 8.
             let (first, count) = match session {
                 SessionId::CboeUnit(_) => (1 << 31, 255),
+                SessionId::Pillar => (1 << 31, 65_534),
                 _ => (1 << 40, 65_534),
             };
             let request = Request { session, first, count };
@@ -133,11 +144,13 @@ mod tests {
                 TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
                 TransportKind::Memoir => SessionId::Memoir(7),
                 TransportKind::CboeUnit => SessionId::CboeUnit(7),
+                TransportKind::Pillar => SessionId::Pillar,
             };
             let mut blocks = [0; 100];
             let mut end = 0;
             // A length that counts itself is the beginning of its message.
-            let shortest = if <<T as Transport>::Prefix as LengthPrefix>::IS_PART { &b"l"[..] } else { b"" };
+            let own = if <<T as Transport>::Prefix as LengthPrefix>::IS_PART { <T as Transport>::Prefix::BYTES } else { 0 };
+            let shortest = &b"ll"[..own];
             for message in [&b"one"[..], b"second", shortest] {
                 end += write_block(T::prefix(), &mut blocks[end..], message).unwrap();
             }
@@ -181,7 +194,8 @@ mod tests {
                     TransportKind::MoldUdp64 => SessionId::MoldUdp64(*b"AA00000007"),
                     TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
                     TransportKind::Memoir => SessionId::Memoir(7),
-                TransportKind::CboeUnit => SessionId::CboeUnit(7),
+                    TransportKind::CboeUnit => SessionId::CboeUnit(7),
+                    TransportKind::Pillar => SessionId::Pillar,
                 };
                 for content in [Content::Heartbeat, Content::EndOfSession] {
                     let header =

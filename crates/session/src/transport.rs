@@ -5,7 +5,7 @@
 //!
 //! The trait has room for lengths of one or two bytes in either order, which may be part of the message (Cboe's PITCH, NYSE's
 //! Pillar: [`LengthPrefix`]); transports without a session (Cboe's sequenced unit header: the variant of [`SessionId`] holds
-//! the unit and nothing else); headers of several lengths (MEMX: [`Packet`] has the length of this one).
+//! the unit and nothing else; NYSE's: it holds nothing); headers of several lengths (MEMX: [`Packet`] has the length of this one).
 //!
 //! A request is bytes. The caller sends them: by UDP for the transports here.
 //!
@@ -44,6 +44,8 @@ pub enum TransportKind {
     Memoir,
     /// Cboe's sequenced unit header.
     CboeUnit,
+    /// The packet header of NYSE's Pillar feeds.
+    Pillar,
 }
 
 /// A session of a channel, as its transport names it.
@@ -65,6 +67,8 @@ pub enum SessionId {
     Memoir(u64),
     /// Cboe's unit. Its header names no session: there is one a day.
     CboeUnit(u8),
+    /// NYSE's only one: its header names neither session nor channel.
+    Pillar,
 }
 
 impl SessionId {
@@ -77,6 +81,7 @@ impl SessionId {
             Self::IexTp { .. } => TransportKind::IexTp,
             Self::Memoir(_) => TransportKind::Memoir,
             Self::CboeUnit(_) => TransportKind::CboeUnit,
+            Self::Pillar => TransportKind::Pillar,
         }
     }
 
@@ -89,6 +94,7 @@ impl SessionId {
             Self::IexTp { session, .. } => digits(*session),
             Self::Memoir(session) => digits(*session as u32),
             Self::CboeUnit(unit) => digits(u32::from(*unit)),
+            Self::Pillar => digits(0),
         }
     }
 
@@ -96,7 +102,9 @@ impl SessionId {
     #[must_use]
     pub const fn is_of_channel_of(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::MoldUdp64(_), Self::MoldUdp64(_)) | (Self::Memoir(_), Self::Memoir(_)) => true,
+            (Self::MoldUdp64(_), Self::MoldUdp64(_))
+            | (Self::Memoir(_), Self::Memoir(_))
+            | (Self::Pillar, Self::Pillar) => true,
             (
                 Self::IexTp { protocol, channel, .. },
                 Self::IexTp { protocol: other_protocol, channel: other_channel, .. },
@@ -117,6 +125,7 @@ impl SessionId {
             Self::IexTp { channel, .. } => write!(f, "IEX-TP channel {channel} session {self}"),
             Self::Memoir(_) => write!(f, "MEMOIR session {self} port {port}"),
             Self::CboeUnit(_) => write!(f, "Cboe unit {self} port {port}"),
+            Self::Pillar => write!(f, "NYSE channel port {port}"),
         }
     }
 }
@@ -128,6 +137,7 @@ impl fmt::Display for SessionId {
             Self::IexTp { session, .. } => write!(f, "{session}"),
             Self::Memoir(session) => write!(f, "{session:016x}"),
             Self::CboeUnit(unit) => write!(f, "{unit}"),
+            Self::Pillar => f.write_str("day"),
         }
     }
 }

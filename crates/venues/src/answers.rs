@@ -84,7 +84,7 @@ const fn other(session: SessionId) -> SessionId {
         }
         SessionId::Memoir(session) => SessionId::Memoir(session.wrapping_add(1)),
         // Its header names none.
-        SessionId::CboeUnit(unit) => SessionId::CboeUnit(unit),
+        SessionId::CboeUnit(_) | SessionId::Pillar => session,
     }
 }
 
@@ -155,8 +155,13 @@ mod tests {
 
     use super::*;
 
-    const ALL: [TransportKind; 4] =
-        [TransportKind::MoldUdp64, TransportKind::IexTp, TransportKind::Memoir, TransportKind::CboeUnit];
+    const ALL: [TransportKind; 5] = [
+        TransportKind::MoldUdp64,
+        TransportKind::IexTp,
+        TransportKind::Memoir,
+        TransportKind::CboeUnit,
+        TransportKind::Pillar,
+    ];
 
     fn session(transport: TransportKind) -> SessionId {
         match transport {
@@ -164,6 +169,7 @@ mod tests {
             TransportKind::IexTp => SessionId::IexTp { protocol: 0x8004, channel: 1, session: 7 },
             TransportKind::Memoir => SessionId::Memoir(7),
             TransportKind::CboeUnit => SessionId::CboeUnit(7),
+            TransportKind::Pillar => SessionId::Pillar,
         }
     }
 
@@ -201,7 +207,7 @@ mod tests {
             assert!(wrong(Some(Wrong::More)).0.count > 10);
             assert_ne!(wrong(Some(Wrong::OtherRange)).0.first, 300);
             let (other, _) = wrong(Some(Wrong::OtherSession));
-            let has_sessions = transport != TransportKind::CboeUnit;
+            let has_sessions = !matches!(transport, TransportKind::CboeUnit | TransportKind::Pillar);
             assert_eq!(other.session != right.session, has_sessions);
             assert!(other.session.is_of_channel_of(&right.session));
             let (garbage, bytes) = wrong(Some(Wrong::Garbage));

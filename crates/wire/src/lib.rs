@@ -72,6 +72,7 @@ pub mod iex;
 pub mod memx;
 pub mod millennium;
 pub mod nasdaq;
+pub mod nyse;
 mod registry;
 pub mod schema;
 mod value;

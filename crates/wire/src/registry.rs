@@ -1,7 +1,7 @@
 //! Every protocol of this crate, by name.
 
 use crate::schema::{Endian, Schema};
-use crate::{cboe, iex, memx, millennium, nasdaq};
+use crate::{cboe, iex, memx, millennium, nasdaq, nyse};
 
 /// A protocol of this crate.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ const FROM_SERVER: Carrier =
 const FROM_CLIENT: Carrier =
     Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None, within: Some("UnsequencedData") };
 
-static PROTOCOLS: [&Protocol; 15] = [
+static PROTOCOLS: [&Protocol; 17] = [
     &Protocol {
         schema: &nasdaq::itch50::SCHEMA,
         aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
@@ -210,6 +210,26 @@ static PROTOCOLS: [&Protocol; 15] = [
         aliases: &["cboe-unit", "sequenced-unit"],
         role: Role::Transport(Transport::Datagram {
             header: "SequencedUnit",
+            special_count: None,
+            payload_length: None,
+            packet_length: Some("length"),
+            without_messages: None,
+        }),
+    },
+    &Protocol {
+        schema: &nyse::integrated::SCHEMA,
+        aliases: &["integrated", "nyse-integrated", "pillar"],
+        role: Role::Application(&[Carrier {
+            transport: &nyse::packet::SCHEMA,
+            selector: None,
+            within: None,
+        }]),
+    },
+    &Protocol {
+        schema: &nyse::packet::SCHEMA,
+        aliases: &["pillar-packet", "nyse-packet"],
+        role: Role::Transport(Transport::Datagram {
+            header: "PillarPacket",
             special_count: None,
             payload_length: None,
             packet_length: Some("length"),

@@ -11,6 +11,7 @@ use tapeworks_wire::DecodeError;
 use tapeworks_wire::cboe::{pitch, unit};
 use tapeworks_wire::iex::{deep10, tops16, tp};
 use tapeworks_wire::nasdaq::{itch50, moldudp64, ouch50, soupbintcp};
+use tapeworks_wire::nyse::{integrated, packet};
 
 fn count(counts: &mut BTreeMap<&'static str, usize>, name: &'static str) {
     *counts.entry(name).or_default() += 1;
@@ -120,6 +121,49 @@ fn cboes_packets_of_options_and_futures_decode_where_they_share_messages() {
         ("instrument of futures", 1),
     ];
     assert_eq!(counts, BTreeMap::from(expected));
+}
+
+#[test]
+fn every_message_of_nyses_packets_decodes() {
+    let mut counts = BTreeMap::new();
+    for payload in captures("nyse-pillar-integrated").iter().flat_map(|file| payloads(file)) {
+        let packet = packet::PillarPacket::decode(&payload).unwrap();
+        assert_eq!(usize::from(packet.length()), payload.len());
+        assert!(packet.delivery_flag().is_of_channel());
+        let mut blocks = packet.blocks();
+        for block in blocks.by_ref() {
+            let block = block.unwrap();
+            let message = integrated::Message::decode(block).unwrap();
+            assert_eq!(message.as_bytes().len(), block.len(), "{message:?}");
+            count(&mut counts, message.name());
+        }
+        assert!(blocks.trailing().is_empty());
+    }
+    let names = [
+        "AddOrder",
+        "DeleteOrder",
+        "Imbalance",
+        "OrderExecution",
+        "SecurityStatus",
+        "SourceTimeReference",
+        "StockSummary",
+    ];
+    assert_eq!(counts, names.map(|name| (name, 1)).into());
+}
+
+#[test]
+fn a_real_order_of_nyse_has_the_values_that_its_bytes_show() {
+    let files = captures("nyse-pillar-integrated");
+    let file = files.iter().find(|file| file.ends_with("AddOrderMessage.pcap")).unwrap();
+    let payload = payloads(file).remove(0);
+    let packet = packet::PillarPacket::decode(&payload).unwrap();
+    assert_eq!((packet.sequence(), packet.send_time().0), (53_173, 1_645_642_927));
+    let block = packet.blocks().next().unwrap().unwrap();
+    let integrated::Message::AddOrder(order) = integrated::Message::decode(block).unwrap() else {
+        panic!("not an add")
+    };
+    assert_eq!((order.symbol_index(), order.order_id()), (4_966, 0x1_0100_0000_a6e9));
+    assert_eq!((order.side(), order.volume(), order.price()), (integrated::Side::Buy, 1_200, 10_010_000));
 }
 
 #[test]

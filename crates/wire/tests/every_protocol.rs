@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use tapeworks_wire::schema::{Field, Kind, Schema, SplitMix64, Structure, arbitrary, json, markdown};
-use tapeworks_wire::{cboe, iex, millennium, nasdaq, protocol_by_name, protocols};
+use tapeworks_wire::{cboe, iex, millennium, nasdaq, nyse, protocol_by_name, protocols};
 
 /// Encodes what it decodes from random valid bytes, for each message of the protocol.
 macro_rules! round_trip {
@@ -38,6 +38,7 @@ round_trip!(tops16_encodes_what_it_decodes, iex::tops16);
 round_trip!(deep10_encodes_what_it_decodes, iex::deep10);
 round_trip!(deep_plus10_encodes_what_it_decodes, iex::deep_plus10);
 round_trip!(pitch_encodes_what_it_decodes, cboe::pitch);
+round_trip!(integrated_encodes_what_it_decodes, nyse::integrated);
 round_trip!(ouch50_inbound_encodes_what_it_decodes, nasdaq::ouch50::inbound);
 round_trip!(ouch50_outbound_encodes_what_it_decodes, nasdaq::ouch50::outbound);
 round_trip!(native_encodes_what_it_decodes, millennium::native);
@@ -65,6 +66,16 @@ fn headers_encode_to_the_bytes_they_decode() {
         let length = (bytes.len() as u16).to_le_bytes();
         bytes[..2].copy_from_slice(&length);
         let view = cboe::unit::SequencedUnit::decode(&bytes).unwrap();
+        let length = view.to_fields().encode_into(&mut again).unwrap();
+        assert_eq!(again[..length], bytes);
+        assert_eq!(view.blocks().filter(Result::is_ok).count(), usize::from(view.count()));
+
+        bytes.clear();
+        let schema = &nyse::packet::SCHEMA;
+        arbitrary(schema, schema.structure("PillarPacket").unwrap(), &mut random, &mut bytes);
+        let length = (bytes.len() as u16).to_le_bytes();
+        bytes[..2].copy_from_slice(&length);
+        let view = nyse::packet::PillarPacket::decode(&bytes).unwrap();
         let length = view.to_fields().encode_into(&mut again).unwrap();
         assert_eq!(again[..length], bytes);
         assert_eq!(view.blocks().filter(Result::is_ok).count(), usize::from(view.count()));
@@ -195,7 +206,17 @@ proptest! {
                 cboe::pitch::SCHEMA.messages.iter().filter_map(|message| message.tag).map(|tag| tag as u8).collect();
             *type_ = *tag.get(&tags);
         }
-        for bytes in [&bytes, &tagged, &native, &pitch] {
+        let mut integrated = bytes.clone();
+        if let [_, _, type_, high, ..] = &mut integrated[..] {
+            let tags: Vec<u8> =
+                nyse::integrated::SCHEMA.messages.iter().filter_map(|message| message.tag).map(|tag| tag as u8).collect();
+            (*type_, *high) = (*tag.get(&tags), 0);
+        }
+        for bytes in [&bytes, &tagged, &native, &pitch, &integrated] {
+            agree!(bytes, nyse::integrated);
+            if let Ok(packet) = nyse::packet::PillarPacket::decode(bytes) {
+                prop_assert!(packet.blocks().count() <= usize::from(packet.count()));
+            }
             agree!(bytes, cboe::pitch);
             if let Ok(packet) = cboe::unit::SequencedUnit::decode(bytes) {
                 prop_assert!(packet.blocks().count() <= usize::from(packet.count()));

@@ -11,7 +11,9 @@ use std::process::Command;
 
 use capture_files::{captures, payloads};
 use tapeworks_wire::schema::{Decoded, Schema, SplitMix64, Value, arbitrary};
-use tapeworks_wire::{NanosecondsSinceEpoch, cboe, iex, memx, nasdaq, protocols};
+use tapeworks_wire::{
+    Nanoseconds, NanosecondsSinceEpoch, SecondsSinceEpoch, cboe, iex, memx, nasdaq, nyse, protocols,
+};
 use tempfile::NamedTempFile;
 
 fn tshark(script: &Path, arguments: &[&str]) -> String {
@@ -117,6 +119,7 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
         "memx-memoir-depth",
         "cboe-pitch-options",
         "cboe-pitch-futures",
+        "nyse-pillar-integrated",
     ];
     for folder in folders {
         for file in captures(folder) {
@@ -134,6 +137,13 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
                     expect(&mut expected, schema, schema.headers[0].decode(&payload));
                     for block in cboe::unit::SequencedUnit::decode(&payload).unwrap().blocks() {
                         let schema = &cboe::pitch::SCHEMA;
+                        expect(&mut expected, schema, schema.decode(block.unwrap()));
+                    }
+                } else if folder.starts_with("nyse") {
+                    let schema = &nyse::packet::SCHEMA;
+                    expect(&mut expected, schema, schema.headers[0].decode(&payload));
+                    for block in nyse::packet::PillarPacket::decode(&payload).unwrap().blocks() {
+                        let schema = &nyse::integrated::SCHEMA;
                         expect(&mut expected, schema, schema.decode(block.unwrap()));
                     }
                 } else if folder.starts_with("memx") {
@@ -318,6 +328,30 @@ fn tshark_shows_each_message_of_feeds_without_captures() {
         compared += compare(script.path(), file.path(), &expected);
     }
     assert!(compared > 200, "only {compared} values were compared");
+    let (packet, schema) = (&nyse::packet::SCHEMA, &nyse::integrated::SCHEMA);
+    for structure in schema.messages {
+        let mut message = Vec::new();
+        arbitrary(schema, structure, &mut random, &mut message);
+        let length = (message.len() as u16).to_le_bytes();
+        message[..2].copy_from_slice(&length);
+        let fields = nyse::packet::PillarPacketFields {
+            length: 16 + message.len() as u16,
+            delivery_flag: nyse::packet::DeliveryFlag::Original,
+            count: 1,
+            sequence: 77,
+            send_time: SecondsSinceEpoch(1_763_096_400),
+            send_time_nanoseconds: Nanoseconds(5),
+            messages: &message,
+        };
+        let mut payload = vec![0; 16 + message.len()];
+        assert_eq!(fields.encode_into(&mut payload), Ok(payload.len()));
+        let mut expected = BTreeMap::new();
+        expect(&mut expected, packet, packet.headers[0].decode(&payload));
+        expect(&mut expected, schema, schema.decode(&message));
+        let file = udp_capture(&payload);
+        compared += compare(script.path(), file.path(), &expected);
+    }
+    assert!(compared > 550, "only {compared} values were compared");
 }
 
 #[test]

@@ -36,8 +36,8 @@ pub use network::{net, rewrite, tcp};
 pub use orders::{native_session, order_exchange, soup_session};
 pub use venues::{retransmission, snapshot};
 pub use wire::{
-    cboeunit, deep_plus10, deep10, iextp, itch50, memoir13, memoirudp, moldudp64, native, ouch50, pitch,
-    schema, soupbintcp, tops16,
+    cboeunit, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, moldudp64, native, ouch50,
+    pillarpacket, pitch, schema, soupbintcp, tops16,
 };
 
 /// A target: its name, and its function of bytes.
@@ -62,6 +62,7 @@ pub const TARGETS: &[Target] = &[
     ("framed", framed),
     ("gateway", gateway),
     ("iextp", iextp),
+    ("integrated", integrated),
     ("itch50", itch50),
     ("journal", journal),
     ("live_feed", live_feed),
@@ -74,6 +75,7 @@ pub const TARGETS: &[Target] = &[
     ("net", net),
     ("order_exchange", order_exchange),
     ("ouch50", ouch50),
+    ("pillarpacket", pillarpacket),
     ("pitch", pitch),
     ("retransmission", retransmission),
     ("rewrite", rewrite),

@@ -9,7 +9,7 @@ use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed;
 use tapeworks_packet::net;
 use tapeworks_wire::schema::{Schema, SplitMix64, arbitrary};
-use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch, cboe, iex, memx, millennium, nasdaq};
+use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch, cboe, iex, memx, millennium, nasdaq, nyse};
 
 use crate::live::checkpoints;
 use crate::packets::{itch_packets, messages, mold_packets, relate};
@@ -80,6 +80,8 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "deep10" => messages(&iex::deep10::SCHEMA, &mut random),
         "deep_plus10" => messages(&iex::deep_plus10::SCHEMA, &mut random),
         "pitch" => messages(&cboe::pitch::SCHEMA, &mut random),
+        "integrated" => messages(&nyse::integrated::SCHEMA, &mut random),
+        "pillarpacket" => headers(&nyse::packet::SCHEMA, &mut random),
         "cboeunit" => headers(&cboe::unit::SCHEMA, &mut random),
         "memoir13" => messages(&memx::depth13::SCHEMA, &mut random),
         "memoirudp" => headers(&memx::udp::SCHEMA, &mut random),

@@ -1,9 +1,9 @@
 //! Decoders: a decoded message encodes to the same bytes, and the schema agrees with the typed view.
 
-use tapeworks_session::{CboeUnit, Memoir, Request, Transport as _};
+use tapeworks_session::{CboeUnit, Memoir, Pillar, Request, Transport as _};
 use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
 use tapeworks_wire::schema::{Decoded, Structure};
-use tapeworks_wire::{cboe, iex, memx, millennium, nasdaq, protocols};
+use tapeworks_wire::{cboe, iex, memx, millennium, nasdaq, nyse, protocols};
 
 /// The fields that the schema returns are JSON, whatever they hold, and lie inside the message.
 fn check_fields(decoded: &Decoded<'_>) {
@@ -71,6 +71,12 @@ decoder!(
     /// One message of Cboe PITCH 2.41.
     pub pitch,
     cboe::pitch
+);
+
+decoder!(
+    /// One message of NYSE Integrated 2.5.
+    pub integrated,
+    nyse::integrated
 );
 
 decoder!(
@@ -257,6 +263,24 @@ pub fn cboeunit(bytes: &[u8]) {
         assert!(!is_request || bytes.len() == 8);
     }
     assert!(!CboeUnit::is_sound(bytes) || CboeUnit::packet(bytes).is_ok());
+}
+
+/// A packet of NYSE's Pillar: its messages lie inside it, it encodes to the same bytes, and a request is one that would be written.
+pub fn pillarpacket(bytes: &[u8]) {
+    check_header(&nyse::packet::SCHEMA.headers[0], bytes);
+    if let Ok(packet) = nyse::packet::PillarPacket::decode(bytes) {
+        let mut blocks = packet.blocks();
+        let walked: usize = blocks.by_ref().flatten().map(<[u8]>::len).sum();
+        assert!(16 + walked <= bytes.len());
+        let mut again = vec![0; bytes.len()];
+        if let Ok(length) = packet.to_fields().encode_into(&mut again) {
+            assert_eq!(&again[..length], &bytes[..length]);
+        }
+        if let Some(request) = Pillar::read_request(bytes) {
+            assert_eq!(Pillar::read_request(&request.encode()), Some(request));
+        }
+        assert!(Pillar::packet(bytes).is_ok() == packet.delivery_flag().is_of_channel());
+    }
 }
 
 /// Every protocol's schema over the same bytes: no structure reads outside, and its fields are JSON.

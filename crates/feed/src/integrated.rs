@@ -1,0 +1,871 @@
+//! NYSE Integrated (Pillar) to normalised events.
+//!
+//! A message names its instrument by a symbol index of the day, which only the symbol index mapping defines. The mapping says too how many
+//! decimal places the symbol's prices have, and which matching engine it is on. Times are split: a message has nanoseconds, and the last time
+//! reference of its matching engine the second. A modified order keeps its number, and perhaps its place in the queue.
+//!
+//! NYSE writes a class of shares with a space, `BRK A`, which becomes `BRK.A`, as at the other venues. Other suffixes (preferred shares,
+//! warrants) keep NYSE's letters behind the point, so the synthetic NBBO does not join them.
+//!
+//! The header has no venue: the channel's publisher is what the user says, NYSE unless another is named.
+//!
+//! Cost: the message's own line, a load from the table of indices (12 bytes for each) and the event.
+
+use std::collections::BTreeMap;
+
+use tapeworks_market::event::{Definition, Gap, Imbalance, Status, StatusAction};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side};
+use tapeworks_session::{Pillar, Transport as _};
+use tapeworks_stage::Sink;
+use tapeworks_wire::nyse::integrated::{
+    self as wire, HaltCondition, ImbalanceSide, MarketState, Message, PrintableFlag, SecurityStatusCode,
+    SecurityType, ShortSaleRestriction, Side as WireSide, SymbolIndexMapping,
+};
+use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
+
+use crate::clock;
+use crate::locates::Contradiction;
+use crate::naming::Naming;
+use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Start, Target};
+use crate::probe::blocks_fit;
+use crate::symbols::UNWANTED;
+
+/// Messages name a symbol index, and the mapping its symbol.
+pub(crate) const NAMING: Naming = Naming {
+    symbol: "symbol",
+    suffix: None,
+    number: Some("symbol_index"),
+    zero_is_none: true,
+    directory: Some("SymbolIndexMapping"),
+};
+
+/// The indices below have a place in the table; a greater one, which NYSE does not use, is looked up.
+const MOST_INDICES: usize = 1 << 20;
+
+/// Whether a message can be read.
+pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
+    Message::decode(message).map(drop)
+}
+
+/// Whether a UDP payload is a packet of Pillar with messages of the Integrated feed. Of which venue, it does not say.
+pub(crate) fn recognise(payload: &[u8]) -> bool {
+    let Ok(packet) = Pillar::packet(payload) else { return false };
+    let is_whole = packet.header.count > 0 || Pillar::is_sound(payload);
+    is_whole && blocks_fit(packet.blocks, check)
+}
+
+/// What a symbol index stands for.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug)]
+struct Listing {
+    instrument: InstrumentId,
+    /// One unit of its prices in 1e-9; 0: not known, or finer than that.
+    unit: u32,
+    /// Its matching engine.
+    system: u8,
+    /// Messages came before the mapping: the book lacks their orders.
+    is_missed: bool,
+}
+
+impl Listing {
+    const UNKNOWN: Self = Self { instrument: InstrumentId::UNKNOWN, unit: 0, system: 0, is_missed: false };
+
+    /// A price of the symbol.
+    #[inline]
+    fn price(&self, raw: i32) -> Option<Price> {
+        if self.unit == 0 { None } else { Price::from_e9(i64::from(raw) * i64::from(self.unit)) }
+    }
+
+    /// NYSE says "no price" with zero.
+    fn some_price(&self, raw: i32) -> Option<Price> {
+        if raw == 0 { None } else { self.price(raw) }
+    }
+}
+
+/// The unit of prices with so many decimal places, in 1e-9.
+fn unit_of(places: u8) -> u32 {
+    9u32.checked_sub(u32::from(places)).map_or(0, |more| 10u32.pow(more))
+}
+
+/// The time that a message has.
+#[derive(Clone, Copy, Debug)]
+enum Time {
+    /// Nanoseconds of a second that an earlier message has.
+    Offset(Nanoseconds),
+    /// All of it.
+    Whole(Nanos),
+}
+
+impl From<Nanoseconds> for Time {
+    #[inline]
+    fn from(offset: Nanoseconds) -> Self {
+        Self::Offset(offset)
+    }
+}
+
+impl From<(SecondsSinceEpoch, Nanoseconds)> for Time {
+    fn from((second, offset): (SecondsSinceEpoch, Nanoseconds)) -> Self {
+        Self::Whole(Nanos(start_of(second).0.saturating_add(offset.0)))
+    }
+}
+
+fn start_of(second: SecondsSinceEpoch) -> Nanos {
+    Nanos(u64::from(second.0) * Nanos::SECOND)
+}
+
+/// Translates the messages of one channel.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
+pub(crate) struct IntegratedNormaliser {
+    publisher: Publisher,
+    /// By symbol index; as long as the greatest one needs.
+    listings: Vec<Listing>,
+    /// Those of greater indices.
+    far: BTreeMap<u32, Listing>,
+    /// By matching engine: the second of its messages, in ns since the epoch; `None` before its first reference.
+    seconds: Vec<Option<Nanos>>,
+    /// The number of the message before; 0 before the first.
+    last: u64,
+    /// That message was one of a snapshot, which is outside of the sequence.
+    was_of_snapshot: bool,
+}
+
+impl Normaliser for IntegratedNormaliser {
+    fn new(start: &Start) -> Self {
+        Self {
+            publisher: start.publisher,
+            listings: Vec::new(),
+            far: BTreeMap::new(),
+            seconds: Vec::new(),
+            last: 0,
+            was_of_snapshot: false,
+        }
+    }
+
+    #[inline]
+    fn message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        to: &mut Target<'_, S>,
+    ) -> Result<Option<Contradiction>, DecodeError> {
+        let message = Message::decode(message)?;
+        let is_of_snapshot = to.context.line == Line::Snapshot;
+        if is_of_snapshot != self.was_of_snapshot || to.context.sequence != self.last + 1 {
+            self.note_jump(is_of_snapshot);
+        }
+        self.last = to.context.sequence;
+        self.translate(message, to);
+        Ok(None)
+    }
+
+    #[cfg(feature = "serde")]
+    fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
+        let mut listings = self.listings.iter().chain(self.far.values());
+        listings.all(|listing| symbols.is_known(listing.instrument))
+    }
+
+    fn forget_unnamed(&mut self) {
+        self.listings.iter_mut().chain(self.far.values_mut()).for_each(|listing| listing.is_missed = false);
+    }
+}
+
+fn side_of(side: WireSide) -> Side {
+    match side {
+        WireSide::Buy => Side::Bid,
+        WireSide::Sell => Side::Ask,
+        WireSide::Unknown(_) => Side::None,
+    }
+}
+
+fn detail_of(printable: PrintableFlag) -> u8 {
+    match printable {
+        PrintableFlag::NotPrintedToSip => Event::NOT_PRINTABLE,
+        PrintableFlag::PrintedToSip | PrintableFlag::Unknown(_) => 0,
+    }
+}
+
+impl IntegratedNormaliser {
+    /// Messages are missing, or a snapshot begins or ends: the second may be another.
+    #[cold]
+    #[inline(never)]
+    fn note_jump(&mut self, is_of_snapshot: bool) {
+        if is_of_snapshot && self.was_of_snapshot {
+            // All messages of a snapshot have one number.
+            return;
+        }
+        self.was_of_snapshot = is_of_snapshot;
+        self.seconds.clear();
+    }
+
+    /// The time of a message. Where the second is not known, it is the one that brings the message nearest to its receive time.
+    #[inline]
+    fn time(&self, system: u8, time: Time, context: &Context) -> Nanos {
+        let offset = match time {
+            Time::Offset(offset) => offset.0,
+            Time::Whole(time) => return time,
+        };
+        match self.seconds.get(usize::from(system)) {
+            Some(Some(second)) => Nanos(second.0.saturating_add(offset)),
+            _ => clock::nearest(offset, context.received),
+        }
+    }
+
+    /// A new second of a matching engine begins.
+    fn begin_second(&mut self, system: u32, second: Nanos) {
+        let Ok(place) = u8::try_from(system).map(usize::from) else { return };
+        if place >= self.seconds.len() {
+            self.seconds.resize(place + 1, None);
+        }
+        if let Some(of_system) = self.seconds.get_mut(place) {
+            *of_system = Some(second);
+        }
+    }
+
+    #[inline]
+    fn listing(&self, index: u32) -> Listing {
+        match self.listings.get(index as usize) {
+            Some(listing) => *listing,
+            None => self.far_listing(index),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn far_listing(&self, index: u32) -> Listing {
+        self.far.get(&index).copied().unwrap_or(Listing::UNKNOWN)
+    }
+
+    /// The place of an index, which the table grows to have.
+    fn place(&mut self, index: u32) -> &mut Listing {
+        let place = index as usize;
+        if place >= MOST_INDICES {
+            return self.far.entry(index).or_insert(Listing { is_missed: true, ..Listing::UNKNOWN });
+        }
+        if place >= self.listings.len() {
+            self.listings.resize(place + 1, Listing::UNKNOWN);
+        }
+        &mut self.listings[place]
+    }
+
+    /// A message came before the mapping of its index.
+    #[cold]
+    #[inline(never)]
+    fn note_unnamed(&mut self, index: u32) {
+        // Of a greater index the mapping is in doubt anyway.
+        if (index as usize) < MOST_INDICES {
+            self.place(index).is_missed = true;
+        }
+    }
+
+    /// Puts the event of one message about a symbol, as `complete` makes it, unless the instrument is unwanted.
+    #[inline]
+    fn put<S: Sink<Event>>(
+        &mut self,
+        kind: EventKind,
+        index: u32,
+        time: impl Into<Time>,
+        to: &mut Target<'_, S>,
+        complete: impl FnOnce(Event, Listing) -> Event,
+    ) {
+        let listing = self.listing(index);
+        if listing.instrument >= UNWANTED {
+            if listing.instrument == UNWANTED {
+                return;
+            }
+            self.note_unnamed(index);
+        }
+        let time = self.time(listing.system, time.into(), to.context);
+        let event = to.context.event(kind, self.publisher, listing.instrument, time);
+        to.sink.put(complete(event, listing));
+    }
+
+    #[inline]
+    fn translate<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
+        match message {
+            Message::AddOrder(m) => {
+                self.put(EventKind::Add, m.symbol_index(), m.source_time_ns(), to, |event, listing| Event {
+                    order_id: m.order_id(),
+                    side: side_of(m.side()),
+                    size: m.volume(),
+                    price: listing.price(m.price()),
+                    ..event
+                });
+            }
+            Message::DeleteOrder(m) => {
+                self.put(EventKind::Delete, m.symbol_index(), m.source_time_ns(), to, |event, _| Event {
+                    order_id: m.order_id(),
+                    ..event
+                });
+            }
+            Message::ModifyOrder(m) => {
+                let keeps = m.position_change() == 0;
+                self.put(EventKind::Replace, m.symbol_index(), m.source_time_ns(), to, |event, listing| {
+                    Event {
+                        order_id: m.order_id(),
+                        aux: m.order_id(),
+                        size: m.volume(),
+                        price: listing.price(m.price()),
+                        detail: if keeps { Event::KEEPS_PRIORITY } else { 0 },
+                        ..event
+                    }
+                });
+            }
+            Message::OrderExecution(m) => {
+                self.put(EventKind::Execute, m.symbol_index(), m.source_time_ns(), to, |event, listing| {
+                    Event {
+                        order_id: m.order_id(),
+                        aux: u64::from(m.trade_id()),
+                        size: m.volume(),
+                        price: listing.price(m.price()),
+                        detail: detail_of(m.printable_flag()),
+                        ..event
+                    }
+                });
+            }
+            Message::ReplaceOrder(m) => {
+                self.put(EventKind::Replace, m.symbol_index(), m.source_time_ns(), to, |event, listing| {
+                    Event {
+                        order_id: m.order_id(),
+                        aux: m.new_order_id(),
+                        size: m.volume(),
+                        price: listing.price(m.price()),
+                        ..event
+                    }
+                });
+            }
+            other => self.not_an_order(other, to),
+        }
+    }
+
+    /// A message of a rarer kind.
+    #[cold]
+    #[inline(never)]
+    fn not_an_order<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
+        match message {
+            Message::AddOrderRefresh(m) => {
+                let time = (m.source_time(), m.source_time_ns());
+                self.put(EventKind::Add, m.symbol_index(), time, to, |event, listing| Event {
+                    order_id: m.order_id(),
+                    side: side_of(m.side()),
+                    size: m.volume(),
+                    price: listing.price(m.price()),
+                    ..event
+                });
+            }
+            Message::NonDisplayedTrade(m) => {
+                self.put(EventKind::Trade, m.symbol_index(), m.source_time_ns(), to, |event, listing| {
+                    Event {
+                        aux: u64::from(m.trade_id()),
+                        size: m.volume(),
+                        price: listing.price(m.price()),
+                        detail: detail_of(m.printable_flag()),
+                        ..event
+                    }
+                });
+            }
+            Message::CrossTrade(m) => {
+                self.put(EventKind::Trade, m.symbol_index(), m.source_time_ns(), to, |event, listing| {
+                    Event {
+                        aux: u64::from(m.cross_id()),
+                        size: m.volume(),
+                        price: listing.some_price(m.price()),
+                        detail: Event::CROSS,
+                        ..event
+                    }
+                });
+            }
+            Message::TradeCancel(m) => {
+                self.put(EventKind::TradeBreak, m.symbol_index(), m.source_time_ns(), to, |event, _| Event {
+                    aux: u64::from(m.trade_id()),
+                    ..event
+                });
+            }
+            Message::CrossCorrection(m) => {
+                let (index, time, aux) = (m.symbol_index(), m.source_time_ns(), u64::from(m.cross_id()));
+                self.put(EventKind::TradeBreak, index, time, to, |mut event, _| {
+                    event.set_flags(Flags(0));
+                    Event { aux, ..event }
+                });
+                self.put(EventKind::Trade, index, time, to, |event, _| Event {
+                    aux,
+                    size: m.volume(),
+                    detail: Event::CROSS,
+                    ..event
+                });
+            }
+            Message::Imbalance(m) => self.imbalance(&m, to),
+            Message::SecurityStatus(m) => {
+                let status = status_of(&m);
+                let time = (m.source_time(), m.source_time_ns());
+                self.put(EventKind::Status, m.symbol_index(), time, to, |event, _| event.with_status(status));
+            }
+            Message::SymbolClear(m) => {
+                let time = (m.source_time(), m.source_time_ns());
+                self.put(EventKind::Clear, m.symbol_index(), time, to, |event, _| event);
+            }
+            Message::SymbolIndexMapping(m) => self.define(&m, to),
+            Message::RetailPriceImprovement(m) => {
+                self.put(EventKind::Other, m.symbol_index(), m.source_time_ns(), to, |event, _| event);
+            }
+            Message::StockSummary(m) => {
+                let time = (m.source_time(), m.source_time_ns());
+                self.put(EventKind::Other, m.symbol_index(), time, to, |event, _| event);
+            }
+            Message::SourceTimeReference(m) => {
+                let second = start_of(m.source_time());
+                self.begin_second(m.id(), second);
+                self.no_symbol(Time::Whole(second), to);
+            }
+            Message::SequenceNumberReset(m) => {
+                self.no_symbol((m.source_time(), m.source_time_ns()).into(), to);
+            }
+            Message::RefreshHeader(_)
+            | Message::MessageUnavailable(_)
+            | Message::RequestResponse(_)
+            | Message::HeartbeatResponse(_)
+            | Message::RetransmissionRequest(_)
+            | Message::SymbolIndexMappingRequest(_)
+            | Message::RefreshRequest(_) => self.no_symbol(Time::Offset(Nanoseconds(0)), to),
+            // These have been translated.
+            Message::AddOrder(_)
+            | Message::ModifyOrder(_)
+            | Message::DeleteOrder(_)
+            | Message::OrderExecution(_)
+            | Message::ReplaceOrder(_) => {}
+        }
+    }
+
+    /// A message about no symbol.
+    fn no_symbol<S: Sink<Event>>(&mut self, time: Time, to: &mut Target<'_, S>) {
+        let time = self.time(0, time, to.context);
+        to.sink.put(to.context.event(EventKind::Other, self.publisher, InstrumentId::UNKNOWN, time));
+    }
+
+    fn imbalance<S: Sink<Event>>(&mut self, m: &wire::Imbalance<'_>, to: &mut Target<'_, S>) {
+        let listing = self.listing(m.symbol_index());
+        let of = |raw| listing.some_price(raw);
+        let imbalance = Imbalance {
+            paired: m.paired_quantity(),
+            imbalance: m.total_imbalance_quantity(),
+            side: match m.imbalance_side() {
+                ImbalanceSide::Buy => Side::Bid,
+                ImbalanceSide::Sell => Side::Ask,
+                ImbalanceSide::None | ImbalanceSide::Unknown(_) => Side::None,
+            },
+            auction_type: m.auction_type().raw(),
+            variation: b'~',
+            extensions: m.extensions(),
+            auction_time: None,
+            reference_price: of(m.reference_price()),
+            continuous_clearing_price: of(m.continuous_book_clearing_price()),
+            auction_clearing_price: of(m.auction_interest_clearing_price()),
+            indicative_price: of(m.indicative_match_price()),
+            upper_collar: of(i32::try_from(m.upper_collar()).unwrap_or_default()),
+            lower_collar: of(i32::try_from(m.lower_collar()).unwrap_or_default()),
+        };
+        if listing.instrument == UNWANTED {
+            return;
+        }
+        let time = self.time(listing.system, (m.source_time(), m.source_time_ns()).into(), to.context);
+        let event = to.context.event(EventKind::Imbalance, self.publisher, listing.instrument, time);
+        event.with_imbalance(imbalance).into_iter().for_each(|event| to.sink.put(event));
+    }
+
+    /// The mapping defines an index. If it stood for another symbol, the book of that symbol is emptied and both books are stale: orders of one
+    /// were taken for the other's.
+    fn define<S: Sink<Event>>(&mut self, m: &SymbolIndexMapping<'_>, to: &mut Target<'_, S>) {
+        let symbol = m.symbol();
+        let text = symbol.trimmed();
+        let space = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
+        let (root, suffix) = text.split_at(space);
+        let symbol = NAMING.symbol_of(root, Some(suffix.trim_ascii_start()));
+        let sink = &mut *to.sink;
+        let instrument = to.symbols.resolve_symbol(symbol, self.publisher, |mapping| sink.put(mapping));
+        let listing = Listing {
+            instrument,
+            unit: unit_of(m.price_scale_code()),
+            system: m.system_id(),
+            is_missed: false,
+        };
+        let Listing { instrument: before, is_missed, .. } =
+            std::mem::replace(self.place(m.symbol_index()), listing);
+        let time = clock::nearest(0, to.context.received);
+        let event = |kind, instrument| to.context.event(kind, self.publisher, instrument, time);
+        let gap = Gap { first: to.context.sequence, count: 0 };
+        let doubt = |instrument| event(EventKind::Gap, instrument).with_gap(gap).with_contradiction();
+        let is_other = before < UNWANTED && before != instrument;
+        if is_other {
+            sink.put(event(EventKind::Clear, before));
+            sink.put(doubt(before));
+        }
+        if instrument >= UNWANTED {
+            return;
+        }
+        if is_other || is_missed {
+            sink.put(doubt(instrument));
+        }
+        let definition = Definition {
+            round_lot: u32::from(m.lot_size()),
+            reference_price: None,
+            class: m.security_type().raw(),
+            is_test: m.security_type() == SecurityType::Test,
+            is_etp: m.security_type() == SecurityType::Etf,
+        };
+        sink.put(event(EventKind::Definition, instrument).with_definition(definition));
+    }
+}
+
+/// What a security status says of trading. A halt outlives the phases of the day.
+fn status_of(m: &wire::SecurityStatus<'_>) -> Status {
+    use SecurityStatusCode as Code;
+    let is_halted = !matches!(m.halt_condition(), HaltCondition::NotHalted | HaltCondition::Unknown(_));
+    let is_open = !matches!(m.market_state(), MarketState::PreOpening | MarketState::Closed);
+    let halt = match m.halt_condition() {
+        HaltCondition::LuldPause => (StatusAction::Pause, 0),
+        HaltCondition::EquipmentChangeover => (StatusAction::Halt, OPERATIONAL),
+        HaltCondition::RegulatoryConcern => (StatusAction::Halt, REGULATORY),
+        _ => (StatusAction::Halt, 0),
+    };
+    let (no, yes) = (Some(false), Some(true));
+    let ((action, reason), is_trading, is_quoting) = match m.security_status() {
+        Code::ShortSaleRestrictionActivated
+        | Code::ShortSaleRestrictionContinued
+        | Code::ShortSaleRestrictionDeactivated => {
+            ((StatusAction::ShortSaleRestrictionChange, 0), None, None)
+        }
+        Code::HaltResumePriceIndication | Code::PreOpeningPriceIndication | Code::Unknown(_) => {
+            ((StatusAction::None, 0), None, None)
+        }
+        Code::Closed => ((StatusAction::Close, 0), no, no),
+        Code::Suspend => ((StatusAction::NotAvailableForTrading, OPERATIONAL), no, no),
+        Code::TradingHalt => (halt, no, no),
+        _ if is_halted => (halt, no, no),
+        Code::PreOpening | Code::BeginAcceptingOrders => ((StatusAction::PreOpen, 0), no, no),
+        Code::Resume if !is_open => ((StatusAction::PreOpen, 0), no, no),
+        Code::Resume | Code::EarlySession | Code::CoreSession | Code::LateSession => {
+            ((StatusAction::Trading, 0), yes, yes)
+        }
+    };
+    let is_short_sell_restricted = match m.short_sale_restriction() {
+        ShortSaleRestriction::NotInEffect => no,
+        ShortSaleRestriction::InEffect => yes,
+        ShortSaleRestriction::Unknown(_) => None,
+    };
+    Status { action, reason, is_trading, is_quoting, is_short_sell_restricted }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use tapeworks_market::Symbol;
+    use tapeworks_wire::Ascii;
+    use tapeworks_wire::nyse::integrated::{
+        AddOrder, AddOrderFields, CrossCorrection, CrossCorrectionFields, DeleteOrder, DeleteOrderFields,
+        Exchange, ListingMarket, Market, ModifyOrder, ModifyOrderFields, RoundLot, SecurityStatus,
+        SecurityStatusFields, SourceTimeReference, SourceTimeReferenceFields, SymbolIndexMappingFields,
+    };
+
+    use super::*;
+    use crate::symbols::SymbolTable;
+
+    /// 2025-11-14, 09:30 in New York.
+    const OPEN_SECOND: u32 = 1_763_130_600;
+    const OPEN: u64 = OPEN_SECOND as u64 * Nanos::SECOND;
+
+    struct Feed {
+        normaliser: IntegratedNormaliser,
+        symbols: SymbolTable,
+        sequence: u64,
+    }
+
+    impl Feed {
+        fn new(wanted: Option<HashSet<Symbol>>) -> Self {
+            let start =
+                Start { publisher: Publisher::ARCX_PILLAR, midnight: Nanos(0), is_midnight_fixed: false };
+            Self {
+                normaliser: IntegratedNormaliser::new(&start),
+                symbols: SymbolTable::new(wanted),
+                sequence: 0,
+            }
+        }
+
+        /// Takes the next message, received so many ns after the open.
+        fn take(&mut self, after_ns: u64, message: &[u8]) -> Vec<Event> {
+            self.sequence += 1;
+            self.take_of(Line::A, self.sequence, after_ns, message)
+        }
+
+        fn take_of(&mut self, line: Line, sequence: u64, after_ns: u64, message: &[u8]) -> Vec<Event> {
+            let context = Context { received: Some(Nanos(OPEN + after_ns)), sequence, channel: 3, line };
+            let mut events = Vec::new();
+            let mut sink = |event| events.push(event);
+            let mut to = Target { context: &context, symbols: &mut self.symbols, sink: &mut sink };
+            assert_eq!(check(message), Ok(()));
+            assert!(self.normaliser.message(message, &mut to).unwrap().is_none());
+            events
+        }
+
+        fn symbol(&self, instrument: InstrumentId) -> &str {
+            self.symbols.instruments().symbols()[instrument.index()].as_str()
+        }
+    }
+
+    fn mapping(symbol_index: u32, symbol: &[u8], price_scale_code: u8, system_id: u8) -> Vec<u8> {
+        let mut text = [0; 11];
+        text[..symbol.len()].copy_from_slice(symbol);
+        let fields = SymbolIndexMappingFields {
+            length: SymbolIndexMapping::LENGTH as u16,
+            symbol_index,
+            symbol: Ascii(text),
+            reserved_1: 0,
+            market_id: Market::ArcaEquities,
+            system_id,
+            exchange_code: ListingMarket::NyseArca,
+            price_scale_code,
+            security_type: SecurityType::Etf,
+            lot_size: 100,
+            previous_close_price: 0,
+            previous_close_volume: 0,
+            price_resolution: 0,
+            round_lot: RoundLot::Yes,
+            minimum_price_variation: 1,
+            unit_of_trade: 1,
+            reserved_2: 0,
+        };
+        fields.encode().to_vec()
+    }
+
+    fn time(id: u32, second: u32) -> Vec<u8> {
+        let fields = SourceTimeReferenceFields {
+            length: SourceTimeReference::LENGTH as u16,
+            id,
+            symbol_sequence: 0,
+            source_time: SecondsSinceEpoch(second),
+        };
+        fields.encode().to_vec()
+    }
+
+    fn add(symbol_index: u32, order_id: u64, price: i32, offset: u32) -> Vec<u8> {
+        let fields = AddOrderFields {
+            length: AddOrder::LENGTH as u16,
+            source_time_ns: Nanoseconds(u64::from(offset)),
+            symbol_index,
+            symbol_sequence: 0,
+            order_id,
+            price,
+            volume: 300,
+            side: WireSide::Buy,
+            firm_id: Ascii([b' '; 5]),
+            reserved_1: 0,
+        };
+        fields.encode().to_vec()
+    }
+
+    fn delete(symbol_index: u32, order_id: u64, offset: u32) -> Vec<u8> {
+        let fields = DeleteOrderFields {
+            length: DeleteOrder::LENGTH as u16,
+            source_time_ns: Nanoseconds(u64::from(offset)),
+            symbol_index,
+            symbol_sequence: 0,
+            order_id,
+            reserved_1: 0,
+        };
+        fields.encode().to_vec()
+    }
+
+    #[test]
+    fn a_price_has_the_decimal_places_of_its_symbol() {
+        let mut feed = Feed::new(None);
+        for (index, places, expected) in [
+            (1, 6, Some(10_010_000_000)),
+            (2, 4, Some(1_001_000_000_000)),
+            (3, 9, Some(10_010_000)),
+            (4, 0, Some(10_010_000_000_000_000)),
+            (5, 10, None),
+        ] {
+            let symbol = [b'A' + index as u8];
+            feed.take(0, &mapping(index, &symbol, places, 1));
+            let added = feed.take(0, &add(index, 7, 10_010_000, 0))[0];
+            assert_eq!(added.price, expected.and_then(Price::from_e9), "{places} places");
+        }
+    }
+
+    #[test]
+    fn the_mapping_names_the_symbol_and_its_class() {
+        let mut feed = Feed::new(None);
+        let events = feed.take(5, &mapping(70_000, b"BRK A", 6, 1));
+        let [mapping_of, definition] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(mapping_of.kind, EventKind::SymbolMapping);
+        assert_eq!(definition.definition().map(|one| (one.round_lot, one.is_etp)), Some((100, true)));
+        let added = feed.take(6, &add(70_000, 7, 1, 0))[0];
+        assert_eq!((feed.symbol(added.instrument), added.publisher), ("BRK.A", Publisher::ARCX_PILLAR));
+        // An index that no venue uses takes no room of the table.
+        let events = feed.take(7, &mapping(u32::MAX, b"SPY", 6, 1));
+        let doubt = events.iter().find(|event| event.kind == EventKind::Gap).unwrap();
+        assert!(doubt.is_contradiction());
+        let added = feed.take(8, &add(u32::MAX, 8, 1, 0))[0];
+        assert_eq!((feed.symbol(added.instrument), added.price), ("SPY", Price::from_e9(1_000)));
+        assert!(feed.normaliser.listings.len() == 70_001);
+    }
+
+    #[test]
+    fn a_time_is_the_second_of_the_matching_engine_and_the_nanoseconds_of_the_message() {
+        let mut feed = Feed::new(None);
+        feed.take(0, &mapping(1, b"A", 6, 1));
+        feed.take(0, &mapping(2, b"B", 6, 2));
+        assert_eq!(feed.take(10, &time(1, OPEN_SECOND))[0].ts_event, Nanos(OPEN));
+        feed.take(10, &time(2, OPEN_SECOND + 1));
+        let at = |events: Vec<Event>| events[0].ts_event.0 - OPEN;
+        assert_eq!(at(feed.take(900, &add(1, 7, 1, 500))), 500);
+        assert_eq!(at(feed.take(900, &add(2, 8, 1, 500))), 1_000_000_500);
+        // Behind a gap the second is that of the receive time.
+        let missed = feed.sequence + 5;
+        assert_eq!(
+            at(feed.take_of(Line::A, missed, 2_000_000_100, &delete(1, 7, 999_999_900))),
+            1_999_999_900
+        );
+        // A matching engine that no byte can name is nobody's.
+        assert_eq!(at(feed.take_of(Line::A, missed + 1, 0, &time(256, OPEN_SECOND + 9))), 9_000_000_000);
+        assert_eq!(at(feed.take_of(Line::A, missed + 2, 100, &delete(1, 7, 50))), 50);
+    }
+
+    #[test]
+    fn a_mapping_that_comes_late_or_changes_leaves_doubt() {
+        let mut feed = Feed::new(None);
+        let early = feed.take(0, &add(1, 7, 10, 0))[0];
+        assert_eq!((early.instrument, early.price), (InstrumentId::UNKNOWN, None));
+        let kinds = |events: &[Event]| events.iter().map(|event| event.kind).collect::<Vec<_>>();
+        let events = feed.take(0, &mapping(1, b"A", 6, 1));
+        assert_eq!(kinds(&events), [EventKind::SymbolMapping, EventKind::Gap, EventKind::Definition]);
+        assert!(events[1].is_contradiction());
+        // Once more the same is nothing new.
+        assert_eq!(kinds(&feed.take(0, &mapping(1, b"A", 6, 1))), [EventKind::Definition]);
+        let events = feed.take(0, &mapping(1, b"B", 6, 1));
+        let expected = [
+            EventKind::SymbolMapping,
+            EventKind::Clear,
+            EventKind::Gap,
+            EventKind::Gap,
+            EventKind::Definition,
+        ];
+        assert_eq!(kinds(&events), expected);
+        assert_eq!(events[1].instrument, events[2].instrument);
+        assert_eq!(events[3].instrument, events[4].instrument);
+    }
+
+    #[test]
+    fn unwanted_symbols_are_left_out() {
+        let mut feed = Feed::new(Some(HashSet::from([Symbol::from_bytes(b"MSFT").unwrap()])));
+        assert_eq!(feed.take(0, &mapping(1, b"AAPL", 6, 1)), []);
+        feed.take(0, &mapping(2, b"MSFT", 6, 1));
+        assert_eq!(feed.take(1, &add(1, 7, 1, 0)), []);
+        assert_eq!(feed.take(2, &delete(1, 7, 0)), []);
+        assert_eq!(feed.take(3, &add(2, 8, 1, 0)).len(), 1);
+    }
+
+    #[test]
+    fn a_modified_order_keeps_its_number_and_perhaps_its_place() {
+        let mut feed = Feed::new(None);
+        feed.take(0, &mapping(1, b"A", 6, 1));
+        for (position_change, detail) in [(0, Event::KEEPS_PRIORITY), (1, 0)] {
+            let fields = ModifyOrderFields {
+                length: ModifyOrder::LENGTH as u16,
+                source_time_ns: Nanoseconds(1),
+                symbol_index: 1,
+                symbol_sequence: 0,
+                order_id: 7,
+                price: 20_000_000,
+                volume: 5,
+                position_change,
+                side: WireSide::Sell,
+                reserved_1: 0,
+            };
+            let changed = feed.take(0, &fields.encode())[0];
+            assert_eq!((changed.kind, changed.order_id, changed.aux), (EventKind::Replace, 7, 7));
+            assert_eq!((changed.size, changed.detail), (5, detail));
+            assert_eq!(changed.price, Price::from_e9(20_000_000_000));
+        }
+    }
+
+    #[test]
+    fn a_corrected_cross_is_a_break_and_the_trade_as_it_was() {
+        let mut feed = Feed::new(None);
+        feed.take(0, &mapping(1, b"A", 6, 1));
+        let fields = CrossCorrectionFields {
+            length: CrossCorrection::LENGTH as u16,
+            source_time_ns: Nanoseconds(1),
+            symbol_index: 1,
+            symbol_sequence: 0,
+            cross_id: 9,
+            volume: 500,
+        };
+        let events = feed.take(0, &fields.encode());
+        let [broken, trade] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((broken.kind, broken.aux), (EventKind::TradeBreak, 9));
+        assert!(!broken.flags().contains(Flags::LAST) && trade.flags().contains(Flags::LAST));
+        assert_eq!(
+            (trade.kind, trade.size, trade.aux, trade.detail),
+            (EventKind::Trade, 500, 9, Event::CROSS)
+        );
+    }
+
+    #[test]
+    fn a_halt_outlives_the_phases_of_the_day() {
+        let mut feed = Feed::new(None);
+        feed.take(0, &mapping(1, b"A", 6, 1));
+        let mut status = |security_status, halt_condition, market_state| {
+            let fields = SecurityStatusFields {
+                length: SecurityStatus::LENGTH as u16,
+                source_time: SecondsSinceEpoch(OPEN_SECOND),
+                source_time_ns: Nanoseconds(7),
+                symbol_index: 1,
+                symbol_sequence: 0,
+                security_status,
+                halt_condition,
+                reserved_4: 0,
+                price_1: 0,
+                price_2: 0,
+                short_sale_triggering_exchange: Exchange::Unknown(b' '),
+                short_sale_triggering_volume: 0,
+                time: 0,
+                short_sale_restriction: ShortSaleRestriction::InEffect,
+                market_state,
+                session_state: Ascii([0]),
+            };
+            let event = feed.take(0, &fields.encode())[0];
+            assert_eq!(event.ts_event, Nanos(OPEN + 7));
+            let status = event.status().unwrap();
+            assert_eq!(status.is_short_sell_restricted, Some(true));
+            (status.action, status.is_trading)
+        };
+        use HaltCondition::{LuldPause, NewsPending, NotHalted};
+        use MarketState::{CoreSession, PreOpening};
+        use SecurityStatusCode as Code;
+        let trading = (StatusAction::Trading, Some(true));
+        assert_eq!(status(Code::Resume, NotHalted, PreOpening), (StatusAction::PreOpen, Some(false)));
+        assert_eq!(status(Code::CoreSession, NotHalted, CoreSession), trading);
+        assert_eq!(status(Code::CoreSession, NewsPending, CoreSession), (StatusAction::Halt, Some(false)));
+        assert_eq!(status(Code::TradingHalt, LuldPause, CoreSession), (StatusAction::Pause, Some(false)));
+        assert_eq!(status(Code::Resume, NotHalted, CoreSession), trading);
+        let change = (StatusAction::ShortSaleRestrictionChange, None);
+        assert_eq!(status(Code::ShortSaleRestrictionActivated, NotHalted, CoreSession), change);
+        assert_eq!(status(Code::Closed, NotHalted, MarketState::Closed), (StatusAction::Close, Some(false)));
+    }
+
+    #[test]
+    fn packets_are_of_the_integrated_feed_only_where_a_group_says_so() {
+        let message = delete(1, 2, 3);
+        let mut packet = vec![41, 0, 11, 1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        packet.extend_from_slice(&message);
+        assert!(recognise(&packet));
+        let of = |destination: &str| crate::recognise::udp_payload(&packet, destination.parse().unwrap());
+        assert_eq!(of("239.192.140.2:29253"), Some(crate::Application::NyseIntegrated25));
+        assert_eq!(of("239.253.72.27:29267"), None);
+        let spec = crate::Application::NyseIntegrated25.spec();
+        assert_eq!(spec.publisher(None, "239.192.141.5:1".parse().ok()), Publisher::XCHI_PILLAR);
+        // A packet of a refresh is none of the channel's.
+        packet[2] = 18;
+        assert!(!recognise(&packet));
+    }
+}

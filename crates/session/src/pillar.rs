@@ -1,0 +1,179 @@
+//! The packet header of NYSE's Pillar feeds as a [`Transport`].
+//!
+//! There is no session: a channel numbers its messages from 1 on each day. The bytes of a request are those of NYSE's retransmission request, in
+//! a packet of its own. NYSE takes them over TCP and answers by multicast; here they are datagrams, as those of the other transports, and name neither
+//! source nor channel.
+//!
+//! Packets of a refresh, and the answer that messages are unavailable, have numbers of their own. They are not read: each is an error with the
+//! delivery flag as its type, and counted as such.
+
+use tapeworks_wire::nyse::integrated::{RetransmissionRequest, RetransmissionRequestFields};
+use tapeworks_wire::nyse::packet::{
+    DeliveryFlag, HEADER_BYTES, PREFIX, PillarPacket, PillarPacketFields, Prefix, SCHEMA,
+};
+use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::{Ascii, DecodeError, Nanoseconds, SecondsSinceEpoch};
+
+use crate::transport::{Content, Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Bytes of a request.
+const REQUEST_BYTES: usize = HEADER_BYTES + RetransmissionRequest::LENGTH;
+
+/// NYSE's packet header.
+#[derive(Clone, Copy, Debug)]
+pub struct Pillar;
+
+impl Transport for Pillar {
+    type Prefix = Prefix;
+
+    const KIND: TransportKind = TransportKind::Pillar;
+    const SCHEMA: &'static Schema = &SCHEMA;
+    const HEADER_BYTES: usize = HEADER_BYTES;
+    const NAMES_CHANNEL: bool = false;
+    const MARKS_END: bool = false;
+
+    fn prefix() -> Prefix {
+        PREFIX
+    }
+
+    #[inline]
+    fn packet(payload: &[u8]) -> Result<Packet<'_, Prefix>, DecodeError> {
+        let packet = PillarPacket::decode(payload)?;
+        let flag = packet.delivery_flag();
+        if !flag.is_of_channel() {
+            return Err(DecodeError::unknown_message(u64::from(flag.raw())));
+        }
+        Ok(Packet {
+            header: Header {
+                session: SessionId::Pillar,
+                first: u64::from(packet.sequence()),
+                count: u64::from(packet.count()),
+                is_end_of_session: false,
+            },
+            header_bytes: HEADER_BYTES,
+            blocks: packet.blocks(),
+        })
+    }
+
+    fn is_sound(payload: &[u8]) -> bool {
+        let Ok(packet) = PillarPacket::decode(payload) else { return false };
+        let mut blocks = packet.blocks();
+        let read = blocks.by_ref().take_while(Result::is_ok).count();
+        read == usize::from(packet.count())
+            && usize::from(packet.length()) == payload.len()
+            && HEADER_BYTES + blocks.offset() == payload.len()
+    }
+
+    fn fields(payload: &[u8]) -> Decoded<'_> {
+        PillarPacket::SCHEMA.decode(payload)
+    }
+
+    fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {
+        if header.session != SessionId::Pillar {
+            return 0;
+        }
+        let fields = PillarPacketFields {
+            // No packet is longer than MAX_PAYLOAD_BYTES.
+            length: (HEADER_BYTES + header.payload_bytes) as u16,
+            delivery_flag: match header.content {
+                Content::Messages => DeliveryFlag::Original,
+                Content::Heartbeat | Content::EndOfSession => DeliveryFlag::Heartbeat,
+            },
+            // Nor has one more than 255 messages: the shortest has 16 bytes.
+            count: u8::try_from(header.messages).unwrap_or(u8::MAX),
+            sequence: u32::try_from(header.sequence).unwrap_or(u32::MAX),
+            send_time: SecondsSinceEpoch((header.send_time_ns / SECOND_NS) as u32),
+            send_time_nanoseconds: Nanoseconds(header.send_time_ns % SECOND_NS),
+            messages: &[],
+        };
+        fields.encode_into(target.get_mut(..HEADER_BYTES).unwrap_or_default()).unwrap_or_default()
+    }
+
+    fn request(request: &Request) -> Vec<u8> {
+        let first = u32::try_from(request.first).unwrap_or(u32::MAX);
+        let message = RetransmissionRequestFields {
+            length: RetransmissionRequest::LENGTH as u16,
+            begin_sequence: first,
+            end_sequence: first.saturating_add(u32::from(request.count).saturating_sub(1)),
+            source_id: Ascii([0; 10]),
+            product_id: 0,
+            channel_id: 0,
+        };
+        let header = Outgoing {
+            session: request.session,
+            sequence: 1,
+            messages: 1,
+            content: Content::Messages,
+            stream_offset: 0,
+            payload_bytes: RetransmissionRequest::LENGTH,
+            send_time_ns: 0,
+        };
+        let mut bytes = vec![0; HEADER_BYTES];
+        Self::write_header(&header, &mut bytes);
+        bytes.extend_from_slice(&message.encode());
+        bytes
+    }
+
+    fn read_request(bytes: &[u8]) -> Option<Request> {
+        let packet = PillarPacket::decode(bytes).ok().filter(|_| bytes.len() == REQUEST_BYTES)?;
+        let message = packet.blocks().next()?.ok()?;
+        let is_one = usize::from(packet.length()) == REQUEST_BYTES && packet.count() == 1;
+        let is_request = is_one && message.get(2..4) == Some(&RetransmissionRequest::TAG.to_le_bytes());
+        let request = RetransmissionRequest::decode(message).ok().filter(|_| is_request)?;
+        let count = request.end_sequence().checked_sub(request.begin_sequence())?.checked_add(1)?;
+        Some(Request {
+            session: SessionId::Pillar,
+            first: u64::from(request.begin_sequence()),
+            count: u16::try_from(count).ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_of_a_refresh_is_an_error_with_its_flag() {
+        let header = Outgoing {
+            session: SessionId::Pillar,
+            sequence: 9,
+            messages: 0,
+            content: Content::Heartbeat,
+            stream_offset: 0,
+            payload_bytes: 0,
+            send_time_ns: 3 * SECOND_NS + 7,
+        };
+        let mut bytes = vec![0; HEADER_BYTES];
+        assert_eq!(Pillar::write_header(&header, &mut bytes), HEADER_BYTES);
+        let read = Pillar::packet(&bytes).unwrap().header;
+        assert_eq!((read.first, read.count), (9, 0));
+        let packet = PillarPacket::decode(&bytes).unwrap();
+        assert_eq!((packet.send_time().0, packet.send_time_nanoseconds().0), (3, 7));
+        for flag in [17, 18, 19, 20, 21, 99] {
+            bytes[2] = flag;
+            assert_eq!(
+                Pillar::packet(&bytes).err(),
+                Some(DecodeError::UnknownMessage { tag: u64::from(flag) })
+            );
+        }
+    }
+
+    #[test]
+    fn a_request_of_more_than_a_count_holds_or_of_another_type_is_none() {
+        let request = Request { session: SessionId::Pillar, first: 7, count: 3 };
+        let bytes = Pillar::request(&request);
+        assert_eq!(Pillar::read_request(&bytes), Some(request));
+        let mut backwards = bytes.clone();
+        backwards[24] = 5;
+        assert_eq!(Pillar::read_request(&backwards), None);
+        let mut too_many = bytes.clone();
+        too_many[26] = 1;
+        assert_eq!(Pillar::read_request(&too_many), None);
+        let mut other = bytes;
+        other[18] = 11;
+        assert_eq!(Pillar::read_request(&other), None);
+    }
+}

@@ -1,0 +1,4 @@
+//! NYSE: the packet header of its Pillar feeds and the Integrated feed (orders).
+
+pub mod integrated;
+pub mod packet;
