@@ -16,11 +16,12 @@ use crate::rounds::Rounds;
 type Frame = (Vec<u8>, u64);
 
 /// Each protocol once. The first is what the others are compared with.
-const KINDS: [VenueKind; 6] = [
+const KINDS: [VenueKind; 7] = [
     VenueKind::Nasdaq,
     VenueKind::Memx,
     VenueKind::IexDeepPlus,
     VenueKind::Bzx,
+    VenueKind::Nyse,
     VenueKind::IexDeep,
     VenueKind::IexTops,
 ];

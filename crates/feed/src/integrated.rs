@@ -725,7 +725,7 @@ mod tests {
             at(feed.take_of(Line::A, missed, 2_000_000_100, &delete(1, 7, 999_999_900))),
             1_999_999_900
         );
-        // A matching engine that no byte can name is nobody's.
+        // A matching engine that no byte can name is of no symbol.
         assert_eq!(at(feed.take_of(Line::A, missed + 1, 0, &time(256, OPEN_SECOND + 9))), 9_000_000_000);
         assert_eq!(at(feed.take_of(Line::A, missed + 2, 100, &delete(1, 7, 50))), 50);
     }

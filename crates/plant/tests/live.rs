@@ -226,6 +226,7 @@ fn lossy(topology: Topology, name: &str) {
     let mut venues = five_venues();
     venues.push(venue("IEX by order", VenueKind::IexDeepPlus));
     venues.push(venue("EDGX", VenueKind::Edgx));
+    venues.push(venue("Arca", VenueKind::Arca));
     for venue in &mut venues {
         for faults in &mut venue.live.faults {
             faults.lost_per_million = 20_000;

@@ -25,9 +25,46 @@ pub struct Scenario {
     change: fn(&mut Plan),
 }
 
+/// Venues whose orders keep their numbers when they change.
+const KEPT_NUMBERS: [VenueKind; 3] = [VenueKind::IexDeepPlus, VenueKind::Byx, VenueKind::Edgx];
+
+/// Venues whose mapping explains indices and prices.
+const SYMBOL_INDICES: [VenueKind; 3] = [VenueKind::Nyse, VenueKind::Arca, VenueKind::Texas];
+
+/// The first venues are of these kinds, without snapshots. Their lines lose, repeat and hold back, the plant is killed, and its machine loses its power.
+fn lossy(plan: &mut Plan, kinds: [VenueKind; 3]) {
+    for (place, kind) in kinds.into_iter().enumerate() {
+        let Some(venue) = plan.venues.get_mut(place) else { continue };
+        (venue.kind, venue.has_snapshots) = (kind, false);
+        for line in 0..2 {
+            let faults = LinkFaults {
+                lost_per_million: 100_000,
+                twice_per_million: 20_000,
+                late_per_million: 20_000,
+                late_ns: 3_000_000,
+                ..LinkFaults::default()
+            };
+            plan.add(2 * SECOND, 3 * SECOND, What::Line { venue: place, line, faults });
+        }
+    }
+    plan.add(6 * SECOND, 300 * MILLISECOND, What::Kill);
+    plan.add(8 * SECOND, SECOND, What::PowerOff);
+}
+
+/// The first venues are of these kinds, with snapshots. The plant starts late, and one line of each is out for two seconds.
+fn late(plan: &mut Plan, kinds: [VenueKind; 3]) {
+    plan.plant_starts_ns = 2 * SECOND;
+    for (place, kind) in kinds.into_iter().enumerate() {
+        let Some(venue) = plan.venues.get_mut(place) else { continue };
+        (venue.kind, venue.has_snapshots) = (kind, true);
+        let out = LinkFaults { out_until_ns: 6 * SECOND, ..LinkFaults::default() };
+        plan.add(4 * SECOND, 2 * SECOND, What::Line { venue: place, line: place % 2, faults: out });
+    }
+}
+
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "steady",
@@ -248,43 +285,22 @@ impl Scenario {
         Self {
             name: "kept-numbers",
             story: "IEX's and Cboe's feeds of orders that keep their numbers when they change: lines lose, repeat and hold back, the plant is killed, and its machine loses its power",
-            change: |plan| {
-                let kinds = [VenueKind::IexDeepPlus, VenueKind::Byx, VenueKind::Edgx];
-                for (place, kind) in kinds.into_iter().enumerate() {
-                    let Some(venue) = plan.venues.get_mut(place) else { continue };
-                    (venue.kind, venue.has_snapshots) = (kind, false);
-                    for line in 0..2 {
-                        let faults = LinkFaults {
-                            lost_per_million: 100_000,
-                            twice_per_million: 20_000,
-                            late_per_million: 20_000,
-                            late_ns: 3_000_000,
-                            ..LinkFaults::default()
-                        };
-                        plan.add(2 * SECOND, 3 * SECOND, What::Line { venue: place, line, faults });
-                    }
-                }
-                plan.add(6 * SECOND, 300 * MILLISECOND, What::Kill);
-                plan.add(8 * SECOND, SECOND, What::PowerOff);
-            },
+            change: |plan| lossy(plan, KEPT_NUMBERS),
         },
         Self {
             name: "kept-numbers-late",
             story: "the same venues with snapshots; the plant starts late, and one line of each is out for two seconds",
-            change: |plan| {
-                let kinds = [VenueKind::IexDeepPlus, VenueKind::Byx, VenueKind::Edgx];
-                plan.plant_starts_ns = 2 * SECOND;
-                for (place, kind) in kinds.into_iter().enumerate() {
-                    let Some(venue) = plan.venues.get_mut(place) else { continue };
-                    (venue.kind, venue.has_snapshots) = (kind, true);
-                    let out = LinkFaults { out_until_ns: 6 * SECOND, ..LinkFaults::default() };
-                    plan.add(
-                        4 * SECOND,
-                        2 * SECOND,
-                        What::Line { venue: place, line: place % 2, faults: out },
-                    );
-                }
-            },
+            change: |plan| late(plan, KEPT_NUMBERS),
+        },
+        Self {
+            name: "symbol-indices",
+            story: "NYSE's feeds, whose mapping explains indices and prices: lines lose, repeat and hold back, the plant is killed, and its machine loses its power",
+            change: |plan| lossy(plan, SYMBOL_INDICES),
+        },
+        Self {
+            name: "symbol-indices-late",
+            story: "the same venues with snapshots; the plant starts late, and one line of each is out for two seconds",
+            change: |plan| late(plan, SYMBOL_INDICES),
         },
         Self {
             name: "late-without-snapshots",
