@@ -276,13 +276,16 @@ fn inputs_lost_before_a_segment_without_records_are_found_by_a_start_and_by_a_cl
     // The disk has nothing of the checkpoint's segment, and of the next one only the name.
     let behind = starts.partition_point(|start| *start <= newest);
     fs::write(segment(starts[behind - 1]), vec![0; 4_096]).unwrap();
+    starts[behind..].iter().for_each(|start| fs::remove_file(segment(*start)).unwrap());
+    let history = JournalHistory::new(options(), folder.path());
+    let refused = history.open(Nanos(u64::MAX)).err().unwrap().to_string();
+    let of_end = format!("the journal ends before record {}, and its checkpoint", starts[behind - 1]);
+    assert!(refused.contains(&of_end), "{refused}");
     fs::write(segment(starts[behind]), b"").unwrap();
-    starts[behind + 1..].iter().for_each(|start| fs::remove_file(segment(*start)).unwrap());
 
     let (_, replayed, from) = start_of(folder.path());
     assert_eq!((replayed.inputs, replayed.damaged, from), (0, starts[behind] - newest, Some(newest)));
     assert!(replayed.events > 0, "the lost inputs may have changed any book");
-    let history = JournalHistory::new(options(), folder.path());
     let mut reader = history.open(Nanos(u64::MAX)).unwrap();
     assert!(matches!(reader.read().unwrap(), Read::Start { .. }));
     while !matches!(reader.read().unwrap(), Read::CaughtUp) {}
