@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use tapeworks_disk::{Disk, System};
 use tapeworks_feed::clock;
 use tapeworks_journal::{
-    JournalError, JournalOptions, JournalReader, JournalWriter, Opened, is_journal_file, last_time_in,
+    JournalError, JournalOptions, JournalReader, JournalWriter, LOST, Opened, is_journal_file, last_time_in,
     segment_starts_in,
 };
 use tapeworks_market::Nanos;
@@ -141,7 +141,8 @@ pub fn days_of_in<D: Disk>(journal: &Path) -> Result<Vec<Date>, JournalError> {
         let mut reader = JournalReader::<D>::from_time_in(journal, from.0)?;
         let mut found = None;
         while let Some(record) = reader.next()? {
-            if record.time >= from.0 {
+            // The time of lost records is 0 where nothing shows it.
+            if record.time >= from.0 && (record.kind != LOST || record.time > 0) {
                 found = clock::date_at(Nanos(record.time));
                 break;
             }

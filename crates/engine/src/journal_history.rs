@@ -65,8 +65,14 @@ impl<D: Disk> JournalHistory<D> {
         if let Some(Restored { record, engine, market }) =
             folder::before::<D>(&self.folder, first, from, &self.options)
         {
-            let reader = JournalReader::at_number_in(&self.folder, record).map_err(failed)?;
-            return Ok(reader.map(|reader| self.events(reader, engine, Some(market))));
+            let reader = JournalReader::from_number_in(&self.folder, record).map_err(failed)?;
+            return match reader.next_number() {
+                next if next < record => Err(HistoryError::unreadable(format!(
+                    "the journal ends before record {next}, and its checkpoint continues with record {record}"
+                ))),
+                next if next > record => Ok(None),
+                _ => Ok(Some(self.events(reader, engine, Some(market)))),
+            };
         }
         if first > 0 {
             return Err(match folder::oldest::<D>(&self.folder, first, &self.options) {

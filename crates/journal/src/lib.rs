@@ -22,7 +22,8 @@
 //!
 //! After a crash the last record may be torn: no sound record follows it. The writer cuts it off when it opens the journal, and
 //! keeps a copy. Damage elsewhere loses only the damaged records: in their place a reader returns a record of the kind
-//! [`LOST`], which counts them, and continues with the next sound record.
+//! [`LOST`], which counts them, and continues with the next sound record. A last segment without records shows by its name which
+//! records before it are missing.
 //!
 //! Nothing here has a clock or a thread. Files are those of the system; the functions whose names end in `_in` use those of any
 //! [`Disk`](tapeworks_disk::Disk). Cost of a record: a copy into the buffer and the CRC, some 15 ns for 100 bytes; one system call

@@ -373,7 +373,10 @@ pub fn last_time_in<D: Disk>(folder: &Path) -> Result<Option<u64>, JournalError>
         let mut reader = JournalReader::<D>::at_segment(folder, segment.first);
         let mut last = None;
         while let Some(record) = reader.next()? {
-            last = Some(record.time);
+            // The time of lost records is 0 where nothing shows it.
+            if record.kind != LOST || record.time > 0 {
+                last = Some(record.time);
+            }
         }
         // A segment may have begun without a record.
         if last.is_some() {

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use tapeworks_disk::{Access, Disk, DiskFile, System};
+use tapeworks_disk::{Access, Disk, DiskFile as _, System};
 
 use crate::error::{JournalError, failed};
 use crate::folder::{DAMAGED, Segment, segment_path, segments, set_aside, set_aside_of};
 use crate::format::{
     Head, LOST, MAX_PAYLOAD_BYTES, NUMBERED, RECORD_HEADER_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
-use crate::scan::{DamagedPlace, scan};
+use crate::scan::{DamagedPlace, scan, zero};
 use crate::writer::{JournalOptions, JournalWriter};
 
 /// The repairs.
@@ -70,7 +70,12 @@ pub fn repair_in<D: Disk>(
             |record| begin = begin.or(Some(record.time)),
             |place| places.push(place),
         )?;
-        let time = begin.or(places.first().map(|place| place.time)).unwrap_or(0);
+        let head = SegmentHeader::read(&file, &path, first)?;
+        let of_header = match head {
+            Head::Sound(header) => Some(header.time),
+            Head::Unwritten | Head::Damaged(_) => None,
+        };
+        let time = begin.or(places.first().map(|place| place.time)).or(of_header).unwrap_or(0);
         for place in places {
             mend::<D>(&file, &path, &place, &mut repaired)?;
         }
@@ -80,7 +85,6 @@ pub fn repair_in<D: Disk>(
             repaired.set_aside.push(set_aside::<D>(&file, &path, DAMAGED, bytes.clone())?);
             zero(&file, &path, bytes)?;
         }
-        let head = SegmentHeader::read(&file, &path, first)?;
         if let Head::Damaged(_) = head {
             repaired.set_aside.push(set_aside::<D>(&file, &path, DAMAGED, 0..SEGMENT_HEADER_BYTES)?);
         }
@@ -150,15 +154,4 @@ fn stand_for<D: Disk>(folder: &Path, next: u64, first: u64, time: u64) -> Result
     let file = D::open(&path, Access::Replace).map_err(failed(&path, "cannot be created"))?;
     file.write_all_at(&bytes, 0).map_err(failed(&path, "cannot be written"))?;
     file.sync_all().map_err(failed(&path, "cannot be synced"))
-}
-
-fn zero(file: &impl DiskFile, path: &Path, bytes: std::ops::Range<u64>) -> Result<(), JournalError> {
-    let zeros = vec![0; 64 << 10];
-    let mut at = bytes.start;
-    while at < bytes.end {
-        let length = usize::try_from(bytes.end - at).unwrap_or(usize::MAX).min(zeros.len());
-        file.write_all_at(&zeros[..length], at).map_err(failed(path, "cannot be written"))?;
-        at += length as u64;
-    }
-    Ok(())
 }

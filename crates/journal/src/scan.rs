@@ -205,3 +205,15 @@ pub(crate) fn copy_aside<D: Disk>(file: &D::File, bytes: Range<u64>, to: &Path) 
     }
     copy.sync_all()
 }
+
+/// Overwrites `bytes` of a segment with zeros.
+pub(crate) fn zero(file: &impl DiskFile, path: &Path, bytes: Range<u64>) -> Result<(), JournalError> {
+    let zeros = vec![0; 64 << 10];
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let length = usize::try_from(bytes.end - at).unwrap_or(usize::MAX).min(zeros.len());
+        file.write_all_at(&zeros[..length], at).map_err(failed(path, "cannot be written"))?;
+        at += length as u64;
+    }
+    Ok(())
+}

@@ -1,5 +1,6 @@
 //! Writing a journal.
 
+use std::cmp;
 use std::fs::TryLockError;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::format::{
 };
 use crate::io_task::{Finished, IoTask, Outcome, Prepared, Unsynced, Work, reserve};
 use crate::place::Place;
-use crate::scan::{scan, torn_bytes};
+use crate::scan::{scan, torn_bytes, zero};
 
 /// How a journal is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -209,14 +210,11 @@ impl<D: Disk> JournalWriter<D> {
             damaged,
         };
         (self.next, self.synced) = (tail.next, tail.next);
-        if records == 0 && !matches!(head, Head::Sound(_)) {
-            // The segment has no sound record: it begins again with the next record.
-            opened.torn_bytes = torn_bytes(&file, path, 0)?;
-            if opened.torn_bytes > 0 {
-                set_aside::<D>(&file, path, DAMAGED, 0..opened.torn_bytes)?;
+        if records == 0 {
+            let before = Before::last_of::<D>(&all)?;
+            if before == Before::More || !matches!(head, Head::Sound(_)) {
+                return self.resume_without_records((path, file, *first), before, opened);
             }
-            D::remove_file(path).map_err(failed(path, "cannot be removed"))?;
-            return Ok(opened);
         }
         let bytes = file.length().map_err(failed(path, "cannot be read"))?;
         if tail.torn_bytes > 0 {
@@ -233,6 +231,46 @@ impl<D: Disk> JournalWriter<D> {
         (self.synced, self.is_name_unsynced) = (*first, true);
         self.segment = Some((path.clone(), Arc::new(file)));
         Ok(opened)
+    }
+
+    /// The last segment has no record, and cannot be written on as it is.
+    fn resume_without_records(
+        &mut self,
+        (path, file, first): (&Path, D::File, u64),
+        before: Before,
+        opened: Opened,
+    ) -> Result<Opened, JournalError> {
+        let torn_bytes = torn_bytes(&file, path, 0)?;
+        if torn_bytes > 0 {
+            set_aside::<D>(&file, path, DAMAGED, 0..torn_bytes)?;
+        }
+        match before {
+            // It begins again with the next record.
+            Before::Whole => D::remove_file(path).map_err(failed(path, "cannot be removed"))?,
+            Before::More => {
+                D::remove_file(path).map_err(failed(path, "cannot be removed"))?;
+                return self.resume();
+            }
+            // It begins again at once: nothing else shows that the missing records existed, and a reader that comes before the next
+            // record would take the end of those before them for the journal's.
+            Before::Missing { time } => {
+                zero(&file, path, 0..torn_bytes)?;
+                self.begin_again(path, file, SegmentHeader { first, time })?;
+            }
+        }
+        Ok(Opened { torn_bytes, ..opened })
+    }
+
+    /// Begins the last segment, which has zeros.
+    fn begin_again(&mut self, path: &Path, file: D::File, header: SegmentHeader) -> Result<(), JournalError> {
+        let bytes = file.length().map_err(failed(path, "cannot be read"))?.max(self.options.segment_bytes);
+        reserve(&file, path, bytes)?;
+        file.write_all_at(&header.encode(), 0).map_err(failed(path, "cannot be written"))?;
+        file.sync_all().map_err(failed(path, "cannot be synced"))?;
+        D::sync_folder(&self.folder).map_err(failed(&self.folder, "cannot be synced"))?;
+        (self.segment_first, self.offset, self.reserved_bytes) = (header.first, SEGMENT_HEADER_BYTES, bytes);
+        self.segment = Some((path.to_owned(), Arc::new(file)));
+        Ok(())
     }
 
     /// Counts the missing records before `number` as lost in the journal, so that later records do not get their numbers: a
@@ -625,6 +663,45 @@ impl<D: Disk> JournalWriter<D> {
     }
 }
 
+/// What a journal has before its last segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Before {
+    /// All records up to that segment's first, or none because there is nothing before the number 0.
+    Whole,
+    /// Records right before it are missing. The newest record before them has this time; 0 when none is left.
+    Missing { time: u64 },
+    /// Records of that segment's number and higher ones. It could not begin when the disk failed, so they went on in the segment before it.
+    /// It was removed, and a power loss brought its name back.
+    More,
+}
+
+impl Before {
+    /// Cost: a read of the segment before the last.
+    fn last_of<D: Disk>(all: &[Segment]) -> Result<Self, JournalError> {
+        let Some((last, earlier)) = all.split_last() else { return Ok(Self::Whole) };
+        let mut end = None;
+        for Segment { path, first } in earlier.iter().rev() {
+            let file = D::open(path, Access::Read).map_err(failed(path, "cannot be opened"))?;
+            let mut time = None;
+            let tail = scan(&file, path, *first, |record| time = Some(record.time), |_| {})?;
+            let end = *end.get_or_insert(tail.next);
+            match end.cmp(&last.first) {
+                cmp::Ordering::Equal => return Ok(Self::Whole),
+                cmp::Ordering::Greater => return Ok(Self::More),
+                cmp::Ordering::Less => {}
+            }
+            let of_header = match SegmentHeader::read(&file, path, *first)? {
+                Head::Sound(header) => Some(header.time),
+                Head::Unwritten | Head::Damaged(_) => None,
+            };
+            if let Some(time) = time.or(of_header) {
+                return Ok(Self::Missing { time });
+            }
+        }
+        Ok(if last.first > 0 { Self::Missing { time: 0 } } else { Self::Whole })
+    }
+}
+
 impl<D: Disk> Drop for JournalWriter<D> {
     fn drop(&mut self) {
         // A flush before would have returned the error; now no caller is left.
@@ -918,6 +995,32 @@ mod tests {
         let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
         assert_eq!(opened.next, 9);
         assert_eq!(writer.append(&record(2)).unwrap(), 9);
+    }
+
+    #[test]
+    fn a_segment_that_could_not_begin_and_comes_back_is_not_the_end_of_the_journal() {
+        let header = SegmentHeader { first: 9, time: 1_000_000 }.encode();
+        for left in [&header[..], &[0; 64], &[7; 500], &[]] {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+            append(&mut writer, 9, 0);
+            writer.sync().unwrap();
+            writer.sync_file = refuse;
+            writer.append(&record(1)).unwrap_err();
+            // The count of the lost record has room in the segment before.
+            writer.record_loss(2_000_000_000).unwrap();
+            drop(writer);
+            // The machine lost its power before the disk had the removal.
+            let path = segment_path(folder.path(), 9);
+            assert!(!path.exists());
+            fs::write(&path, left).unwrap();
+            let (mut writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
+            assert_eq!((opened.first, opened.next, path.exists()), (0, 10, false), "{left:?}");
+            append(&mut writer, 2, 3);
+            drop(writer);
+            assert_eq!(found(folder.path()), ((0..12).collect(), 1), "{left:?}");
+            assert_eq!(verify(folder.path(), || true).unwrap().damage, [], "{left:?}");
+        }
     }
 
     #[test]

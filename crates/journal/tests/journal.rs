@@ -499,3 +499,73 @@ fn a_segment_without_a_sound_record_loses_only_its_own_records() {
         assert_eq!(reader.next().unwrap().unwrap().number, lost.end, "{name}");
     }
 }
+
+#[test]
+fn records_missing_before_a_segment_that_has_not_begun_are_missing_from_the_opening_on() {
+    type Damage<'d> = &'d dyn Fn(&Path);
+    let resize =
+        |path: &Path, length| OpenOptions::new().write(true).open(path).unwrap().set_len(length).unwrap();
+    let half = |path: &Path| overwrite(path, 2_000, &[0; 2_096]);
+    let whole = |path: &Path| overwrite(path, 0, &[0; 4_096]);
+    let gone = |path: &Path| fs::remove_file(path).unwrap();
+    let empty = |path: &Path| resize(path, 0);
+    let random = |path: &Path| {
+        resize(path, 4_096);
+        overwrite(path, 0, &[7; 500]);
+    };
+    // All but the last segment begin with a sound record.
+    let befores: [(&str, Damage<'_>); 3] = [("half", &half), ("whole", &whole), ("gone", &gone)];
+    let lasts: [(&str, Damage<'_>); 3] = [("empty", &empty), ("zeros", &whole), ("random", &random)];
+    for ((of_before, damage_before), (of_last, damage_last)) in
+        befores.into_iter().flat_map(|before| lasts.map(|last| (before, last)))
+    {
+        let case = format!("before: {of_before}, last: {of_last}");
+        let folder = tempfile::tempdir().unwrap();
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        (0..200).for_each(|number| append(&mut writer, number));
+        drop(writer);
+        let all = segments(folder.path());
+        let [.., earlier, before, last] = &all[..] else { panic!("{all:?}") };
+        damage_before(before);
+        damage_last(last);
+        let next = first_of(last);
+        let missing = found(folder.path()).1.pop().unwrap();
+        assert!(missing.start >= first_of(before) && missing.end == next, "{missing:?}, {case}");
+        let whole = ((0..missing.start).collect::<Vec<_>>(), vec![missing.clone()]);
+        // A process that is killed before it appends anything leaves it so.
+        for _ in 0..2 {
+            let (writer, opened) = JournalWriter::open(folder.path(), SMALL).unwrap();
+            assert_eq!((opened.next, writer.next_number()), (next, next), "{case}");
+            assert_eq!(found(folder.path()), whole, "{case}");
+            // A checkpoint may be of any of these records.
+            for number in [missing.start, missing.start + 1, next] {
+                let mut reader = JournalReader::at_number(folder.path(), number).unwrap().expect(&case);
+                let lost = reader.next().unwrap().map(|record| (record.kind, record.extra, record.time));
+                let before_ns = (missing.start - 1) * 1_000_000;
+                assert_eq!(lost, (number < next).then_some((LOST, next - number, before_ns)), "{case}");
+            }
+        }
+        let verified = verify(folder.path(), || true).unwrap();
+        assert_eq!(verified.damaged, next - missing.start, "{case}");
+        // The time of its header is the index.
+        let reader = JournalReader::from_time(folder.path(), first_of(earlier) * 1_000_000).unwrap();
+        assert!(reader.next_number() <= first_of(earlier), "{case}");
+        if of_last == "zeros" {
+            // The count in the place of the missing records has their time, though none follows.
+            assert_eq!(repair(folder.path(), || true).unwrap().records, next - missing.start, "{case}");
+            let mut reader = JournalReader::at_number(folder.path(), missing.start).unwrap().expect(&case);
+            let lost = reader.next().unwrap().unwrap();
+            assert_eq!((lost.kind, lost.time), (LOST, (missing.start - 1) * 1_000_000), "{case}");
+        }
+        let (mut writer, _) = JournalWriter::open(folder.path(), SMALL).unwrap();
+        append(&mut writer, next);
+        drop(writer);
+        let (mut numbers, lost) = whole;
+        numbers.push(next);
+        assert_eq!(found(folder.path()), (numbers.clone(), lost.clone()), "{case}");
+        repair(folder.path(), || true).unwrap();
+        let verified = verify(folder.path(), || true).unwrap();
+        assert_eq!((verified.lost, verified.damage), (next - missing.start, vec![]), "{case}");
+        assert_eq!(found(folder.path()), (numbers, lost), "{case}");
+    }
+}

@@ -644,6 +644,8 @@ struct Failing {
     counted_unconfirmed: u64,
     failures: u64,
     found: Vec<Entry>,
+    /// The number of the next record, as the writer finds it.
+    found_next: u64,
     /// Records that count others as lost, and how many they count.
     found_losses: (u64, u64),
     damage: Vec<String>,
@@ -701,8 +703,8 @@ fn play_failing(host: HostId, faults: DiskFaults, failing: &Shared<Failing>) {
 
 fn find_failing(failing: &Shared<Failing>) -> Result<(), JournalError> {
     failing.get().damage = damage()?;
-    let (_writer, _) = Writer::open_in(Path::new(FOLDER), options(1_536, None))?;
-    failing.get().found = read_all()?;
+    let (_writer, opened) = Writer::open_in(Path::new(FOLDER), options(1_536, None))?;
+    (failing.get().found_next, failing.get().found) = (opened.next, read_all()?);
     let mut reader = JournalReader::<W>::open_in(Path::new(FOLDER))?;
     while let Some(record) = reader.next()? {
         if (record.kind, record.line) == (LOST, 0) {
@@ -749,6 +751,8 @@ fn play_faults(seed: u64, faults: DiskFaults, is_dark: bool) -> Failing {
         assert!(missing.is_empty() && failing.damage.is_empty(), "{missing:?}: {}", case());
         assert_eq!(failing.found_losses, (failing.counted_losses, failing.counted_lost), "{}", case());
     }
+    // A reader and the writer find the same end.
+    assert_eq!(next, failing.found_next, "{}", case());
     assert!(next <= failing.next, "{}", case());
     failing
 }

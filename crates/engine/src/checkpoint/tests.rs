@@ -261,6 +261,36 @@ fn start_of(folder: &Path) -> (MarketStage, JournalReplayed, Option<u64>) {
     (market, replayed.unwrap(), from)
 }
 
+#[test]
+fn inputs_lost_before_a_segment_without_records_are_found_by_a_start_and_by_a_clients_replay() {
+    let folder = tempdir().unwrap();
+    let segment = |first: u64| folder.path().join(format!("{first:020}.journal"));
+    keep(folder.path(), JournalOptions { segment_bytes: 4_096, keep_bytes: None }, 6);
+    let starts = segment_starts(folder.path()).unwrap();
+    let (newest, older) = {
+        let all = list::<System>(folder.path()).unwrap();
+        let at = all.partition_point(|(record, _)| record < starts.last().unwrap());
+        (all[at - 1].0, all[at..].to_vec())
+    };
+    older.into_iter().for_each(|(_, path)| fs::remove_file(path).unwrap());
+    // The disk has nothing of the checkpoint's segment, and of the next one only the name.
+    let behind = starts.partition_point(|start| *start <= newest);
+    fs::write(segment(starts[behind - 1]), vec![0; 4_096]).unwrap();
+    starts[behind..].iter().for_each(|start| fs::remove_file(segment(*start)).unwrap());
+    let history = JournalHistory::new(options(), folder.path());
+    let refused = history.open(Nanos(u64::MAX)).err().unwrap().to_string();
+    let of_end = format!("the journal ends before record {}, and its checkpoint", starts[behind - 1]);
+    assert!(refused.contains(&of_end), "{refused}");
+    fs::write(segment(starts[behind]), b"").unwrap();
+
+    let (_, replayed, from) = start_of(folder.path());
+    assert_eq!((replayed.inputs, replayed.damaged, from), (0, starts[behind] - newest, Some(newest)));
+    assert!(replayed.events > 0, "the lost inputs may have changed any book");
+    let mut reader = history.open(Nanos(u64::MAX)).unwrap();
+    assert!(matches!(reader.read().unwrap(), Read::Start { .. }));
+    while !matches!(reader.read().unwrap(), Read::CaughtUp) {}
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
