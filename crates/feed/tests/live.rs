@@ -1459,6 +1459,26 @@ fn a_copy_that_comes_when_the_clock_was_set_forward_does_not_reset_the_numbers()
 }
 
 #[test]
+fn books_whose_messages_came_late_are_good_again_behind_a_clock_that_is_set() {
+    let hour_ns = 3_600_000_000_000_i64;
+    let messages = messages(30, 3, 5);
+    for ahead_ns in [0, hour_ns, -hour_ns] {
+        let mut live = live(ArbiterOptions::default(), None);
+        let began = 2 * hour_ns.unsigned_abs();
+        feed(&mut live, input(Line::A, began, &packet(b"SESSION001", 1, &messages[..10])));
+        feed(&mut live, input(Line::A, began + 1, &packet(b"SESSION001", 12, &messages[11..])));
+        feed(&mut live, Input::Tick { now: Nanos(START + began + MS) });
+        feed(&mut live, input(Line::B, began + MS, &packet(b"SESSION001", 11, &messages[10..11])));
+        let now = began.saturating_add_signed(ahead_ns) + 2 * MS;
+        feed(&mut live, Input::ClockSet { now: Nanos(START + now), ahead_ns });
+        feed(&mut live, Input::Tick { now: Nanos(START + now) });
+        assert!(live.channels()[0].is_stale(), "{ahead_ns}: the sequence has not gone on");
+        heartbeat(&mut live, now + MS);
+        assert!(!live.channels()[0].is_stale(), "{ahead_ns}");
+    }
+}
+
+#[test]
 fn a_snapshot_is_due_in_time_behind_a_clock_that_is_set() {
     let hour_ns = 3_600_000_000_000_i64;
     for ahead_ns in [hour_ns, -hour_ns] {
