@@ -1142,6 +1142,43 @@ fn silence_makes_books_stale_until_the_channel_is_heard_and_nothing_is_missing()
 }
 
 #[test]
+fn a_gap_that_is_given_up_in_silence_does_not_end_the_silence() {
+    let messages = messages(30, 3, 11);
+    // The server never answers, and the channel is silent before the gap is given up.
+    let retransmission =
+        RetransmissionOptions { attempts: 3, timeout_ns: 2_000 * MS, ..RetransmissionOptions::default() };
+    let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
+    for comes_again in [false, true] {
+        let mut live = live(options, None);
+        feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..10])));
+        feed(&mut live, input(Line::A, US, &packet(b"SESSION001", 21, &messages[20..25])));
+        let arbiter = |live: &LiveFeed| {
+            let arbiter = live.channels()[0].arbiter();
+            (arbiter.is_recovering(), arbiter.is_silent(), arbiter.is_line_silent(Line::A))
+        };
+        let mut now = 0;
+        while arbiter(&live) != (true, true, true) {
+            now = live.deadline().unwrap().0 - START;
+            feed(&mut live, Input::Tick { now: Nanos(START + now) });
+            while live.take_request().is_some() {}
+        }
+        if comes_again {
+            feed(&mut live, input(Line::A, now + MS, &packet(b"SESSION001", 26, &messages[25..])));
+        }
+        while arbiter(&live).0 {
+            now = live.deadline().unwrap().0 - START;
+            feed(&mut live, Input::Tick { now: Nanos(START + now) });
+            while live.take_request().is_some() {}
+        }
+        assert_eq!(arbiter(&live), (false, !comes_again, !comes_again));
+        let counters = live.channels()[0].arbiter().counters();
+        assert_eq!((counters.gaps_of(GapReason::Attempts), counters.silences), (1, 1));
+        heartbeat(&mut live, now + MS);
+        assert_eq!(arbiter(&live), (false, false, false));
+    }
+}
+
+#[test]
 fn in_silence_a_time_event_comes_once_a_second() {
     let messages = messages(100, 3, 9);
     let mut live = live(ArbiterOptions::default(), None);
