@@ -213,6 +213,7 @@ pub struct Arbiter {
     confirmed: Nanos,
     /// When a message that had been given up last came.
     came_late: Nanos,
+    /// When a line last brought a packet of the session; `None` if the silence since then is known.
     last: Option<Nanos>,
     is_silent: bool,
     last_recovery: Option<RecoveryReport>,

@@ -550,11 +550,19 @@ impl Conductor {
         Simulated::sleep(Duration::from_millis(500));
         // A session that has just begun is followed when the one before has been silent for so long.
         Simulated::sleep(Duration::from_nanos(self.plan.arbiter.silence_ns));
-        let until_ns = now_ns() + self.plan.recovery_ns();
-        while now_ns() < until_ns
-            && let Some(status) = self.shared.status()
+        // No server answers any more. A plant that has changed its session at last gives up one gap after the other, and each has its own time
+        // from its first request on: what shows that it waits for nothing is that its sequences stand for longer.
+        let patience_ns = self.plan.recovery_ns() + self.plan.limits.gap_ns;
+        let (mut reached, mut until_ns) = (Vec::new(), 0);
+        while let Some(status) = self.shared.status()
             && status.channels.iter().any(|channel| channel.is_recovering || channel.is_joining)
         {
+            let next: Vec<_> = status.channels.iter().map(|channel| channel.next).collect();
+            if next != reached {
+                (reached, until_ns) = (next, now_ns() + patience_ns);
+            } else if now_ns() >= until_ns {
+                return;
+            }
             Simulated::sleep(Duration::from_millis(100));
         }
     }
@@ -905,7 +913,7 @@ fn check(
                     looked_ns = now_ns();
                     let silent = silence
                         .as_mut()
-                        .and_then(|silence| silence.look(&status, shared.plan.arbiter.silence_ns));
+                        .and_then(|silence| silence.look(&status, looked_ns, shared.plan.arbiter.silence_ns));
                     let late = readiness.as_mut().and_then(|readiness| {
                         let has_replayed = shared.has_replayed.load(Ordering::Acquire);
                         let conditions = status.conditions(has_replayed, Simulated::time_of_day());

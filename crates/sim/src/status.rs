@@ -2,49 +2,54 @@
 
 use tapeworks_feed::arbitration::GapReason;
 use tapeworks_market::Nanos;
-use tapeworks_plant::{ChannelStatus, Status};
+use tapeworks_plant::{ChannelStatus, LineStatus, Status};
 
 use crate::plan::{LimitPlan, MILLISECOND, Plan, SECOND, What};
 
 /// The status is so old, at most, and timers are so late.
 const SLACK_NS: u64 = SECOND;
 
-/// When a line last brought something, by the times of the status.
+/// When a line last brought something.
 #[derive(Clone, Copy, Debug)]
 struct LastHeard {
     packets: u64,
+    /// By the times of the status.
     since: Nanos,
+    /// By the simulation's time.
+    since_ns: u64,
 }
 
-/// Follows a plant's status: a line that brings nothing for the time of silence is called silent.
+/// Follows a plant's status: a line that brings nothing for the time of silence is called silent, and a channel none of whose lines brings
+/// anything too.
 #[derive(Default, Debug)]
 pub(crate) struct Silence {
     lines: Vec<LastHeard>,
+    /// It is said once.
+    has_failed: bool,
 }
 
 impl Silence {
-    /// Whether the times of a plan's status can be compared: its clock is not set, and no disk makes ingest wait.
+    /// Whether a plan's plant notices silence in time: no disk makes ingest wait.
     pub(crate) fn can_follow(plan: &Plan) -> bool {
-        !plan.faults.iter().any(|fault| matches!(fault.what, What::Clock(_) | What::Disk(_)))
+        !plan.faults.iter().any(|fault| matches!(fault.what, What::Disk(_)))
     }
 
-    /// A line that brings nothing and is not called silent.
-    pub(crate) fn look(&mut self, status: &Status, silence_ns: u64) -> Option<String> {
-        let lines = status.channels.iter().flat_map(|channel| {
-            channel
-                .lines
-                .iter()
-                .filter(|line| line.address.ip().is_multicast())
-                .map(move |line| (channel, line))
-        });
-        let mut wrong = None;
+    /// A line or a channel that brings nothing and is not called silent. `now_ns` is the simulation's time.
+    ///
+    /// A line has been quiet by both times. That of the status alone goes ahead when the plant's clock is set, as it is when a drift ends;
+    /// the true one alone goes on while ingest waits.
+    pub(crate) fn look(&mut self, status: &Status, now_ns: u64, silence_ns: u64) -> Option<String> {
+        let mut wrong = status.channels.iter().find_map(silent_unsaid).filter(|_| !self.has_failed);
+        self.has_failed |= wrong.is_some();
+        let lines =
+            status.channels.iter().flat_map(|channel| lines_of(channel).map(move |line| (channel, line)));
         for (place, (channel, line)) in lines.enumerate() {
-            let heard = LastHeard { packets: line.counters.packets, since: status.time };
+            let heard = LastHeard { packets: line.counters.packets, since: status.time, since_ns: now_ns };
             match self.lines.get_mut(place) {
                 None => self.lines.push(heard),
                 Some(last) if last.packets != heard.packets => *last = heard,
                 Some(last) => {
-                    let quiet_ns = status.time.since(last.since);
+                    let quiet_ns = status.time.since(last.since).min(now_ns.saturating_sub(last.since_ns));
                     if last.packets > 0 && !line.is_silent && quiet_ns > silence_ns + SLACK_NS {
                         let (name, line) = (&channel.name, line.line);
                         wrong.get_or_insert_with(|| {
@@ -54,13 +59,28 @@ impl Silence {
                             )
                         });
                         // Once is enough.
-                        last.since = status.time;
+                        *last = heard;
                     }
                 }
             }
         }
         wrong
     }
+}
+
+/// Lines A and B of a channel.
+fn lines_of(channel: &ChannelStatus) -> impl Iterator<Item = &LineStatus> {
+    channel.lines.iter().filter(|line| line.address.ip().is_multicast())
+}
+
+/// A channel that is followed, that brings nothing on any line, and that is not called silent. Silence after the end of a session is usual, and
+/// one that begins before a snapshot has come is not called so.
+fn silent_unsaid(channel: &ChannelStatus) -> Option<String> {
+    let mut heard = lines_of(channel).filter(|line| line.counters.packets > 0).peekable();
+    let are_lines_silent = heard.peek().is_some() && heard.all(|line| line.is_silent);
+    let is_usual = channel.is_joining || channel.next.is_none() || channel.counters.ends_of_session > 0;
+    (are_lines_silent && !is_usual && !channel.is_silent)
+        .then(|| format!("all lines of {} are silent, and the channel is not called so", channel.name))
 }
 
 /// What a channel's counters say that cannot be, while its venue still runs.
@@ -124,4 +144,86 @@ fn answers_always(plan: &Plan, place: usize) -> bool {
         && plan.buffer_bytes >= 1 << 20
         && plan.schedule.preempted_per_million == 0
         && !plan.faults.iter().any(|fault| spoils(fault.what))
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_feed::arbitration::LineCounters;
+    use tapeworks_market::{Line, Publisher};
+
+    use super::*;
+
+    const START: u64 = 1_763_130_600 * SECOND;
+    const SILENCE_NS: u64 = 3 * SECOND;
+
+    /// What a plant of one line says at `now`, which has brought so many packets.
+    fn status(now: u64, packets: u64, is_silent: bool) -> Status {
+        let line = LineStatus {
+            line: Line::A,
+            address: Plan::line(0, 0).into(),
+            counters: LineCounters { packets, ..LineCounters::default() },
+            is_silent,
+            kernel_drops: 0,
+            too_long: 0,
+            buffer_bytes: 0,
+            wanted_bytes: 0,
+        };
+        let channel = ChannelStatus::new("Nasdaq", Publisher::XNAS_ITCH);
+        let channel = ChannelStatus { next: Some(2), lines: vec![line], is_silent, ..channel };
+        Status { time: Nanos(START + now), channels: vec![channel], ..Status::default() }
+    }
+
+    #[test]
+    fn a_line_that_brings_nothing_is_called_silent_by_both_clocks() {
+        // When the line brings something, by the plant's clock; its clock later; the true time between; whether that is too long.
+        let cases = [
+            (0, 4 * SECOND + 1, 4 * SECOND + 1, true),
+            (0, 4 * SECOND, 4 * SECOND, false),
+            // The clock stood and is right again, or was set forward.
+            (0, 4 * SECOND + 1, 2 * SECOND, false),
+            (0, 4 * SECOND + 1, 4 * SECOND + 2, true),
+            // Ingest waits, or the clock stands.
+            (0, 0, 9 * SECOND, false),
+            // It was set back.
+            (9 * SECOND, 0, 9 * SECOND, false),
+        ];
+        for case @ (heard, now, passed_ns, is_wrong) in cases {
+            let mut silence = Silence::default();
+            assert_eq!(silence.look(&status(heard, 1, false), SECOND, SILENCE_NS), None);
+            let found = silence.look(&status(now, 1, false), SECOND + passed_ns, SILENCE_NS);
+            assert_eq!(found.is_some(), is_wrong, "{case:?}: {found:?}");
+            let mut silence = Silence::default();
+            silence.look(&status(heard, 1, false), SECOND, SILENCE_NS);
+            assert_eq!(silence.look(&status(now, 1, true), SECOND + passed_ns, SILENCE_NS), None);
+            assert_eq!(silence.look(&status(now, 2, false), SECOND + passed_ns, SILENCE_NS), None);
+        }
+    }
+
+    #[test]
+    fn a_channel_all_of_whose_lines_are_silent_is_called_silent() {
+        let with = |change: fn(&mut ChannelStatus)| {
+            let mut status = status(0, 1, true);
+            status.channels.iter_mut().for_each(change);
+            let mut silence = Silence::default();
+            let found = silence.look(&status, SECOND, SILENCE_NS);
+            assert_eq!(silence.look(&status, SECOND, SILENCE_NS), None, "it is said once");
+            found.is_some()
+        };
+        assert!(!with(|_| {}));
+        assert!(with(|channel| channel.is_silent = false));
+        let usual: [fn(&mut ChannelStatus); 4] = [
+            |channel| channel.counters.ends_of_session = 1,
+            |channel| channel.is_joining = true,
+            |channel| channel.next = None,
+            |channel| channel.lines.iter_mut().for_each(|line| line.is_silent = false),
+        ];
+        for change in usual {
+            let mut status = status(0, 1, true);
+            status.channels.iter_mut().for_each(|channel| {
+                channel.is_silent = false;
+                change(channel);
+            });
+            assert_eq!(Silence::default().look(&status, SECOND, SILENCE_NS), None);
+        }
+    }
 }

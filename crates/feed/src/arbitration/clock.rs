@@ -21,5 +21,6 @@ impl Arbiter {
         all(&mut self.last);
         set(&mut self.advanced);
         set(&mut self.confirmed);
+        set(&mut self.came_late);
     }
 }

@@ -118,7 +118,8 @@ impl Arbiter {
             self.gaps.clear();
             return;
         }
-        self.is_silent = false;
+        // Packets have come behind it, or the channel is still silent.
+        self.is_silent &= self.last.is_none();
         // Some of its messages may be held.
         for missing in gap.missing().iter() {
             self.release(deliver);

@@ -1,0 +1,114 @@
+//! A clock that is set while a channel is followed.
+
+use super::*;
+
+#[test]
+fn a_clock_that_is_set_makes_nothing_late_and_stops_nothing() {
+    let hour_ns = 3_600_000_000_000_i64;
+    let messages = messages(30, 3, 5);
+    for (ahead_ns, is_known) in [(0, true), (hour_ns, true), (-hour_ns, true), (-hour_ns, false)] {
+        let mut live = live(with_retransmission(), None);
+        let began = 2 * hour_ns.unsigned_abs();
+        feed(&mut live, input(Line::A, began, &packet(b"SESSION001", 1, &messages[..10])));
+        feed(&mut live, input(Line::A, began + 1, &packet(b"SESSION001", 21, &messages[20..])));
+        // The gap is requested after the reorder window, and again after the time for an answer.
+        let mut now = began.saturating_add_signed(ahead_ns) + 2;
+        // Before a restart nobody sees that the clock was set: the first tick shows it.
+        let set = match is_known {
+            true => Input::ClockSet { now: Nanos(START + now), ahead_ns },
+            false => Input::Tick { now: Nanos(START + now) },
+        };
+        assert_eq!(feed(&mut live, set), []);
+        let requested = |live: &mut LiveFeed, now: &mut u64| {
+            let began = *now;
+            while live.take_request().is_none() {
+                *now = live.deadline().unwrap().0 - START;
+                feed(live, Input::Tick { now: Nanos(START + *now) });
+            }
+            *now - began
+        };
+        let options = with_retransmission();
+        assert!(requested(&mut live, &mut now) <= options.reorder_window_ns);
+        assert_eq!(requested(&mut live, &mut now), options.retransmission.unwrap().timeout_ns);
+        // A copy that was on its way shows neither a silence nor numbers that begin anew.
+        feed(&mut live, input(Line::B, now, &packet(b"SESSION001", 5, &messages[4..8])));
+        feed(&mut live, input(Line::Recovery, now, &packet(b"SESSION001", 11, &messages[10..20])));
+        let arbiter = live.channels()[0].arbiter();
+        assert_eq!((arbiter.is_recovering(), arbiter.next()), (false, Some(1 + messages.len() as u64)));
+        let counters = arbiter.counters();
+        assert_eq!((counters.silences, counters.sequence_resets, counters.gaps), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_request_is_repeated_in_time_though_the_journal_lost_that_the_clock_was_set_back() {
+    let minute_ns = 60_000_000_000;
+    let messages = messages(30, 3, 5);
+    let mut live = live(with_retransmission(), None);
+    let began = 2 * minute_ns;
+    feed(&mut live, input(Line::A, began, &packet(b"SESSION001", 1, &messages[..10])));
+    feed(&mut live, input(Line::A, began + 1, &packet(b"SESSION001", 21, &messages[20..])));
+    // That the clock was set back is lost, and that it was set forward again is not.
+    live.inputs_lost(Nanos(START + minute_ns), &mut |_: Event| {});
+    let ahead_ns = minute_ns as i64;
+    feed(&mut live, Input::ClockSet { now: Nanos(START + began), ahead_ns });
+    let mut now = began;
+    let mut requested_at = Vec::new();
+    while requested_at.len() < 2 {
+        feed(&mut live, Input::Tick { now: Nanos(START + now) });
+        while live.take_request().is_some() {
+            requested_at.push(now - began);
+        }
+        now += MS;
+        assert!(now < began + minute_ns / 2, "{requested_at:?}");
+    }
+}
+
+#[test]
+fn a_copy_that_comes_when_the_clock_was_set_forward_does_not_reset_the_numbers() {
+    let messages = messages(30, 3, 5);
+    let mut live = live(ArbiterOptions::default(), None);
+    let hour = 3_600 * Nanos::SECOND;
+    feed(&mut live, input(Line::A, 1_000, &packet(b"SESSION001", 1, &messages)));
+    feed(&mut live, Input::ClockSet { now: Nanos(START + hour + 2_000), ahead_ns: hour.cast_signed() });
+    assert_eq!(feed(&mut live, input(Line::B, hour + 3_000, &packet(b"SESSION001", 1, &messages))), []);
+    assert_eq!(live.channels()[0].arbiter().counters().sequence_resets, 0);
+}
+
+#[test]
+fn books_whose_messages_came_late_are_good_again_behind_a_clock_that_is_set() {
+    let hour_ns = 3_600_000_000_000_i64;
+    let messages = messages(30, 3, 5);
+    for ahead_ns in [0, hour_ns, -hour_ns] {
+        let mut live = live(ArbiterOptions::default(), None);
+        let began = 2 * hour_ns.unsigned_abs();
+        feed(&mut live, input(Line::A, began, &packet(b"SESSION001", 1, &messages[..10])));
+        feed(&mut live, input(Line::A, began + 1, &packet(b"SESSION001", 12, &messages[11..])));
+        feed(&mut live, Input::Tick { now: Nanos(START + began + MS) });
+        feed(&mut live, input(Line::B, began + MS, &packet(b"SESSION001", 11, &messages[10..11])));
+        let now = began.saturating_add_signed(ahead_ns) + 2 * MS;
+        feed(&mut live, Input::ClockSet { now: Nanos(START + now), ahead_ns });
+        feed(&mut live, Input::Tick { now: Nanos(START + now) });
+        assert!(live.channels()[0].is_stale(), "{ahead_ns}: the sequence has not gone on");
+        heartbeat(&mut live, now + MS);
+        assert!(!live.channels()[0].is_stale(), "{ahead_ns}");
+    }
+}
+
+#[test]
+fn a_snapshot_is_due_in_time_behind_a_clock_that_is_set() {
+    let hour_ns = 3_600_000_000_000_i64;
+    for ahead_ns in [hour_ns, -hour_ns] {
+        let options = SnapshotOptions::default();
+        let mut live = live(ArbiterOptions::default(), Some(options));
+        let began = 2 * hour_ns.unsigned_abs();
+        feed(&mut live, input(Line::A, began, &packet(b"SESSION001", 2_001, &messages(10, 3, 5))));
+        assert!(live.take_request().is_some());
+        let now = began.saturating_add_signed(ahead_ns);
+        feed(&mut live, Input::ClockSet { now: Nanos(START + now), ahead_ns });
+        feed(&mut live, Input::Tick { now: Nanos(START + now + options.timeout_ns - 1) });
+        assert_eq!(live.channels()[0].snapshots().failed, 0);
+        feed(&mut live, Input::Tick { now: Nanos(START + now + options.timeout_ns) });
+        assert_eq!(live.channels()[0].snapshots().failed, 1);
+    }
+}
