@@ -9,7 +9,8 @@
 //!
 //! Cost: the message's own line and the event; for an addition the lookup of the symbol.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use tapeworks_market::event::{Gap, Imbalance, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side};
@@ -66,8 +67,8 @@ pub(crate) struct PitchNormaliser {
     was_of_snapshot: bool,
     /// By instrument: whether it is one of the unit's.
     has: Vec<bool>,
-    /// Orders of unwanted symbols, which later messages name.
-    unwanted: BTreeSet<u64>,
+    /// The shares that are left of orders of unwanted symbols, which later messages name.
+    unwanted: BTreeMap<u64, u32>,
 }
 
 impl Normaliser for PitchNormaliser {
@@ -81,7 +82,7 @@ impl Normaliser for PitchNormaliser {
             last: 0,
             was_of_snapshot: false,
             has: Vec::new(),
-            unwanted: BTreeSet::new(),
+            unwanted: BTreeMap::new(),
         }
     }
 
@@ -234,7 +235,7 @@ impl PitchNormaliser {
             ..event
         });
         if !is_wanted {
-            self.unwanted.insert(order_id);
+            self.unwanted.insert(order_id, size);
         }
     }
 
@@ -248,11 +249,12 @@ impl PitchNormaliser {
         to: &mut Target<'_, S>,
         complete: impl FnOnce(Event) -> Event,
     ) {
-        if !self.unwanted.is_empty() && self.is_unwanted(order_id, kind == EventKind::Delete) {
+        let event = self.event(InstrumentId::UNKNOWN, offset, to.context);
+        let event = complete(Event { kind, order_id, ..event });
+        if !self.unwanted.is_empty() && self.is_unwanted(&event) {
             return;
         }
-        let event = self.event(InstrumentId::UNKNOWN, offset, to.context);
-        to.sink.put(complete(Event { kind, order_id, ..event }));
+        to.sink.put(event);
     }
 
     /// Puts the event of an order that has another price, size or priority.
@@ -294,11 +296,22 @@ impl PitchNormaliser {
         });
     }
 
-    /// Whether an order is of an unwanted symbol. `ends`: it leaves the book.
+    /// Whether an event is about an order of an unwanted symbol. Such an order is forgotten when nothing is left of it.
     #[cold]
     #[inline(never)]
-    fn is_unwanted(&mut self, order_id: u64, ends: bool) -> bool {
-        if ends { self.unwanted.remove(&order_id) } else { self.unwanted.contains(&order_id) }
+    fn is_unwanted(&mut self, event: &Event) -> bool {
+        let Entry::Occupied(mut order) = self.unwanted.entry(event.order_id) else { return false };
+        let left = match event.kind {
+            EventKind::Execute | EventKind::Cancel => order.get().saturating_sub(event.size),
+            EventKind::Replace => event.size,
+            _ => 0,
+        };
+        if left == 0 {
+            order.remove();
+        } else {
+            order.insert(left);
+        }
+        true
     }
 
     #[inline]
@@ -493,8 +506,8 @@ mod tests {
     use tapeworks_market::Symbol;
     use tapeworks_wire::SecondsSinceMidnight;
     use tapeworks_wire::cboe::pitch::{
-        AddFlags, AddOrderShortFields, DeleteOrderFields, OrderExecutedAtPriceSizeFields, TimeFields,
-        UnitClearFields,
+        AddFlags, AddOrderShortFields, DeleteOrderFields, OrderExecutedAtPriceSizeFields,
+        OrderExecutedFields, TimeFields, UnitClearFields,
     };
 
     use super::*;
@@ -555,6 +568,17 @@ mod tests {
 
     fn delete(order_id: u64, offset: u32) -> [u8; 14] {
         DeleteOrderFields { length: 14, time_offset: Nanoseconds(u64::from(offset)), order_id }.encode()
+    }
+
+    fn execution(order_id: u64, executed_quantity: u32) -> [u8; 26] {
+        let fields = OrderExecutedFields {
+            length: 26,
+            time_offset: Nanoseconds(1),
+            order_id,
+            executed_quantity,
+            execution_id: 1,
+        };
+        fields.encode()
     }
 
     #[test]
@@ -624,6 +648,13 @@ mod tests {
         // Its number is free again, and known to nobody.
         assert_eq!(feed.take(5, &delete(7, 5)).len(), 1);
         assert!(feed.normaliser.unwanted.is_empty());
+        // So is that of an order of which nothing is left.
+        assert_eq!(feed.take(6, &add(9, b"AAPL  ", 6)), []);
+        for (shares, is_left) in [(100, true), (200, false)] {
+            assert_eq!(feed.take(7, &execution(9, shares)), []);
+            assert_eq!(feed.normaliser.unwanted.contains_key(&9), is_left);
+        }
+        assert_eq!(feed.take(8, &execution(9, 100)).len(), 1);
     }
 
     #[test]
