@@ -185,8 +185,14 @@ macro_rules! no_more {
 }
 
 /// Messages name their symbol.
-pub(crate) const NAMING: Naming =
-    Naming { symbol: "symbol", suffix: None, number: None, zero_is_none: false, directory: None };
+pub(crate) const NAMING: Naming = Naming {
+    symbol: "symbol",
+    suffix: None,
+    has_spaces: false,
+    number: None,
+    zero_is_none: false,
+    directory: None,
+};
 
 /// The time of a message, in nanoseconds since 1970: all these feeds have it behind the type and one byte.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {

@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 
-use tapeworks_market::event::{Definition, Gap, Imbalance, Status, StatusAction};
+use tapeworks_market::event::{Definition, Imbalance, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side};
 use tapeworks_session::{Pillar, Transport as _};
 use tapeworks_stage::Sink;
@@ -26,7 +26,7 @@ use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
 use crate::clock;
 use crate::locates::Contradiction;
 use crate::naming::Naming;
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Start, Target};
+use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Renumbered, Start, Target};
 use crate::probe::blocks_fit;
 use crate::symbols::UNWANTED;
 
@@ -34,12 +34,13 @@ use crate::symbols::UNWANTED;
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: None,
+    has_spaces: true,
     number: Some("symbol_index"),
     zero_is_none: true,
     directory: Some("SymbolIndexMapping"),
 };
 
-/// The indices below have a place in the table; a greater one, which NYSE does not use, is looked up.
+/// Room for so many indices; NYSE has some 12,000 symbols. A mapping of a greater one is a problem, and its messages are of no instrument.
 const MOST_INDICES: usize = 1 << 20;
 
 /// Whether a message can be read.
@@ -63,7 +64,7 @@ struct Listing {
     unit: u32,
     /// Its matching engine.
     system: u8,
-    /// Messages came before the mapping: the book lacks their orders.
+    /// Orders came before the mapping: the book lacks them.
     is_missed: bool,
 }
 
@@ -73,12 +74,17 @@ impl Listing {
     /// A price of the symbol.
     #[inline]
     fn price(&self, raw: i32) -> Option<Price> {
+        // No price of 32 bits overflows.
         if self.unit == 0 { None } else { Price::from_e9(i64::from(raw) * i64::from(self.unit)) }
     }
 
     /// NYSE says "no price" with zero.
-    fn some_price(&self, raw: i32) -> Option<Price> {
-        if raw == 0 { None } else { self.price(raw) }
+    fn some_price(&self, raw: i64) -> Option<Price> {
+        if raw == 0 || self.unit == 0 {
+            None
+        } else {
+            raw.checked_mul(i64::from(self.unit)).and_then(Price::from_e9)
+        }
     }
 }
 
@@ -109,6 +115,13 @@ impl From<(SecondsSinceEpoch, Nanoseconds)> for Time {
     }
 }
 
+impl Time {
+    /// That of a message without one.
+    fn received(context: &Context) -> Self {
+        Self::Whole(context.received.unwrap_or_default())
+    }
+}
+
 fn start_of(second: SecondsSinceEpoch) -> Nanos {
     Nanos(u64::from(second.0) * Nanos::SECOND)
 }
@@ -120,8 +133,8 @@ pub(crate) struct IntegratedNormaliser {
     publisher: Publisher,
     /// By symbol index; as long as the greatest one needs.
     listings: Vec<Listing>,
-    /// Those of greater indices.
-    far: BTreeMap<u32, Listing>,
+    /// By symbol index: number and price of the last cross.
+    crosses: BTreeMap<u32, (u32, i32)>,
     /// By matching engine: the second of its messages, in ns since the epoch; `None` before its first reference.
     seconds: Vec<Option<Nanos>>,
     /// The number of the message before; 0 before the first.
@@ -135,7 +148,7 @@ impl Normaliser for IntegratedNormaliser {
         Self {
             publisher: start.publisher,
             listings: Vec::new(),
-            far: BTreeMap::new(),
+            crosses: BTreeMap::new(),
             seconds: Vec::new(),
             last: 0,
             was_of_snapshot: false,
@@ -150,22 +163,28 @@ impl Normaliser for IntegratedNormaliser {
     ) -> Result<Option<Contradiction>, DecodeError> {
         let message = Message::decode(message)?;
         let is_of_snapshot = to.context.line == Line::Snapshot;
-        if is_of_snapshot != self.was_of_snapshot || to.context.sequence != self.last + 1 {
+        if is_of_snapshot != self.was_of_snapshot || to.context.sequence != self.last.saturating_add(1) {
             self.note_jump(is_of_snapshot);
         }
         self.last = to.context.sequence;
+        if let Message::SymbolIndexMapping(m) = &message
+            && m.symbol_index() as usize >= MOST_INDICES
+        {
+            self.no_symbol(Time::received(to.context), to);
+            return Ok(Some(Contradiction::NoRoom { number: m.symbol_index() }));
+        }
         self.translate(message, to);
         Ok(None)
     }
 
     #[cfg(feature = "serde")]
     fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
-        let mut listings = self.listings.iter().chain(self.far.values());
-        listings.all(|listing| symbols.is_known(listing.instrument))
+        let has_room = self.listings.len() <= MOST_INDICES && self.seconds.len() <= 1 + usize::from(u8::MAX);
+        has_room && self.listings.iter().all(|listing| symbols.is_known(listing.instrument))
     }
 
     fn forget_unnamed(&mut self) {
-        self.listings.iter_mut().chain(self.far.values_mut()).for_each(|listing| listing.is_missed = false);
+        self.listings.iter_mut().for_each(|listing| listing.is_missed = false);
     }
 }
 
@@ -223,37 +242,24 @@ impl IntegratedNormaliser {
 
     #[inline]
     fn listing(&self, index: u32) -> Listing {
-        match self.listings.get(index as usize) {
-            Some(listing) => *listing,
-            None => self.far_listing(index),
-        }
+        self.listings.get(index as usize).copied().unwrap_or(Listing::UNKNOWN)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn far_listing(&self, index: u32) -> Listing {
-        self.far.get(&index).copied().unwrap_or(Listing::UNKNOWN)
-    }
-
-    /// The place of an index, which the table grows to have.
-    fn place(&mut self, index: u32) -> &mut Listing {
+    /// The place of an index, which the table grows to have; `None`: there is no room for it.
+    fn place(&mut self, index: u32) -> Option<&mut Listing> {
         let place = index as usize;
-        if place >= MOST_INDICES {
-            return self.far.entry(index).or_insert(Listing { is_missed: true, ..Listing::UNKNOWN });
-        }
-        if place >= self.listings.len() {
+        if place >= self.listings.len() && place < MOST_INDICES {
             self.listings.resize(place + 1, Listing::UNKNOWN);
         }
-        &mut self.listings[place]
+        self.listings.get_mut(place)
     }
 
-    /// A message came before the mapping of its index.
+    /// A message about an order came before the mapping of its index.
     #[cold]
     #[inline(never)]
     fn note_unnamed(&mut self, index: u32) {
-        // Of a greater index the mapping is in doubt anyway.
-        if (index as usize) < MOST_INDICES {
-            self.place(index).is_missed = true;
+        if let Some(listing) = self.place(index) {
+            listing.is_missed = true;
         }
     }
 
@@ -272,7 +278,9 @@ impl IntegratedNormaliser {
             if listing.instrument == UNWANTED {
                 return;
             }
-            self.note_unnamed(index);
+            if kind.is_of_order() {
+                self.note_unnamed(index);
+            }
         }
         let time = self.time(listing.system, time.into(), to.context);
         let event = to.context.event(kind, self.publisher, listing.instrument, time);
@@ -364,11 +372,14 @@ impl IntegratedNormaliser {
                 });
             }
             Message::CrossTrade(m) => {
+                if (m.symbol_index() as usize) < MOST_INDICES {
+                    self.crosses.insert(m.symbol_index(), (m.cross_id(), m.price()));
+                }
                 self.put(EventKind::Trade, m.symbol_index(), m.source_time_ns(), to, |event, listing| {
                     Event {
                         aux: u64::from(m.cross_id()),
                         size: m.volume(),
-                        price: listing.some_price(m.price()),
+                        price: listing.some_price(i64::from(m.price())),
                         detail: Event::CROSS,
                         ..event
                     }
@@ -380,19 +391,7 @@ impl IntegratedNormaliser {
                     ..event
                 });
             }
-            Message::CrossCorrection(m) => {
-                let (index, time, aux) = (m.symbol_index(), m.source_time_ns(), u64::from(m.cross_id()));
-                self.put(EventKind::TradeBreak, index, time, to, |mut event, _| {
-                    event.set_flags(Flags(0));
-                    Event { aux, ..event }
-                });
-                self.put(EventKind::Trade, index, time, to, |event, _| Event {
-                    aux,
-                    size: m.volume(),
-                    detail: Event::CROSS,
-                    ..event
-                });
-            }
+            Message::CrossCorrection(m) => self.correct_cross(&m, to),
             Message::Imbalance(m) => self.imbalance(&m, to),
             Message::SecurityStatus(m) => {
                 let status = status_of(&m);
@@ -417,6 +416,12 @@ impl IntegratedNormaliser {
                 self.no_symbol(Time::Whole(second), to);
             }
             Message::SequenceNumberReset(m) => {
+                if to.context.line != Line::Snapshot {
+                    // Indices are of the day, which begins.
+                    self.listings.clear();
+                    self.crosses.clear();
+                    self.seconds.clear();
+                }
                 self.no_symbol((m.source_time(), m.source_time_ns()).into(), to);
             }
             Message::RefreshHeader(_)
@@ -425,7 +430,9 @@ impl IntegratedNormaliser {
             | Message::HeartbeatResponse(_)
             | Message::RetransmissionRequest(_)
             | Message::SymbolIndexMappingRequest(_)
-            | Message::RefreshRequest(_) => self.no_symbol(Time::Offset(Nanoseconds(0)), to),
+            | Message::RefreshRequest(_) => {
+                self.no_symbol(Time::received(to.context), to);
+            }
             // These have been translated.
             Message::AddOrder(_)
             | Message::ModifyOrder(_)
@@ -441,9 +448,29 @@ impl IntegratedNormaliser {
         to.sink.put(to.context.event(EventKind::Other, self.publisher, InstrumentId::UNKNOWN, time));
     }
 
+    /// The volume of an auction's trade was another: a break, and the trade as it was, if the price is known.
+    fn correct_cross<S: Sink<Event>>(&mut self, m: &wire::CrossCorrection<'_>, to: &mut Target<'_, S>) {
+        let (index, time, aux) = (m.symbol_index(), m.source_time_ns(), u64::from(m.cross_id()));
+        let cross = self.crosses.get(&index).filter(|(number, _)| *number == m.cross_id());
+        let Some((_, price)) = cross.copied() else {
+            return self.put(EventKind::TradeBreak, index, time, to, |event, _| Event { aux, ..event });
+        };
+        self.put(EventKind::TradeBreak, index, time, to, |mut event, _| {
+            event.set_flags(Flags(0));
+            Event { aux, ..event }
+        });
+        self.put(EventKind::Trade, index, time, to, |event, listing| Event {
+            aux,
+            size: m.volume(),
+            price: listing.some_price(i64::from(price)),
+            detail: Event::CROSS,
+            ..event
+        });
+    }
+
     fn imbalance<S: Sink<Event>>(&mut self, m: &wire::Imbalance<'_>, to: &mut Target<'_, S>) {
         let listing = self.listing(m.symbol_index());
-        let of = |raw| listing.some_price(raw);
+        let of = |raw: i32| listing.some_price(i64::from(raw));
         let imbalance = Imbalance {
             paired: m.paired_quantity(),
             imbalance: m.total_imbalance_quantity(),
@@ -455,13 +482,13 @@ impl IntegratedNormaliser {
             auction_type: m.auction_type().raw(),
             variation: b'~',
             extensions: m.extensions(),
-            auction_time: None,
+            auction_time: auction_time(m.auction_time(), m.source_time()),
             reference_price: of(m.reference_price()),
             continuous_clearing_price: of(m.continuous_book_clearing_price()),
             auction_clearing_price: of(m.auction_interest_clearing_price()),
             indicative_price: of(m.indicative_match_price()),
-            upper_collar: of(i32::try_from(m.upper_collar()).unwrap_or_default()),
-            lower_collar: of(i32::try_from(m.lower_collar()).unwrap_or_default()),
+            upper_collar: listing.some_price(i64::from(m.upper_collar())),
+            lower_collar: listing.some_price(i64::from(m.lower_collar())),
         };
         if listing.instrument == UNWANTED {
             return;
@@ -471,38 +498,23 @@ impl IntegratedNormaliser {
         event.with_imbalance(imbalance).into_iter().for_each(|event| to.sink.put(event));
     }
 
-    /// The mapping defines an index. If it stood for another symbol, the book of that symbol is emptied and both books are stale: orders of one
-    /// were taken for the other's.
+    /// The mapping defines an index.
     fn define<S: Sink<Event>>(&mut self, m: &SymbolIndexMapping<'_>, to: &mut Target<'_, S>) {
-        let symbol = m.symbol();
-        let text = symbol.trimmed();
-        let space = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
-        let (root, suffix) = text.split_at(space);
-        let symbol = NAMING.symbol_of(root, Some(suffix.trim_ascii_start()));
         let sink = &mut *to.sink;
-        let instrument = to.symbols.resolve_symbol(symbol, self.publisher, |mapping| sink.put(mapping));
+        let symbol = NAMING.symbol_of(m.symbol().trimmed(), None);
+        let now = to.symbols.resolve_symbol(symbol, self.publisher, |mapping| sink.put(mapping));
         let listing = Listing {
-            instrument,
+            instrument: now,
             unit: unit_of(m.price_scale_code()),
             system: m.system_id(),
             is_missed: false,
         };
-        let Listing { instrument: before, is_missed, .. } =
-            std::mem::replace(self.place(m.symbol_index()), listing);
-        let time = clock::nearest(0, to.context.received);
-        let event = |kind, instrument| to.context.event(kind, self.publisher, instrument, time);
-        let gap = Gap { first: to.context.sequence, count: 0 };
-        let doubt = |instrument| event(EventKind::Gap, instrument).with_gap(gap).with_contradiction();
-        let is_other = before < UNWANTED && before != instrument;
-        if is_other {
-            sink.put(event(EventKind::Clear, before));
-            sink.put(doubt(before));
-        }
-        if instrument >= UNWANTED {
+        let Some(place) = self.place(m.symbol_index()) else { return };
+        let Listing { instrument: before, is_missed, .. } = std::mem::replace(place, listing);
+        let time = to.context.received.unwrap_or_default();
+        let numbered = Renumbered { before, now, is_missed };
+        if !to.context.renumber(self.publisher, time, numbered, sink) {
             return;
-        }
-        if is_other || is_missed {
-            sink.put(doubt(instrument));
         }
         let definition = Definition {
             round_lot: u32::from(m.lot_size()),
@@ -511,40 +523,77 @@ impl IntegratedNormaliser {
             is_test: m.security_type() == SecurityType::Test,
             is_etp: m.security_type() == SecurityType::Etf,
         };
-        sink.put(event(EventKind::Definition, instrument).with_definition(definition));
+        let event = to.context.event(EventKind::Definition, self.publisher, now, time);
+        sink.put(event.with_definition(definition));
+    }
+}
+
+/// The time of an auction: hours and minutes of New York's day as four digits, 1406, on the day of the message.
+fn auction_time(digits: u16, day_of: SecondsSinceEpoch) -> Option<Nanos> {
+    let minutes = u64::from(digits / 100) * 60 + u64::from(digits % 100);
+    let midnight = clock::midnight_before(start_of(day_of)).filter(|_| digits != 0)?;
+    Some(Nanos(midnight.0.saturating_add(minutes * 60 * Nanos::SECOND)))
+}
+
+/// DBN's status reason of a halt condition.
+const fn reason_of(condition: HaltCondition) -> u16 {
+    use HaltCondition as Halt;
+    match condition {
+        Halt::NewsPending => 30,
+        Halt::NewsReleased => 31,
+        Halt::LuldPause => 50,
+        Halt::EquipmentChangeover => OPERATIONAL,
+        Halt::RegulatoryConcern => REGULATORY,
+        Halt::EtfComponentPricesNotAvailable | Halt::IntradayIndicativeValueNotAvailable => 90,
+        Halt::CorporateAction | Halt::MergerEffective => 100,
+        Halt::NewSecurityOffering => 110,
+        Halt::CircuitBreakerLevel1 => 120,
+        Halt::CircuitBreakerLevel2 => 121,
+        Halt::CircuitBreakerLevel3 => 122,
+        Halt::NotHalted
+        | Halt::OrderImbalance
+        | Halt::AdditionalInformationRequested
+        | Halt::Suspended
+        | Halt::Unknown(_) => 0,
     }
 }
 
 /// What a security status says of trading. A halt outlives the phases of the day.
 fn status_of(m: &wire::SecurityStatus<'_>) -> Status {
     use SecurityStatusCode as Code;
-    let is_halted = !matches!(m.halt_condition(), HaltCondition::NotHalted | HaltCondition::Unknown(_));
-    let is_open = !matches!(m.market_state(), MarketState::PreOpening | MarketState::Closed);
-    let halt = match m.halt_condition() {
-        HaltCondition::LuldPause => (StatusAction::Pause, 0),
-        HaltCondition::EquipmentChangeover => (StatusAction::Halt, OPERATIONAL),
-        HaltCondition::RegulatoryConcern => (StatusAction::Halt, REGULATORY),
-        _ => (StatusAction::Halt, 0),
-    };
     let (no, yes) = (Some(false), Some(true));
-    let ((action, reason), is_trading, is_quoting) = match m.security_status() {
-        Code::ShortSaleRestrictionActivated
-        | Code::ShortSaleRestrictionContinued
-        | Code::ShortSaleRestrictionDeactivated => {
-            ((StatusAction::ShortSaleRestrictionChange, 0), None, None)
+    let nothing = ((StatusAction::None, 0), None, None);
+    let condition = m.halt_condition();
+    let pauses = condition == HaltCondition::LuldPause;
+    let halt = (if pauses { StatusAction::Pause } else { StatusAction::Halt }, reason_of(condition));
+    let ((action, reason), is_trading, is_quoting) = match (m.security_status(), condition) {
+        (
+            Code::ShortSaleRestrictionActivated
+            | Code::ShortSaleRestrictionContinued
+            | Code::ShortSaleRestrictionDeactivated,
+            _,
+        ) => ((StatusAction::ShortSaleRestrictionChange, 0), None, None),
+        (Code::HaltResumePriceIndication | Code::PreOpeningPriceIndication | Code::Unknown(_), _) => nothing,
+        (Code::Closed, _) => ((StatusAction::Close, 0), no, no),
+        // Not an operational halt of its own: the next status ends it.
+        (Code::Suspend, _) => ((StatusAction::Halt, OPERATIONAL), no, no),
+        (Code::TradingHalt, _) => (halt, no, no),
+        // A condition that nobody explains may be a halt.
+        (_, HaltCondition::Unknown(_)) => nothing,
+        (Code::PreOpening | Code::BeginAcceptingOrders, HaltCondition::NotHalted) => {
+            ((StatusAction::PreOpen, 0), no, no)
         }
-        Code::HaltResumePriceIndication | Code::PreOpeningPriceIndication | Code::Unknown(_) => {
-            ((StatusAction::None, 0), None, None)
-        }
-        Code::Closed => ((StatusAction::Close, 0), no, no),
-        Code::Suspend => ((StatusAction::NotAvailableForTrading, OPERATIONAL), no, no),
-        Code::TradingHalt => (halt, no, no),
-        _ if is_halted => (halt, no, no),
-        Code::PreOpening | Code::BeginAcceptingOrders => ((StatusAction::PreOpen, 0), no, no),
-        Code::Resume if !is_open => ((StatusAction::PreOpen, 0), no, no),
-        Code::Resume | Code::EarlySession | Code::CoreSession | Code::LateSession => {
+        (Code::Resume, HaltCondition::NotHalted) => match m.market_state() {
+            MarketState::PreOpening | MarketState::Closed => ((StatusAction::PreOpen, 0), no, no),
+            MarketState::EarlySession | MarketState::CoreSession | MarketState::LateSession => {
+                ((StatusAction::Trading, 0), yes, yes)
+            }
+            MarketState::Unknown(_) => nothing,
+        },
+        (Code::EarlySession | Code::CoreSession | Code::LateSession, HaltCondition::NotHalted) => {
             ((StatusAction::Trading, 0), yes, yes)
         }
+        _ => (halt, no, no),
     };
     let is_short_sell_restricted = match m.short_sale_restriction() {
         ShortSaleRestriction::NotInEffect => no,
@@ -561,9 +610,10 @@ mod tests {
     use tapeworks_market::Symbol;
     use tapeworks_wire::Ascii;
     use tapeworks_wire::nyse::integrated::{
-        AddOrder, AddOrderFields, CrossCorrection, CrossCorrectionFields, DeleteOrder, DeleteOrderFields,
-        Exchange, ListingMarket, Market, ModifyOrder, ModifyOrderFields, RoundLot, SecurityStatus,
-        SecurityStatusFields, SourceTimeReference, SourceTimeReferenceFields, SymbolIndexMappingFields,
+        AddOrder, AddOrderFields, CrossCorrection, CrossCorrectionFields, CrossTrade, CrossTradeFields,
+        CrossType, DeleteOrder, DeleteOrderFields, Exchange, ListingMarket, Market, ModifyOrder,
+        ModifyOrderFields, RoundLot, SecurityStatus, SecurityStatusFields, SequenceNumberReset,
+        SequenceNumberResetFields, SourceTimeReference, SourceTimeReferenceFields, SymbolIndexMappingFields,
     };
 
     use super::*;
@@ -597,13 +647,30 @@ mod tests {
         }
 
         fn take_of(&mut self, line: Line, sequence: u64, after_ns: u64, message: &[u8]) -> Vec<Event> {
+            let (events, problem) = self.take_any(line, sequence, after_ns, message);
+            assert_eq!(problem, None);
+            events
+        }
+
+        fn take_with(&mut self, after_ns: u64, message: &[u8]) -> (Vec<Event>, Option<Contradiction>) {
+            self.sequence += 1;
+            self.take_any(Line::A, self.sequence, after_ns, message)
+        }
+
+        fn take_any(
+            &mut self,
+            line: Line,
+            sequence: u64,
+            after_ns: u64,
+            message: &[u8],
+        ) -> (Vec<Event>, Option<Contradiction>) {
             let context = Context { received: Some(Nanos(OPEN + after_ns)), sequence, channel: 3, line };
             let mut events = Vec::new();
             let mut sink = |event| events.push(event);
             let mut to = Target { context: &context, symbols: &mut self.symbols, sink: &mut sink };
             assert_eq!(check(message), Ok(()));
-            assert!(self.normaliser.message(message, &mut to).unwrap().is_none());
-            events
+            let problem = self.normaliser.message(message, &mut to).unwrap();
+            (events, problem)
         }
 
         fn symbol(&self, instrument: InstrumentId) -> &str {
@@ -700,13 +767,12 @@ mod tests {
         assert_eq!(definition.definition().map(|one| (one.round_lot, one.is_etp)), Some((100, true)));
         let added = feed.take(6, &add(70_000, 7, 1, 0))[0];
         assert_eq!((feed.symbol(added.instrument), added.publisher), ("BRK.A", Publisher::ARCX_PILLAR));
-        // An index that no venue uses takes no room of the table.
-        let events = feed.take(7, &mapping(u32::MAX, b"SPY", 6, 1));
-        let doubt = events.iter().find(|event| event.kind == EventKind::Gap).unwrap();
-        assert!(doubt.is_contradiction());
-        let added = feed.take(8, &add(u32::MAX, 8, 1, 0))[0];
-        assert_eq!((feed.symbol(added.instrument), added.price), ("SPY", Price::from_e9(1_000)));
-        assert!(feed.normaliser.listings.len() == 70_001);
+        // An index beyond the table is a problem, and its orders are of no instrument.
+        let (events, problem) = feed.take_with(7, &mapping(1 << 20, b"SPY", 6, 1));
+        assert_eq!(problem, Some(Contradiction::NoRoom { number: 1 << 20 }));
+        assert_eq!((events.len(), events[0].kind), (1, EventKind::Other));
+        assert_eq!(feed.take(8, &add(1 << 20, 8, 1, 0))[0].instrument, InstrumentId::UNKNOWN);
+        assert_eq!(feed.normaliser.listings.len(), 70_001);
     }
 
     #[test]
@@ -752,6 +818,33 @@ mod tests {
         assert_eq!(kinds(&events), expected);
         assert_eq!(events[1].instrument, events[2].instrument);
         assert_eq!(events[3].instrument, events[4].instrument);
+        // What is no order leaves no doubt.
+        feed.take(0, &cross(9, 10_000_000));
+        assert_eq!(
+            kinds(&feed.take(0, &mapping(9, b"C", 6, 1))),
+            [EventKind::SymbolMapping, EventKind::Definition]
+        );
+        // A definition has the time at which it came, whatever part of a second that is.
+        let events = feed.take(700_000_000, &mapping(9, b"C", 6, 1));
+        assert_eq!(events[0].ts_event, Nanos(OPEN + 700_000_000));
+    }
+
+    #[test]
+    fn a_reset_of_the_numbers_ends_the_indices_of_the_day() {
+        let mut feed = Feed::new(None);
+        feed.take(0, &mapping(1, b"A", 6, 1));
+        let fields = SequenceNumberResetFields {
+            length: SequenceNumberReset::LENGTH as u16,
+            source_time: SecondsSinceEpoch(OPEN_SECOND),
+            source_time_ns: Nanoseconds(3),
+            product_id: 1,
+            channel_id: 1,
+        };
+        // That of a snapshot is not one.
+        feed.take_of(Line::Snapshot, 1, 0, &fields.encode());
+        assert_ne!(feed.take(0, &add(1, 7, 10, 0))[0].instrument, InstrumentId::UNKNOWN);
+        assert_eq!(feed.take(0, &fields.encode())[0].ts_event, Nanos(OPEN + 3));
+        assert_eq!(feed.take(0, &add(1, 7, 10, 0))[0].instrument, InstrumentId::UNKNOWN);
     }
 
     #[test]
@@ -762,6 +855,9 @@ mod tests {
         assert_eq!(feed.take(1, &add(1, 7, 1, 0)), []);
         assert_eq!(feed.take(2, &delete(1, 7, 0)), []);
         assert_eq!(feed.take(3, &add(2, 8, 1, 0)).len(), 1);
+        // An index that becomes a wanted symbol's: orders were left out.
+        let events = feed.take(4, &mapping(1, b"MSFT", 6, 1));
+        assert_eq!((events[0].kind, events[0].is_contradiction()), (EventKind::Gap, true));
     }
 
     #[test]
@@ -788,11 +884,25 @@ mod tests {
         }
     }
 
+    fn cross(symbol_index: u32, price: i32) -> Vec<u8> {
+        let fields = CrossTradeFields {
+            length: CrossTrade::LENGTH as u16,
+            source_time_ns: Nanoseconds(1),
+            symbol_index,
+            symbol_sequence: 0,
+            cross_id: 9,
+            price,
+            volume: 400,
+            cross_type: CrossType::Opening,
+        };
+        fields.encode().to_vec()
+    }
+
     #[test]
     fn a_corrected_cross_is_a_break_and_the_trade_as_it_was() {
         let mut feed = Feed::new(None);
         feed.take(0, &mapping(1, b"A", 6, 1));
-        let fields = CrossCorrectionFields {
+        let mut fields = CrossCorrectionFields {
             length: CrossCorrection::LENGTH as u16,
             source_time_ns: Nanoseconds(1),
             symbol_index: 1,
@@ -800,6 +910,8 @@ mod tests {
             cross_id: 9,
             volume: 500,
         };
+        let crossed = feed.take(0, &cross(1, 10_000_000))[0];
+        assert_eq!((crossed.kind, crossed.size, crossed.detail), (EventKind::Trade, 400, Event::CROSS));
         let events = feed.take(0, &fields.encode());
         let [broken, trade] = &events[..] else { panic!("{events:?}") };
         assert_eq!((broken.kind, broken.aux), (EventKind::TradeBreak, 9));
@@ -808,6 +920,38 @@ mod tests {
             (trade.kind, trade.size, trade.aux, trade.detail),
             (EventKind::Trade, 500, 9, Event::CROSS)
         );
+        assert_eq!(trade.price, Price::from_e9(10_000_000_000));
+        // Of a cross that was not seen the price is not known.
+        fields.cross_id = 8;
+        let events = feed.take(0, &fields.encode());
+        assert_eq!((events.len(), events[0].kind, events[0].aux), (1, EventKind::TradeBreak, 8));
+    }
+
+    /// The message of the real packet, of a closing auction at 14:06.
+    #[test]
+    fn a_real_imbalance_has_its_prices_and_its_time() {
+        let mut message = vec![0; 73];
+        let start = [
+            0x49, 0x00, 0x69, 0x00, 0x90, 0x84, 0x16, 0x62, 0x00, 0x06, 0x3c, 0x0c, 0xcb, 0xe6, 0x00, 0x00,
+            0x0e, 0x00, 0x00, 0x00, 0x80, 0x96, 0x98, 0x00, 0x84, 0x03, 0x00, 0x00, 0x4c, 0x04, 0x00, 0x00,
+            0x00, 0x00, 0x00, 0x00, 0x7e, 0x05, 0x43, 0x42,
+        ];
+        message[..start.len()].copy_from_slice(&start);
+        // The real one has no collar.
+        message[56..60].copy_from_slice(&3_000_000_000_u32.to_le_bytes());
+        let mut feed = Feed::new(None);
+        feed.take(0, &mapping(59_083, b"A", 6, 1));
+        let events = feed.take(0, &message);
+        let imbalance = events[0].imbalance(&events[1]).unwrap();
+        assert_eq!((imbalance.paired, imbalance.imbalance, imbalance.side), (900, 1_100, Side::Bid));
+        assert_eq!(
+            (imbalance.reference_price, imbalance.indicative_price),
+            (Price::from_e9(10_000_000_000), None)
+        );
+        assert_eq!(imbalance.upper_collar, Price::from_e9(3_000_000_000_000));
+        // 2022-02-23, 14:06 in New York.
+        assert_eq!(imbalance.auction_time, Some(Nanos(1_645_643_160 * Nanos::SECOND)));
+        assert_eq!(events[0].ts_event, Nanos(1_645_642_896_205_260_288));
     }
 
     #[test]
@@ -851,6 +995,10 @@ mod tests {
         let change = (StatusAction::ShortSaleRestrictionChange, None);
         assert_eq!(status(Code::ShortSaleRestrictionActivated, NotHalted, CoreSession), change);
         assert_eq!(status(Code::Closed, NotHalted, MarketState::Closed), (StatusAction::Close, Some(false)));
+        // What nobody explains says nothing of trading.
+        let nothing = (StatusAction::None, None);
+        assert_eq!(status(Code::CoreSession, HaltCondition::Unknown(b'?'), CoreSession), nothing);
+        assert_eq!(status(Code::Resume, NotHalted, MarketState::Unknown(b'?')), nothing);
     }
 
     #[test]

@@ -39,11 +39,17 @@ pub enum Contradiction {
         /// What the message says.
         named: u16,
     },
+    /// The number is too great for the table.
+    NoRoom {
+        /// The number.
+        number: u32,
+    },
 }
 
 impl fmt::Display for Contradiction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoRoom { number } => write!(f, "there is no room for symbol index {number}"),
             Self::OtherSymbol { locate, known, named } => {
                 let (known, named) = (known.to_string(), named.to_string());
                 write!(

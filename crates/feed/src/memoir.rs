@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use tapeworks_market::event::{Definition, Gap, Session, Status, StatusAction};
+use tapeworks_market::event::{Definition, Session, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_session::{Memoir, Transport as _};
 use tapeworks_stage::Sink;
@@ -22,7 +22,7 @@ use tapeworks_wire::{Decimal, DecodeError, NanosecondsSinceEpoch};
 
 use crate::locates::Contradiction;
 use crate::naming::Naming;
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Start, Target};
+use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Renumbered, Start, Target};
 use crate::probe::blocks_fit;
 use crate::symbols::UNWANTED;
 
@@ -30,6 +30,7 @@ use crate::symbols::UNWANTED;
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: Some("symbol_sfx"),
+    has_spaces: false,
     number: Some("security_id"),
     zero_is_none: false,
     directory: Some("InstrumentDirectory"),
@@ -70,7 +71,7 @@ pub(crate) struct MemoirNormaliser {
     publisher: Publisher,
     /// By security identifier; as long as the greatest one defined needs.
     instruments: Vec<InstrumentId>,
-    /// Identifiers of messages that came before the directory: their books will lack those orders.
+    /// Identifiers of orders that came before the directory: their books will lack them.
     unnamed: BTreeSet<u16>,
 }
 
@@ -137,7 +138,9 @@ impl MemoirNormaliser {
             if instrument == UNWANTED {
                 return;
             }
-            self.note_unnamed(security);
+            if kind.is_of_order() {
+                self.note_unnamed(security);
+            }
         }
         let event = self.event(kind, instrument, timestamp, to.context);
         to.sink.put(change(event));
@@ -282,8 +285,7 @@ impl MemoirNormaliser {
         }
     }
 
-    /// The directory defines an identifier. If it stood for another symbol, the book of that symbol is emptied and both books
-    /// are stale: orders of one were taken for the other's.
+    /// The directory defines an identifier.
     fn define<S: Sink<Event>>(
         &mut self,
         security: u16,
@@ -302,18 +304,9 @@ impl MemoirNormaliser {
         }
         let before = std::mem::replace(&mut self.instruments[place], instrument);
         let was_unnamed = self.unnamed.remove(&security);
-        let is_other = before < UNWANTED && before != instrument;
-        let doubt =
-            |event: Event| event.with_gap(Gap { first: context.sequence, count: 0 }).with_contradiction();
-        if is_other {
-            sink.put(self.event(EventKind::Clear, before, timestamp, context));
-            sink.put(doubt(self.event(EventKind::Gap, before, timestamp, context)));
-        }
-        if instrument >= UNWANTED {
+        let numbered = Renumbered { before, now: instrument, is_missed: was_unnamed };
+        if !context.renumber(self.publisher, Nanos(timestamp.nanoseconds()), numbered, *sink) {
             return;
-        }
-        if is_other || was_unnamed {
-            sink.put(doubt(self.event(EventKind::Gap, instrument, timestamp, context)));
         }
         let event = self.event(EventKind::Definition, instrument, timestamp, context);
         sink.put(event.with_definition(definition));

@@ -9,6 +9,8 @@ pub struct Naming {
     pub symbol: &'static str,
     /// The field with the symbol's suffix.
     pub suffix: Option<&'static str>,
+    /// A space stands between a symbol and its suffix, in the field of the symbol.
+    pub has_spaces: bool,
     /// The field with the venue's number of the instrument.
     pub number: Option<&'static str>,
     /// The number 0 stands for no instrument.
@@ -21,7 +23,11 @@ impl Naming {
     /// The symbol of a root and a suffix, as the normaliser spells it: a suffix stands behind a point.
     #[must_use]
     pub fn symbol_of(&self, root: &[u8], suffix: Option<&[u8]>) -> Option<Symbol> {
-        let [root, suffix] = [root, suffix.unwrap_or_default()].map(trimmed);
+        let [mut root, mut suffix] = [root, suffix.unwrap_or_default()].map(trimmed);
+        if let (true, Some(space)) = (self.has_spaces, root.iter().position(|byte| *byte == b' ')) {
+            (root, suffix) = root.split_at(space);
+            suffix = suffix.trim_ascii();
+        }
         if suffix.is_empty() {
             return Symbol::from_bytes(root).ok();
         }

@@ -6,12 +6,13 @@
 //! A normaliser gets its feed's publisher, and may set another on an event: the SIPs carry one publisher per participant on one
 //! channel.
 
+use tapeworks_market::event::Gap;
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
 use tapeworks_stage::Sink;
 use tapeworks_wire::DecodeError;
 
 use crate::locates::Contradiction;
-use crate::symbols::SymbolTable;
+use crate::symbols::{SymbolTable, UNWANTED};
 
 /// DBN's status reason of a regulatory concern.
 pub(crate) const REGULATORY: u16 = 10;
@@ -45,6 +46,45 @@ impl Context {
         (event.channel, event.channel_sequence) = (self.channel, self.sequence);
         event.set_line(self.line);
         event
+    }
+}
+
+/// What a venue's number of an instrument stood for, and stands for now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renumbered {
+    pub(crate) before: InstrumentId,
+    pub(crate) now: InstrumentId,
+    /// Orders came before the number was defined.
+    pub(crate) is_missed: bool,
+}
+
+impl Context {
+    /// Puts what a definition of a number says of books. If the number stood for another instrument, the book of that one is emptied and both
+    /// books are stale: orders of one were taken for the other's. `false`: the instrument of now has no events.
+    pub(crate) fn renumber<S: Sink<Event>>(
+        &self,
+        publisher: Publisher,
+        time: Nanos,
+        numbered: Renumbered,
+        sink: &mut S,
+    ) -> bool {
+        let Renumbered { before, now, is_missed } = numbered;
+        let gap = Gap { first: self.sequence, count: 0 };
+        let doubt = |instrument| {
+            self.event(EventKind::Gap, publisher, instrument, time).with_gap(gap).with_contradiction()
+        };
+        let is_other = before != InstrumentId::UNKNOWN && before != now;
+        if is_other && before < UNWANTED {
+            sink.put(self.event(EventKind::Clear, publisher, before, time));
+            sink.put(doubt(before));
+        }
+        if now >= UNWANTED {
+            return false;
+        }
+        if is_other || is_missed {
+            sink.put(doubt(now));
+        }
+        true
     }
 }
 

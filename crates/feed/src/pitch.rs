@@ -27,8 +27,14 @@ use crate::probe::blocks_fit;
 use crate::symbols::UNWANTED;
 
 /// Messages name their symbol, or an order.
-pub(crate) const NAMING: Naming =
-    Naming { symbol: "symbol", suffix: None, number: None, zero_is_none: false, directory: None };
+pub(crate) const NAMING: Naming = Naming {
+    symbol: "symbol",
+    suffix: None,
+    has_spaces: false,
+    number: None,
+    zero_is_none: false,
+    directory: None,
+};
 
 /// The deletion of an order that is not there.
 pub(crate) static HARMLESS: [u8; 14] = {
@@ -94,7 +100,7 @@ impl Normaliser for PitchNormaliser {
     ) -> Result<Option<Contradiction>, DecodeError> {
         let message = Message::decode(message)?;
         let is_of_snapshot = to.context.line == Line::Snapshot;
-        if is_of_snapshot != self.was_of_snapshot || to.context.sequence != self.last + 1 {
+        if is_of_snapshot != self.was_of_snapshot || to.context.sequence != self.last.saturating_add(1) {
             self.note_jump(is_of_snapshot, to);
         }
         self.last = to.context.sequence;
@@ -411,8 +417,9 @@ impl PitchNormaliser {
                     }
                     TradingStatusCode::Halted => (StatusAction::Halt, 0, Some(false), Some(false)),
                     TradingStatusCode::QuoteOnly => (StatusAction::Quoting, 0, Some(false), Some(true)),
+                    // Not an operational halt of its own: the next state ends it.
                     TradingStatusCode::ExchangeSpecificSuspension => {
-                        (StatusAction::NotAvailableForTrading, OPERATIONAL, Some(false), Some(false))
+                        (StatusAction::Halt, OPERATIONAL, Some(false), Some(false))
                     }
                     TradingStatusCode::Trading => (StatusAction::Trading, 0, Some(true), Some(true)),
                     TradingStatusCode::Unknown(_) => (StatusAction::None, 0, None, None),

@@ -263,6 +263,7 @@ macro_rules! rows {
                 naming: Naming {
                     symbol: "stock",
                     suffix: None,
+has_spaces: false,
                     number: Some("stock_locate"),
                     zero_is_none: true,
                     directory: Some("StockDirectory"),
@@ -409,7 +410,7 @@ macro_rules! rows {
                 has_session: |_| true,
                 check: integrated::check,
                 time: |_| None,
-                // No short message ends with the number of an order.
+                // Every message about an order ends with another field.
                 harmless: &[],
             }
             $($more)*

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use tapeworks_exchange::{Scenario, VenueConfig, VenueKind, write_pcap};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::Outcome;
+use tapeworks_market::state::InstrumentState;
 use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, EventKind, Nanos, Side};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net;
@@ -80,6 +81,37 @@ fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
         assert_eq!(often(EventKind::Replace), kind != VenueKind::Memx, "{kind:?}");
         let reduces = !matches!(kind, VenueKind::IexDeepPlus | VenueKind::Nyse | VenueKind::Arca);
         assert_eq!(often(EventKind::Cancel), reduces, "{kind:?}");
+    }
+}
+
+/// Each halt of a venue alone, and each of the market, ends: nothing that a feed says of trading lasts longer than the venue says it.
+#[test]
+fn halted_instruments_trade_again() {
+    for kind in [
+        VenueKind::Nasdaq,
+        VenueKind::Memx,
+        VenueKind::IexDeep,
+        VenueKind::IexDeepPlus,
+        VenueKind::Edgx,
+        VenueKind::Nyse,
+    ] {
+        let (events, _) = events_of(kind, 60_000);
+        let mut states = BTreeMap::new();
+        let (mut halts, mut resumptions) = (0, 0);
+        for event in &events {
+            let Some(status) = event.status() else { continue };
+            let state: &mut InstrumentState = states.entry(event.instrument.0).or_default();
+            let after = state.after(status);
+            halts += u32::from(state.is_trading() && !after.is_trading());
+            resumptions += u32::from(!state.is_trading() && after.is_trading());
+            *state = after;
+        }
+        let halted = states.values().filter(|state| !state.is_trading()).count() as u32;
+        assert!(
+            halts >= 4 && halted == 0,
+            "{kind:?}: {halts} halts, {resumptions} ends, {halted} are halted at the end"
+        );
+        assert_eq!(halts, resumptions + halted, "{kind:?}");
     }
 }
 

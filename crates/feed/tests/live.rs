@@ -1182,6 +1182,35 @@ fn a_gap_that_is_given_up_in_silence_does_not_end_the_silence() {
 }
 
 #[test]
+fn the_answer_of_a_server_does_not_end_the_silence_of_the_lines() {
+    let messages = messages(30, 3, 11);
+    let retransmission =
+        RetransmissionOptions { attempts: 3, timeout_ns: 2_000 * MS, ..RetransmissionOptions::default() };
+    let options = ArbiterOptions { retransmission: Some(retransmission), ..ArbiterOptions::default() };
+    let mut live = live(options, None);
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..10])));
+    feed(&mut live, input(Line::A, US, &packet(b"SESSION001", 21, &messages[20..])));
+    let arbiter = |live: &LiveFeed| {
+        let arbiter = live.channels()[0].arbiter();
+        (arbiter.is_recovering(), arbiter.is_silent())
+    };
+    let mut now = 0;
+    while arbiter(&live) != (true, true) {
+        now = live.deadline().unwrap().0 - START;
+        feed(&mut live, Input::Tick { now: Nanos(START + now) });
+        while live.take_request().is_some() {}
+    }
+    let events =
+        feed(&mut live, input(Line::Recovery, now + MS, &packet(b"SESSION001", 11, &messages[10..20])));
+    assert!(events.iter().all(|event| event.kind != EventKind::Recovered), "{events:?}");
+    assert_eq!(arbiter(&live), (false, true));
+    // A packet of a line does.
+    let again = heartbeat(&mut live, now + 2 * MS);
+    assert_eq!(arbiter(&live), (false, false));
+    assert!(again.iter().any(|event| event.kind == EventKind::Recovered), "{again:?}");
+}
+
+#[test]
 fn in_silence_a_time_event_comes_once_a_second() {
     let messages = messages(100, 3, 9);
     let mut live = live(ArbiterOptions::default(), None);

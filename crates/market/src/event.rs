@@ -64,6 +64,12 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// Whether it is about one order of a book.
+    #[must_use]
+    pub const fn is_of_order(self) -> bool {
+        matches!(self, Self::Add | Self::Execute | Self::Cancel | Self::Delete | Self::Replace)
+    }
+
     /// Every kind, by its number less one.
     pub const ALL: [Self; 19] = [
         Self::Add,

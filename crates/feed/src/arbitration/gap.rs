@@ -91,7 +91,10 @@ impl Arbiter {
     pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.release(deliver);
         if self.held.is_empty() {
-            self.heard(now, deliver);
+            // An answer of a server does not end the silence of the lines.
+            if self.last.is_some() {
+                self.heard(now, deliver);
+            }
             self.change_session_if_done(now, deliver);
         } else {
             self.work_on_gaps(now, false, deliver);
@@ -118,7 +121,7 @@ impl Arbiter {
             self.gaps.clear();
             return;
         }
-        // Packets have come behind it, or the channel is still silent.
+        // The channel stays silent unless a packet came behind the gap.
         self.is_silent &= self.last.is_none();
         // Some of its messages may be held.
         for missing in gap.missing().iter() {
