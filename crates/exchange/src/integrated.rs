@@ -41,10 +41,10 @@ macro_rules! say {
 const SYSTEM: u8 = 1;
 
 /// The type of the time reference.
-const REFERENCE_TYPE: u8 = 2;
+const REFERENCE_TYPE: u8 = SourceTimeReference::TAG as u8;
 
 /// The type of the mapping, which has no time.
-const MAPPING_TYPE: u8 = 3;
+const MAPPING_TYPE: u8 = SymbolIndexMapping::TAG as u8;
 
 /// Where the time reference has its second, other messages their nanoseconds, or their second and behind it those.
 const REFERENCE: std::ops::Range<usize> = 12..16;

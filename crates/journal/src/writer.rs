@@ -249,7 +249,8 @@ impl<D: Disk> JournalWriter<D> {
             Before::Whole => D::remove_file(path).map_err(failed(path, "cannot be removed"))?,
             Before::More => {
                 D::remove_file(path).map_err(failed(path, "cannot be removed"))?;
-                return self.resume();
+                let opened = self.resume()?;
+                return Ok(Opened { torn_bytes: opened.torn_bytes + torn_bytes, ..opened });
             }
             // It begins again at once: nothing else shows that the missing records existed, and a reader that comes before the next
             // record would take the end of those before them for the journal's.
@@ -676,7 +677,7 @@ enum Before {
 }
 
 impl Before {
-    /// Cost: a read of the segment before the last.
+    /// Cost: a read of the segment before the last, or of more while they have no records.
     fn last_of<D: Disk>(all: &[Segment]) -> Result<Self, JournalError> {
         let Some((last, earlier)) = all.split_last() else { return Ok(Self::Whole) };
         let mut end = None;

@@ -81,7 +81,7 @@ impl Transport for Pillar {
                 Content::Messages => DeliveryFlag::Original,
                 Content::Heartbeat | Content::EndOfSession => DeliveryFlag::Heartbeat,
             },
-            // Nor has one more than 255 messages: the shortest has 16 bytes.
+            // Nor has one more than 255 messages: those of a market have 16 bytes and more.
             count: u8::try_from(header.messages).unwrap_or(u8::MAX),
             sequence: u32::try_from(header.sequence).unwrap_or(u32::MAX),
             send_time: SecondsSinceEpoch((header.send_time_ns / SECOND_NS) as u32),

@@ -75,7 +75,8 @@ fn native(exchange: &OrderVenues, user: &str) -> Native {
 
 fn ouch(exchange: &OrderVenues) -> Ouch {
     let mut ouch = Ouch::new("CAT", exchange.addresses()[0].ouch[0].1);
-    ouch.until("the OUCH user logs in", |ouch| ouch.client.is_logged_in());
+    // The first message is the start of the day.
+    ouch.until("the OUCH user logs in", |ouch| ouch.client.is_logged_in() && !ouch.messages.is_empty());
     ouch
 }
 

@@ -7,8 +7,7 @@
 //! A message names its symbol by an index, which only the symbol index mapping defines.
 //!
 //! Verified on real packets: AddOrder, DeleteOrder, OrderExecution, Imbalance, SecurityStatus, SourceTimeReference and StockSummary.
-//! The packets and these facts agree that prices of the stock summary, `open` and `close` among them, are scaled as all others. Carried by
-//! the [packet header](super::packet).
+//! In the packet at hand the stock summary's `open` has the scale of its high and low. Carried by the [packet header](super::packet).
 
 tapeworks_wire_macros::protocol! {
     /// Every displayed order of a NYSE exchange, every trade, and the auctions.
