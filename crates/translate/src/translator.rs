@@ -892,9 +892,9 @@ impl<V: Venue> Translator<V> {
     ///   reports of all that it has taken before. What has no answer by then never came, and is rejected.
     /// - The quotes of an instrument that has one in doubt get a mass cancel.
     ///
-    /// One that ignores a name that it has seen has made all reports ([`Self::venue_next_name`]), and may have said which names it has not
-    /// seen. Cancels and replaces are rejected, and new orders with those names. The venue gets other new orders again, with the quantity 0:
-    /// it rejects them, or ignores them.
+    /// One that ignores a name that it has seen is asked before: it has made all reports, and says which names it has not seen
+    /// ([`Self::venue_next_name`]). Cancels and replaces are rejected, and new orders with those names. The venue gets other new
+    /// orders again, with the quantity 0: it rejects them, or ignores them.
     ///
     /// Either way no order begins to work that the client has not sent a moment ago.
     pub fn settle(&mut self, now_ns: u64, out: &mut impl Outputs) {
