@@ -40,7 +40,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("tapeworks-store", &["tapeworks-packet", "tapeworks-market", "tapeworks-stage"]),
-    ("tapeworks-translate", &["tapeworks-wire", "tapeworks-dispatch", "tapeworks-session"]),
+    (
+        "tapeworks-translate",
+        &["tapeworks-planted", "tapeworks-wire", "tapeworks-dispatch", "tapeworks-session"],
+    ),
     ("tapeworks-exchange", &["tapeworks-wire", "tapeworks-packet", "tapeworks-session", "tapeworks-market"]),
     (
         "tapeworks-engine",

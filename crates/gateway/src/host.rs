@@ -625,13 +625,19 @@ impl<S: VenueSession, W: World> Host<S, W> {
     /// Reads from the connections that are ready: first all that the venue has sent, then what the turn takes of clients. Those that are left
     /// come first in the next turn.
     fn read_all(&mut self, ready: &[usize], now: Now, stop: &AtomicBool) -> Result<(), StartError> {
+        let mut has_news = false;
         for channel in 0..S::CHANNELS {
             let Some(number) = self.of_venue.get(channel).copied().flatten() else { continue };
             let (mut left, mut read) = (VENUE_BYTES, READ_BYTES);
             while ready.binary_search(&number).is_ok() && read == READ_BYTES && left > 0 {
                 read = self.read_one(number, now, stop)?;
                 left = left.saturating_sub(read);
+                has_news |= read > 0;
             }
+        }
+        if has_news && self.of_venue.iter().any(Option::is_none) {
+            // A session that has logged on may want its next connection, which need not wait for a tick.
+            self.connect_venue();
         }
         let (before, from) = ready.split_at(ready.partition_point(|number| *number < self.next_client));
         let mut left = CLIENT_BYTES;

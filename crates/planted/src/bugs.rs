@@ -326,6 +326,11 @@ pub const BUGS: &[Bug] = &[
         "requests in doubt at an OUCH venue are settled when the reports of the login are in, without an Account Query",
     ),
     order_bug(
+        "doubts-not-probed",
+        "crates/translate/src/translator.rs",
+        "requests in doubt at a native venue are rejected when the missed reports are in, without a probe behind them",
+    ),
+    order_bug(
         "interval-not-synced",
         "crates/gateway/src/ledger.rs",
         "a store that is to be synced by interval is never synced",

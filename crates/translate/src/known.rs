@@ -42,7 +42,7 @@ pub(crate) struct ClientRequest {
     pub(crate) original: ClOrdId,
     pub(crate) name: VenueName,
     pub(crate) instrument: InstrumentIndex,
-    /// Of everything but a mass cancel. Of a quote: its bid.
+    /// Of everything but a mass cancel and a probe. Of a quote: its bid.
     pub(crate) order: Option<Handle>,
     /// The offer of a quote.
     pub(crate) offer: Option<Handle>,
@@ -95,6 +95,11 @@ impl ClientRequest {
             is_in_doubt: false,
             next: None,
         }
+    }
+
+    /// Whether it is a cancel of no order, which the gateway sends behind requests in doubt.
+    pub(crate) fn is_probe(&self) -> bool {
+        self.is_own && self.kind == RequestKind::Cancel && self.order.is_none()
     }
 
     /// Whether a report of this kind that names the request is its answer.

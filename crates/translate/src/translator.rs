@@ -5,8 +5,9 @@
 
 mod quotes;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use tapeworks_planted::planted;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::{
     BusinessMessageRejectFields, CxlRejResponseTo, ExecType, ExecutionReportFields, MassCancelRequestType,
@@ -21,7 +22,7 @@ use crate::desk::{
     Incoming, Scope,
 };
 use crate::fix_side::{Dates, Digits, ExecId, Reply, Texts, add_execution, exec_type_of, of_order, present};
-use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName};
+use crate::ids::{ClOrdId, ClientIndex, ExecutionId, InstrumentIndex, VenueName, VenueOrderId};
 use crate::incoming::type_of;
 use crate::known::{ClientRequest, Fill, Known, RequestKind};
 use crate::orders::{ExchangeToClientState, Order, Outcome};
@@ -69,6 +70,10 @@ pub struct Translator<V> {
     last_again: Option<Handle>,
     /// The venue has seen no request of this name's number or a later one: it says so after a connect, until [`Self::settle`].
     venue_next: Option<u32>,
+    /// Requests in doubt that wait for the answer to a probe of their instrument, by their names.
+    doubts: Vec<Handle>,
+    /// When they were found, in UTC nanoseconds.
+    doubted_ns: u64,
     buffer: [u8; MOST_MESSAGE_BYTES],
     warm: Option<Box<Warm>>,
 }
@@ -106,6 +111,8 @@ impl<V: Venue> Translator<V> {
             again: VecDeque::new(),
             last_again: None,
             venue_next: None,
+            doubts: Vec::new(),
+            doubted_ns: 0,
             buffer: [0; MOST_MESSAGE_BYTES],
             warm: None,
         }
@@ -876,16 +883,24 @@ impl<V: Venue> Translator<V> {
     // ---- the gateway's own requests ----
 
     /// Settles what was in doubt when the connection to the venue broke: its missed reports are in ([`Self::venue_recovered`]), and some
-    /// requests have no answer. Cancels and replaces are rejected. Of a new order the venue says whether it came:
+    /// requests have no answer. Their reports may still be to come: a venue has taken a request some time before it has made its report.
     ///
-    /// - One that answers every cancel gets a cancel: it cancels the order, or rejects the cancel of an order that never came.
-    /// - One that ignores a name that it has seen may have said which it has not ([`Self::venue_next_name`]): those orders are rejected. It
-    ///   gets others again, with the quantity 0: it rejects them, or ignores them.
-    /// - A quote is rejected to the client, and the venue gets a mass cancel of the instrument's quotes.
+    /// A venue that answers every cancel is asked for more:
+    ///
+    /// - A new order gets a cancel: the venue cancels the order, or rejects the cancel of an order that never came.
+    /// - For other requests their instrument gets a probe: a cancel of no order. The partition of the instrument rejects it behind the
+    ///   reports of all that it has taken before. What has no answer by then never came, and is rejected.
+    /// - The quotes of an instrument that has one in doubt get a mass cancel.
+    ///
+    /// One that ignores a name that it has seen is asked before: it has made all reports, and says which names it has not seen
+    /// ([`Self::venue_next_name`]). Cancels and replaces are rejected, and new orders with those names. The venue gets other new
+    /// orders again, with the quantity 0: it rejects them, or ignores them.
     ///
     /// Either way no order begins to work that the client has not sent a moment ago.
     pub fn settle(&mut self, now_ns: u64, out: &mut impl Outputs) {
         self.again.clear();
+        self.doubts.clear();
+        self.doubted_ns = now_ns;
         let unseen_from = self.venue_next.take().unwrap_or(u32::MAX);
         let pending = self.desk.known.pending();
         // The gateway's own cancels are sent anew.
@@ -911,7 +926,11 @@ impl<V: Venue> Translator<V> {
                     if request.kind == RequestKind::Quote {
                         self.cancel_quotes_of(request.client, request.instrument, now_ns, out);
                     }
-                    self.reject_request(&request, IN_DOUBT, now_ns, out);
+                    if self.venue.answers_cancels() && !planted!("doubts-not-probed") {
+                        self.doubts.push(handle);
+                    } else {
+                        self.reject_request(&request, IN_DOUBT, now_ns, out);
+                    }
                 }
             }
         }
@@ -924,6 +943,59 @@ impl<V: Venue> Translator<V> {
                 self.send_own_cancel(order, now_ns, out);
             }
         }
+        self.send_probes(now_ns, out);
+    }
+
+    /// Sends a probe for each instrument that has requests in doubt.
+    fn send_probes(&mut self, now_ns: u64, out: &mut impl Outputs) {
+        let request = |handle: &Handle| self.desk.known.request(*handle);
+        let instruments: BTreeMap<InstrumentIndex, ClientIndex> =
+            self.doubts.iter().filter_map(request).map(|of| (of.instrument, of.client)).collect();
+        for (instrument, client) in instruments {
+            let is_sent =
+                self.send_own(|translator, id| translator.send_probe(client, (id, instrument), now_ns, out));
+            if !is_sent {
+                self.reject_doubts(instrument, now_ns, out);
+            }
+        }
+    }
+
+    /// A cancel of no order: it names an order that is called like itself, so the venue rejects it. It has an id of the client's, who does not
+    /// learn of it.
+    fn send_probe(
+        &mut self,
+        client: ClientIndex,
+        (id, instrument): (ClOrdId, InstrumentIndex),
+        now_ns: u64,
+        out: &mut impl Outputs,
+    ) -> Result<(), Refusal> {
+        if self.desk.known.in_use(client, &id).is_some() {
+            return Err(Refusal::Duplicate);
+        }
+        if !self.desk.known.make_room(RequestKind::Cancel) {
+            return Err(Refusal::NotAvailable);
+        }
+        let name = self.venue.name(self.next_name, id);
+        let cancel = Cancel { name, original: name, order_id: VenueOrderId::default(), side: Side::Buy };
+        self.send(name, &Request::Cancel(cancel), instrument, now_ns, out)?;
+        let request = ClientRequest::new(RequestKind::Cancel, client, (id, id), name, instrument);
+        self.desk.known.add_request(ClientRequest { is_own: true, ..request });
+        Ok(())
+    }
+
+    /// A probe of the instrument is answered: what is in doubt still never came.
+    fn reject_doubts(&mut self, instrument: InstrumentIndex, now_ns: u64, out: &mut impl Outputs) {
+        let mut doubts = core::mem::take(&mut self.doubts);
+        doubts.retain(|handle| {
+            let request = self.desk.known.request(*handle).copied();
+            let Some(request) = request.filter(|request| request.is_pending) else { return false };
+            let is_of_another = request.instrument != instrument;
+            if !is_of_another {
+                self.reject_request(&request, IN_DOUBT, now_ns, out);
+            }
+            is_of_another
+        });
+        self.doubts = doubts;
     }
 
     /// Returns whether it is sent.
@@ -968,17 +1040,18 @@ impl<V: Venue> Translator<V> {
         }
     }
 
-    /// Sends a request of the gateway's own. Each known order keeps room for a request to cancel it.
-    fn send_own(&mut self, mut send: impl FnMut(&mut Self, ClOrdId) -> Result<(), Refusal>) {
+    /// Sends a request of the gateway's own. Each known order keeps room for a request to cancel it. Returns whether it is sent.
+    fn send_own(&mut self, mut send: impl FnMut(&mut Self, ClOrdId) -> Result<(), Refusal>) -> bool {
         // A client may have used the id: the next number has another.
         for _ in 0..8 {
             let text = Text::new().push(b"~").push_number(u64::from(self.next_name));
             let id = ClOrdId(Ascii::padded(text.as_bytes()).unwrap_or_default());
             match send(self, id) {
                 Err(Refusal::Duplicate) => self.next_name = self.next_name.wrapping_add(1),
-                _ => break,
+                sent => return sent.is_ok(),
             }
         }
+        false
     }
 
     // ---- a restart ----
@@ -1238,6 +1311,9 @@ impl<V: Venue> Translator<V> {
             return self.unmatched(&Report::CancelRejected(*report), out);
         };
         self.answer(handle);
+        if request.is_probe() {
+            return self.reject_doubts(request.instrument, report.time_ns, out);
+        }
         let entry = request.order.and_then(|order| self.desk.known.entry(order));
         if request.is_own {
             // The venue does not know an order that it never reported: it never came.
@@ -1314,6 +1390,10 @@ impl<V: Venue> Translator<V> {
             return self.unmatched(&Report::Refused(*report), out);
         };
         self.answer(handle);
+        if request.is_probe() {
+            // The venue does not say more.
+            return self.reject_doubts(request.instrument, self.doubted_ns, out);
+        }
         if request.is_own {
             return self.own_cancel_failed(&request, out);
         }
@@ -1354,9 +1434,10 @@ impl<V: Venue> Translator<V> {
     /// A request is answered.
     fn answer(&mut self, handle: Handle) {
         let Some(request) = self.desk.known.set_answered(handle) else { return };
-        let (kind, order) = (request.kind, request.order);
+        let (kind, order, is_probe) = (request.kind, request.order, request.is_probe());
         match kind {
             RequestKind::MassCancel | RequestKind::Quote => self.desk.known.end_request(handle),
+            RequestKind::Cancel if is_probe => self.desk.known.end_request(handle),
             RequestKind::New => {}
             RequestKind::Cancel | RequestKind::Replace => {
                 if let Some(entry) = order.and_then(|order| self.desk.known.entry_mut(order)) {

@@ -536,7 +536,7 @@ fn a_quote_becomes_two_orders_that_trade_and_that_the_next_quote_replaces() {
     let by_order = world.take(0, &cancel("C1", "Q2", Side::Sell));
     assert_eq!(fields(only(&by_order), &[35, 102]), "35=9 102=1", "a QuoteCancel cancels quotes");
     let counters = world.translator.counters();
-    assert_eq!((counters.unexpected, counters.unknown_orders), (0, 0));
+    assert_eq!((counters.unexpected, counters.unknown_orders, world.translator.unanswered()), (0, 0, 0));
 }
 
 #[test]
@@ -698,25 +698,145 @@ fn quotes_of_a_client_count_for_its_limits_and_fix_4_2_has_its_own_answer() {
     assert_eq!(cancelled.len(), 3, "cancels pass");
 }
 
+/// The connection breaks and is made again, and the venue's missed reports are in. Returns what was sent before, and is on its way still.
+fn reconnect(world: &mut World) -> Vec<Vec<u8>> {
+    let sent = std::mem::take(&mut world.kept.to_venue);
+    world.translator.venue_disconnected();
+    world.translator.venue_connected();
+    world.translator.venue_recovered();
+    world.translator.settle(world.now_ns, &mut world.kept);
+    sent
+}
+
 #[test]
-fn a_quote_in_doubt_is_rejected_and_the_venue_cancels_it_if_it_came() {
+fn a_quote_in_doubt_is_cancelled_if_it_came_and_rejected_if_not() {
     for comes in [false, true] {
         let mut world = World::new(&two(), Naming::ClOrdId);
         world.send(0, &quote("Q1", Some((100, 10 * E8)), Some((50, 11 * E8))));
-        let sent = std::mem::take(&mut world.kept.to_venue);
-        world.translator.venue_disconnected();
-        world.translator.venue_connected();
-        world.translator.venue_recovered();
-        world.translator.settle(world.now_ns, &mut world.kept);
-        assert_eq!(fields(&world.kept.to_clients[0].1, &[35, 117, 297]), "35=AI 117=Q1 297=5");
+        let sent = reconnect(&mut world);
+        assert_eq!(world.kept.to_clients.len(), 0, "its report may be on its way");
         if comes {
             world.kept.to_venue.splice(0..0, sent);
         }
         world.settle();
-        assert_eq!(world.kept.to_clients.len(), 1, "{comes}");
+        let all: Vec<(u16, Vec<u8>)> =
+            world.kept.to_clients.iter().map(|(client, bytes)| (client.0, bytes.clone())).collect();
+        let came = [
+            "35=AI 117=Q1 297=0",
+            "35=8 11=Q1 54=1 150=0 39=0 151=100",
+            "35=8 11=Q1 54=2 150=0 39=0 151=50",
+            "35=8 11=Q1 54=1 150=4 39=4 151=0",
+            "35=8 11=Q1 54=2 150=4 39=4 151=0",
+        ];
+        let expected = if comes { &came[..] } else { &["35=AI 117=Q1 297=5 300=99"] };
+        assert_eq!(quoted(&all), expected);
         assert_eq!(world.exchange.engine().orders(), 0, "{comes}");
         assert_eq!(world.translator.open_orders(ClientIndex(0)), 0);
+        assert_eq!((world.translator.unanswered(), world.kept.unmatched.len()), (0, 0));
     }
+}
+
+#[test]
+fn requests_in_doubt_whose_reports_are_late_are_not_rejected() {
+    for (naming, comes) in
+        [Naming::ClOrdId, Naming::Numbered].into_iter().flat_map(|naming| [(naming, false), (naming, true)])
+    {
+        let mut world = World::new(&two(), naming);
+        world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+        world.take(1, &new(&limit("B1", Side::Buy, 100, 9 * E8)));
+        let before = world.kept.to_clients.len();
+        world.send(0, &replace("A2", "A1", Side::Buy, 80, 11 * E8));
+        world.send(1, &cancel("B2", "B1", Side::Buy));
+        world.send(0, &new(&limit("A3", Side::Buy, 10, 8 * E8)));
+        world.send(0, &cancel("A4", "A3", Side::Buy));
+        // The venue says that the recovery is complete before it has made the reports.
+        let sent = reconnect(&mut world);
+        assert_eq!(
+            world.kept.to_venue.len(),
+            2,
+            "a cancel of the new order, and one probe of the instrument"
+        );
+        assert_eq!(world.kept.to_clients.len(), before, "their reports may be on their way");
+        if comes {
+            world.kept.to_venue.splice(0..0, sent);
+        }
+        world.settle();
+        let replies = world.kept.to_clients[before..].iter();
+        let mut replies: Vec<String> =
+            replies.map(|(_, reply)| fields(reply, &[35, 11, 41, 150, 58])).collect();
+        replies.sort();
+        let never = "58=The venue did not get the request before the connection broke";
+        let expected = if comes {
+            let of = ["A2 41=A1 150=5", "A3 150=0", "A4 41=A3 150=4", "B2 41=B1 150=4"];
+            of.map(|of| format!("35=8 11={of}"))
+        } else {
+            let of = ["8 11=A3 150=8", "9 11=A2 41=A1", "9 11=A4 41=A3", "9 11=B2 41=B1"];
+            of.map(|of| format!("35={of} {never}"))
+        };
+        assert_eq!(replies, expected, "{naming:?}");
+        assert_eq!(world.exchange.engine().orders(), if comes { 1 } else { 2 });
+        assert_eq!((world.translator.unanswered(), world.kept.unmatched.len()), (0, 0));
+        assert_eq!(world.translator.counters().own_cancels_failed, 0);
+    }
+}
+
+#[test]
+fn each_instrument_with_requests_in_doubt_has_its_probe() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    let order = |id| limit(id, Side::Buy, 100, 10 * E8);
+    world.take(0, &new(&order("A1")));
+    world.take(0, &new(&NewOrderSingleFields { symbol: Some(b"MSFT"), ..order("A2") }));
+    let before = world.kept.to_clients.len();
+    world.send(0, &replace("A3", "A1", Side::Buy, 80, 11 * E8));
+    world.send(0, &cancel("A4", "A2", Side::Buy));
+    reconnect(&mut world);
+    // The probe of the one is not taken by the session, which breaks again: both are sent anew.
+    let probes = std::mem::take(&mut world.kept.to_venue);
+    assert_eq!(probes.len(), 2);
+    assert!(world.translator.venue_unsent(&probes[0], START_NS, &mut world.kept));
+    assert!(world.translator.has_to_send_again());
+    world.translator.send_again(&mut world.kept);
+    assert_eq!(world.kept.to_venue, [probes[0].clone()], "it is sent again");
+    reconnect(&mut world);
+    assert!(!world.translator.has_to_send_again());
+    assert_eq!((world.kept.to_venue.len(), world.kept.to_clients.len()), (2, before));
+    // The answer to one probe says nothing of the other instrument.
+    let other = world.kept.to_venue.remove(1);
+    world.settle();
+    let replies = &world.kept.to_clients[before..];
+    assert_eq!(replies.len(), 1);
+    assert_eq!(fields(&replies[0].1, &[35, 11, 41]), "35=9 11=A3 41=A1");
+    world.kept.to_venue.push(other);
+    world.settle();
+    let replies = &world.kept.to_clients[before + 1..];
+    assert_eq!(replies.len(), 1);
+    assert_eq!(fields(&replies[0].1, &[35, 11, 41]), "35=9 11=A4 41=A2");
+    assert_eq!((world.translator.unanswered(), world.kept.unmatched.len()), (0, 0));
+    assert_eq!(world.exchange.engine().orders(), 2);
+}
+
+#[test]
+fn a_probe_that_the_venue_refuses_altogether_settles_what_is_in_doubt() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    let before = world.kept.to_clients.len();
+    world.send(0, &cancel("A2", "A1", Side::Buy));
+    reconnect(&mut world);
+    let probe = world.kept.to_venue.pop().unwrap();
+    let Ok(Message::OrderCancelRequest(probe)) = Message::decode(&probe) else { panic!("a cancel") };
+    let reject = RejectFields {
+        start_of_message: 2,
+        message_length: message_length(59),
+        reject_code: 7,
+        reject_reason: Ascii::default(),
+        rejected_message_type: Ascii(*b"F"),
+        client_order_id: probe.client_order_id(),
+    };
+    world.translator.venue_report(&reject.encode(), &mut world.kept);
+    let replies = &world.kept.to_clients[before..];
+    assert_eq!(replies.len(), 1);
+    assert_eq!(fields(&replies[0].1, &[35, 11, 41]), "35=9 11=A2 41=A1");
+    assert_eq!(world.translator.unanswered(), 0);
 }
 
 #[test]

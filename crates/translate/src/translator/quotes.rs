@@ -188,9 +188,7 @@ impl<V: Venue> Translator<V> {
             self.reject_quote(handle, words.as_bytes(), report.time_ns, out);
             return true;
         }
-        if let Some(request) = self.desk.known.request_mut(handle) {
-            request.is_pending = false;
-        }
+        self.desk.known.set_answered(handle);
         let status = if is_rejected { (QUOTE_REJECTED, Some(99)) } else { (QUOTE_ACCEPTED, None) };
         let text = is_rejected.then_some(words.as_bytes());
         let quote = (request.id.0.trimmed(), self.symbol(request.instrument));
