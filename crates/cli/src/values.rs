@@ -41,6 +41,24 @@ pub(crate) fn venue(name: &str) -> Result<Publisher, String> {
     }
 }
 
+/// An error if the venue does not speak the protocol.
+pub(crate) fn refuse_other_venue(
+    protocol: Option<Application>,
+    venue: Option<Publisher>,
+) -> Result<(), crate::ending::Failure> {
+    let (Some(feed), Some(venue)) = (protocol.map(Application::spec), venue) else { return Ok(()) };
+    if feed.has(venue) {
+        return Ok(());
+    }
+    let names = one_of(feed.publishers.iter().filter_map(|one| one.names.first().copied()));
+    Err(crate::ending::Failure::Usage(format!(
+        "--venue: {} does not speak {}; {names} {}",
+        venue.venue_name(),
+        feed.schema.title,
+        if feed.publishers.len() == 1 { "does" } else { "do" }
+    )))
+}
+
 /// `a, b or c`.
 pub(crate) fn one_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     let names: Vec<&str> = names.collect();

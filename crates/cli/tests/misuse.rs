@@ -171,6 +171,8 @@ fn unknown_names_are_wrong_usage() {
     assert_one_error(&run(&["schema", "mitch"]), 2, "unknown protocol 'mitch'");
     assert_one_error(&run(&["replay", "--schema", "mbp-2", CAPTURE]), 2, "mbp-2");
     assert_one_error(&run(&["replay", "--out", "x.txt", CAPTURE]), 2, "x.txt");
+    let other = ["replay", "--protocol", "integrated", "--venue", "edgx", CAPTURE];
+    assert_one_error(&run(&other), 2, "Cboe EDGX does not speak NYSE Integrated 2.5; nyse, arca, american,");
     assert_one_error(&run(&["replay", "--speed", "fast", CAPTURE]), 2, "fast");
     assert_one_error(&run(&["replay", "--from", "noon", CAPTURE]), 2, "noon");
     assert_one_error(&run(&["exchange", "generate", "--out", "x.txt"]), 2, ".pcap or .itch");

@@ -86,10 +86,16 @@ impl FeedSpec {
         session.transport() == self.transport && (self.has_session)(session)
     }
 
-    /// The publisher of a channel: the user's, where there is a choice; else that of the group; else the first.
+    /// Whether a publisher is one of its own.
+    #[must_use]
+    pub fn has(&self, publisher: Publisher) -> bool {
+        self.publishers.iter().any(|one| one.publisher == publisher)
+    }
+
+    /// The publisher of a channel: the user's, if it is one of the feed's; else that of the group; else the first.
     #[must_use]
     pub fn publisher(&self, named: Option<Publisher>, destination: Option<SocketAddr>) -> Publisher {
-        let only = self.only_publisher();
+        let named = named.filter(|publisher| self.has(*publisher));
         let of_group = || {
             let Some(IpAddr::V4(group)) = destination.map(|destination| destination.ip()) else {
                 return None;
@@ -97,7 +103,7 @@ impl FeedSpec {
             self.publishers.iter().find(|one| one.groups.contains(&group)).map(|one| one.publisher)
         };
         let first = || self.publishers.first().map(|one| one.publisher);
-        only.or(named).or_else(of_group).or_else(first).unwrap_or_default()
+        named.or_else(of_group).or_else(first).unwrap_or_default()
     }
 
     /// Whether a UDP payload to this destination is certainly of this feed.
@@ -457,8 +463,7 @@ impl Application {
     /// The application that has this publisher.
     #[must_use]
     pub fn of_publisher(publisher: Publisher) -> Option<Self> {
-        let has_it = |feed: &&FeedSpec| feed.publishers.iter().any(|one| one.publisher == publisher);
-        FEEDS.iter().find(has_it).map(|feed| feed.application)
+        FEEDS.iter().find(|feed| feed.has(publisher)).map(|feed| feed.application)
     }
 
     /// The protocol of message files without packets and of SoupBinTCP connections, which name none.
@@ -512,7 +517,8 @@ mod tests {
         assert_eq!(itch.publisher(None, bx), Publisher::XBOS_ITCH);
         assert_eq!(itch.publisher(Some(Publisher::XPSX_ITCH), bx), Publisher::XPSX_ITCH);
         assert_eq!(itch.publisher(None, "239.1.2.3:1".parse().ok()), Publisher::XNAS_ITCH);
-        // A feed with one publisher has no choice.
+        // A venue that the feed does not carry is none.
+        assert_eq!(itch.publisher(Some(Publisher::ARCX_PILLAR), bx), Publisher::XBOS_ITCH);
         let deep = Application::IexDeep10.spec();
         assert_eq!(deep.publisher(Some(Publisher::XPSX_ITCH), None), Publisher::IEXG_DEEP);
     }

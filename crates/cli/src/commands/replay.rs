@@ -56,7 +56,8 @@ pub(crate) struct Arguments {
     /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
-    /// The venue of ITCH messages, instead of deriving it from the multicast group: nasdaq, bx, psx.
+    /// The venue of protocols that several venues speak, instead of deriving it from the multicast group: bx of ITCH, edgx of PITCH,
+    /// arca of NYSE Integrated.
     #[arg(long, value_name = "NAME", value_parser = values::venue)]
     venue: Option<Publisher>,
     /// The day in New York of files whose day cannot be found in name or content.
@@ -163,6 +164,7 @@ fn refuse_equal_paths(outputs: &[Output]) -> Result<()> {
 pub(crate) fn run(arguments: Arguments) -> Result {
     let outputs = arguments.outputs()?;
     values::refuse_empty_window(arguments.from, arguments.to)?;
+    values::refuse_other_venue(arguments.protocol, arguments.venue)?;
     refuse_equal_paths(&outputs)?;
     let options = replay::Options {
         outputs,
