@@ -229,6 +229,13 @@ impl IntegratedNormaliser {
         }
     }
 
+    /// The time of a mapping, which has none: the second of its matching engine, or else that in which it was received.
+    fn second_of(&self, system: u8, context: &Context) -> Nanos {
+        let received = context.received.unwrap_or_default();
+        let second = self.seconds.get(usize::from(system)).copied().flatten();
+        second.unwrap_or(Nanos(received.0 / Nanos::SECOND * Nanos::SECOND))
+    }
+
     /// A new second of a matching engine begins.
     fn begin_second(&mut self, system: u32, second: Nanos) {
         let Ok(place) = u8::try_from(system).map(usize::from) else { return };
@@ -420,7 +427,6 @@ impl IntegratedNormaliser {
                     // Indices are of the day, which begins.
                     self.listings.clear();
                     self.crosses.clear();
-                    self.seconds.clear();
                 }
                 self.no_symbol((m.source_time(), m.source_time_ns()).into(), to);
             }
@@ -511,7 +517,7 @@ impl IntegratedNormaliser {
         };
         let Some(place) = self.place(m.symbol_index()) else { return };
         let Listing { instrument: before, is_missed, .. } = std::mem::replace(place, listing);
-        let time = to.context.received.unwrap_or_default();
+        let time = self.second_of(m.system_id(), to.context);
         let numbered = Renumbered { before, now, is_missed };
         if !to.context.renumber(self.publisher, time, numbered, sink) {
             return;
@@ -824,9 +830,9 @@ mod tests {
             kinds(&feed.take(0, &mapping(9, b"C", 6, 1))),
             [EventKind::SymbolMapping, EventKind::Definition]
         );
-        // A definition has the time at which it came, whatever part of a second that is.
+        // A definition has the second in which it came, not the next one.
         let events = feed.take(700_000_000, &mapping(9, b"C", 6, 1));
-        assert_eq!(events[0].ts_event, Nanos(OPEN + 700_000_000));
+        assert_eq!(events[0].ts_event, Nanos(OPEN));
     }
 
     #[test]
