@@ -17,8 +17,6 @@ pub(crate) trait Dialect {
     const KEEPS_REFERENCES: bool = false;
     /// Where a message has its type, in bytes.
     const TYPE_OFFSET: usize = 0;
-    /// Bytes of the shortest message that the transport can carry.
-    const SHORTEST: usize = 1;
     /// The market-wide circuit breaker is published.
     const HAS_BREAKER: bool = false;
 

@@ -223,7 +223,6 @@ pub(crate) struct Integrated;
 impl Dialect for Integrated {
     const HAS_ORDERS: bool = true;
     const TYPE_OFFSET: usize = 2;
-    const SHORTEST: usize = 2;
 
     /// NYSE has no phases but those of its symbols. Numbers begin anew.
     fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {

@@ -3,6 +3,9 @@
 //!
 //! A venue sends them besides its own, with numbers of the same sequence. Its books do not know of them.
 
+use tapeworks_session::{Transport, for_transport};
+use tapeworks_wire::framing::LengthPrefix;
+
 use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
 use crate::generator::MAX_MESSAGE_BYTES;
@@ -124,7 +127,7 @@ impl NonsenseMaker {
 
     /// A length that counts itself cannot say less.
     fn shortest(&self) -> usize {
-        for_dialect!(self.kind, D => D::SHORTEST)
+        for_transport!(self.kind.transport(), T => <<T as Transport>::Prefix as LengthPrefix>::OWN_BYTES)
     }
 
     fn unknown(&self, message: &[u8]) -> Nonsense {

@@ -52,13 +52,8 @@ impl Transport for CboeUnit {
         })
     }
 
-    fn is_sound(payload: &[u8]) -> bool {
-        let Ok(packet) = SequencedUnit::decode(payload) else { return false };
-        let mut blocks = packet.blocks();
-        let read = blocks.by_ref().take_while(Result::is_ok).count();
-        read == usize::from(packet.count())
-            && usize::from(packet.length()) == payload.len()
-            && HEADER + blocks.offset() == payload.len()
+    fn length(payload: &[u8]) -> Option<usize> {
+        SequencedUnit::decode(payload).ok().map(|packet| usize::from(packet.length()))
     }
 
     fn fields(payload: &[u8]) -> Decoded<'_> {

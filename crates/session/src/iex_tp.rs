@@ -64,14 +64,10 @@ impl Transport for IexTp {
         })
     }
 
-    fn is_sound(payload: &[u8]) -> bool {
-        let Ok(segment) = Segment::decode(payload) else { return false };
-        let mut blocks = segment.blocks();
-        let read = blocks.by_ref().take_while(Result::is_ok).count();
-        let length = usize::from(segment.payload_length());
-        read == usize::from(segment.message_count())
-            && blocks.offset() == length
-            && Self::HEADER_BYTES + length == payload.len()
+    fn length(payload: &[u8]) -> Option<usize> {
+        Segment::decode(payload)
+            .ok()
+            .map(|segment| Self::HEADER_BYTES + usize::from(segment.payload_length()))
     }
 
     fn fields(payload: &[u8]) -> Decoded<'_> {

@@ -57,13 +57,8 @@ impl Transport for Pillar {
         })
     }
 
-    fn is_sound(payload: &[u8]) -> bool {
-        let Ok(packet) = PillarPacket::decode(payload) else { return false };
-        let mut blocks = packet.blocks();
-        let read = blocks.by_ref().take_while(Result::is_ok).count();
-        read == usize::from(packet.count())
-            && usize::from(packet.length()) == payload.len()
-            && HEADER_BYTES + blocks.offset() == payload.len()
+    fn length(payload: &[u8]) -> Option<usize> {
+        PillarPacket::decode(payload).ok().map(|packet| usize::from(packet.length()))
     }
 
     fn fields(payload: &[u8]) -> Decoded<'_> {

@@ -149,8 +149,7 @@ mod tests {
             let mut blocks = [0; 100];
             let mut end = 0;
             // A length that counts itself is the beginning of its message.
-            let own = if <<T as Transport>::Prefix as LengthPrefix>::IS_PART { <T as Transport>::Prefix::BYTES } else { 0 };
-            let shortest = &b"ll"[..own];
+            let shortest = &b"ll"[..<<T as Transport>::Prefix as LengthPrefix>::OWN_BYTES];
             for message in [&b"one"[..], b"second", shortest] {
                 end += write_block(T::prefix(), &mut blocks[end..], message).unwrap();
             }

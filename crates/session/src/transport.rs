@@ -234,12 +234,19 @@ pub trait Transport {
     /// A payload shorter than the header.
     fn packet(payload: &[u8]) -> Result<Packet<'_, Self::Prefix>, DecodeError>;
 
+    /// Bytes that the header says the datagram has. `None`: it does not say.
+    fn length(_payload: &[u8]) -> Option<usize> {
+        None
+    }
+
     /// Whether the messages of a datagram are what its header says, to the last byte. A datagram without messages is its header.
     #[must_use]
     fn is_sound(payload: &[u8]) -> bool {
         let Ok(Packet { header, header_bytes, mut blocks }) = Self::packet(payload) else { return false };
         let read = blocks.by_ref().take_while(Result::is_ok).count() as u64;
-        read == header.count && header_bytes + blocks.offset() == payload.len()
+        read == header.count
+            && header_bytes + blocks.offset() == payload.len()
+            && Self::length(payload).is_none_or(|length| length == payload.len())
     }
 
     /// The fields of a datagram's header, for tools that show them.

@@ -51,6 +51,8 @@ pub trait LengthPrefix: Copy {
     const BYTES: usize;
     /// The length is the beginning of the block.
     const IS_PART: bool = false;
+    /// Bytes of the length that are the beginning of the block: those of the shortest block.
+    const OWN_BYTES: usize = if Self::IS_PART { Self::BYTES } else { 0 };
 
     /// Splits the start of `bytes` into the length of the block and the bytes that begin with it. `None`: there is no
     /// whole length.
@@ -292,7 +294,7 @@ pub fn write_block<Prefix: LengthPrefix>(
     target: &mut [u8],
     message: &[u8],
 ) -> Option<usize> {
-    let prefix = if Prefix::IS_PART { 0 } else { Prefix::BYTES };
+    let prefix = Prefix::BYTES - Prefix::OWN_BYTES;
     let place = target.get_mut(..prefix + message.len())?;
     place.get_mut(prefix..)?.copy_from_slice(message);
     Prefix::write(message.len(), place)?;
