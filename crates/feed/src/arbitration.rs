@@ -637,9 +637,9 @@ impl Arbiter {
         deliver(Delivery::Gap { missing: (next, count), now });
     }
 
-    /// Packets come again, and none is missing.
+    /// No message is missing: the silence is over if a line brought one. The answer of a server does not end it.
     fn heard(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
-        if std::mem::replace(&mut self.is_silent, false) {
+        if self.last.is_some() && std::mem::replace(&mut self.is_silent, false) {
             deliver(Delivery::Heard { now });
         }
     }

@@ -91,10 +91,7 @@ impl Arbiter {
     pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.release(deliver);
         if self.held.is_empty() {
-            // An answer of a server does not end the silence of the lines.
-            if self.last.is_some() {
-                self.heard(now, deliver);
-            }
+            self.heard(now, deliver);
             self.change_session_if_done(now, deliver);
         } else {
             self.work_on_gaps(now, false, deliver);
