@@ -24,6 +24,7 @@ use tapeworks_wire::nyse::integrated::{
 use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
 
 use crate::clock;
+use crate::continuity::Continuity;
 use crate::locates::Contradiction;
 use crate::naming::Naming;
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Renumbered, Start, Target};
@@ -73,18 +74,15 @@ impl Listing {
 
     /// A price of the symbol.
     #[inline]
-    fn price(&self, raw: i32) -> Option<Price> {
-        // No price of 32 bits overflows.
-        if self.unit == 0 { None } else { Price::from_e9(i64::from(raw) * i64::from(self.unit)) }
+    fn price(&self, raw: impl Into<i64>) -> Option<Price> {
+        let e9 = raw.into().checked_mul(i64::from(self.unit)).filter(|_| self.unit != 0)?;
+        Price::from_e9(e9)
     }
 
     /// NYSE says "no price" with zero.
-    fn some_price(&self, raw: i64) -> Option<Price> {
-        if raw == 0 || self.unit == 0 {
-            None
-        } else {
-            raw.checked_mul(i64::from(self.unit)).and_then(Price::from_e9)
-        }
+    fn some_price(&self, raw: impl Into<i64>) -> Option<Price> {
+        let raw = raw.into();
+        if raw == 0 { None } else { self.price(raw) }
     }
 }
 
@@ -137,10 +135,9 @@ pub(crate) struct IntegratedNormaliser {
     crosses: BTreeMap<u32, (u32, i32)>,
     /// By matching engine: the second of its messages, in ns since the epoch; `None` before its first reference.
     seconds: Vec<Option<Nanos>>,
-    /// The number of the message before; 0 before the first.
-    last: u64,
-    /// That message was one of a snapshot, which is outside of the sequence.
-    was_of_snapshot: bool,
+    continuity: Continuity,
+    /// The last midnight in New York that was asked for.
+    midnight: Nanos,
 }
 
 impl Normaliser for IntegratedNormaliser {
@@ -150,8 +147,8 @@ impl Normaliser for IntegratedNormaliser {
             listings: Vec::new(),
             crosses: BTreeMap::new(),
             seconds: Vec::new(),
-            last: 0,
-            was_of_snapshot: false,
+            continuity: Continuity::default(),
+            midnight: start.midnight,
         }
     }
 
@@ -162,11 +159,10 @@ impl Normaliser for IntegratedNormaliser {
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError> {
         let message = Message::decode(message)?;
-        let is_of_snapshot = to.context.line == Line::Snapshot;
-        if is_of_snapshot != self.was_of_snapshot || to.context.sequence != self.last.saturating_add(1) {
-            self.note_jump(is_of_snapshot);
+        if self.continuity.breaks_at(to.context) {
+            // The second may be another.
+            self.seconds.clear();
         }
-        self.last = to.context.sequence;
         if let Message::SymbolIndexMapping(m) = &message
             && m.symbol_index() as usize >= MOST_INDICES
         {
@@ -204,18 +200,6 @@ fn detail_of(printable: PrintableFlag) -> u8 {
 }
 
 impl IntegratedNormaliser {
-    /// Messages are missing, or a snapshot begins or ends: the second may be another.
-    #[cold]
-    #[inline(never)]
-    fn note_jump(&mut self, is_of_snapshot: bool) {
-        if is_of_snapshot && self.was_of_snapshot {
-            // All messages of a snapshot have one number.
-            return;
-        }
-        self.was_of_snapshot = is_of_snapshot;
-        self.seconds.clear();
-    }
-
     /// The time of a message. Where the second is not known, it is the one that brings the message nearest to its receive time.
     #[inline]
     fn time(&self, system: u8, time: Time, context: &Context) -> Nanos {
@@ -223,17 +207,16 @@ impl IntegratedNormaliser {
             Time::Offset(offset) => offset.0,
             Time::Whole(time) => return time,
         };
-        match self.seconds.get(usize::from(system)) {
-            Some(Some(second)) => Nanos(second.0.saturating_add(offset)),
-            _ => clock::nearest(offset, context.received),
+        match self.second(system) {
+            Some(second) => Nanos(second.0.saturating_add(offset)),
+            None => clock::nearest(offset, context.received),
         }
     }
 
-    /// The time of a mapping, which has none: the second of its matching engine, or else that in which it was received.
-    fn second_of(&self, system: u8, context: &Context) -> Nanos {
-        let received = context.received.unwrap_or_default();
-        let second = self.seconds.get(usize::from(system)).copied().flatten();
-        second.unwrap_or(Nanos(received.0 / Nanos::SECOND * Nanos::SECOND))
+    /// The second of a matching engine's messages, if it is known.
+    #[inline]
+    fn second(&self, system: u8) -> Option<Nanos> {
+        self.seconds.get(usize::from(system)).copied().flatten()
     }
 
     /// A new second of a matching engine begins.
@@ -386,7 +369,7 @@ impl IntegratedNormaliser {
                     Event {
                         aux: u64::from(m.cross_id()),
                         size: m.volume(),
-                        price: listing.some_price(i64::from(m.price())),
+                        price: listing.some_price(m.price()),
                         detail: Event::CROSS,
                         ..event
                     }
@@ -468,15 +451,30 @@ impl IntegratedNormaliser {
         self.put(EventKind::Trade, index, time, to, |event, listing| Event {
             aux,
             size: m.volume(),
-            price: listing.some_price(i64::from(price)),
+            price: listing.some_price(price),
             detail: Event::CROSS,
             ..event
         });
     }
 
+    /// The time of an auction: hours and minutes of New York's day as four digits, 1406, on the day of the message.
+    fn auction_time(&mut self, digits: u16, day_of: SecondsSinceEpoch) -> Option<Nanos> {
+        if digits == 0 {
+            return None;
+        }
+        let at = start_of(day_of);
+        if at < self.midnight || at.since(self.midnight) >= 24 * 3_600 * Nanos::SECOND {
+            self.midnight = clock::midnight_before(at)?;
+        }
+        let minutes = u64::from(digits / 100) * 60 + u64::from(digits % 100);
+        Some(Nanos(self.midnight.0.saturating_add(minutes * 60 * Nanos::SECOND)))
+    }
+
     fn imbalance<S: Sink<Event>>(&mut self, m: &wire::Imbalance<'_>, to: &mut Target<'_, S>) {
         let listing = self.listing(m.symbol_index());
-        let of = |raw: i32| listing.some_price(i64::from(raw));
+        if listing.instrument == UNWANTED {
+            return;
+        }
         let imbalance = Imbalance {
             paired: m.paired_quantity(),
             imbalance: m.total_imbalance_quantity(),
@@ -488,17 +486,14 @@ impl IntegratedNormaliser {
             auction_type: m.auction_type().raw(),
             variation: b'~',
             extensions: m.extensions(),
-            auction_time: auction_time(m.auction_time(), m.source_time()),
-            reference_price: of(m.reference_price()),
-            continuous_clearing_price: of(m.continuous_book_clearing_price()),
-            auction_clearing_price: of(m.auction_interest_clearing_price()),
-            indicative_price: of(m.indicative_match_price()),
-            upper_collar: listing.some_price(i64::from(m.upper_collar())),
-            lower_collar: listing.some_price(i64::from(m.lower_collar())),
+            auction_time: self.auction_time(m.auction_time(), m.source_time()),
+            reference_price: listing.some_price(m.reference_price()),
+            continuous_clearing_price: listing.some_price(m.continuous_book_clearing_price()),
+            auction_clearing_price: listing.some_price(m.auction_interest_clearing_price()),
+            indicative_price: listing.some_price(m.indicative_match_price()),
+            upper_collar: listing.some_price(m.upper_collar()),
+            lower_collar: listing.some_price(m.lower_collar()),
         };
-        if listing.instrument == UNWANTED {
-            return;
-        }
         let time = self.time(listing.system, (m.source_time(), m.source_time_ns()).into(), to.context);
         let event = to.context.event(EventKind::Imbalance, self.publisher, listing.instrument, time);
         event.with_imbalance(imbalance).into_iter().for_each(|event| to.sink.put(event));
@@ -517,7 +512,10 @@ impl IntegratedNormaliser {
         };
         let Some(place) = self.place(m.symbol_index()) else { return };
         let Listing { instrument: before, is_missed, .. } = std::mem::replace(place, listing);
-        let time = self.second_of(m.system_id(), to.context);
+        // A mapping has no time: it has the second of its matching engine, or else that in which it was received.
+        let received = to.context.received.unwrap_or_default();
+        let floor = Nanos(received.0 / Nanos::SECOND * Nanos::SECOND);
+        let time = self.second(m.system_id()).unwrap_or(floor);
         let numbered = Renumbered { before, now, is_missed };
         if !to.context.renumber(self.publisher, time, numbered, sink) {
             return;
@@ -532,13 +530,6 @@ impl IntegratedNormaliser {
         let event = to.context.event(EventKind::Definition, self.publisher, now, time);
         sink.put(event.with_definition(definition));
     }
-}
-
-/// The time of an auction: hours and minutes of New York's day as four digits, 1406, on the day of the message.
-fn auction_time(digits: u16, day_of: SecondsSinceEpoch) -> Option<Nanos> {
-    let minutes = u64::from(digits / 100) * 60 + u64::from(digits % 100);
-    let midnight = clock::midnight_before(start_of(day_of)).filter(|_| digits != 0)?;
-    Some(Nanos(midnight.0.saturating_add(minutes * 60 * Nanos::SECOND)))
 }
 
 /// DBN's status reason of a halt condition.

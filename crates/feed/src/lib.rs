@@ -23,6 +23,7 @@
 pub mod arbitration;
 mod channel;
 pub mod clock;
+mod continuity;
 mod feed;
 mod iex;
 mod integrated;

@@ -20,6 +20,7 @@ use tapeworks_wire::cboe::pitch::{Message, ModifyFlags, RegShoAction, Side as Wi
 use tapeworks_wire::{Ascii, Decimal, DecodeError, Nanoseconds};
 
 use crate::clock;
+use crate::continuity::Continuity;
 use crate::locates::Contradiction;
 use crate::naming::Naming;
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
@@ -67,10 +68,7 @@ pub(crate) struct PitchNormaliser {
     is_midnight_fixed: bool,
     /// The second that messages are of, in ns since the epoch; `None` before the first time message.
     second: Option<Nanos>,
-    /// The number of the message before; 0 before the first.
-    last: u64,
-    /// That message was one of a snapshot, which is outside of the sequence.
-    was_of_snapshot: bool,
+    continuity: Continuity,
     /// By instrument: whether it is one of the unit's.
     has: Vec<bool>,
     /// The shares that are left of orders of unwanted symbols, which later messages name.
@@ -85,8 +83,7 @@ impl Normaliser for PitchNormaliser {
             midnight,
             is_midnight_fixed,
             second: None,
-            last: 0,
-            was_of_snapshot: false,
+            continuity: Continuity::default(),
             has: Vec::new(),
             unwanted: BTreeMap::new(),
         }
@@ -99,11 +96,10 @@ impl Normaliser for PitchNormaliser {
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError> {
         let message = Message::decode(message)?;
-        let is_of_snapshot = to.context.line == Line::Snapshot;
-        if is_of_snapshot != self.was_of_snapshot || to.context.sequence != self.last.saturating_add(1) {
-            self.note_jump(is_of_snapshot, to);
+        let is_first = self.continuity.is_new();
+        if self.continuity.breaks_at(to.context) {
+            self.note_break(is_first, to);
         }
-        self.last = to.context.sequence;
         self.translate(message, to);
         Ok(None)
     }
@@ -146,15 +142,10 @@ impl PitchNormaliser {
     /// lack orders that no later message names by its symbol.
     #[cold]
     #[inline(never)]
-    fn note_jump<S: Sink<Event>>(&mut self, is_of_snapshot: bool, to: &mut Target<'_, S>) {
-        let Context { sequence, .. } = *to.context;
-        if is_of_snapshot && self.was_of_snapshot {
-            // All messages of a snapshot have one number.
-            return;
-        }
-        self.was_of_snapshot = is_of_snapshot;
+    fn note_break<S: Sink<Event>>(&mut self, is_first: bool, to: &mut Target<'_, S>) {
+        let Context { sequence, line, .. } = *to.context;
         self.second = None;
-        if self.last == 0 && sequence > 1 && !is_of_snapshot {
+        if is_first && sequence > 1 && line != Line::Snapshot {
             let event = self.event(InstrumentId::ALL, Nanoseconds(0), to.context);
             to.sink.put(event.with_gap(Gap { first: sequence, count: 0 }));
         }
