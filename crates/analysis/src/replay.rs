@@ -25,8 +25,10 @@ use crate::encoders::Pool;
 use crate::input::{self, Input, InputError, Source};
 use crate::timer::ServiceTimer;
 
+mod directory;
 mod summary;
 
+pub use directory::{Directory, Listing};
 use summary::summarise;
 pub use summary::{BUSIEST, Busy, ChannelSummary, FeedSummary, FileCounters, Summary, Top, Written};
 
@@ -129,6 +131,7 @@ pub struct Progress {
 struct Outlet {
     writers: Vec<Writer>,
     instruments: Instruments,
+    directory: Directory,
     events_of: Vec<u64>,
     /// Of each instrument the last NBBO with a bid and an offer, and when it came: at the end of a day no venue counts any more.
     two_sided: Vec<(Nanos, Nbbo)>,
@@ -151,7 +154,7 @@ impl Sink<NbboUpdate<'_>> for Outlet {
             Some(events) => *events += 1,
             None => self.widen(event),
         }
-        if event.kind == EventKind::SymbolMapping {
+        if matches!(event.kind, EventKind::SymbolMapping | EventKind::Definition | EventKind::Status) {
             self.learn(event);
         }
         if update.changed
@@ -195,9 +198,10 @@ impl Outlet {
 
     #[cold]
     fn learn(&mut self, event: &Event) {
-        if let Some(symbol) = event.symbol() {
+        if let (EventKind::SymbolMapping, Some(symbol)) = (event.kind, event.symbol()) {
             self.instruments.intern(symbol);
         }
+        self.directory.learn(event);
     }
 
     #[cold]
@@ -323,6 +327,7 @@ pub fn replay(
         outlet: Outlet {
             writers,
             instruments: Instruments::default(),
+            directory: Directory::default(),
             events_of: vec![0; capacity.instruments],
             two_sided: vec![Default::default(); capacity.instruments],
             events: 0,

@@ -38,7 +38,7 @@ pub(crate) fn figures(summary: &Summary, paint: Paint) -> String {
         "{}, {}, {} in {seconds:.2} s",
         counted(summary.messages, "message", "messages"),
         counted(summary.events, "event", "events"),
-        counted(summary.instruments as u64, "instrument", "instruments"),
+        counted(summary.symbols.len() as u64, "instrument", "instruments"),
     );
     // No message has no mean.
     if let Some(mean_ns) = summary.mean_ns() {
@@ -402,7 +402,7 @@ pub(crate) fn to_json(summary: &Summary) -> Value {
         "is_interrupted": summary.is_interrupted,
         "messages": summary.messages,
         "events": summary.events,
-        "instruments": summary.instruments,
+        "instruments": summary.symbols.len(),
         "elapsed_seconds": summary.elapsed.as_secs_f64(),
         "messages_per_second": summary.messages as f64 / summary.elapsed.as_secs_f64().max(1e-9),
         "mean_ns_per_message": summary.mean_ns(),

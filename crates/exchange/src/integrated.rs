@@ -3,6 +3,7 @@
 //! A time is split: before the first message of a second comes the time reference ([`Dialect::full_second`]). The number of a symbol's messages,
 //! which receivers of whole channels do not need, is always 0.
 
+use tapeworks_market::symbology;
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 use tapeworks_wire::nyse::integrated::{self, *};
 use tapeworks_wire::{Ascii, Nanoseconds, SecondsSinceEpoch};
@@ -10,6 +11,7 @@ use tapeworks_wire::{Ascii, Nanoseconds, SecondsSinceEpoch};
 use crate::book;
 use crate::dialect::Dialect;
 use crate::instrument::Instrument;
+use crate::nasdaq::listing_market;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::scenario::{CLOSE_NS, SECOND_NS, VenueKind};
 
@@ -243,15 +245,14 @@ impl Dialect for Integrated {
         outbox: &mut Outbox,
         kind: VenueKind,
         stamp: &Stamp,
-        _: u32,
+        index: u32,
         instrument: &Instrument,
         standing: &Standing,
     ) {
+        let (root, suffix) = symbology::to_cms(&instrument.symbol.to_string());
         let mut symbol = [0; 11];
-        symbol.iter_mut().zip(instrument.symbol.trimmed()).for_each(|(to, from)| {
-            // A class of shares stands behind a space.
-            *to = if *from == b'.' { b' ' } else { *from };
-        });
+        let spelled = [root.as_str(), &suffix].join(" ");
+        symbol.iter_mut().zip(spelled.trim_end().bytes()).for_each(|(to, from)| *to = from);
         let fields = SymbolIndexMappingFields {
             length: SymbolIndexMapping::LENGTH as u16,
             symbol_index: u32::from(stamp.locate),
@@ -265,7 +266,7 @@ impl Dialect for Integrated {
                 _ => Market::NyseEquities,
             },
             system_id: SYSTEM,
-            exchange_code: ListingMarket::Nasdaq,
+            exchange_code: ListingMarket::from_raw(listing_market(index)),
             price_scale_code: places(instrument),
             security_type: if instrument.etp { SecurityType::Etf } else { SecurityType::CommonStock },
             lot_size: instrument.round_lot as u16,

@@ -1,5 +1,6 @@
 //! The dialect of MEMX: MEMOIR Depth 1.3.
 
+use tapeworks_market::symbology;
 use tapeworks_wire::memx::depth13::{self, *};
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch};
@@ -117,18 +118,15 @@ impl Dialect for Memoir {
         instrument: &Instrument,
         standing: &Standing,
     ) {
-        let text = instrument.symbol;
-        let text = text.trimmed();
-        let point = text.iter().position(|letter| *letter == b'.').unwrap_or(text.len());
-        let (root, suffix) = text.split_at(point);
+        let (root, suffix) = symbology::to_cms(&instrument.symbol.to_string());
         say!(
             outbox,
             stamp,
             InstrumentDirectory,
             InstrumentDirectoryFields {
                 security_id: stamp.locate,
-                symbol: field(root),
-                symbol_sfx: field(suffix.get(1..).unwrap_or_default()),
+                symbol: field(root.as_bytes()),
+                symbol_sfx: field(suffix.as_bytes()),
                 round_lot: instrument.round_lot,
                 reserved: [0],
                 is_test_symbol: Boolean::False,

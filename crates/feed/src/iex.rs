@@ -51,7 +51,9 @@ macro_rules! shared_messages {
                 let definition = Definition {
                     round_lot: directory.round_lot_size(),
                     reference_price: price(directory.adjusted_poc_price()),
+                    tick: None,
                     class: b' ',
+                    listing: b' ',
                     is_test: flags.test_security(),
                     is_etp: flags.etp(),
                 };

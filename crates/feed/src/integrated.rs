@@ -4,8 +4,8 @@
 //! decimal places the symbol's prices have, and which matching engine it is on. Times are split: a message has nanoseconds, and the last time
 //! reference of its matching engine the second. A modified order keeps its number, and perhaps its place in the queue.
 //!
-//! NYSE writes a class of shares with a space, `BRK A`, which becomes `BRK.A`, as at the other venues. Other suffixes (preferred shares,
-//! warrants) keep NYSE's letters behind the point, so the synthetic NBBO does not join them.
+//! NYSE writes suffixes in the CMS convention, behind a space. They are spelled as at the other venues: `BRK A` becomes `BRK.A`, `XYZ PRA`
+//! becomes `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
 //!
 //! The header has no venue: the channel's publisher is what the user says, NYSE unless another is named.
 //!
@@ -523,7 +523,9 @@ impl IntegratedNormaliser {
         let definition = Definition {
             round_lot: u32::from(m.lot_size()),
             reference_price: None,
+            tick: None,
             class: m.security_type().raw(),
+            listing: m.exchange_code().raw(),
             is_test: m.security_type() == SecurityType::Test,
             is_etp: m.security_type() == SecurityType::Etf,
         };

@@ -11,8 +11,8 @@ use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, Statu
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_stage::Sink;
 use tapeworks_wire::nasdaq::itch50::{
-    Authenticity, EtpFlag, EventCode, ImbalanceDirection, Message, OperationalHaltAction, OrderAction,
-    OrderMessage, ReasonCode, RegShoAction, TradingState, timestamp,
+    Authenticity, EtpFlag, EventCode, ImbalanceDirection, MarketCategory, Message, OperationalHaltAction,
+    OrderAction, OrderMessage, ReasonCode, RegShoAction, TradingState, timestamp,
 };
 use tapeworks_wire::nasdaq::moldudp64::DownstreamPacket;
 use tapeworks_wire::{Ascii, DecodeError, NanosecondsSinceMidnight};
@@ -307,7 +307,15 @@ impl ItchNormaliser {
                 sink.put(event.with_definition(Definition {
                     round_lot: directory.round_lot_size(),
                     reference_price: None,
+                    tick: None,
                     class: directory.issue_classification().raw(),
+                    listing: match directory.market_category() {
+                        // Nasdaq's three tiers.
+                        MarketCategory::NasdaqGlobalSelectMarket
+                        | MarketCategory::NasdaqGlobalMarket
+                        | MarketCategory::NasdaqCapitalMarket => b'Q',
+                        other => other.raw(),
+                    },
                     is_test: directory.authenticity() == Authenticity::Test,
                     is_etp: directory.etp_flag() == EtpFlag::Etp,
                 }));

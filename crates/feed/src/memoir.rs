@@ -1,11 +1,11 @@
 //! MEMX MEMOIR Depth 1.3 to normalised events.
 //!
 //! A message names its instrument by a security identifier of the day, which only the instrument directory defines; a symbol is
-//! a root and a suffix, which become `ROOT.SUFFIX`; an execution names its price; a correction of a trade is two events, a
+//! a root and a suffix; an execution names its price; a correction of a trade is two events, a
 //! break and the trade as it should have been. The quantity of a reduction is taken for the shares that the order lost.
 //!
-//! A class of shares (`BRK.B`) is spelled as at the other venues. Other suffixes (preferred shares, warrants) keep MEMX's
-//! letters, so the synthetic NBBO does not join them.
+//! Suffixes are of the CMS convention, and are spelled as at the other venues: `BRK` with `B` becomes `BRK.B`, `XYZ` with `PRA` becomes
+//! `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
 //!
 //! Cost: the message's own line, a load from the table of identifiers (4 bytes for each) and the event.
 
@@ -226,7 +226,9 @@ impl MemoirNormaliser {
                 let definition = Definition {
                     round_lot: m.round_lot(),
                     reference_price: None,
+                    tick: price(m.mpv()),
                     class: b' ',
+                    listing: b' ',
                     is_test: m.is_test_symbol() == Boolean::True,
                     is_etp: false,
                 };
@@ -399,7 +401,7 @@ mod tests {
             assert_eq!(events[0].kind, EventKind::SymbolMapping);
         }
         let names: Vec<_> = feed.symbols.instruments().symbols().iter().map(ToString::to_string).collect();
-        assert_eq!(names, ["BRK.B", "ABCDEF.PRAWI"]);
+        assert_eq!(names, ["BRK.B", "ABCDEF-A#"]);
         // A repeated definition gives the same instrument.
         let events = feed.take(&directory(2, b"ABCDEF", b"PRAWI\0"));
         assert_eq!(kinds(&events), [(EventKind::Definition, InstrumentId(1))]);

@@ -1,6 +1,6 @@
 //! How messages name their instrument, for tools that read them by the schema alone.
 
-use tapeworks_market::Symbol;
+use tapeworks_market::{Symbol, symbology};
 
 /// The fields of the declaration by which messages name their instrument.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The symbol of a root and a suffix, as the normaliser spells it: a suffix stands behind a point.
+    /// The symbol of a root and a suffix of the CMS convention, as the normaliser spells it: in the integrated one ([`symbology`]).
     #[must_use]
     pub fn symbol_of(&self, root: &[u8], suffix: Option<&[u8]>) -> Option<Symbol> {
         let [mut root, mut suffix] = [root, suffix.unwrap_or_default()].map(trimmed);
@@ -28,10 +28,7 @@ impl Naming {
             (root, suffix) = root.split_at(space);
             suffix = suffix.trim_ascii();
         }
-        if suffix.is_empty() {
-            return Symbol::from_bytes(root).ok();
-        }
-        Symbol::from_bytes(&[root, b".", suffix].concat()).ok()
+        symbology::of_cms(root, suffix)
     }
 }
 

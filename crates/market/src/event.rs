@@ -342,8 +342,13 @@ pub struct Definition {
     pub round_lot: u32,
     /// The adjusted closing price of the day before, when the venue says (IEX).
     pub reference_price: Option<Price>,
+    /// The smallest step of its prices, when the venue says (MEMX).
+    pub tick: Option<Price>,
     /// The venue's one-letter class of the issue (Nasdaq's issue classification), a space when it has none.
     pub class: u8,
+    /// The market that lists it, by the SIPs' letter (`Q` Nasdaq, `N` NYSE, `A` NYSE American, `P` Arca, `Z` Cboe BZX, `V` IEX, ...), a space when
+    /// the venue does not say.
+    pub listing: u8,
     /// A test security.
     pub is_test: bool,
     /// An exchange-traded product.
@@ -572,7 +577,13 @@ impl Event {
         self.size = definition.round_lot;
         self.price = definition.reference_price;
         self.detail = definition.class & 0x7F;
-        self.aux = definition.is_test as u64 | (definition.is_etp as u64) << 1;
+        // No tick is 0: events of venues that have none are as they were.
+        self.order_id = match definition.tick {
+            Some(tick) => price_to_bits(Some(tick)),
+            None => 0,
+        };
+        let listing = if definition.listing == b' ' { 0 } else { definition.listing };
+        self.aux = definition.is_test as u64 | (definition.is_etp as u64) << 1 | (listing as u64) << 8;
         self
     }
 
@@ -584,7 +595,12 @@ impl Event {
         Some(Definition {
             round_lot: self.size,
             reference_price: self.price,
+            tick: if self.order_id == 0 { None } else { price_from_bits(self.order_id) },
             class: self.detail,
+            listing: match (self.aux >> 8) as u8 {
+                0 => b' ',
+                letter => letter,
+            },
             is_test: self.aux & 1 != 0,
             is_etp: self.aux & 2 != 0,
         })
@@ -762,8 +778,15 @@ mod tests {
         let mut event = blank(EventKind::Other);
         (event.channel, event.channel_sequence) = (40_000, 5);
         event.set_line(Line::B);
-        let definition =
-            Definition { round_lot: 1, reference_price: None, class: b'C', is_test: true, is_etp: true };
+        let definition = Definition {
+            round_lot: 1,
+            reference_price: None,
+            tick: None,
+            class: b'C',
+            listing: b' ',
+            is_test: true,
+            is_etp: true,
+        };
         let defined = event.with_definition(definition);
         assert_eq!((defined.channel, defined.definition()), (40_000, Some(definition)));
         let imbalance = Imbalance {
@@ -813,7 +836,9 @@ mod tests {
         let definition = Definition {
             round_lot: 1,
             reference_price: Price::from_e9(5),
+            tick: Price::from_e9(10_000_000),
             class: b'C',
+            listing: b'Q',
             is_test: true,
             is_etp: false,
         };

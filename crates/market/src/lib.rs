@@ -28,6 +28,7 @@ pub mod orders;
 pub mod price;
 pub mod shared;
 pub mod state;
+pub mod symbology;
 pub mod venue;
 
 pub use book::{BookRef, BookStage, BookUpdate, Books, Capacity};

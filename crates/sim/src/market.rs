@@ -594,8 +594,12 @@ impl Conductor {
         if status.channels.len() != self.plan.venues.len() {
             return Some("the plant has not reported".to_owned());
         }
-        let of_channels = status.channels.iter().find_map(|channel| {
+        let of_channels = status.channels.iter().enumerate().find_map(|(number, channel)| {
             let name = &channel.name;
+            let runs = locked(&self.shared.oracle).running_session(number).map(|session| session.to_string());
+            if let Some(runs) = runs.filter(|runs| *runs != channel.session) {
+                return Some(format!("{name} follows session {}, and {runs} runs", channel.session));
+            }
             // Without a server that could bring them, what was missed stays missing.
             let can_recover = self.can_recover(name);
             let wrong = match () {

@@ -20,6 +20,8 @@ use tapeworks_market::{
     BookOptions, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Side, Symbol,
 };
 
+use tapeworks_session::SessionId;
+
 use log::Log;
 use truth::{SessionTruth, Truth};
 
@@ -680,6 +682,11 @@ impl Oracle {
         let named = self.named.get(channel).copied().unwrap_or_default();
         let sums = self.channels.get_mut(channel).map(Truth::sums).unwrap_or_default();
         Sums { named, ..sums }
+    }
+
+    /// The session that a channel's venue is in.
+    pub(crate) fn running_session(&self, channel: usize) -> Option<SessionId> {
+        self.channels.get(channel)?.sessions.last().map(|session| session.name)
     }
 
     /// How many sessions a channel's venue has begun.

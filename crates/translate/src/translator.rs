@@ -1319,9 +1319,15 @@ impl<V: Venue> Translator<V> {
             // The venue does not know an order that it never reported: it never came.
             let in_doubt = entry.filter(|entry| entry.machine.state() == ExchangeToClientState::Sent);
             let new = in_doubt.and_then(|entry| self.desk.known.by_name(&entry.order.terms.name));
-            match new.map(|(_, new)| *new) {
-                Some(new) => self.reject_request(&new, IN_DOUBT, report.time_ns, out),
-                None => self.own_cancel_failed(&request, out),
+            let has_ended = entry.is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended);
+            let is_renamed = !has_ended && entry.is_some_and(|entry| entry.order.id != request.original);
+            match (new.map(|(_, new)| *new), request.order) {
+                (Some(new), _) => self.reject_request(&new, IN_DOUBT, report.time_ns, out),
+                // A replace came first, so the cancel named the order by what it was not called any more.
+                (None, Some(order)) if is_renamed && !self.desk.known.has_own_cancel(order) => {
+                    self.send_own_cancel(order, report.time_ns, out);
+                }
+                (None, _) => self.own_cancel_failed(&request, out),
             }
             return;
         }

@@ -611,6 +611,26 @@ fn the_gateways_own_cancels_that_were_in_doubt_are_sent_anew() {
 }
 
 #[test]
+fn the_gateways_own_cancel_follows_an_order_that_a_replace_has_renamed_before() {
+    let mut world = World::new(&two(), Naming::Numbered);
+    world.send(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+    world.send(0, &replace("A2", "A1", Side::Buy, 80, 11 * E8));
+    // Both are in doubt, and were taken by the venue before the cancel.
+    let taken = std::mem::take(&mut world.kept.to_venue);
+    world.translator.venue_disconnected();
+    world.translator.venue_connected();
+    world.translator.venue_recovered();
+    world.translator.settle(START_NS, &mut world.kept);
+    world.kept.to_venue.splice(0..0, taken);
+    world.settle();
+    let replies = world.kept.to_clients.iter().map(|(_, bytes)| fields(bytes, &[35, 11, 41, 150, 39]));
+    let expected = ["35=8 11=A1 150=0 39=0", "35=8 11=A2 41=A1 150=5 39=0", "35=8 11=A2 150=4 39=4"];
+    assert_eq!(replies.collect::<Vec<_>>(), expected);
+    assert_eq!((world.exchange.engine().orders(), world.translator.open_orders(ClientIndex(0))), (0, 0));
+    assert_eq!(world.translator.counters().own_cancels_failed, 0);
+}
+
+#[test]
 fn a_cancel_of_the_gateways_own_that_the_venue_rejects_is_counted_if_the_order_works() {
     let mut world = World::new(&two(), Naming::Numbered);
     world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));

@@ -12,7 +12,7 @@ use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, Publisher, Side, Symbol
 use tapeworks_packet::CaptureError;
 use tapeworks_store::Schema;
 
-use super::{Options, Run};
+use super::{Directory, Options, Run};
 use crate::input::{Input, Source};
 
 /// Counters of a channel.
@@ -150,8 +150,10 @@ pub struct Summary {
     pub nbbo: NbboCounts,
     /// Changes of feeds that did not count for the NBBO: see [`tapeworks_market::NbboStage::ignored`].
     pub nbbo_ignored: u64,
-    /// How many instruments were seen.
-    pub instruments: usize,
+    /// The symbols that were seen, in the order of their numbers.
+    pub symbols: Vec<Symbol>,
+    /// What the venues say of them.
+    pub directory: Directory,
     /// The requested symbols without a message, in order. Without meaning where the replay ended
     /// early.
     pub unseen_symbols: Vec<Symbol>,
@@ -274,7 +276,8 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
         problems: feed.problems().clone(),
         nbbo: *market.second.counts(),
         nbbo_ignored: market.second.ignored(),
-        instruments: outlet.instruments.len(),
+        symbols: outlet.instruments.symbols().to_vec(),
+        directory: outlet.directory,
         unseen_symbols: Vec::new(),
         busiest,
         written: Vec::new(),

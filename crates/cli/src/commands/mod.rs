@@ -15,5 +15,6 @@ pub(crate) mod schema;
 pub(crate) mod stats;
 pub(crate) mod study;
 pub(crate) mod subscribe;
+pub(crate) mod symbols;
 pub(crate) mod tap;
 pub(crate) mod top;

@@ -129,6 +129,7 @@ impl Shape for Definitions {
             ts_recv: event.ts_recv.0,
             raw_symbol: field(symbol.as_ref().map_or("", Symbol::as_str)),
             raw_instrument_id: u64::from(instrument_number(event.instrument)),
+            min_price_increment: price_e9(definition.tick),
             min_lot_size_round_lot: round_lot,
             currency: field("USD"),
             exchange: field(mic),

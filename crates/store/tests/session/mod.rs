@@ -88,8 +88,15 @@ pub(crate) fn the_imbalance() -> Imbalance {
 
 /// Every kind of event there is.
 pub(crate) fn session() -> Vec<Event> {
-    let definition =
-        Definition { round_lot: 100, reference_price: None, class: b'Q', is_test: false, is_etp: true };
+    let definition = Definition {
+        round_lot: 100,
+        reference_price: None,
+        tick: dollars("0.01"),
+        class: b'Q',
+        listing: b'Q',
+        is_test: false,
+        is_etp: true,
+    };
     let execution = of_order(10, EventKind::Execute, 1, 100);
     let priced = Event { price: dollars("10.005"), ..of_order(11, EventKind::Execute, 1, 50) };
     let mut hidden =

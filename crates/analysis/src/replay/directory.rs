@@ -1,0 +1,89 @@
+//! The symbols of a day, and what each venue says of them.
+
+use std::collections::BTreeMap;
+
+use tapeworks_market::event::{Definition, Event, EventKind, Status, StatusAction};
+use tapeworks_market::{InstrumentId, Nanos, Publisher};
+
+/// What a feed says of an instrument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Listing {
+    /// Its last definition.
+    pub definition: Option<Definition>,
+    /// The last status that says whether it trades, and when it came.
+    pub status: Option<(Nanos, Status)>,
+    /// Whether a short-sale price test restricts it, by the last message that says so.
+    pub is_short_sell_restricted: Option<bool>,
+}
+
+/// What feeds say of instruments, by instrument and feed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Directory(BTreeMap<(InstrumentId, Publisher), Listing>);
+
+impl Directory {
+    /// Takes an event of kind `SymbolMapping`, `Definition` or `Status`; of others nothing.
+    pub(super) fn learn(&mut self, event: &Event) {
+        if event.instrument >= InstrumentId::UNKNOWN {
+            return;
+        }
+        let is_known =
+            matches!(event.kind, EventKind::SymbolMapping | EventKind::Definition | EventKind::Status);
+        if !is_known {
+            return;
+        }
+        let listing = self.0.entry((event.instrument, event.publisher)).or_default();
+        if let Some(definition) = event.definition() {
+            listing.definition = Some(definition);
+        }
+        if let Some(status) = event.status() {
+            if !matches!(status.action, StatusAction::None | StatusAction::ShortSaleRestrictionChange) {
+                listing.status = Some((event.ts_event, status));
+            }
+            if status.is_short_sell_restricted.is_some() {
+                listing.is_short_sell_restricted = status.is_short_sell_restricted;
+            }
+        }
+    }
+
+    /// What each feed says of an instrument, by the feeds' numbers.
+    pub fn of(&self, instrument: InstrumentId) -> impl Iterator<Item = (Publisher, &Listing)> {
+        let of_one = (instrument, Publisher(0))..=(instrument, Publisher(u16::MAX));
+        self.0.range(of_one).map(|((_, publisher), listing)| (*publisher, listing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: InstrumentId = InstrumentId(1);
+
+    fn status(
+        action: StatusAction,
+        is_trading: Option<bool>,
+        is_short_sell_restricted: Option<bool>,
+    ) -> Event {
+        let status = Status { action, reason: 0, is_trading, is_quoting: None, is_short_sell_restricted };
+        Event::new(EventKind::Status, Publisher::XNAS_ITCH, ONE).with_status(status)
+    }
+
+    #[test]
+    fn a_restriction_leaves_the_trading_status_as_it_is() {
+        let mut directory = Directory::default();
+        directory.learn(&status(StatusAction::Halt, Some(false), None));
+        directory.learn(&status(StatusAction::ShortSaleRestrictionChange, None, Some(true)));
+        let (publisher, listing) = directory.of(ONE).next().unwrap();
+        assert_eq!(publisher, Publisher::XNAS_ITCH);
+        assert_eq!(listing.status.map(|(_, status)| status.action), Some(StatusAction::Halt));
+        assert_eq!(listing.is_short_sell_restricted, Some(true));
+        assert_eq!(directory.of(InstrumentId(0)).count() + directory.of(InstrumentId(2)).count(), 0);
+    }
+
+    #[test]
+    fn events_of_all_instruments_define_none() {
+        let mut directory = Directory::default();
+        directory.learn(&Event::new(EventKind::Status, Publisher::XNAS_ITCH, InstrumentId::ALL));
+        directory.learn(&Event::new(EventKind::Add, Publisher::XNAS_ITCH, ONE));
+        assert_eq!(directory, Directory::default());
+    }
+}

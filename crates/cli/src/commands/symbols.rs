@@ -1,0 +1,289 @@
+//! `tapeworks symbols`: the symbol directory of a day, and how markets spell a symbol.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Value, json};
+use tapeworks_analysis::paint::Paint;
+use tapeworks_analysis::replay::{self, Listing, Summary};
+use tapeworks_feed::Application;
+use tapeworks_market::event::{Status, StatusAction};
+use tapeworks_market::price::price_e9;
+use tapeworks_market::symbology::{Convention, convert, describe};
+use tapeworks_market::{InstrumentId, Nanos, Price, Publisher, Symbol};
+
+use super::replay::ending;
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, counted};
+use crate::terminal::{self, Bar};
+use crate::values::{self, Symbols};
+use crate::{output, report};
+
+/// List the symbols of a day: spelling, round lot, tick, listing market, venues and trading status.
+///
+/// Reads the same files as replay. A symbol is the same at every venue, in the spelling of Nasdaq's integrated platform; the
+/// spellings of the CTA's tapes (CQS) and of NYSE (CMS) are beside it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks symbols testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
+  tapeworks symbols session.pcap --symbols AAPL,MSFT --json
+  tapeworks symbols --spell 'BRK.B' --spell 'BAC PRL'
+
+Exit code 2: no convention has a symbol of --spell. 3: messages are missing, or some of the input could not be read or applied.")]
+pub(crate) struct Arguments {
+    /// Captures or message files, merged by time; - is standard input.
+    #[arg(required_unless_present = "spell", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Spell a symbol in every convention, instead of reading files; may be given several times.
+    #[arg(long, value_name = "SYMBOL", conflicts_with = "files")]
+    spell: Vec<String>,
+    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
+    #[arg(short, long, value_name = "NAME", value_parser = values::application)]
+    protocol: Option<Application>,
+    /// The venue, where the messages do not say it: bx of ITCH, edgx of PITCH, arca of NYSE Integrated.
+    #[arg(long, value_name = "NAME", value_parser = values::venue)]
+    venue: Option<Publisher>,
+    /// The day in New York of files whose day cannot be found in name or content.
+    #[arg(long, value_name = "DATE", value_parser = values::midnight)]
+    date: Option<Nanos>,
+    /// Only these symbols: A,B or @FILE.
+    #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
+    symbols: Option<Symbols>,
+    /// One JSON object.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result {
+    if !arguments.spell.is_empty() {
+        return spell(&arguments.spell, arguments.json);
+    }
+    values::refuse_other_venue(arguments.protocol, arguments.venue)?;
+    let options = replay::Options {
+        application: arguments.protocol,
+        publisher: arguments.venue,
+        midnight: arguments.date,
+        symbols: arguments.symbols.map(|symbols| symbols.0),
+        inputs: arguments.files,
+        threads: values::default_threads(),
+        ..replay::Options::default()
+    };
+    let mut bar = Bar::new("Reading");
+    let summary = replay::replay(&options, &mut |progress| {
+        bar.show(progress.bytes, progress.total_bytes, Some(progress.messages))
+    })?;
+    bar.clear();
+    let rows = rows(&summary);
+    let text = if arguments.json {
+        format!("{:#}\n", json!({ "symbols": rows.iter().map(Row::to_json).collect::<Vec<_>>() }))
+    } else {
+        show(&rows, &summary, terminal::paint())
+    };
+    output::print(&text)?;
+    Ok(ending(&summary))
+}
+
+/// A symbol, and what each venue says of it.
+struct Row<'s> {
+    symbol: Symbol,
+    listings: Vec<(Publisher, &'s Listing)>,
+}
+
+/// The symbols that venues have named, in alphabetical order.
+fn rows(summary: &Summary) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row<'_>> = summary
+        .symbols
+        .iter()
+        .zip(0..)
+        .map(|(symbol, number)| Row {
+            symbol: *symbol,
+            listings: summary.directory.of(InstrumentId(number)).collect(),
+        })
+        .filter(|row| !row.listings.is_empty())
+        .collect();
+    rows.sort_by_key(|row| row.symbol);
+    rows
+}
+
+/// A listing market by the SIPs' letter.
+fn market(letter: u8) -> Option<&'static str> {
+    Some(match letter {
+        b'A' => "NYSE American",
+        b'L' => "LTSE",
+        b'M' => "NYSE Texas",
+        b'N' => "NYSE",
+        b'P' => "NYSE Arca",
+        b'Q' => "Nasdaq",
+        b'V' => "IEX",
+        b'Z' => "Cboe BZX",
+        _ => return None,
+    })
+}
+
+/// A trading status in one word.
+const fn word(status: Status) -> &'static str {
+    match status.action {
+        StatusAction::PreOpen => "pre-open",
+        StatusAction::Quoting => "quoting",
+        StatusAction::Trading => "trading",
+        StatusAction::Halt => "halted",
+        StatusAction::Pause => "paused",
+        StatusAction::Close => "closed",
+        StatusAction::NotAvailableForTrading => "not available",
+        StatusAction::None | StatusAction::ShortSaleRestrictionChange => "-",
+    }
+}
+
+impl Row<'_> {
+    fn spelled(&self, convention: Convention) -> Option<String> {
+        convert(self.symbol.as_str(), Convention::Integrated, convention)
+    }
+
+    /// What the venues say of it, each value once, in the order of the venues.
+    fn values<T: PartialEq>(&self, of: impl Fn(&Listing) -> Option<T>) -> Vec<T> {
+        let mut values = Vec::new();
+        for value in self.listings.iter().filter_map(|(_, listing)| of(listing)) {
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        values
+    }
+
+    fn lots(&self) -> Vec<u32> {
+        self.values(|listing| listing.definition.map(|one| one.round_lot).filter(|lot| *lot > 0))
+    }
+
+    fn ticks(&self) -> Vec<Price> {
+        self.values(|listing| listing.definition.and_then(|one| one.tick))
+    }
+
+    fn markets(&self) -> Vec<&'static str> {
+        self.values(|listing| listing.definition.and_then(|one| market(one.listing)))
+    }
+
+    /// What is not as usual.
+    fn remarks(&self) -> String {
+        let mut remarks = Vec::new();
+        let has = |is: fn(&Listing) -> bool| self.listings.iter().any(|(_, listing)| is(listing));
+        if has(|listing| listing.definition.is_some_and(|one| one.is_test)) {
+            remarks.push("test".to_owned());
+        }
+        if has(|listing| listing.definition.is_some_and(|one| one.is_etp)) {
+            remarks.push("exchange-traded product".to_owned());
+        }
+        if has(|listing| listing.is_short_sell_restricted == Some(true)) {
+            remarks.push("short sales restricted".to_owned());
+        }
+        for (publisher, listing) in &self.listings {
+            if let Some((_, status)) = listing.status.filter(|(_, status)| status.is_trading != Some(true)) {
+                remarks.push(format!("{} at {}", word(status), publisher.venue_name()));
+            }
+        }
+        remarks.join(", ")
+    }
+
+    fn to_json(&self) -> Value {
+        let symbol = self.symbol.as_str();
+        json!({
+            "symbol": symbol,
+            "cqs": self.spelled(Convention::Cqs),
+            "cms": self.spelled(Convention::Cms),
+            "issue": describe(symbol, Convention::Integrated),
+            "venues": self.listings.iter().map(|(publisher, listing)| json!({
+                "venue": publisher.venue_name(),
+                "dataset": publisher.feed().map(|feed| feed.dataset),
+                "publisher_id": publisher.0,
+                "round_lot": listing.definition.map(|one| one.round_lot).filter(|lot| *lot > 0),
+                "tick_e9": listing.definition.and_then(|one| one.tick).map(|tick| price_e9(Some(tick))),
+                "reference_price_e9":
+                    listing.definition.and_then(|one| one.reference_price).map(|price| price_e9(Some(price))),
+                "class": listing.definition.map(|one| char::from(one.class).to_string()).filter(|class| class != " "),
+                "listing_market": listing.definition.and_then(|one| market(one.listing)),
+                "is_test": listing.definition.map(|one| one.is_test),
+                "is_exchange_traded_product": listing.definition.map(|one| one.is_etp),
+                "status": listing.status.map(|(_, status)| word(status)),
+                "status_reason": listing.status.map(|(_, status)| status.reason).filter(|reason| *reason > 0),
+                "status_time": listing.status.map(|(time, _)| time.0),
+                "is_short_sell_restricted": listing.is_short_sell_restricted,
+            })).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Values that may differ between venues.
+fn listed(values: impl IntoIterator<Item = String>) -> String {
+    let values: Vec<String> = values.into_iter().collect();
+    if values.is_empty() { "-".to_owned() } else { values.join(" / ") }
+}
+
+fn show(rows: &[Row<'_>], summary: &Summary, paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("symbol", Align::Left),
+        ("CQS", Align::Left),
+        ("CMS", Align::Left),
+        ("lot", Align::Right),
+        ("tick", Align::Right),
+        ("listed", Align::Left),
+        ("venues", Align::Left),
+        ("remarks", Align::Left),
+    ]);
+    for row in rows {
+        let spelled = |convention| row.spelled(convention).unwrap_or_else(|| "-".to_owned());
+        table.row([
+            row.symbol.to_string(),
+            spelled(Convention::Cqs),
+            spelled(Convention::Cms),
+            listed(row.lots().iter().map(u32::to_string)),
+            listed(row.ticks().iter().map(ToString::to_string)),
+            listed(row.markets().into_iter().map(str::to_owned)),
+            listed(row.listings.iter().map(|(publisher, _)| publisher.venue_name())),
+            row.remarks(),
+        ]);
+    }
+    let title = counted(rows.len() as u64, "symbol", "symbols");
+    let title = paint.strong(&title);
+    let directory = if table.is_empty() { String::new() } else { table.render(terminal::width(), paint) };
+    [title.as_str(), "\n", &directory, &report::verdict(summary, paint)].concat()
+}
+
+/// Spells symbols of any convention in all of them.
+fn spell(symbols: &[String], is_json: bool) -> Result {
+    const ALL: [(Convention, &str); 3] =
+        [(Convention::Integrated, "integrated"), (Convention::Cqs, "CQS"), (Convention::Cms, "CMS")];
+    let mut table = Table::new(&[
+        ("given", Align::Left),
+        ("read as", Align::Left),
+        ("issue", Align::Left),
+        ("integrated", Align::Left),
+        ("CQS", Align::Left),
+        ("CMS", Align::Left),
+    ]);
+    let (mut objects, mut unread) = (Vec::new(), Vec::new());
+    for symbol in symbols {
+        let Some((from, name)) = ALL.into_iter().find(|(from, _)| describe(symbol, *from).is_some()) else {
+            unread.push(symbol.as_str());
+            continue;
+        };
+        let issue = describe(symbol, from).unwrap_or_default();
+        let [integrated, cqs, cms] = ALL.map(|(to, _)| convert(symbol, from, to));
+        if is_json {
+            objects.push(json!({
+                "given": symbol, "convention": name, "issue": issue, "integrated": integrated, "cqs": cqs, "cms": cms,
+            }));
+        } else {
+            let shown = |spelling: Option<String>| spelling.unwrap_or_else(|| "-".to_owned());
+            table.row([symbol.clone(), name.to_owned(), issue, shown(integrated), shown(cqs), shown(cms)]);
+        }
+    }
+    if is_json {
+        output::print(&format!("{:#}\n", json!({ "symbols": objects })))?;
+    } else if !table.is_empty() {
+        output::print(&table.render(terminal::width(), terminal::paint()))?;
+    }
+    if unread.is_empty() {
+        return Ok(Ending::Complete);
+    }
+    Err(Failure::Usage(format!("no convention has {}", unread.join(", "))))
+}
