@@ -183,13 +183,14 @@ pub(super) struct Requesters<W: World> {
     began: Instant,
 }
 
+/// Ingest's end, and the thread's.
+type BothEnds<W> = (Outbox<W>, Requesters<W>);
+
 /// The connections of the channels that request over TCP; `None`: no channel does.
 ///
 /// # Errors
 /// [`PlantError::Wait`].
-pub(super) fn open<W: World>(
-    options: &PlantOptions,
-) -> Result<Option<(Outbox<W>, Requesters<W>)>, PlantError> {
+pub(super) fn open<W: World>(options: &PlantOptions) -> Result<Option<BothEnds<W>>, PlantError> {
     let channel = |(number, venue): (usize, &VenueOptions)| {
         let Some(RetransmissionServer::Tcp { address, login, .. }) = venue.retransmission else {
             return None;
