@@ -1,3 +1,5 @@
+//! Both ends of requests over TCP, alone and with each other.
+
 use proptest::prelude::*;
 
 use super::*;
