@@ -40,7 +40,7 @@ fn outage(seconds: u64) {
     let mut config = plant(line);
     config.plant.journal = Some(JournalSetting::new(folder.0.join("journal")));
     for venue in &mut config.plant.venues {
-        venue.retransmission = Some(server);
+        venue.retransmission = Some(server.into());
         venue.arbiter.retransmission = Some(RetransmissionOptions::default());
     }
     let mut sending = venue(line, RATE, RATE * 3_600);

@@ -408,6 +408,9 @@ impl Arbiter {
         let header = match self.transport.header(payload) {
             Ok(header) => header,
             Err(error) => {
+                if line == Line::Recovery && self.is_unavailable(received, payload, deliver) {
+                    return Ok(());
+                }
                 self.lines[place(line)].counters.malformed += 1;
                 return Err(error);
             }
@@ -502,6 +505,18 @@ impl Arbiter {
             self.hold(header, Line::Recovery, received, payload, deliver);
         }
         self.go_on(now, deliver);
+    }
+
+    /// An answer that the server does not have messages any more. `false`: it is none.
+    #[cold]
+    #[inline(never)]
+    fn is_unavailable(&mut self, now: Nanos, payload: &[u8], deliver: &mut impl FnMut(Delivery<'_>)) -> bool {
+        let Some(numbers) = self.transport.unavailable(payload) else { return false };
+        let is_any = self.not_available(&numbers, now, deliver);
+        let counters = &mut self.lines[place(Line::Recovery)].counters;
+        counters.packets += 1;
+        counters.unrequested += u64::from(!is_any);
+        true
     }
 
     /// A packet of the session.

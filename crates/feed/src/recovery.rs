@@ -20,6 +20,9 @@
 //! A server may name the oldest message that it keeps ([`RetransmissionOptions::answers_name_oldest`]). What is missing before it is over at
 //! once, and the rest of its gap is requested on.
 //!
+//! A server may answer a request with several packets, until all of its messages have come ([`RetransmissionOptions::answers_in_parts`]). Then the
+//! rest of a piece is not requested when a part has come, but when nothing more of it comes in time.
+//!
 //! Requests time out by the clock ([`Arbiter::advance`](crate::arbitration::Arbiter::advance)) and not by the times of packets: packets that
 //! have waited in a socket come with old times and faster than time passes, and the answer may be behind them.
 //!
@@ -58,6 +61,9 @@ pub struct RetransmissionOptions {
     /// An answer without messages names the oldest message that the server keeps, as that of a plant's multicast does: what is missing
     /// before it is given up at once. Otherwise such an answer says nothing.
     pub answers_name_oldest: bool,
+    /// The server sends all messages of a request, in several packets: those of Cboe and NYSE that take requests over TCP. Otherwise an answer is
+    /// one packet, and the rest is requested again.
+    pub answers_in_parts: bool,
 }
 
 impl Default for RetransmissionOptions {
@@ -71,6 +77,7 @@ impl Default for RetransmissionOptions {
             messages_per_request: 1_000,
             requests_in_flight: 32,
             answers_name_oldest: false,
+            answers_in_parts: false,
         }
     }
 }
@@ -488,7 +495,8 @@ impl OpenGaps {
                         // The server answers.
                         piece.attempt = 1;
                         if is_touched {
-                            (piece.due, piece.is_timed, piece.is_owed) = (options.due(now), false, true);
+                            (piece.due, piece.is_timed) = (options.due(now), false);
+                            piece.is_owed |= !options.answers_in_parts;
                         }
                     }
                     true

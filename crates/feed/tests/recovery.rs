@@ -8,7 +8,7 @@ use std::ops::Range;
 use proptest::prelude::*;
 use tapeworks_feed::arbitration::{Arbiter, ArbiterOptions, Delivery, GapReason, RetransmissionOptions};
 use tapeworks_market::{Line, Nanos};
-use tapeworks_session::{Request, SessionId, TransportKind};
+use tapeworks_session::{Content, Outgoing, Pillar, Request, SessionId, Transport as _, TransportKind};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::framing::{BigEndian, Blocks};
 use tapeworks_wire::nasdaq::moldudp64::{DownstreamPacketFields, END_OF_SESSION};
@@ -63,6 +63,8 @@ struct Server {
     kept_from: u64,
     /// It names the first message that it keeps instead of saying nothing.
     names_oldest: bool,
+    /// It sends all messages of a request, in several packets.
+    in_parts: bool,
     silent: u64,
     late: u64,
     twice: u64,
@@ -71,8 +73,17 @@ struct Server {
 }
 
 impl Server {
-    const RIGHT: Self =
-        Self { room: 40, kept_from: 1, names_oldest: false, silent: 0, late: 0, twice: 0, amid: 0, wrong: 0 };
+    const RIGHT: Self = Self {
+        room: 40,
+        kept_from: 1,
+        names_oldest: false,
+        in_parts: false,
+        silent: 0,
+        late: 0,
+        twice: 0,
+        amid: 0,
+        wrong: 0,
+    };
 
     /// The answers to a request, each after so many ns.
     fn answers(&self, request: &Request, sent: u64, draw: &mut Draw) -> Vec<(u64, Vec<u8>)> {
@@ -104,7 +115,15 @@ impl Server {
                 _ => (0..60).map(|_| draw.below(256) as u8).collect(),
             });
         }
-        if request.first >= self.kept_from && !draw.chance(self.silent) {
+        if self.in_parts {
+            let mut rest = wanted.clone();
+            while rest.start < rest.end {
+                let part = rest.start..rest.end.min(rest.start + 1 + draw.below(self.room));
+                rest.start = part.end;
+                answers.extend((!draw.chance(self.silent)).then(|| right(part.clone())));
+                answers.extend(draw.chance(self.twice).then(|| right(part)));
+            }
+        } else if request.first >= self.kept_from && !draw.chance(self.silent) {
             let count = (1 + draw.below(self.room)).min(wanted.end - wanted.start);
             let from = if draw.chance(self.amid) { draw.below(wanted.end - wanted.start) } else { 0 };
             let numbers = wanted.start + from..(wanted.start + from + count).min(wanted.end);
@@ -250,11 +269,15 @@ proptest! {
         (silent, late, twice, amid, wrong) in (0u64..400, 0u64..400, 0u64..400, 0u64..400, 0u64..400),
         messages_per_request in prop::sample::select(vec![1u16, 7, 100, 1_000, 65_534]),
         requests_in_flight in prop::sample::select(vec![1u16, 2, 32, 200]),
+        in_parts in any::<bool>(),
         seed in any::<u64>(),
     ) {
         let messages = 20_000;
-        let server = Server { room, kept_from: 1, names_oldest: false, silent, late, twice, amid, wrong };
-        let options = RetransmissionOptions { messages_per_request, requests_in_flight, ..patient() };
+        let server =
+            Server { room, kept_from: 1, names_oldest: false, in_parts, silent, late, twice, amid, wrong };
+        let options = RetransmissionOptions {
+            messages_per_request, requests_in_flight, answers_in_parts: in_parts, ..patient()
+        };
         let outages = [outage.0..outage.0 + outage.1, second.0..second.0 + second.1];
         let outcome = run(messages, &outages, lost, server, options, seed);
         let counters = outcome.arbiter.counters();
@@ -588,6 +611,71 @@ fn an_answer_that_comes_after_its_request_was_given_up_still_counts() {
     arbiter.packet(Line::Recovery, Nanos(16 * MS), &right(2..12), &mut deliver).unwrap();
     assert_eq!((arbiter.next(), arbiter.counters().recovered), (Some(12), 10));
     assert_eq!(arbiter.lines()[2].unrequested, 0);
+}
+
+#[test]
+fn a_server_that_sends_all_parts_of_an_answer_is_requested_once() {
+    let outage = 100..5_100;
+    let options = RetransmissionOptions { answers_in_parts: true, ..RetransmissionOptions::default() };
+    let server = Server { in_parts: true, ..Server::RIGHT };
+    let outcome = run(10_000, std::slice::from_ref(&outage), 0, server, options, 3);
+    assert!((5..=6).contains(&outcome.requests.len()), "{:?}", outcome.requests);
+    assert_eq!((outcome.gaps.len(), outcome.arbiter.counters().repeated_requests), (0, 0));
+    // A part that is lost is requested when no more has come in time.
+    let server = Server { silent: 200, ..server };
+    let outcome = run(10_000, std::slice::from_ref(&outage), 0, server, options, 3);
+    assert_eq!(outcome.gaps, []);
+    assert!(outcome.arbiter.counters().repeated_requests > 0);
+}
+
+#[test]
+fn messages_that_a_server_of_nyse_calls_unavailable_are_given_up_at_once() {
+    let options = ArbiterOptions {
+        retransmission: Some(RetransmissionOptions::default()),
+        ..ArbiterOptions::default()
+    };
+    let transport = TransportKind::Pillar;
+    let packet = |numbers: Range<u64>| {
+        let mut packet = vec![0; transport.header_bytes()];
+        for _ in numbers.clone() {
+            packet.extend_from_slice(&[4, 0, 100, 0]);
+        }
+        let header = Outgoing {
+            session: SessionId::Pillar,
+            sequence: numbers.start,
+            messages: (numbers.end - numbers.start) as u16,
+            content: Content::Messages,
+            stream_offset: 0,
+            payload_bytes: packet.len() - transport.header_bytes(),
+            send_time_ns: 0,
+        };
+        assert_eq!(Pillar::write_header(&header, &mut packet), transport.header_bytes());
+        packet
+    };
+    let mut arbiter = Arbiter::new(transport, options);
+    let mut gaps = Vec::new();
+    let mut deliver = |delivery: Delivery<'_>| {
+        if let Delivery::Gap { missing, .. } = delivery {
+            gaps.push(missing);
+        }
+    };
+    arbiter.packet(Line::A, Nanos(0), &packet(1..11), &mut deliver).unwrap();
+    arbiter.packet(Line::A, Nanos(MS), &packet(31..32), &mut deliver).unwrap();
+    arbiter.advance(Nanos(2 * MS), &mut deliver);
+    assert_eq!(arbiter.take_request().map(|request| (request.first, request.count)), Some((11, 20)));
+    let unavailable = |numbers| transport.write_unavailable(numbers, 0).unwrap();
+    // Of a line it is a packet of another sequence; of numbers that are not missing it says nothing.
+    assert!(arbiter.packet(Line::A, Nanos(2 * MS), &unavailable(11..21), &mut deliver).is_err());
+    arbiter.packet(Line::Recovery, Nanos(2 * MS), &unavailable(15..21), &mut deliver).unwrap();
+    arbiter.packet(Line::Recovery, Nanos(2 * MS), &unavailable(1..11), &mut deliver).unwrap();
+    assert_eq!((arbiter.next(), arbiter.lines()[2].unrequested), (Some(11), 2));
+    arbiter.packet(Line::Recovery, Nanos(3 * MS), &unavailable(11..21), &mut deliver).unwrap();
+    // The rest is requested on.
+    let mut answer = packet(21..31);
+    transport.mark_answer(&mut answer, true);
+    arbiter.packet(Line::Recovery, Nanos(4 * MS), &answer, &mut deliver).unwrap();
+    assert_eq!((arbiter.next(), arbiter.counters().gaps_of(GapReason::NotKept)), (Some(32), 1));
+    assert_eq!(gaps, [(11, 10)]);
 }
 
 #[test]

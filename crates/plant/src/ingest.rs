@@ -27,8 +27,9 @@ use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Topology};
 use crate::queued::{JournalQueue, Owned, Queued};
 use crate::receive::{Arrived, LineReceiver, Receivers, RecoveryServer};
+use crate::requests::Outbox;
 use crate::snapshots::{Requests, Wanted};
-use crate::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, Status};
+use crate::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, RequesterStatus, Status};
 use crate::warm::Warmer;
 use tapeworks_engine::Contradicted;
 use tapeworks_engine::Engine;
@@ -134,6 +135,8 @@ pub(super) struct Ingest<W: World> {
     contradicted: Arc<Contradicted>,
     wanted: W::Sender<Wanted>,
     answers: W::Receiver<Owned>,
+    /// The way to the request servers over TCP, if there are any.
+    requests: Option<Outbox<W>>,
     status: Arc<Mutex<Status>>,
     wait: Wait,
     time_of_day: TimeOfDay<W>,
@@ -158,6 +161,7 @@ impl<W: World> Ingest<W> {
         journal: Option<JournalQueue<W>>,
         (market, contradicted): (Option<BooksStage<W>>, Arc<Contradicted>),
         coordinator: Arc<Coordinator>,
+        requests: Option<Outbox<W>>,
         status: Arc<Mutex<Status>>,
     ) -> Result<(Self, Requests<W>), PlantError> {
         let (receivers, servers) = Receivers::open(options)?;
@@ -183,6 +187,7 @@ impl<W: World> Ingest<W> {
             contradicted,
             wanted,
             answers,
+            requests,
             status,
             wait: options.wait,
             time_of_day: TimeOfDay::new(),
@@ -511,6 +516,12 @@ impl<W: World> Ingest<W> {
     #[cold]
     fn send(&mut self, request: Request) {
         match request {
+            Request::Retransmission { channel, request }
+                if self.requests.as_ref().is_some_and(|requests| requests.serves(channel)) =>
+            {
+                let sent = self.requests.as_ref().is_some_and(|requests| requests.send(channel, request));
+                self.unsent_requests += u64::from(!sent);
+            }
             Request::Retransmission { channel, request } => {
                 let server = self.servers.get(usize::from(channel)).copied().flatten();
                 let sent = server.map(|(line, server)| {
@@ -546,7 +557,8 @@ impl<W: World> Ingest<W> {
             .enumerate()
             .map(|(at, channel)| {
                 let lines = self.receivers.lines.iter_mut().filter(|line| usize::from(line.channel) == at);
-                channel_status(channel, lines)
+                let requester = self.requests.as_ref().and_then(|requests| requests.status(at));
+                channel_status(channel, lines, requester)
             })
             .collect();
         let feed = engine.feed().feed();
@@ -585,6 +597,7 @@ const fn is_message(event: &Event) -> bool {
 fn channel_status<'l, W: World>(
     channel: &LiveChannel,
     lines: impl Iterator<Item = &'l mut LineReceiver<W>>,
+    requester: Option<RequesterStatus>,
 ) -> ChannelStatus {
     let arbiter = channel.arbiter();
     let counters = arbiter.lines();
@@ -595,6 +608,7 @@ fn channel_status<'l, W: World>(
         next: arbiter.next(),
         counters: *arbiter.counters(),
         last_recovery: arbiter.last_recovery().copied(),
+        requester,
         snapshots: *channel.snapshots(),
         lines: lines
             .map(|line| LineStatus {

@@ -30,6 +30,7 @@ mod plant;
 mod queued;
 mod readiness;
 mod receive;
+mod requests;
 pub mod roll;
 mod shared;
 mod snapshots;
@@ -42,12 +43,14 @@ mod warm;
 pub use error::{PlantError, PlantFailure};
 pub use events::{EventConsumer, Reader, Readers};
 pub use journal::{JournalSetting, SyncPolicy, WhenFailing};
-pub use options::{ORDERS, PlantOptions, ReceiveOptions, Source, Topology, VenueOptions};
+pub use options::{
+    ORDERS, PlantOptions, ReceiveOptions, RetransmissionServer, Source, Topology, VenueOptions,
+};
 pub use plant::Plant;
 pub use readiness::Condition;
 pub use shared::{Published, SHARED_MEANING};
 pub use status::{
     ChannelStatus, CheckpointStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, JournalStatus,
-    LineStatus, RollStatus, RolledDay, Status,
+    LineStatus, RequesterStatus, RollStatus, RolledDay, Status,
 };
 pub use warm::Warmer;

@@ -7,16 +7,46 @@ use std::path::PathBuf;
 use tapeworks_disk::Disk;
 use tapeworks_engine::{EngineOptions, JournalHistory};
 use tapeworks_feed::Application;
-use tapeworks_feed::arbitration::ArbiterOptions;
+use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::{LiveChannelOptions, SnapshotOptions};
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookOptions, Capacity, Publisher, Symbol};
 use tapeworks_ring::wait::Wait;
+use tapeworks_session::requests::RequestLogin;
 
 use crate::journal::JournalSetting;
 
 /// Orders of a feed that there is usually room for.
 pub const ORDERS: usize = 1 << 16;
+
+/// A venue's server for retransmission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RetransmissionServer {
+    /// Requests and answers are datagrams.
+    Udp(SocketAddr),
+    /// Requests go over TCP, and the answers come to an address of their own: Cboe's Gap Request Proxy, NYSE's request server.
+    Tcp {
+        /// The server.
+        address: SocketAddr,
+        /// Where the answers come to: a multicast group or an address of this machine.
+        group: SocketAddr,
+        /// Who requests.
+        login: RequestLogin,
+    },
+}
+
+impl RetransmissionServer {
+    /// Whether requests go over TCP. Then the server sends all messages of a request, in several packets.
+    pub const fn is_by_tcp(&self) -> bool {
+        matches!(self, Self::Tcp { .. })
+    }
+}
+
+impl From<SocketAddr> for RetransmissionServer {
+    fn from(address: SocketAddr) -> Self {
+        Self::Udp(address)
+    }
+}
 
 /// A channel of a venue: its lines and servers.
 #[derive(Clone, Debug)]
@@ -29,8 +59,8 @@ pub struct VenueOptions {
     pub publisher: Publisher,
     /// Line A, and line B where there is one: multicast groups or addresses of this machine.
     pub lines: Vec<SocketAddr>,
-    /// The retransmission server (UDP).
-    pub retransmission: Option<SocketAddr>,
+    /// The retransmission server.
+    pub retransmission: Option<RetransmissionServer>,
     /// The snapshot server (SoupBinTCP).
     pub snapshot: Option<SocketAddr>,
     /// The login for the snapshot server: user name (at most 6 letters) and password (at most 10).
@@ -194,9 +224,10 @@ impl PlantOptions {
                 application: venue.application,
                 publisher: venue.publisher,
                 arbiter: ArbiterOptions {
-                    retransmission: venue
-                        .retransmission
-                        .map(|_| venue.arbiter.retransmission.unwrap_or_default()),
+                    retransmission: venue.retransmission.map(|server| RetransmissionOptions {
+                        answers_in_parts: server.is_by_tcp(),
+                        ..venue.arbiter.retransmission.unwrap_or_default()
+                    }),
                     ..venue.arbiter
                 },
                 snapshot: venue.snapshot.map(|_| venue.snapshots),

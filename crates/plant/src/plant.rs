@@ -24,6 +24,7 @@ use crate::ingest::Ingest;
 use crate::journal::{IoThread, JournalSetting, JournalThread};
 use crate::options::{PlantOptions, Topology, VenueOptions};
 use crate::queued::JournalQueue;
+use crate::requests;
 use crate::shared::SharedMemory;
 use crate::snapshots;
 use crate::status::Status;
@@ -306,12 +307,14 @@ impl<W: World> Plant<W> {
         if let Some(consumer) = nobody {
             threads.spawn("nobody", move || read_for_nobody(consumer))?;
         }
-        let (mut ingest, requests) = Ingest::open(
+        let (outbox, requesters) = requests::open::<W>(&options)?.unzip();
+        let (mut ingest, snapshots_wanted) = Ingest::open(
             &options,
             producer,
             queue,
             (inline, contradicted),
             coordinator,
+            outbox,
             Arc::clone(&status),
         )?;
         let (ready_in, ready) = W::sync_channel(1);
@@ -339,8 +342,17 @@ impl<W: World> Plant<W> {
             }
             ingest.run(engine, &stop_of_ingest)
         })?;
+        if let Some(requesters) = requesters {
+            let stop = Arc::clone(&stop);
+            threads.spawn("requests", move || {
+                requesters.run(&stop);
+                Ok(())
+            })?;
+        }
         let (servers, stop_of_snapshots) = (snapshot_servers(&options), Arc::clone(&stop));
-        threads.spawn("snapshots", move || snapshots::run::<W>(&servers, &requests, &stop_of_snapshots))?;
+        threads.spawn("snapshots", move || {
+            snapshots::run::<W>(&servers, &snapshots_wanted, &stop_of_snapshots)
+        })?;
         let plant = Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None };
         Ok((plant, readers))
     }

@@ -3,7 +3,7 @@
 //! Sockets are the default: one `recvmmsg` for what a line has, with the kernel's receive times. With AF_PACKET or AF_XDP all lines
 //! come out of one ring of frames, distinguished by their destination; the groups are joined all the same, so that switches and
 //! cards let them through. Answers of retransmission servers come by sockets; where AF_XDP takes their frames off the kernel's stack
-//! they are known by where they come from.
+//! they are known by where they come from. Answers to requests over TCP come to an address of their own, as a line does.
 //!
 //! Nothing is allocated after the opening.
 
@@ -24,7 +24,7 @@ use tapeworks_runtime::world::{
 
 use crate::clock::ReceiveTimes;
 use crate::error::{PlantError, PlantFailure};
-use crate::options::{PlantOptions, Source};
+use crate::options::{PlantOptions, RetransmissionServer, Source};
 use crate::status::InterfaceStatus;
 
 /// Datagrams without headers have no link type; this is one for private use.
@@ -68,7 +68,7 @@ pub(super) struct Arrived {
     pub(super) payload: (u32, u32),
 }
 
-/// Of a channel: the place of the socket that sends requests to its retransmission server, and the server's address.
+/// Of a channel that requests by datagrams: the place of the socket that sends them to its retransmission server, and the server's address.
 pub(super) type RecoveryServer = Option<(usize, SocketAddr)>;
 
 /// All sockets and rings of a plant.
@@ -104,7 +104,11 @@ impl<W: World> Receivers<W> {
         let (mut by_address, mut by_answer) = (HashMap::new(), HashMap::new());
         for (channel, venue) in options.venues.iter().enumerate() {
             let channel = channel as u16;
-            for (address, line) in venue.lines.iter().zip([Line::A, Line::B]) {
+            let group = match &venue.retransmission {
+                Some(RetransmissionServer::Tcp { group, .. }) => Some((group, Line::Recovery)),
+                Some(RetransmissionServer::Udp(_)) | None => None,
+            };
+            for (address, line) in venue.lines.iter().zip([Line::A, Line::B]).chain(group) {
                 if by_frames {
                     by_address.insert(*address, lines.len());
                     let failed =
@@ -119,7 +123,7 @@ impl<W: World> Receivers<W> {
                 }
             }
             servers.push(match venue.retransmission {
-                Some(server) => {
+                Some(RetransmissionServer::Udp(server)) => {
                     let own = open_line(options, &venue.name, any(server), channel, Line::Recovery)?;
                     if options.receive.source.is_ahead_of_the_kernel() {
                         by_answer.insert((server, own.address.port()), lines.len());
@@ -127,7 +131,7 @@ impl<W: World> Receivers<W> {
                     lines.push(own);
                     Some((lines.len() - 1, server))
                 }
-                None => None,
+                Some(RetransmissionServer::Tcp { .. }) | None => None,
             });
         }
         let waiting = |source| PlantError::Wait { source };

@@ -9,6 +9,7 @@ use tapeworks_feed::live::SnapshotCounters;
 use tapeworks_market::event::Line;
 use tapeworks_market::nbbo::NbboCounts;
 use tapeworks_market::{Nanos, Publisher};
+use tapeworks_session::requests::RequesterCounters;
 
 /// A line of a channel, or the answers of its retransmission server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,15 @@ pub struct LineStatus {
     pub wanted_bytes: usize,
 }
 
+/// The connection to a request server.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RequesterStatus {
+    /// Whether requests go out: the connection is made, and the login accepted where there is one.
+    pub is_ready: bool,
+    /// Its counters since the plant's start.
+    pub counters: RequesterCounters,
+}
+
 /// A channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChannelStatus {
@@ -46,6 +56,8 @@ pub struct ChannelStatus {
     pub counters: ArbiterCounters,
     /// The last long recovery.
     pub last_recovery: Option<RecoveryReport>,
+    /// Its connection to a request server; `None` where requests are datagrams, or there is no server.
+    pub requester: Option<RequesterStatus>,
     /// Its snapshots.
     pub snapshots: SnapshotCounters,
     /// Lines A and B and, where there is a server, the retransmissions.
@@ -72,6 +84,7 @@ impl ChannelStatus {
             next: None,
             counters: ArbiterCounters::default(),
             last_recovery: None,
+            requester: None,
             snapshots: SnapshotCounters::default(),
             lines: Vec::new(),
             is_recovering: false,

@@ -14,15 +14,16 @@ use std::time::{Duration, Instant};
 use tapeworks_engine::history::{History, Read};
 use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, VenueKind};
 use tapeworks_feed::Application;
-use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
+use tapeworks_feed::arbitration::{ArbiterOptions, GapReason, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_market::shared::{QUOTES_MEANING, QuotesReader, quotes_path};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_plant::{
     EventConsumer, JournalSetting, Plant, PlantError, PlantFailure, PlantOptions, Published, Readers,
-    SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
+    RetransmissionServer, SHARED_MEANING, Source, Status, Topology, VenueOptions, WhenFailing,
 };
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
+use tapeworks_session::requests::{RequestLogin, RequestProtocol, RequestStatus};
 use tapeworks_venues::{Config, Report, Venue, Venues, Wait};
 
 /// Two groups of their own for each venue of each test.
@@ -51,6 +52,17 @@ fn venue(name: &str, kind: VenueKind) -> Venue {
     venue.retransmission = free_port();
     venue.snapshot = free_port();
     venue
+}
+
+/// How the plant requests messages of a venue.
+fn server(venue: &Venue) -> Option<RetransmissionServer> {
+    let address = venue.retransmission?;
+    let Some(group) = venue.retransmission_group else { return Some(address.into()) };
+    let login = match RequestProtocol::of(venue.live.kind.transport())? {
+        RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "secret"),
+        RequestProtocol::Pillar => RequestLogin::pillar("FIRM", 1, 2),
+    };
+    Some(RetransmissionServer::Tcp { address, group: group.into(), login: login? })
 }
 
 fn five_venues() -> Vec<Venue> {
@@ -92,7 +104,7 @@ fn options(venues: &[Venue]) -> PlantOptions {
                 kind => kind.publisher(),
             },
             lines: venue.lines.iter().map(|line| SocketAddr::V4(*line)).collect(),
-            retransmission: venue.retransmission,
+            retransmission: server(venue),
             snapshot: venue.snapshot,
             login: (String::new(), String::new()),
             arbiter: ArbiterOptions {
@@ -220,6 +232,79 @@ fn history(options: &PlantOptions) -> Vec<Event> {
         events.extend_from_slice(more);
     }
     events
+}
+
+/// Venues that take requests over TCP, without snapshots; each sends its answers to a group of its own.
+fn by_tcp(kinds: &[(&str, VenueKind)]) -> Vec<Venue> {
+    let with_group = |(name, kind): &(&str, VenueKind)| Venue {
+        retransmission_group: lines().first().copied(),
+        snapshot: None,
+        ..venue(name, *kind)
+    };
+    kinds.iter().map(with_group).collect()
+}
+
+#[test]
+fn servers_that_take_requests_over_tcp_bring_what_both_lines_lose() {
+    let kinds = [VenueKind::Edgx, VenueKind::Bzx, VenueKind::Nyse, VenueKind::Arca];
+    let mut venues = by_tcp(&["EDGX", "BZX", "NYSE", "Arca"].into_iter().zip(kinds).collect::<Vec<_>>());
+    for venue in &mut venues {
+        for faults in &mut venue.live.faults {
+            (faults.lost_per_million, faults.reordered_per_million) = (100_000, 10_000);
+        }
+        venue.retransmission_lost_per_million = 50_000;
+    }
+    let options = options(&venues);
+    let started = Plant::start(options, &["reader"]).unwrap();
+    let (report, status, events) = run(started, config(venues, 20_000));
+    check_sequences(&events);
+    for (venue, channel) in report.venues.iter().zip(&status.channels) {
+        let counters = &channel.counters;
+        assert_eq!((counters.gaps, counters.missing), (0, 0), "{channel:?}");
+        assert!(counters.filled_by_retransmission > 0 && counters.recovered > 0, "{channel:?}");
+        assert!(venue.retransmission.requests > 0 && venue.retransmission.answers > 0);
+        let requester = channel.requester.unwrap().counters;
+        assert!(requester.connections > 0 && requester.refused() == 0, "{requester:?}");
+        // The last response may still be on its way.
+        let answered = requester.of(RequestStatus::Accepted);
+        assert!((1..=venue.retransmission.requests).contains(&answered), "{requester:?}");
+        let answers = channel.lines.iter().find(|line| line.line == Line::Recovery).unwrap();
+        assert!(answers.counters.won > 0 && answers.address.ip().is_multicast());
+    }
+}
+
+#[test]
+fn messages_that_a_request_server_refuses_are_a_gap_and_a_snapshot_follows() {
+    let mut venues = by_tcp(&[("EDGX", VenueKind::Edgx), ("NYSE", VenueKind::Nyse)]);
+    for venue in &mut venues {
+        venue.snapshot = free_port();
+        for faults in &mut venue.live.faults {
+            faults.lost_per_million = 200_000;
+        }
+    }
+    let mut options = options(&venues);
+    for venue in &mut options.venues {
+        // The server has forgotten what is requested so late.
+        venue.arbiter.reorder_window_ns = 100_000_000;
+        venue.arbiter.retransmission = Some(RetransmissionOptions {
+            attempts: 3,
+            timeout_ns: 20_000_000,
+            ..RetransmissionOptions::default()
+        });
+    }
+    let mut config = config(venues, 20_000);
+    // A packet or two.
+    (config.rate, config.store_bytes) = (10_000, 1);
+    let (_, status, _) = run(Plant::start(options, &["reader"]).unwrap(), config);
+    let [edgx, nyse] = &status.channels[..] else { panic!("{:?}", status.channels) };
+    for channel in [edgx, nyse] {
+        assert!(channel.counters.gaps > 0 && channel.snapshots.applied > 0, "{channel:?}");
+        assert!(!channel.is_joining, "{channel:?}");
+    }
+    assert!(edgx.requester.unwrap().counters.of(RequestStatus::OutOfRange) > 0, "{edgx:?}");
+    // NYSE's server accepts, and says by multicast what it does not have.
+    assert!(nyse.counters.gaps_of(GapReason::NotKept) > 0, "{nyse:?}");
+    assert!(nyse.requester.unwrap().counters.of(RequestStatus::Accepted) > 0, "{nyse:?}");
 }
 
 fn lossy(topology: Topology, name: &str) {

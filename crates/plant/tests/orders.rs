@@ -81,7 +81,7 @@ fn plant_options(line: &PublicationSetting) -> PlantOptions {
         application: Application::TotalViewItch50,
         publisher: Publisher::XNAS_ITCH,
         lines: line.lines.iter().map(|line| SocketAddr::V4(*line)).collect(),
-        retransmission: line.retransmission,
+        retransmission: line.retransmission.map(Into::into),
         snapshot: line.snapshot,
         login: (String::new(), String::new()),
         arbiter: ArbiterOptions::default(),

@@ -159,6 +159,11 @@ impl<'a> Section<'a> {
         self.find(key).is_some()
     }
 
+    /// Whether the key is there and has a table.
+    pub fn is_table(&self, key: &str) -> bool {
+        self.find(key).is_some_and(|value| value.get_ref().as_table().is_some())
+    }
+
     fn find(&self, key: &str) -> Option<&'a Spanned<DeValue<'a>>> {
         self.table.iter().find(|(name, _)| name.get_ref() == key).map(|(_, value)| value)
     }

@@ -16,6 +16,7 @@ use tapeworks_packet::live::{MAX_XDP_FRAMES, XdpOptions};
 use tapeworks_ring::wait::Wait;
 
 use tapeworks_session::Credentials;
+use tapeworks_session::requests::{RequestLogin, RequestProtocol};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -26,7 +27,7 @@ use tapeworks_outputs::multicast::server::MulticastSetting;
 use tapeworks_outputs::questdb::{QuestDbLogin, QuestDbSetting};
 use tapeworks_plant::roll::RollSetting;
 use tapeworks_plant::{JournalSetting, SyncPolicy, WhenFailing};
-use tapeworks_plant::{ORDERS, PlantOptions, Source, Topology, VenueOptions};
+use tapeworks_plant::{ORDERS, PlantOptions, RetransmissionServer, Source, Topology, VenueOptions};
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::config::{Reading, Section, read_file, read_text, time};
 use tapeworks_runtime::keys::{Key, Keys};
@@ -314,6 +315,12 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Whether datagrams can be received at an address.
+fn is_line(line: &SocketAddr) -> bool {
+    let ip = line.ip();
+    line.port() != 0 && (ip.is_multicast() || ip.is_loopback() || ip.is_unspecified())
+}
+
 fn read_venue(
     reading: &mut Reading<'_>,
     mut venue: Section<'_>,
@@ -354,14 +361,9 @@ fn read_venue(
             venue.wrong_at(reading, "publisher", &problem);
         }
     }
-    let is_line = |line: &SocketAddr| {
-        let ip = line.ip();
-        line.port() != 0 && (ip.is_multicast() || ip.is_loopback() || ip.is_unspecified())
-    };
     let what = "a multicast group with a port (unicast is received at 0.0.0.0 or loopback)";
-    let lines = venue
-        .each(reading, "lines", what, |text| text.parse::<SocketAddr>().ok().filter(is_line))
-        .unwrap_or_default();
+    let lines =
+        venue.each(reading, "lines", what, |text| text.parse().ok().filter(is_line)).unwrap_or_default();
     let named = name.as_ref().map_or("", |(name, _)| name.as_str()).to_owned();
     for line in &lines {
         taken.check(reading, (&venue, "lines"), ("udp", *line), &format!("a line of venue '{named}'"));
@@ -372,7 +374,7 @@ fn read_venue(
     if lines.len() > 2 {
         venue.wrong_at(reading, "lines", "'lines' are line A and, perhaps, line B: no more");
     }
-    let retransmission = address(reading, &mut venue, "retransmission");
+    let retransmission = read_retransmission(reading, &mut venue, application, &named, taken);
     let snapshot = address(reading, &mut venue, "snapshot");
     let mut arbiter = ArbiterOptions::default();
     let window = venue.time(reading, "reorder_window", Duration::ZERO..=Duration::from_secs(10));
@@ -433,6 +435,58 @@ fn read_venue(
         snapshots,
         orders,
     })
+}
+
+/// An address: requests are datagrams. A table: they go over TCP, and the answers come to a group.
+fn read_retransmission(
+    reading: &mut Reading<'_>,
+    venue: &mut Section<'_>,
+    application: Option<Application>,
+    named: &str,
+    taken: &mut Taken,
+) -> Option<RetransmissionServer> {
+    const KEY: &str = "retransmission";
+    if !venue.is_table(KEY) {
+        return address(reading, venue, KEY).map(RetransmissionServer::Udp);
+    }
+    let protocol = application.and_then(|application| RequestProtocol::of(application.transport()));
+    if application.is_some() && protocol.is_none() {
+        venue.wrong_at(reading, KEY, "only feeds of Cboe and NYSE request over TCP: give an address");
+    }
+    let mut section = venue.table(reading, KEY)?;
+    for key in ["tcp", "group"] {
+        if !section.has(key) {
+            section.missing(reading, key);
+        }
+    }
+    let tcp = address(reading, &mut section, "tcp");
+    let what = "a multicast group with a port (unicast is received at 0.0.0.0 or loopback)";
+    let group = section.parsed(reading, "group", what, |text| text.parse().ok().filter(is_line));
+    if let Some(group) = group {
+        let what = format!("the answers to requests of venue '{named}'");
+        taken.check(reading, (&section, "group"), ("udp", group), &what);
+    }
+    let mut word = |key, longest: usize| {
+        let Some((text, span)) = section.text(reading, key) else { return String::new() };
+        if text.len() > longest || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            reading.wrong(span, format!("'{key}' must have at most {longest} letters or digits"));
+            return String::new();
+        }
+        text
+    };
+    let login = match protocol? {
+        RequestProtocol::Grp => {
+            RequestLogin::grp(&word("sub_id", 4), &word("user", 4), &word("password", 10))
+        }
+        RequestProtocol::Pillar => {
+            let source = word("source", 10);
+            let mut number =
+                |key| section.integer(reading, key, 0..=255).map_or(0, |(number, _)| number as u8);
+            RequestLogin::pillar(&source, number("product"), number("channel"))
+        }
+    };
+    section.refuse_the_rest(reading);
+    Some(RetransmissionServer::Tcp { address: tcp?, group: group?, login: login? })
 }
 
 fn read_clients(
@@ -803,6 +857,7 @@ mod tests {
             messages_per_request: 500,
             requests_in_flight: 9,
             answers_name_oldest: false,
+            answers_in_parts: false,
         };
         assert_eq!(again, expected);
         assert_eq!(nasdaq.login, ("me".to_owned(), "secret".to_owned()));
@@ -894,6 +949,42 @@ mod tests {
     fn the_settings_of_questdb_need_the_feature() {
         let found = problems(&(WHOLE.to_owned() + QUESTDB));
         assert!(found.len() == 1 && found[0].contains("without the feature 'questdb'"), "{found:?}");
+    }
+
+    #[test]
+    fn a_venue_of_cboe_or_nyse_may_request_over_tcp() {
+        let text = r#"
+            [[venue]]
+            name = "EDGX"
+            protocol = "pitch"
+            publisher = "EDGX.PITCH"
+            lines = ["239.192.1.1:30001"]
+            retransmission = { tcp = "192.0.2.1:31001", group = "239.192.1.2:30002", sub_id = "0001", user = "FIRM", password = "secret" }
+            [[venue]]
+            name = "Arca"
+            protocol = "integrated"
+            publisher = "ARCX.PILLAR"
+            lines = ["239.192.2.1:30001"]
+            retransmission = { tcp = "192.0.2.2:31001", group = "239.192.2.2:30002", source = "FIRM1", product = 159, channel = 7 }
+        "#;
+        let config = Config::parse("p.toml", text).unwrap();
+        let server = |ip: [u8; 4], group: [u8; 4], login: Option<RequestLogin>| RetransmissionServer::Tcp {
+            address: (ip, 31_001).into(),
+            group: (group, 30_002).into(),
+            login: login.unwrap(),
+        };
+        let servers: Vec<_> = config.plant.venues.iter().map(|venue| venue.retransmission.unwrap()).collect();
+        let of_cboe = RequestLogin::grp("0001", "FIRM", "secret");
+        let of_nyse = RequestLogin::pillar("FIRM1", 159, 7);
+        let wanted = [
+            server([192, 0, 2, 1], [239, 192, 1, 2], of_cboe),
+            server([192, 0, 2, 2], [239, 192, 2, 2], of_nyse),
+        ];
+        assert_eq!(servers, wanted);
+        let engine = config.plant.engine();
+        assert!(
+            engine.channels.iter().all(|channel| channel.arbiter.retransmission.unwrap().answers_in_parts)
+        );
     }
 
     #[test]
@@ -999,6 +1090,39 @@ mod tests {
             (
                 venue("a", "239.1.1.1:5000") + "[web]\nlisten = \"0.0.0.0:80\"\ntoken = \"x\"\n",
                 "p.toml:7:9: 'token' is too short",
+            ),
+        ] {
+            let found = problems(&text);
+            assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?}\n{expected}");
+        }
+        let of_cboe = |server: &str| {
+            "[[venue]]\nname = \"a\"\nprotocol = \"pitch\"\npublisher = \"EDGX.PITCH\"\nlines = [\"239.1.1.1:5000\"]\nretransmission = "
+                .to_owned()
+                + server
+                + "\n"
+        };
+        for (text, expected) in [
+            (of_cboe("{ tcp = \"192.0.2.1:5000\" }"), "p.toml:6:18: retransmission lacks the key 'group'"),
+            (
+                of_cboe("{ tcp = \"192.0.2.1:5000\", group = \"239.1.1.1:5000\" }"),
+                "p.toml:6:52: a line of venue 'a' has the address 239.1.1.1:5000 already",
+            ),
+            (
+                of_cboe("{ tcp = \"192.0.2.1:5000\", group = \"192.0.2.2:5000\" }"),
+                "p.toml:6:52: 'group' must be a multicast group",
+            ),
+            (
+                of_cboe("{ tcp = \"192.0.2.1:5000\", group = \"239.1.1.2:5000\", user = \"FIRMA\" }"),
+                "p.toml:6:77: 'user' must have at most 4 letters or digits",
+            ),
+            (
+                of_cboe("{ tcp = \"192.0.2.1:5000\", group = \"239.1.1.2:5000\", source = \"FIRM\" }"),
+                "p.toml:6:70: the key 'source' is not known",
+            ),
+            (
+                venue("a", "239.1.1.1:5000")
+                    + "retransmission = { tcp = \"192.0.2.1:5000\", group = \"239.1.1.2:5000\" }\n",
+                "p.toml:5:18: only feeds of Cboe and NYSE request over TCP: give an address",
             ),
         ] {
             let found = problems(&text);

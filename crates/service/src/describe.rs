@@ -13,7 +13,8 @@ use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::CheckpointStatus;
 use tapeworks_plant::RollStatus;
-use tapeworks_plant::{ChannelStatus, LineStatus};
+use tapeworks_plant::{ChannelStatus, LineStatus, RequesterStatus};
+use tapeworks_session::requests::RequestStatus;
 
 /// The name of a line.
 pub(crate) const fn line_name(line: Line) -> &'static str {
@@ -85,6 +86,26 @@ fn recovery(report: &RecoveryReport) -> Value {
     })
 }
 
+/// The connection to a request server.
+fn requester(status: &RequesterStatus) -> Value {
+    let counters = &status.counters;
+    json!({
+        "is_ready": status.is_ready,
+        "connections": counters.connections,
+        "ends": counters.ends,
+        "logins_refused": counters.logins_refused,
+        "sent": counters.sent,
+        "responses": RequestStatus::ALL
+            .iter()
+            .map(|status| (status.as_str().to_owned(), counters.of(*status).into()))
+            .collect::<serde_json::Map<_, _>>(),
+        "unanswered": counters.unanswered,
+        "unexpected": counters.unexpected,
+        "merged": counters.merged,
+        "dropped": counters.dropped,
+    })
+}
+
 fn venue(channel: &ChannelStatus) -> Value {
     let counters = &channel.counters;
     let snapshots = &channel.snapshots;
@@ -104,6 +125,7 @@ fn venue(channel: &ChannelStatus) -> Value {
         "filled_by_retransmission": counters.filled_by_retransmission,
         "requests": counters.requests,
         "repeated_requests": counters.repeated_requests,
+        "requester": channel.requester.as_ref().map(requester),
         "recovered": counters.recovered,
         "long_recoveries": counters.long_recoveries,
         "last_recovery": channel.last_recovery.as_ref().map(recovery),

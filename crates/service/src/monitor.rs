@@ -11,7 +11,8 @@ use crate::report::Report;
 use tapeworks_market::Nanos;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::JournalStatus;
-use tapeworks_plant::{ChannelStatus, Status};
+use tapeworks_plant::{ChannelStatus, RequesterStatus, Status};
+use tapeworks_session::requests::RequestStatus;
 
 /// How severe a notice is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -258,6 +259,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
                 session: String::new(),
                 counters: Default::default(),
                 snapshots: Default::default(),
+                requester: None,
                 lines: Vec::new(),
                 is_silent: false,
                 is_joining: false,
@@ -290,6 +292,7 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
     if counters.ends_of_session > was.counters.ends_of_session {
         say(Severity::Info, "the session ended".to_owned());
     }
+    compare_requester(was.requester.as_ref(), now.requester.as_ref(), say);
     if now.snapshots.applied > was.snapshots.applied {
         say(
             Severity::Info,
@@ -328,6 +331,33 @@ fn compare(before: Option<&ChannelStatus>, now: &ChannelStatus, say: &mut impl F
         let malformed = line.counters.malformed - before.map_or(0, |line| line.counters.malformed);
         if malformed > 0 {
             say(Severity::Warning, format!("{malformed} packets of {} cannot be read", line.address));
+        }
+    }
+}
+
+/// The changes of the connection to a request server.
+fn compare_requester(
+    was: Option<&RequesterStatus>,
+    now: Option<&RequesterStatus>,
+    say: &mut impl FnMut(Severity, String),
+) {
+    let Some(now) = now else { return };
+    let was = was.copied().unwrap_or_default();
+    if now.counters.logins_refused > was.counters.logins_refused {
+        say(Severity::Warning, "the request server refused the login".to_owned());
+    }
+    if now.is_ready && !was.is_ready {
+        say(Severity::Info, "the request server is connected".to_owned());
+    }
+    if was.is_ready && !now.is_ready {
+        say(Severity::Warning, "the connection to the request server is gone".to_owned());
+    }
+    for status in RequestStatus::ALL.into_iter().filter(|status| *status != RequestStatus::Accepted) {
+        let refused = now.counters.of(status).saturating_sub(was.counters.of(status));
+        if refused > 0 {
+            let requests = if refused == 1 { "request" } else { "requests" };
+            let why = status.as_str();
+            say(Severity::Warning, format!("the request server refused {refused} {requests}: {why}"));
         }
     }
 }
@@ -388,6 +418,28 @@ mod tests {
         let notices = Monitor::default().look(&report);
         let notices: Vec<&str> = notices.iter().map(|notice| notice.text.as_str()).collect();
         assert_eq!(notices, ["session S1 begins", "messages missing for good: 1"]);
+    }
+
+    #[test]
+    fn changes_of_the_connection_to_a_request_server_are_reported_once() {
+        let mut monitor = Monitor::default();
+        let plant = Status { channels: vec![channel()], ..Status::default() };
+        let mut report = Report { plant, ..Report::default() };
+        let mut texts =
+            |report: &Report| monitor.look(report).into_iter().map(|notice| notice.text).collect::<Vec<_>>();
+        let mut requester = RequesterStatus::default();
+        requester.counters.logins_refused = 1;
+        report.plant.channels[0].requester = Some(requester);
+        assert_eq!(texts(&report), ["session S1 begins", "the request server refused the login"]);
+        requester.is_ready = true;
+        report.plant.channels[0].requester = Some(requester);
+        assert_eq!(texts(&report), ["the request server is connected"]);
+        requester.counters.responses[RequestStatus::OutOfRange as usize] = 2;
+        requester.is_ready = false;
+        report.plant.channels[0].requester = Some(requester);
+        let gone = "the connection to the request server is gone";
+        assert_eq!(texts(&report), [gone, "the request server refused 2 requests: out_of_range"]);
+        assert_eq!(texts(&report), Vec::<String>::new());
     }
 
     #[test]

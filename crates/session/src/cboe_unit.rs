@@ -1,8 +1,8 @@
 //! Cboe's sequenced unit header as a [`Transport`].
 //!
-//! There is no session: a unit numbers its messages from 1 on each day. Requests go to Cboe's Gap Request Proxy over TCP, and its answers
-//! come by multicast; neither is here. The form of a request here is ours: a header without messages, with the count of the wanted ones, at
-//! most 255.
+//! There is no session: a unit numbers its messages from 1 on each day. Requests go to Cboe's Gap Request Proxy over TCP
+//! ([`requests`](crate::requests)), and the messages come by multicast. The requests here are for servers of ours that take datagrams: a header
+//! without messages, with the count of the wanted ones, at most 255.
 
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::cboe::unit::{PREFIX, Prefix, SCHEMA, SequencedUnit, SequencedUnitFields};

@@ -11,6 +11,7 @@ mod moldudp64;
 pub mod native;
 mod outgoing;
 mod pillar;
+pub mod requests;
 pub mod retransmission;
 pub mod sequence;
 pub mod soupbintcp;

@@ -1,13 +1,17 @@
 //! The packet header of NYSE's Pillar feeds as a [`Transport`].
 //!
-//! There is no session: a channel numbers its messages from 1 on each day. The bytes of a request are those of NYSE's retransmission request, in
-//! a packet of its own. NYSE takes them over TCP and answers by multicast; here they are datagrams, as those of the other transports, and name neither
+//! There is no session: a channel numbers its messages from 1 on each day. NYSE takes requests over TCP ([`requests`](crate::requests)) and answers by
+//! multicast. The requests here are for servers of ours that take datagrams, as those of the other transports: the same bytes, which name neither
 //! source nor channel.
 //!
-//! Packets of a refresh, and the answer that messages are unavailable, have numbers of their own. They are not read: each is an error with the
-//! delivery flag as its type, and counted as such.
+//! Packets of a refresh, and the answer that messages are unavailable, have numbers of their own. They are no packets of the channel: each is an error
+//! with the delivery flag as its type, and counted as such. What the answer says is read by [`Transport::unavailable`].
 
-use tapeworks_wire::nyse::integrated::{RetransmissionRequest, RetransmissionRequestFields};
+use std::ops::Range;
+
+use tapeworks_wire::nyse::integrated::{
+    MessageUnavailable, MessageUnavailableFields, RetransmissionRequest, RetransmissionRequestFields,
+};
 use tapeworks_wire::nyse::packet::{
     DeliveryFlag, HEADER_BYTES, PREFIX, PillarPacket, PillarPacketFields, Prefix, SCHEMA,
 };
@@ -86,6 +90,57 @@ impl Transport for Pillar {
         fields.encode_into(target.get_mut(..HEADER_BYTES).unwrap_or_default()).unwrap_or_default()
     }
 
+    fn unavailable(payload: &[u8]) -> Option<Range<u64>> {
+        let packet = PillarPacket::decode(payload).ok()?;
+        let is_it = packet.delivery_flag() == DeliveryFlag::MessageUnavailable
+            && usize::from(packet.length()) == payload.len()
+            && payload.len() == HEADER_BYTES + MessageUnavailable::LENGTH;
+        let message = packet.blocks().next()?.ok()?;
+        let is_tag = message.get(2..4) == Some(&MessageUnavailable::TAG.to_le_bytes());
+        let message = MessageUnavailable::decode(message).ok().filter(|_| is_it && is_tag)?;
+        let numbers =
+            u64::from(message.begin_sequence())..u64::from(message.end_sequence()).saturating_add(1);
+        (!numbers.is_empty()).then_some(numbers)
+    }
+
+    fn mark_answer(packet: &mut [u8], is_only: bool) {
+        let flag = if is_only {
+            DeliveryFlag::OneRetransmissionPacket
+        } else {
+            DeliveryFlag::RetransmissionSequence
+        };
+        if let Some(at) = packet.get_mut(2) {
+            *at = flag.raw();
+        }
+    }
+
+    fn write_unavailable(numbers: Range<u64>, now_ns: u64) -> Option<Vec<u8>> {
+        let last = numbers.end.checked_sub(1).filter(|last| *last >= numbers.start)?;
+        let message = MessageUnavailableFields {
+            length: MessageUnavailable::LENGTH as u16,
+            begin_sequence: u32::try_from(numbers.start).ok()?,
+            end_sequence: u32::try_from(last).ok()?,
+            product_id: 0,
+            channel_id: 0,
+        };
+        let header = Outgoing {
+            session: SessionId::Pillar,
+            sequence: 1,
+            messages: 1,
+            content: Content::Messages,
+            stream_offset: 0,
+            payload_bytes: MessageUnavailable::LENGTH,
+            send_time_ns: now_ns,
+        };
+        let mut bytes = vec![0; HEADER_BYTES];
+        Self::write_header(&header, &mut bytes);
+        if let Some(flag) = bytes.get_mut(2) {
+            *flag = DeliveryFlag::MessageUnavailable.raw();
+        }
+        bytes.extend_from_slice(&message.encode());
+        Some(bytes)
+    }
+
     fn request(request: &Request) -> Vec<u8> {
         let first = u32::try_from(request.first).unwrap_or(u32::MAX);
         let message = RetransmissionRequestFields {
@@ -154,6 +209,27 @@ mod tests {
                 Some(DecodeError::UnknownMessage { tag: u64::from(flag) })
             );
         }
+    }
+
+    #[test]
+    fn the_answer_that_messages_are_unavailable_names_them() {
+        let bytes = Pillar::write_unavailable(7..10, 3 * SECOND_NS).unwrap();
+        assert_eq!(Pillar::unavailable(&bytes), Some(7..10));
+        assert!(Pillar::packet(&bytes).is_err(), "it is no packet of the channel");
+        assert_eq!(Pillar::write_unavailable(7..7, 0), None);
+        let request = Pillar::request(&Request { session: SessionId::Pillar, first: 7, count: 3 });
+        assert_eq!(Pillar::unavailable(&request), None);
+        let mut backwards = bytes.clone();
+        backwards[20] = 20;
+        assert_eq!(Pillar::unavailable(&backwards), None);
+        for end in 0..bytes.len() {
+            assert_eq!(Pillar::unavailable(&bytes[..end]), None);
+        }
+        let mut answer = bytes;
+        Pillar::mark_answer(&mut answer, true);
+        assert_eq!((answer[2], Pillar::packet(&answer).unwrap().header.count), (13, 1));
+        Pillar::mark_answer(&mut answer, false);
+        assert_eq!((answer[2], Pillar::packet(&answer).unwrap().header.count), (15, 1));
     }
 
     #[test]

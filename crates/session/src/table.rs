@@ -1,5 +1,7 @@
 //! The table of transports: the type of each [`TransportKind`], and the functions of a transport by its kind.
 
+use std::ops::Range;
+
 use tapeworks_wire::DecodeError;
 
 use crate::transport::{Header, Request, Transport, TransportKind};
@@ -64,6 +66,23 @@ impl TransportKind {
             let numbers = first..first.saturating_add(count);
             numbers.zip(packet.blocks.filter_map(Result::ok)).for_each(|(number, message)| each(number, message));
         });
+    }
+
+    /// The numbers of the messages that the server does not have any more, if the payload is an answer that says so.
+    #[must_use]
+    pub fn unavailable(self, payload: &[u8]) -> Option<Range<u64>> {
+        for_transport!(self, T => T::unavailable(payload))
+    }
+
+    /// Marks a packet as an answer to a request, where the header distinguishes one; `is_only`: no other packet answers the same request.
+    pub fn mark_answer(self, packet: &mut [u8], is_only: bool) {
+        for_transport!(self, T => T::mark_answer(packet, is_only));
+    }
+
+    /// The answer that a server does not have these messages any more; `None`: the transport has no such answer.
+    #[must_use]
+    pub fn write_unavailable(self, numbers: Range<u64>, now_ns: u64) -> Option<Vec<u8>> {
+        for_transport!(self, T => T::write_unavailable(numbers, now_ns))
     }
 
     /// The request that the bytes are.

@@ -12,6 +12,7 @@
 //! Cost: a header is one cache line, read once.
 
 use std::fmt;
+use std::ops::Range;
 
 use tapeworks_wire::framing::{Blocks, LengthPrefix};
 use tapeworks_wire::schema::{Decoded, Schema};
@@ -255,6 +256,19 @@ pub trait Transport {
     /// Writes a header to the start of `target`, which has room for [`Transport::HEADER_BYTES`]. Returns its length. A
     /// session of another transport writes nothing.
     fn write_header(header: &Outgoing, target: &mut [u8]) -> usize;
+
+    /// The numbers of the messages that the server does not have any more, if the datagram is an answer that says so.
+    fn unavailable(_payload: &[u8]) -> Option<Range<u64>> {
+        None
+    }
+
+    /// Marks a packet as an answer to a request, where the header distinguishes one; `is_only`: no other packet answers the same request.
+    fn mark_answer(_packet: &mut [u8], _is_only: bool) {}
+
+    /// The answer that a server does not have these messages any more; `None`: the transport has no such answer.
+    fn write_unavailable(_numbers: Range<u64>, _now_ns: u64) -> Option<Vec<u8>> {
+        None
+    }
 
     /// The bytes of a request to the venue's retransmission server.
     fn request(request: &Request) -> Vec<u8>;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use tapeworks_feed::arbitration::GapReason;
 use tapeworks_plant::{ChannelStatus, LineStatus, Status};
+use tapeworks_session::requests::RequestStatus;
 
 use crate::plan::{Plan, What};
 
@@ -29,7 +30,7 @@ const LINE: [Fact<LineStatus>; 13] = [
     ("line: datagrams too long for a buffer", |line| line.too_long > 0),
 ];
 
-const CHANNEL: [Fact<ChannelStatus>; 24] = [
+const CHANNEL: [Fact<ChannelStatus>; 27] = [
     ("gap: opened", |channel| channel.counters.gaps_opened > 0),
     ("gap: filled by a line", |channel| channel.counters.filled_by_lines > 0),
     ("gap: filled by retransmission", |channel| channel.counters.filled_by_retransmission > 0),
@@ -38,6 +39,15 @@ const CHANNEL: [Fact<ChannelStatus>; 24] = [
     ("gap: too many messages to request", |channel| channel.counters.too_long > 0),
     ("gap: too many bytes waited behind it", |channel| channel.counters.overflows > 0),
     ("gap: message came after it was given up", |channel| channel.counters.late > 0),
+    ("requests over TCP: accepted", |channel| {
+        channel.requester.is_some_and(|requester| requester.counters.of(RequestStatus::Accepted) > 0)
+    }),
+    ("requests over TCP: refused", |channel| {
+        channel.requester.is_some_and(|requester| requester.counters.refused() > 0)
+    }),
+    ("requests over TCP: connected again", |channel| {
+        channel.requester.is_some_and(|requester| requester.counters.connections > 1)
+    }),
     ("session: another one followed", |channel| channel.counters.session_changes > 0),
     ("session: numbers began anew", |channel| channel.counters.sequence_resets > 0),
     ("session: its end was said", |channel| channel.counters.ends_of_session > 0),

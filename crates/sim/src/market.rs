@@ -258,7 +258,8 @@ impl Conductor {
                 wrong.into_iter().for_each(|wrong| locked(&shared.oracle).violation(wrong));
                 return;
             }
-            if let (Step::Sent, Some(channel)) = (step, Plan::answers_of(from)) {
+            let answering = Plan::answers_of(from).or_else(|| Plan::answered_to(to));
+            if let (Step::Sent, Some(channel)) = (step, answering) {
                 if has_garbage.get(channel) == Some(&true) {
                     locked(&shared.oracle).answers(channel, payload);
                 }
@@ -370,7 +371,10 @@ impl Conductor {
                 let out = LinkFaults { out_until_ns: until_ns, ..LinkFaults::default() };
                 (0..2).for_each(|line| set_link(Plan::line(venue, line).into(), out));
             }
-            What::Requests { venue, faults } => set_link(Plan::retransmission(venue), faults),
+            What::Requests { venue, faults } => {
+                set_link(Plan::retransmission(venue), faults);
+                set_link(Plan::answers_group(venue).into(), faults);
+            }
             What::Group { of_requests: false, faults } => set_link(Plan::multicast_group().into(), faults),
             What::Group { of_requests: true, faults } => set_link(Plan::multicast_requests(), faults),
             What::Tcp(faults) => set_tcp(faults),
@@ -492,6 +496,7 @@ impl Conductor {
         for venue in 0..self.plan.venues.len() {
             (0..2).for_each(|line| set_link(Plan::line(venue, line).into(), LinkFaults::default()));
             set_link(Plan::retransmission(venue), LinkFaults::default());
+            set_link(Plan::answers_group(venue).into(), LinkFaults::default());
             set_refusing(Plan::snapshots(venue), false);
         }
         set_link(Plan::multicast_group().into(), LinkFaults::default());

@@ -13,8 +13,11 @@ use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_journal::JournalOptions;
-use tapeworks_plant::{JournalSetting, PlantOptions, SyncPolicy, Topology, VenueOptions, WhenFailing};
+use tapeworks_plant::{
+    JournalSetting, PlantOptions, RetransmissionServer, SyncPolicy, Topology, VenueOptions, WhenFailing,
+};
 use tapeworks_ring::wait::Wait;
+use tapeworks_session::requests::{RequestLogin, RequestProtocol};
 use tapeworks_venues::{AnswerFaults, Config, Venue};
 
 use crate::kernel::Schedule;
@@ -151,6 +154,9 @@ pub struct VenuePlan {
     pub has_line_b: bool,
     /// Whether it has a retransmission server.
     pub has_retransmission: bool,
+    /// Requests go to it over TCP, and the answers to a group: of Cboe's and NYSE's venues.
+    #[serde(default)]
+    pub requests_by_tcp: bool,
     /// Whether it has a snapshot server.
     pub has_snapshots: bool,
     /// Answers of the retransmission server that it loses, per million.
@@ -638,6 +644,7 @@ impl Plan {
                     kind,
                     has_line_b: draw.chance(80),
                     has_retransmission: draw.chance(80),
+                    requests_by_tcp: false,
                     has_snapshots: kind == VenueKind::Nasdaq && draw.chance(70),
                     answers_lost_per_million: draw.rarely(300_000),
                     silence: draw
@@ -730,7 +737,54 @@ impl Plan {
         plan.draw_outputs();
         plan.draw_limits();
         plan.draw_theme();
+        plan.draw_requests_by_tcp();
         plan
+    }
+
+    /// In some plans one venue more, of Cboe or NYSE, that takes requests over TCP and whose lines lose. By draws of its own: a plan without it
+    /// is what it was.
+    fn draw_requests_by_tcp(&mut self) {
+        let mut draw = Draw(Random::new(self.seed ^ 0x7463_7071));
+        if !draw.chance(15) {
+            return;
+        }
+        let venue = self.venues.len();
+        let kinds = [VenueKind::Byx, VenueKind::Edgx, VenueKind::Nyse, VenueKind::Arca, VenueKind::Texas];
+        self.venues.push(VenuePlan {
+            kind: draw.one(&kinds),
+            has_line_b: draw.chance(80),
+            has_retransmission: true,
+            requests_by_tcp: true,
+            has_snapshots: draw.chance(50),
+            answers_lost_per_million: draw.rarely(300_000),
+            silence: None,
+            restart_after: [0; MOST_RESTARTS],
+            reset: None,
+            nonsense_per_million: 0,
+            answers: if draw.chance(40) {
+                AnswerFaults { garbage_per_million: 0, ..draw.answers() }
+            } else {
+                AnswerFaults::default()
+            },
+        });
+        for line in 0..2 {
+            let faults =
+                LinkFaults { lost_per_million: draw.between(1_000, 200_000) as u32, ..LinkFaults::default() };
+            let length_ns = draw.between(100 * MILLISECOND, 5 * SECOND);
+            self.add_some_time(&mut draw, length_ns, What::Line { venue, line, faults });
+        }
+        if draw.chance(30) {
+            let length_ns = draw.between(10 * MILLISECOND, 2 * SECOND);
+            let faults = LinkFaults { lost_per_million: 300_000, ..LinkFaults::default() };
+            self.add_some_time(&mut draw, length_ns, What::Requests { venue, faults });
+        }
+        if draw.chance(30) {
+            let faults =
+                TcpFaults { reset_per_million: draw.between(1_000, 100_000) as u32, ..TcpFaults::default() };
+            let length_ns = draw.between(100 * MILLISECOND, 5 * SECOND);
+            self.add_some_time(&mut draw, length_ns, What::Tcp(faults));
+        }
+        self.faults.sort_by_key(|fault| fault.at_ns);
     }
 
     /// In one plan of four, what seldom comes together: a recovery that needs several things to happen is reached by some of them.
@@ -1030,6 +1084,24 @@ impl Plan {
         (VENUES_HOST, 31_000 + venue as u16).into()
     }
 
+    /// Where the answers of a venue go that takes requests over TCP.
+    pub(crate) fn answers_group(venue: usize) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::new(239, 3, venue as u8 + 1, 1), 33_000)
+    }
+
+    /// The venue whose answers to requests over TCP go to this address.
+    pub(crate) fn answered_to(to: SocketAddr) -> Option<usize> {
+        (0..8).find(|venue| SocketAddr::V4(Self::answers_group(*venue)) == to)
+    }
+
+    /// Who requests over TCP of a venue of this kind.
+    fn login(kind: VenueKind) -> Option<RequestLogin> {
+        match RequestProtocol::of(kind.transport())? {
+            RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "secret"),
+            RequestProtocol::Pillar => RequestLogin::pillar("FIRM", 1, 2),
+        }
+    }
+
     /// The venue whose retransmission server sends from this address.
     pub(crate) fn answers_of(from: SocketAddr) -> Option<usize> {
         (0..8).find(|venue| Self::retransmission(*venue) == from)
@@ -1056,6 +1128,7 @@ impl Plan {
             let mut venue = Venue::new(&format!("{:?}", one.kind), one.kind, lines);
             venue.live.line_b = one.has_line_b;
             venue.retransmission = one.has_retransmission.then(|| Self::retransmission(place));
+            venue.retransmission_group = one.requests_by_tcp.then(|| Self::answers_group(place));
             venue.retransmission_lost_per_million = one.answers_lost_per_million;
             venue.retransmission_faults = one.answers;
             let silences = one.silence.map(|(after, length_ns)| Silence { after, length_ns });
@@ -1089,7 +1162,13 @@ impl Plan {
             application: application(one.kind),
             publisher: one.kind.publisher(),
             lines: (0..=usize::from(one.has_line_b)).map(|line| Self::line(place, line).into()).collect(),
-            retransmission: one.has_retransmission.then(|| Self::retransmission(place)),
+            retransmission: one.has_retransmission.then(|| {
+                let address = Self::retransmission(place);
+                let login = Self::login(one.kind).filter(|_| one.requests_by_tcp);
+                let group = Self::answers_group(place).into();
+                let by_tcp = login.map(|login| RetransmissionServer::Tcp { address, group, login });
+                by_tcp.unwrap_or(RetransmissionServer::Udp(address))
+            }),
             snapshot: one.has_snapshots.then(|| Self::snapshots(place)),
             login: (String::new(), String::new()),
             arbiter: ArbiterOptions {
@@ -1102,6 +1181,7 @@ impl Plan {
                     limit_ns: self.limits.gap_ns,
                     limit_messages: self.limits.gap_messages,
                     answers_name_oldest: false,
+                    answers_in_parts: false,
                 }),
                 held_bytes: self.limits.held_bytes,
                 silence_ns: self.arbiter.silence_ns,

@@ -145,7 +145,8 @@ impl Recorder {
 
     /// A datagram is sent: it may be a request or an answer.
     pub(crate) fn sends(&self, from: SocketAddr, to: SocketAddr) {
-        let (request, answer) = (Plan::answers_of(to), Plan::answers_of(from));
+        let answer = Plan::answers_of(from).or_else(|| Plan::answered_to(to));
+        let request = Plan::answers_of(to);
         let Some(venue) = request.or(answer) else { return };
         if let Some(rows) = self.recorded().venues.get_mut(venue) {
             rows.sent[usize::from(request.is_none())] += 1;
@@ -250,7 +251,10 @@ impl VenueRows {
             "shade: requests sent; below: answers, and datagrams lost; bars: what the network does to them";
         Self {
             lines: (0..=usize::from(has_line_b)).map(line).collect(),
-            server: Plan::retransmission(venue),
+            server: match plan.venues.get(venue) {
+                Some(VenuePlan { requests_by_tcp: true, .. }) => Plan::answers_group(venue).into(),
+                _ => Plan::retransmission(venue),
+            },
             gaps: Row::new(
                 "gaps",
                 "shade: opened; bars: awaited from a line, or being requested; marks: messages named as missing",

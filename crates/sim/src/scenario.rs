@@ -64,7 +64,7 @@ fn late(plan: &mut Plan, kinds: [VenueKind; 3]) {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "steady",
@@ -303,6 +303,26 @@ impl Scenario {
             change: |plan| late(plan, SYMBOL_INDICES),
         },
         Self {
+            name: "tcp-recovery",
+            story: "Cboe's and NYSE's own recovery, with requests over TCP: lines lose, answers are lost, connections are reset and out, and the plant is killed",
+            change: |plan| {
+                lossy(plan, [VenueKind::Edgx, VenueKind::Nyse, VenueKind::Byx]);
+                plan.arbiter.attempts = 100;
+                for venue in &mut plan.venues {
+                    (venue.requests_by_tcp, venue.answers_lost_per_million) = (true, 20_000);
+                    venue.answers = AnswerFaults {
+                        partial_per_million: 100_000,
+                        more_per_million: 100_000,
+                        ..venue.answers
+                    };
+                }
+                let resets = TcpFaults { reset_per_million: 20_000, ..TcpFaults::default() };
+                plan.add(2 * SECOND, 2 * SECOND, What::Tcp(resets));
+                let out = TcpFaults { out_until_ns: 4_500 * MILLISECOND, ..TcpFaults::default() };
+                plan.add(4_200 * MILLISECOND, 300 * MILLISECOND, What::Tcp(out));
+            },
+        },
+        Self {
             name: "late-without-snapshots",
             story: "the plant starts late, and the snapshot server refuses connections for longer than it tries",
             change: |plan| {
@@ -353,6 +373,7 @@ impl Scenario {
             kind,
             has_line_b: true,
             has_retransmission: true,
+            requests_by_tcp: false,
             has_snapshots: kind == VenueKind::Nasdaq,
             answers_lost_per_million: 0,
             silence: None,

@@ -1,7 +1,7 @@
 //! What a plant says of itself, compared with what it does.
 
 use tapeworks_feed::arbitration::GapReason;
-use tapeworks_market::Nanos;
+use tapeworks_market::{Line, Nanos};
 use tapeworks_plant::{ChannelStatus, LineStatus, Status};
 
 use crate::plan::{LimitPlan, MILLISECOND, Plan, SECOND, What};
@@ -70,7 +70,7 @@ impl Silence {
 
 /// Lines A and B of a channel.
 fn lines_of(channel: &ChannelStatus) -> impl Iterator<Item = &LineStatus> {
-    channel.lines.iter().filter(|line| line.address.ip().is_multicast())
+    channel.lines.iter().filter(|line| matches!(line.line, Line::A | Line::B))
 }
 
 /// A channel that is followed, that brings nothing on any line, and that is not called silent. Silence after the end of a session is usual, and
@@ -131,7 +131,9 @@ fn damages(what: What, place: usize) -> bool {
 fn answers_always(plan: &Plan, place: usize) -> bool {
     let patience_ns = u64::from(plan.arbiter.attempts).saturating_mul(plan.arbiter.timeout_ns);
     let answers = plan.venues.get(place).is_some_and(|venue| {
-        venue.has_retransmission && venue.answers_lost_per_million == 0 && venue.silence.is_none()
+        // Requests over TCP have a limit in a second, whatever is lost.
+        let is_usual = !venue.requests_by_tcp && venue.silence.is_none();
+        venue.has_retransmission && venue.answers_lost_per_million == 0 && is_usual
     });
     let spoils = |what: What| match what {
         What::Requests { venue, .. } => venue == place,
@@ -149,7 +151,7 @@ fn answers_always(plan: &Plan, place: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use tapeworks_feed::arbitration::LineCounters;
-    use tapeworks_market::{Line, Publisher};
+    use tapeworks_market::Publisher;
 
     use super::*;
 

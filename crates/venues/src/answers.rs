@@ -98,7 +98,51 @@ pub(crate) fn answer(
     answer: &mut Vec<u8>,
 ) -> Result<u16, Refusal> {
     let Some(wrong) = wrong else { return store.answer(request, now_ns, answer) };
-    let mut asked = store.read_request(request)?;
+    let (asked, named) = changed(store, store.read_request(request)?, wrong, random);
+    let messages = store.answer_as(&asked, named, now_ns, answer)?;
+    if wrong == Wrong::Garbage {
+        garble(store.transport(), answer, random);
+    }
+    Ok(messages)
+}
+
+/// The packets that answer a request over TCP with all that is requested, each with its number of messages, with what is wrong with them.
+pub(crate) fn answer_in_parts(
+    store: &Store,
+    request: Request,
+    wrong: Option<Wrong>,
+    now_ns: u64,
+    random: &mut Random,
+) -> Result<Vec<(Vec<u8>, u16)>, Refusal> {
+    let (mut asked, named) = match wrong {
+        Some(wrong) => changed(store, request, wrong, random),
+        None => (request, request.session),
+    };
+    let mut parts = Vec::new();
+    while asked.count > 0 {
+        let mut packet = Vec::new();
+        match store.answer_as(&asked, named, now_ns, &mut packet) {
+            Ok(0) => break,
+            Ok(messages) => {
+                asked.first = asked.first.saturating_add(u64::from(messages));
+                asked.count = asked.count.saturating_sub(messages);
+                if wrong == Some(Wrong::Garbage) {
+                    garble(store.transport(), &mut packet, random);
+                }
+                parts.push((packet, messages));
+            }
+            Err(refusal) if parts.is_empty() => return Err(refusal),
+            // The rest is not sent yet.
+            Err(_) => break,
+        }
+    }
+    let is_only = parts.len() == 1;
+    parts.iter_mut().for_each(|(packet, _)| store.transport().mark_answer(packet, is_only));
+    Ok(parts)
+}
+
+/// The request that is answered in place of this one, and the session that the answer names.
+fn changed(store: &Store, mut asked: Request, wrong: Wrong, random: &mut Random) -> (Request, SessionId) {
     let named = if wrong == Wrong::OtherSession { other(asked.session) } else { asked.session };
     match wrong {
         Wrong::Partial => asked.count = 1 + random.below(u32::from(asked.count).saturating_sub(1)) as u16,
@@ -106,11 +150,7 @@ pub(crate) fn answer(
         Wrong::OtherRange => asked.first = other_first(store, &asked, random),
         Wrong::Late | Wrong::OtherSession | Wrong::Garbage => {}
     }
-    let messages = store.answer_as(&asked, named, now_ns, answer)?;
-    if wrong == Wrong::Garbage {
-        garble(store.transport(), answer, random);
-    }
-    Ok(messages)
+    (asked, named)
 }
 
 /// Where another range begins: near the one that is requested.
@@ -213,6 +253,39 @@ mod tests {
             let (garbage, bytes) = wrong(Some(Wrong::Garbage));
             assert_eq!((garbage, bytes.len()), (right, sound.len()));
             assert_ne!(bytes, sound);
+        }
+    }
+
+    #[test]
+    fn an_answer_in_parts_has_all_that_is_requested_in_sound_packets() {
+        for transport in [TransportKind::CboeUnit, TransportKind::Pillar] {
+            let (store, mut random) = (store(transport), Random::new(1));
+            let request = |first, count| Request { session: session(transport), first, count };
+            let mut parts = |request, wrong| answer_in_parts(&store, request, wrong, 0, &mut random);
+            let all = parts(request(101, 300), None).unwrap();
+            assert!(all.len() > 3);
+            let mut next = 101;
+            for (packet, messages) in &all {
+                let header = transport.header(packet).unwrap();
+                assert!(transport.is_sound(packet) && packet.len() <= 1_400);
+                assert_eq!((header.first, header.count), (next, u64::from(*messages)));
+                next += header.count;
+            }
+            assert_eq!(next, 401);
+            let is_pillar = transport == TransportKind::Pillar;
+            assert!(!is_pillar || all.iter().all(|(packet, _)| packet[2] == 15));
+            let one = parts(request(101, 3), None).unwrap();
+            assert!(one.len() == 1 && (!is_pillar || one[0].0[2] == 13));
+            // What was not sent yet does not come.
+            let last: u16 =
+                parts(request(499, 10), None).unwrap().iter().map(|(_, messages)| *messages).sum();
+            assert_eq!(last, 2);
+            assert_eq!(parts(request(501, 10), None), Err(Refusal::NotSent));
+            for wrong in [Wrong::Partial, Wrong::More, Wrong::OtherRange, Wrong::Garbage] {
+                let wrongly = parts(request(101, 200), Some(wrong)).unwrap();
+                assert!(wrongly.iter().all(|(packet, _)| transport.is_sound(packet)), "{wrong:?}");
+                assert_ne!(wrongly, parts(request(101, 200), None).unwrap(), "{wrong:?}");
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use tapeworks_exchange::{
     FEWEST_ORDERS, LineFaults, MAX_MARKETS, MOST_ORDERS, Popularity, USUAL_MOST_ORDERS, VenueKind,
 };
 use tapeworks_session::Credentials;
+use tapeworks_session::requests::RequestProtocol;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -56,8 +57,10 @@ pub struct Venue {
     pub live: LiveVenue,
     /// Where line A and, if there is one, line B go.
     pub lines: Vec<SocketAddrV4>,
-    /// Where requests for retransmission are taken, by UDP. Port 0: the kernel chooses.
+    /// Where requests for retransmission are taken: by UDP, or with `retransmission_group` by TCP. Port 0: the kernel chooses.
     pub retransmission: Option<SocketAddr>,
+    /// Where the answers to requests over TCP go: Cboe's Gap Request Proxy, NYSE's request server. Other venues have none.
+    pub retransmission_group: Option<SocketAddrV4>,
     /// Answers to requests that are lost, per million.
     pub retransmission_lost_per_million: u32,
     /// What is wrong with its answers.
@@ -173,6 +176,7 @@ impl Venue {
             },
             lines,
             retransmission: None,
+            retransmission_group: None,
             retransmission_lost_per_million: 0,
             retransmission_faults: AnswerFaults::default(),
             snapshot: None,
@@ -276,7 +280,7 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Tak
     });
     let lines = given.or_else(|| kind.map(|kind| kind.groups().to_vec())).unwrap_or_default();
     taken.take_lines(reading, &venue, &name, &lines);
-    let retransmission = taken.server(reading, &mut venue, &name, "retransmission", "udp");
+    let (retransmission, retransmission_group) = read_retransmission(reading, &mut venue, &name, kind, taken);
     let snapshot = taken.server(reading, &mut venue, &name, "snapshot", "tcp");
     let retransmission_lost_per_million = venue
         .integer(reading, "retransmission_lost_per_million", 0..=MILLION)
@@ -313,10 +317,38 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Tak
         live,
         lines,
         retransmission,
+        retransmission_group,
         retransmission_lost_per_million,
         retransmission_faults,
         snapshot,
     })
+}
+
+/// An address: requests are datagrams. A table: they go over TCP, and the answers to a group.
+fn read_retransmission(
+    reading: &mut Reading<'_>,
+    venue: &mut Section<'_>,
+    name: &str,
+    kind: Option<VenueKind>,
+    taken: &mut Taken,
+) -> (Option<SocketAddr>, Option<SocketAddrV4>) {
+    const KEY: &str = "retransmission";
+    if !venue.is_table(KEY) {
+        return (taken.server(reading, venue, name, KEY, "udp"), None);
+    }
+    if kind.is_some_and(|kind| RequestProtocol::of(kind.transport()).is_none()) {
+        venue.wrong_at(reading, KEY, "only venues of Cboe and NYSE take requests over TCP: give an address");
+    }
+    let Some(mut section) = venue.table(reading, KEY) else { return (None, None) };
+    for key in ["tcp", "group"] {
+        if !section.has(key) {
+            section.missing(reading, key);
+        }
+    }
+    let tcp = taken.server(reading, &mut section, name, "tcp", "tcp");
+    let group = taken.group(reading, &mut section, name, "group");
+    section.refuse_the_rest(reading);
+    (tcp, group)
 }
 
 fn read_silence(
@@ -415,6 +447,10 @@ mod tests {
             [[venue]]
             name = "two"
             kind = "bx"
+            [[venue]]
+            name = "three"
+            kind = "edgx"
+            retransmission = { tcp = "127.0.0.1:31003", group = "239.192.1.3:30003" }
             "#,
         )
         .unwrap();
@@ -428,7 +464,7 @@ mod tests {
         let burst =
             LiveBurst { at_ns: 5_000_000_000, length_ns: 250_000_000, messages_per_second: 4_000_000 };
         assert_eq!(config.bursts, [burst]);
-        let [one, two] = config.venues.as_slice() else { panic!("two venues") };
+        let [one, two, three] = config.venues.as_slice() else { panic!("three venues") };
         assert_eq!(one.lines, ["239.192.1.1:30001".parse().unwrap(), "239.192.1.2:30002".parse().unwrap()]);
         assert_eq!(one.retransmission, Some("127.0.0.1:31001".parse().unwrap()));
         assert_eq!(one.snapshot, Some("127.0.0.1:32001".parse().unwrap()));
@@ -455,6 +491,8 @@ mod tests {
         let groups = VenueKind::Bx.groups();
         let expected = Venue { lines: groups.to_vec(), ..Venue::new("two", VenueKind::Bx, groups.to_vec()) };
         assert_eq!(*two, expected, "what is left out");
+        assert_eq!(three.retransmission, Some("127.0.0.1:31003".parse().unwrap()));
+        assert_eq!(three.retransmission_group, Some("239.192.1.3:30003".parse().unwrap()));
     }
 
     #[test]
@@ -496,6 +534,18 @@ mod tests {
                 "v.toml:4:25: an answer has one fault: all of them together are at most 1000000 per million",
             ),
             ("kind = \"psx\"\nrestart_after = [2, 1]", "v.toml:4:17: 'restart_after' must be ascending"),
+            (
+                "kind = \"bzx\"\nretransmission = { tcp = \"127.0.0.1:31001\" }",
+                "v.toml:4:18: retransmission lacks the key 'group'",
+            ),
+            (
+                "kind = \"psx\"\nretransmission = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
+                "v.toml:4:18: only venues of Cboe and NYSE take requests over TCP: give an address",
+            ),
+            (
+                "kind = \"bzx\"\nlines = \"239.1.1.1:5\"\nretransmission = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
+                "v.toml:5:49: 239.1.1.1:5 is taken by 'a' already",
+            ),
         ] {
             assert_eq!(problems(&format!("[[venue]]\nname = \"a\"\n{text}\n")), [expected]);
         }
@@ -664,7 +714,8 @@ mod tests {
     #[test]
     fn the_examples_are_sound() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
-        for (name, venues) in [("loopback.toml", 4), ("twenty_five_feeds.toml", 25)] {
+        for (name, venues) in [("loopback.toml", 4), ("twenty_five_feeds.toml", 25), ("tcp_recovery.toml", 2)]
+        {
             assert_eq!(Config::load(&folder.join(name)).unwrap().venues.len(), venues);
         }
         assert_eq!(Config::load(&folder.join("orders.toml")).unwrap().orders.len(), 1);

@@ -125,7 +125,7 @@ impl<W: World> Venues<W> {
         let mut addresses = Vec::new();
         let mut stores = Vec::new();
         for venue in &config.venues {
-            let (servers, reachable, store) = listen::<W>(venue, config.store_bytes)?;
+            let (servers, reachable, store) = listen::<W>(venue, &config)?;
             listening.push(servers);
             addresses.push(reachable);
             stores.push(store);

@@ -287,7 +287,7 @@ fn publish<W: World>(
         snapshot: setting.snapshot,
         ..Venue::new(&venue.name, setting.live.kind, setting.lines.clone())
     };
-    let (listening, reachable, store) = listen::<W>(&market, config.store_bytes)?;
+    let (listening, reachable, store) = listen::<W>(&market, config)?;
     let lines: Result<Vec<_>, _> = setting
         .lines
         .iter()

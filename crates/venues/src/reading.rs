@@ -90,6 +90,24 @@ impl Taken {
         }
         Some(address)
     }
+
+    /// The address that a venue sends datagrams to, besides its lines.
+    pub(crate) fn group(
+        &mut self,
+        reading: &mut Reading<'_>,
+        section: &mut Section<'_>,
+        name: &str,
+        key: &'static str,
+    ) -> Option<SocketAddrV4> {
+        let what = "a multicast group or an IPv4 address with a port";
+        let group = section.parsed(reading, key, what, |text| {
+            text.parse::<SocketAddrV4>().ok().filter(|group| group.port() != 0)
+        })?;
+        if let Some(owner) = self.addresses.insert(("udp", group.into()), name.to_owned()) {
+            section.wrong_at(reading, key, &format!("{group} is taken by '{owner}' already"));
+        }
+        Some(group)
+    }
 }
 
 /// The faults of a venue's lines, and the skew of line B.

@@ -1,4 +1,5 @@
-//! The venues' servers: retransmission by UDP and snapshots by TCP, all on one thread that sleeps while there are no requests.
+//! The venues' servers: retransmission by UDP or with requests over TCP, and snapshots by TCP, all on one thread that sleeps while there are no
+//! requests.
 //!
 //! No client can hold up the others: each turn takes some datagrams or some bytes of each, an idle connection is closed in time, and
 //! where there are too many connections the oldest without a login is closed.
@@ -12,12 +13,17 @@ use std::time::{Duration, Instant};
 
 use mio::{Interest, Token};
 use tapeworks_exchange::random::Random;
+use tapeworks_packet::live::Sent;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::world::{
-    Listener as _, Poll as _, Receive as _, SendTo as _, Source as _, UdpServer, Wake as _, World,
+    DatagramSender, Listener as _, Poll as _, Receive as _, SendTo as _, Source as _, UdpServer, Wake as _,
+    World,
 };
 use tapeworks_session::glimpse::{Image, SnapshotEnd, SnapshotServer};
-use tapeworks_session::{Credentials, Store};
+use tapeworks_session::requests::{
+    RequestProtocol, RequestServer, RequestServerEnd, RequestStatus, ServerLimits,
+};
+use tapeworks_session::{Credentials, Refusal, Request, Store};
 
 use crate::answers::{self, AnswerFaults, Wrong};
 use crate::report::{Counters, add};
@@ -52,15 +58,27 @@ pub(crate) struct ImageReply {
 #[derive(Debug)]
 struct Late {
     venue: usize,
-    client: SocketAddr,
+    /// Who requested it; `None`: it goes to the venue's group.
+    client: Option<SocketAddr>,
     messages: u16,
     answer: Vec<u8>,
+}
+
+/// A venue's server for requests over TCP.
+#[derive(Debug)]
+pub(crate) struct RequestsByTcp<W: World> {
+    pub(crate) listener: W::Listener,
+    /// It sends the answers.
+    pub(crate) sender: W::DatagramSender,
+    pub(crate) protocol: RequestProtocol,
+    pub(crate) store: Arc<Mutex<Store>>,
 }
 
 /// One venue's servers, listening.
 #[derive(Debug)]
 pub(crate) struct Listening<W: World> {
     pub(crate) retransmission: Option<(W::UdpServer, Arc<Mutex<Store>>)>,
+    pub(crate) requests: Option<RequestsByTcp<W>>,
     pub(crate) lost_per_million: u32,
     pub(crate) faults: AnswerFaults,
     pub(crate) snapshot: Option<W::Listener>,
@@ -71,34 +89,73 @@ pub(crate) struct Listening<W: World> {
 struct Connection<W: World> {
     venue: usize,
     pump: Pump<W>,
-    server: SnapshotServer,
-    /// Its image was requested.
+    session: Session,
+    /// Its image was requested, or it has logged in for requests.
     is_requested: bool,
 }
 
-/// A client of a snapshot server.
-struct Served<'s>(&'s mut SnapshotServer);
+/// A client of a server over TCP.
+#[derive(Debug)]
+enum Session {
+    Snapshot(SnapshotServer),
+    Requests(Box<RequestServer>),
+}
 
-impl ByteSession for Served<'_> {
+impl Session {
+    fn tick(&mut self, now_ns: u64) {
+        match self {
+            Self::Snapshot(server) => server.tick(now_ns),
+            Self::Requests(server) => server.tick(now_ns),
+        }
+    }
+}
+
+impl ByteSession for Session {
     fn receive(&mut self, bytes: &[u8], now_ns: u64) {
-        self.0.receive(bytes, now_ns);
+        match self {
+            Self::Snapshot(server) => server.receive(bytes, now_ns),
+            Self::Requests(server) => server.receive(bytes, now_ns),
+        }
     }
 
     fn output(&self) -> &[u8] {
-        self.0.output()
+        match self {
+            Self::Snapshot(server) => server.output(),
+            Self::Requests(server) => server.output(),
+        }
     }
 
     fn sent(&mut self, bytes: usize, now_ns: u64) {
-        self.0.sent(bytes, now_ns);
+        match self {
+            Self::Snapshot(server) => server.sent(bytes, now_ns),
+            Self::Requests(server) => server.sent(bytes, now_ns),
+        }
     }
 
     fn closed(&mut self) {
-        self.0.closed();
+        match self {
+            Self::Snapshot(server) => server.closed(),
+            Self::Requests(server) => server.closed(),
+        }
     }
 
     fn is_over(&self) -> bool {
-        self.0.over().is_some()
+        match self {
+            Self::Snapshot(server) => server.over().is_some(),
+            Self::Requests(server) => server.over().is_some(),
+        }
     }
+}
+
+/// Sends an answer of so many messages to a venue's group.
+fn send_to_group(sender: &mut impl DatagramSender, answer: &[u8], messages: u16, counters: &Counters) {
+    sender.send([answer], |sent| match sent {
+        Sent::Taken => {
+            add(&counters.answers, 1);
+            add(&counters.answered_messages, u64::from(messages));
+        }
+        _ => add(&counters.refused_by_kernel, 1),
+    });
 }
 
 /// Sends an answer of so many messages to a client.
@@ -171,6 +228,9 @@ impl<W: World> Servers<W> {
             if let Some((socket, _)) = &mut venue.retransmission {
                 socket.register(&servers.poll, Token(1 + 2 * index), Interest::READABLE)?;
             }
+            if let Some(requests) = &mut venue.requests {
+                requests.listener.register(&servers.poll, Token(1 + 2 * index), Interest::READABLE)?;
+            }
             if let Some(listener) = &mut venue.snapshot {
                 listener.register(&servers.poll, Token(2 + 2 * index), Interest::READABLE)?;
             }
@@ -204,8 +264,9 @@ impl<W: World> Servers<W> {
             }
             while let Ok(ImageReply { connection, image }) = self.replies.try_recv() {
                 let now_ns = self.now_ns();
-                if let Some(client) = self.connections.get_mut(&connection) {
-                    client.server.give(image, now_ns);
+                let client = self.connections.get_mut(&connection);
+                if let Some(Connection { session: Session::Snapshot(server), .. }) = client {
+                    server.give(image, now_ns);
                 }
                 self.move_bytes(connection);
             }
@@ -216,7 +277,7 @@ impl<W: World> Servers<W> {
                 let all: Vec<usize> = self.connections.keys().copied().collect();
                 for connection in all {
                     if let Some(client) = self.connections.get_mut(&connection) {
-                        client.server.tick(now_ns);
+                        client.session.tick(now_ns);
                     }
                     self.move_bytes(connection);
                 }
@@ -237,10 +298,14 @@ impl<W: World> Servers<W> {
         let of_venue = number - 1;
         if of_venue >= 2 * self.venues.len() {
             self.move_bytes(number);
-        } else if of_venue.is_multiple_of(2) {
-            self.answer_requests(of_venue / 2, token);
         } else {
-            self.accept(of_venue / 2, token);
+            let venue = of_venue / 2;
+            let is_for_requests = of_venue.is_multiple_of(2);
+            if is_for_requests && self.venues.get(venue).is_some_and(|venue| venue.requests.is_none()) {
+                self.answer_requests(venue, token);
+            } else {
+                self.accept(venue, is_for_requests, token);
+            }
         }
     }
 
@@ -280,7 +345,7 @@ impl<W: World> Servers<W> {
                     } else if self.late.len() < MOST_LATE {
                         let most = u32::try_from(faults.late_ns).unwrap_or(u32::MAX);
                         let due_ns = now_ns.saturating_add(u64::from(self.random.below(most)));
-                        let answer = self.answer.clone();
+                        let (client, answer) = (Some(client), self.answer.clone());
                         self.late.insert((due_ns, self.next_late), Late { venue, client, messages, answer });
                         self.next_late += 1;
                     } else {
@@ -300,20 +365,111 @@ impl<W: World> Servers<W> {
             if due_ns > now_ns {
                 return TICK.min(Duration::from_nanos(due_ns - now_ns));
             }
-            let late = first.remove();
-            let venue = self.venues.get(late.venue);
-            if let Some(Listening { retransmission: Some((socket, _)), counters, .. }) = venue {
-                send(socket, &late.answer, (late.client, late.messages), counters);
+            let Late { venue, client, messages, answer } = first.remove();
+            let Some(Listening { retransmission, requests, counters, .. }) = self.venues.get_mut(venue)
+            else {
+                continue;
+            };
+            match (client, retransmission, requests) {
+                (Some(client), Some((socket, _)), _) => send(socket, &answer, (client, messages), counters),
+                (None, _, Some(requests)) => {
+                    send_to_group(&mut requests.sender, &answer, messages, counters);
+                }
+                _ => {}
             }
         }
         TICK
     }
 
-    fn accept(&mut self, venue: usize, token: Token) {
+    /// Answers the requests of a connection.
+    fn answer_connection(&mut self, number: usize) {
+        let of_connection = |connection: &mut Connection<W>| match &mut connection.session {
+            Session::Requests(server) => {
+                connection.is_requested |= server.is_ready();
+                server.next_request().map(|request| (connection.venue, request))
+            }
+            Session::Snapshot(_) => None,
+        };
+        while let Some((venue, request)) = self.connections.get_mut(&number).and_then(of_connection) {
+            let status = self.answer_by_group(venue, request);
+            let now_ns = self.now_ns();
+            let connection = self.connections.get_mut(&number);
+            if let Some(Connection { session: Session::Requests(server), .. }) = connection {
+                server.answer(status, now_ns);
+            }
+        }
+    }
+
+    /// Sends the messages of a request over TCP to the venue's group. Returns what the client gets to read.
+    fn answer_by_group(&mut self, venue: usize, request: Request) -> RequestStatus {
+        let now_ns = self.now_ns();
+        let Some(Listening { requests: Some(requests), lost_per_million, faults, counters, .. }) =
+            self.venues.get_mut(venue)
+        else {
+            return RequestStatus::Unavailable;
+        };
+        add(&counters.requests, 1);
+        let wrong = faults.draw(&mut self.random);
+        let store = requests.store.lock().unwrap_or_else(PoisonError::into_inner);
+        let (time_ns, kept) = (W::time_of_day().0, store.kept());
+        let mut answered = answers::answer_in_parts(&store, request, wrong, time_ns, &mut self.random);
+        if answered == Err(Refusal::NotKept) {
+            // NYSE's server names what it does not have, and sends the rest.
+            let end = request.first.saturating_add(u64::from(request.count));
+            let gone = request.first..end.min(kept.start);
+            if let Some(unavailable) = store.transport().write_unavailable(gone, time_ns) {
+                counters.refuse(Refusal::NotKept);
+                let rest = Request {
+                    first: kept.start,
+                    count: u16::try_from(end.saturating_sub(kept.start)).unwrap_or(u16::MAX),
+                    ..request
+                };
+                let parts = answers::answer_in_parts(&store, rest, None, time_ns, &mut self.random);
+                answered = Ok(parts.unwrap_or_default());
+                answered.iter_mut().for_each(|parts| parts.insert(0, (unavailable.clone(), 0)));
+            }
+        }
+        drop(store);
+        let parts = match answered {
+            Ok(parts) => parts,
+            Err(refusal) => {
+                counters.refuse(refusal);
+                return match refusal {
+                    Refusal::NotSent | Refusal::NotKept => RequestStatus::OutOfRange,
+                    Refusal::UnknownSession => RequestStatus::InvalidChannel,
+                    _ => RequestStatus::InvalidMessage,
+                };
+            }
+        };
+        add(&counters.wrong, u64::from(wrong.is_some()));
+        let due_ns = (wrong == Some(Wrong::Late)).then(|| {
+            let most = u32::try_from(faults.late_ns).unwrap_or(u32::MAX);
+            now_ns.saturating_add(u64::from(self.random.below(most)))
+        });
+        for (answer, messages) in parts {
+            match due_ns {
+                _ if self.random.chance(*lost_per_million) => add(&counters.lost, 1),
+                None => send_to_group(&mut requests.sender, &answer, messages, counters),
+                Some(due_ns) if self.late.len() < MOST_LATE => {
+                    self.late
+                        .insert((due_ns, self.next_late), Late { venue, client: None, messages, answer });
+                    self.next_late += 1;
+                }
+                Some(_) => add(&counters.lost, 1),
+            }
+        }
+        RequestStatus::Accepted
+    }
+
+    fn accept(&mut self, venue: usize, is_for_requests: bool, token: Token) {
         for _ in 0..MOST_IN_TURN {
-            let Some(listener) = self.venues.get(venue).and_then(|venue| venue.snapshot.as_ref()) else {
-                return;
+            let Some(Listening { requests, snapshot, .. }) = self.venues.get(venue) else { return };
+            let protocol = requests.as_ref().map(|requests| requests.protocol);
+            let listener = match is_for_requests {
+                true => requests.as_ref().map(|requests| &requests.listener),
+                false => snapshot.as_ref(),
             };
+            let Some(listener) = listener else { return };
             let mut stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -323,7 +479,7 @@ impl<W: World> Servers<W> {
                 }
             };
             let counters = Arc::clone(&self.venues[venue].counters);
-            add(&counters.connections, 1);
+            add(&counters.connections, u64::from(!is_for_requests));
             if self.connections.len() >= MOST_CONNECTIONS && !self.drop_a_stranger() {
                 add(&counters.refused, 1);
                 continue;
@@ -336,9 +492,18 @@ impl<W: World> Servers<W> {
                 add(&counters.refused, 1);
                 continue;
             }
-            let server = SnapshotServer::new(self.credentials.clone(), self.now_ns());
+            let now_ns = self.now_ns();
+            let session = match protocol.filter(|_| is_for_requests) {
+                Some(protocol) => {
+                    // Lines here lose more than real ones: there is no limit for a minute or a day.
+                    let (per_minute, per_day) = (u32::MAX, u32::MAX);
+                    let limits = ServerLimits { per_minute, per_day, ..ServerLimits::of(protocol) };
+                    Session::Requests(Box::new(RequestServer::new(protocol, None, limits, now_ns)))
+                }
+                None => Session::Snapshot(SnapshotServer::new(self.credentials.clone(), now_ns)),
+            };
             let pump = Pump::new(stream);
-            self.connections.insert(number, Connection { venue, pump, server, is_requested: false });
+            self.connections.insert(number, Connection { venue, pump, session, is_requested: false });
         }
         self.again.push(token);
     }
@@ -362,19 +527,45 @@ impl<W: World> Servers<W> {
             }
             return;
         }
-        client.pump.turn(&mut Served(&mut client.server), &mut self.buffer, now_ns);
-        if client.server.wants_image() && !client.is_requested {
+        client.pump.turn(&mut client.session, &mut self.buffer, now_ns);
+        match &client.session {
+            Session::Snapshot(_) => self.after_snapshot(number, now_ns),
+            Session::Requests(_) => self.after_requests(number, now_ns),
+        }
+    }
+
+    /// Goes on with a client for requests whose bytes were moved.
+    fn after_requests(&mut self, number: usize, now_ns: u64) {
+        self.answer_connection(number);
+        let Some(client) = self.connections.get_mut(&number) else { return };
+        let Session::Requests(server) = &client.session else { return };
+        match server.over() {
+            None => {
+                if client.pump.has_work(server.output()) {
+                    self.again.push(Token(number));
+                }
+            }
+            Some(RequestServerEnd::Refused) if client.pump.finish(now_ns) => self.again.push(Token(number)),
+            Some(_) => self.close(number),
+        }
+    }
+
+    /// Goes on with a client for a snapshot whose bytes were moved.
+    fn after_snapshot(&mut self, number: usize, now_ns: u64) {
+        let Some(client) = self.connections.get_mut(&number) else { return };
+        let Session::Snapshot(server) = &mut client.session else { return };
+        if server.wants_image() && !client.is_requested {
             client.is_requested = true;
             let request = ImageRequest { connection: number, venue: client.venue };
             if self.requests.send(request).is_err() {
-                client.server.closed();
+                server.closed();
             } else if let Some(market) = &self.market {
                 // A waker that fails leaves the request to the market's next turn.
                 let _ = market.wake();
             }
         }
-        let Some(end) = client.server.over() else {
-            if client.pump.has_work(client.server.output()) {
+        let Some(end) = server.over() else {
+            if client.pump.has_work(server.output()) {
                 self.again.push(Token(number));
             }
             return;
@@ -382,7 +573,7 @@ impl<W: World> Servers<W> {
         let counters = &self.venues[client.venue].counters;
         counters.end(end);
         if end == SnapshotEnd::Served {
-            add(&counters.snapshot_messages, client.server.image_messages());
+            add(&counters.snapshot_messages, server.image_messages());
         }
         let has_all = matches!(end, SnapshotEnd::Served | SnapshotEnd::Rejected);
         if has_all && client.pump.finish(now_ns) {

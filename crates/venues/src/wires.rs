@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tapeworks_exchange::live::{LivePacket, Outlet};
 use tapeworks_packet::live::{MAX_BATCH, Sent};
 use tapeworks_runtime::world::{DatagramSender as _, Listener as _, UdpServer as _, World};
+use tapeworks_session::requests::RequestProtocol;
 use tapeworks_session::{Made, SessionId, Store};
 
-use crate::config::Venue;
+use crate::config::{Config, Venue};
 use crate::error::VenuesError;
-use crate::servers::Listening;
+use crate::servers::{Listening, RequestsByTcp};
 
 /// Where a venue can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Addresses {
     pub lines: Vec<SocketAddrV4>,
     /// Where requests for retransmission are taken, with the port that the kernel chose.
     pub retransmission: Option<SocketAddr>,
+    /// Where the answers to requests over TCP go.
+    pub retransmission_group: Option<SocketAddrV4>,
     /// Where snapshots are served, likewise.
     pub snapshot: Option<SocketAddr>,
 }
@@ -32,7 +35,7 @@ pub(crate) type SharedStore = Arc<Mutex<Store>>;
 /// Opens a venue's servers.
 pub(crate) fn listen<W: World>(
     venue: &Venue,
-    store_bytes: usize,
+    config: &Config,
 ) -> Result<(Listening<W>, Addresses, Option<SharedStore>), VenuesError> {
     let failed = |what, address| {
         let venue = venue.name.clone();
@@ -42,15 +45,27 @@ pub(crate) fn listen<W: World>(
         name: venue.name.clone(),
         lines: venue.lines.clone(),
         retransmission: None,
+        retransmission_group: None,
         snapshot: None,
     };
-    let mut retransmission = None;
+    let transport = venue.live.kind.transport();
+    let store = || Arc::new(Mutex::new(Store::new(transport, config.store_bytes)));
+    let (mut retransmission, mut requests) = (None, None);
+    let by_tcp = venue.retransmission_group.zip(RequestProtocol::of(transport));
     if let Some(address) = venue.retransmission {
         let failed = failed("retransmission", address);
-        let socket = W::UdpServer::bind(address).map_err(failed.clone())?;
-        reachable.retransmission = Some(socket.local_addr().map_err(failed)?);
-        retransmission =
-            Some((socket, Arc::new(Mutex::new(Store::new(venue.live.kind.transport(), store_bytes)))));
+        if let Some((group, protocol)) = by_tcp {
+            let listener = W::Listener::bind(address).map_err(failed.clone())?;
+            let sender = W::DatagramSender::open(group, config.hops, config.interface)
+                .map_err(|cause| VenuesError::Line { venue: venue.name.clone(), address: group, cause })?;
+            reachable.retransmission = Some(listener.local_addr().map_err(failed)?);
+            reachable.retransmission_group = Some(group);
+            requests = Some(RequestsByTcp { listener, sender, protocol, store: store() });
+        } else {
+            let socket = W::UdpServer::bind(address).map_err(failed.clone())?;
+            reachable.retransmission = Some(socket.local_addr().map_err(failed)?);
+            retransmission = Some((socket, store()));
+        }
     }
     let mut snapshot = None;
     if let Some(address) = venue.snapshot {
@@ -59,9 +74,11 @@ pub(crate) fn listen<W: World>(
         reachable.snapshot = Some(listener.local_addr().map_err(failed)?);
         snapshot = Some(listener);
     }
-    let store = retransmission.as_ref().map(|(_, store)| Arc::clone(store));
+    let by_datagrams = retransmission.as_ref().map(|(_, store)| Arc::clone(store));
+    let store = by_datagrams.or_else(|| requests.as_ref().map(|requests| Arc::clone(&requests.store)));
     let listening = Listening {
         retransmission,
+        requests,
         lost_per_million: venue.retransmission_lost_per_million,
         faults: venue.retransmission_faults,
         snapshot,

@@ -15,6 +15,7 @@ use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::live::{Received, UdpOptions, UdpReceiver};
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_packet::pool::Pool;
+use tapeworks_session::requests::{RequestLogin, RequestStatus, Requester};
 use tapeworks_session::{Made, Request, SessionId, Store, Stream};
 use tapeworks_stage::Stage;
 use tapeworks_venues::{Config, Report, Venue, Venues, VenuesError, Wait};
@@ -222,6 +223,101 @@ fn lines_carry_the_reported_messages_and_retransmission_fills_every_gap() {
     let written: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(&injected).unwrap()).unwrap();
     assert_eq!(written, report.to_json());
+}
+
+/// Moves a requester's bytes until it is so.
+fn request_by_tcp(
+    requester: &mut Requester,
+    stream: &mut TcpStream,
+    began: Instant,
+    is_so: impl Fn(&Requester) -> bool,
+) {
+    stream.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    let mut buffer = [0; 2_048];
+    while !is_so(requester) {
+        assert!(began.elapsed() < Duration::from_secs(60), "{requester:?}");
+        let now_ns = began.elapsed().as_nanos() as u64;
+        requester.tick(now_ns);
+        let output = requester.output().to_vec();
+        stream.write_all(&output).unwrap();
+        requester.sent(output.len(), now_ns);
+        match stream.read(&mut buffer) {
+            Ok(0) => panic!("it is closed: {requester:?}"),
+            Ok(length) => requester.receive(&buffer[..length], now_ns),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(requester.over(), None);
+    }
+}
+
+#[test]
+fn requests_over_tcp_are_answered_to_the_group_whatever_other_clients_do() {
+    let by_user = RequestLogin::grp("0001", "FIRM", "secret");
+    let by_source = RequestLogin::pillar("FIRM", 1, 2);
+    for (kind, login, number) in [(VenueKind::Edgx, by_user, 1), (VenueKind::Nyse, by_source, 3)] {
+        let mut line = Line::join([239, 192, 78, number]);
+        let mut group = Line::join([239, 192, 78, number + 1]);
+        let mut venue = Venue::new(kind.name(), kind, vec![line.address()]);
+        venue.retransmission = loopback();
+        venue.retransmission_group = Some(group.address());
+        let running = Venues::start(small(vec![venue], 6_000)).unwrap();
+        let addresses = running.addresses()[0].clone();
+        assert_eq!(addresses.retransmission_group, Some(group.address()));
+        let server = addresses.retransmission.unwrap();
+        // Half-open ones, and one that sends garbage.
+        let _half_open: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(server).unwrap()).collect();
+        let mut garbage = TcpStream::connect(server).unwrap();
+        garbage.write_all(&[0xFF; 4_000]).unwrap();
+        garbage.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        match garbage.read(&mut [0]) {
+            Ok(0) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            other => panic!("it is sent away: {other:?}"),
+        }
+        let began = Instant::now();
+        while !running.is_finished() {
+            assert!(began.elapsed() < Duration::from_secs(60));
+            line.take();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        line.take();
+        let live = running.report().venues[0].live.clone();
+        assert!(live.messages >= 2_000, "{live:?}");
+        let session = live.sessions[0].session;
+        let mut requester = Requester::new(login.unwrap());
+        let mut stream = TcpStream::connect(server).unwrap();
+        requester.connected(began.elapsed().as_nanos() as u64);
+        request_by_tcp(&mut requester, &mut stream, began, Requester::is_ready);
+        let now_ns = began.elapsed().as_nanos() as u64;
+        requester.request(&Request { session, first: 501, count: 1_500 }, now_ns);
+        // Of 100 messages each at Cboe, of 1,000 and 500 at NYSE.
+        let pieces = if kind == VenueKind::Edgx { 15 } else { 2 };
+        request_by_tcp(&mut requester, &mut stream, began, |requester| {
+            requester.counters().of(RequestStatus::Accepted) >= pieces
+        });
+        let now_ns = began.elapsed().as_nanos() as u64;
+        requester.request(&Request { session, first: 1_000_000, count: 5 }, now_ns);
+        request_by_tcp(&mut requester, &mut stream, began, |requester| requester.counters().refused() > 0);
+        assert_eq!(requester.counters().of(RequestStatus::OutOfRange), 1);
+        group.take();
+        let messages = |packets: &[Vec<u8>]| -> BTreeMap<u64, Vec<u8>> {
+            let each = |packet: &Vec<u8>| {
+                let (first, messages) = read(kind, packet);
+                (first..).zip(messages).collect::<Vec<_>>()
+            };
+            packets.iter().flat_map(each).collect()
+        };
+        let (sent, again) = (messages(&line.packets), messages(&group.packets));
+        assert!(again.keys().copied().eq(501..2_001), "{:?}", again.keys());
+        assert!(again.iter().all(|(number, message)| sent.get(number) == Some(message)));
+        let is_marked = |packet: &Vec<u8>| matches!(packet[2], 13 | 15);
+        assert!(kind != VenueKind::Nyse || group.packets.iter().all(is_marked));
+        let report = running.stop().unwrap();
+        let served = report.venues[0].retransmission;
+        assert_eq!((served.messages, served.not_sent), (1_500, 1));
+        assert_eq!(served.answers, group.packets.len() as u64);
+    }
 }
 
 /// A feed with the books behind it.

@@ -38,6 +38,7 @@ round_trip!(tops16_encodes_what_it_decodes, iex::tops16);
 round_trip!(deep10_encodes_what_it_decodes, iex::deep10);
 round_trip!(deep_plus10_encodes_what_it_decodes, iex::deep_plus10);
 round_trip!(pitch_encodes_what_it_decodes, cboe::pitch);
+round_trip!(grp_encodes_what_it_decodes, cboe::grp);
 round_trip!(integrated_encodes_what_it_decodes, nyse::integrated);
 round_trip!(ouch50_inbound_encodes_what_it_decodes, nasdaq::ouch50::inbound);
 round_trip!(ouch50_outbound_encodes_what_it_decodes, nasdaq::ouch50::outbound);

@@ -19,6 +19,7 @@ mod multicast;
 mod network;
 mod orders;
 mod packets;
+mod requests;
 pub mod seeds;
 mod take;
 mod venues;
@@ -34,6 +35,7 @@ pub use live::{checkpoint, config, journal, live_feed};
 pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
 pub use orders::{native_session, order_exchange, soup_session};
+pub use requests::{request_server, requester};
 pub use venues::{retransmission, snapshot};
 pub use wire::{
     cboeunit, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, moldudp64, native, ouch50,
@@ -77,6 +79,8 @@ pub const TARGETS: &[Target] = &[
     ("ouch50", ouch50),
     ("pillarpacket", pillarpacket),
     ("pitch", pitch),
+    ("request_server", request_server),
+    ("requester", requester),
     ("retransmission", retransmission),
     ("rewrite", rewrite),
     ("schema", schema),

@@ -85,6 +85,7 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "cboeunit" => headers(&cboe::unit::SCHEMA, &mut random),
         "memoir13" => messages(&memx::depth13::SCHEMA, &mut random),
         "memoirudp" => headers(&memx::udp::SCHEMA, &mut random),
+        "request_server" | "requester" => crate::requests::seeds(target),
         "retransmission" => requests(),
         "snapshot" => logins(&mut random),
         "multicast" => {

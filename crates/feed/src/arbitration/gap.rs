@@ -87,6 +87,25 @@ impl Arbiter {
         is_any
     }
 
+    /// The server does not have these messages any more. If the first missing one is among them, what is missing before their end is given up: a
+    /// server forgets the oldest first. `false`: it says nothing.
+    pub(super) fn not_available(
+        &mut self,
+        numbers: &Range<u64>,
+        now: Nanos,
+        deliver: &mut impl FnMut(Delivery<'_>),
+    ) -> bool {
+        let window_ns = self.options.reorder_window_ns;
+        let missing = self.gaps.first().map(|gap| gap.missing().span().start);
+        let is_first = missing.is_some_and(|first| numbers.contains(&first));
+        let options = self.options.retransmission.filter(|_| is_first && self.gaps.requests_any_of(numbers));
+        let is_any = options.is_some_and(|options| self.gaps.not_kept(numbers.end, &options, window_ns, now));
+        if is_any {
+            self.work_on_gaps(now, false, deliver);
+        }
+        is_any
+    }
+
     /// Hands on held packets up to the next sequence gap, and requests what may be requested now.
     pub(super) fn go_on(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
         self.release(deliver);

@@ -15,8 +15,10 @@ use tapeworks_outputs::clients::server::Stats;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::{
-    ChannelStatus, CheckpointStatus, Condition, DELAY_BOUNDS, InterfaceStatus, LineStatus, Status,
+    ChannelStatus, CheckpointStatus, Condition, DELAY_BOUNDS, InterfaceStatus, LineStatus, RequesterStatus,
+    Status,
 };
+use tapeworks_session::requests::RequestStatus;
 
 /// All of it.
 pub(super) fn text(look: &Look) -> String {
@@ -246,6 +248,53 @@ fn delays(text: &mut Text, status: &Status) {
     }
 }
 
+/// The connections to request servers, of the channels that have one.
+fn requesters(text: &mut Text, named: &[(&ChannelStatus, String)]) {
+    type Get = fn(&RequesterStatus) -> u64;
+    let with: Vec<_> = named
+        .iter()
+        .filter_map(|(channel, feed)| Some((channel.name.as_str(), feed.as_str(), channel.requester?)))
+        .collect();
+    if with.is_empty() {
+        return;
+    }
+    fn labels<'t>((venue, feed, _): &'t (&str, &str, RequesterStatus)) -> [(&'t str, &'t str); 2] {
+        [("venue", *venue), ("feed", *feed)]
+    }
+    let name = "channel_requester_ready";
+    let help = "1 while requests go out over TCP: the connection is made and the login accepted";
+    text.each((name, Kind::Gauge, help), &with, labels, |(_, _, status)| {
+        f64::from(u8::from(status.is_ready))
+    });
+    let counters: [(&str, &str, Get); 7] = [
+        ("connections", "Connections to the request server that could be used", |status| {
+            status.counters.connections
+        }),
+        ("ends", "Connections to the request server that ended or could not be made", |status| {
+            status.counters.ends
+        }),
+        ("logins_refused", "Logins that the request server refused", |status| status.counters.logins_refused),
+        ("sent", "Requests sent over TCP", |status| status.counters.sent),
+        ("unanswered", "Requests over TCP without a response in time", |status| status.counters.unanswered),
+        ("merged", "Requests that were waiting already", |status| status.counters.merged),
+        ("dropped", "Requests not sent: they waited too long, or a quota was used up", |status| {
+            status.counters.dropped
+        }),
+    ];
+    for (name, help, get) in counters {
+        let name = format!("channel_requester_{name}_total");
+        text.each((&name, Kind::Counter, help), &with, labels, |(_, _, status)| get(status) as f64);
+    }
+    let name = "channel_requester_responses_total";
+    text.family(name, Kind::Counter, "Responses to requests over TCP, by their status");
+    for (venue, feed, requester) in &with {
+        for status in RequestStatus::ALL {
+            let labels = [("venue", *venue), ("feed", *feed), ("status", status.as_str())];
+            text.sample(name, &labels, requester.counters.of(status) as f64);
+        }
+    }
+}
+
 fn channels(text: &mut Text, channels: &[ChannelStatus]) {
     type Get = fn(&ArbiterCounters) -> u64;
     type OfSnapshots = fn(&SnapshotCounters) -> u64;
@@ -296,6 +345,7 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
             text.sample(name, &labels, channel.counters.gaps_of(reason) as f64);
         }
     }
+    requesters(text, &named);
     let snapshots: [(&str, &str, OfSnapshots); 6] = [
         ("requests", "Snapshots requested", |snapshots| snapshots.requests),
         ("applied", "Snapshots applied", |snapshots| snapshots.applied),

@@ -146,7 +146,8 @@ fn answers(plan: &AnswerFaults, parts: &mut Parts) {
 pub(crate) fn venue(plan: &VenuePlan) -> String {
     let mut parts = Parts::default();
     parts.add(true, || if plan.has_line_b { "lines A and B" } else { "line A" }.to_owned());
-    parts.add(plan.has_retransmission, || "retransmission".to_owned());
+    let by = if plan.requests_by_tcp { "retransmission, requested over TCP" } else { "retransmission" };
+    parts.add(plan.has_retransmission, || by.to_owned());
     parts.add(plan.has_snapshots, || "snapshots".to_owned());
     if plan.has_retransmission {
         parts.rate("loses answers", plan.answers_lost_per_million);

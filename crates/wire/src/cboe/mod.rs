@@ -1,4 +1,5 @@
-//! Cboe: the sequenced unit header and Multicast PITCH.
+//! Cboe: the sequenced unit header, Multicast PITCH and the gap request proxy.
 
+pub mod grp;
 pub mod pitch;
 pub mod unit;

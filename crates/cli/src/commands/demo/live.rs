@@ -113,7 +113,7 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     let venues = Venues::start(venues)?;
     for (number, (venue, addresses)) in plant.plant.venues.iter_mut().zip(venues.addresses()).enumerate() {
         venue.lines = lines(number).map(SocketAddr::V4).to_vec();
-        venue.retransmission = addresses.retransmission;
+        venue.retransmission = addresses.retransmission.map(Into::into);
         venue.snapshot = addresses.snapshot;
     }
     let (log, refusals) = channel();

@@ -150,7 +150,7 @@ impl Running {
         }
         for one in &mut plant.plant.venues {
             one.lines = lines.map(std::net::SocketAddr::V4).to_vec();
-            (one.retransmission, one.snapshot) = (venue.retransmission, venue.snapshot);
+            (one.retransmission, one.snapshot) = (venue.retransmission.map(Into::into), venue.snapshot);
         }
         let plant = Service::start(&plant, None)?;
 

@@ -129,6 +129,9 @@ impl Running {
             let lines: Vec<String> = venue.lines.iter().map(ToString::to_string).collect();
             let mut text = format!("{}: lines {}", venue.name, lines.join(", "));
             servers(&mut text, venue.retransmission, venue.snapshot);
+            if let Some(group) = venue.retransmission_group {
+                let _infallible = write!(text, "; requests over TCP, answers to {group}");
+            }
             complain(&text);
         }
         self.orders.iter().flat_map(OrderVenues::addresses).for_each(describe);

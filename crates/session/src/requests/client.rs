@@ -1,0 +1,542 @@
+//! The client's end: logs in, sends the requests of one channel, and opens the connection again when it is gone.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use tapeworks_wire::Ascii;
+use tapeworks_wire::cboe::grp::{self, GapRequest, GapRequestFields, Login, LoginFields, LoginStatus};
+use tapeworks_wire::nyse::integrated::{
+    HeartbeatResponse, HeartbeatResponseFields, RequestResponse, RetransmissionRequest,
+    RetransmissionRequestFields,
+};
+
+use super::{
+    PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, UNIT_HEARTBEAT, pillar_of, unit_of,
+};
+use crate::outgoing::Outgoing;
+use crate::throttle::Throttle;
+use crate::transport::{Request, SessionId};
+
+/// Ranges that wait to be requested. A plant has at most 1,024 requests on their way.
+const MOST_WAITING: usize = 1_024;
+
+/// A range that has waited for so long is requested no more, in ns: its channel has requested it again, or given it up.
+const WAITS_NS: u64 = 2 * SECOND_NS;
+
+/// How long a login, with the connection before it, may take, in ns.
+const LOGIN_NS: u64 = 5 * SECOND_NS;
+
+/// How long a response may take, in ns.
+const RESPONSE_NS: u64 = SECOND_NS;
+
+/// After so many requests in a row without a response the connection is given up.
+const MOST_UNANSWERED: u32 = 5;
+
+/// The wait before a connection is opened again, in ns. It doubles with each that fails.
+const FIRST_WAIT_NS: u64 = SECOND_NS / 10;
+
+/// The longest such wait, and that after a login that was refused, in ns.
+const LONGEST_WAIT_NS: u64 = 10 * SECOND_NS;
+
+/// Output of so many bytes waits for a server that does not read, at most.
+const MOST_OUTPUT_BYTES: usize = 4_096;
+
+/// After a refusal of a quota nothing is requested for so long, in ns.
+const fn pause_ns(status: RequestStatus) -> u64 {
+    match status {
+        RequestStatus::SecondQuota => SECOND_NS,
+        RequestStatus::MinuteQuota => 60 * SECOND_NS,
+        RequestStatus::DayQuota => 3_600 * SECOND_NS,
+        _ => 0,
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequesterEnd {
+    /// The server refused the login.
+    Refused,
+    /// The server did not answer the login, or several requests, in time.
+    NoAnswer,
+    /// The server sent nothing for too long.
+    Silent,
+    /// The server does not read.
+    Stalled,
+    /// The server sent what is no packet.
+    Malformed,
+    /// The connection is gone.
+    Closed,
+}
+
+/// What a requester counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequesterCounters {
+    /// Connections that could be used: with a login that was accepted, where there is one.
+    pub connections: u64,
+    /// Connections that ended, or could not be made.
+    pub ends: u64,
+    /// Logins that were refused.
+    pub logins_refused: u64,
+    /// Requests sent. A range that is longer than one request may be takes several.
+    pub sent: u64,
+    /// Responses to them, by status: see [`RequesterCounters::of`].
+    pub responses: [u64; RequestStatus::ALL.len()],
+    /// Requests that got no response in time.
+    pub unanswered: u64,
+    /// Responses to no request of ours.
+    pub unexpected: u64,
+    /// Ranges that were waiting already.
+    pub merged: u64,
+    /// Ranges that were dropped: they waited too long, there was no room, or a quota was used up.
+    pub dropped: u64,
+}
+
+impl RequesterCounters {
+    /// Responses with this status.
+    #[must_use]
+    pub fn of(&self, status: RequestStatus) -> u64 {
+        self.responses.get(status as usize).copied().unwrap_or_default()
+    }
+
+    /// Responses that refused the request.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.responses.iter().sum::<u64>() - self.of(RequestStatus::Accepted)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// There is no connection.
+    Apart,
+    LoggingIn,
+    /// Requests may go out.
+    Ready,
+    /// The caller closes the connection.
+    Over(RequesterEnd),
+}
+
+/// A range that waits to be requested, or the request that waits for its response.
+#[derive(Debug, Clone)]
+struct Wanted {
+    session: SessionId,
+    numbers: Range<u64>,
+    /// When it began to wait.
+    since_ns: u64,
+}
+
+impl Wanted {
+    /// Whether it has all of these.
+    fn covers(&self, session: SessionId, numbers: &Range<u64>) -> bool {
+        self.session == session && is_within(numbers, &self.numbers)
+    }
+}
+
+const fn is_within(one: &Range<u64>, other: &Range<u64>) -> bool {
+    other.start <= one.start && one.end <= other.end
+}
+
+/// The client's end of one channel.
+///
+/// The caller opens a connection where [`Requester::wants`] says so, reports it by [`Requester::connected`], moves the bytes, and closes what is
+/// [`Requester::over`] ([`Requester::disconnected`]). It calls [`Requester::tick`] at [`Requester::deadline_ns`]. Times are of a clock that is not set.
+#[derive(Debug, Clone)]
+pub struct Requester {
+    login: RequestLogin,
+    state: State,
+    packets: PacketReader,
+    output: Outgoing,
+    waiting: VecDeque<Wanted>,
+    outstanding: Option<Wanted>,
+    /// Requests in a row without a response.
+    unanswered: u32,
+    throttle: Throttle,
+    paused_until_ns: u64,
+    /// The number of the next packet to NYSE.
+    next_number: u32,
+    /// When the connection began.
+    since_ns: u64,
+    /// When bytes were last received.
+    heard_ns: u64,
+    /// When bytes last went out, or there were none to send.
+    moved_ns: u64,
+    /// When the last packet was put.
+    put_ns: u64,
+    retry_at_ns: u64,
+    wait_ns: u64,
+    counters: RequesterCounters,
+}
+
+impl Requester {
+    /// A requester before its first connection.
+    #[must_use]
+    pub fn new(login: RequestLogin) -> Self {
+        Self {
+            login,
+            state: State::Apart,
+            packets: PacketReader::default(),
+            output: Outgoing::default(),
+            waiting: VecDeque::new(),
+            outstanding: None,
+            unanswered: 0,
+            throttle: Throttle::new(login.protocol().per_second()),
+            paused_until_ns: 0,
+            next_number: 1,
+            since_ns: 0,
+            heard_ns: 0,
+            moved_ns: 0,
+            put_ns: 0,
+            retry_at_ns: 0,
+            wait_ns: FIRST_WAIT_NS,
+            counters: RequesterCounters::default(),
+        }
+    }
+
+    const fn protocol(&self) -> RequestProtocol {
+        self.login.protocol()
+    }
+
+    /// Whether the caller is to open the connection now.
+    #[must_use]
+    pub fn wants(&self, now_ns: u64) -> bool {
+        self.state == State::Apart && self.retry_at_ns <= now_ns
+    }
+
+    /// Whether requests go out.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.state == State::Ready
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub const fn counters(&self) -> &RequesterCounters {
+        &self.counters
+    }
+
+    /// Ranges that wait to be requested.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The connection is made: the login goes out, where there is one.
+    pub fn connected(&mut self, now_ns: u64) {
+        self.packets.clear();
+        self.output.clear();
+        (self.since_ns, self.heard_ns, self.moved_ns, self.put_ns) = (now_ns, now_ns, now_ns, now_ns);
+        self.unanswered = 0;
+        match self.login {
+            RequestLogin::Grp { sub_id, user, password } => {
+                let fields = LoginFields {
+                    length: Login::LENGTH as u8,
+                    session_sub_id: sub_id,
+                    username: user,
+                    filler: Ascii::default(),
+                    password,
+                };
+                self.state = State::LoggingIn;
+                self.put(&unit_of(&fields.encode()), now_ns);
+            }
+            RequestLogin::Pillar { .. } => {
+                (self.state, self.next_number) = (State::Ready, 1);
+                self.counters.connections += 1;
+                self.send_next(now_ns);
+            }
+        }
+    }
+
+    /// The connection is gone, or could not be made: it is opened again later.
+    pub fn disconnected(&mut self, now_ns: u64) {
+        if self.state == State::Over(RequesterEnd::Refused) {
+            self.wait_ns = LONGEST_WAIT_NS;
+        }
+        self.state = State::Apart;
+        self.outstanding = None;
+        self.packets.clear();
+        self.output.clear();
+        self.counters.ends += 1;
+        self.retry_at_ns = now_ns.saturating_add(self.wait_ns);
+        self.wait_ns = self.wait_ns.saturating_mul(2).min(LONGEST_WAIT_NS);
+    }
+
+    /// Requests messages: at once, or when those before them are answered.
+    pub fn request(&mut self, request: &Request, now_ns: u64) {
+        let Request { session, first, count } = *request;
+        let numbers = first..first.saturating_add(u64::from(count));
+        // Numbers have 32 bits on the wire.
+        let is_ours = session.transport() == self.protocol().transport();
+        let is_possible = is_ours && !numbers.is_empty() && numbers.end <= u64::from(u32::MAX);
+        if !is_possible || now_ns < self.paused_until_ns {
+            self.counters.dropped += 1;
+            return;
+        }
+        if self.outstanding.iter().chain(&self.waiting).any(|wanted| wanted.covers(session, &numbers)) {
+            self.counters.merged += 1;
+            return;
+        }
+        self.waiting.retain(|wanted| wanted.session != session || !is_within(&wanted.numbers, &numbers));
+        if self.waiting.len() >= MOST_WAITING {
+            self.counters.dropped += 1;
+            return;
+        }
+        self.waiting.push_back(Wanted { session, numbers, since_ns: now_ns });
+        self.send_next(now_ns);
+    }
+
+    /// Sends the next request, if one may go out.
+    fn send_next(&mut self, now_ns: u64) {
+        let before = self.waiting.len();
+        self.waiting.retain(|wanted| now_ns.saturating_sub(wanted.since_ns) < WAITS_NS);
+        self.counters.dropped += (before - self.waiting.len()) as u64;
+        let may = self.state == State::Ready
+            && self.outstanding.is_none()
+            && now_ns >= self.paused_until_ns
+            && self.output.unsent_bytes() < MOST_OUTPUT_BYTES;
+        let Some(first) = self.waiting.front_mut().filter(|_| may) else { return };
+        if !self.throttle.take(now_ns) {
+            return;
+        }
+        let most = u64::from(self.login.protocol().most_messages());
+        let Range { start, end } = first.numbers;
+        let numbers = start..end.min(start.saturating_add(most));
+        let session = first.session;
+        first.numbers.start = numbers.end;
+        if first.numbers.is_empty() {
+            self.waiting.pop_front();
+        }
+        // The numbers have 32 bits, and there are at most 1,000 of them.
+        let (begin, count) = (numbers.start as u32, (numbers.end - numbers.start) as u16);
+        self.outstanding = Some(Wanted { session, numbers, since_ns: now_ns });
+        self.counters.sent += 1;
+        match self.login {
+            RequestLogin::Grp { .. } => {
+                let SessionId::CboeUnit(unit) = session else { return };
+                let fields =
+                    GapRequestFields { length: GapRequest::LENGTH as u8, unit, sequence: begin, count };
+                self.put(&unit_of(&fields.encode()), now_ns);
+            }
+            RequestLogin::Pillar { source, product, channel } => {
+                let fields = RetransmissionRequestFields {
+                    length: RetransmissionRequest::LENGTH as u16,
+                    begin_sequence: begin,
+                    end_sequence: begin.saturating_add(u32::from(count) - 1),
+                    source_id: source,
+                    product_id: product,
+                    channel_id: channel,
+                };
+                self.put_pillar(&fields.encode(), now_ns);
+            }
+        }
+    }
+
+    fn put_pillar(&mut self, message: &[u8], now_ns: u64) {
+        let packet = pillar_of(message, self.next_number, now_ns);
+        self.next_number = self.next_number.wrapping_add(1);
+        self.put(&packet, now_ns);
+    }
+
+    fn put(&mut self, packet: &[u8], now_ns: u64) {
+        if self.output.unsent_bytes() == 0 {
+            self.moved_ns = now_ns;
+        }
+        self.output.put(packet);
+        self.put_ns = now_ns;
+    }
+
+    /// Takes bytes from the server.
+    pub fn receive(&mut self, bytes: &[u8], now_ns: u64) {
+        if matches!(self.state, State::Apart | State::Over(_)) {
+            return;
+        }
+        self.heard_ns = now_ns;
+        let mut packets = std::mem::take(&mut self.packets);
+        let read = packets.read(self.protocol(), bytes, |packet| {
+            self.packet(packet, now_ns);
+            !matches!(self.state, State::Over(_))
+        });
+        self.packets = packets;
+        if read.is_err() {
+            self.end(RequesterEnd::Malformed);
+        }
+        self.send_next(now_ns);
+    }
+
+    fn packet(&mut self, packet: &[u8], now_ns: u64) {
+        let protocol = self.protocol();
+        let is_sound = match protocol {
+            RequestProtocol::Grp => protocol.each_message(packet, |message| self.of_grp(message, now_ns)),
+            RequestProtocol::Pillar => {
+                // A server that speaks is there.
+                self.wait_ns = FIRST_WAIT_NS;
+                if protocol.count(packet) == Some(0) {
+                    self.answer_heartbeat(now_ns);
+                }
+                protocol.each_message(packet, |message| self.of_pillar(message))
+            }
+        };
+        if !is_sound {
+            self.end(RequesterEnd::Malformed);
+        }
+    }
+
+    fn of_grp(&mut self, message: &[u8], now_ns: u64) {
+        match (grp::Message::decode(message), self.state) {
+            (Ok(grp::Message::LoginResponse(response)), State::LoggingIn) => match response.status() {
+                LoginStatus::Accepted => {
+                    (self.state, self.wait_ns) = (State::Ready, FIRST_WAIT_NS);
+                    self.counters.connections += 1;
+                    self.send_next(now_ns);
+                }
+                _ => {
+                    self.counters.logins_refused += 1;
+                    self.end(RequesterEnd::Refused);
+                }
+            },
+            (Ok(grp::Message::GapResponse(response)), State::Ready) => {
+                let first = u64::from(response.sequence());
+                let numbers = first..first.saturating_add(u64::from(response.count()));
+                let status = RequestStatus::of_grp(response.status());
+                self.response(SessionId::CboeUnit(response.unit()), &numbers, status, now_ns);
+            }
+            // Messages of a later revision, and answers that nobody waits for.
+            _ => self.counters.unexpected += 1,
+        }
+    }
+
+    fn of_pillar(&mut self, message: &[u8]) {
+        let is_response = message.get(2..4) == Some(&RequestResponse::TAG.to_le_bytes());
+        let Some(response) = RequestResponse::decode(message).ok().filter(|_| is_response) else {
+            self.counters.unexpected += 1;
+            return;
+        };
+        let numbers =
+            u64::from(response.begin_sequence())..u64::from(response.end_sequence()).saturating_add(1);
+        let status = RequestStatus::of_pillar(response.status());
+        self.response(SessionId::Pillar, &numbers, status, self.heard_ns);
+    }
+
+    fn response(&mut self, session: SessionId, numbers: &Range<u64>, status: RequestStatus, now_ns: u64) {
+        let is_it = |sent: &mut Wanted| sent.session == session && sent.numbers == *numbers;
+        if self.outstanding.take_if(is_it).is_none() {
+            self.counters.unexpected += 1;
+            return;
+        }
+        self.unanswered = 0;
+        if let Some(count) = self.counters.responses.get_mut(status as usize) {
+            *count += 1;
+        }
+        if !matches!(status, RequestStatus::Accepted | RequestStatus::OutOfRange) {
+            // What waits would be refused for the same reason.
+            self.counters.dropped += self.waiting.len() as u64;
+            self.waiting.clear();
+            self.paused_until_ns = now_ns.saturating_add(pause_ns(status));
+        }
+    }
+
+    /// NYSE's server closes the connection of a client that does not answer its heartbeats.
+    fn answer_heartbeat(&mut self, now_ns: u64) {
+        let RequestLogin::Pillar { source, .. } = self.login else { return };
+        if self.output.unsent_bytes() < MOST_OUTPUT_BYTES {
+            let fields =
+                HeartbeatResponseFields { length: HeartbeatResponse::LENGTH as u16, source_id: source };
+            self.put_pillar(&fields.encode(), now_ns);
+        }
+    }
+
+    /// The bytes to send next; empty: none now.
+    #[must_use]
+    pub fn output(&self) -> &[u8] {
+        if matches!(self.state, State::Apart | State::Over(_)) { &[] } else { self.output.unsent() }
+    }
+
+    /// So many of them went out.
+    pub fn sent(&mut self, bytes: usize, now_ns: u64) {
+        if bytes > 0 {
+            self.output.sent(bytes);
+            self.moved_ns = now_ns;
+        }
+    }
+
+    /// The server closed its side.
+    pub fn closed(&mut self) {
+        self.end(RequesterEnd::Closed);
+    }
+
+    fn end(&mut self, end: RequesterEnd) {
+        if !matches!(self.state, State::Apart | State::Over(_)) {
+            self.state = State::Over(end);
+        }
+    }
+
+    /// How the connection ended, if it did: the caller closes it.
+    #[must_use]
+    pub const fn over(&self) -> Option<RequesterEnd> {
+        match self.state {
+            State::Over(end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// When [`Requester::tick`] has something to do next, or a connection is to be opened.
+    #[must_use]
+    pub fn deadline_ns(&self) -> u64 {
+        match self.state {
+            State::Apart => self.retry_at_ns,
+            State::Over(_) => 0,
+            State::LoggingIn => self.since_ns.saturating_add(LOGIN_NS),
+            State::Ready => {
+                let protocol = self.protocol();
+                let silent_ns = self.heard_ns.saturating_add(protocol.silence_ns());
+                let has_room = self.output.unsent_bytes() < MOST_OUTPUT_BYTES;
+                let heartbeat_ns = (protocol == RequestProtocol::Grp && has_room)
+                    .then(|| self.put_ns.saturating_add(protocol.server_heartbeat_ns()));
+                let stalled_ns = (self.output.unsent_bytes() > 0)
+                    .then(|| self.moved_ns.saturating_add(RequestProtocol::Grp.silence_ns()));
+                let next_ns = match &self.outstanding {
+                    Some(sent) => Some(sent.since_ns.saturating_add(RESPONSE_NS)),
+                    None if self.waiting.is_empty() || !has_room => None,
+                    None => Some(self.throttle.free_at_ns().max(self.paused_until_ns)),
+                };
+                [heartbeat_ns, stalled_ns, next_ns].into_iter().flatten().fold(silent_ns, u64::min)
+            }
+        }
+    }
+
+    /// Time has passed: heartbeats go out, and what takes too long ends.
+    pub fn tick(&mut self, now_ns: u64) {
+        let since = |time_ns: u64| now_ns.saturating_sub(time_ns);
+        if self.state == State::LoggingIn && since(self.since_ns) >= LOGIN_NS {
+            self.end(RequesterEnd::NoAnswer);
+        }
+        if self.state != State::Ready {
+            return;
+        }
+        let protocol = self.protocol();
+        if since(self.heard_ns) >= protocol.silence_ns() {
+            self.end(RequesterEnd::Silent);
+            return;
+        }
+        if self.output.unsent_bytes() > 0 && since(self.moved_ns) >= RequestProtocol::Grp.silence_ns() {
+            self.end(RequesterEnd::Stalled);
+            return;
+        }
+        if self.outstanding.as_ref().is_some_and(|sent| since(sent.since_ns) >= RESPONSE_NS) {
+            self.outstanding = None;
+            self.counters.unanswered += 1;
+            self.unanswered += 1;
+            if self.unanswered >= MOST_UNANSWERED {
+                self.end(RequesterEnd::NoAnswer);
+                return;
+            }
+        }
+        self.send_next(now_ns);
+        if protocol == RequestProtocol::Grp
+            && since(self.put_ns) >= protocol.server_heartbeat_ns()
+            && self.output.unsent_bytes() < MOST_OUTPUT_BYTES
+        {
+            self.put(&UNIT_HEARTBEAT, now_ns);
+        }
+    }
+}

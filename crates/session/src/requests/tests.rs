@@ -1,0 +1,352 @@
+//! Both ends of requests over TCP, alone and with each other.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::transport::{Request, SessionId};
+
+const MS: u64 = SECOND_NS / 1_000;
+
+fn login(protocol: RequestProtocol) -> RequestLogin {
+    match protocol {
+        RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "ABCD00").unwrap(),
+        RequestProtocol::Pillar => RequestLogin::pillar("FIRM1", 3, 7).unwrap(),
+    }
+}
+
+const BOTH: [RequestProtocol; 2] = [RequestProtocol::Grp, RequestProtocol::Pillar];
+
+fn session(protocol: RequestProtocol) -> SessionId {
+    match protocol {
+        RequestProtocol::Grp => SessionId::CboeUnit(2),
+        RequestProtocol::Pillar => SessionId::Pillar,
+    }
+}
+
+fn request(protocol: RequestProtocol, first: u64, count: u16) -> Request {
+    Request { session: session(protocol), first, count }
+}
+
+fn server(protocol: RequestProtocol) -> RequestServer {
+    RequestServer::new(protocol, Some(login(protocol)), ServerLimits::of(protocol), 0)
+}
+
+/// A client and a server that are connected, the login behind them.
+fn connected(protocol: RequestProtocol) -> (Requester, RequestServer) {
+    let (mut client, mut server) = (Requester::new(login(protocol)), server(protocol));
+    client.connected(0);
+    assert!(transfer(&mut client, &mut server, usize::MAX, 0, |_| RequestStatus::Accepted).is_empty());
+    assert!(client.is_ready() && server.is_ready());
+    (client, server)
+}
+
+/// Moves bytes both ways, at most so many at once, until none are left. Answers the requests that the server took.
+fn transfer(
+    client: &mut Requester,
+    server: &mut RequestServer,
+    most: usize,
+    now_ns: u64,
+    mut status: impl FnMut(&Request) -> RequestStatus,
+) -> Vec<Request> {
+    let mut taken = Vec::new();
+    loop {
+        let to_server: Vec<u8> = client.output().iter().copied().take(most).collect();
+        client.sent(to_server.len(), now_ns);
+        server.receive(&to_server, now_ns);
+        while let Some(request) = server.next_request() {
+            server.answer(status(&request), now_ns);
+            taken.push(request);
+        }
+        let to_client: Vec<u8> = server.output().iter().copied().take(most).collect();
+        server.sent(to_client.len(), now_ns);
+        client.receive(&to_client, now_ns);
+        if to_server.is_empty() && to_client.is_empty() {
+            return taken;
+        }
+    }
+}
+
+#[test]
+fn a_client_of_cboe_logs_in_and_requests_in_units_without_a_number() {
+    let mut client = Requester::new(login(RequestProtocol::Grp));
+    client.connected(0);
+    let bytes = client.output().to_vec();
+    assert_eq!(bytes, *b"\x1e\0\x01\0\0\0\0\0\x16\x010001FIRM  ABCD00    ");
+    client.sent(bytes.len(), 0);
+    client.request(&request(RequestProtocol::Grp, 4_155, 50), 0);
+    assert!(client.output().is_empty(), "not before the login is accepted");
+    client.receive(b"\x0b\0\x01\0\0\0\0\0\x03\x02A", MS);
+    assert_eq!(client.output(), b"\x11\0\x01\0\0\0\0\0\x09\x03\x02\x3b\x10\0\0\x32\0");
+    client.sent(17, MS);
+    client.receive(b"\x12\0\x01\0\0\0\0\0\x0a\x04\x02\x3b\x10\0\0\x32\0O", MS);
+    assert_eq!(client.counters().of(RequestStatus::OutOfRange), 1);
+    assert_eq!((client.counters().sent, client.counters().refused()), (1, 1));
+}
+
+#[test]
+fn a_client_of_nyse_needs_no_login_and_answers_heartbeats() {
+    let (mut client, mut server) = connected(RequestProtocol::Pillar);
+    server.tick(60 * SECOND_NS);
+    assert_eq!(server.output().len(), PILLAR_HEADER_BYTES, "a heartbeat");
+    transfer(&mut client, &mut server, usize::MAX, 61 * SECOND_NS, |_| RequestStatus::Accepted);
+    server.tick(66 * SECOND_NS);
+    assert_eq!(server.over(), None, "it was answered");
+    server.tick(121 * SECOND_NS);
+    assert!(!server.output().is_empty());
+    server.tick(126 * SECOND_NS);
+    assert_eq!(server.over(), Some(RequestServerEnd::TimedOut), "it was not");
+}
+
+#[test]
+fn a_long_range_is_requested_in_pieces_one_after_the_other() {
+    for protocol in BOTH {
+        let (mut client, mut server) = connected(protocol);
+        let most = protocol.most_messages();
+        client.request(&request(protocol, 10, 2 * most + 5), 0);
+        let taken = transfer(&mut client, &mut server, usize::MAX, MS, |_| RequestStatus::Accepted);
+        let wanted = [(10, most), (10 + u64::from(most), most), (10 + 2 * u64::from(most), 5)];
+        assert_eq!(taken, wanted.map(|(first, count)| request(protocol, first, count)));
+        assert_eq!((client.counters().sent, client.counters().of(RequestStatus::Accepted)), (3, 3));
+    }
+}
+
+#[test]
+fn a_range_that_is_on_its_way_is_not_requested_again() {
+    for protocol in BOTH {
+        let (mut client, _) = connected(protocol);
+        client.request(&request(protocol, 10, 20), 0);
+        client.request(&request(protocol, 100, 20), 0);
+        client.request(&request(protocol, 12, 5), 0);
+        client.request(&request(protocol, 100, 20), 0);
+        assert_eq!((client.counters().merged, client.counters().sent, client.waiting()), (2, 1, 1));
+        // One that has more takes the place of what is within it.
+        client.request(&request(protocol, 95, 40), 0);
+        assert_eq!(client.waiting(), 1);
+        let bad = Request { session: SessionId::Memoir(1), first: 1, count: 1 };
+        client.request(&bad, 0);
+        client.request(&request(protocol, u64::from(u32::MAX), 1), 0);
+        client.request(&request(protocol, 5, 0), 0);
+        assert_eq!(client.counters().dropped, 3);
+    }
+}
+
+#[test]
+fn a_refusal_of_a_quota_stops_the_requests_for_its_time() {
+    let protocol = RequestProtocol::Grp;
+    let (mut client, mut server) = connected(protocol);
+    client.request(&request(protocol, 10, 20), 0);
+    client.request(&request(protocol, 100, 20), 0);
+    let taken = transfer(&mut client, &mut server, usize::MAX, 0, |_| RequestStatus::MinuteQuota);
+    assert_eq!((taken.len(), client.waiting()), (1, 0));
+    client.request(&request(protocol, 200, 20), 59 * SECOND_NS);
+    assert_eq!((client.counters().sent, client.counters().dropped), (1, 2));
+    client.receive(&UNIT_HEARTBEAT, 60 * SECOND_NS);
+    client.request(&request(protocol, 200, 20), 60 * SECOND_NS);
+    assert_eq!(client.counters().sent, 2);
+}
+
+#[test]
+fn a_server_refuses_what_is_too_much_or_of_others() {
+    for protocol in BOTH {
+        let limits = ServerLimits { messages: 10, per_second: 3, per_minute: 4, per_day: 5 };
+        let mut server = RequestServer::new(protocol, None, limits, 0);
+        let mut client = Requester::new(login(protocol));
+        client.connected(0);
+        let mut ask = |client: &mut Requester, count, now_ns| {
+            client.request(&request(protocol, 10, count), now_ns);
+            transfer(client, &mut server, usize::MAX, now_ns, |_| RequestStatus::Accepted).len()
+        };
+        assert_eq!(ask(&mut client, 11, 0), 0);
+        assert_eq!(client.counters().of(RequestStatus::TooLong), 1);
+        assert_eq!((ask(&mut client, 10, 1), ask(&mut client, 10, 2), ask(&mut client, 10, 3)), (1, 1, 0));
+        // NYSE has one status for all quotas.
+        let quota = match protocol {
+            RequestProtocol::Grp => RequestStatus::SecondQuota,
+            RequestProtocol::Pillar => RequestStatus::DayQuota,
+        };
+        assert_eq!(client.counters().of(quota), 1);
+    }
+    let protocol = RequestProtocol::Pillar;
+    for (other, status) in [
+        (RequestLogin::pillar("OTHER", 3, 7), RequestStatus::InvalidSource),
+        (RequestLogin::pillar("FIRM1", 4, 7), RequestStatus::InvalidProduct),
+        (RequestLogin::pillar("FIRM1", 3, 8), RequestStatus::InvalidChannel),
+    ] {
+        let (mut client, mut server) = (Requester::new(other.unwrap()), server(protocol));
+        client.connected(0);
+        client.request(&request(protocol, 10, 20), 0);
+        assert!(transfer(&mut client, &mut server, 7, 0, |_| RequestStatus::Accepted).is_empty());
+        assert_eq!(client.counters().of(status), 1);
+    }
+}
+
+#[test]
+fn a_login_that_is_refused_is_tried_again_after_the_longest_wait() {
+    let (mut client, mut server) =
+        (Requester::new(RequestLogin::grp("0001", "FIRM", "WRONG").unwrap()), server(RequestProtocol::Grp));
+    client.connected(0);
+    client.request(&request(RequestProtocol::Grp, 1, 1), 0);
+    assert!(transfer(&mut client, &mut server, 5, 0, |_| RequestStatus::Accepted).is_empty());
+    assert_eq!(
+        (client.over(), server.over()),
+        (Some(RequesterEnd::Refused), Some(RequestServerEnd::Refused))
+    );
+    client.disconnected(SECOND_NS);
+    assert!(!client.wants(11 * SECOND_NS - 1) && client.wants(11 * SECOND_NS));
+    assert_eq!((client.counters().logins_refused, client.counters().connections), (1, 0));
+}
+
+#[test]
+fn a_connection_that_cannot_be_made_is_tried_less_and_less_often() {
+    let mut client = Requester::new(login(RequestProtocol::Grp));
+    let mut now_ns = 0;
+    let mut waits = Vec::new();
+    for _ in 0..9 {
+        assert!(client.wants(now_ns) && client.deadline_ns() <= now_ns);
+        client.disconnected(now_ns);
+        assert!(!client.wants(now_ns));
+        waits.push((client.deadline_ns() - now_ns) / MS);
+        now_ns = client.deadline_ns();
+    }
+    assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000]);
+    let mut server = server(RequestProtocol::Grp);
+    client.connected(now_ns);
+    transfer(&mut client, &mut server, usize::MAX, now_ns, |_| RequestStatus::Accepted);
+    client.closed();
+    assert_eq!(client.over(), Some(RequesterEnd::Closed));
+    client.disconnected(now_ns);
+    assert_eq!(client.deadline_ns() - now_ns, 100 * MS, "a login that was accepted ends the waits");
+}
+
+#[test]
+fn a_side_that_is_gone_is_given_up() {
+    let (mut client, mut server) = connected(RequestProtocol::Grp);
+    client.tick(SECOND_NS);
+    assert_eq!(client.output(), UNIT_HEARTBEAT);
+    server.tick(SECOND_NS);
+    assert_eq!(server.output(), UNIT_HEARTBEAT);
+    server.tick(5 * SECOND_NS);
+    assert_eq!(server.over(), Some(RequestServerEnd::TimedOut));
+    client.sent(8, SECOND_NS);
+    assert_eq!(client.deadline_ns(), 2 * SECOND_NS);
+    client.tick(5 * SECOND_NS);
+    assert_eq!(client.over(), Some(RequesterEnd::Silent));
+
+    let mut client = Requester::new(login(RequestProtocol::Grp));
+    client.connected(0);
+    client.tick(5 * SECOND_NS);
+    assert_eq!(client.over(), Some(RequesterEnd::NoAnswer), "the login");
+
+    // Five requests without a response.
+    let (mut client, _) = connected(RequestProtocol::Pillar);
+    for number in 0..5 {
+        let now_ns = number * SECOND_NS;
+        assert_eq!(client.over(), None);
+        client.request(&request(RequestProtocol::Pillar, 10 + number, 1), now_ns);
+        client.sent(client.output().len(), now_ns);
+        assert_eq!(client.deadline_ns(), now_ns + SECOND_NS);
+        client.tick(now_ns + SECOND_NS);
+    }
+    assert_eq!((client.over(), client.counters().unanswered), (Some(RequesterEnd::NoAnswer), 5));
+}
+
+#[test]
+fn a_client_without_a_login_is_closed() {
+    let mut fresh = server(RequestProtocol::Grp);
+    fresh.receive(&UNIT_HEARTBEAT, 9 * SECOND_NS);
+    fresh.tick(10 * SECOND_NS);
+    assert_eq!(fresh.over(), Some(RequestServerEnd::TimedOut), "whatever else it sends");
+    let mut fresh = server(RequestProtocol::Grp);
+    fresh.receive(b"\x11\0\x01\0\0\0\0\0\x09\x03\x02\x3b\x10\0\0\x32\0", 0);
+    assert_eq!((fresh.over(), fresh.next_request()), (Some(RequestServerEnd::Malformed), None));
+}
+
+#[test]
+fn a_range_that_has_waited_too_long_is_dropped() {
+    let mut client = Requester::new(login(RequestProtocol::Grp));
+    client.request(&request(RequestProtocol::Grp, 1, 10), 0);
+    client.request(&request(RequestProtocol::Grp, 50, 10), SECOND_NS);
+    let mut server = server(RequestProtocol::Grp);
+    client.connected(2 * SECOND_NS);
+    let taken = transfer(&mut client, &mut server, usize::MAX, 2 * SECOND_NS, |_| RequestStatus::Accepted);
+    assert_eq!(taken, [request(RequestProtocol::Grp, 50, 10)]);
+    assert_eq!(client.counters().dropped, 1);
+}
+
+#[test]
+fn every_status_is_read_as_it_was_written_or_as_the_nearest() {
+    for status in RequestStatus::ALL {
+        let grp = RequestStatus::of_grp(status.to_grp());
+        let pillar = RequestStatus::of_pillar(status.to_pillar());
+        assert_eq!(grp == RequestStatus::Accepted, status == RequestStatus::Accepted);
+        assert_eq!(pillar == RequestStatus::Accepted, status == RequestStatus::Accepted);
+        assert_eq!(RequestStatus::of_grp(grp.to_grp()), grp);
+        assert_eq!(RequestStatus::of_pillar(pillar.to_pillar()), pillar);
+        assert_eq!(RequestStatus::ALL[status as usize], status);
+    }
+}
+
+fn protocols() -> impl Strategy<Value = RequestProtocol> {
+    prop_oneof![Just(RequestProtocol::Grp), Just(RequestProtocol::Pillar)]
+}
+
+proptest! {
+    #[test]
+    fn the_cuts_of_the_bytes_change_nothing(
+        protocol in protocols(),
+        most in 1usize..60,
+        ranges in prop::collection::vec((1u64..5_000, 1u16..2_500), 1..12),
+        refused in 0u64..5,
+    ) {
+        let run = |most| {
+            let (mut client, mut server) = (Requester::new(login(protocol)), server(protocol));
+            client.connected(0);
+            for (first, count) in &ranges {
+                client.request(&request(protocol, *first, *count), 0);
+            }
+            let status = |request: &Request| {
+                if request.first % 5 < refused { RequestStatus::OutOfRange } else { RequestStatus::Accepted }
+            };
+            let taken = transfer(&mut client, &mut server, most, 0, status);
+            (taken, *client.counters(), client.waiting(), client.over(), server.over())
+        };
+        let whole = run(usize::MAX);
+        prop_assert_eq!(&run(most), &whole);
+        let (taken, counters, ..) = whole;
+        prop_assert!(taken.iter().all(|one| (1..=protocol.most_messages()).contains(&one.count)));
+        prop_assert_eq!(counters.sent, taken.len() as u64);
+        // Every number that was wanted was requested.
+        for (first, count) in &ranges {
+            let wanted = *first..*first + u64::from(*count);
+            let is_requested = |number: u64| taken.iter().any(|one| {
+                (one.first..one.first + u64::from(one.count)).contains(&number)
+            });
+            // A second has a limit.
+            prop_assert!(counters.sent >= 100 || wanted.clone().all(is_requested));
+        }
+    }
+
+    #[test]
+    fn no_bytes_break_either_end(
+        protocol in protocols(),
+        pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..80), 0u64..3_000), 0..40),
+    ) {
+        let (mut client, mut server) = connected(protocol);
+        let mut now_ns = 0;
+        for (bytes, later) in pieces {
+            now_ns += later * MS;
+            client.request(&request(protocol, 1 + later, 1 + later as u16), now_ns);
+            client.receive(&bytes, now_ns);
+            server.receive(&bytes, now_ns);
+            while server.next_request().is_some() {
+                server.answer(RequestStatus::Accepted, now_ns);
+            }
+            client.tick(now_ns);
+            server.tick(now_ns);
+            prop_assert!(client.output().len() < 8_192 && client.waiting() <= 1_024);
+            prop_assert!(server.output().len() < 80 << 10);
+            let is_later = client.deadline_ns() > now_ns;
+            prop_assert!(is_later || client.over().is_some(), "{client:?}");
+        }
+    }
+}
