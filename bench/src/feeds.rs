@@ -16,12 +16,13 @@ use crate::rounds::Rounds;
 type Frame = (Vec<u8>, u64);
 
 /// Each protocol once. The first is what the others are compared with.
-const KINDS: [VenueKind; 7] = [
+const KINDS: [VenueKind; 8] = [
     VenueKind::Nasdaq,
     VenueKind::Memx,
     VenueKind::IexDeepPlus,
     VenueKind::Bzx,
     VenueKind::Nyse,
+    VenueKind::Lse,
     VenueKind::IexDeep,
     VenueKind::IexTops,
 ];

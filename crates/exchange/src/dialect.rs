@@ -9,6 +9,13 @@ use crate::instrument::Instrument;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::VenueKind;
 
+/// Writes a time into a message of a unit: behind its length and its type, which have a byte each, in four bytes.
+pub(crate) fn stamp_unit_message(message: &mut [u8], time: u64) {
+    if let Some(place) = message.get_mut(2..6) {
+        place.copy_from_slice(&(time as u32).to_le_bytes());
+    }
+}
+
 /// A protocol of a simulated venue. It omits events that the protocol does not have.
 pub(crate) trait Dialect {
     /// Every order is published. Otherwise levels or quotes are, at the end of an event.

@@ -31,6 +31,10 @@ macro_rules! for_dialect {
                 type $dialect = $crate::integrated::Integrated;
                 $body
             }
+            $crate::VenueKind::Lse => {
+                type $dialect = $crate::mitch::Mitch;
+                $body
+            }
             $crate::VenueKind::Memx => {
                 type $dialect = $crate::memoir::Memoir;
                 $body

@@ -36,6 +36,7 @@ mod lines;
 pub mod live;
 pub mod matching;
 mod memoir;
+mod mitch;
 mod nasdaq;
 mod nonsense;
 pub mod orders;

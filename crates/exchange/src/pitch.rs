@@ -7,7 +7,7 @@ use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::{Ascii, Decimal, Nanoseconds, SecondsSinceMidnight};
 
 use crate::book;
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, stamp_unit_message};
 use crate::instrument::Instrument;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::{SECOND_NS, VenueKind};
@@ -31,9 +31,6 @@ macro_rules! say {
 
 /// Bytes of the longest message.
 const LONGEST: usize = 48;
-
-/// Where a message has its nanoseconds, or the time message its seconds.
-const TIME: std::ops::Range<usize> = 2..6;
 
 /// The type of the time message.
 const TIME_TYPE: u8 = 0x20;
@@ -302,8 +299,6 @@ impl Dialect for Pitch {
         } else {
             since_midnight % SECOND_NS
         };
-        if let Some(place) = message.get_mut(TIME) {
-            place.copy_from_slice(&(time as u32).to_le_bytes());
-        }
+        stamp_unit_message(message, time);
     }
 }

@@ -57,6 +57,8 @@ pub enum VenueKind {
     National,
     /// NYSE Texas: the Integrated feed of one channel, no auctions.
     Texas,
+    /// London Stock Exchange: MITCH 11.9 of one market data group, no auctions.
+    Lse,
 }
 
 /// The facts of a kind of venue.
@@ -242,6 +244,16 @@ static KINDS: &[KindRow] = &[
         groups: ([[239, 192, 140, 5], [239, 192, 141, 5]], 29553),
         sources: [[198, 140, 33, 6], [198, 140, 34, 6]],
     },
+    KindRow {
+        kind: VenueKind::Lse,
+        keys: &["lse"],
+        name: "LSE",
+        publisher: Publisher::XLON_MITCH,
+        transport: TransportKind::MitchUnit,
+        protocol: NO_PROTOCOL,
+        groups: ([[239, 192, 150, 1], [239, 192, 151, 1]], 60_400),
+        sources: [[194, 169, 8, 2], [194, 169, 9, 2]],
+    },
 ];
 
 impl VenueKind {
@@ -301,6 +313,7 @@ impl VenueKind {
             TransportKind::Memoir => SessionId::Memoir(MEMX_UNIT << 32 | u64::from(number)),
             TransportKind::CboeUnit => SessionId::CboeUnit(CBOE_UNIT),
             TransportKind::Pillar => SessionId::Pillar,
+            TransportKind::MitchUnit => SessionId::MitchUnit(MARKET_DATA_GROUP),
         }
     }
 
@@ -329,6 +342,9 @@ const MEMX_UNIT: u64 = u32::from_be_bytes(*b"TWX1") as u64;
 
 /// Cboe: the unit of every venue. Its messages name no session.
 const CBOE_UNIT: u8 = 1;
+
+/// MITCH: the market data group. Its messages name no session.
+const MARKET_DATA_GROUP: u8 = b'1';
 
 /// IEX-TP: the channel of every feed.
 const IEX_CHANNEL: u32 = 1;

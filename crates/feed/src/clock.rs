@@ -1,4 +1,4 @@
-//! The trading day, from midnight in New York; times as text.
+//! The trading day, from midnight in New York or London; times as text.
 //!
 //! ITCH gives times as nanoseconds since midnight of the exchange's day. The receive time of the packets gives the day; for a
 //! file without receive times, its name or an option does. Time zone and daylight-saving rules are those of the IANA zone
@@ -14,26 +14,52 @@ use tapeworks_market::Nanos;
 /// The zone of the US equity markets.
 pub const ZONE: &str = "America/New_York";
 
-/// New York's time zone; UTC if the zone data were missing, which the bundled database excludes.
-fn zone() -> TimeZone {
-    TimeZone::get(ZONE).unwrap_or(TimeZone::UTC)
+/// The zone by which a venue counts its day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Zone {
+    NewYork,
+    London,
+}
+
+impl Zone {
+    /// The time zone; UTC if the zone data were missing, which the bundled database excludes.
+    fn rules(self) -> TimeZone {
+        let name = match self {
+            Self::NewYork => ZONE,
+            Self::London => "Europe/London",
+        };
+        TimeZone::get(name).unwrap_or(TimeZone::UTC)
+    }
+
+    fn midnight_of(self, date: Date) -> Option<Nanos> {
+        let start = date.to_zoned(self.rules()).ok()?.timestamp();
+        u64::try_from(start.as_nanosecond()).ok().map(Nanos)
+    }
+
+    fn date_at(self, time: Nanos) -> Option<Date> {
+        let timestamp = Timestamp::from_nanosecond(i128::from(time.0)).ok()?;
+        Some(timestamp.to_zoned(self.rules()).date())
+    }
+
+    /// The midnight that began the day of `time` here.
+    pub(crate) fn midnight_before(self, time: Nanos) -> Option<Nanos> {
+        self.midnight_of(self.date_at(time)?)
+    }
 }
 
 /// The instant of midnight in New York at the start of `date`. `None` for dates before 1970 or beyond 2500.
 pub fn midnight_of(date: Date) -> Option<Nanos> {
-    let start = date.to_zoned(zone()).ok()?.timestamp();
-    u64::try_from(start.as_nanosecond()).ok().map(Nanos)
+    Zone::NewYork.midnight_of(date)
 }
 
 /// The date in New York at `time`.
 pub fn date_at(time: Nanos) -> Option<Date> {
-    let timestamp = Timestamp::from_nanosecond(i128::from(time.0)).ok()?;
-    Some(timestamp.to_zoned(zone()).date())
+    Zone::NewYork.date_at(time)
 }
 
 /// The midnight that began the New York day of `time`.
 pub fn midnight_before(time: Nanos) -> Option<Nanos> {
-    midnight_of(date_at(time)?)
+    Zone::NewYork.midnight_before(time)
 }
 
 /// The time of a message that has only the nanoseconds of its second: that nearest to its receive time.
@@ -108,6 +134,19 @@ mod tests {
         // 2025-11-14 00:00 EST is 05:00 UTC; 2025-07-14 00:00 EDT is 04:00 UTC.
         assert_eq!(midnight_of(date(2025, 11, 14)).unwrap().0, 1_763_096_400 * Nanos::SECOND);
         assert_eq!(midnight_of(date(2025, 7, 14)).unwrap().0, 1_752_465_600 * Nanos::SECOND);
+    }
+
+    #[test]
+    fn midnight_in_london_is_utcs_in_winter_and_an_hour_earlier_in_summer() {
+        // 2025-11-14 10:00 and 2025-07-14 10:00 UTC.
+        let before = |hours, midnight| {
+            let at = Nanos(hours * HOUR);
+            assert_eq!(Zone::London.midnight_before(at), Some(Nanos(midnight * HOUR)));
+        };
+        before(489_754, 489_744);
+        before(486_802, 486_791);
+        // 23:00 UTC of a summer's day is London's next midnight.
+        before(486_815, 486_815);
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod itch;
 pub mod live;
 mod locates;
 mod memoir;
+mod mitch;
 mod naming;
 mod normaliser;
 mod pitch;
@@ -48,6 +49,7 @@ mod several_publishers;
 pub mod state;
 mod symbols;
 mod table;
+mod units;
 
 pub use channel::{Channel, ChannelCounters, ChannelIdentity, Frame, Packet};
 pub use feed::{Feed, FeedCounters, FeedOptions, FileFeed};

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use tapeworks_market::InstrumentId;
+use tapeworks_market::{InstrumentId, Symbol};
 use tapeworks_planted::planted;
 use tapeworks_wire::Ascii;
 
@@ -39,17 +39,29 @@ pub enum Contradiction {
         /// What the message says.
         named: u16,
     },
-    /// The number is too great for the table.
+    /// The table has no room for the number.
     NoRoom {
         /// The number.
         number: u32,
+    },
+    /// The symbol has another number, of 32 bits.
+    OtherNumber {
+        /// The symbol.
+        symbol: Symbol,
+        /// Its number.
+        known: u32,
+        /// What the message says.
+        named: u32,
     },
 }
 
 impl fmt::Display for Contradiction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoRoom { number } => write!(f, "there is no room for symbol index {number}"),
+            Self::NoRoom { number } => write!(f, "there is no room for instrument number {number}"),
+            Self::OtherNumber { symbol, known, named } => {
+                write!(f, "'{symbol}' has instrument number {known}, and the message gives it {named}")
+            }
             Self::OtherSymbol { locate, known, named } => {
                 let (known, named) = (known.to_string(), named.to_string());
                 write!(

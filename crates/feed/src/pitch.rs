@@ -9,23 +9,20 @@
 //!
 //! Cost: the message's own line and the event; for an addition the lookup of the symbol.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-
-use tapeworks_market::event::{Gap, Imbalance, Status, StatusAction};
-use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side};
+use tapeworks_market::event::{Imbalance, Status, StatusAction};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Price, Publisher, Side};
 use tapeworks_session::{CboeUnit, Transport as _};
 use tapeworks_stage::Sink;
 use tapeworks_wire::cboe::pitch::{Message, ModifyFlags, RegShoAction, Side as WireSide, TradingStatusCode};
 use tapeworks_wire::{Ascii, Decimal, DecodeError, Nanoseconds};
 
-use crate::clock;
-use crate::continuity::Continuity;
+use crate::clock::Zone;
 use crate::locates::Contradiction;
 use crate::naming::Naming;
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
 use crate::probe::blocks_fit;
 use crate::symbols::UNWANTED;
+use crate::units::{Aside, SplitTimes};
 
 /// Messages name their symbol, or an order.
 pub(crate) const NAMING: Naming = Naming {
@@ -44,8 +41,6 @@ pub(crate) static HARMLESS: [u8; 14] = {
     message
 };
 
-const NANOSECONDS_OF_HALF_A_DAY: u64 = 12 * 3_600 * Nanos::SECOND;
-
 /// Whether a message can be read.
 pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
     Message::decode(message).map(drop)
@@ -63,29 +58,20 @@ pub(crate) fn recognise(payload: &[u8]) -> bool {
 #[derive(Debug)]
 pub(crate) struct PitchNormaliser {
     publisher: Publisher,
-    midnight: Nanos,
-    /// The user set the day.
-    is_midnight_fixed: bool,
-    /// The second that messages are of, in ns since the epoch; `None` before the first time message.
-    second: Option<Nanos>,
-    continuity: Continuity,
+    times: SplitTimes,
     /// By instrument: whether it is one of the unit's.
     has: Vec<bool>,
-    /// The shares that are left of orders of unwanted symbols, which later messages name.
-    unwanted: BTreeMap<u64, u32>,
+    /// Orders of unwanted symbols.
+    unwanted: Aside,
 }
 
 impl Normaliser for PitchNormaliser {
     fn new(start: &Start) -> Self {
-        let Start { publisher, midnight, is_midnight_fixed } = *start;
         Self {
-            publisher,
-            midnight,
-            is_midnight_fixed,
-            second: None,
-            continuity: Continuity::default(),
+            publisher: start.publisher,
+            times: SplitTimes::new(start, Zone::NewYork),
             has: Vec::new(),
-            unwanted: BTreeMap::new(),
+            unwanted: Aside::default(),
         }
     }
 
@@ -96,10 +82,7 @@ impl Normaliser for PitchNormaliser {
         to: &mut Target<'_, S>,
     ) -> Result<Option<Contradiction>, DecodeError> {
         let message = Message::decode(message)?;
-        let is_first = self.continuity.is_new();
-        if self.continuity.breaks_at(to.context) {
-            self.note_break(is_first, to);
-        }
+        self.times.follow(self.publisher, to);
         self.translate(message, to);
         Ok(None)
     }
@@ -138,42 +121,9 @@ const fn wide(symbol: Ascii<6>) -> Ascii<8> {
 }
 
 impl PitchNormaliser {
-    /// Messages are missing, or a snapshot begins or ends: the second may be another. The books of a unit that begins with a later message
-    /// lack orders that no later message names by its symbol.
-    #[cold]
-    #[inline(never)]
-    fn note_break<S: Sink<Event>>(&mut self, is_first: bool, to: &mut Target<'_, S>) {
-        let Context { sequence, line, .. } = *to.context;
-        self.second = None;
-        if is_first && sequence > 1 && line != Line::Snapshot {
-            let event = self.event(InstrumentId::ALL, Nanoseconds(0), to.context);
-            to.sink.put(event.with_gap(Gap { first: sequence, count: 0 }));
-        }
-    }
-
-    /// The time of a message. Where the second is not known, it is the one that brings the message nearest to its receive time.
-    #[inline]
-    fn time(&self, offset: u64, context: &Context) -> Nanos {
-        match self.second {
-            Some(second) => Nanos(second.0.saturating_add(offset)),
-            None => clock::nearest(offset, context.received),
-        }
-    }
-
-    /// A new second begins.
-    fn begin_second(&mut self, seconds: u32, context: &Context) {
-        let since_midnight = u64::from(seconds) * Nanos::SECOND;
-        if let (Some(received), false) = (context.received, self.is_midnight_fixed) {
-            // Received some time after or, by clocks that differ, before.
-            let around = received.0.saturating_sub(since_midnight).saturating_add(NANOSECONDS_OF_HALF_A_DAY);
-            self.midnight = clock::midnight_before(Nanos(around)).unwrap_or(self.midnight);
-        }
-        self.second = Some(Nanos(self.midnight.0.saturating_add(since_midnight)));
-    }
-
     #[inline]
     fn event(&self, instrument: InstrumentId, offset: Nanoseconds, context: &Context) -> Event {
-        context.event(EventKind::Other, self.publisher, instrument, self.time(offset.0, context))
+        context.event(EventKind::Other, self.publisher, instrument, self.times.at(offset.0, context))
     }
 
     #[inline]
@@ -232,7 +182,7 @@ impl PitchNormaliser {
             ..event
         });
         if !is_wanted {
-            self.unwanted.insert(order_id, size);
+            self.unwanted.put(order_id, size);
         }
     }
 
@@ -248,7 +198,7 @@ impl PitchNormaliser {
     ) {
         let event = self.event(InstrumentId::UNKNOWN, offset, to.context);
         let event = complete(Event { kind, order_id, ..event });
-        if !self.unwanted.is_empty() && self.is_unwanted(&event) {
+        if !self.unwanted.is_empty() && self.unwanted.takes(&event) {
             return;
         }
         to.sink.put(event);
@@ -291,24 +241,6 @@ impl PitchNormaliser {
             aux: execution_id,
             ..event
         });
-    }
-
-    /// Whether an event is about an order of an unwanted symbol. Such an order is forgotten when nothing is left of it.
-    #[cold]
-    #[inline(never)]
-    fn is_unwanted(&mut self, event: &Event) -> bool {
-        let Entry::Occupied(mut order) = self.unwanted.entry(event.order_id) else { return false };
-        let left = match event.kind {
-            EventKind::Execute | EventKind::Cancel => order.get().saturating_sub(event.size),
-            EventKind::Replace => event.size,
-            _ => 0,
-        };
-        if left == 0 {
-            order.remove();
-        } else {
-            order.insert(left);
-        }
-        true
     }
 
     #[inline]
@@ -359,7 +291,7 @@ impl PitchNormaliser {
                 self.add(m.symbol(), m.time_offset(), m.order_id(), terms, to);
             }
             Message::Time(m) => {
-                self.begin_second(m.time().0, to.context);
+                self.times.begin_second(m.time().0, Zone::NewYork, to.context);
                 to.sink.put(self.event(InstrumentId::UNKNOWN, Nanoseconds(0), to.context));
             }
             other => self.not_an_order(other, to),
@@ -501,7 +433,7 @@ impl PitchNormaliser {
 mod tests {
     use std::collections::HashSet;
 
-    use tapeworks_market::Symbol;
+    use tapeworks_market::{Line, Nanos, Symbol};
     use tapeworks_wire::SecondsSinceMidnight;
     use tapeworks_wire::cboe::pitch::{
         AddFlags, AddOrderShortFields, DeleteOrderFields, OrderExecutedAtPriceSizeFields,
@@ -650,7 +582,7 @@ mod tests {
         assert_eq!(feed.take(6, &add(9, b"AAPL  ", 6)), []);
         for (shares, is_left) in [(100, true), (200, false)] {
             assert_eq!(feed.take(7, &execution(9, shares)), []);
-            assert_eq!(feed.normaliser.unwanted.contains_key(&9), is_left);
+            assert_eq!(feed.normaliser.unwanted.has(9), is_left);
         }
         assert_eq!(feed.take(8, &execution(9, 100)).len(), 1);
     }

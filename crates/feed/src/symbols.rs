@@ -24,6 +24,10 @@ impl Hasher for SymbolHasher {
         }
     }
 
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(u64::from(value));
+    }
+
     fn write_u64(&mut self, value: u64) {
         // The table uses the highest and the lowest bits; the fold mixes the product's best bits into both.
         let product = u128::from(self.0 ^ value) * u128::from(0x9E37_79B9_7F4A_7C15u64);

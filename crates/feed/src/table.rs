@@ -10,7 +10,7 @@
 //! | need | feed | where |
 //! | --- | --- | --- |
 //! | several channels a venue, numbered by 16 bits | Cboe: 35 units | [`ChannelIdentity`](crate::ChannelIdentity), [`LiveFeed`](crate::live::LiveFeed), [`Event::channel`] |
-//! | bytes that do not say their venue | LSE, as Cboe and NYSE | [`FeedSpec::needs_group`] |
+//! | bytes that do not say their venue | Cboe, NYSE, LSE | [`FeedSpec::needs_group`] |
 //! | requests over TCP, answers on a multicast group | Cboe, NYSE | a request is bytes, an answer a packet of `Line::Recovery`; a TCP client for them is not there |
 //! | several publishers on one channel | SIPs | a normaliser stamps the publisher of each event; [`FeedSpec::channels_are_shared`]: a gap makes the books of all of them stale |
 //! | depth and quotes of one venue | IEX, MEMX | two rows; the NBBO counts the most detailed feed that is not stale ([`Detail`](tapeworks_market::venue::Detail)) |
@@ -31,6 +31,7 @@ use crate::integrated::{self, IntegratedNormaliser};
 use crate::itch::{self, ItchNormaliser};
 use crate::locates::Contradiction;
 use crate::memoir::{self, MemoirNormaliser};
+use crate::mitch::{self, MitchNormaliser};
 use crate::naming::Naming;
 use crate::normaliser::{Normaliser, Start, Target};
 use crate::pitch::{self, PitchNormaliser};
@@ -417,6 +418,27 @@ has_spaces: false,
                 check: integrated::check,
                 time: |_| None,
                 // Every message about an order ends with another field.
+                harmless: &[],
+            }
+            /// LSE MITCH Level 2 11.9.
+            LseMitch119, MitchNormaliser, MitchUnit {
+                name: "mitch",
+                schema: &tapeworks_wire::millennium::mitch::SCHEMA,
+                // The groups are those of the simulated venue.
+                publishers: &[PublisherSpec {
+                    publisher: Publisher::XLON_MITCH,
+                    names: &["lse", "xlon"],
+                    groups: &[Ipv4Addr::new(239, 192, 150, 1), Ipv4Addr::new(239, 192, 151, 1)],
+                }],
+                channels_are_shared: false,
+                naming: mitch::NAMING,
+                // Other venues of Millennium have the same header and messages, Cboe the same header.
+                recognise: mitch::recognise,
+                needs_group: true,
+                has_session: |_| true,
+                check: mitch::check,
+                time: |_| None,
+                // No message ends with an order's number.
                 harmless: &[],
             }
             $($more)*

@@ -4,22 +4,32 @@
 
 use std::collections::BTreeMap;
 
-use tapeworks_exchange::{Scenario, VenueConfig, VenueKind, write_pcap};
+use tapeworks_exchange::{DEFAULT_MIDNIGHT_NS, Scenario, VenueConfig, VenueKind, write_pcap};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::Outcome;
+use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::state::InstrumentState;
-use tapeworks_market::{BookStage, BookUpdate, Capacity, Event, EventKind, Nanos, Side};
+use tapeworks_market::{
+    BookStage, BookUpdate, Capacity, Event, EventKind, Nanos, NbboStage, NbboUpdate, Publisher, Side,
+};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net;
 use tapeworks_packet::source::ByteSource;
-use tapeworks_stage::Stage;
+use tapeworks_stage::{Stage, Through};
 
 /// All events of a generated session of one venue.
 fn events_of(kind: VenueKind, messages: u64) -> (Vec<Event>, Feed) {
     let venues = vec![VenueConfig { kind, share: 1 }];
-    let scenario = Scenario { venues, ..Scenario::full_session(messages, 20) };
+    let (events, feed) = events_in(&Scenario { venues, ..Scenario::full_session(messages, 20) });
+    assert_eq!(feed.channels().len(), 1);
+    assert_eq!(feed.channels()[0].publisher(), kind.publisher());
+    (events, feed)
+}
+
+/// All events of a generated session.
+fn events_in(scenario: &Scenario) -> (Vec<Event>, Feed) {
     let mut file = Vec::new();
-    let report = write_pcap(&scenario, &mut file).unwrap();
+    let report = write_pcap(scenario, &mut file).unwrap();
     let (mut feed, mut events) = (Feed::new(FeedOptions::default()), Vec::new());
     let mut reader = CaptureReader::new(ByteSource::from_bytes("memory", file)).unwrap();
     while let Some(packet) = reader.next_packet().unwrap() {
@@ -33,10 +43,8 @@ fn events_of(kind: VenueKind, messages: u64) -> (Vec<Event>, Feed) {
         };
         feed.process(&[packet], &mut |event| events.push(event));
     }
-    assert_eq!(feed.problems().total, 0, "{kind:?}: {:?}", feed.problems().kept());
+    assert_eq!(feed.problems().total, 0, "{:?}: {:?}", scenario.venues, feed.problems().kept());
     assert_eq!(feed.messages(), report.messages);
-    assert_eq!(feed.channels().len(), 1);
-    assert_eq!(feed.channels()[0].publisher(), kind.publisher());
     (events, feed)
 }
 
@@ -53,6 +61,7 @@ fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
         VenueKind::Edgx,
         VenueKind::Nyse,
         VenueKind::Arca,
+        VenueKind::Lse,
     ] {
         let (events, _) = events_of(kind, 30_000);
         let capacity = Capacity { instruments: 32, orders: 1 << 10, levels: 1 << 12 };
@@ -77,9 +86,10 @@ fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
         }
         let often = |kind: EventKind| seen.get(&(kind as u8)).copied().unwrap_or_default() > 100;
         assert!(often(EventKind::Add) && often(EventKind::Execute) && often(EventKind::Delete), "{seen:?}");
-        // MEMX has no replacement; DEEP+ and NYSE no reduction, but a change.
+        // MEMX has no replacement; DEEP+, NYSE and London no reduction, but a change.
         assert_eq!(often(EventKind::Replace), kind != VenueKind::Memx, "{kind:?}");
-        let reduces = !matches!(kind, VenueKind::IexDeepPlus | VenueKind::Nyse | VenueKind::Arca);
+        let reduces =
+            !matches!(kind, VenueKind::IexDeepPlus | VenueKind::Nyse | VenueKind::Arca | VenueKind::Lse);
         assert_eq!(often(EventKind::Cancel), reduces, "{kind:?}");
     }
 }
@@ -94,6 +104,7 @@ fn halted_instruments_trade_again() {
         VenueKind::IexDeepPlus,
         VenueKind::Edgx,
         VenueKind::Nyse,
+        VenueKind::Lse,
     ] {
         let (events, _) = events_of(kind, 60_000);
         let mut states = BTreeMap::new();
@@ -125,4 +136,52 @@ fn deep_plus_says_its_day_in_events() {
     assert_eq!(count(EventKind::Session), 6);
     assert!(count(EventKind::Status) >= 40 && count(EventKind::Trade) > 10);
     assert!(events.iter().any(|event| event.detail & Event::KEEPS_PRIORITY != 0));
+}
+
+/// London's symbols are its own, so it is in no NBBO of a US symbol, and no US venue in one of London's. Cboe's units have the same header.
+#[test]
+fn london_counts_in_no_nbbo_of_another_market() {
+    let kinds = [VenueKind::Lse, VenueKind::Nasdaq, VenueKind::Bzx];
+    let venues = kinds.map(|kind| VenueConfig { kind, share: 1 }).to_vec();
+    let (events, feed) = events_in(&Scenario { venues, ..Scenario::full_session(60_000, 20) });
+    assert_eq!(feed.channels().len(), 3);
+    assert_eq!(feed.instruments().len(), 40, "each symbol is one of the US and one of London");
+    let capacity = Capacity { instruments: 64, orders: 1 << 12, levels: 1 << 14 };
+    let books = BookStage::with_unnamed([], capacity);
+    let mut market = Through::new(books, NbboStage::new(NbboRules::default(), [], 64));
+    let mut counts = [0; 2];
+    market.process(&events, &mut |update: NbboUpdate<'_>| {
+        let Some(symbol) = feed.instruments().symbol(update.book.event.instrument) else { return };
+        let is_londons = symbol.as_str().ends_with(".GBP");
+        for side in [&update.nbbo.bid, &update.nbbo.ask] {
+            if side.price.is_some() {
+                assert_eq!(side.publisher == Publisher::XLON_MITCH, is_londons, "{symbol}");
+                assert!(side.venues.count_ones() == 1 || !is_londons, "{symbol}");
+                counts[usize::from(is_londons)] += 1;
+            }
+        }
+    });
+    assert!(counts.iter().all(|count| *count > 1_000), "{counts:?}");
+}
+
+/// In summer and in winter, and in the evening, when London's next day has begun: the split times of every venue are those of the packets.
+#[test]
+fn split_times_are_those_of_the_packets_on_every_day() {
+    const DAY_NS: u64 = 24 * 3_600 * 1_000_000_000;
+    for kind in [VenueKind::Bzx, VenueKind::Nyse, VenueKind::Lse] {
+        // 2025-11-14 has New York's winter, 2025-07-14 its summer; in March the clocks of both change on days of their own.
+        for midnight_ns in
+            [DEFAULT_MIDNIGHT_NS, 1_752_465_600_000_000_000, 1_752_465_600_000_000_000 - 116 * DAY_NS]
+        {
+            let venues = vec![VenueConfig { kind, share: 1 }];
+            let scenario = Scenario { venues, midnight_ns, ..Scenario::full_session(20_000, 20) };
+            for event in events_in(&scenario).0 {
+                let is_timed = event.channel_sequence > 0 && event.ts_event > Nanos(0);
+                let late = event.ts_recv.0.saturating_sub(event.ts_event.0);
+                // A time message has the start of its second.
+                assert!(!is_timed || late < 1_001_000_000, "{kind:?}: {event:?}");
+                assert!(event.ts_event <= event.ts_recv, "{kind:?}: {event:?}");
+            }
+        }
+    }
 }

@@ -282,7 +282,7 @@ pub struct Event {
 /// An instrument's trading state, in DBN's words (`StatusAction`, `StatusReason`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// DBN's status action: 7 trading, 8 halt, 9 pause, 3 quoting, 1 pre-open, 14 short-sale restriction change, 15
+    /// DBN's status action: 7 trading, 8 halt, 9 pause, 3 quoting, 1 pre-open, 2 pre-cross, 14 short-sale restriction change, 15
     /// not available (an operational halt of the venue).
     pub action: StatusAction,
     /// DBN's status reason, 0 when none is given.
@@ -303,6 +303,8 @@ pub enum StatusAction {
     None = 0,
     /// Orders are accepted for the opening.
     PreOpen = 1,
+    /// Orders are accepted for an auction.
+    PreCross = 2,
     /// Quoted, not trading.
     Quoting = 3,
     /// Trading.
@@ -323,6 +325,7 @@ impl StatusAction {
     const fn from_u8(value: u8) -> Self {
         match value {
             1 => Self::PreOpen,
+            2 => Self::PreCross,
             3 => Self::Quoting,
             7 => Self::Trading,
             8 => Self::Halt,

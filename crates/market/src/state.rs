@@ -36,6 +36,7 @@ impl InstrumentState {
             | StatusAction::Pause
             | StatusAction::Quoting
             | StatusAction::PreOpen
+            | StatusAction::PreCross
             | StatusAction::Close => bits |= HALTED,
             StatusAction::NotAvailableForTrading => bits |= VENUE_HALTED,
             StatusAction::None => match status.is_trading {

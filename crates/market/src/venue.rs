@@ -1,8 +1,8 @@
 //! Venues and publishers, with DBN's numbers.
 //!
 //! A venue is where orders meet; a publisher is a feed of a venue. The numbers are those of DBN's `Venue` and
-//! `Publisher` where it has one; a feed it does not know has a number from [`Publisher::FIRST_OWN`] on. A test of
-//! `tapeworks-store` compares the table with the `dbn` crate.
+//! `Publisher` where it has one; a feed it does not know has a number from [`Publisher::FIRST_OWN`] on, a venue it does not know one from
+//! [`Venue::FIRST_OWN`] on. A test of `tapeworks-store` compares the table with the `dbn` crate.
 
 /// DBN's number of a feed at a venue.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -13,12 +13,17 @@ pub struct Publisher(pub u16);
 /// A market centre.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Venue {
-    /// DBN's number of the venue.
+    /// DBN's number of the venue, or ours.
     pub id: u16,
     /// Its ISO 10383 market identifier code.
     pub mic: &'static str,
     /// The name people use.
     pub name: &'static str,
+}
+
+impl Venue {
+    /// From here on the numbers are ours, not DBN's.
+    pub const FIRST_OWN: u16 = 9_001;
 }
 
 /// The detail of a feed, the most detailed first. Of a venue's feeds the NBBO prefers the most detailed one.
@@ -73,9 +78,11 @@ pub const TEXAS: Venue = Venue { id: 13, mic: "XCHI", name: "NYSE Texas" };
 pub const IEX: Venue = Venue { id: 14, mic: "IEXG", name: "IEX" };
 /// Members Exchange.
 pub const MEMX: Venue = Venue { id: 18, mic: "MEMX", name: "MEMX" };
+/// London Stock Exchange, which DBN has no number for.
+pub const LSE: Venue = Venue { id: Venue::FIRST_OWN, mic: "XLON", name: "LSE" };
 
 /// The feeds we know, by publisher number.
-pub const FEEDS: [Feed; 16] = [
+pub const FEEDS: [Feed; 17] = [
     Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ, detail: Detail::Orders },
     Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX, detail: Detail::Orders },
     Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX, detail: Detail::Orders },
@@ -107,6 +114,7 @@ pub const FEEDS: [Feed; 16] = [
     },
     Feed { publisher: Publisher::XCHI_PILLAR, dataset: "XCHI.PILLAR", venue: TEXAS, detail: Detail::Orders },
     Feed { publisher: Publisher::ARCX_PILLAR, dataset: "ARCX.PILLAR", venue: ARCA, detail: Detail::Orders },
+    Feed { publisher: Publisher::XLON_MITCH, dataset: "XLON.MITCH", venue: LSE, detail: Detail::Orders },
 ];
 
 impl Publisher {
@@ -142,6 +150,8 @@ impl Publisher {
     pub const IEXG_DEEP: Self = Self(Self::FIRST_OWN);
     /// IEX DEEP+, which DBN has no number for.
     pub const IEXG_DEEP_PLUS: Self = Self(Self::FIRST_OWN + 1);
+    /// LSE MITCH, which DBN has no number for.
+    pub const XLON_MITCH: Self = Self(Self::FIRST_OWN + 2);
     /// From here on the numbers are ours, not DBN's.
     pub const FIRST_OWN: u16 = 9_001;
 

@@ -312,6 +312,7 @@ fn lossy(topology: Topology, name: &str) {
     venues.push(venue("IEX by order", VenueKind::IexDeepPlus));
     venues.push(venue("EDGX", VenueKind::Edgx));
     venues.push(venue("Arca", VenueKind::Arca));
+    venues.push(venue("London", VenueKind::Lse));
     for venue in &mut venues {
         for faults in &mut venue.live.faults {
             faults.lost_per_million = 20_000;

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 mod block_queue;
-mod cboe_unit;
 pub mod fix;
 pub mod glimpse;
 mod iex_tp;
@@ -19,9 +18,9 @@ pub mod stream;
 mod table;
 mod throttle;
 pub mod transport;
+mod unit;
 
 pub use block_queue::BlockQueue;
-pub use cboe_unit::CboeUnit;
 pub use iex_tp::IexTp;
 pub use login::Credentials;
 pub use memoir::Memoir;
@@ -34,3 +33,4 @@ pub use throttle::Throttle;
 pub use transport::{
     Content, Header, MAX_PAYLOAD_BYTES, Outgoing, Packet, Request, SessionId, Transport, TransportKind,
 };
+pub use unit::{CboeUnit, MitchUnit};

@@ -283,6 +283,7 @@ mod tests {
             TransportKind::Memoir => SessionId::Memoir(u64::from(number)),
             TransportKind::CboeUnit => SessionId::CboeUnit(number as u8),
             TransportKind::Pillar => SessionId::Pillar,
+            TransportKind::MitchUnit => SessionId::MitchUnit(number as u8),
         }
     }
 
@@ -386,7 +387,14 @@ mod tests {
             room in 0_usize..8_000,
             packets in 0_u64..40,
         ) {
-            for transport in [MOLD, IEX, TransportKind::Memoir, TransportKind::CboeUnit, TransportKind::Pillar] {
+            for transport in [
+                MOLD,
+                IEX,
+                TransportKind::Memoir,
+                TransportKind::CboeUnit,
+                TransportKind::Pillar,
+                TransportKind::MitchUnit,
+            ] {
                 let mut store = Store::new(transport, room);
                 store.begin_session(session(transport, 5));
                 fill(&mut store, transport, packets, 9);

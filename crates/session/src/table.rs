@@ -30,6 +30,10 @@ macro_rules! for_transport {
                 type $transport = $crate::CboeUnit;
                 $body
             }
+            $crate::TransportKind::MitchUnit => {
+                type $transport = $crate::MitchUnit;
+                $body
+            }
             $crate::TransportKind::Pillar => {
                 type $transport = $crate::Pillar;
                 $body
@@ -126,12 +130,13 @@ mod tests {
     use crate::transport::{Content, Outgoing, SessionId};
     use crate::{IexTp, MoldUdp64};
 
-    const ALL: [TransportKind; 5] = [
+    const ALL: [TransportKind; 6] = [
         TransportKind::MoldUdp64,
         TransportKind::IexTp,
         TransportKind::Memoir,
         TransportKind::CboeUnit,
         TransportKind::Pillar,
+        TransportKind::MitchUnit,
     ];
 
     #[test]
@@ -142,10 +147,11 @@ mod tests {
             SessionId::Memoir(7),
             SessionId::CboeUnit(7),
             SessionId::Pillar,
+            SessionId::MitchUnit(b'1'),
         ] {
-            // Cboe's numbers have 32 bits, its counts 8.
+            // The numbers of units have 32 bits, their counts 8.
             let (first, count) = match session {
-                SessionId::CboeUnit(_) => (1 << 31, 255),
+                SessionId::CboeUnit(_) | SessionId::MitchUnit(_) => (1 << 31, 255),
                 SessionId::Pillar => (1 << 31, 65_534),
                 _ => (1 << 40, 65_534),
             };
@@ -164,6 +170,7 @@ mod tests {
                 TransportKind::Memoir => SessionId::Memoir(7),
                 TransportKind::CboeUnit => SessionId::CboeUnit(7),
                 TransportKind::Pillar => SessionId::Pillar,
+                TransportKind::MitchUnit => SessionId::MitchUnit(b'1'),
             };
             let mut blocks = [0; 100];
             let mut end = 0;
@@ -214,6 +221,7 @@ mod tests {
                     TransportKind::Memoir => SessionId::Memoir(7),
                     TransportKind::CboeUnit => SessionId::CboeUnit(7),
                     TransportKind::Pillar => SessionId::Pillar,
+                    TransportKind::MitchUnit => SessionId::MitchUnit(b'1'),
                 };
                 for content in [Content::Heartbeat, Content::EndOfSession] {
                     let header =

@@ -4,7 +4,7 @@
 //! [`for_transport!`](crate::for_transport) turns the name into the type: one `match`, behind which all is static.
 //!
 //! The trait has room for lengths of one or two bytes in either order, which may be part of the message (Cboe's PITCH, NYSE's
-//! Pillar: [`LengthPrefix`]); transports without a session (Cboe's sequenced unit header: the variant of [`SessionId`] holds
+//! Pillar: [`LengthPrefix`]); transports without a session (the unit headers of Cboe and MITCH: the variant of [`SessionId`] holds
 //! the unit and nothing else; NYSE's: it holds nothing); headers of several lengths (MEMX: [`Packet`] has the length of this one).
 //!
 //! A request is bytes. The caller sends them: by UDP for the transports here.
@@ -47,6 +47,8 @@ pub enum TransportKind {
     CboeUnit,
     /// The packet header of NYSE's Pillar feeds.
     Pillar,
+    /// MITCH's unit header.
+    MitchUnit,
 }
 
 /// A session of a channel, as its transport names it.
@@ -70,6 +72,8 @@ pub enum SessionId {
     CboeUnit(u8),
     /// NYSE's only one: its header names neither session nor channel.
     Pillar,
+    /// MITCH's market data group, a letter or digit. Its header names no session: there is one a day.
+    MitchUnit(u8),
 }
 
 impl SessionId {
@@ -83,6 +87,7 @@ impl SessionId {
             Self::Memoir(_) => TransportKind::Memoir,
             Self::CboeUnit(_) => TransportKind::CboeUnit,
             Self::Pillar => TransportKind::Pillar,
+            Self::MitchUnit(_) => TransportKind::MitchUnit,
         }
     }
 
@@ -94,7 +99,7 @@ impl SessionId {
             Self::MoldUdp64(name) => Ascii(*name),
             Self::IexTp { session, .. } => digits(*session),
             Self::Memoir(session) => digits(*session as u32),
-            Self::CboeUnit(unit) => digits(u32::from(*unit)),
+            Self::CboeUnit(unit) | Self::MitchUnit(unit) => digits(u32::from(*unit)),
             Self::Pillar => digits(0),
         }
     }
@@ -110,7 +115,8 @@ impl SessionId {
                 Self::IexTp { protocol, channel, .. },
                 Self::IexTp { protocol: other_protocol, channel: other_channel, .. },
             ) => *protocol == *other_protocol && *channel == *other_channel,
-            (Self::CboeUnit(unit), Self::CboeUnit(other)) => *unit == *other,
+            (Self::CboeUnit(unit), Self::CboeUnit(other))
+            | (Self::MitchUnit(unit), Self::MitchUnit(other)) => *unit == *other,
             _ => false,
         }
     }
@@ -127,6 +133,7 @@ impl SessionId {
             Self::Memoir(_) => write!(f, "MEMOIR session {self} port {port}"),
             Self::CboeUnit(_) => write!(f, "Cboe unit {self} port {port}"),
             Self::Pillar => write!(f, "NYSE channel port {port}"),
+            Self::MitchUnit(_) => write!(f, "MITCH group {self} port {port}"),
         }
     }
 }
@@ -139,6 +146,7 @@ impl fmt::Display for SessionId {
             Self::Memoir(session) => write!(f, "{session:016x}"),
             Self::CboeUnit(unit) => write!(f, "{unit}"),
             Self::Pillar => f.write_str("day"),
+            Self::MitchUnit(group) => write!(f, "{}", group.escape_ascii()),
         }
     }
 }

@@ -31,6 +31,9 @@ const KEPT_NUMBERS: [VenueKind; 3] = [VenueKind::IexDeepPlus, VenueKind::Byx, Ve
 /// Venues whose mapping explains indices and prices.
 const SYMBOL_INDICES: [VenueKind; 3] = [VenueKind::Nyse, VenueKind::Arca, VenueKind::Texas];
 
+/// London, whose symbols are of no other venue here, beside two venues of the United States; Cboe's units have the same header.
+const LONDON: [VenueKind; 3] = [VenueKind::Lse, VenueKind::Byx, VenueKind::Nasdaq];
+
 /// The first venues are of these kinds, without snapshots. Their lines lose, repeat and hold back, the plant is killed, and its machine loses its power.
 fn lossy(plan: &mut Plan, kinds: [VenueKind; 3]) {
     for (place, kind) in kinds.into_iter().enumerate() {
@@ -64,7 +67,7 @@ fn late(plan: &mut Plan, kinds: [VenueKind; 3]) {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "steady",
@@ -321,6 +324,16 @@ impl Scenario {
                 let out = TcpFaults { out_until_ns: 4_500 * MILLISECOND, ..TcpFaults::default() };
                 plan.add(4_200 * MILLISECOND, 300 * MILLISECOND, What::Tcp(out));
             },
+        },
+        Self {
+            name: "london",
+            story: "London's feed, whose directory explains numbers, beside Cboe's with the same header and Nasdaq's: lines lose, repeat and hold back, the plant is killed, and its machine loses its power",
+            change: |plan| lossy(plan, LONDON),
+        },
+        Self {
+            name: "london-late",
+            story: "the same venues with snapshots; the plant starts late, and one line of each is out for two seconds",
+            change: |plan| late(plan, LONDON),
         },
         Self {
             name: "late-without-snapshots",

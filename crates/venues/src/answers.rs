@@ -84,7 +84,7 @@ const fn other(session: SessionId) -> SessionId {
         }
         SessionId::Memoir(session) => SessionId::Memoir(session.wrapping_add(1)),
         // Its header names none.
-        SessionId::CboeUnit(_) | SessionId::Pillar => session,
+        SessionId::CboeUnit(_) | SessionId::MitchUnit(_) | SessionId::Pillar => session,
     }
 }
 
@@ -195,12 +195,13 @@ mod tests {
 
     use super::*;
 
-    const ALL: [TransportKind; 5] = [
+    const ALL: [TransportKind; 6] = [
         TransportKind::MoldUdp64,
         TransportKind::IexTp,
         TransportKind::Memoir,
         TransportKind::CboeUnit,
         TransportKind::Pillar,
+        TransportKind::MitchUnit,
     ];
 
     fn session(transport: TransportKind) -> SessionId {
@@ -210,6 +211,7 @@ mod tests {
             TransportKind::Memoir => SessionId::Memoir(7),
             TransportKind::CboeUnit => SessionId::CboeUnit(7),
             TransportKind::Pillar => SessionId::Pillar,
+            TransportKind::MitchUnit => SessionId::MitchUnit(b'1'),
         }
     }
 
@@ -247,7 +249,10 @@ mod tests {
             assert!(wrong(Some(Wrong::More)).0.count > 10);
             assert_ne!(wrong(Some(Wrong::OtherRange)).0.first, 300);
             let (other, _) = wrong(Some(Wrong::OtherSession));
-            let has_sessions = !matches!(transport, TransportKind::CboeUnit | TransportKind::Pillar);
+            let has_sessions = !matches!(
+                transport,
+                TransportKind::CboeUnit | TransportKind::Pillar | TransportKind::MitchUnit
+            );
             assert_eq!(other.session != right.session, has_sessions);
             assert!(other.session.is_of_channel_of(&right.session));
             let (garbage, bytes) = wrong(Some(Wrong::Garbage));

@@ -304,8 +304,37 @@ local function set_columns(pinfo, transport, names)
     pinfo.cols.info = #shown > 0 and table.concat(shown, ", ") or "no messages"
 end
 
+-- The transports of datagrams.
+local datagrams = {}
+
+-- Whether an application of a transport has a structure for a message.
+local function knows(transport, message)
+    for _, carried in ipairs(transport.carries) do
+        if fitting(carried.application, message) then return true end
+    end
+    return false
+end
+
+-- Whether a message is none of a transport's, and one of another whose header has the same layout.
+local function is_of_another(transport, message)
+    if knows(transport, message) then return false end
+    for _, other in ipairs(datagrams) do
+        if other ~= transport and other.layout == transport.layout and knows(other, message) then return true end
+    end
+    return false
+end
+
+-- The layout of a header: where its fields are.
+local function layout_of(structure)
+    local places = {}
+    for index, field in ipairs(structure.fields) do places[index] = field.offset .. "+" .. field.length end
+    return table.concat(places, " ")
+end
+
 local function register_datagram(transport)
     local structure = transport.by_name[transport.header]
+    transport.layout = layout_of(structure)
+    datagrams[#datagrams + 1] = transport
     local without_messages = transport.without_messages and transport.by_name[transport.without_messages]
     local proto = transport.proto
     function proto.dissector(tvb, pinfo, root)
@@ -337,8 +366,9 @@ local function register_datagram(transport)
     local function looks_right(tvb)
         local range = tvb()
         if range:len() < structure.minimum or not printable(structure, range) then return false end
-        local _, offset, wrong = walk(transport, structure, range)
+        local messages, offset, wrong = walk(transport, structure, range)
         if wrong or offset ~= range:len() then return false end
+        if messages[1] and is_of_another(transport, messages[1]) then return false end
         if transport.payload_length and number_in(structure, transport.payload_length, range) ~= range:len() - structure.minimum then
             return false
         end

@@ -186,6 +186,15 @@ impl<'a, Prefix: LengthPrefix> Blocks<'a, Prefix> {
         Self { rest: bytes, total: bytes.len(), remaining: count, is_counted: true, prefix: PhantomData }
     }
 
+    /// The blocks behind the header of a packet: exactly `count`. The packet says that it has so many bytes, so many of them in its header: bytes behind
+    /// those are not of it.
+    #[inline]
+    #[must_use]
+    pub fn of_packet(bytes: &'a [u8], (packet, header): (usize, usize), count: u64, prefix: Prefix) -> Self {
+        let length = packet.saturating_sub(header);
+        Self::counted(bytes.get(..length).unwrap_or(bytes), count, prefix)
+    }
+
     /// Offset of the next block's prefix, in bytes from the start of the blocks: after the walk, the bytes used.
     #[inline]
     #[must_use]

@@ -99,7 +99,7 @@ const FROM_SERVER: Carrier =
 const FROM_CLIENT: Carrier =
     Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None, within: Some("UnsequencedData") };
 
-static PROTOCOLS: [&Protocol; 17] = [
+static PROTOCOLS: [&Protocol; 19] = [
     &Protocol {
         schema: &nasdaq::itch50::SCHEMA,
         aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
@@ -230,6 +230,26 @@ static PROTOCOLS: [&Protocol; 17] = [
         aliases: &["pillar-packet", "nyse-packet"],
         role: Role::Transport(Transport::Datagram {
             header: "PillarPacket",
+            special_count: None,
+            payload_length: None,
+            packet_length: Some("length"),
+            without_messages: None,
+        }),
+    },
+    &Protocol {
+        schema: &millennium::mitch::SCHEMA,
+        aliases: &["mitch", "lse-mitch", "millennium-mitch", "mit303"],
+        role: Role::Application(&[Carrier {
+            transport: &millennium::unit::SCHEMA,
+            selector: None,
+            within: None,
+        }]),
+    },
+    &Protocol {
+        schema: &millennium::unit::SCHEMA,
+        aliases: &["mitch-unit", "lse-mitch-unit"],
+        role: Role::Transport(Transport::Datagram {
+            header: "UnitHeader",
             special_count: None,
             payload_length: None,
             packet_length: Some("length"),

@@ -43,6 +43,7 @@ round_trip!(integrated_encodes_what_it_decodes, nyse::integrated);
 round_trip!(ouch50_inbound_encodes_what_it_decodes, nasdaq::ouch50::inbound);
 round_trip!(ouch50_outbound_encodes_what_it_decodes, nasdaq::ouch50::outbound);
 round_trip!(native_encodes_what_it_decodes, millennium::native);
+round_trip!(mitch_encodes_what_it_decodes, millennium::mitch);
 
 #[test]
 fn headers_encode_to_the_bytes_they_decode() {
@@ -70,6 +71,16 @@ fn headers_encode_to_the_bytes_they_decode() {
         let length = view.to_fields().encode_into(&mut again).unwrap();
         assert_eq!(again[..length], bytes);
         assert_eq!(view.blocks().filter(Result::is_ok).count(), usize::from(view.count()));
+
+        bytes.clear();
+        let schema = &millennium::unit::SCHEMA;
+        arbitrary(schema, schema.structure("UnitHeader").unwrap(), &mut random, &mut bytes);
+        let length = (bytes.len() as u16).to_le_bytes();
+        bytes[..2].copy_from_slice(&length);
+        let view = millennium::unit::UnitHeader::decode(&bytes).unwrap();
+        let length = view.to_fields().encode_into(&mut again).unwrap();
+        assert_eq!(again[..length], bytes);
+        assert_eq!(view.blocks().filter(Result::is_ok).count(), usize::from(view.message_count()));
 
         bytes.clear();
         let schema = &nyse::packet::SCHEMA;
@@ -207,13 +218,23 @@ proptest! {
                 cboe::pitch::SCHEMA.messages.iter().filter_map(|message| message.tag).map(|tag| tag as u8).collect();
             *type_ = *tag.get(&tags);
         }
+        let mut mitch = bytes.clone();
+        if let [_, type_, ..] = &mut mitch[..] {
+            let tags: Vec<u8> =
+                millennium::mitch::SCHEMA.messages.iter().filter_map(|message| message.tag).map(|tag| tag as u8).collect();
+            *type_ = *tag.get(&tags);
+        }
         let mut integrated = bytes.clone();
         if let [_, _, type_, high, ..] = &mut integrated[..] {
             let tags: Vec<u8> =
                 nyse::integrated::SCHEMA.messages.iter().filter_map(|message| message.tag).map(|tag| tag as u8).collect();
             (*type_, *high) = (*tag.get(&tags), 0);
         }
-        for bytes in [&bytes, &tagged, &native, &pitch, &integrated] {
+        for bytes in [&bytes, &tagged, &native, &pitch, &mitch, &integrated] {
+            agree!(bytes, millennium::mitch);
+            if let Ok(packet) = millennium::unit::UnitHeader::decode(bytes) {
+                prop_assert!(packet.blocks().count() <= usize::from(packet.message_count()));
+            }
             agree!(bytes, nyse::integrated);
             if let Ok(packet) = nyse::packet::PillarPacket::decode(bytes) {
                 prop_assert!(packet.blocks().count() <= usize::from(packet.count()));

@@ -12,7 +12,8 @@ use std::process::Command;
 use capture_files::{captures, payloads};
 use tapeworks_wire::schema::{Decoded, Schema, SplitMix64, Value, arbitrary};
 use tapeworks_wire::{
-    Nanoseconds, NanosecondsSinceEpoch, SecondsSinceEpoch, cboe, iex, memx, nasdaq, nyse, protocols,
+    Ascii, Nanoseconds, NanosecondsSinceEpoch, SecondsSinceEpoch, cboe, iex, memx, millennium, nasdaq, nyse,
+    protocols,
 };
 use tempfile::NamedTempFile;
 
@@ -354,6 +355,27 @@ fn tshark_shows_each_message_of_feeds_without_captures() {
         compared += compare(script.path(), file.path(), &expected);
     }
     assert!(compared > 550, "only {compared} values were compared");
+    let (unit, schema) = (&millennium::unit::SCHEMA, &millennium::mitch::SCHEMA);
+    for structure in schema.messages {
+        let mut message = Vec::new();
+        arbitrary(schema, structure, &mut random, &mut message);
+        message[0] = message.len() as u8;
+        let fields = millennium::unit::UnitHeaderFields {
+            length: 8 + message.len() as u16,
+            message_count: 1,
+            market_data_group: Ascii(*b"1"),
+            sequence_number: 77,
+            messages: &message,
+        };
+        let mut payload = vec![0; 8 + message.len()];
+        assert_eq!(fields.encode_into(&mut payload), Ok(payload.len()));
+        let mut expected = BTreeMap::new();
+        expect(&mut expected, unit, unit.headers[0].decode(&payload));
+        expect(&mut expected, schema, schema.decode(&message));
+        let file = udp_capture(&payload);
+        compared += compare(script.path(), file.path(), &expected);
+    }
+    assert!(compared > 700, "only {compared} values were compared");
 }
 
 #[test]

@@ -38,8 +38,8 @@ pub use orders::{native_session, order_exchange, soup_session};
 pub use requests::{request_server, requester};
 pub use venues::{retransmission, snapshot};
 pub use wire::{
-    cboeunit, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, moldudp64, native, ouch50,
-    pillarpacket, pitch, schema, soupbintcp, tops16,
+    cboeunit, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, mitch, mitchunit,
+    moldudp64, native, ouch50, pillarpacket, pitch, schema, soupbintcp, tops16,
 };
 
 /// A target: its name, and its function of bytes.
@@ -70,6 +70,8 @@ pub const TARGETS: &[Target] = &[
     ("live_feed", live_feed),
     ("memoir13", memoir13),
     ("memoirudp", memoirudp),
+    ("mitch", mitch),
+    ("mitchunit", mitchunit),
     ("moldudp64", moldudp64),
     ("multicast", multicast),
     ("native", native),

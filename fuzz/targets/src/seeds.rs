@@ -82,6 +82,8 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "pitch" => messages(&cboe::pitch::SCHEMA, &mut random),
         "integrated" => messages(&nyse::integrated::SCHEMA, &mut random),
         "pillarpacket" => headers(&nyse::packet::SCHEMA, &mut random),
+        "mitch" => messages(&millennium::mitch::SCHEMA, &mut random),
+        "mitchunit" => headers(&millennium::unit::SCHEMA, &mut random),
         "cboeunit" => headers(&cboe::unit::SCHEMA, &mut random),
         "memoir13" => messages(&memx::depth13::SCHEMA, &mut random),
         "memoirudp" => headers(&memx::udp::SCHEMA, &mut random),

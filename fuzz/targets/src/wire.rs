@@ -1,6 +1,6 @@
 //! Decoders: a decoded message encodes to the same bytes, and the schema agrees with the typed view.
 
-use tapeworks_session::{CboeUnit, Memoir, Pillar, Request, Transport as _};
+use tapeworks_session::{CboeUnit, Memoir, MitchUnit, Pillar, Request, Transport as _};
 use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
 use tapeworks_wire::schema::{Decoded, Structure};
 use tapeworks_wire::{cboe, iex, memx, millennium, nasdaq, nyse, protocols};
@@ -77,6 +77,12 @@ decoder!(
     /// One message of NYSE Integrated 2.5.
     pub integrated,
     nyse::integrated
+);
+
+decoder!(
+    /// One message of LSE MITCH Level 2 11.9.
+    pub mitch,
+    millennium::mitch
 );
 
 decoder!(
@@ -263,6 +269,27 @@ pub fn cboeunit(bytes: &[u8]) {
         assert!(!is_request || bytes.len() == 8);
     }
     assert!(!CboeUnit::is_sound(bytes) || CboeUnit::packet(bytes).is_ok());
+}
+
+/// A packet of a market data group of MITCH: its messages lie inside it, it encodes to the same bytes, and Cboe's header reads it alike.
+pub fn mitchunit(bytes: &[u8]) {
+    check_header(&millennium::unit::SCHEMA.headers[0], bytes);
+    if let Ok(packet) = millennium::unit::UnitHeader::decode(bytes) {
+        let mut blocks = packet.blocks();
+        let walked: usize = blocks.by_ref().flatten().map(<[u8]>::len).sum();
+        assert!(8 + walked <= bytes.len().max(8));
+        let mut again = vec![0; bytes.len()];
+        if let Ok(length) = packet.to_fields().encode_into(&mut again) {
+            assert_eq!(&again[..length], &bytes[..length]);
+        }
+        let cboes = cboe::unit::SequencedUnit::decode(bytes).expect("the same bytes");
+        assert!(cboes.blocks().flatten().eq(packet.blocks().flatten()));
+        assert_eq!((cboes.sequence(), cboes.count()), (packet.sequence_number(), packet.message_count()));
+        if let Some(request) = MitchUnit::read_request(bytes) {
+            assert_eq!(MitchUnit::read_request(&request.encode()), Some(request));
+        }
+    }
+    assert_eq!(MitchUnit::is_sound(bytes), CboeUnit::is_sound(bytes));
 }
 
 /// A packet of NYSE's Pillar: its messages lie inside it, it encodes to the same bytes, and a request is one that would be written.

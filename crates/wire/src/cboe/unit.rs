@@ -41,9 +41,8 @@ impl<'a> SequencedUnit<'a> {
     #[inline]
     #[must_use]
     pub fn blocks(&self) -> Blocks<'a, Prefix> {
-        let length = usize::from(self.length()).saturating_sub(8);
-        let messages = self.messages();
-        Blocks::counted(messages.get(..length).unwrap_or(messages), u64::from(self.count()), PREFIX)
+        let packet = usize::from(self.length());
+        Blocks::of_packet(self.messages(), (packet, 8), u64::from(self.count()), PREFIX)
     }
 }
 

@@ -79,9 +79,8 @@ impl<'a> PillarPacket<'a> {
     #[inline]
     #[must_use]
     pub fn blocks(&self) -> Blocks<'a, Prefix> {
-        let length = usize::from(self.length()).saturating_sub(HEADER_BYTES);
-        let messages = self.messages();
-        Blocks::counted(messages.get(..length).unwrap_or(messages), u64::from(self.count()), PREFIX)
+        let packet = usize::from(self.length());
+        Blocks::of_packet(self.messages(), (packet, HEADER_BYTES), u64::from(self.count()), PREFIX)
     }
 }
 

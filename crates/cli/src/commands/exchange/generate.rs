@@ -40,7 +40,8 @@ pub(super) struct Generate {
     /// Symbols, each traded at every venue.
     #[arg(long, value_name = "N")]
     symbols: Option<u32>,
-    /// Venues with their shares: nasdaq=60,bx=12,psx,iex-deep,iex-deep-plus,iex-tops,memx,bzx,byx,edga,edgx.
+    /// Venues with their shares: nasdaq=60,bx=12,psx,iex-deep,iex-deep-plus,iex-tops,memx,bzx,byx,edga,edgx,nyse,arca,american,
+    /// national,texas,lse.
     #[arg(long, value_name = "VENUES", value_delimiter = ',', value_parser = venue)]
     venues: Vec<(VenueKind, u32)>,
     /// Same seed, same bytes.
