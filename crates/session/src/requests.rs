@@ -64,7 +64,10 @@ impl RequestProtocol {
         match transport {
             TransportKind::CboeUnit => Some(Self::Grp),
             TransportKind::Pillar => Some(Self::Pillar),
-            TransportKind::MoldUdp64 | TransportKind::IexTp | TransportKind::Memoir => None,
+            TransportKind::MoldUdp64
+            | TransportKind::IexTp
+            | TransportKind::Memoir
+            | TransportKind::MitchUnit => None,
         }
     }
 

@@ -125,6 +125,7 @@ fn market(letter: u8) -> Option<&'static str> {
 const fn word(status: Status) -> &'static str {
     match status.action {
         StatusAction::PreOpen => "pre-open",
+        StatusAction::PreCross => "pre-cross",
         StatusAction::Quoting => "quoting",
         StatusAction::Trading => "trading",
         StatusAction::Halt => "halted",
