@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_suffix_has_no_other_spelling() {
+    fn symbols_without_a_known_suffix_have_no_other_spelling() {
         for (symbol, convention) in [
             ("XYZ PRAB", Cms),
             ("XYZ ", Cms),
