@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         &mut |_progress| ControlFlow::Continue(()),
     )?;
 
-    println!("{} messages of {} instruments", replayed.messages, replayed.instruments);
+    println!("{} messages of {} instruments", replayed.messages, replayed.symbols.len());
     println!("{} changes of the NBBO", replayed.nbbo.changes);
     for file in &replayed.written {
         println!("{} records", file.summary.records);
