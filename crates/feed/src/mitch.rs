@@ -1183,6 +1183,24 @@ mod tests {
         }
     }
 
+    #[test]
+    fn every_message_gives_events_of_which_the_last_is_marked() {
+        use tapeworks_wire::millennium::mitch::SCHEMA;
+        use tapeworks_wire::schema::{SplitMix64, arbitrary};
+        let (mut feed, mut random) = (Feed::new(None), SplitMix64::new(0x10d0));
+        for sequence in 2..20_000 {
+            let place = random.below(SCHEMA.messages.len() as u64) as usize;
+            let mut message = Vec::new();
+            arbitrary(&SCHEMA, &SCHEMA.messages[place], &mut random, &mut message);
+            let (events, _) = feed.take_of(Line::A, sequence, 0, &message);
+            let last = events.last().unwrap_or_else(|| panic!("{message:02x?} gives none"));
+            assert!(last.flags().contains(Flags::LAST), "{events:?}");
+            // The second half of an imbalance has no number.
+            let is_numbered = |event: &&Event| event.kind != EventKind::ImbalancePrices;
+            assert!(events.iter().filter(is_numbered).all(|event| event.channel_sequence == sequence));
+        }
+    }
+
     #[cfg(feature = "serde")]
     #[test]
     fn the_numbers_are_restored_from_a_checkpoint() {

@@ -1,7 +1,7 @@
 //! Millennium's Level 2 MITCH 11.9: every displayed order of the London Stock Exchange, its trades and auctions.
 //!
 //! Source: the public definitions of the London Stock Exchange's *MIT303 Level 2 MITCH* 11.9; the order is theirs, reversed. Little-endian. Offsets
-//! count from the length at 0, which counts itself, so those of the definitions are two less. A time is split: the time message has the second since
+//! count from the length at 0, so those of the definitions are two less. A time is split: the time message has the second since
 //! midnight, every other message the nanoseconds from there.
 //!
 //! Additions, deletions, trades and states name an instrument by its number, which only the symbol directory explains. What else happens to an order
@@ -9,6 +9,7 @@
 //!
 //! Where the definitions are silent, this is taken:
 //!
+//! - The length of a message counts itself, as that of a packet does.
 //! - Prices have eight implied decimals, in the currency of the directory, as those of the [native gateway](super::native) have.
 //! - A price of zero is none where no order has it: of an auction, of the day before.
 //! - Midnight is London's, by its own clocks.
