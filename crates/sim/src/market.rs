@@ -246,6 +246,8 @@ impl Conductor {
             self.plan.venues.iter().map(|venue| venue.answers.garbage_per_million > 0).collect();
         let with_garbage = has_garbage.iter().enumerate().filter(|(_, has)| **has);
         with_garbage.for_each(|(channel, _)| locked(&shared.oracle).expect_garbage(channel));
+        let by_tcp = self.plan.venues.iter().enumerate().filter(|(_, venue)| venue.requests_by_tcp);
+        by_tcp.for_each(|(channel, _)| locked(&shared.oracle).expect_guessed_seconds(channel));
         let epoch_ns = self.plan.epoch_ns();
         set_tap(Box::new(move |step, now_ns, from, to, payload| {
             if step == Step::Sent {

@@ -41,9 +41,12 @@ pub(crate) struct Essence {
 }
 
 impl Essence {
-    /// Whether the plant may show this event so. A plant that has joined late does not know the names that were sent before.
-    fn is_shown_as(&self, is: &Self) -> bool {
-        Self { symbol: is.symbol.and(self.symbol), ..*self } == *is
+    /// Whether the plant may show this event so. A plant that has joined late does not know the names that were sent before. A second that is guessed
+    /// may be another one.
+    fn is_shown_as(&self, is: &Self, is_second_guessed: bool) -> bool {
+        let is_whole_seconds_off = self.time.0.abs_diff(is.time.0).is_multiple_of(Nanos::SECOND);
+        let time = if is_second_guessed && is_whole_seconds_off { is.time } else { self.time };
+        Self { symbol: is.symbol.and(self.symbol), time, ..*self } == *is
     }
 }
 
@@ -297,6 +300,14 @@ impl Oracle {
         }
     }
 
+    /// Behind messages that are missing, a channel guesses the second of a split time by the receive time, and answers to its requests may come later than
+    /// half a second.
+    pub(crate) fn expect_guessed_seconds(&mut self, channel: usize) {
+        if let Some(truth) = self.channels.get_mut(channel) {
+            truth.guesses_seconds = true;
+        }
+    }
+
     /// A retransmission server answers.
     pub(crate) fn answers(&mut self, channel: usize, payload: &[u8]) {
         if let Some(truth) = self.channels.get_mut(channel) {
@@ -534,6 +545,7 @@ impl Oracle {
             place.at = place.at.max(event.channel_sequence);
             return;
         }
+        let is_guessed = truth.guesses_seconds && place.named.iter().any(|(_, count)| *count > 0);
         let all = &session.all;
         if shown.may_have_lost
             && all.get(place.next).is_none_or(|next| next.sequence > event.channel_sequence)
@@ -544,7 +556,7 @@ impl Oracle {
         while let Some(is) = place.ahead.front()
             && let Some(should) = all.get(place.next)
         {
-            if !should.is_shown_as(is) {
+            if !should.is_shown_as(is, is_guessed) {
                 wrong = Some(format!("has shown {is:?}, and the venue sent {should:?}"));
             }
             (place.next, _) = (place.next + 1, place.ahead.pop_front());
@@ -566,7 +578,7 @@ impl Oracle {
             wrong = Some(format!("message {number} cannot be read, and is not named as missing"));
         }
         match all.get(place.next) {
-            Some(should) if should.is_shown_as(&is) => place.next += 1,
+            Some(should) if should.is_shown_as(&is, is_guessed) => place.next += 1,
             Some(should) => wrong = Some(format!("shows {is:?}, and the venue sent {should:?}")),
             None if event.line() == Line::Recovery || !place.ahead.is_empty() => place.ahead.push_back(is),
             None => wrong = Some(format!("shows {is:?}, which the venue has not sent")),

@@ -310,7 +310,7 @@ impl Scenario {
             story: "Cboe's and NYSE's own recovery, with requests over TCP: lines lose, answers are lost, connections are reset and out, and the plant is killed",
             change: |plan| {
                 lossy(plan, [VenueKind::Edgx, VenueKind::Nyse, VenueKind::Byx]);
-                plan.arbiter.attempts = 100;
+                plan.arbiter.attempts = 1_000;
                 for venue in &mut plan.venues {
                     (venue.requests_by_tcp, venue.answers_lost_per_million) = (true, 20_000);
                     venue.answers = AnswerFaults {

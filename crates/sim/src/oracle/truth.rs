@@ -25,6 +25,8 @@ pub(super) struct Truth {
     packets: FxHashMap<u64, (usize, u64)>,
     /// Answers are compared with what was sent.
     pub(super) keeps_messages: bool,
+    /// The second of a time may be another one behind missing messages.
+    pub(super) guesses_seconds: bool,
 }
 
 fn hash_of(payload: &[u8]) -> u64 {
@@ -42,6 +44,7 @@ impl Truth {
             sessions: Vec::new(),
             packets: FxHashMap::default(),
             keeps_messages: false,
+            guesses_seconds: false,
         }
     }
 
@@ -287,7 +290,7 @@ impl SessionTruth {
 
     fn has(&self, is: &Essence) -> bool {
         let rest = self.all.iter_from(self.place_of(is.sequence));
-        rest.take_while(|one| one.sequence == is.sequence).any(|one| one.is_shown_as(is))
+        rest.take_while(|one| one.sequence == is.sequence).any(|one| one.is_shown_as(is, false))
     }
 
     /// The number of the next message.
