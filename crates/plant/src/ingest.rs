@@ -516,23 +516,17 @@ impl<W: World> Ingest<W> {
     #[cold]
     fn send(&mut self, request: Request) {
         match request {
-            Request::Retransmission { channel, request }
-                if self.requests.as_ref().is_some_and(|requests| requests.serves(channel)) =>
-            {
-                let sent = self.requests.as_ref().is_some_and(|requests| requests.send(channel, request));
-                self.unsent_requests += u64::from(!sent);
-            }
             Request::Retransmission { channel, request } => {
-                let server = self.servers.get(usize::from(channel)).copied().flatten();
-                let sent = server.map(|(line, server)| {
-                    self.receivers
-                        .lines
-                        .get(line)
-                        .map(|line| line.receiver.send_to(&request.encode(), server))
-                });
-                if !matches!(sent, Some(Some(Ok(())))) {
-                    self.unsent_requests += 1;
-                }
+                let by_tcp = self.requests.as_ref().filter(|requests| requests.serves(channel));
+                let is_sent = match by_tcp {
+                    Some(requests) => requests.send(channel, request),
+                    None => {
+                        let server = self.servers.get(usize::from(channel)).copied().flatten();
+                        let line = server.and_then(|(line, to)| Some((self.receivers.lines.get(line)?, to)));
+                        line.is_some_and(|(line, to)| line.receiver.send_to(&request.encode(), to).is_ok())
+                    }
+                };
+                self.unsent_requests += u64::from(!is_sent);
             }
             Request::Snapshot { channel, session, attempt } => {
                 // Without the thread no answer comes, and the attempt times out.

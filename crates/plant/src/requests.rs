@@ -215,7 +215,7 @@ pub(super) fn open<W: World>(options: &PlantOptions) -> Result<Option<BothEnds<W
         .iter()
         .map(|venue| venue.retransmission.is_some_and(|server| server.is_by_tcp()))
         .collect();
-    let statuses = Statuses::default();
+    let statuses = Statuses::new(Mutex::new(vec![None; options.venues.len()]));
     let outbox = Outbox { wanted, waker, serves, statuses: Arc::clone(&statuses) };
     let requesters = Requesters { poll, wanted: wanted_out, channels, statuses, began: W::instant() };
     requesters.report();
@@ -263,11 +263,7 @@ impl<W: World> Requesters<W> {
     fn report(&self) {
         let mut statuses = self.statuses.lock().unwrap_or_else(PoisonError::into_inner);
         for channel in &self.channels {
-            let place = usize::from(channel.number);
-            if statuses.len() <= place {
-                statuses.resize(place + 1, None);
-            }
-            if let Some(status) = statuses.get_mut(place) {
+            if let Some(status) = statuses.get_mut(usize::from(channel.number)) {
                 let requester = &channel.requester;
                 *status =
                     Some(RequesterStatus { is_ready: requester.is_ready(), counters: *requester.counters() });
