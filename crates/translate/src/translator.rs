@@ -1315,11 +1315,11 @@ impl<V: Venue> Translator<V> {
             return self.reject_doubts(request.instrument, report.time_ns, out);
         }
         let entry = request.order.and_then(|order| self.desk.known.entry(order));
+        let has_ended = entry.is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended);
         if request.is_own {
             // The venue does not know an order that it never reported: it never came.
             let in_doubt = entry.filter(|entry| entry.machine.state() == ExchangeToClientState::Sent);
             let new = in_doubt.and_then(|entry| self.desk.known.by_name(&entry.order.terms.name));
-            let has_ended = entry.is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended);
             let is_renamed = !has_ended && entry.is_some_and(|entry| entry.order.id != request.original);
             match (new.map(|(_, new)| *new), request.order) {
                 (Some(new), _) => self.reject_request(&new, IN_DOUBT, report.time_ns, out),
@@ -1333,7 +1333,6 @@ impl<V: Venue> Translator<V> {
         }
         let known = self.venue.reason(report.reject_code);
         let words = reason_text(report.reject_code, text, known.map(|known| known.text.as_bytes()));
-        let has_ended = entry.is_none_or(|entry| entry.machine.state() == ExchangeToClientState::Ended);
         // 0: too late to cancel.
         let otherwise = if has_ended { 0 } else { 99 };
         let fields = OrderCancelRejectFields {
