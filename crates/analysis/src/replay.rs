@@ -154,7 +154,7 @@ impl Sink<NbboUpdate<'_>> for Outlet {
             Some(events) => *events += 1,
             None => self.widen(event),
         }
-        if matches!(event.kind, EventKind::SymbolMapping | EventKind::Definition | EventKind::Status) {
+        if Directory::takes(event.kind) {
             self.learn(event);
         }
         if update.changed

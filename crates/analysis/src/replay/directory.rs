@@ -21,14 +21,15 @@ pub struct Listing {
 pub struct Directory(BTreeMap<(InstrumentId, Publisher), Listing>);
 
 impl Directory {
-    /// Takes an event of kind `SymbolMapping`, `Definition` or `Status`; of others nothing.
+    /// Whether events of a kind say something of an instrument that belongs here.
+    #[inline]
+    pub(super) const fn takes(kind: EventKind) -> bool {
+        matches!(kind, EventKind::SymbolMapping | EventKind::Definition | EventKind::Status)
+    }
+
+    /// Takes an event. One of another kind, or of no single instrument, says nothing.
     pub(super) fn learn(&mut self, event: &Event) {
-        if event.instrument >= InstrumentId::UNKNOWN {
-            return;
-        }
-        let is_known =
-            matches!(event.kind, EventKind::SymbolMapping | EventKind::Definition | EventKind::Status);
-        if !is_known {
+        if event.instrument >= InstrumentId::UNKNOWN || !Self::takes(event.kind) {
             return;
         }
         let listing = self.0.entry((event.instrument, event.publisher)).or_default();
