@@ -15,7 +15,7 @@ use tapeworks_wire::iex::{deep_plus10, deep10, tops16};
 use tapeworks_wire::{Ascii, Decimal, DecodeError, NanosecondsSinceEpoch};
 
 use crate::locates::Contradiction;
-use crate::naming::Naming;
+use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
 use crate::symbols::UNWANTED;
 
@@ -190,7 +190,7 @@ macro_rules! no_more {
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: None,
-    has_spaces: false,
+    suffixes: Suffixes::AsTheyStand,
     number: None,
     zero_is_none: false,
     directory: None,

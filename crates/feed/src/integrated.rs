@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use tapeworks_market::event::{Definition, Imbalance, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side};
-use tapeworks_session::{Pillar, Transport as _};
+use tapeworks_session::Pillar;
 use tapeworks_stage::Sink;
 use tapeworks_wire::nyse::integrated::{
     self as wire, HaltCondition, ImbalanceSide, MarketState, Message, PrintableFlag, SecurityStatusCode,
@@ -26,16 +26,16 @@ use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
 use crate::clock;
 use crate::continuity::Continuity;
 use crate::locates::Contradiction;
-use crate::naming::Naming;
+use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Renumbered, Start, Target};
-use crate::probe::blocks_fit;
+use crate::probe::packet_fits;
 use crate::symbols::UNWANTED;
 
 /// Messages name a symbol index, and the mapping its symbol.
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: None,
-    has_spaces: true,
+    suffixes: Suffixes::CmsBehindSpace,
     number: Some("symbol_index"),
     zero_is_none: true,
     directory: Some("SymbolIndexMapping"),
@@ -51,9 +51,7 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
 
 /// Whether a UDP payload is a packet of Pillar with messages of the Integrated feed. Of which venue, it does not say.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
-    let Ok(packet) = Pillar::packet(payload) else { return false };
-    let is_whole = packet.header.count > 0 || Pillar::is_sound(payload);
-    is_whole && blocks_fit(packet.blocks, check)
+    packet_fits::<Pillar>(payload, check)
 }
 
 /// What a symbol index stands for.

@@ -54,7 +54,7 @@ mod units;
 pub use channel::{Channel, ChannelCounters, ChannelIdentity, Frame, Packet};
 pub use feed::{Feed, FeedCounters, FeedOptions, FileFeed};
 pub use locates::Contradiction;
-pub use naming::Naming;
+pub use naming::{Naming, Suffixes};
 pub use problem::{KEPT_PROBLEMS, Problem, ProblemKind, Problems};
 pub use recognise::Framing as FileFormat;
 pub use table::{Application, FEEDS, FeedSpec, PublisherSpec};

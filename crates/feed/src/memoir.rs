@@ -21,7 +21,7 @@ use tapeworks_wire::memx::depth13::{
 use tapeworks_wire::{Decimal, DecodeError, NanosecondsSinceEpoch};
 
 use crate::locates::Contradiction;
-use crate::naming::Naming;
+use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, REGULATORY, Renumbered, Start, Target};
 use crate::probe::blocks_fit;
 use crate::symbols::UNWANTED;
@@ -30,7 +30,7 @@ use crate::symbols::UNWANTED;
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: Some("symbol_sfx"),
-    has_spaces: false,
+    suffixes: Suffixes::Cms,
     number: Some("security_id"),
     zero_is_none: false,
     directory: Some("InstrumentDirectory"),

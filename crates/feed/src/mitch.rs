@@ -21,7 +21,7 @@ use std::hash::BuildHasherDefault;
 
 use tapeworks_market::event::{Definition, Imbalance, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Price, Publisher, Side, Symbol};
-use tapeworks_session::{MitchUnit, Transport as _};
+use tapeworks_session::MitchUnit;
 use tapeworks_stage::Sink;
 use tapeworks_wire::millennium::mitch::{
     BookType, DirectoryStatus, EventCode, Message, Printable, PtModFlags, Side as WireSide, SymbolDirectory,
@@ -31,9 +31,9 @@ use tapeworks_wire::{Decimal, DecodeError, Nanoseconds};
 
 use crate::clock::Zone;
 use crate::locates::Contradiction;
-use crate::naming::Naming;
+use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Renumbered, Start, Target};
-use crate::probe::blocks_fit;
+use crate::probe::packet_fits;
 use crate::symbols::{SymbolHasher, UNWANTED};
 use crate::units::{Aside, SplitTimes};
 
@@ -41,7 +41,7 @@ use crate::units::{Aside, SplitTimes};
 pub(crate) const NAMING: Naming = Naming {
     symbol: "isin",
     suffix: Some("currency"),
-    has_spaces: false,
+    suffixes: Suffixes::AsTheyStand,
     number: Some("instrument_id"),
     zero_is_none: false,
     directory: Some("SymbolDirectory"),
@@ -57,9 +57,7 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
 
 /// Whether a UDP payload is a packet with messages of MITCH. Of which venue, it does not say.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
-    let Ok(packet) = MitchUnit::packet(payload) else { return false };
-    let is_whole = packet.header.count > 0 || MitchUnit::is_sound(payload);
-    is_whole && blocks_fit(packet.blocks, check)
+    packet_fits::<MitchUnit>(payload, check)
 }
 
 /// What a number stands for.

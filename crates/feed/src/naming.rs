@@ -2,6 +2,17 @@
 
 use tapeworks_market::{Symbol, symbology};
 
+/// How a symbol's suffix is spelled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Suffixes {
+    /// As it stands: behind a point, if it has a field of its own.
+    AsTheyStand,
+    /// In the CMS convention ([`symbology`]), in a field of its own.
+    Cms,
+    /// In the CMS convention, behind a space in the field of the symbol.
+    CmsBehindSpace,
+}
+
 /// The fields of the declaration by which messages name their instrument.
 #[derive(Clone, Copy, Debug)]
 pub struct Naming {
@@ -9,8 +20,8 @@ pub struct Naming {
     pub symbol: &'static str,
     /// The field with the symbol's suffix.
     pub suffix: Option<&'static str>,
-    /// A space stands between a symbol and its suffix, in the field of the symbol.
-    pub has_spaces: bool,
+    /// How the suffix is spelled.
+    pub suffixes: Suffixes,
     /// The field with the venue's number of the instrument.
     pub number: Option<&'static str>,
     /// The number 0 stands for no instrument.
@@ -20,15 +31,20 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The symbol of a root and a suffix of the CMS convention, as the normaliser spells it: in the integrated one ([`symbology`]).
+    /// The symbol of a root and a suffix, as the normaliser spells it: a suffix of the CMS convention in the integrated one.
     #[must_use]
     pub fn symbol_of(&self, root: &[u8], suffix: Option<&[u8]>) -> Option<Symbol> {
         let [mut root, mut suffix] = [root, suffix.unwrap_or_default()].map(trimmed);
-        if let (true, Some(space)) = (self.has_spaces, root.iter().position(|byte| *byte == b' ')) {
+        if self.suffixes == Suffixes::CmsBehindSpace
+            && let Some(space) = root.iter().position(|byte| *byte == b' ')
+        {
             (root, suffix) = root.split_at(space);
             suffix = suffix.trim_ascii();
         }
-        symbology::of_cms(root, suffix)
+        match self.suffixes {
+            Suffixes::AsTheyStand => symbology::behind_point(root, suffix),
+            Suffixes::Cms | Suffixes::CmsBehindSpace => symbology::of_cms(root, suffix),
+        }
     }
 }
 
@@ -36,4 +52,24 @@ impl Naming {
 fn trimmed(text: &[u8]) -> &[u8] {
     let end = text.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |last| last + 1);
     text.get(..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Application;
+
+    #[test]
+    fn a_suffix_is_translated_only_where_it_is_one_of_cms() {
+        let spelled = |feed: Application, root: &[u8], suffix: Option<&[u8]>| {
+            feed.spec().naming.symbol_of(root, suffix).unwrap().to_string()
+        };
+        assert_eq!(spelled(Application::MemoirDepth13, b"XYZ\0\0\0", Some(b"TWD\0\0\0")), "XYZ.T$");
+        assert_eq!(spelled(Application::NyseIntegrated25, b"XYZ TWD    ", None), "XYZ.T$");
+        // Taiwan's dollar, Kuwait's dinar and Samoa's tala are currencies, and would be suffixes.
+        for currency in ["TWD", "KWD", "WST"] {
+            let symbol = spelled(Application::LseMitch119, b"GB00BP6MXD84", Some(currency.as_bytes()));
+            assert_eq!(symbol, format!("GB00BP6MXD84.{currency}"));
+        }
+        assert_eq!(spelled(Application::CboePitch241, b"XYZ-A   ", None), "XYZ-A");
+    }
 }

@@ -11,16 +11,16 @@
 
 use tapeworks_market::event::{Imbalance, Status, StatusAction};
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Price, Publisher, Side};
-use tapeworks_session::{CboeUnit, Transport as _};
+use tapeworks_session::CboeUnit;
 use tapeworks_stage::Sink;
 use tapeworks_wire::cboe::pitch::{Message, ModifyFlags, RegShoAction, Side as WireSide, TradingStatusCode};
 use tapeworks_wire::{Ascii, Decimal, DecodeError, Nanoseconds};
 
 use crate::clock::Zone;
 use crate::locates::Contradiction;
-use crate::naming::Naming;
+use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
-use crate::probe::blocks_fit;
+use crate::probe::packet_fits;
 use crate::symbols::UNWANTED;
 use crate::units::{Aside, SplitTimes};
 
@@ -28,7 +28,7 @@ use crate::units::{Aside, SplitTimes};
 pub(crate) const NAMING: Naming = Naming {
     symbol: "symbol",
     suffix: None,
-    has_spaces: false,
+    suffixes: Suffixes::AsTheyStand,
     number: None,
     zero_is_none: false,
     directory: None,
@@ -48,9 +48,7 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
 
 /// Whether a UDP payload is a packet of a unit with messages of PITCH. Of which venue, and whether of its equities, it does not say.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
-    let Ok(packet) = CboeUnit::packet(payload) else { return false };
-    let is_whole = packet.header.count > 0 || CboeUnit::is_sound(payload);
-    is_whole && blocks_fit(packet.blocks, check)
+    packet_fits::<CboeUnit>(payload, check)
 }
 
 /// Translates the messages of one unit.

@@ -1,10 +1,18 @@
 //! Whether bytes are messages of a feed: the first of them must be known and have the right lengths.
 
+use tapeworks_session::Transport;
 use tapeworks_wire::DecodeError;
 use tapeworks_wire::framing::{Blocks, LengthPrefix};
 
 /// How many messages at the start must be right.
 pub(crate) const PROBED_MESSAGES: usize = 8;
+
+/// Whether a UDP payload is a packet of the transport with messages of the feed that `check` reads, or a whole one without messages.
+pub(crate) fn packet_fits<T: Transport>(payload: &[u8], check: fn(&[u8]) -> Result<(), DecodeError>) -> bool {
+    let Ok(packet) = T::packet(payload) else { return false };
+    let is_whole = packet.header.count > 0 || T::is_sound(payload);
+    is_whole && blocks_fit(packet.blocks, check)
+}
 
 /// Whether the blocks of a packet are messages of the feed that `check` reads, up to the end of the payload.
 pub(crate) fn blocks_fit<Prefix: LengthPrefix>(

@@ -32,7 +32,7 @@ use crate::itch::{self, ItchNormaliser};
 use crate::locates::Contradiction;
 use crate::memoir::{self, MemoirNormaliser};
 use crate::mitch::{self, MitchNormaliser};
-use crate::naming::Naming;
+use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Normaliser, Start, Target};
 use crate::pitch::{self, PitchNormaliser};
 
@@ -270,7 +270,7 @@ macro_rules! rows {
                 naming: Naming {
                     symbol: "stock",
                     suffix: None,
-has_spaces: false,
+                    suffixes: Suffixes::AsTheyStand,
                     number: Some("stock_locate"),
                     zero_is_none: true,
                     directory: Some("StockDirectory"),

@@ -311,16 +311,22 @@ fn read(symbol: &str, convention: Convention) -> Option<(String, Suffix)> {
 /// stands behind a point.
 #[must_use]
 pub fn of_cms(root: &[u8], suffix: &[u8]) -> Option<Symbol> {
-    if suffix.is_empty() {
-        return Symbol::from_bytes(root).ok();
-    }
     let text = std::str::from_utf8(suffix).ok();
     let known =
         text.and_then(|suffix| Suffix::read(suffix, &CMS)).and_then(|suffix| suffix.write(&INTEGRATED));
     match known {
         Some(suffix) => Symbol::from_bytes(&[root, suffix.as_bytes()].concat()).ok(),
-        None => Symbol::from_bytes(&[root, b".", suffix].concat()).ok(),
+        None => behind_point(root, suffix),
     }
+}
+
+/// The symbol of a root and a suffix of no convention, which stands behind a point.
+#[must_use]
+pub fn behind_point(root: &[u8], suffix: &[u8]) -> Option<Symbol> {
+    if suffix.is_empty() {
+        return Symbol::from_bytes(root).ok();
+    }
+    Symbol::from_bytes(&[root, b".", suffix].concat()).ok()
 }
 
 /// Root and suffix in the CMS convention of a symbol as events have it: the inverse of [`of_cms`].
