@@ -628,7 +628,11 @@ impl Session {
         application: &mut dyn Application,
         now_ns: u64,
     ) {
-        if matches!(self.state, State::Over(_) | State::Closing { .. }) {
+        if matches!(self.state, State::Over(_)) {
+            return;
+        }
+        if matches!(self.state, State::Closing { .. }) {
+            self.count_second_logout(received, store);
             return;
         }
         let is_logon = received.message_type == b"A";
@@ -946,6 +950,18 @@ impl Session {
             }
         }
         self.reset_if(resets, store, now_ns);
+    }
+
+    /// A peer may take our answer to its Logout for a Logout of ours, and answer it: QuickFIX/J does when we are faster than the thread that
+    /// sent it. That Logout has a number, so the next Logon has the one behind it. Nothing else is taken once a connection closes.
+    fn count_second_logout(&mut self, received: &Received<'_>, store: &mut dyn Store) {
+        let is_own = received.begin_string == self.link.settings.begin_string.as_bytes();
+        let is_logout = matches!(self.state, State::Closing { end: End::LoggedOut, waits: true, .. })
+            && received.message_type == b"5"
+            && is_own;
+        if is_logout && received.sequence == Some(store.next_incoming()) {
+            self.expect(store.next_incoming() + 1, store);
+        }
     }
 
     // ---- logon -------------------------------------------------------------------------------------------

@@ -1130,6 +1130,12 @@ fn a_logout_is_answered_whatever_its_number_and_the_peer_may_close() {
         assert_eq!(pair.end(), Some(End::LoggedOut));
         assert_eq!(pair.store.next_incoming(), if sequence == 2 { 3 } else { 2 });
     }
+    let mut pair = Pair::logged_on();
+    pair.say("5", "");
+    assert_eq!(pair.say("5", ""), [""; 0], "a peer that answers our answer gets none");
+    assert_eq!(pair.store.next_incoming(), 4, "but its number is counted");
+    pair.say_as("5", 9, "", "");
+    assert_eq!(pair.store.next_incoming(), 4);
     let mut pair = Pair::new(Settings { close_timeout_ns: 0, ..settings() });
     pair.log_on();
     assert_eq!(pair.say("5", ""), ["5|34=2"]);
