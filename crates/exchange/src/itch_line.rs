@@ -9,7 +9,7 @@
 //!
 //! Cost: a message is encoded into a buffer, copied into its packet, and each line gets a copy of the packet.
 
-use tapeworks_session::glimpse::Image;
+use tapeworks_session::snapshot::Image;
 use tapeworks_session::{Content, Made, Stream};
 use tapeworks_wire::Ascii;
 

@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-use tapeworks_session::glimpse::Image;
+use tapeworks_session::snapshot::Image;
 use tapeworks_session::transport::digits;
 use tapeworks_session::{Content, Made, SessionId, Stream};
 

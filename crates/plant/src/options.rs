@@ -13,6 +13,7 @@ use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{BookOptions, Capacity, Publisher, Symbol};
 use tapeworks_ring::wait::Wait;
 use tapeworks_session::requests::RequestLogin;
+use tapeworks_session::snapshot::SnapshotLogin;
 
 use crate::journal::JournalSetting;
 
@@ -61,10 +62,10 @@ pub struct VenueOptions {
     pub lines: Vec<SocketAddr>,
     /// The retransmission server.
     pub retransmission: Option<RetransmissionServer>,
-    /// The snapshot server (SoupBinTCP).
+    /// The snapshot server: GLIMPSE, of Cboe's venues a spin server.
     pub snapshot: Option<SocketAddr>,
-    /// The login for the snapshot server: user name (at most 6 letters) and password (at most 10).
-    pub login: (String, String),
+    /// The login for the snapshot server.
+    pub login: SnapshotLogin,
     /// How the lines are followed. Missing messages are requested if there is a `retransmission` server.
     pub arbiter: ArbiterOptions,
     /// How snapshots are requested, if there is a server.

@@ -1,7 +1,7 @@
-//! The clients of the venues' snapshot servers: GLIMPSE over SoupBinTCP.
+//! The clients of the venues' snapshot servers: GLIMPSE, and Cboe's spins.
 //!
-//! A thread fetches each snapshot and passes its messages to ingest as they come. Nothing here reads the messages but the last, which
-//! says where the live sequence continues. A fetch ends with its attempt, whether or not the server answers: after a time limit, or
+//! A thread fetches each snapshot and passes its messages to ingest as they come. Nothing here reads the messages; the end says where the live
+//! sequence continues. A fetch ends with its attempt, whether or not the server answers: after a time limit, or
 //! when the channel requests a newer snapshot.
 
 use std::io::{self, Read as _, Write as _};
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, TrySendError};
 use std::time::{Duration, Instant};
 
-use tapeworks_session::{SessionId, glimpse};
-use tapeworks_wire::nasdaq::soupbintcp::{Message, Packets};
+use tapeworks_session::SessionId;
+use tapeworks_session::snapshot::{Fetched, SnapshotClient, SnapshotLogin};
 
 use crate::error::PlantFailure;
 use crate::queued::Owned;
@@ -25,7 +25,7 @@ use tapeworks_runtime::world::{
 #[derive(Clone, Debug)]
 pub(super) struct Server {
     pub(super) address: Option<SocketAddr>,
-    pub(super) login: (String, String),
+    pub(super) login: SnapshotLogin,
     /// The time limit of an attempt.
     pub(super) timeout: Duration,
 }
@@ -47,8 +47,6 @@ pub(super) struct Requests<W: World = System> {
 
 /// Bytes of messages handed on at once.
 const CHUNK_BYTES: usize = 256 << 10;
-/// How long a server may be silent: SoupBinTCP's own rule.
-const SILENCE: Duration = Duration::from_secs(15);
 const CONNECT: Duration = Duration::from_secs(3);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How often a waiting thread checks whether to stop.
@@ -174,18 +172,22 @@ impl<W: World> Attempt<W> {
         let mut stream = W::BlockingStream::connect(address, CONNECT.min(self.time_left()?))?;
         stream.set_nodelay(true)?;
         stream.set_time_limits(Some(LOOK), Some(CONNECT))?;
-        stream.write_all(&glimpse::login(&server.login.0, &server.login.1, &self.wanted.session))?;
-        let mut stream_bytes = Vec::new();
+        let mut client = SnapshotClient::new(&server.login, &self.wanted.session);
+        let silence = Duration::from_nanos(client.protocol().silence_ns());
         let (mut messages, mut bytes) = (Vec::with_capacity(CHUNK_BYTES), 0);
         let mut buffer = vec![0; 64 << 10];
         let (mut heard, mut spoke) = (W::instant(), W::instant());
         loop {
             self.time_left()?;
-            if W::since(heard) > SILENCE {
+            let output = client.take_output();
+            if !output.is_empty() {
+                stream.write_all(&output)?;
+            }
+            if W::since(heard) > silence {
                 return Err(refused("the server is silent"));
             }
             if W::since(spoke) > HEARTBEAT {
-                stream.write_all(b"\0\x01R")?;
+                stream.write_all(client.heartbeat())?;
                 spoke = W::instant();
             }
             match stream.read(&mut buffer) {
@@ -194,7 +196,7 @@ impl<W: World> Attempt<W> {
                 }
                 Ok(read) => {
                     heard = W::instant();
-                    stream_bytes.extend_from_slice(buffer.get(..read).unwrap_or_default());
+                    client.receive(buffer.get(..read).unwrap_or_default());
                 }
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     continue;
@@ -202,27 +204,10 @@ impl<W: World> Attempt<W> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
-            let mut packets = Packets::new(&stream_bytes);
-            for packet in packets.by_ref().filter_map(Result::ok) {
-                match Message::decode(packet) {
-                    Ok(Message::SequencedData(data)) => {
-                        let message = data.message();
-                        if let Some(next) = glimpse::end_of_snapshot(message) {
-                            let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
-                            if !planted!("snapshot-without-its-end") {
-                                self.hand_on(&mut messages, &mut bytes)?;
-                            }
-                            self.send(Owned::SnapshotEnd {
-                                channel,
-                                attempt,
-                                received: W::time_of_day(),
-                                next,
-                                bytes,
-                            })?;
-                            // Logged out; whether the packet arrives does not matter any more.
-                            let _unheard = stream.write_all(b"\0\x01O");
-                            return Ok(());
-                        }
+            let failed = |failure| io::Error::new(io::ErrorKind::InvalidData, failure);
+            while let Some(fetched) = client.fetch().map_err(failed)? {
+                match fetched {
+                    Fetched::Message(message) => {
                         // A packet's length has two bytes, so a message's has too.
                         messages.extend_from_slice(&(message.len() as u16).to_be_bytes());
                         messages.extend_from_slice(message);
@@ -230,16 +215,19 @@ impl<W: World> Attempt<W> {
                             self.hand_on(&mut messages, &mut bytes)?;
                         }
                     }
-                    Ok(Message::LoginRejected(_)) => return Err(refused("the login was rejected")),
-                    Ok(Message::EndOfSession(_)) => {
-                        return Err(refused("the session ended before the snapshot did"));
+                    Fetched::End { next } => {
+                        let (channel, attempt) = (self.wanted.channel, self.wanted.attempt);
+                        if !planted!("snapshot-without-its-end") {
+                            self.hand_on(&mut messages, &mut bytes)?;
+                        }
+                        let received = W::time_of_day();
+                        self.send(Owned::SnapshotEnd { channel, attempt, received, next, bytes })?;
+                        // Whether the farewell arrives does not matter any more.
+                        let _unheard = stream.write_all(client.farewell());
+                        return Ok(());
                     }
-                    Ok(_) => {}
-                    Err(_) => return Err(refused("not SoupBinTCP")),
                 }
             }
-            let used = packets.offset();
-            stream_bytes.drain(..used);
         }
     }
 }
@@ -272,7 +260,7 @@ mod tests {
     fn a_fetch_ends_with_its_attempt_whether_or_not_the_server_answers() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let (address, timeout) = (listener.local_addr().ok(), Duration::from_millis(300));
-        let server = Server { address, login: Default::default(), timeout };
+        let server = Server { address, login: SnapshotLogin::default(), timeout };
         let (accept, accepted) = channel();
         let venue = std::thread::spawn(move || never_done(&listener, 3, &accept));
         let (wants, wanted) = channel();

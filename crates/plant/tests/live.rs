@@ -24,6 +24,7 @@ use tapeworks_plant::{
 };
 use tapeworks_ring::broadcast::{Read as Shared, Reader, Start};
 use tapeworks_session::requests::{RequestLogin, RequestProtocol, RequestStatus};
+use tapeworks_session::snapshot::SnapshotLogin;
 use tapeworks_venues::{Config, Report, Venue, Venues, Wait};
 
 /// Two groups of their own for each venue of each test.
@@ -106,7 +107,7 @@ fn options(venues: &[Venue]) -> PlantOptions {
             lines: venue.lines.iter().map(|line| SocketAddr::V4(*line)).collect(),
             retransmission: server(venue),
             snapshot: venue.snapshot,
-            login: (String::new(), String::new()),
+            login: SnapshotLogin::default(),
             arbiter: ArbiterOptions {
                 // Nothing is given up because this machine is slow.
                 retransmission: Some(RetransmissionOptions {

@@ -83,7 +83,7 @@ fn plant_options(line: &PublicationSetting) -> PlantOptions {
         lines: line.lines.iter().map(|line| SocketAddr::V4(*line)).collect(),
         retransmission: line.retransmission.map(Into::into),
         snapshot: line.snapshot,
-        login: (String::new(), String::new()),
+        login: tapeworks_session::snapshot::SnapshotLogin::default(),
         arbiter: ArbiterOptions::default(),
         snapshots: SnapshotOptions { attempts: 5, timeout_ns: 5_000_000_000, ..Default::default() },
     };

@@ -17,6 +17,7 @@ use tapeworks_ring::wait::Wait;
 
 use tapeworks_session::Credentials;
 use tapeworks_session::requests::{RequestLogin, RequestProtocol};
+use tapeworks_session::snapshot::{SnapshotLogin, SnapshotProtocol};
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -402,7 +403,7 @@ fn read_venue(
     // Without a server no request is sent.
     arbiter.retransmission = retransmission.map(|_| again);
     let mut snapshots = SnapshotOptions::default();
-    let mut login = (String::new(), String::new());
+    let mut login = SnapshotLogin::default();
     if let Some(mut section) = venue.table(reading, "snapshots") {
         let attempts = section.integer(reading, "attempts", 1..=1_000);
         snapshots.attempts = attempts.map_or(snapshots.attempts, |(attempts, _)| attempts as u32);
@@ -417,7 +418,13 @@ fn read_venue(
             }
             text
         };
-        login = (word("user", 6), word("password", 10));
+        let protocol = application.map(|application| SnapshotProtocol::of(application.transport()));
+        let is_spin = protocol == Some(SnapshotProtocol::Spin);
+        login = SnapshotLogin {
+            sub_id: if is_spin { word("sub_id", 4) } else { String::new() },
+            user: word("user", protocol.map_or(6, SnapshotProtocol::user_characters)),
+            password: word("password", 10),
+        };
         section.refuse_the_rest(reading);
     }
     let orders = venue.integer(reading, "orders", 1_024..=1 << 26);
@@ -860,7 +867,9 @@ mod tests {
             answers_in_parts: false,
         };
         assert_eq!(again, expected);
-        assert_eq!(nasdaq.login, ("me".to_owned(), "secret".to_owned()));
+        let login =
+            SnapshotLogin { user: "me".to_owned(), password: "secret".to_owned(), ..Default::default() };
+        assert_eq!(nasdaq.login, login);
         assert_eq!((iex.publisher, iex.retransmission), (Publisher::IEXG_DEEP, None));
         assert_eq!(iex.arbiter.retransmission, None);
         let clients = config.clients.as_ref().unwrap();

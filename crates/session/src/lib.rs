@@ -2,7 +2,6 @@
 
 mod block_queue;
 pub mod fix;
-pub mod glimpse;
 mod iex_tp;
 mod login;
 mod memoir;
@@ -13,6 +12,7 @@ mod pillar;
 pub mod requests;
 pub mod retransmission;
 pub mod sequence;
+pub mod snapshot;
 pub mod soupbintcp;
 pub mod stream;
 mod table;

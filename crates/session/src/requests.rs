@@ -43,10 +43,10 @@ const SECOND_NS: u64 = 1_000_000_000;
 const LONGEST_PACKET_BYTES: usize = 512;
 
 /// Bytes of Cboe's header.
-const UNIT_HEADER_BYTES: usize = 8;
+pub(crate) const UNIT_HEADER_BYTES: usize = 8;
 
 /// A heartbeat of Cboe: a header without messages.
-const UNIT_HEARTBEAT: [u8; UNIT_HEADER_BYTES] = [8, 0, 0, 0, 0, 0, 0, 0];
+pub(crate) const UNIT_HEARTBEAT: [u8; UNIT_HEADER_BYTES] = [8, 0, 0, 0, 0, 0, 0, 0];
 
 /// How requests are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -122,7 +122,7 @@ impl RequestProtocol {
     }
 
     /// Hands each message of a whole packet on. `false`: its messages are not what its header says, and none is handed on.
-    fn each_message(self, packet: &[u8], each: impl FnMut(&[u8])) -> bool {
+    pub(crate) fn each_message(self, packet: &[u8], each: impl FnMut(&[u8])) -> bool {
         let Some(count) = self.count(packet) else { return false };
         let behind_header = packet.len().saturating_sub(self.header_bytes());
         match self {
@@ -333,7 +333,7 @@ impl RequestStatus {
 }
 
 /// A block of Cboe's with one message.
-fn unit_of(message: &[u8]) -> Vec<u8> {
+pub(crate) fn unit_of(message: &[u8]) -> Vec<u8> {
     let mut block = UNIT_HEARTBEAT.to_vec();
     // A message has 22 bytes at most.
     let length = (UNIT_HEADER_BYTES + message.len()) as u16;
@@ -365,17 +365,17 @@ fn pillar_of(message: &[u8], number: u32, now_ns: u64) -> Vec<u8> {
 
 /// A side sent what no packet is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Malformed;
+pub(crate) struct Malformed;
 
 /// The packets of one side. Keeps the start of an incomplete packet, at most as long as the longest.
 #[derive(Debug, Clone, Default)]
-struct PacketReader {
+pub(crate) struct PacketReader {
     start: Vec<u8>,
 }
 
 impl PacketReader {
     /// Takes bytes that are cut anywhere, and hands each whole packet to `each`, until that answers `false`.
-    fn read(
+    pub(crate) fn read(
         &mut self,
         protocol: RequestProtocol,
         bytes: &[u8],

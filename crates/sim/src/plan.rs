@@ -18,6 +18,7 @@ use tapeworks_plant::{
 };
 use tapeworks_ring::wait::Wait;
 use tapeworks_session::requests::{RequestLogin, RequestProtocol};
+use tapeworks_session::snapshot::SnapshotLogin;
 use tapeworks_venues::{AnswerFaults, Config, Venue};
 
 use crate::kernel::Schedule;
@@ -1170,7 +1171,7 @@ impl Plan {
                 by_tcp.unwrap_or(RetransmissionServer::Udp(address))
             }),
             snapshot: one.has_snapshots.then(|| Self::snapshots(place)),
-            login: (String::new(), String::new()),
+            login: SnapshotLogin::default(),
             arbiter: ArbiterOptions {
                 reorder_window_ns: self.arbiter.reorder_window_ns,
                 retransmission: Some(RetransmissionOptions {

@@ -10,6 +10,7 @@ use tapeworks_exchange::{
 };
 use tapeworks_session::Credentials;
 use tapeworks_session::requests::RequestProtocol;
+use tapeworks_session::snapshot::SnapshotProtocol;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -227,7 +228,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         reading.wrong(first_too_many.span.clone(), format!("at most {MAX_MARKETS} venues are possible"));
     }
     let mut taken = Taken::default();
-    config.venues = venues.into_iter().filter_map(|venue| read_venue(reading, venue, &mut taken)).collect();
+    let longest = config.credentials.as_ref().map_or(0, |credentials| credentials.user.len());
+    config.venues =
+        venues.into_iter().filter_map(|venue| read_venue(reading, venue, longest, &mut taken)).collect();
     config.orders =
         orders.into_iter().filter_map(|venue| read_order_venue(reading, venue, &mut taken)).collect();
     top.refuse_the_rest(reading);
@@ -266,7 +269,13 @@ fn read_burst(reading: &mut Reading<'_>, mut burst: Section<'_>) -> Option<LiveB
     Some(LiveBurst { at_ns: at_ns?, length_ns: length_ns?, messages_per_second: rate?.0 as u64 })
 }
 
-fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Taken) -> Option<Venue> {
+/// `user_characters`: those of the user who may have snapshots, of any venue.
+fn read_venue(
+    reading: &mut Reading<'_>,
+    mut venue: Section<'_>,
+    user_characters: usize,
+    taken: &mut Taken,
+) -> Option<Venue> {
     let name = venue.required_text(reading, "name");
     let kinds: Vec<VenueKind> = VenueKind::all().collect();
     let kind = venue.choice(reading, "kind", &kinds, VenueKind::key);
@@ -282,6 +291,11 @@ fn read_venue(reading: &mut Reading<'_>, mut venue: Section<'_>, taken: &mut Tak
     taken.take_lines(reading, &venue, &name, &lines);
     let (retransmission, retransmission_group) = read_retransmission(reading, &mut venue, &name, kind, taken);
     let snapshot = taken.server(reading, &mut venue, &name, "snapshot", "tcp");
+    let most = kind.map(|kind| SnapshotProtocol::of(kind.transport()).user_characters());
+    if let (Some(_), Some(most)) = (snapshot, most.filter(|most| user_characters > *most)) {
+        let problem = format!("the user of 'snapshot_login' must have at most {most} letters or digits here");
+        venue.wrong_at(reading, "snapshot", &problem);
+    }
     let retransmission_lost_per_million = venue
         .integer(reading, "retransmission_lost_per_million", 0..=MILLION)
         .map_or(0, |(lost, _)| lost as u32);
@@ -514,6 +528,11 @@ mod tests {
         ] {
             assert_eq!(problems(&format!("{text}{venue}")), [expected]);
         }
+        let spins = "[[venue]]\nname = \"a\"\nkind = \"bzx\"\nsnapshot = \"127.0.0.1:5\"\n";
+        assert_eq!(
+            problems(&format!("snapshot_login = {{ user = \"fives\", password = \"\" }}\n{spins}")),
+            ["v.toml:5:12: the user of 'snapshot_login' must have at most 4 letters or digits here"]
+        );
         for (text, expected) in [
             ("kind = \"psy\"", "v.toml:3:8: 'psy' for 'kind' is not known; did you mean 'psx'?"),
             (

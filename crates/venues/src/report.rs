@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 use tapeworks_exchange::live::LiveVenueReport;
 use tapeworks_session::Refusal;
-use tapeworks_session::glimpse::SnapshotEnd;
+use tapeworks_session::snapshot::SnapshotEnd;
 
 /// Requests for retransmission at one venue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

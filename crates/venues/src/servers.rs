@@ -19,10 +19,10 @@ use tapeworks_runtime::world::{
     DatagramSender, Listener as _, Poll as _, Receive as _, SendTo as _, Source as _, UdpServer, Wake as _,
     World,
 };
-use tapeworks_session::glimpse::{Image, SnapshotEnd, SnapshotServer};
 use tapeworks_session::requests::{
     RequestProtocol, RequestServer, RequestServerEnd, RequestStatus, ServerLimits,
 };
+use tapeworks_session::snapshot::{Image, SnapshotEnd, SnapshotProtocol, SnapshotServer};
 use tapeworks_session::{Credentials, Refusal, Request, Store};
 
 use crate::answers::{self, AnswerFaults, Wrong};
@@ -81,7 +81,7 @@ pub(crate) struct Listening<W: World> {
     pub(crate) requests: Option<RequestsByTcp<W>>,
     pub(crate) lost_per_million: u32,
     pub(crate) faults: AnswerFaults,
-    pub(crate) snapshot: Option<W::Listener>,
+    pub(crate) snapshot: Option<(W::Listener, SnapshotProtocol)>,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -231,7 +231,7 @@ impl<W: World> Servers<W> {
             if let Some(requests) = &mut venue.requests {
                 requests.listener.register(&servers.poll, Token(1 + 2 * index), Interest::READABLE)?;
             }
-            if let Some(listener) = &mut venue.snapshot {
+            if let Some((listener, _)) = &mut venue.snapshot {
                 listener.register(&servers.poll, Token(2 + 2 * index), Interest::READABLE)?;
             }
         }
@@ -465,9 +465,10 @@ impl<W: World> Servers<W> {
         for _ in 0..MOST_IN_TURN {
             let Some(Listening { requests, snapshot, .. }) = self.venues.get(venue) else { return };
             let protocol = requests.as_ref().map(|requests| requests.protocol);
+            let of_snapshots = snapshot.as_ref().map_or(SnapshotProtocol::Glimpse, |(_, protocol)| *protocol);
             let listener = match is_for_requests {
                 true => requests.as_ref().map(|requests| &requests.listener),
-                false => snapshot.as_ref(),
+                false => snapshot.as_ref().map(|(listener, _)| listener),
             };
             let Some(listener) = listener else { return };
             let mut stream = match listener.accept() {
@@ -500,7 +501,9 @@ impl<W: World> Servers<W> {
                     let limits = ServerLimits { per_minute, per_day, ..ServerLimits::of(protocol) };
                     Session::Requests(Box::new(RequestServer::new(protocol, None, limits, now_ns)))
                 }
-                None => Session::Snapshot(SnapshotServer::new(self.credentials.clone(), now_ns)),
+                None => {
+                    Session::Snapshot(SnapshotServer::new(of_snapshots, self.credentials.clone(), now_ns))
+                }
             };
             let pump = Pump::new(stream);
             self.connections.insert(number, Connection { venue, pump, session, is_requested: false });

@@ -8,6 +8,7 @@ use tapeworks_exchange::live::{LivePacket, Outlet};
 use tapeworks_packet::live::{MAX_BATCH, Sent};
 use tapeworks_runtime::world::{DatagramSender as _, Listener as _, UdpServer as _, World};
 use tapeworks_session::requests::RequestProtocol;
+use tapeworks_session::snapshot::SnapshotProtocol;
 use tapeworks_session::{Made, SessionId, Store};
 
 use crate::config::{Config, Venue};
@@ -72,7 +73,7 @@ pub(crate) fn listen<W: World>(
         let failed = failed("snapshots", address);
         let listener = W::Listener::bind(address).map_err(failed.clone())?;
         reachable.snapshot = Some(listener.local_addr().map_err(failed)?);
-        snapshot = Some(listener);
+        snapshot = Some((listener, SnapshotProtocol::of(venue.live.kind.transport())));
     }
     let by_datagrams = retransmission.as_ref().map(|(_, store)| Arc::clone(store));
     let store = by_datagrams.or_else(|| requests.as_ref().map(|requests| Arc::clone(&requests.store)));

@@ -36,7 +36,7 @@ pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
 pub use orders::{native_session, order_exchange, soup_session};
 pub use requests::{request_server, requester};
-pub use venues::{retransmission, snapshot};
+pub use venues::{retransmission, snapshot, snapshot_client};
 pub use wire::{
     cboeunit, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, mitch, mitchunit,
     moldudp64, native, ouch50, pillarpacket, pitch, schema, soupbintcp, tops16,
@@ -87,6 +87,7 @@ pub const TARGETS: &[Target] = &[
     ("rewrite", rewrite),
     ("schema", schema),
     ("snapshot", snapshot),
+    ("snapshot_client", snapshot_client),
     ("soup_session", soup_session),
     ("soupbintcp", soupbintcp),
     ("stream_request", stream_request),

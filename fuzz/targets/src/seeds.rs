@@ -89,7 +89,8 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "memoirudp" => headers(&memx::udp::SCHEMA, &mut random),
         "request_server" | "requester" => crate::requests::seeds(target),
         "retransmission" => requests(),
-        "snapshot" => logins(&mut random),
+        "snapshot" => [logins(&mut random), crate::venues::spin_requests()].concat(),
+        "snapshot_client" => crate::venues::conversations(),
         "multicast" => {
             let clients = logins(&mut random).into_iter().map(|login| [&[0], &login[..]].concat());
             clients.chain([multicast_packet()]).collect()

@@ -4,7 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
 use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
-use tapeworks_session::glimpse::{Image, SnapshotServer};
+use tapeworks_session::snapshot::{
+    Fetched, Image, SnapshotClient, SnapshotFailure, SnapshotLogin, SnapshotProtocol, SnapshotServer,
+};
 use tapeworks_session::{Credentials, MAX_PAYLOAD_BYTES, Made, SessionId, Store, Stream};
 
 /// The session of the stores.
@@ -52,10 +54,10 @@ impl Outlet for Nobody {
     fn packet(&mut self, _: &LivePacket<'_>) {}
 }
 
-/// An image of a small market.
-fn image() -> Arc<Image> {
+/// An image of a small market of a kind of venue.
+fn image(kind: VenueKind) -> Arc<Image> {
     let venue = LiveVenue {
-        kind: VenueKind::Bx,
+        kind,
         share: 1,
         line_b: false,
         faults: [LineFaults::default(); 2],
@@ -84,33 +86,110 @@ fn image() -> Arc<Image> {
     Arc::new(live.image(0, 30_000).expect("there is one venue"))
 }
 
-/// A client of a snapshot server, its bytes in pieces of lengths that the first byte says: it gets an image only behind a login, and
+const PROTOCOLS: [(SnapshotProtocol, VenueKind); 2] =
+    [(SnapshotProtocol::Glimpse, VenueKind::Bx), (SnapshotProtocol::Spin, VenueKind::Bzx)];
+
+/// A client of a snapshot server of either protocol, its bytes in pieces of lengths that the first byte says: it gets an image only behind a login, and
 /// ends when time passes.
 pub fn snapshot(bytes: &[u8]) {
     let Some((shape, bytes)) = bytes.split_first() else { return };
     let known = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
-    static IMAGE: OnceLock<Arc<Image>> = OnceLock::new();
-    let image = IMAGE.get_or_init(image);
-    for credentials in [None, Some(known)] {
-        let mut server = SnapshotServer::new(credentials, 0);
-        let mut now_ns = 0;
-        for piece in bytes.chunks(1 + usize::from(*shape)) {
-            now_ns += 1_000_000;
-            server.receive(piece, now_ns);
-            let is_logged_in = server.wants_image();
-            server.give(Arc::clone(image), now_ns);
-            let most = if is_logged_in { usize::MAX } else { image.packets().len() + 64 };
-            assert!(server.output().len() <= most);
-            assert!(server.image_messages() == 0 || server.image_messages() == image.messages);
-            let some = server.output().len().min(1 + usize::from(*shape));
-            server.sent(some, now_ns);
-            server.tick(now_ns);
+    static IMAGES: OnceLock<[Arc<Image>; 2]> = OnceLock::new();
+    let images = IMAGES.get_or_init(|| PROTOCOLS.map(|(_, kind)| image(kind)));
+    for ((protocol, _), image) in PROTOCOLS.iter().zip(images) {
+        for credentials in [None, Some(known.clone())] {
+            let mut server = SnapshotServer::new(*protocol, credentials, 0);
+            let mut now_ns = 0;
+            for piece in bytes.chunks(1 + usize::from(*shape)) {
+                now_ns += 1_000_000;
+                server.receive(piece, now_ns);
+                let is_logged_in = server.wants_image();
+                server.give(Arc::clone(image), now_ns);
+                let most = if is_logged_in { usize::MAX } else { image.packets().len() + 64 };
+                assert!(server.output().len() <= most);
+                assert!(server.image_messages() == 0 || server.image_messages() == image.messages);
+                let some = server.output().len().min(1 + usize::from(*shape));
+                server.sent(some, now_ns);
+                server.tick(now_ns);
+            }
+            for _ in 0..40 {
+                now_ns += 1_000_000_000;
+                server.tick(now_ns);
+            }
+            assert!(server.over().is_some(), "a client that does nothing is not kept");
+            assert!(server.output().is_empty());
         }
-        for _ in 0..40 {
-            now_ns += 1_000_000_000;
-            server.tick(now_ns);
-        }
-        assert!(server.over().is_some(), "a client that does nothing is not kept");
-        assert!(server.output().is_empty());
     }
+}
+
+/// What a client has got, and why no more comes.
+type Got = (Vec<Option<Vec<u8>>>, Option<SnapshotFailure>);
+
+fn fetched(session: &SessionId, pieces: impl Iterator<Item = impl AsRef<[u8]>>) -> Got {
+    let mut client = SnapshotClient::new(&SnapshotLogin::default(), session);
+    let mut all = Vec::new();
+    for piece in pieces {
+        client.receive(piece.as_ref());
+        loop {
+            match client.fetch() {
+                Ok(None) => break,
+                Ok(Some(Fetched::Message(message))) => all.push(Some(message.to_vec())),
+                Ok(Some(Fetched::End { .. })) => all.push(None),
+                Err(failure) => return (all, Some(failure)),
+            }
+        }
+        assert!(client.take_output().len() <= 64, "a login and a request are all that it sends");
+    }
+    (all, None)
+}
+
+/// A client of a snapshot server that gets these bytes: however they are cut, it hands the same messages on, and fails alike.
+pub fn snapshot_client(bytes: &[u8]) {
+    let Some((shape, bytes)) = bytes.split_first() else { return };
+    for (_, kind) in PROTOCOLS {
+        let session = kind.session(SESSION, 7);
+        let whole = fetched(&session, [bytes].into_iter());
+        assert_eq!(fetched(&session, bytes.chunks(1 + usize::from(*shape))), whole);
+    }
+}
+
+/// What servers send: whole conversations.
+pub(crate) fn conversations() -> Vec<Vec<u8>> {
+    let conversation = |(protocol, kind): (SnapshotProtocol, VenueKind)| {
+        let (image, session) = (image(kind), kind.session(SESSION, 7));
+        let mut server = SnapshotServer::new(protocol, None, 0);
+        let mut client = SnapshotClient::new(&SnapshotLogin::default(), &session);
+        let mut all = vec![255];
+        for _ in 0..3 {
+            server.receive(&client.take_output(), 0);
+            server.give(Arc::clone(&image), 0);
+            while !server.output().is_empty() {
+                let some = server.output().to_vec();
+                server.sent(some.len(), 0);
+                client.receive(&some);
+                all.extend_from_slice(&some);
+            }
+            while let Ok(Some(_)) = client.fetch() {}
+        }
+        all
+    };
+    PROTOCOLS.map(conversation).to_vec()
+}
+
+/// What clients of a spin server send.
+pub(crate) fn spin_requests() -> Vec<Vec<u8>> {
+    let login = |user: &str| {
+        let login =
+            SnapshotLogin { user: user.to_owned(), password: "secret".to_owned(), sub_id: String::new() };
+        SnapshotClient::new(&login, &SessionId::CboeUnit(1)).take_output()
+    };
+    let next = image(VenueKind::Bzx).next;
+    let request = |sequence: u64| {
+        let sequence = (sequence as u32).to_le_bytes();
+        [&[14, 0, 1, 0, 0, 0, 0, 0, 6, 0x81][..], &sequence].concat()
+    };
+    [[login("me"), request(next - 1)].concat(), [login("you"), request(next)].concat()]
+        .into_iter()
+        .flat_map(|bytes| [[&[255], &bytes[..]].concat(), [&[3], &bytes[..]].concat()])
+        .collect()
 }

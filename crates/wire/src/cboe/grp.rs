@@ -1,16 +1,17 @@
-//! Cboe's Gap Request Proxy (GRP): logins, requests for missed messages and their responses, over TCP.
+//! Cboe's servers over TCP: the Gap Request Proxy (GRP), which is asked for missed messages, and the spin servers, which send the open orders of a unit.
 //!
-//! Source: *Cboe US Equities/Options Multicast Depth of Book (PITCH) Specification*, "Gap Request Proxy Messages". Little-endian. Each side
-//! sends blocks with a [sequenced unit header](super::unit) of unit 0 and number 0; one without messages is a heartbeat. The requested messages do not come over this
-//! connection: they come in sequenced units by multicast, at addresses of the proxy's own.
+//! Source: *Cboe US Equities/Options Multicast Depth of Book (PITCH) Specification*, "Gap Request Proxy Messages" and "Spin Messages". Little-endian. Each
+//! side sends blocks with a [sequenced unit header](super::unit) of unit 0 and number 0; one without messages is a heartbeat. The messages that a proxy is asked for
+//! do not come over its connection: they come in sequenced units by multicast, at addresses of the proxy's own. The messages of a spin come over its
+//! connection, between [`SpinResponse`] and [`SpinFinished`].
 //!
 //! Not verified on real packets. Lengths, offsets, types and statuses agree with two other public implementations of the document, one of them of the
-//! same proxy of Cboe Australia. Cboe may lengthen any message.
+//! same servers of Cboe Australia. Cboe may lengthen any message.
 
 tapeworks_wire_macros::protocol! {
-    /// Requests for missed messages of Cboe's feeds, over TCP.
+    /// Requests for missed messages and for spins of Cboe's feeds, over TCP.
     protocol "cboe-grp-2.41" {
-        title: "Cboe gap request proxy 2.41",
+        title: "Cboe gap request proxy and spin server 2.41",
         version: "2.41",
         endian: little,
         tag: u8 @ 1,
@@ -69,6 +70,43 @@ tapeworks_wire_macros::protocol! {
         sequence @ 3: u32,
         count    @ 7: u16,
         status   @ 9: GapStatus,
+    }
+
+    /// Spin server, once a second: a spin can be requested.
+    message SpinImageAvailable = 0x80, 6 bytes {
+        length   @ 0: u8,
+        /// Of the last message that the spin includes.
+        sequence @ 2: u32,
+    }
+
+    /// Client: requests the spin that one of the last ten [`SpinImageAvailable`] named.
+    message SpinRequest = 0x81, 6 bytes {
+        length   @ 0: u8,
+        sequence @ 2: u32,
+    }
+
+    enum SpinStatus: ascii<1> {
+        Accepted = 'A',
+        /// No such spin is available.
+        OutOfRange = 'O',
+        /// The client has not got the last one yet.
+        InProgress = 'S',
+    }
+
+    /// Spin server: whether the spin will come.
+    message SpinResponse = 0x82, 11 bytes {
+        length      @ 0: u8,
+        sequence    @ 2: u32,
+        /// Orders that the spin has.
+        order_count @ 6: u32,
+        status      @ 10: SpinStatus,
+    }
+
+    /// Spin server: the spin is whole.
+    message SpinFinished = 0x83, 6 bytes {
+        length   @ 0: u8,
+        /// Of the last message that the spin includes.
+        sequence @ 2: u32,
     }
 }
 

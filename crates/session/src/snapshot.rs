@@ -1,0 +1,191 @@
+//! Snapshots over TCP: a client that joins in mid-day gets a venue's state.
+//!
+//! | | GLIMPSE | spin |
+//! | --- | --- | --- |
+//! | venues | Nasdaq; the simulated ones of IEX, MEMX, NYSE and London take it too | Cboe |
+//! | packets | SoupBinTCP | [sequenced units](tapeworks_wire::cboe::unit) of unit 0 and number 0 |
+//! | login | user, password, and the session, which may be blank | sub-id, user and password |
+//! | which snapshot | that of the time of the login | the client requests one that the server has offered |
+//! | end | [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), with the number of the first live message that the snapshot does not include | [`SpinFinished`](tapeworks_wire::cboe::grp::SpinFinished), with the number of the last that it does |
+//! | silence | 15 seconds | 5 seconds |
+//!
+//! Between the beginning and the end come messages of the venue's own protocol. An [`Image`] has them ready to be sent.
+//!
+//! [`SnapshotServer`] is one client's connection at the server, [`SnapshotClient`] the client's end: bytes and times in, bytes out.
+//!
+//! Cost: an image is built once, 2 or 3 bytes more than its messages each (GLIMPSE), or 8 bytes more than some 1,400 (spin); a connection shares it and copies
+//! nothing. A client keeps one incomplete packet.
+
+mod client;
+mod server;
+
+use tapeworks_wire::cboe::grp::{SpinFinished, SpinFinishedFields};
+use tapeworks_wire::cboe::pitch::{AddOrderExpanded, AddOrderLong, AddOrderShort};
+use tapeworks_wire::nasdaq::glimpse50::EndOfSnapshotFields;
+use tapeworks_wire::nasdaq::soupbintcp::{EndOfSession, SequencedData};
+use tapeworks_wire::{Ascii, AsciiNumber};
+
+use crate::requests::UNIT_HEARTBEAT;
+use crate::transport::{SessionId, TransportKind};
+
+pub use client::{Fetched, SnapshotClient, SnapshotFailure, SnapshotLogin};
+pub use server::{SnapshotEnd, SnapshotServer};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A block of a spin has no more bytes, unless one message is longer.
+const BLOCK_BYTES: usize = 1_400;
+
+/// How snapshots are requested and framed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SnapshotProtocol {
+    /// Nasdaq's, over SoupBinTCP.
+    Glimpse,
+    /// Cboe's.
+    Spin,
+}
+
+impl SnapshotProtocol {
+    /// That of a channel's transport.
+    #[must_use]
+    pub const fn of(transport: TransportKind) -> Self {
+        match transport {
+            TransportKind::CboeUnit => Self::Spin,
+            TransportKind::MoldUdp64
+            | TransportKind::IexTp
+            | TransportKind::Memoir
+            | TransportKind::Pillar
+            | TransportKind::MitchUnit => Self::Glimpse,
+        }
+    }
+
+    /// The most characters of a user's name.
+    #[must_use]
+    pub const fn user_characters(self) -> usize {
+        match self {
+            Self::Glimpse => 6,
+            Self::Spin => 4,
+        }
+    }
+
+    /// A side that sends nothing for so long is gone, in ns.
+    #[must_use]
+    pub const fn silence_ns(self) -> u64 {
+        match self {
+            Self::Glimpse => 15 * SECOND_NS,
+            Self::Spin => 5 * SECOND_NS,
+        }
+    }
+}
+
+/// A text as a field of fixed length, filled with spaces. One that is too long is cut.
+fn padded<const LENGTH: usize>(text: &str) -> Ascii<LENGTH> {
+    let mut bytes = [b' '; LENGTH];
+    bytes.iter_mut().zip(text.bytes()).for_each(|(to, from)| *to = from);
+    Ascii(bytes)
+}
+
+/// Whether a message of PITCH adds an order: a spin says how many it has.
+fn adds_order(message: &[u8]) -> bool {
+    matches!(message.get(1), Some(&(AddOrderLong::TAG | AddOrderShort::TAG | AddOrderExpanded::TAG)))
+}
+
+/// A snapshot of a venue, ready to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// The session that the number belongs to.
+    pub session: SessionId,
+    /// Number of the first live message that the image does not include.
+    pub next: u64,
+    /// Messages in it, without the end of the snapshot.
+    pub messages: u64,
+    /// Orders that a spin has.
+    orders: u32,
+    packets: Vec<u8>,
+    /// Where the last block of a spin begins.
+    block: usize,
+}
+
+impl Image {
+    /// A snapshot without messages.
+    #[must_use]
+    pub fn new(session: SessionId, next: u64) -> Self {
+        Self { session, next, messages: 0, orders: 0, packets: Vec::new(), block: 0 }
+    }
+
+    /// How it is framed.
+    #[must_use]
+    pub const fn protocol(&self) -> SnapshotProtocol {
+        SnapshotProtocol::of(self.session.transport())
+    }
+
+    /// Appends a message, changed by `change`.
+    pub fn put(&mut self, message: &[u8], change: impl FnOnce(&mut [u8])) {
+        self.frame(message);
+        self.orders += u32::from(adds_order(message));
+        let start = self.packets.len() - message.len();
+        change(&mut self.packets[start..]);
+        self.messages += 1;
+    }
+
+    fn frame(&mut self, message: &[u8]) {
+        match self.protocol() {
+            SnapshotProtocol::Glimpse => self.packet(message),
+            SnapshotProtocol::Spin => self.append_to_block(message),
+        }
+    }
+
+    fn packet(&mut self, message: &[u8]) {
+        // Type and message; no message is longer than MAX_MESSAGE_BYTES.
+        let length = 1 + message.len() as u16;
+        self.packets.extend_from_slice(&length.to_be_bytes());
+        self.packets.push(SequencedData::TAG);
+        self.packets.extend_from_slice(message);
+    }
+
+    fn append_to_block(&mut self, message: &[u8]) {
+        let length = self.packets.len() - self.block;
+        let count = self.packets.get(self.block + 2).copied().unwrap_or(u8::MAX);
+        if count == u8::MAX || length + message.len() > BLOCK_BYTES {
+            self.block = self.packets.len();
+            self.packets.extend_from_slice(&UNIT_HEARTBEAT);
+        }
+        self.packets.extend_from_slice(message);
+        // A message has 255 bytes at most, so a block has 1,400.
+        let length = (self.packets.len() - self.block) as u16;
+        if let Some([low, high, count, ..]) = self.packets.get_mut(self.block..) {
+            [*low, *high] = length.to_le_bytes();
+            *count += 1;
+        }
+    }
+
+    /// The number of the last live message that the image includes, as a spin has it.
+    fn last(&self) -> u32 {
+        u32::try_from(self.next.saturating_sub(1)).unwrap_or(u32::MAX)
+    }
+
+    /// Appends the end of the snapshot, and that of the SoupBinTCP session.
+    pub fn finish(&mut self) {
+        match self.protocol() {
+            SnapshotProtocol::Glimpse => {
+                // Every 64-bit number has at most 20 digits.
+                let sequence_number = AsciiNumber::new(self.next).unwrap_or(AsciiNumber([b' '; 20]));
+                self.packet(&EndOfSnapshotFields { sequence_number }.encode());
+                self.packets.extend_from_slice(&[0, 1, EndOfSession::TAG]);
+            }
+            SnapshotProtocol::Spin => {
+                let fields = SpinFinishedFields { length: SpinFinished::LENGTH as u8, sequence: self.last() };
+                self.append_to_block(&fields.encode());
+            }
+        }
+    }
+
+    /// The packets, with the end.
+    #[must_use]
+    pub fn packets(&self) -> &[u8] {
+        &self.packets
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+//! The client's end: logs in, requests a spin where there are several, and hands each message on.
+
+use std::fmt;
+use std::ops::Range;
+
+use tapeworks_wire::AsciiNumber;
+use tapeworks_wire::cboe::grp::{
+    self, Login, LoginFields, LoginStatus, SpinRequest, SpinRequestFields, SpinStatus,
+};
+use tapeworks_wire::nasdaq::soupbintcp::{self, ClientHeartbeat, LoginRequestFields, LogoutRequest};
+
+use super::{SnapshotProtocol, adds_order, padded};
+use crate::requests::{UNIT_HEADER_BYTES, UNIT_HEARTBEAT, unit_of};
+use crate::transport::SessionId;
+
+/// Bytes that are read are removed from the buffer when there are so many.
+const COMPACTED_BYTES: usize = 64 << 10;
+
+/// Who wants a snapshot. Texts that are too long are cut.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SnapshotLogin {
+    /// The session's sub-id, of Cboe: up to 4 characters.
+    pub sub_id: String,
+    /// The user's name: up to 6 characters, 4 of Cboe.
+    pub user: String,
+    /// The password: up to 10 characters.
+    pub password: String,
+}
+
+/// What has come of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fetched<'a> {
+    /// A message of the venue's own protocol.
+    Message(&'a [u8]),
+    /// The snapshot is whole.
+    End {
+        /// The number of the first live message that it does not include.
+        next: u64,
+    },
+}
+
+/// Why a snapshot does not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SnapshotFailure {
+    /// The server rejected the login.
+    LoginRejected,
+    /// The server has no such spin, or sends one already.
+    SpinRefused,
+    /// The session ended before the snapshot did.
+    Ended,
+    /// The end does not fit the beginning: another number, or another count of orders.
+    Torn,
+    /// What came is not the protocol.
+    Malformed,
+}
+
+impl fmt::Display for SnapshotFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LoginRejected => "the login was rejected",
+            Self::SpinRefused => "the spin was refused",
+            Self::Ended => "the session ended before the snapshot did",
+            Self::Torn => "the end of the spin does not fit its beginning",
+            Self::Malformed => "the server does not speak the protocol of its snapshots",
+        })
+    }
+}
+
+impl std::error::Error for SnapshotFailure {}
+
+/// GLIMPSE's End of Snapshot: `G`, and the number of the first live message that the snapshot does not hold.
+fn end_of_snapshot(message: &[u8]) -> Option<u64> {
+    let (b'G', digits) = message.split_first()? else { return None };
+    AsciiNumber(*<&[u8; 20]>::try_from(digits).ok()?).value()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The login is not answered, or no spin was offered yet.
+    Waiting,
+    /// The spin with this number was requested.
+    Requested(u32),
+    /// The messages come.
+    Receiving {
+        sequence: u32,
+        /// Orders that are still to come.
+        orders: u32,
+    },
+}
+
+/// Where in the input what has come lies.
+enum Step {
+    Message(Range<usize>),
+    End(u64),
+}
+
+/// The client's end of a connection for one snapshot. The caller sends [`SnapshotClient::take_output`] after the beginning and after each
+/// [`SnapshotClient::receive`], and a [`SnapshotClient::heartbeat`] each second. After a failure nothing more comes.
+#[derive(Debug, Clone)]
+pub struct SnapshotClient {
+    protocol: SnapshotProtocol,
+    state: State,
+    is_logged_in: bool,
+    input: Vec<u8>,
+    /// The input up to here is read.
+    at: usize,
+    /// Where the unit ends that is read.
+    unit_end: usize,
+    /// Messages of it that are still to be read.
+    left: u8,
+    output: Vec<u8>,
+}
+
+impl SnapshotClient {
+    /// The login of a client that wants a snapshot of this session.
+    #[must_use]
+    pub fn new(login: &SnapshotLogin, session: &SessionId) -> Self {
+        let protocol = SnapshotProtocol::of(session.transport());
+        let output = match protocol {
+            SnapshotProtocol::Glimpse => {
+                let fields = LoginRequestFields {
+                    packet_length: 47,
+                    username: padded(&login.user),
+                    password: padded(&login.password),
+                    requested_session: session.login_name(),
+                    // A number has 20 digits or fewer.
+                    requested_sequence_number: AsciiNumber::new(1).unwrap_or(AsciiNumber([b' '; 20])),
+                };
+                fields.encode().to_vec()
+            }
+            SnapshotProtocol::Spin => {
+                let fields = LoginFields {
+                    length: Login::LENGTH as u8,
+                    session_sub_id: padded(&login.sub_id),
+                    username: padded(&login.user),
+                    filler: padded(""),
+                    password: padded(&login.password),
+                };
+                unit_of(&fields.encode())
+            }
+        };
+        Self {
+            protocol,
+            state: State::Waiting,
+            is_logged_in: false,
+            input: Vec::new(),
+            at: 0,
+            unit_end: 0,
+            left: 0,
+            output,
+        }
+    }
+
+    /// How the snapshot is requested and framed.
+    #[must_use]
+    pub const fn protocol(&self) -> SnapshotProtocol {
+        self.protocol
+    }
+
+    /// The bytes to send next.
+    #[must_use]
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// What goes out each second.
+    #[must_use]
+    pub const fn heartbeat(&self) -> &'static [u8] {
+        match self.protocol {
+            SnapshotProtocol::Glimpse => &[0, 1, ClientHeartbeat::TAG],
+            SnapshotProtocol::Spin => &UNIT_HEARTBEAT,
+        }
+    }
+
+    /// What goes out when the snapshot is whole.
+    #[must_use]
+    pub const fn farewell(&self) -> &'static [u8] {
+        match self.protocol {
+            SnapshotProtocol::Glimpse => &[0, 1, LogoutRequest::TAG],
+            SnapshotProtocol::Spin => &[],
+        }
+    }
+
+    /// Takes bytes from the server; then the caller takes all that [`SnapshotClient::fetch`] has.
+    pub fn receive(&mut self, bytes: &[u8]) {
+        let used = if self.left > 0 { 0 } else { self.at };
+        if used >= COMPACTED_BYTES || used == self.input.len() {
+            self.input.drain(..used);
+            (self.at, self.unit_end) = (self.at - used, self.unit_end.saturating_sub(used));
+        }
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// What has come next; `None`: more bytes must come.
+    ///
+    /// # Errors
+    /// The snapshot will not come.
+    pub fn fetch(&mut self) -> Result<Option<Fetched<'_>>, SnapshotFailure> {
+        let step = match self.protocol {
+            SnapshotProtocol::Glimpse => self.of_glimpse()?,
+            SnapshotProtocol::Spin => self.of_spin()?,
+        };
+        Ok(step.map(|step| match step {
+            Step::Message(range) => Fetched::Message(self.input.get(range).unwrap_or_default()),
+            Step::End(next) => Fetched::End { next },
+        }))
+    }
+
+    fn of_glimpse(&mut self) -> Result<Option<Step>, SnapshotFailure> {
+        loop {
+            let rest = self.input.get(self.at..).unwrap_or_default();
+            let Some(length) = rest.first_chunk::<2>() else { return Ok(None) };
+            let length = 2 + usize::from(u16::from_be_bytes(*length));
+            let Some(packet) = rest.get(..length) else { return Ok(None) };
+            let begin = self.at;
+            self.at += length;
+            match soupbintcp::Message::decode(packet) {
+                Ok(soupbintcp::Message::SequencedData(data)) => {
+                    let message = data.message();
+                    let step = match end_of_snapshot(message) {
+                        Some(next) => Step::End(next),
+                        None => Step::Message(begin + length - message.len()..begin + length),
+                    };
+                    return Ok(Some(step));
+                }
+                Ok(soupbintcp::Message::LoginRejected(_)) => return Err(SnapshotFailure::LoginRejected),
+                Ok(soupbintcp::Message::EndOfSession(_)) => return Err(SnapshotFailure::Ended),
+                Ok(_) => {}
+                Err(_) => return Err(SnapshotFailure::Malformed),
+            }
+        }
+    }
+
+    fn of_spin(&mut self) -> Result<Option<Step>, SnapshotFailure> {
+        loop {
+            let Some(range) = self.next_of_unit()? else { return Ok(None) };
+            let message = self.input.get(range.clone()).unwrap_or_default();
+            let is_of_server = matches!(message.get(1), Some(0x01..=0x04 | 0x80..=0x87));
+            if !is_of_server {
+                let State::Receiving { orders, .. } = &mut self.state else {
+                    return Err(SnapshotFailure::Malformed);
+                };
+                if adds_order(message) {
+                    *orders = orders.checked_sub(1).ok_or(SnapshotFailure::Torn)?;
+                }
+                return Ok(Some(Step::Message(range)));
+            }
+            match (grp::Message::decode(message).map_err(|_| SnapshotFailure::Malformed)?, self.state) {
+                (grp::Message::LoginResponse(response), State::Waiting) => {
+                    self.is_logged_in = response.status() == LoginStatus::Accepted;
+                    if !self.is_logged_in {
+                        return Err(SnapshotFailure::LoginRejected);
+                    }
+                }
+                (grp::Message::SpinImageAvailable(offered), State::Waiting) if self.is_logged_in => {
+                    let sequence = offered.sequence();
+                    let fields = SpinRequestFields { length: SpinRequest::LENGTH as u8, sequence };
+                    self.output.extend_from_slice(&unit_of(&fields.encode()));
+                    self.state = State::Requested(sequence);
+                }
+                // Others are offered each second.
+                (grp::Message::SpinImageAvailable(_), _) => {}
+                (grp::Message::SpinResponse(response), State::Requested(sequence)) => {
+                    if response.status() != SpinStatus::Accepted || response.sequence() != sequence {
+                        return Err(SnapshotFailure::SpinRefused);
+                    }
+                    self.state = State::Receiving { sequence, orders: response.order_count() };
+                }
+                (grp::Message::SpinFinished(finished), State::Receiving { sequence, orders }) => {
+                    if finished.sequence() != sequence || orders != 0 {
+                        return Err(SnapshotFailure::Torn);
+                    }
+                    return Ok(Some(Step::End(u64::from(sequence) + 1)));
+                }
+                _ => return Err(SnapshotFailure::Malformed),
+            }
+        }
+    }
+
+    /// Where the next message of a unit lies; `None`: more bytes must come.
+    fn next_of_unit(&mut self) -> Result<Option<Range<usize>>, SnapshotFailure> {
+        while self.left == 0 {
+            let rest = self.input.get(self.at..).unwrap_or_default();
+            let Some([low, high, count, ..]) = rest.first_chunk::<UNIT_HEADER_BYTES>() else {
+                return Ok(None);
+            };
+            let length = usize::from(u16::from_le_bytes([*low, *high]));
+            if length < UNIT_HEADER_BYTES || (*count == 0 && length != UNIT_HEADER_BYTES) {
+                return Err(SnapshotFailure::Malformed);
+            }
+            if rest.len() < length {
+                return Ok(None);
+            }
+            (self.left, self.unit_end) = (*count, self.at + length);
+            self.at += UNIT_HEADER_BYTES;
+        }
+        let length = self.input.get(self.at).map_or(0, |length| usize::from(*length));
+        let range = self.at..self.at + length;
+        self.left -= 1;
+        let is_sound = length >= 2
+            && if self.left == 0 { range.end == self.unit_end } else { range.end < self.unit_end };
+        if !is_sound {
+            return Err(SnapshotFailure::Malformed);
+        }
+        self.at = range.end;
+        Ok(Some(range))
+    }
+}

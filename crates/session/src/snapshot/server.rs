@@ -1,0 +1,332 @@
+//! The server's end: takes a login, offers or sends an image, and closes a client that is too slow.
+
+use std::sync::Arc;
+
+use tapeworks_wire::cboe::grp::{
+    self, LoginResponse, LoginResponseFields, LoginStatus, SpinImageAvailable, SpinImageAvailableFields,
+    SpinResponse, SpinResponseFields, SpinStatus,
+};
+use tapeworks_wire::nasdaq::soupbintcp::{Message, RejectReasonCode, ServerHeartbeat};
+
+use super::{Image, SnapshotProtocol};
+use crate::login::{
+    Credentials, HEARTBEAT_NS, LOGIN_TIMEOUT_NS, PacketReader, STALL_TIMEOUT_NS, accepted, is_known,
+    is_session, rejected,
+};
+use crate::requests::{self, RequestProtocol, UNIT_HEARTBEAT, unit_of};
+
+/// The most bytes that a client may send in all. A client that sends more is closed.
+const MOST_RECEIVED_BYTES: usize = 64 << 10;
+
+/// So many bytes wait for a client that does not read what it is offered, at most.
+const MOST_OFFERED_BYTES: usize = 1_024;
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SnapshotEnd {
+    /// The whole snapshot was sent.
+    Served,
+    /// The login was rejected.
+    Rejected,
+    /// The client logged out or went.
+    Left,
+    /// The client sent an invalid packet, or too many bytes.
+    Malformed,
+    /// The client did not log in, or did not read, for too long.
+    TimedOut,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    /// No login yet.
+    Fresh,
+    /// Logged in for this session (blank: whichever runs); the image is not there yet.
+    Waiting([u8; 10]),
+    /// The image is offered as a spin, and not requested yet.
+    Offered(Arc<Image>),
+    /// Sending: first the head, then the image.
+    Sending(Arc<Image>),
+    /// Sending a rejection.
+    Rejecting,
+    Over(SnapshotEnd),
+}
+
+/// The packets of either protocol.
+#[derive(Debug, Clone)]
+enum Packets {
+    Glimpse(PacketReader),
+    Spin(requests::PacketReader),
+}
+
+impl Packets {
+    /// Leaves an empty reader of the same protocol.
+    fn take(&mut self) -> Self {
+        match self {
+            Self::Glimpse(reader) => Self::Glimpse(std::mem::replace(reader, PacketReader::new())),
+            Self::Spin(reader) => Self::Spin(std::mem::take(reader)),
+        }
+    }
+}
+
+/// One client of a snapshot server. The caller moves the bytes: it passes received bytes to [`SnapshotServer::receive`], sends
+/// those of [`SnapshotServer::output`], and reports the number sent by [`SnapshotServer::sent`]. When
+/// [`SnapshotServer::wants_image`], the caller gives an image as soon as it has one.
+#[derive(Debug, Clone)]
+pub struct SnapshotServer {
+    state: State,
+    credentials: Option<Credentials>,
+    packets: Packets,
+    received_bytes: usize,
+    /// The bytes before the image.
+    head: Vec<u8>,
+    /// Bytes of head and image sent so far.
+    sent: usize,
+    image_messages: u64,
+    /// When bytes were last sent, or such received that the server has waited for.
+    moved_ns: u64,
+    /// When the last packet went out.
+    heartbeat_ns: u64,
+}
+
+impl SnapshotServer {
+    /// A connection that begins at `now_ns`, a time of the caller's clock. Without credentials any client may log in.
+    #[must_use]
+    pub fn new(protocol: SnapshotProtocol, credentials: Option<Credentials>, now_ns: u64) -> Self {
+        Self {
+            state: State::Fresh,
+            credentials,
+            packets: match protocol {
+                SnapshotProtocol::Glimpse => Packets::Glimpse(PacketReader::new()),
+                SnapshotProtocol::Spin => Packets::Spin(requests::PacketReader::default()),
+            },
+            received_bytes: 0,
+            head: Vec::new(),
+            sent: 0,
+            image_messages: 0,
+            moved_ns: now_ns,
+            heartbeat_ns: now_ns,
+        }
+    }
+
+    /// Takes bytes from the client.
+    pub fn receive(&mut self, bytes: &[u8], now_ns: u64) {
+        if self.over().is_some() {
+            return;
+        }
+        self.received_bytes += bytes.len();
+        let mut packets = self.packets.take();
+        let is_sound = match &mut packets {
+            Packets::Glimpse(reader) => reader.read(bytes, |packet| self.packet(packet, now_ns)).is_ok(),
+            Packets::Spin(reader) => {
+                let read = reader.read(RequestProtocol::Grp, bytes, |unit| {
+                    if !RequestProtocol::Grp.each_message(unit, |message| self.message(message, now_ns)) {
+                        self.end(SnapshotEnd::Malformed);
+                    }
+                    self.over().is_none()
+                });
+                if let State::Offered(_) = self.state {
+                    self.moved_ns = now_ns;
+                }
+                read.is_ok()
+            }
+        };
+        self.packets = packets;
+        if !is_sound || self.received_bytes > MOST_RECEIVED_BYTES {
+            self.end(SnapshotEnd::Malformed);
+        }
+    }
+
+    /// A packet of SoupBinTCP.
+    fn packet(&mut self, packet: &[u8], now_ns: u64) {
+        match (Message::decode(packet), &self.state) {
+            (Ok(Message::LoginRequest(login)), State::Fresh) => {
+                if is_known(self.credentials.as_ref(), &login) {
+                    self.moved_ns = now_ns;
+                    self.state = State::Waiting(login.requested_session().0);
+                } else {
+                    self.reject(&rejected(RejectReasonCode::NotAuthorised), now_ns);
+                }
+            }
+            (Ok(Message::ClientHeartbeat(_) | Message::Debug(_) | Message::UnsequencedData(_)), _) => {}
+            (Ok(Message::LogoutRequest(_)), _) => self.end(SnapshotEnd::Left),
+            (_, State::Over(_)) => {}
+            _ => self.end(SnapshotEnd::Malformed),
+        }
+    }
+
+    /// A message of Cboe's client.
+    fn message(&mut self, message: &[u8], now_ns: u64) {
+        match (grp::Message::decode(message), &self.state) {
+            (Ok(grp::Message::Login(login)), State::Fresh) => {
+                let is_known = self
+                    .credentials
+                    .as_ref()
+                    .is_none_or(|credentials| credentials.admit(&login.username().0, &login.password().0));
+                let status = if is_known { LoginStatus::Accepted } else { LoginStatus::NotAuthorised };
+                let fields = LoginResponseFields { length: LoginResponse::LENGTH as u8, status };
+                let response = unit_of(&fields.encode());
+                if is_known {
+                    self.head.extend_from_slice(&response);
+                    self.moved_ns = now_ns;
+                    self.state = State::Waiting([b' '; 10]);
+                } else {
+                    self.reject(&response, now_ns);
+                }
+            }
+            (Ok(grp::Message::SpinRequest(request)), State::Offered(image)) => {
+                let image = Arc::clone(image);
+                let is_offered = request.sequence() == image.last();
+                let fields = SpinResponseFields {
+                    length: SpinResponse::LENGTH as u8,
+                    sequence: request.sequence(),
+                    order_count: if is_offered { image.orders } else { 0 },
+                    status: if is_offered { SpinStatus::Accepted } else { SpinStatus::OutOfRange },
+                };
+                self.head.extend_from_slice(&unit_of(&fields.encode()));
+                if is_offered {
+                    self.moved_ns = now_ns;
+                    self.image_messages = image.messages;
+                    self.state = State::Sending(image);
+                }
+            }
+            // A spin comes already.
+            (Ok(grp::Message::SpinRequest(_)), State::Sending(_))
+            | (_, State::Over(_) | State::Rejecting) => {}
+            _ => self.end(SnapshotEnd::Malformed),
+        }
+    }
+
+    fn reject(&mut self, rejection: &[u8], now_ns: u64) {
+        self.head.extend_from_slice(rejection);
+        self.moved_ns = now_ns;
+        self.state = State::Rejecting;
+    }
+
+    fn end(&mut self, end: SnapshotEnd) {
+        if !matches!(self.state, State::Over(_)) {
+            self.state = State::Over(end);
+        }
+    }
+
+    /// The client is logged in and waits for an image.
+    #[must_use]
+    pub fn wants_image(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+    }
+
+    /// Gives the image: it must be of a time after the login, and of the server's protocol. A client that requested another session is rejected.
+    pub fn give(&mut self, image: Arc<Image>, now_ns: u64) {
+        let State::Waiting(requested) = &self.state else { return };
+        debug_assert_eq!(image.protocol(), self.protocol());
+        if self.protocol() == SnapshotProtocol::Spin {
+            self.offer(&image, now_ns);
+            self.moved_ns = now_ns;
+            self.state = State::Offered(image);
+            return;
+        }
+        let session = image.session.login_name().0;
+        if !is_session(requested, &session) {
+            return self.reject(&rejected(RejectReasonCode::SessionNotAvailable), now_ns);
+        }
+        self.head.extend_from_slice(&accepted(session, 1));
+        self.moved_ns = now_ns;
+        self.image_messages = image.messages;
+        self.state = State::Sending(image);
+    }
+
+    const fn protocol(&self) -> SnapshotProtocol {
+        match self.packets {
+            Packets::Glimpse(_) => SnapshotProtocol::Glimpse,
+            Packets::Spin(_) => SnapshotProtocol::Spin,
+        }
+    }
+
+    fn offer(&mut self, image: &Image, now_ns: u64) {
+        let fields =
+            SpinImageAvailableFields { length: SpinImageAvailable::LENGTH as u8, sequence: image.last() };
+        self.head.extend_from_slice(&unit_of(&fields.encode()));
+        self.heartbeat_ns = now_ns;
+    }
+
+    /// The bytes to send next; empty: none now.
+    #[must_use]
+    pub fn output(&self) -> &[u8] {
+        if self.over().is_some() {
+            return &[];
+        }
+        if let Some(head) = self.head.get(self.sent..)
+            && !head.is_empty()
+        {
+            return head;
+        }
+        match &self.state {
+            State::Sending(image) => image.packets.get(self.sent - self.head.len()..).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// So many bytes of [`SnapshotServer::output`] went out.
+    pub fn sent(&mut self, bytes: usize, now_ns: u64) {
+        if bytes == 0 {
+            return;
+        }
+        self.sent += bytes;
+        (self.moved_ns, self.heartbeat_ns) = (now_ns, now_ns);
+        if self.output().is_empty() {
+            match self.state {
+                State::Sending(_) => self.end(SnapshotEnd::Served),
+                State::Rejecting => self.end(SnapshotEnd::Rejected),
+                _ => {}
+            }
+        }
+    }
+
+    /// Messages of the image that was given, without its end; 0 without one.
+    #[must_use]
+    pub fn image_messages(&self) -> u64 {
+        self.image_messages
+    }
+
+    /// The client closed its side.
+    pub fn closed(&mut self) {
+        self.end(SnapshotEnd::Left);
+    }
+
+    /// Time passes: sends heartbeats, or offers the spin again, while the client waits, and closes a client that is too slow.
+    pub fn tick(&mut self, now_ns: u64) {
+        let idle_ns = now_ns.saturating_sub(self.moved_ns);
+        let is_due = now_ns.saturating_sub(self.heartbeat_ns) >= HEARTBEAT_NS;
+        match &self.state {
+            State::Fresh if idle_ns >= LOGIN_TIMEOUT_NS => self.end(SnapshotEnd::TimedOut),
+            State::Offered(_) if idle_ns >= self.protocol().silence_ns() => self.end(SnapshotEnd::TimedOut),
+            State::Sending(_) | State::Rejecting | State::Waiting(_) if idle_ns >= STALL_TIMEOUT_NS => {
+                self.end(SnapshotEnd::TimedOut);
+            }
+            State::Waiting(_) if is_due => {
+                self.heartbeat_ns = now_ns;
+                match self.packets {
+                    Packets::Glimpse(_) => self.head.extend_from_slice(&[0, 1, ServerHeartbeat::TAG]),
+                    Packets::Spin(_) => self.head.extend_from_slice(&UNIT_HEARTBEAT),
+                }
+            }
+            State::Offered(_) if self.head.len().saturating_sub(self.sent) > MOST_OFFERED_BYTES => {
+                self.end(SnapshotEnd::TimedOut);
+            }
+            State::Offered(image) if is_due => {
+                let image = Arc::clone(image);
+                self.offer(&image, now_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// How it ended, if it did: the caller closes the connection.
+    #[must_use]
+    pub fn over(&self) -> Option<SnapshotEnd> {
+        match self.state {
+            State::Over(end) => Some(end),
+            _ => None,
+        }
+    }
+}

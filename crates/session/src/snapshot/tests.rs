@@ -1,0 +1,323 @@
+//! Either end alone, and both together.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tapeworks_wire::nasdaq::glimpse50;
+use tapeworks_wire::nasdaq::soupbintcp::{LoginRequestFields, Message, Packets};
+
+use super::*;
+use crate::login::{Credentials, LOGIN_TIMEOUT_NS, STALL_TIMEOUT_NS};
+
+fn image() -> Arc<Image> {
+    let session = SessionId::MoldUdp64(*b"AA00000007");
+    let mut image = Image::new(session, 1_234);
+    image.put(b"first", |_| {});
+    image.put(b"second", |bytes| bytes[0] = b'S');
+    image.finish();
+    Arc::new(image)
+}
+
+/// A login whose session may be blank.
+fn login(user: &[u8; 6], session: &[u8; 10]) -> Vec<u8> {
+    let fields = LoginRequestFields {
+        packet_length: 47,
+        username: Ascii(*user),
+        password: Ascii(*b"secret    "),
+        requested_session: Ascii(*session),
+        requested_sequence_number: AsciiNumber::new(1).unwrap(),
+    };
+    fields.encode().to_vec()
+}
+
+/// Takes everything out, some bytes at a time.
+fn take(server: &mut SnapshotServer, now_ns: u64) -> Vec<u8> {
+    let mut all = Vec::new();
+    while !server.output().is_empty() {
+        let some = server.output().len().min(7);
+        all.extend_from_slice(&server.output()[..some]);
+        server.sent(some, now_ns);
+    }
+    all
+}
+
+#[test]
+fn a_client_gets_the_messages_and_the_number_to_go_on_from() {
+    let mut server = SnapshotServer::new(SnapshotProtocol::Glimpse, None, 0);
+    for byte in login(b"anyone", b"          ") {
+        assert!(!server.wants_image());
+        server.receive(&[byte], 1);
+    }
+    assert!(server.wants_image());
+    server.give(image(), 2);
+    let stream = take(&mut server, 3);
+    let packets: Vec<&[u8]> = Packets::new(&stream).map(Result::unwrap).collect();
+    let Message::LoginAccepted(accepted) = Message::decode(packets[0]).unwrap() else { panic!() };
+    assert_eq!(
+        (accepted.session(), accepted.sequence_number().value()),
+        (image().session.login_name(), Some(1))
+    );
+    assert_eq!(packets[1], b"\x00\x06Sfirst");
+    assert_eq!(packets[2], b"\x00\x07SSecond");
+    let glimpse50::Message::EndOfSnapshot(end) = glimpse50::Message::decode(&packets[3][3..]).unwrap();
+    assert_eq!(end.sequence_number().value(), Some(1_234));
+    assert_eq!(packets[4..], [b"\x00\x01Z"]);
+    assert_eq!(server.over(), Some(SnapshotEnd::Served));
+}
+
+#[test]
+fn a_wrong_session_and_a_wrong_login_are_rejected() {
+    let mut server = SnapshotServer::new(SnapshotProtocol::Glimpse, None, 0);
+    server.receive(&login(b"anyone", b"AA00000006"), 1);
+    server.give(image(), 2);
+    assert_eq!(take(&mut server, 3), b"\x00\x02JS");
+    assert_eq!(server.over(), Some(SnapshotEnd::Rejected));
+
+    let wanted = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
+    let mut server = SnapshotServer::new(SnapshotProtocol::Glimpse, Some(wanted.clone()), 0);
+    server.receive(&login(b"you   ", b"          "), 1);
+    assert_eq!(take(&mut server, 3), b"\x00\x02JA");
+    let mut server = SnapshotServer::new(SnapshotProtocol::Glimpse, Some(wanted), 0);
+    server.receive(&login(b"me    ", b"AA00000007"), 1);
+    server.give(image(), 2);
+    assert!(take(&mut server, 3).len() > 33);
+}
+
+#[test]
+fn an_idle_client_is_logged_out() {
+    let mut server = SnapshotServer::new(SnapshotProtocol::Glimpse, None, 0);
+    server.tick(LOGIN_TIMEOUT_NS - 1);
+    assert_eq!(server.over(), None);
+    server.tick(LOGIN_TIMEOUT_NS);
+    assert_eq!(server.over(), Some(SnapshotEnd::TimedOut));
+
+    let mut server = SnapshotServer::new(SnapshotProtocol::Glimpse, None, 0);
+    server.receive(&login(b"anyone", b"          "), 0);
+    server.tick(SECOND_NS);
+    assert_eq!(take(&mut server, SECOND_NS), b"\x00\x01H", "a heartbeat while it waits");
+    server.give(image(), SECOND_NS);
+    server.sent(5, 2 * SECOND_NS);
+    server.tick(2 * SECOND_NS + STALL_TIMEOUT_NS);
+    assert_eq!(server.over(), Some(SnapshotEnd::TimedOut));
+}
+
+const UNIT: SessionId = SessionId::CboeUnit(3);
+
+/// An add order of PITCH with this number.
+fn order(number: u64) -> Vec<u8> {
+    let mut message = vec![0; 26];
+    (message[0], message[1]) = (26, AddOrderShort::TAG);
+    message[6..14].copy_from_slice(&number.to_le_bytes());
+    message
+}
+
+const TIME: [u8; 6] = [6, 0x20, 1, 2, 3, 4];
+
+/// A time message and so many orders.
+fn spin(orders: u64) -> Arc<Image> {
+    let mut image = Image::new(UNIT, 1_234);
+    image.put(&TIME, |_| {});
+    (0..orders).for_each(|number| image.put(&order(number), |_| {}));
+    image.finish();
+    Arc::new(image)
+}
+
+fn credentials() -> Credentials {
+    Credentials { user: "me".to_owned(), password: "secret".to_owned() }
+}
+
+fn known() -> SnapshotLogin {
+    SnapshotLogin { sub_id: "0001".to_owned(), user: "me".to_owned(), password: "secret".to_owned() }
+}
+
+/// What a client gets of a server, both with pieces of so many bytes.
+fn fetched(
+    server: &mut SnapshotServer,
+    login: &SnapshotLogin,
+    image: &Arc<Image>,
+    piece: usize,
+) -> (Vec<Vec<u8>>, Result<Option<u64>, SnapshotFailure>) {
+    let mut client = SnapshotClient::new(login, &image.session);
+    let mut messages = Vec::new();
+    let mut quiet = 0;
+    while quiet < 2 {
+        quiet += 1;
+        for bytes in client.take_output().chunks(piece) {
+            server.receive(bytes, 1);
+            quiet = 0;
+        }
+        server.give(Arc::clone(image), 2);
+        let bytes: Vec<u8> = server.output().iter().copied().take(piece).collect();
+        if !bytes.is_empty() {
+            server.sent(bytes.len(), 3);
+            client.receive(&bytes);
+            quiet = 0;
+        }
+        loop {
+            match client.fetch() {
+                Ok(None) => break,
+                Ok(Some(Fetched::Message(message))) => messages.push(message.to_vec()),
+                Ok(Some(Fetched::End { next })) => return (messages, Ok(Some(next))),
+                Err(failure) => return (messages, Err(failure)),
+            }
+        }
+    }
+    (messages, Ok(None))
+}
+
+#[test]
+fn a_client_requests_the_spin_that_it_is_offered_and_gets_its_orders() {
+    for orders in [0, 1, 53, 1_000] {
+        let mut server = SnapshotServer::new(SnapshotProtocol::Spin, Some(credentials()), 0);
+        let (messages, end) = fetched(&mut server, &known(), &spin(orders), 5);
+        assert_eq!((end, server.over()), (Ok(Some(1_234)), Some(SnapshotEnd::Served)));
+        assert_eq!((messages[0].as_slice(), messages.len() as u64), (&TIME[..], 1 + orders));
+        let all = messages[1..].iter().zip(0..).all(|(message, number)| *message == order(number));
+        assert!(all);
+        assert_eq!(server.image_messages(), 1 + orders);
+    }
+}
+
+#[test]
+fn a_spin_is_offered_each_second_until_it_is_requested_and_no_other_one_is_sent() {
+    let mut server = SnapshotServer::new(SnapshotProtocol::Spin, None, 0);
+    let mut client = SnapshotClient::new(&known(), &UNIT);
+    server.receive(&client.take_output(), 0);
+    assert_eq!(take(&mut server, 0), b"\x0b\0\x01\0\0\0\0\0\x03\x02A");
+    server.tick(SECOND_NS);
+    assert_eq!(take(&mut server, 0), UNIT_HEARTBEAT, "a heartbeat before there is an image");
+    server.give(spin(2), SECOND_NS);
+    let offer = *b"\x0e\0\x01\0\0\0\0\0\x06\x80\xd1\x04\0\0";
+    assert_eq!(take(&mut server, SECOND_NS), offer);
+    server.tick(2 * SECOND_NS);
+    assert_eq!(take(&mut server, 2 * SECOND_NS), offer);
+    server.receive(b"\x0e\0\x01\0\0\0\0\0\x06\x81\xd0\x04\0\0", 3 * SECOND_NS);
+    assert_eq!(take(&mut server, 0), b"\x13\0\x01\0\0\0\0\0\x0b\x82\xd0\x04\0\0\0\0\0\0O");
+    server.receive(client.heartbeat(), 6 * SECOND_NS);
+    server.tick(7 * SECOND_NS);
+    assert_eq!(server.over(), None, "its heartbeat was heard");
+    server.tick(11 * SECOND_NS);
+    assert_eq!(server.over(), Some(SnapshotEnd::TimedOut));
+    // One that is heard, and reads nothing, does not fill the memory.
+    let mut server = SnapshotServer::new(SnapshotProtocol::Spin, None, 0);
+    server.receive(&SnapshotClient::new(&known(), &UNIT).take_output(), 0);
+    server.give(spin(2), 0);
+    for second in 1..100 {
+        server.receive(&UNIT_HEARTBEAT, second * SECOND_NS);
+        server.tick(second * SECOND_NS);
+    }
+    assert_eq!(server.over(), Some(SnapshotEnd::TimedOut));
+}
+
+#[test]
+fn a_client_names_why_no_snapshot_comes() {
+    let mut server = SnapshotServer::new(SnapshotProtocol::Spin, Some(credentials()), 0);
+    let stranger = SnapshotLogin { password: "guess".to_owned(), ..known() };
+    assert_eq!(fetched(&mut server, &stranger, &spin(1), 9).1, Err(SnapshotFailure::LoginRejected));
+    assert_eq!(server.over(), Some(SnapshotEnd::Rejected));
+    let mut server = SnapshotServer::new(SnapshotProtocol::Glimpse, Some(credentials()), 0);
+    assert_eq!(fetched(&mut server, &stranger, &image(), 9).1, Err(SnapshotFailure::LoginRejected));
+
+    let accepted = b"\x0b\0\x01\0\0\0\0\0\x03\x02A".as_slice();
+    let offer = b"\x0e\0\x01\0\0\0\0\0\x06\x80\xd1\x04\0\0";
+    let response = |status: u8, orders: u8| {
+        [b"\x13\0\x01\0\0\0\0\0\x0b\x82\xd1\x04\0\0".as_slice(), &[orders, 0, 0, 0, status]].concat()
+    };
+    let finished = |last: u8| [b"\x0e\0\x01\0\0\0\0\0\x06\x83".as_slice(), &[last, 4, 0, 0]].concat();
+    let one = [&[34, 0, 1, 0, 0, 0, 0, 0], order(1).as_slice()].concat();
+    let after = |parts: &[&[u8]]| {
+        let mut client = SnapshotClient::new(&known(), &UNIT);
+        let mut last = Ok(None);
+        for part in [&[accepted, offer], parts].concat() {
+            client.receive(part);
+            while let Some(fetched) = client.fetch()? {
+                last = Ok(match fetched {
+                    Fetched::End { next } => Some(next),
+                    Fetched::Message(_) => None,
+                });
+            }
+        }
+        last
+    };
+    assert_eq!(after(&[&response(b'A', 1), &one, &finished(0xd1)]), Ok(Some(1_234)));
+    assert_eq!(after(&[&response(b'O', 0)]), Err(SnapshotFailure::SpinRefused));
+    assert_eq!(after(&[&response(b'S', 0)]), Err(SnapshotFailure::SpinRefused));
+    assert_eq!(after(&[&response(b'A', 2), &one, &finished(0xd1)]), Err(SnapshotFailure::Torn));
+    assert_eq!(after(&[&response(b'A', 0), &one]), Err(SnapshotFailure::Torn));
+    assert_eq!(after(&[&response(b'A', 1), &one, &finished(0xd0)]), Err(SnapshotFailure::Torn));
+    assert_eq!(after(&[&one]), Err(SnapshotFailure::Malformed), "before the response");
+    assert_eq!(after(&[b"\x07\0\0\0\0\0\0\0"]), Err(SnapshotFailure::Malformed), "shorter than its header");
+    assert_eq!(
+        after(&[b"\x0b\0\x01\0\0\0\0\0\x04\x83\0"]),
+        Err(SnapshotFailure::Malformed),
+        "longer than its unit"
+    );
+    let mut client = SnapshotClient::new(&known(), &image().session);
+    client.receive(b"\0\x01Z");
+    assert_eq!(client.fetch(), Err(SnapshotFailure::Ended));
+}
+
+proptest! {
+    #[test]
+    fn clients_of_either_protocol_get_an_image_however_the_bytes_are_cut(
+        piece in 1_usize..3_000,
+        lengths in prop::collection::vec(2_u8..=255, 0..100),
+        is_spin in any::<bool>(),
+    ) {
+        let session = if is_spin { UNIT } else { image().session };
+        let mut made = Image::new(session, 77);
+        let messages: Vec<Vec<u8>> = lengths
+            .iter()
+            .map(|length| {
+                let mut message = vec![b'x'; usize::from(*length)];
+                (message[0], message[1]) = (*length, 0x2E);
+                message
+            })
+            .collect();
+        messages.iter().for_each(|message| made.put(message, |_| {}));
+        made.finish();
+        let mut server = SnapshotServer::new(made.protocol(), None, 0);
+        let (got, end) = fetched(&mut server, &known(), &Arc::new(made), piece);
+        prop_assert_eq!((got, end), (messages, Ok(Some(77))));
+        // The end of a SoupBinTCP session comes behind that of the snapshot.
+        take(&mut server, 4);
+        prop_assert_eq!(server.over(), Some(SnapshotEnd::Served));
+    }
+
+    #[test]
+    fn hostile_bytes_of_a_server_end_a_fetch_or_wait_for_more(
+        chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
+        is_logged_in in any::<bool>(),
+        session in prop::sample::select(vec![UNIT, SessionId::Pillar]),
+    ) {
+        let mut client = SnapshotClient::new(&known(), &session);
+        if is_logged_in {
+            client.receive(b"\x0b\0\x01\0\0\0\0\0\x03\x02A\x0e\0\x01\0\0\0\0\0\x06\x80\xd1\x04\0\0");
+        }
+        for chunk in &chunks {
+            client.receive(chunk);
+            while let Ok(Some(_)) = client.fetch() {}
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_without_a_login_get_no_snapshot(
+        protocol in prop::sample::select(vec![SnapshotProtocol::Glimpse, SnapshotProtocol::Spin]),
+        chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
+    ) {
+        let mut server = SnapshotServer::new(protocol, None, 0);
+        for (number, chunk) in chunks.iter().enumerate() {
+            server.receive(chunk, number as u64);
+            let is_login = server.wants_image();
+            let image = match protocol {
+                SnapshotProtocol::Glimpse => image(),
+                SnapshotProtocol::Spin => spin(1),
+            };
+            server.give(image, number as u64);
+            prop_assert!(is_login || server.output().len() <= 3);
+            server.tick(number as u64);
+        }
+        server.closed();
+        prop_assert!(server.over().is_some());
+    }
+}
