@@ -1144,6 +1144,52 @@ fn silence_makes_books_stale_until_the_channel_is_heard_and_nothing_is_missing()
     assert_eq!(live.channels()[0].arbiter().counters().silences, 1);
 }
 
+/// The kinds of the events that a snapshot with the state before `next` gives, of those that say something of all books.
+fn of_all_books(live: &mut LiveFeed, messages: &[Vec<u8>], next: u64, at: u64) -> Vec<EventKind> {
+    let Some(Request::Snapshot { attempt, .. }) = live.take_request() else { panic!("a snapshot is needed") };
+    let received = Nanos(START + at);
+    let state = snapshot_of(&messages[..next as usize - 1]);
+    let mut events = feed(live, Input::Snapshot { channel: 0, attempt, received, messages: &state });
+    let bytes = state.len() as u64;
+    events.extend(feed(live, Input::SnapshotEnd { channel: 0, attempt, received, next, bytes }));
+    let of_all =
+        |event: &Event| matches!(event.kind, EventKind::Clear | EventKind::Recovered | EventKind::Gap);
+    events.iter().filter(|event| of_all(event)).map(|event| event.kind).collect()
+}
+
+#[test]
+fn a_channel_whose_lines_fall_silent_while_it_joins_is_silent_when_it_has_joined() {
+    let messages = messages(100, 3, 9);
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 61, &messages[60..62])));
+    assert!(live.channels()[0].is_awaiting_snapshot());
+    feed(&mut live, Input::Tick { now: Nanos(START + 4_000 * MS) });
+    assert!(!live.channels()[0].arbiter().is_silent(), "it has not joined yet");
+    let kinds = of_all_books(&mut live, &messages, 63, 4_001 * MS);
+    assert_eq!(kinds, [EventKind::Clear, EventKind::Recovered, EventKind::Gap]);
+    assert!(live.channels()[0].arbiter().is_silent() && live.channels()[0].is_stale());
+    feed(&mut live, input(Line::A, 5_000 * MS, &packet(b"SESSION001", 63, &messages[62..64])));
+    assert!(!live.channels()[0].arbiter().is_silent() && !live.channels()[0].is_stale());
+    assert_eq!(live.channels()[0].arbiter().counters().silences, 1);
+}
+
+#[test]
+fn a_snapshot_that_comes_in_silence_does_not_end_the_silence() {
+    let messages = messages(100, 3, 9);
+    let mut live = live(ArbiterOptions::default(), Some(SnapshotOptions::default()));
+    feed(&mut live, input(Line::A, 0, &packet(b"SESSION001", 1, &messages[..50])));
+    // Two messages are lost, and given up.
+    feed(&mut live, input(Line::A, MS, &packet(b"SESSION001", 53, &messages[52..60])));
+    feed(&mut live, Input::Tick { now: Nanos(START + 2_000 * MS) });
+    feed(&mut live, Input::Tick { now: Nanos(START + 4_000 * MS) });
+    assert!(live.channels()[0].arbiter().is_silent() && live.channels()[0].is_stale());
+    let kinds = of_all_books(&mut live, &messages, 61, 4_001 * MS);
+    assert_eq!(kinds, [EventKind::Clear, EventKind::Recovered, EventKind::Gap]);
+    assert!(live.channels()[0].is_stale(), "what happens since is not heard");
+    feed(&mut live, input(Line::A, 5_000 * MS, &packet(b"SESSION001", 61, &messages[60..62])));
+    assert!(!live.channels()[0].is_stale());
+}
+
 #[test]
 fn a_gap_that_is_given_up_in_silence_does_not_end_the_silence() {
     let messages = messages(30, 3, 11);

@@ -343,6 +343,7 @@ impl Arbiter {
         self.next = Some(next);
         self.advanced = now;
         self.resume(now, deliver);
+        self.call_silence(now, deliver);
     }
 
     /// No snapshot came: the session is followed from the first held packet.
@@ -357,6 +358,16 @@ impl Arbiter {
         // The request failed.
         self.wants_snapshot = false;
         self.resume(now, deliver);
+        self.call_silence(now, deliver);
+    }
+
+    /// The lines were silent for long enough while the channel joined, and have not been heard since.
+    fn call_silence(&mut self, now: Nanos, deliver: &mut impl FnMut(Delivery<'_>)) {
+        if self.last.is_none() && self.end.is_none() {
+            self.is_silent = true;
+            self.counters.silences += 1;
+            deliver(Delivery::Silent { now });
+        }
     }
 
     /// Hands on the packets held while joining, up to the next gap, and opens the gaps between them.

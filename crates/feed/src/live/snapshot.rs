@@ -12,6 +12,7 @@ use tapeworks_wire::framing::{BigEndian, Blocks};
 
 use super::delivery::{Target, place_of};
 use super::{LiveChannel, LiveFeed, Request};
+use crate::arbitration::Delivery;
 
 /// How snapshots are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,6 +218,12 @@ impl LiveFeed {
             let LiveChannel { arbiter, options, followed, .. } = channel;
             let mut target = Target { feed, number, options, followed, sink, unread: 0 };
             arbiter.joined_by_snapshot(next, now, &mut |delivery| target.deliver(delivery));
+        } else if channel.arbiter.is_silent() {
+            // The books are those of the snapshot, and nothing says what has changed since.
+            let feed = &mut self.feed;
+            let LiveChannel { options, followed, .. } = channel;
+            let mut target = Target { feed, number, options, followed, sink, unread: 0 };
+            target.deliver(Delivery::Silent { now });
         }
     }
 }
