@@ -13,6 +13,7 @@ use std::collections::BinaryHeap;
 use tapeworks_wire::nasdaq::itch50::{CrossType, ReasonCode, TradingState};
 
 use crate::book::{Book, Order, Side};
+use crate::consolidated::{self, Lots, Report, Sip};
 use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
 use crate::iex::{self, Quote};
@@ -31,7 +32,7 @@ const TRIALS: u32 = 8;
 const CORRECTION_NS: u64 = 15_000;
 
 /// The longest message that [`Generator::next_message`] writes, in bytes.
-pub const MAX_MESSAGE_BYTES: usize = 80;
+pub const MAX_MESSAGE_BYTES: usize = 128;
 
 /// A message of [`Generator::next_message`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +102,11 @@ pub struct Generator {
     outbox: Outbox,
     /// IEX: levels changed by the event at hand.
     touched: Vec<(Side, u32)>,
+    /// What the SIPs among the venues have published.
+    sips: Vec<Sip>,
+    /// The quotes that the venues have reported to the SIPs, as the books; empty without a SIP.
+    reported: Vec<Lots>,
+    reports: u32,
 }
 
 impl Generator {
@@ -113,6 +119,9 @@ impl Generator {
         let mut random = Random::new(scenario.seed);
         let symbols = scenario.symbols as usize;
         let instruments = (0..scenario.symbols).map(|index| Instrument::new(index, &mut random)).collect();
+        let kinds: Vec<VenueKind> = scenario.venues.iter().map(|venue| venue.kind).collect();
+        let sips: Vec<Sip> =
+            (0..kinds.len()).filter_map(|place| Sip::new(place, &kinds, symbols)).collect();
         let venues = scenario
             .venues
             .iter()
@@ -148,6 +157,9 @@ impl Generator {
             random,
             outbox: Outbox::default(),
             touched: Vec::new(),
+            reported: vec![Lots::default(); if sips.is_empty() { 0 } else { symbols * scenario.venues.len() }],
+            reports: 0,
+            sips,
         })
     }
 
@@ -231,6 +243,9 @@ impl Generator {
                 return;
             }
         });
+        if let Some(sip) = self.sips.iter().find(|sip| sip.venue == venue) {
+            return sip.image(outbox, &stamp, symbol, instrument);
+        }
         if kind == VenueKind::IexTops {
             let quote = self.venues[venue].quotes.get(symbol as usize).copied().unwrap_or_default();
             iex::quote(outbox, &stamp, stock, quote, book.halted);
@@ -577,6 +592,26 @@ impl Generator {
         if !self.touched.is_empty() {
             self.publish_levels(venue, symbol);
         }
+        self.report(venue, symbol);
+    }
+
+    /// If the quote of a venue changed, it reaches the SIPs in a moment.
+    #[inline]
+    fn report(&mut self, venue: usize, symbol: u32) {
+        let index = self.book_index(venue, symbol);
+        let Some(reported) = self.reported.get_mut(index) else { return };
+        let instrument = &self.instruments[symbol as usize];
+        let quote = consolidated::quote_of(&self.books[index], instrument.round_lot);
+        if std::mem::replace(reported, quote) == quote {
+            return;
+        }
+        for sip in self.sips.iter().filter(|sip| sip.takes(venue, symbol, instrument)) {
+            let time_ns = self.now_ns + consolidated::latency_ns(venue);
+            let step = Step::Consolidate { source: venue as u8, quote };
+            self.reports = self.reports.wrapping_add(1);
+            let script = Script::numbered(time_ns, self.reports, step, sip.venue as u8, symbol);
+            self.scripts.push(Reverse(script));
+        }
     }
 
     fn publish_levels(&mut self, venue: usize, symbol: u32) {
@@ -717,14 +752,18 @@ impl Generator {
                 self.standings[index].operational_halt = halted;
                 let stock = self.instruments[symbol as usize].symbol;
                 let standing = self.standings[index];
-                for_dialect!(kind, D => D::operational_halt(&mut self.outbox, kind, &stamp, stock, &standing));
+                if self.is_said(venue, symbol) {
+                    for_dialect!(kind, D => D::operational_halt(&mut self.outbox, kind, &stamp, stock, &standing));
+                }
                 self.publish_halt_in_quote(venue, symbol);
             }
             Step::ShortSaleTest => {
                 self.standings[index].short_sale_test = true;
                 let stock = self.instruments[symbol as usize].symbol;
                 let standing = self.standings[index];
-                for_dialect!(kind, D => D::short_sale_test(&mut self.outbox, kind, &stamp, stock, &standing));
+                if self.is_said(venue, symbol) {
+                    for_dialect!(kind, D => D::short_sale_test(&mut self.outbox, kind, &stamp, stock, &standing));
+                }
             }
             Step::RetailInterest => self.retail_interest(venue, symbol),
             Step::BreakTrade => {
@@ -761,6 +800,13 @@ impl Generator {
                 iex::security_event(&mut self.outbox, kind, &stamp, instrument.symbol, code);
             }
             Step::Correction => self.correct(symbol),
+            Step::Consolidate { source, quote } => {
+                let report = Report { symbol, source: usize::from(source), quote };
+                let instrument = &self.instruments[symbol as usize];
+                if let Some(sip) = self.sips.iter_mut().find(|sip| sip.venue == venue) {
+                    sip.publish(&mut self.outbox, &stamp, instrument, &report);
+                }
+            }
         }
     }
 
@@ -773,12 +819,21 @@ impl Generator {
         (standing.state, standing.reason) = (state, reason);
         let standing = *standing;
         let kind = self.venues[venue].kind;
-        for_dialect!(kind, D => D::trading_state(&mut self.outbox, kind, &stamp, stock, &standing));
+        if self.is_said(venue, symbol) {
+            for_dialect!(kind, D => D::trading_state(&mut self.outbox, kind, &stamp, stock, &standing));
+        }
         self.publish_halt_in_quote(venue, symbol);
     }
 
-    /// A quote of TOPS has a flag for a halt.
+    /// Whether a venue says something of a symbol: a SIP only of those of its tape.
+    fn is_said(&self, venue: usize, symbol: u32) -> bool {
+        let kind = self.venues[venue].kind;
+        !kind.is_sip() || consolidated::is_on_tape(kind, symbol, &self.instruments[symbol as usize])
+    }
+
+    /// A quote of TOPS has a flag for a halt, and a SIP shows no quote of a halted venue.
     fn publish_halt_in_quote(&mut self, venue: usize, symbol: u32) {
+        self.report(venue, symbol);
         if self.venues[venue].kind == VenueKind::IexTops {
             let book = &self.books[self.book_index(venue, symbol)];
             let (quote, halted) = ([book.top(Side::Buy), book.top(Side::Sell)], book.halted);
@@ -809,6 +864,7 @@ impl Generator {
         let instrument = &self.instruments[symbol as usize];
         let cross_type = CrossType::from_raw(code);
         nasdaq::cross(&mut self.outbox, &stamp, instrument, cross_shares, match_number, cross_type);
+        self.report(venue, symbol);
     }
 }
 

@@ -24,6 +24,7 @@
 //! prints the time that it took.
 
 mod book;
+mod consolidated;
 mod dialect;
 mod dialects;
 mod files;

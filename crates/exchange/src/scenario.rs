@@ -59,6 +59,10 @@ pub enum VenueKind {
     Texas,
     /// London Stock Exchange: MITCH 11.9 of one market data group, no auctions.
     Lse,
+    /// The securities information processor of tape C: quotes of all venues in UQDF 1.5, of half of the symbols.
+    Uqdf,
+    /// The securities information processor of tapes A and B: quotes of all venues in CQS 1.91, of the other symbols.
+    Cqs,
 }
 
 /// The facts of a kind of venue.
@@ -254,6 +258,26 @@ static KINDS: &[KindRow] = &[
         groups: ([[239, 192, 150, 1], [239, 192, 151, 1]], 60_400),
         sources: [[194, 169, 8, 2], [194, 169, 9, 2]],
     },
+    KindRow {
+        kind: VenueKind::Uqdf,
+        keys: &["uqdf", "utp"],
+        name: "UTP UQDF",
+        publisher: Publisher::SIP_UTP,
+        transport: TransportKind::MoldUdp64,
+        protocol: NO_PROTOCOL,
+        groups: ([[233, 46, 176, 16], [233, 46, 177, 16]], 55_118),
+        sources: [[69, 10, 251, 128], [69, 10, 252, 128]],
+    },
+    KindRow {
+        kind: VenueKind::Cqs,
+        keys: &["cqs", "cta"],
+        name: "CTA CQS",
+        publisher: Publisher::SIP_CTA,
+        transport: TransportKind::CtaBlock,
+        protocol: NO_PROTOCOL,
+        groups: ([[233, 200, 79, 9], [233, 200, 79, 137]], 61_009),
+        sources: [[159, 125, 48, 5], [159, 125, 49, 5]],
+    },
 ];
 
 impl VenueKind {
@@ -282,6 +306,12 @@ impl VenueKind {
     #[must_use]
     pub fn is_in_files(self) -> bool {
         matches!(self, Self::Nasdaq | Self::Bx | Self::Psx)
+    }
+
+    /// Publishes the quotes of the other venues: a securities information processor.
+    #[must_use]
+    pub fn is_sip(self) -> bool {
+        matches!(self, Self::Uqdf | Self::Cqs)
     }
 
     /// Publishes IEX's auctions.
@@ -314,6 +344,7 @@ impl VenueKind {
             TransportKind::CboeUnit => SessionId::CboeUnit(CBOE_UNIT),
             TransportKind::Pillar => SessionId::Pillar,
             TransportKind::MitchUnit => SessionId::MitchUnit(MARKET_DATA_GROUP),
+            TransportKind::CtaBlock => SessionId::CtaBlock(tapeworks_wire::cta::block::CQS),
         }
     }
 

@@ -24,6 +24,7 @@ pub mod arbitration;
 mod channel;
 pub mod clock;
 mod continuity;
+mod cqs;
 mod feed;
 mod iex;
 mod integrated;
@@ -47,9 +48,11 @@ pub mod sequence;
 mod several_publishers;
 #[cfg(feature = "serde")]
 pub mod state;
+mod sip;
 mod symbols;
 mod table;
 mod units;
+mod uqdf;
 
 pub use channel::{Channel, ChannelCounters, ChannelIdentity, Frame, Packet};
 pub use feed::{Feed, FeedCounters, FeedOptions, FileFeed};
