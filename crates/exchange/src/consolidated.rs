@@ -133,7 +133,10 @@ impl Sip {
 
     fn quotes_of(&self, symbol: u32) -> &[Lots] {
         let venues = self.letters.len();
-        self.quotes.get(symbol as usize * venues..).and_then(|quotes| quotes.get(..venues)).unwrap_or_default()
+        self.quotes
+            .get(symbol as usize * venues..)
+            .and_then(|quotes| quotes.get(..venues))
+            .unwrap_or_default()
     }
 
     /// The best of the quotes of a symbol.
@@ -156,9 +159,16 @@ impl Sip {
     }
 
     /// Publishes a venue's quote and what it changes of the national best.
-    pub(crate) fn publish(&mut self, outbox: &mut Outbox, stamp: &Stamp, instrument: &Instrument, report: &Report) {
+    pub(crate) fn publish(
+        &mut self,
+        outbox: &mut Outbox,
+        stamp: &Stamp,
+        instrument: &Instrument,
+        report: &Report,
+    ) {
         let place = report.symbol as usize * self.letters.len() + report.source;
-        let (Some(known), Some(Some(letter))) = (self.quotes.get_mut(place), self.letters.get(report.source)) else {
+        let (Some(known), Some(Some(letter))) = (self.quotes.get_mut(place), self.letters.get(report.source))
+        else {
             return;
         };
         *known = report.quote;
@@ -418,7 +428,9 @@ fn cqs_quote(
     ];
     let national_bbo_indicator = cqs::NationalBboIndicator::of(places)?;
     let primary = cqs::PrimaryListingMarketParticipantId::Nyse;
-    if let Some([(bid_price_short, bid_size_short), (offer_price_short, offer_size_short)]) = short_sides(quote) {
+    if let Some([(bid_price_short, bid_size_short), (offer_price_short, offer_size_short)]) =
+        short_sides(quote)
+    {
         let length = (41 + appendages.len()) as u16;
         let fields = cqs_fields!(ShortQuoteFields, length, letter, participant_ns, {
             security_symbol: short_symbol(instrument.symbol),
@@ -482,25 +494,31 @@ macro_rules! say_uqdf {
 fn trading_action(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, standing: &Standing) {
     let mut trading_action_reason = [b' '; 6];
     trading_action_reason.iter_mut().zip(standing.reason.raw()).for_each(|(to, from)| *to = from);
-    say_uqdf!(outbox, stamp, CrossSroTradingActionFields {
-        symbol: long_symbol(stock),
-        trading_action_code: match standing.state {
-            TradingState::Halted => uqdf::TradingActionCode::TradingHalt,
-            TradingState::Paused => uqdf::TradingActionCode::VolatilityTradingPause,
-            TradingState::QuotationOnlyPeriod => uqdf::TradingActionCode::QuotationResumptionIncludingAfterEma,
-            _ => uqdf::TradingActionCode::TradingResumption,
-        },
-        trading_action_sequence_number: 1,
-        action_timestamp: NanosecondsSinceEpoch(stamp.utc_ns),
-        trading_action_reason: Ascii(trading_action_reason),
-    });
+    say_uqdf!(
+        outbox,
+        stamp,
+        CrossSroTradingActionFields {
+            symbol: long_symbol(stock),
+            trading_action_code: match standing.state {
+                TradingState::Halted => uqdf::TradingActionCode::TradingHalt,
+                TradingState::Paused => uqdf::TradingActionCode::VolatilityTradingPause,
+                TradingState::QuotationOnlyPeriod =>
+                    uqdf::TradingActionCode::QuotationResumptionIncludingAfterEma,
+                _ => uqdf::TradingActionCode::TradingResumption,
+            },
+            trading_action_sequence_number: 1,
+            action_timestamp: NanosecondsSinceEpoch(stamp.utc_ns),
+            trading_action_reason: Ascii(trading_action_reason),
+        }
+    );
 }
 
 fn reg_sho(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, reg_sho_action: uqdf::RegShoAction) {
-    say_uqdf!(outbox, stamp, RegShoShortSalePriceTestRestrictionFields {
-        symbol: long_symbol(stock),
-        reg_sho_action,
-    });
+    say_uqdf!(
+        outbox,
+        stamp,
+        RegShoShortSalePriceTestRestrictionFields { symbol: long_symbol(stock), reg_sho_action }
+    );
 }
 
 /// UTP's UQDF: symbol directory, trading actions, quotes. What it says of a symbol of another tape is left out by the generator.
@@ -534,18 +552,22 @@ impl Dialect for Uqdf {
             return;
         }
         let symbol = long_symbol(instrument.symbol);
-        say_uqdf!(outbox, stamp, IssueSymbolDirectoryFields {
-            symbol,
-            old_symbol: symbol,
-            issue_name: Ascii(*b"SIMULATED                     "),
-            issue_type: uqdf::IssueType::CommonStock,
-            issue_subtype: Ascii(*b"Z "),
-            market_tier: uqdf::MarketTier::NasdaqGlobalSelectMarket,
-            authenticity: uqdf::Authenticity::Production,
-            short_sale_threshold_indicator: uqdf::ShortSaleThresholdIndicator::IssueIsNotRestricted,
-            round_lot_size: instrument.round_lot as u16,
-            financial_status_indicator: uqdf::FinancialStatusIndicator::Normal,
-        });
+        say_uqdf!(
+            outbox,
+            stamp,
+            IssueSymbolDirectoryFields {
+                symbol,
+                old_symbol: symbol,
+                issue_name: Ascii(*b"SIMULATED                     "),
+                issue_type: uqdf::IssueType::CommonStock,
+                issue_subtype: Ascii(*b"Z "),
+                market_tier: uqdf::MarketTier::NasdaqGlobalSelectMarket,
+                authenticity: uqdf::Authenticity::Production,
+                short_sale_threshold_indicator: uqdf::ShortSaleThresholdIndicator::IssueIsNotRestricted,
+                round_lot_size: instrument.round_lot as u16,
+                financial_status_indicator: uqdf::FinancialStatusIndicator::Normal,
+            }
+        );
         trading_action(outbox, stamp, instrument.symbol, standing);
         if standing.was_restricted {
             reg_sho(outbox, stamp, instrument.symbol, uqdf::RegShoAction::RegShoRestrictionRemainsInEffect);
@@ -560,17 +582,27 @@ impl Dialect for Uqdf {
     }
 
     /// Of the SIP's own book: that of a market without a direct feed.
-    fn operational_halt(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, standing: &Standing) {
-        say_uqdf!(outbox, stamp, MarketCenterTradingActionFields {
-            symbol: long_symbol(stock),
-            trading_action_code: if standing.operational_halt {
-                uqdf::TradingActionCode::TradingHalt
-            } else {
-                uqdf::TradingActionCode::TradingResumption
-            },
-            action_timestamp: NanosecondsSinceEpoch(stamp.utc_ns),
-            market_center_identifier: uqdf::MarketCenter::Pearl,
-        });
+    fn operational_halt(
+        outbox: &mut Outbox,
+        _: VenueKind,
+        stamp: &Stamp,
+        stock: Ascii<8>,
+        standing: &Standing,
+    ) {
+        say_uqdf!(
+            outbox,
+            stamp,
+            MarketCenterTradingActionFields {
+                symbol: long_symbol(stock),
+                trading_action_code: if standing.operational_halt {
+                    uqdf::TradingActionCode::TradingHalt
+                } else {
+                    uqdf::TradingActionCode::TradingResumption
+                },
+                action_timestamp: NanosecondsSinceEpoch(stamp.utc_ns),
+                market_center_identifier: uqdf::MarketCenter::Pearl,
+            }
+        );
     }
 
     fn short_sale_test(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, _: &Standing) {
@@ -582,7 +614,10 @@ impl Dialect for Uqdf {
     /// The SIP's time, and the participant's as long before it as it was.
     fn restamp(message: &mut [u8], utc_ns: u64, _midnight_ns: u64) {
         let time = |message: &[u8], from: usize| {
-            message.get(from..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u64::from_be_bytes(*bytes))
+            message
+                .get(from..)
+                .and_then(|bytes| bytes.first_chunk())
+                .map_or(0, |bytes| u64::from_be_bytes(*bytes))
         };
         let (sip, participant) = (time(message, 5), time(message, 13));
         if let Some(place) = message.get_mut(5..13) {

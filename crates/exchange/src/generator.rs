@@ -120,8 +120,7 @@ impl Generator {
         let symbols = scenario.symbols as usize;
         let instruments = (0..scenario.symbols).map(|index| Instrument::new(index, &mut random)).collect();
         let kinds: Vec<VenueKind> = scenario.venues.iter().map(|venue| venue.kind).collect();
-        let sips: Vec<Sip> =
-            (0..kinds.len()).filter_map(|place| Sip::new(place, &kinds, symbols)).collect();
+        let sips: Vec<Sip> = (0..kinds.len()).filter_map(|place| Sip::new(place, &kinds, symbols)).collect();
         let venues = scenario
             .venues
             .iter()
@@ -157,7 +156,10 @@ impl Generator {
             random,
             outbox: Outbox::default(),
             touched: Vec::new(),
-            reported: vec![Lots::default(); if sips.is_empty() { 0 } else { symbols * scenario.venues.len() }],
+            reported: vec![
+                Lots::default();
+                if sips.is_empty() { 0 } else { symbols * scenario.venues.len() }
+            ],
             reports: 0,
             sips,
         })

@@ -20,7 +20,9 @@ use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, symbolo
 use tapeworks_session::{CtaBlock, SessionId};
 use tapeworks_stage::Sink;
 use tapeworks_wire::cta::block::CQS;
-use tapeworks_wire::cta::cqs191::{LongQuote, Message, SecurityStatusIndicator as Security, ShortQuote, SpecialLongQuote};
+use tapeworks_wire::cta::cqs191::{
+    LongQuote, Message, SecurityStatusIndicator as Security, ShortQuote, SpecialLongQuote,
+};
 use tapeworks_wire::national::of_cents;
 use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
 
@@ -56,15 +58,21 @@ pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
 
 /// The participant's time of a message, in nanoseconds since 1970.
 pub(crate) fn time(message: &[u8]) -> Option<u64> {
-    let number = |from: usize| message.get(from..)?.first_chunk().map(|bytes| u64::from(u32::from_be_bytes(*bytes)));
+    let number =
+        |from: usize| message.get(from..)?.first_chunk().map(|bytes| u64::from(u32::from_be_bytes(*bytes)));
     Some(number(5)? * SECOND_NS + number(9)?)
 }
 
 /// Whether a UDP payload is a block of CQS.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     // The block says how long it is.
-    let is_whole = payload.get(1..3).is_some_and(|size| usize::from(size[0]) << 8 | usize::from(size[1]) == payload.len());
-    is_whole && payload.get(3) == Some(&CQS) && matches!(payload.get(4), Some(b'O' | b'V')) && packet_fits::<CtaBlock>(payload, check)
+    let is_whole = payload
+        .get(1..3)
+        .is_some_and(|size| usize::from(size[0]) << 8 | usize::from(size[1]) == payload.len());
+    is_whole
+        && payload.get(3) == Some(&CQS)
+        && matches!(payload.get(4), Some(b'O' | b'V'))
+        && packet_fits::<CtaBlock>(payload, check)
 }
 
 /// Whether a session of blocks is of CQS.
@@ -122,7 +130,11 @@ const fn nanos(seconds: SecondsSinceEpoch, nanoseconds: Nanoseconds) -> Nanos {
 
 impl CqsNormaliser {
     #[inline]
-    fn short<S: Sink<Event>>(&mut self, m: &ShortQuote<'_>, to: &mut Target<'_, S>) -> Result<(), DecodeError> {
+    fn short<S: Sink<Event>>(
+        &mut self,
+        m: &ShortQuote<'_>,
+        to: &mut Target<'_, S>,
+    ) -> Result<(), DecodeError> {
         let national = m.national()?;
         let [a, b, c, d, e] = m.security_symbol().0;
         let instrument = self.resolve([a, b, c, d, e, b' ', b' ', b' ', b' ', b' ', b' '], to);
@@ -167,7 +179,11 @@ impl CqsNormaliser {
 
     #[cold]
     #[inline(never)]
-    fn special<S: Sink<Event>>(&mut self, m: &SpecialLongQuote<'_>, to: &mut Target<'_, S>) -> Result<(), DecodeError> {
+    fn special<S: Sink<Event>>(
+        &mut self,
+        m: &SpecialLongQuote<'_>,
+        to: &mut Target<'_, S>,
+    ) -> Result<(), DecodeError> {
         let national = m.national()?;
         let instrument = self.resolve(m.security_symbol().0, to);
         let time = nanos(m.participant_timestamp_seconds(), m.participant_timestamp_nanoseconds());
@@ -246,7 +262,12 @@ impl CqsNormaliser {
 
 /// Puts the status that the security status of a quote is, if it is one.
 #[inline]
-fn put_status<S: Sink<Event>>(security: Security, instrument: InstrumentId, time: Nanos, to: &mut Target<'_, S>) {
+fn put_status<S: Sink<Event>>(
+    security: Security,
+    instrument: InstrumentId,
+    time: Nanos,
+    to: &mut Target<'_, S>,
+) {
     if security != Security::NotApplicable && instrument < UNWANTED {
         put_known_status(security, instrument, time, to);
     }
@@ -279,7 +300,145 @@ fn put_known_status<S: Sink<Event>>(
         | Security::Unknown(_) => return,
     };
     let is_trading = Some(action == StatusAction::Trading);
-    let status = Status { action, reason, is_trading, is_quoting: is_trading, is_short_sell_restricted: None };
+    let status =
+        Status { action, reason, is_trading, is_quoting: is_trading, is_short_sell_restricted: None };
     let event = to.context.event(EventKind::Status, SIP, instrument, time);
     to.sink.put(event.with_status(status));
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::{Line, Side};
+    use tapeworks_wire::Ascii;
+    use tapeworks_wire::Decimal;
+    use tapeworks_wire::cta::cqs191::{
+        NationalBboIndicator, Participant, PrimaryListingMarketParticipantId, SCHEMA, ShortQuoteFields,
+    };
+    use tapeworks_wire::schema::{SplitMix64, arbitrary};
+
+    use super::*;
+    use crate::normaliser::Context;
+    use crate::symbols::SymbolTable;
+
+    struct Channel {
+        normaliser: CqsNormaliser,
+        symbols: SymbolTable,
+    }
+
+    impl Channel {
+        fn new() -> Self {
+            let start = Start { publisher: SIP, midnight: Nanos(0), is_midnight_fixed: false };
+            Self { normaliser: CqsNormaliser::new(&start), symbols: SymbolTable::new(None) }
+        }
+
+        /// The events of a message without the announcements of symbols.
+        fn take(&mut self, message: &[u8]) -> Vec<Event> {
+            let context = Context { received: Some(Nanos(99)), sequence: 7, channel: 3, line: Line::A };
+            let mut events = Vec::new();
+            let mut sink = |event: Event| events.push(event);
+            let mut to = Target { context: &context, symbols: &mut self.symbols, sink: &mut sink };
+            assert_eq!(self.normaliser.message(message, &mut to), Ok(None));
+            events.retain(|event| event.kind != EventKind::SymbolMapping);
+            events
+        }
+    }
+
+    fn quote(symbol: &[u8; 5], national_bbo_indicator: NationalBboIndicator, appendages: &[u8]) -> Vec<u8> {
+        let fields = ShortQuoteFields {
+            length: (41 + appendages.len()) as u16,
+            participant_id: Participant::Nasdaq,
+            participant_timestamp_seconds: SecondsSinceEpoch(3),
+            participant_timestamp_nanoseconds: Nanoseconds(5),
+            message_id: 1,
+            transaction_id: 0,
+            participant_reference_number: 0,
+            security_symbol: Ascii(*symbol),
+            bid_price_short: Decimal(2_945),
+            bid_size_short: 1,
+            offer_price_short: Decimal(2_947),
+            offer_size_short: 2,
+            primary_listing_market_participant_id: PrimaryListingMarketParticipantId::Nyse,
+            national_bbo_indicator,
+            appendages,
+        };
+        let mut bytes = vec![0; 41 + appendages.len()];
+        fields.encode_into(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn only_the_side_of_the_national_best_that_changed_is_quoted() {
+        let mut channel = Channel::new();
+        let shown = |events: Vec<Event>| {
+            let of = |event: &Event| {
+                (event.publisher, event.side, event.price.map_or(0, |price| price.e9()), event.size)
+            };
+            events.iter().map(of).collect::<Vec<_>>()
+        };
+        let own = [
+            (Publisher::SIP_XNAS, Side::Bid, 29_450_000_000, 100),
+            (Publisher::SIP_XNAS, Side::Ask, 29_470_000_000, 200),
+        ];
+        let unchanged =
+            channel.take(&quote(b"STOR ", NationalBboIndicator::NoBestBidChangeOrBestOfferChange, &[]));
+        assert_eq!(unchanged[0].ts_event, Nanos(3_000_000_005));
+        assert_eq!(shown(unchanged), own);
+        let offer = [b'Z', 0x0B, 0x82, 0, 9];
+        let indicator = NationalBboIndicator::NoBestBidChangeBestOfferShortAppendage;
+        let events = shown(channel.take(&quote(b"STOR ", indicator, &offer)));
+        assert_eq!(events[2..], [(SIP, Side::Ask, 29_460_000_000, 900)]);
+        let indicator = NationalBboIndicator::QuoteContainsBestBidNoBestOffer;
+        let events = shown(channel.take(&quote(b"STOR ", indicator, &[])));
+        assert_eq!(events[2..], [(SIP, Side::Bid, 29_450_000_000, 100), (SIP, Side::Ask, 0, 0)]);
+    }
+
+    #[test]
+    fn a_suffix_is_spelled_as_at_the_other_venues() {
+        let mut channel = Channel::new();
+        let none = NationalBboIndicator::NotIncluded;
+        for (symbol, spelled) in
+            [(b"ABCpA", "ABC-A"), (b"BRK.B", "BRK.B"), (b"STOR ", "STOR"), (b"ABCpA", "ABC-A")]
+        {
+            let events = channel.take(&quote(symbol, none, &[]));
+            let known = channel.symbols.instruments().symbol(events[0].instrument).unwrap();
+            assert_eq!(known.as_str(), spelled);
+        }
+        assert_eq!(channel.symbols.instruments().len(), 3);
+    }
+
+    #[test]
+    fn price_bands_are_no_quote() {
+        let mut channel = Channel::new();
+        let (mut message, mut random) = (Vec::new(), SplitMix64::new(1));
+        let structure = SCHEMA.structure("LongQuote").unwrap();
+        arbitrary(&SCHEMA, structure, &mut random, &mut message);
+        message[26..37].copy_from_slice(b"STOR       ");
+        (message[4], message[39], message[86]) = (b'S', b'0', b' ');
+        let events = channel.take(&message);
+        assert_eq!(events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Other]);
+        (message[4], message[39]) = (b'N', b'M');
+        let events = channel.take(&message);
+        let kinds: Vec<_> = events.iter().map(|event| (event.kind, event.publisher)).collect();
+        let own = (EventKind::Quote, Publisher::SIP_XNYS);
+        assert_eq!(kinds, [(EventKind::Status, SIP), own, own]);
+    }
+
+    #[test]
+    fn every_message_gives_events() {
+        let mut random = SplitMix64::new(2);
+        for structure in SCHEMA.messages {
+            for _ in 0..20 {
+                let (mut channel, mut message) = (Channel::new(), Vec::new());
+                arbitrary(&SCHEMA, structure, &mut random, &mut message);
+                let indicator = match structure.name {
+                    "ShortQuote" => Some(40),
+                    "LongQuote" => Some(86),
+                    "SpecialLongQuote" => Some(119),
+                    _ => None,
+                };
+                indicator.into_iter().for_each(|place| message[place] = b'G');
+                assert!(!channel.take(&message).is_empty(), "{}", structure.name);
+            }
+        }
+    }
 }

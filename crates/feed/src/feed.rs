@@ -258,7 +258,8 @@ impl Feed {
             Some(application) => {
                 let before = destination.application.replace(application);
                 destination.is_tentative = !recognise::is_certain(payload, address);
-                let channel = destination.channel.filter(|_| before.is_some_and(|before| before != application));
+                let channel =
+                    destination.channel.filter(|_| before.is_some_and(|before| before != application));
                 if let Some((index, _)) = channel {
                     self.rename_channel(index, application, packet);
                 }

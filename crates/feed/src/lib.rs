@@ -46,9 +46,9 @@ mod saved;
 pub mod sequence;
 #[cfg(test)]
 mod several_publishers;
+mod sip;
 #[cfg(feature = "serde")]
 pub mod state;
-mod sip;
 mod symbols;
 mod table;
 mod units;

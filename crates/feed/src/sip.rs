@@ -185,7 +185,9 @@ impl Quotes {
                 NationalSide::Unchanged => continue,
                 NationalSide::Absent => (None, 0, None),
                 NationalSide::OfQuote => (price(own.0), own.1, quote.participant),
-                NationalSide::Appended(best) => (price(best.price), best.size, self::participant(best.center)),
+                NationalSide::Appended(best) => {
+                    (price(best.price), best.size, self::participant(best.center))
+                }
             };
             event.set_flags(if side == last {
                 Flags::TOP_OF_BOOK.with(Flags::LAST)
@@ -215,7 +217,9 @@ impl Quotes {
             }
             let bit = 1 << place;
             let last = self.quoted.iter().rposition(|quoted| quoted & bit != 0);
-            for (index, quoted) in self.quoted.iter_mut().enumerate().filter(|(_, quoted)| **quoted & bit != 0) {
+            for (index, quoted) in
+                self.quoted.iter_mut().enumerate().filter(|(_, quoted)| **quoted & bit != 0)
+            {
                 *quoted &= !bit;
                 let instrument = InstrumentId(index as u32);
                 let event = to.context.event(EventKind::Clear, one.publisher, instrument, otherwise.ts_event);

@@ -26,8 +26,8 @@ use tapeworks_stage::Sink;
 use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{DecodeError, protocol_by_name};
 
-use crate::iex::{self, Deep, DeepPlus, Tops};
 use crate::cqs::{self, CqsNormaliser};
+use crate::iex::{self, Deep, DeepPlus, Tops};
 use crate::integrated::{self, IntegratedNormaliser};
 use crate::itch::{self, ItchNormaliser};
 use crate::locates::Contradiction;

@@ -226,7 +226,9 @@ impl UqdfNormaliser {
                     is_test: m.authenticity() == Authenticity::Test,
                     is_etp: false,
                 };
-                put(instrument, other(instrument, m.sip_timestamp()), to, |event| event.with_definition(definition));
+                put(instrument, other(instrument, m.sip_timestamp()), to, |event| {
+                    event.with_definition(definition)
+                });
             }
             Message::CrossSroTradingAction(m) => {
                 let instrument = resolve(m.symbol().0, to);
@@ -316,4 +318,200 @@ const fn trading(code: TradingActionCode, reason: u16) -> Status {
         TradingActionCode::Unknown(_) => (StatusAction::None, None, None),
     };
     Status { action, reason, is_trading, is_quoting, is_short_sell_restricted: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::{Flags, Line, Side};
+    use tapeworks_wire::schema::{SplitMix64, arbitrary};
+    use tapeworks_wire::utp::uqdf15::{
+        IssueSymbolDirectory, LuldBboIndicator, LuldNationalBboIndicator, NbboAppendageIndicator,
+        QuoteCondition, QuoteShortFormFields, QuoteWipeOutFields, RetailInterestIndicator, SCHEMA,
+        SipGeneratedUpdate, VERSION,
+    };
+    use tapeworks_wire::{Ascii, Decimal};
+
+    use super::*;
+    use crate::normaliser::Context;
+    use crate::symbols::SymbolTable;
+
+    const SUB: SubMarketCenter = SubMarketCenter::FinraAlternativeDisplayFacility;
+
+    struct Channel {
+        normaliser: UqdfNormaliser,
+        symbols: SymbolTable,
+    }
+
+    impl Channel {
+        fn new() -> Self {
+            let start = Start { publisher: SIP, midnight: Nanos(0), is_midnight_fixed: false };
+            Self { normaliser: UqdfNormaliser::new(&start), symbols: SymbolTable::new(None) }
+        }
+
+        /// The events of a message without the announcements of symbols.
+        fn take(&mut self, message: &[u8]) -> Vec<Event> {
+            let context = Context { received: Some(Nanos(99)), sequence: 7, channel: 3, line: Line::A };
+            let mut events = Vec::new();
+            let mut sink = |event: Event| events.push(event);
+            let mut to = Target { context: &context, symbols: &mut self.symbols, sink: &mut sink };
+            assert_eq!(self.normaliser.message(message, &mut to), Ok(None));
+            events.retain(|event| event.kind != EventKind::SymbolMapping);
+            events
+        }
+    }
+
+    fn quote(
+        center: MarketCenter,
+        sizes: [u16; 2],
+        nbbo: NbboAppendageIndicator,
+        appendages: &[u8],
+    ) -> Vec<u8> {
+        let fields = QuoteShortFormFields {
+            version: VERSION,
+            market_center_originator_id: center,
+            sub_market_center_id: SUB,
+            sip_timestamp: NanosecondsSinceEpoch(50),
+            participant_timestamp: NanosecondsSinceEpoch(40),
+            participant_token: 0,
+            symbol: Ascii(*b"AKAM "),
+            bid_price_short: Decimal(5_123),
+            bid_size_short: sizes[0],
+            ask_price_short: Decimal(5_124),
+            ask_size_short: sizes[1],
+            quote_condition: QuoteCondition::RegularTwoSidedOpenQuoteAutomated,
+            sip_generated_update: SipGeneratedUpdate::OriginatedFromTheMarketParticipant,
+            luld_bbo_indicator: LuldBboIndicator::NotApplicable,
+            retail_interest_indicator: RetailInterestIndicator::NotApplicable,
+            nbbo_appendage_indicator: nbbo,
+            luld_national_bbo_indicator: LuldNationalBboIndicator::NotApplicable,
+            appendages,
+        };
+        let mut bytes = vec![0; 48 + appendages.len()];
+        fields.encode_into(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// Publisher, side, price in cents and shares of a quote.
+    fn shown(event: &Event) -> (Publisher, Side, Option<i64>, u32) {
+        assert_eq!(event.kind, EventKind::Quote, "{event:?}");
+        (event.publisher, event.side, event.price.map(|price| price.e9() / 10_000_000), event.size)
+    }
+
+    #[test]
+    fn a_quote_is_of_its_participant_and_the_national_best_of_the_sip() {
+        use NbboAppendageIndicator as Indicator;
+        let mut channel = Channel::new();
+        let own = |bid, ask| {
+            [
+                (Publisher::SIP_EDGX, Side::Bid, Some(5_123), bid),
+                (Publisher::SIP_EDGX, Side::Ask, Some(5_124), ask),
+            ]
+        };
+        let events = channel.take(&quote(MarketCenter::Edgx, [1, 2], Indicator::NoNationalBboChange, &[]));
+        assert_eq!(events.iter().map(shown).collect::<Vec<_>>(), own(100, 200));
+        assert_eq!(events[0].flags(), Flags::TOP_OF_BOOK);
+        assert_eq!(events[1].flags(), Flags::TOP_OF_BOOK.with(Flags::LAST));
+        assert_eq!(
+            (events[0].ts_event, events[0].ts_recv, events[0].channel_sequence),
+            (Nanos(40), Nanos(99), 7)
+        );
+        let appendage = [b'R', b'Z', 0x14, 0x03, 0, 9, b'K', 0, 0, 0, 0];
+        let message = quote(MarketCenter::Edgx, [1, 0], Indicator::ShortFormNationalBboAppendage, &appendage);
+        let events = channel.take(&message);
+        let national = [(SIP, Side::Bid, Some(5_123), 900), (SIP, Side::Ask, None, 0)];
+        assert_eq!(events[2..].iter().map(shown).collect::<Vec<_>>(), national);
+        assert_eq!(events[2].aux, u64::from(Publisher::SIP_BATS.0));
+        assert_eq!(
+            (events[2].ts_event, events[3].flags()),
+            (Nanos(50), Flags::TOP_OF_BOOK.with(Flags::LAST))
+        );
+        let all = quote(MarketCenter::Nasdaq, [3, 4], Indicator::QuoteContainsAllNationalBboInformation, &[]);
+        let events = channel.take(&all);
+        let national = [(SIP, Side::Bid, Some(5_123), 300), (SIP, Side::Ask, Some(5_124), 400)];
+        assert_eq!(events[2..].iter().map(shown).collect::<Vec<_>>(), national);
+        // A market centre that no publisher stands for.
+        let events =
+            channel.take(&quote(MarketCenter::Cboe, [3, 4], Indicator::NoNationalBboCanBeCalculated, &[]));
+        assert_eq!((events[0].kind, events[0].publisher, events.len()), (EventKind::Other, SIP, 3));
+        assert_eq!(shown(&events[1]), (SIP, Side::Bid, None, 0));
+    }
+
+    #[test]
+    fn the_directory_says_how_many_shares_a_lot_has() {
+        let mut channel = Channel::new();
+        let (mut message, mut random) = (Vec::new(), SplitMix64::new(1));
+        arbitrary(&SCHEMA, &IssueSymbolDirectory::SCHEMA, &mut random, &mut message);
+        message[29..40].copy_from_slice(b"AKAM       ");
+        message[87..89].copy_from_slice(&40_u16.to_be_bytes());
+        let events = channel.take(&message);
+        assert_eq!((events[0].kind, events[0].publisher), (EventKind::Definition, SIP));
+        let events = channel.take(&quote(
+            MarketCenter::Edgx,
+            [1, 2],
+            NbboAppendageIndicator::NoNationalBboChange,
+            &[],
+        ));
+        assert_eq!((events[0].size, events[1].size), (40, 80));
+    }
+
+    #[test]
+    fn a_wipe_out_empties_the_books_of_its_market_center() {
+        let mut channel = Channel::new();
+        let wipe_out = |center| {
+            let fields = QuoteWipeOutFields {
+                version: VERSION,
+                market_center_originator_id: center,
+                sub_market_center_id: SUB,
+                sip_timestamp: NanosecondsSinceEpoch(60),
+                participant_timestamp: NanosecondsSinceEpoch(0),
+                participant_token: 0,
+            };
+            fields.encode()
+        };
+        let all = NbboAppendageIndicator::QuoteContainsAllNationalBboInformation;
+        for center in [MarketCenter::Edgx, MarketCenter::Nasdaq] {
+            channel.take(&quote(center, [1, 1], all, &[]));
+        }
+        let kinds =
+            |events: Vec<Event>| events.iter().map(|event| (event.kind, event.publisher)).collect::<Vec<_>>();
+        let cleared = kinds(channel.take(&wipe_out(MarketCenter::Edgx)));
+        assert_eq!(cleared, [(EventKind::Clear, Publisher::SIP_EDGX)]);
+        assert_eq!(kinds(channel.take(&wipe_out(MarketCenter::Edgx))), [(EventKind::Other, SIP)]);
+        let cleared = kinds(channel.take(&wipe_out(MarketCenter::MarketIndependent)));
+        assert_eq!(cleared, [(EventKind::Clear, SIP), (EventKind::Clear, Publisher::SIP_XNAS)]);
+    }
+
+    #[test]
+    fn every_message_gives_events() {
+        let mut random = SplitMix64::new(2);
+        for structure in SCHEMA.messages {
+            for _ in 0..20 {
+                let (mut channel, mut message) = (Channel::new(), Vec::new());
+                arbitrary(&SCHEMA, structure, &mut random, &mut message);
+                if structure.name == "QuoteShortForm" {
+                    message[46] = b'0';
+                }
+                if structure.name == "QuoteLongForm" {
+                    message[76] = b'0';
+                }
+                assert!(!channel.take(&message).is_empty(), "{}", structure.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_of_itch_is_none_of_uqdf_and_the_other_way() {
+        let mut random = SplitMix64::new(3);
+        for structure in SCHEMA.messages {
+            let mut message = Vec::new();
+            arbitrary(&SCHEMA, structure, &mut random, &mut message);
+            assert!(check(&message).is_ok() && crate::itch::check(&message).is_err(), "{}", structure.name);
+        }
+        let itch = &tapeworks_wire::nasdaq::itch50::SCHEMA;
+        for structure in itch.messages {
+            let mut message = Vec::new();
+            arbitrary(itch, structure, &mut random, &mut message);
+            assert!(check(&message).is_err() && crate::itch::check(&message).is_ok(), "{}", structure.name);
+        }
+    }
 }

@@ -84,7 +84,9 @@ const fn other(session: SessionId) -> SessionId {
         }
         SessionId::Memoir(session) => SessionId::Memoir(session.wrapping_add(1)),
         // Its header names none.
-        SessionId::CboeUnit(_) | SessionId::MitchUnit(_) | SessionId::CtaBlock(_) | SessionId::Pillar => session,
+        SessionId::CboeUnit(_) | SessionId::MitchUnit(_) | SessionId::CtaBlock(_) | SessionId::Pillar => {
+            session
+        }
     }
 }
 

@@ -309,10 +309,14 @@ fn a_real_quote_of_cta_has_the_values_that_its_bytes_show() {
     assert_eq!(quote.as_bytes(), message);
     assert_eq!(quote.participant_id(), cqs191::Participant::CboeEdgx);
     assert_eq!(quote.security_symbol().as_str(), Some("STOR"));
-    assert_eq!(quote.primary_listing_market_participant_id(), cqs191::PrimaryListingMarketParticipantId::Nyse);
+    assert_eq!(
+        quote.primary_listing_market_participant_id(),
+        cqs191::PrimaryListingMarketParticipantId::Nyse
+    );
     let prices = [quote.bid_price_lower_limit_price_band(), quote.offer_price_upper_limit_price_band()];
     assert_eq!(prices.map(|price| price.to_string()), ["29.450000", "29.470000"]);
     assert_eq!((quote.bid_size_long(), quote.offer_size_long()), (1, 1));
-    let best = |price, size| NationalSide::Appended(NationalBest { center: b'Z', price: Decimal(price), size });
+    let best =
+        |price, size| NationalSide::Appended(NationalBest { center: b'Z', price: Decimal(price), size });
     assert_eq!(quote.national(), Ok([best(29_460_000, 3), best(29_470_000, 2)]));
 }

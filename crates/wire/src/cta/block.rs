@@ -63,7 +63,12 @@ impl<'a> BlockHeader<'a> {
     #[must_use]
     pub fn blocks(&self) -> Blocks<'a, Prefix> {
         let packet = usize::from(self.block_size());
-        Blocks::of_packet(self.messages(), (packet, HEADER_BYTES), u64::from(self.messages_in_block()), PREFIX)
+        Blocks::of_packet(
+            self.messages(),
+            (packet, HEADER_BYTES),
+            u64::from(self.messages_in_block()),
+            PREFIX,
+        )
     }
 }
 

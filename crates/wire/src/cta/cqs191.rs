@@ -525,7 +525,9 @@ impl NationalBboIndicator {
     pub const fn places(self) -> [NationalPlace; 2] {
         use NationalPlace::{Absent, Long, Nowhere, Quote, Short};
         match self {
-            Self::NotIncluded | Self::NoBestBidChangeOrBestOfferChange | Self::Unknown(_) => [Nowhere, Nowhere],
+            Self::NotIncluded | Self::NoBestBidChangeOrBestOfferChange | Self::Unknown(_) => {
+                [Nowhere, Nowhere]
+            }
             Self::NoBestBidChangeQuoteContainsBestOffer => [Nowhere, Quote],
             Self::NoBestBidChangeBestOfferShortAppendage => [Nowhere, Short],
             Self::NoBestBidChangeBestOfferLongAppendage => [Nowhere, Long],
@@ -565,7 +567,10 @@ fn side(place: NationalPlace, appendages: &[u8]) -> Result<(NationalSide, &[u8])
                 price: of_cents(best.best_bid_price_short()),
                 size: u32::from(best.best_bid_size_short()),
             };
-            (NationalSide::Appended(best), appendages.get(NationalBestBidShortAppendage::LENGTH..).unwrap_or_default())
+            (
+                NationalSide::Appended(best),
+                appendages.get(NationalBestBidShortAppendage::LENGTH..).unwrap_or_default(),
+            )
         }
         NationalPlace::Long => {
             let best = NationalBestBidLongAppendage::decode(appendages)?;
@@ -574,7 +579,10 @@ fn side(place: NationalPlace, appendages: &[u8]) -> Result<(NationalSide, &[u8])
                 price: best.best_bid_price_long(),
                 size: best.best_bid_size_long(),
             };
-            (NationalSide::Appended(best), appendages.get(NationalBestBidLongAppendage::LENGTH..).unwrap_or_default())
+            (
+                NationalSide::Appended(best),
+                appendages.get(NationalBestBidLongAppendage::LENGTH..).unwrap_or_default(),
+            )
         }
     })
 }
@@ -624,11 +632,12 @@ mod tests {
 
     #[test]
     fn each_indicator_says_where_bid_and_offer_are() {
-        let long = |center: u8| [&[center, b'R'][..], &100_010_000_u64.to_be_bytes(), &[0, 0, 0, 3], b"    "].concat();
-        let short = |center: u8| vec![center, 0x27, 0x11, 0, 3];
-        let best = |center| {
-            NationalSide::Appended(NationalBest { center, price: Decimal(100_010_000), size: 3 })
+        let long = |center: u8| {
+            [&[center, b'R'][..], &100_010_000_u64.to_be_bytes(), &[0, 0, 0, 3], b"    "].concat()
         };
+        let short = |center: u8| vec![center, 0x27, 0x11, 0, 3];
+        let best =
+            |center| NationalSide::Appended(NationalBest { center, price: Decimal(100_010_000), size: 3 });
         for letter in b'A'..=b'W' {
             let indicator = NationalBboIndicator::from_raw(letter);
             assert!(!matches!(indicator, NationalBboIndicator::Unknown(_)));
@@ -661,7 +670,13 @@ mod tests {
         let places = |structure: &crate::schema::Structure| {
             structure.fields.iter().map(|field| (field.offset, field.length)).collect::<Vec<_>>()
         };
-        assert_eq!(places(&NationalBestBidShortAppendage::SCHEMA), places(&NationalBestOfferShortAppendage::SCHEMA));
-        assert_eq!(places(&NationalBestBidLongAppendage::SCHEMA), places(&NationalBestOfferLongAppendage::SCHEMA));
+        assert_eq!(
+            places(&NationalBestBidShortAppendage::SCHEMA),
+            places(&NationalBestOfferShortAppendage::SCHEMA)
+        );
+        assert_eq!(
+            places(&NationalBestBidLongAppendage::SCHEMA),
+            places(&NationalBestOfferLongAppendage::SCHEMA)
+        );
     }
 }

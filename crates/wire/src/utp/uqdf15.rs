@@ -627,7 +627,10 @@ mod tests {
         };
         let expected = [best(b'Z', 100_010_000, 3), best(b'K', 100_020_000, 4)];
         assert_eq!(national(Indicator::ShortFormNationalBboAppendage, &short), Ok(expected));
-        assert_eq!(national(Indicator::ShortFormNationalBboAppendage, &short[1..]), Err(DecodeError::too_short("ShortFormNationalBboAppendage", 11, 10)));
+        assert_eq!(
+            national(Indicator::ShortFormNationalBboAppendage, &short[1..]),
+            Err(DecodeError::too_short("ShortFormNationalBboAppendage", 11, 10))
+        );
         let long = LongFormNationalBboAppendageFields {
             nbbo_quote_condition: QuoteCondition::RegularTwoSidedOpenQuoteAutomated,
             best_bid_market_center: MarketCenter::Bzx,
