@@ -16,13 +16,15 @@ use crate::rounds::Rounds;
 type Frame = (Vec<u8>, u64);
 
 /// Each protocol once. The first is what the others are compared with.
-const KINDS: [VenueKind; 8] = [
+const KINDS: [VenueKind; 10] = [
     VenueKind::Nasdaq,
     VenueKind::Memx,
     VenueKind::IexDeepPlus,
     VenueKind::Bzx,
     VenueKind::Nyse,
     VenueKind::Lse,
+    VenueKind::Uqdf,
+    VenueKind::Cqs,
     VenueKind::IexDeep,
     VenueKind::IexTops,
 ];

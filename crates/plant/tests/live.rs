@@ -216,7 +216,7 @@ fn check_sequences(events: &[Event]) {
         {
             continue;
         }
-        let next = next.entry(event.publisher.0).or_insert(event.channel_sequence);
+        let next = next.entry(event.channel).or_insert(event.channel_sequence);
         assert!(
             event.channel_sequence == *next || event.channel_sequence + 1 == *next,
             "{event:?}, not {next}"
@@ -313,6 +313,8 @@ fn lossy(topology: Topology, name: &str) {
     venues.push(venue("EDGX", VenueKind::Edgx));
     venues.push(venue("Arca", VenueKind::Arca));
     venues.push(venue("London", VenueKind::Lse));
+    venues.push(venue("UTP", VenueKind::Uqdf));
+    venues.push(venue("CTA", VenueKind::Cqs));
     for venue in &mut venues {
         for faults in &mut venue.live.faults {
             faults.lost_per_million = 20_000;

@@ -41,7 +41,7 @@ pub(super) struct Generate {
     #[arg(long, value_name = "N")]
     symbols: Option<u32>,
     /// Venues with their shares: nasdaq=60,bx=12,psx,iex-deep,iex-deep-plus,iex-tops,memx,bzx,byx,edga,edgx,nyse,arca,american,
-    /// national,texas,lse.
+    /// national,texas,lse,uqdf,cqs.
     #[arg(long, value_name = "VENUES", value_delimiter = ',', value_parser = venue)]
     venues: Vec<(VenueKind, u32)>,
     /// Same seed, same bytes.
