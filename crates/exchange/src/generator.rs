@@ -106,7 +106,9 @@ pub struct Generator {
     sips: Vec<Sip>,
     /// The quotes that the venues have reported to the SIPs, as the books; empty without a SIP.
     reported: Vec<Lots>,
+    /// Quotes that were reported, and those of them that have not reached their SIP.
     reports: u32,
+    on_their_way: u64,
 }
 
 impl Generator {
@@ -161,6 +163,7 @@ impl Generator {
                 if sips.is_empty() { 0 } else { symbols * scenario.venues.len() }
             ],
             reports: 0,
+            on_their_way: 0,
             sips,
         })
     }
@@ -269,18 +272,18 @@ impl Generator {
     fn advance(&mut self) -> bool {
         let script_ns = self.scripts.peek().map_or(u64::MAX, |Reverse(script)| script.time_ns);
         if self.arrivals.is_none() && script_ns >= self.scenario.start_ns {
-            let scripted = self.outbox.made() + crate::script::messages_at_end(&self.scenario);
+            let scripted = self.made() + crate::script::messages_at_end(&self.scenario);
             self.arrivals =
                 Some(Arrivals::new(&self.scenario, self.scenario.messages.saturating_sub(scripted)));
         }
         let arrival_ns = self.arrivals.as_ref().map_or(u64::MAX, Arrivals::peek);
-        let made = self.outbox.made();
+        let made = self.made();
         if script_ns <= arrival_ns {
             let Some(Reverse(script)) = self.scripts.pop() else { return false };
             self.now_ns = self.now_ns.max(script.time_ns);
             self.run(script);
             if self.arrivals.is_some() && script.time_ns < self.scenario.end_ns {
-                self.owed += (self.outbox.made() - made) as i64;
+                self.owed += (self.made() - made) as i64;
             }
         } else {
             self.now_ns = self.now_ns.max(arrival_ns);
@@ -290,20 +293,25 @@ impl Generator {
             self.owed -= 1;
             if self.owed < 0 {
                 self.act();
-                if self.owed + ((self.outbox.made() - made) as i64) < 0 {
+                if self.owed + ((self.made() - made) as i64) < 0 {
                     self.act();
                 }
-                self.owed += (self.outbox.made() - made) as i64;
+                self.owed += (self.made() - made) as i64;
             }
         }
         true
+    }
+
+    /// Messages made, and those of quotes on their way to a SIP.
+    fn made(&self) -> u64 {
+        self.outbox.made() + self.on_their_way
     }
 
     // --- order flow ---
 
     /// Something happens to some symbol at some venue.
     fn act(&mut self) {
-        let made = self.outbox.made();
+        let made = self.made();
         for _ in 0..TRIALS {
             let choice = self.random.bits();
             let (venue, symbol) = match &self.symbol_choice {
@@ -316,7 +324,7 @@ impl Generator {
             };
             self.last = (venue, symbol);
             self.act_on(venue, symbol);
-            if self.outbox.made() > made {
+            if self.made() > made {
                 return;
             }
         }
@@ -613,6 +621,7 @@ impl Generator {
             self.reports = self.reports.wrapping_add(1);
             let script = Script::numbered(time_ns, self.reports, step, sip.venue as u8, symbol);
             self.scripts.push(Reverse(script));
+            self.on_their_way += 1;
         }
     }
 
@@ -803,6 +812,7 @@ impl Generator {
             }
             Step::Correction => self.correct(symbol),
             Step::Consolidate { source, quote } => {
+                self.on_their_way -= 1;
                 let report = Report { symbol, source: usize::from(source), quote };
                 let instrument = &self.instruments[symbol as usize];
                 if let Some(sip) = self.sips.iter_mut().find(|sip| sip.venue == venue) {

@@ -265,7 +265,7 @@ static KINDS: &[KindRow] = &[
         publisher: Publisher::SIP_UTP,
         transport: TransportKind::MoldUdp64,
         protocol: NO_PROTOCOL,
-        groups: ([[233, 46, 176, 16], [233, 46, 177, 16]], 55_118),
+        groups: ([[233, 46, 176, 16], [233, 46, 177, 16]], 55_630),
         sources: [[69, 10, 251, 128], [69, 10, 252, 128]],
     },
     KindRow {
@@ -598,7 +598,10 @@ impl Scenario {
         if self.venues.is_empty() || self.venues.len() > MAX_MARKETS {
             return Err(ScenarioError::Venues { got: self.venues.len(), most: MAX_MARKETS });
         }
-        if self.venues.iter().any(|venue| venue.share == 0 || venue.share > 1_000_000) {
+        // The book of a SIP's own may be empty.
+        let is_wrong =
+            |venue: &VenueConfig| venue.share > 1_000_000 || venue.share == 0 && !venue.kind.is_sip();
+        if self.venues.iter().any(is_wrong) || self.venues.iter().all(|venue| venue.share == 0) {
             return Err(ScenarioError::Share);
         }
         if self.symbols == 0 || self.symbols > u32::from(u16::MAX) {
@@ -694,7 +697,7 @@ pub enum ScenarioError {
         name: &'static str,
     },
     /// A venue's share is out of bounds.
-    #[error("a venue's share must be 1 to 1,000,000")]
+    #[error("a venue's share must be 1 to 1,000,000; that of a SIP beside others may be 0")]
     Share,
     /// None, or more than ITCH's stock locate can number.
     #[error("{got} symbols: there must be 1 to 65,535")]

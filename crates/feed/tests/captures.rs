@@ -187,7 +187,7 @@ fn a_heartbeat_of_utp_before_its_first_message_is_of_its_channel() {
     let payload = net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec();
     let mut heartbeat = payload[..20].to_vec();
     heartbeat[18..].fill(0);
-    let (a, b) = ("233.46.176.16:55118", "233.46.177.16:55118");
+    let (a, b) = ("233.46.176.16:55630", "233.46.177.16:55630");
     let mut feed = Feed::new(FeedOptions::default());
     assert!(send(&mut feed, a, &heartbeat).is_empty() && send(&mut feed, b, &heartbeat).is_empty());
     assert_eq!(send(&mut feed, a, &payload).len(), 3);

@@ -260,9 +260,15 @@ impl Publisher {
         FEEDS.iter().find(|feed| feed.publisher == self)
     }
 
-    /// The venue's name, or `publisher N` for a feed that is not in the table.
+    /// The venue's name, or `publisher N` for a feed that is not in the table. `(SIP)` behind it: as a securities information processor shows it.
     pub fn venue_name(self) -> String {
-        self.feed().map_or_else(|| format!("publisher {}", self.0), |feed| feed.venue.name.to_owned())
+        match self.feed() {
+            None => format!("publisher {}", self.0),
+            Some(feed) if self.is_of_sip() && !matches!(self, Self::SIP_CTA | Self::SIP_UTP) => {
+                format!("{} (SIP)", feed.venue.name)
+            }
+            Some(feed) => feed.venue.name.to_owned(),
+        }
     }
 }
 
@@ -276,5 +282,10 @@ mod tests {
             assert_eq!(feed.publisher.feed(), Some(&feed));
         }
         assert_eq!(Publisher(0).feed(), None);
+        assert_eq!(FEEDS.iter().filter(|feed| feed.publisher.is_of_sip()).count(), 23);
+        assert!(FEEDS.iter().all(|feed| feed.publisher.is_of_sip() == (feed.dataset == "EQUS.SIP")));
+        let names =
+            [Publisher::XNAS_ITCH, Publisher::SIP_XNAS, Publisher::SIP_UTP].map(Publisher::venue_name);
+        assert_eq!(names, ["Nasdaq", "Nasdaq (SIP)", "UTP SIP"]);
     }
 }

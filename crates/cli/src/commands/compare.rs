@@ -176,26 +176,21 @@ fn show(comparison: &Comparison, summary: &Summary, paint: Paint) -> String {
         shown_percent(equal, ns),
         counted(sum(|one| one.lags.pairs()), "price is a pair", "prices are pairs"),
     );
-    let mut differences = Table::new(&[
-        ("difference", Align::Left),
-        ("times", Align::Right),
-        ("of the time %", Align::Right),
-        ("first", Align::Left),
-    ]);
+    let mut differences =
+        Table::new(&[("difference", Align::Left), ("times", Align::Right), ("of the time %", Align::Right)]);
+    let mut examples = String::new();
     for (difference, count, example) in comparison.differences() {
         let Example { instrument, time, ours, sip } = example;
-        let mut first = format!("{} ", name(summary, instrument));
-        iso_time(&mut first, time);
-        first += &format!(": {}, SIP {}", market(&ours), market(&sip));
-        differences.row([
-            difference.words().to_owned(),
-            thousands(count.times),
-            shown_percent(count.ns, ns),
-            first,
-        ]);
+        examples += &format!("  {}: {} ", difference.words(), name(summary, instrument));
+        iso_time(&mut examples, time);
+        examples += &format!(" {}, SIP {}\n", market(&ours), market(&sip));
+        differences.row([difference.words().to_owned(), thousands(count.times), shown_percent(count.ns, ns)]);
     }
-    let differences =
-        if differences.is_empty() { String::new() } else { differences.render(terminal::width(), paint) };
+    let differences = if differences.is_empty() {
+        "No difference.\n".to_owned()
+    } else {
+        format!("{}\nThe first of each\n{examples}", differences.render(terminal::width(), paint))
+    };
     [
         paint.strong(&title).as_str(),
         "\n",
