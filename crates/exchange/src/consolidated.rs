@@ -16,7 +16,7 @@ use crate::book::{Book, Side};
 use crate::dialect::Dialect;
 use crate::instrument::Instrument;
 use crate::outbox::{Outbox, Print, Stamp, Standing};
-use crate::scenario::{SECOND_NS, VenueKind};
+use crate::scenario::{SECOND_NS, VenueConfig, VenueKind};
 
 /// Room for the longest message: the long quote of CQS with both long appendages has 123 bytes.
 const LONGEST: usize = 128;
@@ -114,15 +114,23 @@ pub(crate) struct Report {
 
 impl Sip {
     /// The SIP at this place among the venues, before its first quote. `None`: the venue there is none.
-    pub(crate) fn new(venue: usize, kinds: &[VenueKind], symbols: usize) -> Option<Self> {
-        let kind = *kinds.get(venue).filter(|kind| kind.is_sip())?;
+    pub(crate) fn new(venue: usize, venues: &[VenueConfig], symbols: usize) -> Option<Self> {
+        let kind = venues.get(venue).map(|venue| venue.kind).filter(|kind| kind.is_sip())?;
         let mut letters: Vec<Option<u8>> = Vec::new();
-        for (place, of) in kinds.iter().enumerate() {
-            let letter = letter(kind, *of).filter(|_| !of.is_sip() || place == venue);
-            // Of several feeds of one market the first reports.
-            letters.push(letter.filter(|letter| !letters.contains(&Some(*letter))));
+        for (place, of) in venues.iter().enumerate() {
+            let letter = letter(kind, of.kind).filter(|_| !of.kind.is_sip() || place == venue);
+            // Of several feeds of one market the first reports, each of its units.
+            let reports = |letter: &u8| {
+                let first =
+                    letters.iter().position(|one| *one == Some(*letter)).and_then(|first| venues.get(first));
+                first.is_none_or(|first| {
+                    first.kind == of.kind && first.unit.of == of.unit.of && first.unit != of.unit
+                })
+            };
+            let letter = letter.filter(reports);
+            letters.push(letter);
         }
-        let quotes = vec![Lots::default(); symbols * kinds.len()];
+        let quotes = vec![Lots::default(); symbols * venues.len()];
         Some(Self { venue, kind, letters, quotes, national: vec![[(0, 0, b' '); 2]; symbols] })
     }
 

@@ -22,7 +22,7 @@ use crate::nasdaq;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::popularity::Chooser;
 use crate::random::Random;
-use crate::scenario::{FEWEST_ORDERS, Scenario, ScenarioError, VenueKind};
+use crate::scenario::{FEWEST_ORDERS, Scenario, ScenarioError, Unit, VenueConfig, VenueKind};
 use crate::schedule::Arrivals;
 use crate::script::{Script, Step, scripts};
 
@@ -51,6 +51,9 @@ pub struct Generated {
 #[derive(Debug, Clone)]
 struct Venue {
     kind: VenueKind,
+    unit: Unit,
+    /// The places of the units of its market, by their numbers; empty if it has all symbols.
+    units: Vec<Option<usize>>,
     reference: u64,
     match_number: u64,
     last_print: Option<Print>,
@@ -111,6 +114,15 @@ pub struct Generator {
     on_their_way: u64,
 }
 
+/// The places of all units of a venue's market, by their numbers. Empty if it has one unit.
+fn units_of(venue: &VenueConfig, all: &[VenueConfig]) -> Vec<Option<usize>> {
+    let place = |number: u8| {
+        let wanted = Unit { number, ..venue.unit };
+        all.iter().position(|other| (other.kind, other.unit) == (venue.kind, wanted))
+    };
+    if venue.unit.of > 1 { (1..=venue.unit.of).map(place).collect() } else { Vec::new() }
+}
+
 impl Generator {
     /// The market of this scenario, before its first message.
     ///
@@ -121,13 +133,15 @@ impl Generator {
         let mut random = Random::new(scenario.seed);
         let symbols = scenario.symbols as usize;
         let instruments = (0..scenario.symbols).map(|index| Instrument::new(index, &mut random)).collect();
-        let kinds: Vec<VenueKind> = scenario.venues.iter().map(|venue| venue.kind).collect();
-        let sips: Vec<Sip> = (0..kinds.len()).filter_map(|place| Sip::new(place, &kinds, symbols)).collect();
+        let places = 0..scenario.venues.len();
+        let sips: Vec<Sip> = places.filter_map(|place| Sip::new(place, &scenario.venues, symbols)).collect();
         let venues = scenario
             .venues
             .iter()
             .map(|venue| Venue {
                 kind: venue.kind,
+                unit: venue.unit,
+                units: units_of(venue, &scenario.venues),
                 reference: 0,
                 match_number: 0,
                 last_print: None,
@@ -322,12 +336,23 @@ impl Generator {
                 }
                 None => (self.venue_choice.choose(&mut self.random), self.random.below(self.symbols)),
             };
+            let Some(venue) = self.unit_with(venue, symbol) else { continue };
             self.last = (venue, symbol);
             self.act_on(venue, symbol);
             if self.made() > made {
                 return;
             }
         }
+    }
+
+    /// The unit that has a symbol, of the market of which this venue is one.
+    #[inline]
+    fn unit_with(&self, venue: usize, symbol: u32) -> Option<usize> {
+        let Venue { unit, units, .. } = &self.venues[venue];
+        if unit.has(symbol) {
+            return Some(venue);
+        }
+        units.get(symbol as usize % units.len().max(1)).copied().flatten()
     }
 
     fn book_index(&self, venue: usize, symbol: u32) -> usize {
@@ -413,7 +438,8 @@ impl Generator {
         let gap = 1 + (self.random.bits() & 3);
         let venue = &mut self.venues[venue];
         venue.reference += gap;
-        venue.reference
+        // An order of one unit has no number of another's.
+        venue.reference * u64::from(venue.unit.of) + u64::from(venue.unit.number) - 1
     }
 
     fn next_match(&mut self, venue: usize) -> u64 {
@@ -713,6 +739,9 @@ impl Generator {
         let of_market = self.stamp(venue, None);
         let stamp = self.stamp(venue, Some(symbol));
         let index = self.book_index(venue, symbol);
+        if script.step.is_of_symbol() && !self.venues[venue].unit.has(symbol) {
+            return;
+        }
         match script.step {
             Step::System(code) => {
                 self.venues[venue].phases.push(code);
@@ -837,7 +866,7 @@ impl Generator {
         self.publish_halt_in_quote(venue, symbol);
     }
 
-    /// Whether a venue says something of a symbol: a SIP only of those of its tape.
+    /// Whether a venue says something of a symbol of its unit: a SIP only of those of its tape.
     fn is_said(&self, venue: usize, symbol: u32) -> bool {
         let kind = self.venues[venue].kind;
         !kind.is_sip() || consolidated::is_on_tape(kind, symbol, &self.instruments[symbol as usize])

@@ -58,7 +58,7 @@ pub use packets::{Packet, Packets};
 pub use report::{Injected, Report, VenueReport};
 pub use scenario::{
     Burst, DEFAULT_MIDNIGHT_NS, FEWEST_ORDERS, LineFaults, MAX_MARKETS, MAX_VENUES, MOST_ORDERS, Popularity,
-    Scenario, ScenarioError, USUAL_MOST_ORDERS, VenueConfig, VenueKind,
+    Scenario, ScenarioError, USUAL_MOST_ORDERS, Unit, VenueConfig, VenueKind,
 };
 
 /// The examples of the README, compiled.

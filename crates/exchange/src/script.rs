@@ -53,6 +53,32 @@ pub(crate) enum Step {
     },
 }
 
+impl Step {
+    /// Whether a unit that does not have the symbol says nothing of it.
+    pub(crate) fn is_of_symbol(&self) -> bool {
+        match self {
+            Self::Directory { .. }
+            | Self::IpoQuotingPeriod { .. }
+            | Self::DirectListing { .. }
+            | Self::Trading { .. }
+            | Self::Collar
+            | Self::OperationalHalt { .. }
+            | Self::ShortSaleTest
+            | Self::RetailInterest
+            | Self::Imbalance(_)
+            | Self::Cross(_)
+            | Self::IexAuction(_)
+            | Self::IexAuctionEnd(_) => true,
+            Self::System(_)
+            | Self::CircuitBreakerLevels
+            | Self::CircuitBreakerBreach
+            | Self::BreakTrade
+            | Self::Correction
+            | Self::Consolidate { .. } => false,
+        }
+    }
+}
+
 /// A step at a time, for one symbol or a range of them, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Script {

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use tapeworks_exchange::{DEFAULT_MIDNIGHT_NS, Scenario, VenueConfig, VenueKind, write_pcap};
+use tapeworks_exchange::{DEFAULT_MIDNIGHT_NS, Scenario, Unit, VenueConfig, VenueKind, write_pcap};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::{Outcome, round_lot_best};
 use tapeworks_market::nbbo::{Nbbo, NbboRules};
@@ -19,7 +19,7 @@ use tapeworks_stage::{Stage, Through};
 
 /// All events of a generated session of one venue.
 fn events_of(kind: VenueKind, messages: u64) -> (Vec<Event>, Feed) {
-    let venues = vec![VenueConfig { kind, share: 1 }];
+    let venues = vec![VenueConfig { kind, share: 1, unit: Unit::WHOLE }];
     let (events, feed) = events_in(&Scenario { venues, ..Scenario::full_session(messages, 20) });
     assert_eq!(feed.channels().len(), 1);
     assert_eq!(feed.channels()[0].publisher(), kind.publisher());
@@ -142,7 +142,7 @@ fn deep_plus_says_its_day_in_events() {
 #[test]
 fn london_counts_in_no_nbbo_of_another_market() {
     let kinds = [VenueKind::Lse, VenueKind::Nasdaq, VenueKind::Bzx];
-    let venues = kinds.map(|kind| VenueConfig { kind, share: 1 }).to_vec();
+    let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     let (events, feed) = events_in(&Scenario { venues, ..Scenario::full_session(60_000, 20) });
     assert_eq!(feed.channels().len(), 3);
     assert_eq!(feed.instruments().len(), 40, "each symbol is one of the US and one of London");
@@ -173,7 +173,7 @@ fn split_times_are_those_of_the_packets_on_every_day() {
         for midnight_ns in
             [DEFAULT_MIDNIGHT_NS, 1_752_465_600_000_000_000, 1_752_465_600_000_000_000 - 116 * DAY_NS]
         {
-            let venues = vec![VenueConfig { kind, share: 1 }];
+            let venues = vec![VenueConfig { kind, share: 1, unit: Unit::WHOLE }];
             let scenario = Scenario { venues, midnight_ns, ..Scenario::full_session(20_000, 20) };
             for event in events_in(&scenario).0 {
                 let is_timed = event.channel_sequence > 0 && event.ts_event > Nanos(0);
@@ -203,7 +203,7 @@ fn last_quotes(events: &[Event], feed: &Feed, until: Nanos) -> Quotes {
 #[test]
 fn a_sip_shows_the_quotes_of_the_direct_feeds_and_the_best_of_them() {
     let kinds = [VenueKind::Nasdaq, VenueKind::Bzx, VenueKind::IexDeep, VenueKind::Uqdf, VenueKind::Cqs];
-    let venues = kinds.map(|kind| VenueConfig { kind, share: 1 }).to_vec();
+    let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     let (events, feed) = events_in(&Scenario { venues, ..Scenario::full_session(60_000, 20) });
     assert_eq!(feed.channels().len(), 5);
     // At noon, when the last quotes have reached the SIPs: nothing happens in the millisecond before.
@@ -269,7 +269,7 @@ fn a_sip_shows_the_quotes_of_the_direct_feeds_and_the_best_of_them() {
 fn the_quotes_of_a_sip_are_in_no_synthetic_nbbo() {
     let with_sip = |sip: Option<VenueKind>| {
         let kinds = [VenueKind::Nasdaq, VenueKind::Bzx].into_iter().chain(sip);
-        let venues = kinds.map(|kind| VenueConfig { kind, share: 1 }).collect();
+        let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).collect();
         events_in(&Scenario { venues, ..Scenario::full_session(40_000, 20) })
     };
     let (mut events, _) = with_sip(Some(VenueKind::Uqdf));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
-use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
+use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
 use tapeworks_session::glimpse::{Image, SnapshotServer};
 use tapeworks_session::{Credentials, MAX_PAYLOAD_BYTES, Made, SessionId, Store, Stream};
 
@@ -15,7 +15,7 @@ pub(crate) const SESSION: [u8; 10] = *b"AA00000007";
 pub fn retransmission(bytes: &[u8]) {
     let Some((shape, request)) = bytes.split_first() else { return };
     for kind in [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx, VenueKind::Cqs] {
-        let (transport, session) = (kind.transport(), kind.session(SESSION, 7));
+        let (transport, session) = (kind.transport(), kind.session(SESSION, 7, Unit::WHOLE));
         let mut store = Store::new(transport, 2_000 + usize::from(shape >> 4) * 200);
         store.begin_session(session);
         let mut stream = Stream::new(session, 0);
@@ -56,6 +56,7 @@ impl Outlet for Nobody {
 fn image() -> Arc<Image> {
     let venue = LiveVenue {
         kind: VenueKind::Bx,
+        unit: Unit::WHOLE,
         share: 1,
         line_b: false,
         faults: [LineFaults::default(); 2],

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tapeworks_exchange::{LineFaults, Report, Scenario, VenueConfig, VenueKind, write_itch, write_pcap};
+use tapeworks_exchange::{
+    LineFaults, Report, Scenario, Unit, VenueConfig, VenueKind, write_itch, write_pcap,
+};
 use tapeworks_market::Nanos;
 use tapeworks_packet::new_file;
 
@@ -110,8 +112,11 @@ impl Generate {
         scenario.midnight_ns = self.date.map_or(scenario.midnight_ns, |midnight| midnight.0);
         scenario.line_b |= self.line_b;
         if !self.venues.is_empty() {
-            scenario.venues =
-                self.venues.iter().map(|(kind, share)| VenueConfig { kind: *kind, share: *share }).collect();
+            scenario.venues = self
+                .venues
+                .iter()
+                .map(|(kind, share)| VenueConfig { kind: *kind, share: *share, unit: Unit::WHOLE })
+                .collect();
         }
         if self.symbols.is_none() {
             scenario.fit_symbols();
