@@ -1,6 +1,6 @@
 //! The feeds beside each other: packets to events, and to books, of the same market in each venue's protocol.
 
-use tapeworks_exchange::{Packets, Popularity, Scenario, VenueConfig, VenueKind};
+use tapeworks_exchange::{Unit, Packets, Popularity, Scenario, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::{BookStage, Capacity, Event, Nanos};
@@ -16,13 +16,15 @@ use crate::rounds::Rounds;
 type Frame = (Vec<u8>, u64);
 
 /// Each protocol once. The first is what the others are compared with.
-const KINDS: [VenueKind; 8] = [
+const KINDS: [VenueKind; 10] = [
     VenueKind::Nasdaq,
     VenueKind::Memx,
     VenueKind::IexDeepPlus,
     VenueKind::Bzx,
     VenueKind::Nyse,
     VenueKind::Lse,
+    VenueKind::Uqdf,
+    VenueKind::Cqs,
     VenueKind::IexDeep,
     VenueKind::IexTops,
 ];
@@ -31,7 +33,7 @@ const KINDS: [VenueKind; 8] = [
 fn frames(kind: VenueKind, options: &Options) -> (Vec<Frame>, u64) {
     let open = 34_200_000_000_000;
     let scenario = Scenario {
-        venues: vec![VenueConfig { kind, share: 1 }],
+        venues: vec![VenueConfig { kind, share: 1, unit: Unit::WHOLE }],
         start_ns: open,
         end_ns: open + 60_000_000_000,
         packet_hold_ns: 1_000_000,

@@ -553,8 +553,11 @@ impl Analyser {
         }
         let known = self.applications.get(&datagram.destination).copied();
         let application = known.or_else(|| recognise::udp_payload(datagram.payload, datagram.destination))?;
-        self.applications.insert(datagram.destination, application);
-        self.last = Some((datagram.destination, application));
+        // What several feeds may have sent says nothing of the next packet.
+        if recognise::is_certain(datagram.payload, datagram.destination) {
+            self.applications.insert(datagram.destination, application);
+            self.last = Some((datagram.destination, application));
+        }
         Some(application)
     }
 

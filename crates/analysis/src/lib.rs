@@ -7,6 +7,7 @@
 
 mod ahead;
 pub mod analyser;
+pub mod compare;
 pub mod dump;
 mod encoders;
 pub mod fix;

@@ -21,6 +21,7 @@ use tapeworks_packet::{CaptureError, net};
 use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_store::{Format, Schema, StoreError, Writer};
 
+use crate::compare::Comparison;
 use crate::encoders::Pool;
 use crate::input::{self, Input, InputError, Source};
 use crate::timer::ServiceTimer;
@@ -76,6 +77,8 @@ pub struct Options {
     pub rules: NbboRules,
     /// Whether the service time of messages is measured (one packet or group in [`MEASURED_EVERY`]).
     pub measure: bool,
+    /// Whether the NBBO is compared with the SIPs'.
+    pub compare_sip: bool,
     /// The files to write.
     pub outputs: Vec<Output>,
     /// Threads for each kind of work, at most [`MAX_THREADS`]; 0 is 1. With 1, this thread does all. With more, this thread
@@ -142,6 +145,7 @@ struct Outlet {
     first: Nanos,
     last: Nanos,
     timer: ServiceTimer,
+    comparison: Option<Box<Comparison>>,
     error: Option<StoreError>,
 }
 
@@ -170,6 +174,9 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         }
         if !self.writers.is_empty() {
             self.write(&update);
+        }
+        if let Some(comparison) = &mut self.comparison {
+            comparison.put(&update);
         }
         // Once a message, or, where a venue groups messages, once a group: not for the numbers of symbols, for gaps, for
         // the first halves of pairs, or for what a message of the whole venue did to each instrument.
@@ -336,6 +343,7 @@ pub fn replay(
             first: Nanos(0),
             last: Nanos(0),
             timer: ServiceTimer::new(),
+            comparison: options.compare_sip.then(Box::default),
             error: None,
         },
         groups: 0,

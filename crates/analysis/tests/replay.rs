@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use tapeworks_analysis::replay::{self, Options, Output, Summary};
-use tapeworks_exchange::{LineFaults, Scenario, VenueConfig, VenueKind};
+use tapeworks_exchange::{LineFaults, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_market::Nanos;
 use tapeworks_store::Schema;
 
 fn session(path: &Path, kinds: &[VenueKind], seed: u64) {
-    let venues = kinds.iter().map(|kind| VenueConfig { kind: *kind, share: 1 }).collect();
+    let venues = kinds.iter().map(|kind| VenueConfig { kind: *kind, share: 1, unit: Unit::WHOLE }).collect();
     let scenario = Scenario { venues, seed, ..Scenario::full_session(20_000, 20) };
     tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(path).unwrap()).unwrap();
 }
@@ -249,8 +249,8 @@ fn the_replay_counts_the_losses_and_duplicates_of_the_generator() {
     let faults =
         LineFaults { lost_per_million: 20_000, duplicated_per_million: 20_000, ..LineFaults::default() };
     let venues = vec![
-        VenueConfig { kind: VenueKind::Nasdaq, share: 1 },
-        VenueConfig { kind: VenueKind::IexDeep, share: 1 },
+        VenueConfig { kind: VenueKind::Nasdaq, share: 1, unit: Unit::WHOLE },
+        VenueConfig { kind: VenueKind::IexDeep, share: 1, unit: Unit::WHOLE },
     ];
     let scenario =
         Scenario { venues, faults: [faults; 2], line_b: false, ..Scenario::full_session(20_000, 20) };
@@ -270,7 +270,7 @@ fn the_replay_counts_the_losses_and_duplicates_of_the_generator() {
 fn parquet_has_the_same_bytes_with_any_number_of_threads() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("session.pcap");
-    let venues = VENUES.iter().map(|kind| VenueConfig { kind: *kind, share: 1 }).collect();
+    let venues = VENUES.iter().map(|kind| VenueConfig { kind: *kind, share: 1, unit: Unit::WHOLE }).collect();
     let scenario = Scenario { venues, seed: 9, ..Scenario::full_session(600_000, 20) };
     tapeworks_exchange::write_pcap(&scenario, std::fs::File::create(&input).unwrap()).unwrap();
     let made = |threads: usize| {

@@ -168,7 +168,7 @@ fn unknown_names_are_wrong_usage() {
     assert_one_error(&run(&["dump", "--protocol", "moldudp64", CAPTURE]), 2, "is a transport");
     assert_one_error(&run(&["dump", "--protocol", "ouch", CAPTURE]), 2, "is recognised by itself");
     assert_one_error(&run(&["dump", "--message", "NoSuch", CAPTURE]), 2, "NoSuch");
-    assert_one_error(&run(&["schema", "uqdf"]), 2, "unknown protocol 'uqdf'");
+    assert_one_error(&run(&["schema", "utdf"]), 2, "unknown protocol 'utdf'");
     assert_one_error(&run(&["replay", "--schema", "mbp-2", CAPTURE]), 2, "mbp-2");
     assert_one_error(&run(&["replay", "--out", "x.txt", CAPTURE]), 2, "x.txt");
     let other = ["replay", "--protocol", "integrated", "--venue", "edgx", CAPTURE];

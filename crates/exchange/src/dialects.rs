@@ -35,6 +35,14 @@ macro_rules! for_dialect {
                 type $dialect = $crate::mitch::Mitch;
                 $body
             }
+            $crate::VenueKind::Uqdf => {
+                type $dialect = $crate::consolidated::Uqdf;
+                $body
+            }
+            $crate::VenueKind::Cqs => {
+                type $dialect = $crate::consolidated::Cqs;
+                $body
+            }
             $crate::VenueKind::Memx => {
                 type $dialect = $crate::memoir::Memoir;
                 $body

@@ -13,6 +13,7 @@ use std::collections::BinaryHeap;
 use tapeworks_wire::nasdaq::itch50::{CrossType, ReasonCode, TradingState};
 
 use crate::book::{Book, Order, Side};
+use crate::consolidated::{self, Lots, Report, Sip};
 use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
 use crate::iex::{self, Quote};
@@ -21,7 +22,7 @@ use crate::nasdaq;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::popularity::Chooser;
 use crate::random::Random;
-use crate::scenario::{FEWEST_ORDERS, Scenario, ScenarioError, VenueKind};
+use crate::scenario::{FEWEST_ORDERS, Scenario, ScenarioError, Unit, VenueConfig, VenueKind};
 use crate::schedule::Arrivals;
 use crate::script::{Script, Step, scripts};
 
@@ -31,7 +32,7 @@ const TRIALS: u32 = 8;
 const CORRECTION_NS: u64 = 15_000;
 
 /// The longest message that [`Generator::next_message`] writes, in bytes.
-pub const MAX_MESSAGE_BYTES: usize = 80;
+pub const MAX_MESSAGE_BYTES: usize = 128;
 
 /// A message of [`Generator::next_message`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,9 @@ pub struct Generated {
 #[derive(Debug, Clone)]
 struct Venue {
     kind: VenueKind,
+    unit: Unit,
+    /// The places of the units of its market, by their numbers; empty if it has all symbols.
+    units: Vec<Option<usize>>,
     reference: u64,
     match_number: u64,
     last_print: Option<Print>,
@@ -101,6 +105,22 @@ pub struct Generator {
     outbox: Outbox,
     /// IEX: levels changed by the event at hand.
     touched: Vec<(Side, u32)>,
+    /// What the SIPs among the venues have published.
+    sips: Vec<Sip>,
+    /// The quotes that the venues have reported to the SIPs, as the books; empty without a SIP.
+    reported: Vec<Lots>,
+    /// Quotes that were reported, and those of them that have not reached their SIP.
+    reports: u32,
+    on_their_way: u64,
+}
+
+/// The places of all units of a venue's market, by their numbers. Empty if it has one unit.
+fn units_of(venue: &VenueConfig, all: &[VenueConfig]) -> Vec<Option<usize>> {
+    let place = |number: u8| {
+        let wanted = Unit { number, ..venue.unit };
+        all.iter().position(|other| (other.kind, other.unit) == (venue.kind, wanted))
+    };
+    if venue.unit.of > 1 { (1..=venue.unit.of).map(place).collect() } else { Vec::new() }
 }
 
 impl Generator {
@@ -113,11 +133,15 @@ impl Generator {
         let mut random = Random::new(scenario.seed);
         let symbols = scenario.symbols as usize;
         let instruments = (0..scenario.symbols).map(|index| Instrument::new(index, &mut random)).collect();
+        let places = 0..scenario.venues.len();
+        let sips: Vec<Sip> = places.filter_map(|place| Sip::new(place, &scenario.venues, symbols)).collect();
         let venues = scenario
             .venues
             .iter()
             .map(|venue| Venue {
                 kind: venue.kind,
+                unit: venue.unit,
+                units: units_of(venue, &scenario.venues),
                 reference: 0,
                 match_number: 0,
                 last_print: None,
@@ -148,6 +172,13 @@ impl Generator {
             random,
             outbox: Outbox::default(),
             touched: Vec::new(),
+            reported: vec![
+                Lots::default();
+                if sips.is_empty() { 0 } else { symbols * scenario.venues.len() }
+            ],
+            reports: 0,
+            on_their_way: 0,
+            sips,
         })
     }
 
@@ -231,6 +262,9 @@ impl Generator {
                 return;
             }
         });
+        if let Some(sip) = self.sips.iter().find(|sip| sip.venue == venue) {
+            return sip.image(outbox, &stamp, symbol, instrument);
+        }
         if kind == VenueKind::IexTops {
             let quote = self.venues[venue].quotes.get(symbol as usize).copied().unwrap_or_default();
             iex::quote(outbox, &stamp, stock, quote, book.halted);
@@ -252,18 +286,18 @@ impl Generator {
     fn advance(&mut self) -> bool {
         let script_ns = self.scripts.peek().map_or(u64::MAX, |Reverse(script)| script.time_ns);
         if self.arrivals.is_none() && script_ns >= self.scenario.start_ns {
-            let scripted = self.outbox.made() + crate::script::messages_at_end(&self.scenario);
+            let scripted = self.made() + crate::script::messages_at_end(&self.scenario);
             self.arrivals =
                 Some(Arrivals::new(&self.scenario, self.scenario.messages.saturating_sub(scripted)));
         }
         let arrival_ns = self.arrivals.as_ref().map_or(u64::MAX, Arrivals::peek);
-        let made = self.outbox.made();
+        let made = self.made();
         if script_ns <= arrival_ns {
             let Some(Reverse(script)) = self.scripts.pop() else { return false };
             self.now_ns = self.now_ns.max(script.time_ns);
             self.run(script);
             if self.arrivals.is_some() && script.time_ns < self.scenario.end_ns {
-                self.owed += (self.outbox.made() - made) as i64;
+                self.owed += (self.made() - made) as i64;
             }
         } else {
             self.now_ns = self.now_ns.max(arrival_ns);
@@ -273,20 +307,25 @@ impl Generator {
             self.owed -= 1;
             if self.owed < 0 {
                 self.act();
-                if self.owed + ((self.outbox.made() - made) as i64) < 0 {
+                if self.owed + ((self.made() - made) as i64) < 0 {
                     self.act();
                 }
-                self.owed += (self.outbox.made() - made) as i64;
+                self.owed += (self.made() - made) as i64;
             }
         }
         true
+    }
+
+    /// Messages made, and those of quotes on their way to a SIP.
+    fn made(&self) -> u64 {
+        self.outbox.made() + self.on_their_way
     }
 
     // --- order flow ---
 
     /// Something happens to some symbol at some venue.
     fn act(&mut self) {
-        let made = self.outbox.made();
+        let made = self.made();
         for _ in 0..TRIALS {
             let choice = self.random.bits();
             let (venue, symbol) = match &self.symbol_choice {
@@ -297,12 +336,23 @@ impl Generator {
                 }
                 None => (self.venue_choice.choose(&mut self.random), self.random.below(self.symbols)),
             };
+            let Some(venue) = self.unit_with(venue, symbol) else { continue };
             self.last = (venue, symbol);
             self.act_on(venue, symbol);
-            if self.outbox.made() > made {
+            if self.made() > made {
                 return;
             }
         }
+    }
+
+    /// The unit that has a symbol, of the market of which this venue is one.
+    #[inline]
+    fn unit_with(&self, venue: usize, symbol: u32) -> Option<usize> {
+        let Venue { unit, units, .. } = &self.venues[venue];
+        if unit.has(symbol) {
+            return Some(venue);
+        }
+        units.get(symbol as usize % units.len().max(1)).copied().flatten()
     }
 
     fn book_index(&self, venue: usize, symbol: u32) -> usize {
@@ -388,7 +438,8 @@ impl Generator {
         let gap = 1 + (self.random.bits() & 3);
         let venue = &mut self.venues[venue];
         venue.reference += gap;
-        venue.reference
+        // An order of one unit has no number of another's.
+        venue.reference * u64::from(venue.unit.of) + u64::from(venue.unit.number) - 1
     }
 
     fn next_match(&mut self, venue: usize) -> u64 {
@@ -577,6 +628,27 @@ impl Generator {
         if !self.touched.is_empty() {
             self.publish_levels(venue, symbol);
         }
+        self.report(venue, symbol);
+    }
+
+    /// If the quote of a venue changed, it reaches the SIPs in a moment.
+    #[inline]
+    fn report(&mut self, venue: usize, symbol: u32) {
+        let index = self.book_index(venue, symbol);
+        let Some(reported) = self.reported.get_mut(index) else { return };
+        let instrument = &self.instruments[symbol as usize];
+        let quote = consolidated::quote_of(&self.books[index], instrument.round_lot);
+        if std::mem::replace(reported, quote) == quote {
+            return;
+        }
+        for sip in self.sips.iter().filter(|sip| sip.takes(venue, symbol, instrument)) {
+            let time_ns = self.now_ns + consolidated::latency_ns(venue);
+            let step = Step::Consolidate { source: venue as u8, quote };
+            self.reports = self.reports.wrapping_add(1);
+            let script = Script::numbered(time_ns, self.reports, step, sip.venue as u8, symbol);
+            self.scripts.push(Reverse(script));
+            self.on_their_way += 1;
+        }
     }
 
     fn publish_levels(&mut self, venue: usize, symbol: u32) {
@@ -667,6 +739,9 @@ impl Generator {
         let of_market = self.stamp(venue, None);
         let stamp = self.stamp(venue, Some(symbol));
         let index = self.book_index(venue, symbol);
+        if script.step.is_of_symbol() && !self.venues[venue].unit.has(symbol) {
+            return;
+        }
         match script.step {
             Step::System(code) => {
                 self.venues[venue].phases.push(code);
@@ -717,14 +792,18 @@ impl Generator {
                 self.standings[index].operational_halt = halted;
                 let stock = self.instruments[symbol as usize].symbol;
                 let standing = self.standings[index];
-                for_dialect!(kind, D => D::operational_halt(&mut self.outbox, kind, &stamp, stock, &standing));
+                if self.is_said(venue, symbol) {
+                    for_dialect!(kind, D => D::operational_halt(&mut self.outbox, kind, &stamp, stock, &standing));
+                }
                 self.publish_halt_in_quote(venue, symbol);
             }
             Step::ShortSaleTest => {
                 self.standings[index].short_sale_test = true;
                 let stock = self.instruments[symbol as usize].symbol;
                 let standing = self.standings[index];
-                for_dialect!(kind, D => D::short_sale_test(&mut self.outbox, kind, &stamp, stock, &standing));
+                if self.is_said(venue, symbol) {
+                    for_dialect!(kind, D => D::short_sale_test(&mut self.outbox, kind, &stamp, stock, &standing));
+                }
             }
             Step::RetailInterest => self.retail_interest(venue, symbol),
             Step::BreakTrade => {
@@ -761,6 +840,14 @@ impl Generator {
                 iex::security_event(&mut self.outbox, kind, &stamp, instrument.symbol, code);
             }
             Step::Correction => self.correct(symbol),
+            Step::Consolidate { source, quote } => {
+                self.on_their_way -= 1;
+                let report = Report { symbol, source: usize::from(source), quote };
+                let instrument = &self.instruments[symbol as usize];
+                if let Some(sip) = self.sips.iter_mut().find(|sip| sip.venue == venue) {
+                    sip.publish(&mut self.outbox, &stamp, instrument, &report);
+                }
+            }
         }
     }
 
@@ -773,12 +860,21 @@ impl Generator {
         (standing.state, standing.reason) = (state, reason);
         let standing = *standing;
         let kind = self.venues[venue].kind;
-        for_dialect!(kind, D => D::trading_state(&mut self.outbox, kind, &stamp, stock, &standing));
+        if self.is_said(venue, symbol) {
+            for_dialect!(kind, D => D::trading_state(&mut self.outbox, kind, &stamp, stock, &standing));
+        }
         self.publish_halt_in_quote(venue, symbol);
     }
 
-    /// A quote of TOPS has a flag for a halt.
+    /// Whether a venue says something of a symbol of its unit: a SIP only of those of its tape.
+    fn is_said(&self, venue: usize, symbol: u32) -> bool {
+        let kind = self.venues[venue].kind;
+        !kind.is_sip() || consolidated::is_on_tape(kind, symbol, &self.instruments[symbol as usize])
+    }
+
+    /// A quote of TOPS has a flag for a halt, and a SIP shows no quote of a halted venue.
     fn publish_halt_in_quote(&mut self, venue: usize, symbol: u32) {
+        self.report(venue, symbol);
         if self.venues[venue].kind == VenueKind::IexTops {
             let book = &self.books[self.book_index(venue, symbol)];
             let (quote, halted) = ([book.top(Side::Buy), book.top(Side::Sell)], book.halted);
@@ -809,6 +905,7 @@ impl Generator {
         let instrument = &self.instruments[symbol as usize];
         let cross_type = CrossType::from_raw(code);
         nasdaq::cross(&mut self.outbox, &stamp, instrument, cross_shares, match_number, cross_type);
+        self.report(venue, symbol);
     }
 }
 

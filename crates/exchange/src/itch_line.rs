@@ -24,7 +24,7 @@ use crate::nonsense::NonsenseCounts;
 use crate::orders::MarketEvent;
 use crate::outbox::{Change, Outbox, Stamp, Standing};
 use crate::report::VenueReport;
-use crate::scenario::{MAX_MARKETS, VenueKind};
+use crate::scenario::{MAX_MARKETS, Unit, VenueKind};
 
 /// Prices of the engine are in 1e-8, those of ITCH in 1e-4.
 const E8_PER_E4: i64 = 10_000;
@@ -105,7 +105,7 @@ impl ItchLine {
             heartbeat_ns: options.heartbeat_ns,
             instruments: options.symbols.iter().map(instrument).collect(),
             midnight_ns: 0,
-            stream: Stream::new(session_of(venue.kind, place, 0), 0),
+            stream: Stream::new(session_of(venue.kind, place, 0, Unit::WHOLE), 0),
             lines: Lines::new(options.seed, std::iter::once(line)),
             outbox: Outbox::default(),
             opened_ns: 0,
@@ -134,7 +134,7 @@ impl ItchLine {
             Some(before) if before.number == wanted => wanted.wrapping_add(1),
             _ => wanted,
         };
-        let session = session_of(self.kind, self.place, number);
+        let session = session_of(self.kind, self.place, number, Unit::WHOLE);
         self.stream = Stream::new(session, 0);
         self.sessions.push(SessionReport { session, number, messages: 0 });
         self.midnight_ns = midnight_ns;

@@ -24,6 +24,7 @@
 //! prints the time that it took.
 
 mod book;
+mod consolidated;
 mod dialect;
 mod dialects;
 mod files;
@@ -57,7 +58,7 @@ pub use packets::{Packet, Packets};
 pub use report::{Injected, Report, VenueReport};
 pub use scenario::{
     Burst, DEFAULT_MIDNIGHT_NS, FEWEST_ORDERS, LineFaults, MAX_MARKETS, MAX_VENUES, MOST_ORDERS, Popularity,
-    Scenario, ScenarioError, USUAL_MOST_ORDERS, VenueConfig, VenueKind,
+    Scenario, ScenarioError, USUAL_MOST_ORDERS, Unit, VenueConfig, VenueKind,
 };
 
 /// The examples of the README, compiled.

@@ -25,7 +25,9 @@ use crate::lines::{LineOptions, Lines, Outgoing};
 pub use crate::nonsense::NonsenseCounts;
 use crate::nonsense::NonsenseMaker;
 use crate::report::{Injected, VenueReport};
-use crate::scenario::{LineFaults, Popularity, SECOND_NS, Scenario, ScenarioError, VenueConfig, VenueKind};
+use crate::scenario::{
+    LineFaults, Popularity, SECOND_NS, Scenario, ScenarioError, Unit, VenueConfig, VenueKind,
+};
 
 /// The most messages that one call of [`Live::advance`] makes.
 const MOST_AT_ONCE: usize = 4_096;
@@ -63,6 +65,8 @@ pub struct LiveVenue {
     pub kind: VenueKind,
     /// Its part of all activity, relative to the sum over the venues.
     pub share: u32,
+    /// Which of the symbols it has.
+    pub unit: Unit,
     /// Whether there is a line B.
     pub line_b: bool,
     /// Faults of lines A and B.
@@ -275,6 +279,7 @@ struct Held {
 #[derive(Debug)]
 struct Venue {
     kind: VenueKind,
+    unit: Unit,
     session_number: u32,
     stream: Stream,
     /// When the first message of the open packet was due, in nanoseconds since the epoch.
@@ -324,12 +329,12 @@ pub struct Live {
 
 /// The session of a venue. With MoldUDP64 it is two capital letters for the venue and eight digits of `number`, so every venue
 /// has its own. IEX and MEMX have only the number: venues of one kind that have the same number have the same session.
-pub(crate) fn session_of(kind: VenueKind, venue: usize, number: u32) -> SessionId {
+pub(crate) fn session_of(kind: VenueKind, venue: usize, number: u32, unit: Unit) -> SessionId {
     let mut name = digits(number);
     // Fewer than 26 * 26 venues.
     name.0[0] = b'A' + (venue / 26) as u8;
     name.0[1] = b'A' + (venue % 26) as u8;
-    kind.session(name.0, number)
+    kind.session(name.0, number, unit)
 }
 
 impl Live {
@@ -338,8 +343,8 @@ impl Live {
     /// # Errors
     /// A scenario that breaks a rule ([`Scenario::check_market`]).
     pub fn new(options: &LiveOptions) -> Result<Self, ScenarioError> {
-        let venues: Vec<_> =
-            options.venues.iter().map(|venue| VenueConfig { kind: venue.kind, share: venue.share }).collect();
+        let of = |venue: &LiveVenue| VenueConfig { kind: venue.kind, share: venue.share, unit: venue.unit };
+        let venues: Vec<_> = options.venues.iter().map(of).collect();
         let base = match options.messages {
             Some(messages) => Scenario {
                 venues,
@@ -361,9 +366,10 @@ impl Live {
         let generator = Generator::new(&scenario)?;
         let number = (options.start_utc_ns / SECOND_NS) as u32;
         let venue = |(index, venue): (usize, &LiveVenue)| {
-            let session = session_of(venue.kind, index, number);
+            let session = session_of(venue.kind, index, number, venue.unit);
             Venue {
                 kind: venue.kind,
+                unit: venue.unit,
                 session_number: number,
                 stream: Stream::new(session, 0),
                 opened_utc_ns: 0,
@@ -628,7 +634,7 @@ impl Live {
         let venue = &mut self.venues[index];
         venue.restarts.pop_front();
         venue.session_number = venue.session_number.wrapping_add(1);
-        let session = session_of(venue.kind, index, venue.session_number);
+        let session = session_of(venue.kind, index, venue.session_number, venue.unit);
         self.begin_anew(index, session, outlet);
     }
 

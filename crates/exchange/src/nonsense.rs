@@ -15,6 +15,9 @@ use crate::scenario::VenueKind;
 /// A type that no protocol has.
 const UNKNOWN_TYPE: u8 = 0xFE;
 
+/// The most bytes of a message of random bytes.
+const LONGEST_RANDOM: u32 = 80;
+
 /// ITCH: where a directory message has its symbol, and its length.
 const SYMBOL: std::ops::Range<usize> = 11..19;
 const DIRECTORY_BYTES: usize = 39;
@@ -120,7 +123,7 @@ impl NonsenseMaker {
     }
 
     fn random_bytes(&mut self) -> Nonsense {
-        let length = 1 + self.random.below(MAX_MESSAGE_BYTES as u32) as usize;
+        let length = 1 + self.random.below(LONGEST_RANDOM) as usize;
         let bytes = std::array::from_fn(|_| self.random.bits() as u8);
         Nonsense { bytes, length: length.max(self.shortest()) }
     }

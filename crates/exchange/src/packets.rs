@@ -10,7 +10,7 @@ use tapeworks_session::{Content, Stream};
 use crate::generator::{Generated, Generator, MAX_MESSAGE_BYTES};
 use crate::lines::{LineOptions, Lines, Outgoing, Waiting};
 use crate::report::{Counter, Report};
-use crate::scenario::{HOUR_NS, Scenario, ScenarioError, VenueKind};
+use crate::scenario::{HOUR_NS, Scenario, ScenarioError, Unit, VenueKind};
 
 /// Bytes of Ethernet, IPv4 and UDP headers without a VLAN tag.
 const NETWORK_HEADERS_BYTES: usize = 42;
@@ -50,7 +50,7 @@ impl Sender {
         let ([group_a, group_b], [source_a, source_b]) = (kind.groups(), kind.sources());
         let mut name = *b"TAPEWORKSA";
         name[9] += number as u8;
-        let session = kind.session(name, (midnight_ns / (24 * HOUR_NS)) as u32);
+        let session = kind.session(name, (midnight_ns / (24 * HOUR_NS)) as u32, Unit::WHOLE);
         Self {
             stream: Stream::new(session, NETWORK_HEADERS_BYTES),
             builders: [

@@ -11,7 +11,7 @@ pub(crate) struct Chooser {
 }
 
 impl Chooser {
-    /// By these weights, all positive. Only the four operations that every platform rounds alike are used.
+    /// By these weights, one positive at least. What has none is practically never chosen. Only the four operations that every platform rounds alike are used.
     pub(crate) fn weighted(weights: impl Iterator<Item = f64>) -> Self {
         let weights: Vec<f64> = weights.collect();
         let sum: f64 = weights.iter().sum();

@@ -59,6 +59,10 @@ pub enum VenueKind {
     Texas,
     /// London Stock Exchange: MITCH 11.9 of one market data group, no auctions.
     Lse,
+    /// The securities information processor of tape C: quotes of all venues in UQDF 1.5, of half of the symbols.
+    Uqdf,
+    /// The securities information processor of tapes A and B: quotes of all venues in CQS 1.91, of the other symbols.
+    Cqs,
 }
 
 /// The facts of a kind of venue.
@@ -254,6 +258,26 @@ static KINDS: &[KindRow] = &[
         groups: ([[239, 192, 150, 1], [239, 192, 151, 1]], 60_400),
         sources: [[194, 169, 8, 2], [194, 169, 9, 2]],
     },
+    KindRow {
+        kind: VenueKind::Uqdf,
+        keys: &["uqdf", "utp"],
+        name: "UTP UQDF",
+        publisher: Publisher::SIP_UTP,
+        transport: TransportKind::MoldUdp64,
+        protocol: NO_PROTOCOL,
+        groups: ([[233, 46, 176, 16], [233, 46, 177, 16]], 55_630),
+        sources: [[69, 10, 251, 128], [69, 10, 252, 128]],
+    },
+    KindRow {
+        kind: VenueKind::Cqs,
+        keys: &["cqs", "cta"],
+        name: "CTA CQS",
+        publisher: Publisher::SIP_CTA,
+        transport: TransportKind::CtaBlock,
+        protocol: NO_PROTOCOL,
+        groups: ([[233, 200, 79, 9], [233, 200, 79, 137]], 61_009),
+        sources: [[159, 125, 48, 5], [159, 125, 49, 5]],
+    },
 ];
 
 impl VenueKind {
@@ -284,6 +308,12 @@ impl VenueKind {
         matches!(self, Self::Nasdaq | Self::Bx | Self::Psx)
     }
 
+    /// Publishes the quotes of the other venues: a securities information processor.
+    #[must_use]
+    pub fn is_sip(self) -> bool {
+        matches!(self, Self::Uqdf | Self::Cqs)
+    }
+
     /// Publishes IEX's auctions.
     pub(crate) fn has_iex_auctions(self) -> bool {
         matches!(self, Self::IexTops | Self::IexDeep)
@@ -301,19 +331,24 @@ impl VenueKind {
         self.row().transport
     }
 
-    /// A session of this venue: by its name, or by its number where the transport has numbers.
+    /// A session of a unit of this venue: by its name, or by its number where the transport has numbers.
     #[must_use]
-    pub fn session(self, name: [u8; 10], number: u32) -> SessionId {
+    pub fn session(self, name: [u8; 10], number: u32, unit: Unit) -> SessionId {
         let protocol = self.row().protocol;
         match self.transport() {
             TransportKind::MoldUdp64 => SessionId::MoldUdp64(name),
             TransportKind::IexTp => {
                 SessionId::IexTp { protocol: protocol.raw(), channel: IEX_CHANNEL, session: number }
             }
-            TransportKind::Memoir => SessionId::Memoir(MEMX_UNIT << 32 | u64::from(number)),
-            TransportKind::CboeUnit => SessionId::CboeUnit(CBOE_UNIT),
+            TransportKind::Memoir => {
+                SessionId::Memoir((MEMX_UNIT - 1 + u64::from(unit.number)) << 32 | u64::from(number))
+            }
+            TransportKind::CboeUnit => SessionId::CboeUnit(unit.number),
             TransportKind::Pillar => SessionId::Pillar,
-            TransportKind::MitchUnit => SessionId::MitchUnit(MARKET_DATA_GROUP),
+            TransportKind::MitchUnit => {
+                SessionId::MitchUnit((MARKET_DATA_GROUP - 1).wrapping_add(unit.number))
+            }
+            TransportKind::CtaBlock => SessionId::CtaBlock(tapeworks_wire::cta::block::CQS),
         }
     }
 
@@ -340,9 +375,6 @@ impl VenueKind {
 /// MEMX: the upper half of a session's number, four letters.
 const MEMX_UNIT: u64 = u32::from_be_bytes(*b"TWX1") as u64;
 
-/// Cboe: the unit of every venue. Its messages name no session.
-const CBOE_UNIT: u8 = 1;
-
 /// MITCH: the market data group. Its messages name no session.
 const MARKET_DATA_GROUP: u8 = b'1';
 
@@ -354,8 +386,36 @@ const IEX_CHANNEL: u32 = 1;
 pub struct VenueConfig {
     /// The market.
     pub kind: VenueKind,
-    /// Its part of all activity, relative to the sum over the venues.
+    /// Its part of all activity, relative to the sum over the venues. Units of a market divide the sum of theirs by their symbols.
     pub share: u32,
+    /// Which of the symbols it has.
+    pub unit: Unit,
+}
+
+/// A channel of a market that spreads its symbols over several: Cboe's units, NYSE's channels. Each symbol is on one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Unit {
+    /// Its number, from 1.
+    pub number: u8,
+    /// How many the market has.
+    pub of: u8,
+}
+
+impl Unit {
+    /// The only one: it has all symbols.
+    pub const WHOLE: Self = Self { number: 1, of: 1 };
+
+    /// Whether it has the symbol of this place.
+    #[must_use]
+    pub const fn has(self, symbol: u32) -> bool {
+        self.of <= 1 || symbol % self.of as u32 + 1 == self.number as u32
+    }
+}
+
+impl Default for Unit {
+    fn default() -> Self {
+        Self::WHOLE
+    }
 }
 
 /// How activity is spread over the symbols.
@@ -401,7 +461,7 @@ pub struct Scenario {
     /// [`Generator`](crate::Generator) and [`Live`](crate::live::Live) have up to [`MAX_MARKETS`]. IEX TOPS and IEX DEEP together are
     /// simulated as two venues with books of their own.
     pub venues: Vec<VenueConfig>,
-    /// Symbols, each traded at every venue: 1 to 65,535.
+    /// Symbols, each traded at every venue, on one of its units: 1 to 65,535.
     pub symbols: u32,
     /// Messages of all venues together. Kept to a few messages, unless they are too few for the start of the day,
     /// which takes about five messages for each symbol and venue.
@@ -444,7 +504,7 @@ impl Scenario {
         Self {
             seed: 1,
             midnight_ns: DEFAULT_MIDNIGHT_NS,
-            venues: vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1 }],
+            venues: vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1, unit: Unit::WHOLE }],
             symbols,
             messages,
             endless_gap_ns: 0,
@@ -468,10 +528,10 @@ impl Scenario {
     pub fn demo() -> Self {
         Self {
             venues: vec![
-                VenueConfig { kind: VenueKind::Nasdaq, share: 60 },
-                VenueConfig { kind: VenueKind::Bx, share: 12 },
-                VenueConfig { kind: VenueKind::Psx, share: 8 },
-                VenueConfig { kind: VenueKind::IexDeep, share: 20 },
+                VenueConfig { kind: VenueKind::Nasdaq, share: 60, unit: Unit::WHOLE },
+                VenueConfig { kind: VenueKind::Bx, share: 12, unit: Unit::WHOLE },
+                VenueConfig { kind: VenueKind::Psx, share: 8, unit: Unit::WHOLE },
+                VenueConfig { kind: VenueKind::IexDeep, share: 20, unit: Unit::WHOLE },
             ],
             bursts: vec![
                 Burst {
@@ -567,7 +627,15 @@ impl Scenario {
         if self.venues.is_empty() || self.venues.len() > MAX_MARKETS {
             return Err(ScenarioError::Venues { got: self.venues.len(), most: MAX_MARKETS });
         }
-        if self.venues.iter().any(|venue| venue.share == 0 || venue.share > 1_000_000) {
+        if let Some(wrong) =
+            self.venues.iter().find(|venue| !(1..=venue.unit.of).contains(&venue.unit.number))
+        {
+            return Err(ScenarioError::Unit { number: wrong.unit.number, of: wrong.unit.of });
+        }
+        // The book of a SIP's own may be empty.
+        let is_wrong =
+            |venue: &VenueConfig| venue.share > 1_000_000 || venue.share == 0 && !venue.kind.is_sip();
+        if self.venues.iter().any(is_wrong) || self.venues.iter().all(|venue| venue.share == 0) {
             return Err(ScenarioError::Share);
         }
         if self.symbols == 0 || self.symbols > u32::from(u16::MAX) {
@@ -642,7 +710,7 @@ const SHORTEST_HEARTBEAT_NS: u64 = 1_000_000;
 pub const MAX_VENUES: usize = KINDS.len();
 
 /// The most venues of a scenario whose lines are given.
-pub const MAX_MARKETS: usize = 64;
+pub const MAX_MARKETS: usize = 200;
 
 /// Why a scenario cannot be generated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -662,8 +730,16 @@ pub enum ScenarioError {
         /// The kind's name.
         name: &'static str,
     },
+    /// A market has no such unit.
+    #[error("unit {number} of {of}: units are numbered from 1")]
+    Unit {
+        /// The unit's number.
+        number: u8,
+        /// Units of the market.
+        of: u8,
+    },
     /// A venue's share is out of bounds.
-    #[error("a venue's share must be 1 to 1,000,000")]
+    #[error("a venue's share must be 1 to 1,000,000; that of a SIP beside others may be 0")]
     Share,
     /// None, or more than ITCH's stock locate can number.
     #[error("{got} symbols: there must be 1 to 65,535")]
@@ -747,7 +823,7 @@ mod tests {
         for (place, row) in KINDS.iter().enumerate() {
             assert_eq!(row.kind as usize, place);
             assert_eq!(VenueKind::by_key(row.kind.key()), Some(row.kind));
-            assert_eq!(row.kind.session(*b"AA00000007", 7).transport(), row.transport);
+            assert_eq!(row.kind.session(*b"AA00000007", 7, Unit::WHOLE).transport(), row.transport);
             let others = KINDS.iter().filter(|other| other.groups == row.groups).count();
             assert_eq!(others, 1, "{} shares its groups", row.name);
         }

@@ -3,6 +3,7 @@
 use tapeworks_session::TransportKind;
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
+use crate::consolidated::Lots;
 use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
 use crate::iex;
@@ -45,6 +46,37 @@ pub(crate) enum Step {
     IexAuctionEnd(u8),
     /// A participant corrects venues that together are locked or crossed.
     Correction,
+    /// A venue's quote reaches a SIP, the venue of the script.
+    Consolidate {
+        source: u8,
+        quote: Lots,
+    },
+}
+
+impl Step {
+    /// Whether a unit that does not have the symbol says nothing of it.
+    pub(crate) fn is_of_symbol(&self) -> bool {
+        match self {
+            Self::Directory { .. }
+            | Self::IpoQuotingPeriod { .. }
+            | Self::DirectListing { .. }
+            | Self::Trading { .. }
+            | Self::Collar
+            | Self::OperationalHalt { .. }
+            | Self::ShortSaleTest
+            | Self::RetailInterest
+            | Self::Imbalance(_)
+            | Self::Cross(_)
+            | Self::IexAuction(_)
+            | Self::IexAuctionEnd(_) => true,
+            Self::System(_)
+            | Self::CircuitBreakerLevels
+            | Self::CircuitBreakerBreach
+            | Self::BreakTrade
+            | Self::Correction
+            | Self::Consolidate { .. } => false,
+        }
+    }
 }
 
 /// A step at a time, for one symbol or a range of them, one after the other.
@@ -83,6 +115,11 @@ impl Script {
     /// A step for one symbol.
     pub(crate) fn once(time_ns: u64, step: Step, venue: u8, symbol: u32) -> Self {
         Self { time_ns, number: u32::MAX, step, venue, symbol, last_symbol: symbol, stride: 1, gap_ns: 0 }
+    }
+
+    /// A step for one symbol, behind those of the same time with lower numbers.
+    pub(crate) fn numbered(time_ns: u64, number: u32, step: Step, venue: u8, symbol: u32) -> Self {
+        Self { number: number | 1 << 31, ..Self::once(time_ns, step, venue, symbol) }
     }
 
     /// The same for the next symbol of the range.

@@ -7,12 +7,11 @@ mod traders;
 
 use std::collections::BTreeMap;
 
-use tapeworks_exchange::LineFaults;
-use tapeworks_exchange::VenueKind;
 use tapeworks_exchange::itch_line::{ItchLine, ItchLineOptions, Listed};
 use tapeworks_exchange::live::{LivePacket, LiveVenue, Outlet};
 use tapeworks_exchange::matching::{MatchingEngine, OrderSide, SymbolIndex};
 use tapeworks_exchange::random::Random;
+use tapeworks_exchange::{LineFaults, Unit, VenueKind};
 use tapeworks_session::{Made, SessionId};
 use tapeworks_wire::millennium::native::{NewOrderFields, Side, Tif};
 use tapeworks_wire::nasdaq::itch50::{BuySellIndicator, Message};
@@ -94,6 +93,7 @@ impl Outlet for Receiver {
 fn line() -> ItchLine {
     let venue = LiveVenue {
         kind: VenueKind::Nasdaq,
+        unit: Unit::WHOLE,
         share: 1,
         line_b: false,
         faults: [LineFaults::default(); 2],

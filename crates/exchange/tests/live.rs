@@ -10,7 +10,7 @@ use model::{DeepVenue, ItchVenue};
 use tapeworks_exchange::live::{
     Live, LiveBurst, LiveOptions, LivePacket, LiveReport, LiveVenue, Outlet, Silence,
 };
-use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
+use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
 use tapeworks_session::{Content, Made, Request, SessionId, Store};
 use tapeworks_wire::nasdaq::itch50;
 use tapeworks_wire::nasdaq::soupbintcp;
@@ -22,6 +22,7 @@ const MIDNIGHT: u64 = 1_763_096_400 * SECOND;
 fn venue(kind: VenueKind) -> LiveVenue {
     LiveVenue {
         kind,
+        unit: Unit::WHOLE,
         share: 1,
         line_b: true,
         faults: [LineFaults::default(); 2],

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use model::{DeepPlusVenue, DeepVenue, ItchVenue, MemxVenue, TopsVenue};
 use tapeworks_exchange::{
     Burst, Generator, LineFaults, MAX_MESSAGE_BYTES, MAX_VENUES, Packets, Popularity, Scenario,
-    ScenarioError, VenueConfig, VenueKind, write_itch, write_pcap,
+    ScenarioError, Unit, VenueConfig, VenueKind, write_itch, write_pcap,
 };
 use tapeworks_packet::capture::{CaptureReader, LinkType};
 use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::net;
 use tapeworks_packet::source::ByteSource;
+use tapeworks_wire::cboe::pitch;
 use tapeworks_wire::iex::tp::Segment;
 use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{iex, memx, nasdaq};
@@ -22,7 +23,7 @@ use tapeworks_wire::{iex, memx, nasdaq};
 fn every_venue(messages: u64, symbols: u32) -> Scenario {
     let kinds = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::Psx, VenueKind::IexTops, VenueKind::IexDeep];
     Scenario {
-        venues: kinds.map(|kind| VenueConfig { kind, share: 1 }).to_vec(),
+        venues: kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec(),
         heartbeat_ns: 60_000_000_000,
         ..Scenario::full_session(messages, symbols)
     }
@@ -74,7 +75,7 @@ fn every_book_stays_valid_through_a_day_of_five_venues_and_every_message_type_oc
 #[test]
 fn memxs_book_stays_valid_through_a_day_beside_others() {
     let kinds = [VenueKind::Memx, VenueKind::Bx, VenueKind::IexDeep];
-    let venues = kinds.map(|kind| VenueConfig { kind, share: 1 }).to_vec();
+    let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     let scenario = Scenario { venues, ..Scenario::full_session(60_000, 30) };
     let mut generator = Generator::new(&scenario).unwrap();
     let (mut memx, mut bx, mut deep) = (MemxVenue::default(), ItchVenue::default(), DeepVenue::default());
@@ -99,7 +100,7 @@ fn memxs_book_stays_valid_through_a_day_beside_others() {
 
 #[test]
 fn deep_plus_is_a_book_of_orders_that_keep_their_numbers() {
-    let venues = vec![VenueConfig { kind: VenueKind::IexDeepPlus, share: 1 }];
+    let venues = vec![VenueConfig { kind: VenueKind::IexDeepPlus, share: 1, unit: Unit::WHOLE }];
     let scenario = Scenario { venues, ..Scenario::full_session(60_000, 30) };
     let mut generator = Generator::new(&scenario).unwrap();
     let (mut venue, mut message) = (DeepPlusVenue::default(), [0; MAX_MESSAGE_BYTES]);
@@ -147,7 +148,7 @@ fn a_raw_file_of_random_symbols_is_valid_and_has_the_mix_of_a_real_day() {
 #[test]
 fn venues_together_are_locked_or_crossed_only_for_moments() {
     let kinds = [VenueKind::Nasdaq, VenueKind::Psx, VenueKind::Bx];
-    let venues = kinds.map(|kind| VenueConfig { kind, share: 1 }).to_vec();
+    let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     let scenario = Scenario { venues, ..Scenario::full_session(200_000, 20) };
     let mut generator = Generator::new(&scenario).unwrap();
     let mut venues = [ItchVenue::default(), ItchVenue::default(), ItchVenue::default()];
@@ -214,7 +215,7 @@ fn sequences(scenario: &Scenario) -> (Vec<[Vec<u64>; 2]>, tapeworks_exchange::Re
 #[test]
 fn without_faults_each_line_has_every_message_once_and_in_order() {
     let mut scenario = Scenario { line_b: true, ..every_venue(60_000, 30) };
-    scenario.venues.push(VenueConfig { kind: VenueKind::Memx, share: 1 });
+    scenario.venues.push(VenueConfig { kind: VenueKind::Memx, share: 1, unit: Unit::WHOLE });
     let (seen, report) = sequences(&scenario);
     for (venue, lines) in seen.iter().enumerate() {
         for line in lines {
@@ -342,4 +343,39 @@ fn an_impossible_scenario_is_refused_with_the_reason() {
     let error = write_itch(&good, Vec::new()).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("has 4 venues"), "{error}");
+}
+
+#[test]
+fn a_markets_units_have_each_symbol_once_and_orders_of_their_own() {
+    let unit = |number| VenueConfig { kind: VenueKind::Bzx, share: 1, unit: Unit { number, of: 3 } };
+    // The market's third unit is not there.
+    let sip = VenueConfig { kind: VenueKind::Uqdf, share: 0, unit: Unit::WHOLE };
+    let nasdaq = VenueConfig { kind: VenueKind::Nasdaq, share: 1, unit: Unit::WHOLE };
+    let scenario =
+        Scenario { venues: vec![nasdaq, unit(2), unit(1), sip], ..Scenario::full_session(60_000, 20) };
+    let mut generator = Generator::new(&scenario).unwrap();
+    let mut message = [0; MAX_MESSAGE_BYTES];
+    let (mut symbols, mut orders) = (BTreeMap::new(), BTreeMap::new());
+    let mut counts = [0_u64; 4];
+    while let Some(generated) = generator.next_message(&mut message) {
+        counts[generated.venue] += 1;
+        let message = &message[..generated.length];
+        if !(1..=2).contains(&generated.venue) {
+            continue;
+        }
+        let (symbol, order) = match pitch::Message::decode(message) {
+            Ok(pitch::Message::AddOrderShort(add)) => (add.symbol().to_string(), add.order_id()),
+            Ok(pitch::Message::AddOrderLong(add)) => (add.symbol().to_string(), add.order_id()),
+            Ok(pitch::Message::AddOrderExpanded(add)) => (add.symbol().to_string(), add.order_id()),
+            _ => continue,
+        };
+        assert_eq!(*symbols.entry(symbol.trim().to_owned()).or_insert(generated.venue), generated.venue);
+        assert_eq!(*orders.entry(order).or_insert(generated.venue), generated.venue);
+    }
+    let of = |venue: usize| symbols.values().filter(|one| **one == venue).count();
+    // Of 20 symbols the second unit has every third from the second on.
+    assert_eq!((of(1), of(2)), (7, 7), "{symbols:?}");
+    assert!(counts.iter().all(|count| *count > 1_000), "{counts:?}");
+    let wrong = Scenario { venues: vec![unit(4)], ..Scenario::full_session(1_000, 20) };
+    assert_eq!(Generator::new(&wrong).err(), Some(ScenarioError::Unit { number: 4, of: 3 }));
 }

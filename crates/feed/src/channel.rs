@@ -159,6 +159,13 @@ impl Channel {
         }
     }
 
+    /// It is of another feed than was thought, with the same transport. It has had no message.
+    pub(crate) fn rename(&mut self, application: Application, start: &Start) {
+        self.application = application;
+        self.publisher = start.publisher;
+        self.normaliser = ChannelNormaliser::new(application, start);
+    }
+
     /// Whether a restored state is valid.
     #[cfg(feature = "serde")]
     pub(crate) fn check(&self, symbols: &SymbolTable) -> Result<(), StateError> {

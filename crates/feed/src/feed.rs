@@ -49,6 +49,8 @@ struct Destination {
     /// The channel of its last packet, and the line of that channel that it carries.
     channel: Option<(usize, Line)>,
     is_noted: bool,
+    /// So far packets without messages came, which several feeds may have sent.
+    is_tentative: bool,
 }
 
 /// Counters of input.
@@ -207,7 +209,13 @@ impl Feed {
         let destinations = &mut self.destinations;
         let application = self.options.application;
         self.last_destination = *self.by_address.entry(address).or_insert_with(|| {
-            destinations.push(Destination { address, application, channel: None, is_noted: false });
+            destinations.push(Destination {
+                address,
+                application,
+                channel: None,
+                is_noted: false,
+                is_tentative: false,
+            });
             destinations.len() - 1
         });
         self.last_destination
@@ -231,8 +239,8 @@ impl Feed {
         }
         let at = self.destination(packet.datagram.destination);
         let application = match self.destinations[at].application {
-            Some(application) => application,
-            None => match self.recognise(at, packet) {
+            Some(application) if !self.destinations[at].is_tentative => application,
+            _ => match self.recognise(at, packet) {
                 Some(application) => application,
                 None => return,
             },
@@ -243,13 +251,34 @@ impl Feed {
     #[cold]
     #[inline(never)]
     fn recognise(&mut self, at: usize, packet: &Packet<'_>) -> Option<Application> {
-        let application = recognise::udp_payload(packet.datagram.payload, packet.datagram.destination);
+        let (payload, address) = (packet.datagram.payload, packet.datagram.destination);
+        let application = recognise::udp_payload(payload, address);
         let destination = &mut self.destinations[at];
-        destination.application = application;
-        if application.is_none() {
-            self.note_unrecognised(at, packet);
+        match application {
+            Some(application) => {
+                let before = destination.application.replace(application);
+                destination.is_tentative = !recognise::is_certain(payload, address);
+                let channel =
+                    destination.channel.filter(|_| before.is_some_and(|before| before != application));
+                if let Some((index, _)) = channel {
+                    self.rename_channel(index, application, packet);
+                }
+            }
+            None if destination.is_tentative => return destination.application,
+            None => self.note_unrecognised(at, packet),
         }
         application
+    }
+
+    /// A channel that has had no message turns out to be of another feed with the same transport.
+    fn rename_channel(&mut self, index: usize, application: Application, packet: &Packet<'_>) {
+        let publisher =
+            application.spec().publisher(self.options.publisher, Some(packet.datagram.destination));
+        let midnight = self.midnight(Some(packet.received));
+        let start = Start { publisher, midnight, is_midnight_fixed: self.options.midnight.is_some() };
+        if let Some(channel) = self.channels.get_mut(index).filter(|channel| channel.counters.messages == 0) {
+            channel.rename(application, &start);
+        }
     }
 
     /// Counts a packet of no feed, and notes its destination once.

@@ -16,7 +16,7 @@ use tapeworks_wire::{Ascii, Decimal, DecodeError, NanosecondsSinceEpoch};
 
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
-use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target};
+use crate::normaliser::{Context, Normaliser, OPERATIONAL, Start, Target, reason};
 use crate::symbols::UNWANTED;
 
 /// Translates the messages of one channel of IEX.
@@ -75,7 +75,8 @@ macro_rules! shared_messages {
                     Code::TradingOnIex => (StatusAction::Trading, Some(true)),
                     Code::Unknown(_) => (StatusAction::None, None),
                 };
-                let reason = reason(status.reason());
+                let why = status.reason();
+                let reason = reason(why.trimmed());
                 $normaliser.put(status.symbol(), status.timestamp(), $to, |event| {
                     event.with_status(Status {
                         action,
@@ -551,19 +552,4 @@ const fn operational(is_trading: Option<bool>) -> Status {
 #[inline]
 fn price(price: Decimal<i64, 4>) -> Option<Price> {
     if price.0 == 0 { None } else { price.to_e9().and_then(Price::from_e9) }
-}
-
-/// DBN's status reason of IEX's reason, which are the primary market's codes.
-fn reason(reason: Ascii<4>) -> u16 {
-    match reason.trimmed() {
-        b"T1" => 30,
-        b"T2" => 31,
-        b"T3" => 32,
-        b"LUDP" | b"T5" => 50,
-        b"IPO1" | b"IPOD" | b"IPOQ" | b"IPOE" | b"IPO2" | b"IPO3" => 110,
-        b"MCB1" | b"MWC1" => 120,
-        b"MCB2" | b"MWC2" => 121,
-        b"MCB3" | b"MWC3" => 122,
-        _ => 0,
-    }
 }

@@ -24,6 +24,7 @@ pub mod arbitration;
 mod channel;
 pub mod clock;
 mod continuity;
+mod cqs;
 mod feed;
 mod iex;
 mod integrated;
@@ -45,11 +46,13 @@ mod saved;
 pub mod sequence;
 #[cfg(test)]
 mod several_publishers;
+mod sip;
 #[cfg(feature = "serde")]
 pub mod state;
 mod symbols;
 mod table;
 mod units;
+mod uqdf;
 
 pub use channel::{Channel, ChannelCounters, ChannelIdentity, Frame, Packet};
 pub use feed::{Feed, FeedCounters, FeedOptions, FileFeed};

@@ -11,6 +11,8 @@ pub enum Suffixes {
     Cms,
     /// In the CMS convention, behind a space in the field of the symbol.
     CmsBehindSpace,
+    /// In the convention of CQS, in the field of the symbol.
+    Cqs,
 }
 
 /// The fields of the declaration by which messages name their instrument.
@@ -42,6 +44,7 @@ impl Naming {
             suffix = suffix.trim_ascii();
         }
         match self.suffixes {
+            Suffixes::Cqs => symbology::of_cqs(root),
             Suffixes::AsTheyStand => symbology::behind_point(root, suffix),
             Suffixes::Cms | Suffixes::CmsBehindSpace => symbology::of_cms(root, suffix),
         }
@@ -71,5 +74,8 @@ mod tests {
             assert_eq!(symbol, format!("GB00BP6MXD84.{currency}"));
         }
         assert_eq!(spelled(Application::CboePitch241, b"XYZ-A   ", None), "XYZ-A");
+        assert_eq!(spelled(Application::CtaCqs191, b"XYZpA      ", None), "XYZ-A");
+        assert_eq!(spelled(Application::CtaCqs191, b"BRK.A      ", None), "BRK.A");
+        assert_eq!(spelled(Application::UtpUqdf15, b"ABCDW      ", None), "ABCDW");
     }
 }

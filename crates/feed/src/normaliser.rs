@@ -20,6 +20,21 @@ pub(crate) const REGULATORY: u16 = 10;
 /// DBN's status reason of an operational halt.
 pub(crate) const OPERATIONAL: u16 = 60;
 
+/// DBN's status reason of a primary market's code, as IEX and the SIPs have it.
+pub(crate) fn reason(code: &[u8]) -> u16 {
+    match code {
+        b"T1" => 30,
+        b"T2" => 31,
+        b"T3" => 32,
+        b"LUDP" | b"T5" => 50,
+        b"IPO1" | b"IPOD" | b"IPOQ" | b"IPOE" | b"IPO2" | b"IPO3" => 110,
+        b"MCB1" | b"MWC1" => 120,
+        b"MCB2" | b"MWC2" => 121,
+        b"MCB3" | b"MWC3" => 122,
+        _ => 0,
+    }
+}
+
 /// The facts of a message that its transport has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {

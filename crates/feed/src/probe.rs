@@ -11,13 +11,22 @@ pub(crate) const PROBED_MESSAGES: usize = 8;
 pub(crate) fn packet_fits<T: Transport>(payload: &[u8], check: fn(&[u8]) -> Result<(), DecodeError>) -> bool {
     let Ok(packet) = T::packet(payload) else { return false };
     let is_whole = packet.header.count > 0 || T::is_sound(payload);
-    is_whole && blocks_fit(packet.blocks, check)
+    is_whole && messages_fit(packet.blocks, check, T::is_end)
 }
 
 /// Whether the blocks of a packet are messages of the feed that `check` reads, up to the end of the payload.
 pub(crate) fn blocks_fit<Prefix: LengthPrefix>(
+    blocks: Blocks<'_, Prefix>,
+    check: fn(&[u8]) -> Result<(), DecodeError>,
+) -> bool {
+    messages_fit(blocks, check, <[u8]>::is_empty)
+}
+
+/// Whether the blocks of a packet are messages of the feed that `check` reads, and what is behind them may be there.
+fn messages_fit<Prefix: LengthPrefix>(
     mut blocks: Blocks<'_, Prefix>,
     check: fn(&[u8]) -> Result<(), DecodeError>,
+    is_end: fn(&[u8]) -> bool,
 ) -> bool {
     let mut probed = 0;
     for block in blocks.by_ref() {
@@ -33,5 +42,5 @@ pub(crate) fn blocks_fit<Prefix: LengthPrefix>(
             probed += 1;
         }
     }
-    blocks.trailing().is_empty()
+    is_end(blocks.trailing())
 }

@@ -2,7 +2,7 @@
 //!
 //! A channel is recognised once, at its first certain packet: the lengths of its blocks add up to the payload, and its first
 //! messages have known types and right lengths. A heartbeat alone names the transport, which names the feed where the transport
-//! carries only one. The [table](crate::FEEDS) has the check of each feed.
+//! carries only one. MoldUDP64 carries two, ITCH and UQDF: its heartbeats are taken for ITCH's until a message comes. The [table](crate::FEEDS) has the check of each feed.
 
 use std::net::SocketAddr;
 
@@ -16,6 +16,11 @@ use crate::table::{Application, FEEDS};
 /// The application of a UDP payload to this destination.
 pub fn udp_payload(payload: &[u8], destination: SocketAddr) -> Option<Application> {
     FEEDS.iter().find(|feed| feed.recognises(payload, destination)).map(|feed| feed.application)
+}
+
+/// Whether a recognised UDP payload can be of no other feed.
+pub fn is_certain(payload: &[u8], destination: SocketAddr) -> bool {
+    FEEDS.iter().filter(|feed| feed.recognises(payload, destination)).nth(1).is_none()
 }
 
 /// Whether a message of a stream or file can be read.

@@ -12,7 +12,7 @@
 //! | several channels a venue, numbered by 16 bits | Cboe: 35 units | [`ChannelIdentity`](crate::ChannelIdentity), [`LiveFeed`](crate::live::LiveFeed), [`Event::channel`] |
 //! | bytes that do not say their venue | Cboe, NYSE, LSE | [`FeedSpec::needs_group`] |
 //! | requests over TCP, answers on a multicast group | Cboe, NYSE | a request is bytes, an answer a packet of `Line::Recovery`; a TCP client for them is not there |
-//! | several publishers on one channel | SIPs | a normaliser stamps the publisher of each event; [`FeedSpec::channels_are_shared`]: a gap makes the books of all of them stale |
+//! | several publishers on one channel | UTP, CTA | a normaliser stamps the publisher of each event; [`FeedSpec::channels_are_shared`]: a gap makes the books of all of them stale |
 //! | depth and quotes of one venue | IEX, MEMX | two rows; the NBBO counts the most detailed feed that is not stale ([`Detail`](tapeworks_market::venue::Detail)) |
 //!
 //! A new feed is its declaration in `tapeworks_wire`, its file beside this one, and a row here (and its transport in
@@ -26,6 +26,7 @@ use tapeworks_stage::Sink;
 use tapeworks_wire::schema::Schema;
 use tapeworks_wire::{DecodeError, protocol_by_name};
 
+use crate::cqs::{self, CqsNormaliser};
 use crate::iex::{self, Deep, DeepPlus, Tops};
 use crate::integrated::{self, IntegratedNormaliser};
 use crate::itch::{self, ItchNormaliser};
@@ -35,6 +36,8 @@ use crate::mitch::{self, MitchNormaliser};
 use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Normaliser, Start, Target};
 use crate::pitch::{self, PitchNormaliser};
+use crate::sip;
+use crate::uqdf::{self, UqdfNormaliser};
 
 /// A publisher of a feed.
 #[derive(Clone, Copy, Debug)]
@@ -124,11 +127,12 @@ impl FeedSpec {
         all.iter().map(|one| one.publisher).chain(own)
     }
 
-    /// The publisher, if the feed has only one.
+    /// The publisher of every channel, if there is no choice: the feed has only one, or its channels are of all.
     #[must_use]
     pub fn only_publisher(&self) -> Option<Publisher> {
         match self.publishers {
             [only] => Some(only.publisher),
+            [first, ..] if self.channels_are_shared => Some(first.publisher),
             _ => None,
         }
     }
@@ -441,6 +445,34 @@ macro_rules! rows {
                 // No message ends with an order's number.
                 harmless: &[],
             }
+            /// UTP UQDF 1.5.
+            UtpUqdf15, UqdfNormaliser, MoldUdp64 {
+                name: "uqdf",
+                schema: &tapeworks_wire::utp::uqdf15::SCHEMA,
+                publishers: &sip::OF_UTP,
+                channels_are_shared: true,
+                naming: uqdf::NAMING,
+                recognise: uqdf::recognise,
+                needs_group: false,
+                has_session: |_| true,
+                check: uqdf::check,
+                time: uqdf::time,
+                harmless: &[],
+            }
+            /// CTA CQS 1.91.
+            CtaCqs191, CqsNormaliser, CtaBlock {
+                name: "cqs",
+                schema: &tapeworks_wire::cta::cqs191::SCHEMA,
+                publishers: &sip::OF_CTA,
+                channels_are_shared: true,
+                naming: cqs::NAMING,
+                recognise: cqs::recognise,
+                needs_group: false,
+                has_session: cqs::has_session,
+                check: cqs::check,
+                time: cqs::time,
+                harmless: &[],
+            }
             $($more)*
         }
     };
@@ -449,7 +481,7 @@ macro_rules! rows {
 #[cfg(not(test))]
 rows! {}
 
-// The tests have a feed of several publishers on one channel, which no feed above is.
+// The tests have a feed of two publishers on one channel.
 #[cfg(test)]
 rows! {
     /// A SIP of two participants.

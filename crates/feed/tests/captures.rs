@@ -141,10 +141,83 @@ fn memxs_packets_are_orders_states_and_phases() {
 }
 
 #[test]
+fn a_quote_of_utp_is_of_the_participant_and_nothing_of_itch() {
+    let (events, feed) = events_of("utp-uqdf/QuoteShortFormMessage.pcap");
+    assert_eq!(feed.problems().total, 0);
+    assert_eq!(feed.channels()[0].application(), Application::UtpUqdf15);
+    let quotes: Vec<_> = events.iter().filter(|event| event.kind == EventKind::Quote).collect();
+    let shown = |event: &&Event| (event.publisher, event.side, event.price.unwrap().e9(), event.size);
+    let expected = [
+        (Publisher::SIP_EDGX, Side::Bid, 51_230_000_000, 100),
+        (Publisher::SIP_EDGX, Side::Ask, 51_240_000_000, 100),
+    ];
+    assert_eq!(quotes.iter().map(shown).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        (quotes[0].channel_sequence, quotes[0].ts_event),
+        (19_819_341, Nanos(1_473_960_417_922_684_000))
+    );
+    let (events, feed) = events_of("utp-uqdf/LimitUpLimitDownPriceBandMessage.pcap");
+    assert_eq!((feed.problems().total, events.len()), (0, 2));
+    assert_eq!((events[1].kind, events[1].publisher), (EventKind::Other, Publisher::SIP_UTP));
+}
+
+#[test]
+fn a_quote_of_cta_has_the_national_best_of_another_participant() {
+    let (events, feed) = events_of("cta-cqs/LongQuoteMessage.pcap");
+    assert_eq!(feed.problems().total, 0);
+    assert_eq!(feed.channels()[0].identity().to_string(), "CTA feed Q port 61009");
+    let quotes: Vec<_> = events.iter().filter(|event| event.kind == EventKind::Quote).collect();
+    let shown = |event: &&Event| (event.publisher, event.side, event.price.unwrap().e9(), event.size);
+    let expected = [
+        (Publisher::SIP_EDGX, Side::Bid, 29_450_000_000, 100),
+        (Publisher::SIP_EDGX, Side::Ask, 29_470_000_000, 100),
+        (Publisher::SIP_CTA, Side::Bid, 29_460_000_000, 300),
+        (Publisher::SIP_CTA, Side::Ask, 29_470_000_000, 200),
+    ];
+    assert_eq!(quotes.iter().map(shown).collect::<Vec<_>>(), expected);
+    assert!(quotes[2..].iter().all(|quote| quote.aux == u64::from(Publisher::SIP_BATS.0)));
+    assert_eq!(quotes[0].channel_sequence, 19_878_165);
+}
+
+/// MoldUDP64 carries two feeds, and a heartbeat does not say of which it is.
+#[test]
+fn a_heartbeat_of_utp_before_its_first_message_is_of_its_channel() {
+    let mut reader = CaptureReader::open(&capture("utp-uqdf/QuoteShortFormMessage.pcap")).unwrap();
+    let packet = reader.next_packet().unwrap().unwrap();
+    let payload = net::parse(packet.link_type, packet.bytes).unwrap().payload.to_vec();
+    let mut heartbeat = payload[..20].to_vec();
+    heartbeat[18..].fill(0);
+    let (a, b) = ("233.46.176.16:55630", "233.46.177.16:55630");
+    let mut feed = Feed::new(FeedOptions::default());
+    assert!(send(&mut feed, a, &heartbeat).is_empty() && send(&mut feed, b, &heartbeat).is_empty());
+    assert_eq!(send(&mut feed, a, &payload).len(), 3);
+    assert_eq!(feed.channels().len(), 1);
+    let channel = &feed.channels()[0];
+    assert_eq!((channel.application(), channel.publisher()), (Application::UtpUqdf15, Publisher::SIP_UTP));
+    assert_eq!((channel.counters().heartbeats, channel.counters().messages), (2, 1));
+    // Its repetition on line B, behind a heartbeat there.
+    assert!(send(&mut feed, b, &heartbeat).is_empty() && send(&mut feed, b, &payload).is_empty());
+    assert_eq!(feed.channels()[0].lines().len(), 2);
+    // The missing message before the one that follows is one of every publisher.
+    let mut later = payload.clone();
+    later[17] = later[17].wrapping_add(2);
+    let events = send(&mut feed, a, &later);
+    let gaps = events.iter().filter(|event| event.kind == EventKind::Gap).count();
+    assert_eq!((gaps, feed.problems().total), (22, 1));
+}
+
+#[test]
 fn every_capture_goes_through_and_counts_its_messages() {
-    for folder in
-        ["nasdaq-itch50", "nasdaq-bx-itch50", "iex-tops15", "iex-tops16", "iex-deep", "memx-memoir-depth"]
-    {
+    for folder in [
+        "nasdaq-itch50",
+        "nasdaq-bx-itch50",
+        "iex-tops15",
+        "iex-tops16",
+        "iex-deep",
+        "memx-memoir-depth",
+        "utp-uqdf",
+        "cta-cqs",
+    ] {
         for entry in std::fs::read_dir(capture(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_none_or(|extension| extension != "pcap") {

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use tapeworks_exchange::{DEFAULT_MIDNIGHT_NS, Scenario, VenueConfig, VenueKind, write_pcap};
+use tapeworks_exchange::{DEFAULT_MIDNIGHT_NS, Scenario, Unit, VenueConfig, VenueKind, write_pcap};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
-use tapeworks_market::book::Outcome;
-use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::book::{Outcome, round_lot_best};
+use tapeworks_market::nbbo::{Nbbo, NbboRules};
 use tapeworks_market::state::InstrumentState;
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Nanos, NbboStage, NbboUpdate, Publisher, Side,
@@ -19,7 +19,7 @@ use tapeworks_stage::{Stage, Through};
 
 /// All events of a generated session of one venue.
 fn events_of(kind: VenueKind, messages: u64) -> (Vec<Event>, Feed) {
-    let venues = vec![VenueConfig { kind, share: 1 }];
+    let venues = vec![VenueConfig { kind, share: 1, unit: Unit::WHOLE }];
     let (events, feed) = events_in(&Scenario { venues, ..Scenario::full_session(messages, 20) });
     assert_eq!(feed.channels().len(), 1);
     assert_eq!(feed.channels()[0].publisher(), kind.publisher());
@@ -142,7 +142,7 @@ fn deep_plus_says_its_day_in_events() {
 #[test]
 fn london_counts_in_no_nbbo_of_another_market() {
     let kinds = [VenueKind::Lse, VenueKind::Nasdaq, VenueKind::Bzx];
-    let venues = kinds.map(|kind| VenueConfig { kind, share: 1 }).to_vec();
+    let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     let (events, feed) = events_in(&Scenario { venues, ..Scenario::full_session(60_000, 20) });
     assert_eq!(feed.channels().len(), 3);
     assert_eq!(feed.instruments().len(), 40, "each symbol is one of the US and one of London");
@@ -173,7 +173,7 @@ fn split_times_are_those_of_the_packets_on_every_day() {
         for midnight_ns in
             [DEFAULT_MIDNIGHT_NS, 1_752_465_600_000_000_000, 1_752_465_600_000_000_000 - 116 * DAY_NS]
         {
-            let venues = vec![VenueConfig { kind, share: 1 }];
+            let venues = vec![VenueConfig { kind, share: 1, unit: Unit::WHOLE }];
             let scenario = Scenario { venues, midnight_ns, ..Scenario::full_session(20_000, 20) };
             for event in events_in(&scenario).0 {
                 let is_timed = event.channel_sequence > 0 && event.ts_event > Nanos(0);
@@ -183,5 +183,141 @@ fn split_times_are_those_of_the_packets_on_every_day() {
                 assert!(event.ts_event <= event.ts_recv, "{kind:?}: {event:?}");
             }
         }
+    }
+}
+
+/// The quotes of each publisher, by symbol and side, as a feed has shown them last.
+type Quotes = BTreeMap<(Publisher, String, bool), (Option<i64>, u32)>;
+
+fn last_quotes(events: &[Event], feed: &Feed, until: Nanos) -> Quotes {
+    let mut quotes = Quotes::new();
+    for event in events.iter().filter(|event| event.kind == EventKind::Quote && event.ts_recv <= until) {
+        let symbol = feed.instruments().symbol(event.instrument).unwrap().to_string();
+        let quote = (event.price.map(|price| price.e9()), event.size);
+        quotes.insert((event.publisher, symbol, event.side == Side::Ask), quote);
+    }
+    quotes
+}
+
+/// A SIP shows what the books of the direct feeds make: each venue's round-lot best, and the best of these.
+#[test]
+fn a_sip_shows_the_quotes_of_the_direct_feeds_and_the_best_of_them() {
+    let kinds = [VenueKind::Nasdaq, VenueKind::Bzx, VenueKind::IexDeep, VenueKind::Uqdf, VenueKind::Cqs];
+    let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
+    let (events, feed) = events_in(&Scenario { venues, ..Scenario::full_session(60_000, 20) });
+    assert_eq!(feed.channels().len(), 5);
+    // At noon, when the last quotes have reached the SIPs: nothing happens in the millisecond before.
+    let noon = DEFAULT_MIDNIGHT_NS + 12 * 3_600_000_000_000;
+    let direct = |publisher: Publisher| !publisher.is_of_sip();
+    let quiet = (0..1_000_000).map(|step| Nanos(noon + step * 100_000)).find(|time| {
+        events
+            .iter()
+            .filter(|event| direct(event.publisher))
+            .all(|event| event.ts_recv.0 > time.0 || event.ts_recv.0 + 1_000_000 < time.0)
+    });
+    let quiet = quiet.unwrap();
+    let capacity = Capacity { instruments: 64, orders: 1 << 12, levels: 1 << 14 };
+    let mut books = BookStage::with_unnamed([], capacity);
+    for event in events.iter().filter(|event| event.ts_recv <= quiet && direct(event.publisher)) {
+        books.process(&[*event], &mut |update: BookUpdate<'_>| assert_eq!(update.outcome, Outcome::Applied));
+    }
+    let quotes = last_quotes(&events, &feed, quiet);
+    let pairs = [
+        (Publisher::XNAS_ITCH, Publisher::SIP_XNAS),
+        (Publisher::BATS_PITCH, Publisher::SIP_BATS),
+        (Publisher::IEXG_DEEP, Publisher::SIP_IEXG),
+    ];
+    let (mut compared, mut of_sip) = (0, [0; 2]);
+    for (number, symbol) in feed.instruments().symbols().iter().enumerate() {
+        let instrument = tapeworks_market::InstrumentId(number as u32);
+        let symbol = symbol.to_string();
+        // Halted symbols have no quote.
+        let books_of = |publisher| books.feed(publisher).map(|books| books.book(instrument));
+        if pairs.iter().any(|(own, _)| books_of(*own).is_some_and(|book| !book.state().is_trading())) {
+            continue;
+        }
+        let lot = books_of(Publisher::XNAS_ITCH).unwrap().round_lot().unwrap();
+        for side in [Side::Bid, Side::Ask] {
+            let is_ask = side == Side::Ask;
+            let mut shown: Vec<(i64, u32)> = Vec::new();
+            for (own, of_sip) in pairs {
+                let (price, size) = round_lot_best(books_of(own).unwrap(), side, lot);
+                let expected = (price.map(|price| price.e9()), if price.is_some() { size } else { 0 });
+                let quote = quotes.get(&(of_sip, symbol.clone(), is_ask)).copied().unwrap_or((None, 0));
+                assert_eq!(quote, expected, "{symbol} {side:?} {own:?}");
+                compared += 1;
+                shown.extend(price.map(|price| (price.e9(), size)));
+            }
+            // The SIP's own book is that of a market without a direct feed.
+            if let Some((Some(price), size)) = quotes.get(&(Publisher::SIP_EPRL, symbol.clone(), is_ask)) {
+                shown.push((*price, *size));
+            }
+            let best =
+                shown.into_iter().max_by_key(|(price, size)| (if is_ask { -price } else { *price }, *size));
+            for (place, sip) in [Publisher::SIP_UTP, Publisher::SIP_CTA].into_iter().enumerate() {
+                let Some(national) = quotes.get(&(sip, symbol.clone(), is_ask)) else { continue };
+                assert_eq!(national.0.map(|price| (price, national.1)), best, "{symbol} {side:?}");
+                of_sip[place] += 1;
+            }
+        }
+    }
+    assert!(compared > 90 && of_sip.iter().all(|count| *count > 8), "{compared}, {of_sip:?}");
+}
+
+/// A synthetic NBBO of direct feeds is the same with a SIP beside them.
+#[test]
+fn the_quotes_of_a_sip_are_in_no_synthetic_nbbo() {
+    let with_sip = |sip: Option<VenueKind>| {
+        let kinds = [VenueKind::Nasdaq, VenueKind::Bzx].into_iter().chain(sip);
+        let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).collect();
+        events_in(&Scenario { venues, ..Scenario::full_session(40_000, 20) })
+    };
+    let (mut events, _) = with_sip(Some(VenueKind::Uqdf));
+    let best = |events: &[Event]| {
+        let capacity = Capacity { instruments: 64, orders: 1 << 12, levels: 1 << 14 };
+        let books = BookStage::with_unnamed([], capacity);
+        let mut market = Through::new(books, NbboStage::new(NbboRules::default(), [], 64));
+        let mut changes = Vec::new();
+        market.process(events, &mut |update: NbboUpdate<'_>| {
+            if update.changed {
+                changes.push(*update.nbbo);
+            }
+        });
+        (changes, market.second.venues().to_vec())
+    };
+    let (all, venues) = best(&events);
+    let sips =
+        events.iter().filter(|event| event.publisher == Publisher::SIP_UTP && event.kind == EventKind::Quote);
+    assert!(sips.count() > 1_000);
+    for change in &all {
+        for side in [change.bid, change.ask] {
+            assert!(!side.publisher.is_of_sip());
+        }
+    }
+    events.retain(|event| !event.publisher.is_of_sip());
+    let (direct, _) = best(&events);
+    let prices = |changes: &[Nbbo]| {
+        changes
+            .iter()
+            .map(|nbbo| [nbbo.bid, nbbo.ask].map(|side| (side.price, side.size, side.publisher)))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(prices(&all), prices(&direct), "{venues:?}");
+    assert!(direct.len() > 1_000);
+}
+
+/// A capture of a SIP alone: its own book is one participant's, which is the national best. A heartbeat before the first message is taken for ITCH's.
+#[test]
+fn a_sip_alone_is_read_back() {
+    for kind in [VenueKind::Uqdf, VenueKind::Cqs] {
+        let (events, _) = events_of(kind, 20_000);
+        let quotes = |publisher| {
+            let of = |event: &&Event| event.kind == EventKind::Quote && event.publisher == publisher;
+            events.iter().filter(of).count()
+        };
+        assert!(quotes(Publisher::SIP_EPRL) > 1_000, "{kind:?}");
+        assert!(quotes(kind.publisher()) > 500, "{kind:?}");
+        assert!(events.iter().all(|event| event.publisher.is_of_sip()));
+        assert!(events.iter().all(|event| event.ts_event <= event.ts_recv), "{kind:?}");
     }
 }

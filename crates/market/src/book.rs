@@ -77,6 +77,12 @@ impl Capacity {
         Self { instruments: 16_384, ..Self::for_orders((messages / 8).clamp(1 << 12, 1 << 23) as usize) }
     }
 
+    /// Room for the quotes of as many instruments: one level a side, and no order. A SIP has some twenty feeds.
+    fn of_quotes(self) -> Self {
+        let levels = u32::try_from(self.instruments.saturating_mul(2)).unwrap_or(u32::MAX);
+        Self { orders: self.orders.min(1), levels: self.levels.min(levels), ..self }
+    }
+
     /// Room for so many orders at once, and for the levels that they usually make.
     pub fn for_orders(orders: usize) -> Self {
         let levels = orders.max((64 * orders.min(1 << 12)).max(1 << 14)).min(1 << 22);
@@ -246,6 +252,7 @@ pub struct Books {
 impl Books {
     /// Empty books of a feed.
     pub fn new(publisher: Publisher, capacity: Capacity) -> Self {
+        let capacity = if publisher.is_of_sip() { capacity.of_quotes() } else { capacity };
         Self {
             publisher,
             books: vec![Book::default(); capacity.instruments],
@@ -450,7 +457,9 @@ impl Books {
         if self.is_stale(event.instrument) {
             event.add_flags(Flags::MAYBE_BAD_BOOK);
         }
-        let best_moved = self.best_moved(event, depth);
+        let moved = self.best_moved(event, depth);
+        // The NBBO looks no further, so that a SIP takes no place in it.
+        let best_moved = if self.publisher.is_of_sip() { BestMoved::No } else { moved };
         let book = BookRef { books: self, instrument: event.instrument };
         BookUpdate { event, before, outcome, depth, best_moved, book }
     }
@@ -949,10 +958,15 @@ impl<'a> BookRef<'a> {
         self.books.books.get(self.instrument.index()).map_or_else(InstrumentState::default, |book| book.state)
     }
 
-    /// Whether the venue is open.
+    /// Whether the venue is open and may count in the synthetic NBBO, as no feed of a SIP may.
     #[inline]
     pub const fn is_open(self) -> bool {
-        self.books.is_open
+        self.books.is_open && !self.books.publisher.is_of_sip()
+    }
+
+    /// Whether the venue has closed.
+    pub const fn is_closed(self) -> bool {
+        !self.books.is_open
     }
 
     /// Whether the book may be wrong, after a gap or a contradiction.

@@ -36,7 +36,7 @@ impl BookOptions {
     /// Empty books and NBBO.
     pub fn stages(&self) -> Through<BookStage, NbboStage> {
         let books = BookStage::with_unnamed(self.feeds.iter().copied(), self.capacity);
-        let publishers = self.feeds.iter().map(|(publisher, _)| *publisher);
+        let publishers = self.feeds.iter().map(|(publisher, _)| *publisher).filter(|feed| !feed.is_of_sip());
         let nbbo = NbboStage::new(self.rules, publishers, self.capacity.instruments);
         Through::new(books, nbbo)
     }

@@ -320,6 +320,16 @@ pub fn of_cms(root: &[u8], suffix: &[u8]) -> Option<Symbol> {
     }
 }
 
+/// The symbol of CQS' convention, as events have it: in the integrated convention. One that is none of CQS' stands as it is.
+#[must_use]
+pub fn of_cqs(symbol: &[u8]) -> Option<Symbol> {
+    let text = std::str::from_utf8(symbol).ok();
+    match text.and_then(|text| convert(text, Convention::Cqs, Convention::Integrated)) {
+        Some(known) => Symbol::from_bytes(known.as_bytes()).ok(),
+        None => Symbol::from_bytes(symbol).ok(),
+    }
+}
+
 /// The symbol of a root and a suffix of no convention, which stands behind a point.
 #[must_use]
 pub fn behind_point(root: &[u8], suffix: &[u8]) -> Option<Symbol> {

@@ -81,8 +81,32 @@ pub const MEMX: Venue = Venue { id: 18, mic: "MEMX", name: "MEMX" };
 /// London Stock Exchange, which DBN has no number for.
 pub const LSE: Venue = Venue { id: Venue::FIRST_OWN, mic: "XLON", name: "LSE" };
 
+/// FINRA/Nasdaq TRF Carteret.
+pub const FINRA_CARTERET: Venue = Venue { id: 15, mic: "FINN", name: "FINRA/Nasdaq TRF Carteret" };
+/// FINRA/Nasdaq TRF Chicago.
+pub const FINRA_CHICAGO: Venue = Venue { id: 16, mic: "FINC", name: "FINRA/Nasdaq TRF Chicago" };
+/// FINRA/NYSE TRF.
+pub const FINRA_NYSE: Venue = Venue { id: 17, mic: "FINY", name: "FINRA/NYSE TRF" };
+/// MIAX Pearl Equities.
+pub const PEARL: Venue = Venue { id: 19, mic: "EPRL", name: "MIAX Pearl" };
+/// Nasdaq ISE.
+pub const ISE: Venue = Venue { id: 26, mic: "XISX", name: "Nasdaq ISE" };
+/// Long-Term Stock Exchange.
+pub const LTSE: Venue = Venue { id: 42, mic: "LTSE", name: "LTSE" };
+/// The securities information processor of tapes A and B.
+pub const CTA: Venue = Venue { id: 59, mic: "CTA", name: "CTA SIP" };
+/// The securities information processor of tape C.
+pub const UTP: Venue = Venue { id: 60, mic: "UTP", name: "UTP SIP" };
+/// FINRA's Alternative Display Facility.
+pub const FINRA_ADF: Venue = Venue { id: 61, mic: "XADF", name: "FINRA ADF" };
+
+/// The feed of a participant as a securities information processor shows it.
+const fn sip(publisher: Publisher, venue: Venue) -> Feed {
+    Feed { publisher, dataset: "EQUS.SIP", venue, detail: Detail::Quotes }
+}
+
 /// The feeds we know, by publisher number.
-pub const FEEDS: [Feed; 17] = [
+pub const FEEDS: [Feed; 40] = [
     Feed { publisher: Publisher::XNAS_ITCH, dataset: "XNAS.ITCH", venue: NASDAQ, detail: Detail::Orders },
     Feed { publisher: Publisher::XBOS_ITCH, dataset: "XBOS.ITCH", venue: BX, detail: Detail::Orders },
     Feed { publisher: Publisher::XPSX_ITCH, dataset: "XPSX.ITCH", venue: PSX, detail: Detail::Orders },
@@ -115,6 +139,29 @@ pub const FEEDS: [Feed; 17] = [
     Feed { publisher: Publisher::XCHI_PILLAR, dataset: "XCHI.PILLAR", venue: TEXAS, detail: Detail::Orders },
     Feed { publisher: Publisher::ARCX_PILLAR, dataset: "ARCX.PILLAR", venue: ARCA, detail: Detail::Orders },
     Feed { publisher: Publisher::XLON_MITCH, dataset: "XLON.MITCH", venue: LSE, detail: Detail::Orders },
+    sip(Publisher::SIP_XASE, AMERICAN),
+    sip(Publisher::SIP_XBOS, BX),
+    sip(Publisher::SIP_XCIS, NATIONAL),
+    sip(Publisher::SIP_EPRL, PEARL),
+    sip(Publisher::SIP_XISX, ISE),
+    sip(Publisher::SIP_EDGA, EDGA),
+    sip(Publisher::SIP_EDGX, EDGX),
+    sip(Publisher::SIP_LTSE, LTSE),
+    sip(Publisher::SIP_XCHI, TEXAS),
+    sip(Publisher::SIP_XNYS, NYSE),
+    sip(Publisher::SIP_ARCX, ARCA),
+    sip(Publisher::SIP_XNAS, NASDAQ),
+    sip(Publisher::SIP_MEMX, MEMX),
+    sip(Publisher::SIP_IEXG, IEX),
+    sip(Publisher::SIP_XPSX, PSX),
+    sip(Publisher::SIP_BATY, BYX),
+    sip(Publisher::SIP_BATS, BZX),
+    sip(Publisher::SIP_FINN, FINRA_CARTERET),
+    sip(Publisher::SIP_FINY, FINRA_NYSE),
+    sip(Publisher::SIP_FINC, FINRA_CHICAGO),
+    sip(Publisher::SIP_XADF, FINRA_ADF),
+    sip(Publisher::SIP_CTA, CTA),
+    sip(Publisher::SIP_UTP, UTP),
 ];
 
 impl Publisher {
@@ -155,14 +202,73 @@ impl Publisher {
     /// From here on the numbers are ours, not DBN's.
     pub const FIRST_OWN: u16 = 9_001;
 
+    /// NYSE American, as a SIP shows it.
+    pub const SIP_XASE: Self = Self(111);
+    /// Nasdaq BX, as a SIP shows it.
+    pub const SIP_XBOS: Self = Self(112);
+    /// NYSE National, as a SIP shows it.
+    pub const SIP_XCIS: Self = Self(113);
+    /// MIAX Pearl, as a SIP shows it.
+    pub const SIP_EPRL: Self = Self(116);
+    /// Nasdaq ISE, as a SIP shows it.
+    pub const SIP_XISX: Self = Self(117);
+    /// Cboe EDGA, as a SIP shows it.
+    pub const SIP_EDGA: Self = Self(118);
+    /// Cboe EDGX, as a SIP shows it.
+    pub const SIP_EDGX: Self = Self(119);
+    /// LTSE, as a SIP shows it.
+    pub const SIP_LTSE: Self = Self(120);
+    /// NYSE Texas, as a SIP shows it.
+    pub const SIP_XCHI: Self = Self(121);
+    /// NYSE, as a SIP shows it.
+    pub const SIP_XNYS: Self = Self(122);
+    /// NYSE Arca, as a SIP shows it.
+    pub const SIP_ARCX: Self = Self(123);
+    /// Nasdaq, as a SIP shows it.
+    pub const SIP_XNAS: Self = Self(124);
+    /// MEMX, as a SIP shows it.
+    pub const SIP_MEMX: Self = Self(125);
+    /// IEX, as a SIP shows it.
+    pub const SIP_IEXG: Self = Self(126);
+    /// Nasdaq PSX, as a SIP shows it.
+    pub const SIP_XPSX: Self = Self(127);
+    /// Cboe BYX, as a SIP shows it.
+    pub const SIP_BATY: Self = Self(128);
+    /// Cboe BZX, as a SIP shows it.
+    pub const SIP_BATS: Self = Self(129);
+    /// FINRA/Nasdaq TRF Carteret, as a SIP shows it.
+    pub const SIP_FINN: Self = Self(130);
+    /// FINRA/NYSE TRF, as a SIP shows it.
+    pub const SIP_FINY: Self = Self(131);
+    /// FINRA/Nasdaq TRF Chicago, as a SIP shows it.
+    pub const SIP_FINC: Self = Self(132);
+    /// FINRA's Alternative Display Facility, as a SIP shows it.
+    pub const SIP_XADF: Self = Self(133);
+    /// The national best bid and offer of the SIP of tapes A and B.
+    pub const SIP_CTA: Self = Self(134);
+    /// The national best bid and offer of the SIP of tape C.
+    pub const SIP_UTP: Self = Self(135);
+
+    /// Whether its quotes come from a securities information processor. Its books are in no synthetic NBBO.
+    #[must_use]
+    pub const fn is_of_sip(self) -> bool {
+        matches!(self.0, 111..=135)
+    }
+
     /// The feed's row.
     pub fn feed(self) -> Option<&'static Feed> {
         FEEDS.iter().find(|feed| feed.publisher == self)
     }
 
-    /// The venue's name, or `publisher N` for a feed that is not in the table.
+    /// The venue's name, or `publisher N` for a feed that is not in the table. `(SIP)` behind it: as a securities information processor shows it.
     pub fn venue_name(self) -> String {
-        self.feed().map_or_else(|| format!("publisher {}", self.0), |feed| feed.venue.name.to_owned())
+        match self.feed() {
+            None => format!("publisher {}", self.0),
+            Some(feed) if self.is_of_sip() && !matches!(self, Self::SIP_CTA | Self::SIP_UTP) => {
+                format!("{} (SIP)", feed.venue.name)
+            }
+            Some(feed) => feed.venue.name.to_owned(),
+        }
     }
 }
 
@@ -176,5 +282,10 @@ mod tests {
             assert_eq!(feed.publisher.feed(), Some(&feed));
         }
         assert_eq!(Publisher(0).feed(), None);
+        assert_eq!(FEEDS.iter().filter(|feed| feed.publisher.is_of_sip()).count(), 23);
+        assert!(FEEDS.iter().all(|feed| feed.publisher.is_of_sip() == (feed.dataset == "EQUS.SIP")));
+        let names =
+            [Publisher::XNAS_ITCH, Publisher::SIP_XNAS, Publisher::SIP_UTP].map(Publisher::venue_name);
+        assert_eq!(names, ["Nasdaq", "Nasdaq (SIP)", "UTP SIP"]);
     }
 }

@@ -133,6 +133,6 @@ fn venue_book(book: BookRef<'_>) -> VenueBook {
         bids: book.levels(Side::Bid).take(DEPTH).collect(),
         asks: book.levels(Side::Ask).take(DEPTH).collect(),
         is_stale: book.is_stale(),
-        is_trading: book.is_open() && book.state().is_trading(),
+        is_trading: !book.is_closed() && book.state().is_trading(),
     }
 }

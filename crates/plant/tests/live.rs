@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tapeworks_engine::history::{History, Read};
-use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, VenueKind};
+use tapeworks_exchange::{Generator, MAX_MESSAGE_BYTES, Scenario, Unit, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, GapReason, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
@@ -217,7 +217,7 @@ fn check_sequences(events: &[Event]) {
         {
             continue;
         }
-        let next = next.entry(event.publisher.0).or_insert(event.channel_sequence);
+        let next = next.entry(event.channel).or_insert(event.channel_sequence);
         assert!(
             event.channel_sequence == *next || event.channel_sequence + 1 == *next,
             "{event:?}, not {next}"
@@ -243,6 +243,51 @@ fn by_tcp(kinds: &[(&str, VenueKind)]) -> Vec<Venue> {
         ..venue(name, *kind)
     };
     kinds.iter().map(with_group).collect()
+}
+
+/// Units of two markets, with the servers of each.
+fn units() -> Vec<Venue> {
+    let kinds = [(VenueKind::Edgx, 3), (VenueKind::Arca, 2)];
+    let of = |(kind, of): (VenueKind, u8)| (1..=of).map(move |number| (kind, Unit { number, of }));
+    let unit = |(kind, unit): (VenueKind, Unit)| {
+        let mut venue = venue(&format!("{} {}", kind.key(), unit.number), kind);
+        venue.live.unit = unit;
+        venue
+    };
+    kinds.into_iter().flat_map(of).map(unit).collect()
+}
+
+#[test]
+fn the_units_of_a_market_join_and_recover_each_for_itself() {
+    let mut venues = units();
+    for venue in &mut venues {
+        // Both lines lose it, and the server has forgotten it.
+        venue.retransmission = None;
+        for faults in &mut venue.live.faults {
+            faults.lost_per_million = 60_000;
+        }
+    }
+    let options = options(&venues);
+    let config = config(venues, 60_000);
+    let venues = Venues::start(config).unwrap();
+    wait_until("messages", || venues.report().messages > 10_000);
+    let (plant, mut readers) = Plant::start(options.clone(), &["reader"]).unwrap();
+    let (to, events) = channel();
+    let reader = collect(readers.take("reader").unwrap().consumer, to);
+    wait_until("snapshots of all", || {
+        let channels = plant.status().channels;
+        channels.iter().all(|channel| channel.snapshots.applied > 1)
+    });
+    let (_, status) = finish(venues, plant);
+    reader.join().unwrap();
+    // A snapshot clears the books of its unit alone: those of the market's other units are never cleared as a whole.
+    let is_clear = |event: &&Event| event.kind == EventKind::Clear;
+    let events = all(&events);
+    assert!(events.iter().filter(is_clear).count() > 0);
+    assert!(events.iter().filter(is_clear).all(|event| event.instrument != InstrumentId::ALL));
+    for channel in &status.channels {
+        assert!(channel.counters.missing > 0 && channel.snapshots.applied > 1, "{channel:?}");
+    }
 }
 
 #[test]
@@ -314,6 +359,8 @@ fn lossy(topology: Topology, name: &str) {
     venues.push(venue("EDGX", VenueKind::Edgx));
     venues.push(venue("Arca", VenueKind::Arca));
     venues.push(venue("London", VenueKind::Lse));
+    venues.push(venue("UTP", VenueKind::Uqdf));
+    venues.push(venue("CTA", VenueKind::Cqs));
     for venue in &mut venues {
         for faults in &mut venue.live.faults {
             faults.lost_per_million = 20_000;

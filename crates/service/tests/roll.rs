@@ -9,7 +9,7 @@ use dbn::decode::dbn::Decoder;
 use tapeworks_engine::Engine;
 use tapeworks_engine::days::{EarlierJournal, earlier_journals};
 use tapeworks_engine::records::record_of;
-use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
+use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::live::Input;
 use tapeworks_feed::{Application, clock};
 use tapeworks_journal::{JournalOptions, JournalWriter};
@@ -47,7 +47,7 @@ fn plant(journal: &Path) -> PlantOptions {
 
 /// Keeps a session whose second half is received at the times that `later` gives. Returns its events.
 fn keep(journal: &Path, later: impl Fn(Nanos) -> Nanos) -> Vec<Event> {
-    let venues = vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1 }];
+    let venues = vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1, unit: Unit::WHOLE }];
     let scenario = Scenario { venues, seed: 71, heartbeat_ns: 0, ..Scenario::full_session(3_000, 8) };
     let (mut packets, mut all) = (Packets::new(&scenario).unwrap(), Vec::new());
     while let Some(packet) = packets.next_packet() {

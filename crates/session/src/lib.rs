@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod block_queue;
+mod cta_block;
 pub mod fix;
 mod iex_tp;
 mod login;
@@ -21,6 +22,7 @@ pub mod transport;
 mod unit;
 
 pub use block_queue::BlockQueue;
+pub use cta_block::CtaBlock;
 pub use iex_tp::IexTp;
 pub use login::Credentials;
 pub use memoir::Memoir;

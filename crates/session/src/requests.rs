@@ -67,7 +67,8 @@ impl RequestProtocol {
             TransportKind::MoldUdp64
             | TransportKind::IexTp
             | TransportKind::Memoir
-            | TransportKind::MitchUnit => None,
+            | TransportKind::MitchUnit
+            | TransportKind::CtaBlock => None,
         }
     }
 

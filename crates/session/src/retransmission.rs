@@ -284,6 +284,7 @@ mod tests {
             TransportKind::CboeUnit => SessionId::CboeUnit(number as u8),
             TransportKind::Pillar => SessionId::Pillar,
             TransportKind::MitchUnit => SessionId::MitchUnit(number as u8),
+            TransportKind::CtaBlock => SessionId::CtaBlock(number as u8),
         }
     }
 
@@ -394,6 +395,7 @@ mod tests {
                 TransportKind::CboeUnit,
                 TransportKind::Pillar,
                 TransportKind::MitchUnit,
+                TransportKind::CtaBlock,
             ] {
                 let mut store = Store::new(transport, room);
                 store.begin_session(session(transport, 5));

@@ -55,7 +55,8 @@ impl SnapshotProtocol {
             | TransportKind::IexTp
             | TransportKind::Memoir
             | TransportKind::Pillar
-            | TransportKind::MitchUnit => Self::Glimpse,
+            | TransportKind::MitchUnit
+            | TransportKind::CtaBlock => Self::Glimpse,
         }
     }
 

@@ -34,6 +34,10 @@ macro_rules! for_transport {
                 type $transport = $crate::MitchUnit;
                 $body
             }
+            $crate::TransportKind::CtaBlock => {
+                type $transport = $crate::CtaBlock;
+                $body
+            }
             $crate::TransportKind::Pillar => {
                 type $transport = $crate::Pillar;
                 $body
@@ -130,7 +134,8 @@ mod tests {
     use crate::transport::{Content, Outgoing, SessionId};
     use crate::{IexTp, MoldUdp64};
 
-    const ALL: [TransportKind; 6] = [
+    const ALL: [TransportKind; 7] = [
+        TransportKind::CtaBlock,
         TransportKind::MoldUdp64,
         TransportKind::IexTp,
         TransportKind::Memoir,
@@ -148,10 +153,11 @@ mod tests {
             SessionId::CboeUnit(7),
             SessionId::Pillar,
             SessionId::MitchUnit(b'1'),
+            SessionId::CtaBlock(b'Q'),
         ] {
             // The numbers of units have 32 bits, their counts 8.
             let (first, count) = match session {
-                SessionId::CboeUnit(_) | SessionId::MitchUnit(_) => (1 << 31, 255),
+                SessionId::CboeUnit(_) | SessionId::MitchUnit(_) | SessionId::CtaBlock(_) => (1 << 31, 255),
                 SessionId::Pillar => (1 << 31, 65_534),
                 _ => (1 << 40, 65_534),
             };
@@ -171,6 +177,7 @@ mod tests {
                 TransportKind::CboeUnit => SessionId::CboeUnit(7),
                 TransportKind::Pillar => SessionId::Pillar,
                 TransportKind::MitchUnit => SessionId::MitchUnit(b'1'),
+                TransportKind::CtaBlock => SessionId::CtaBlock(b'Q'),
             };
             let mut blocks = [0; 100];
             let mut end = 0;
@@ -222,6 +229,7 @@ mod tests {
                     TransportKind::CboeUnit => SessionId::CboeUnit(7),
                     TransportKind::Pillar => SessionId::Pillar,
                     TransportKind::MitchUnit => SessionId::MitchUnit(b'1'),
+                    TransportKind::CtaBlock => SessionId::CtaBlock(b'Q'),
                 };
                 for content in [Content::Heartbeat, Content::EndOfSession] {
                     let header =

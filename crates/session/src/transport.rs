@@ -49,6 +49,8 @@ pub enum TransportKind {
     Pillar,
     /// MITCH's unit header.
     MitchUnit,
+    /// CTA's block header.
+    CtaBlock,
 }
 
 /// A session of a channel, as its transport names it.
@@ -74,6 +76,8 @@ pub enum SessionId {
     Pillar,
     /// MITCH's market data group, a letter or digit. Its header names no session: there is one a day.
     MitchUnit(u8),
+    /// CTA's data feed indicator, a letter. Its header names neither session nor channel.
+    CtaBlock(u8),
 }
 
 impl SessionId {
@@ -88,6 +92,7 @@ impl SessionId {
             Self::CboeUnit(_) => TransportKind::CboeUnit,
             Self::Pillar => TransportKind::Pillar,
             Self::MitchUnit(_) => TransportKind::MitchUnit,
+            Self::CtaBlock(_) => TransportKind::CtaBlock,
         }
     }
 
@@ -100,7 +105,7 @@ impl SessionId {
             Self::IexTp { session, .. } => digits(*session),
             Self::Memoir(session) => digits(*session as u32),
             Self::CboeUnit(unit) | Self::MitchUnit(unit) => digits(u32::from(*unit)),
-            Self::Pillar => digits(0),
+            Self::Pillar | Self::CtaBlock(_) => digits(0),
         }
     }
 
@@ -116,7 +121,8 @@ impl SessionId {
                 Self::IexTp { protocol: other_protocol, channel: other_channel, .. },
             ) => *protocol == *other_protocol && *channel == *other_channel,
             (Self::CboeUnit(unit), Self::CboeUnit(other))
-            | (Self::MitchUnit(unit), Self::MitchUnit(other)) => *unit == *other,
+            | (Self::MitchUnit(unit), Self::MitchUnit(other))
+            | (Self::CtaBlock(unit), Self::CtaBlock(other)) => *unit == *other,
             _ => false,
         }
     }
@@ -134,6 +140,7 @@ impl SessionId {
             Self::CboeUnit(_) => write!(f, "Cboe unit {self} port {port}"),
             Self::Pillar => write!(f, "NYSE channel port {port}"),
             Self::MitchUnit(_) => write!(f, "MITCH group {self} port {port}"),
+            Self::CtaBlock(_) => write!(f, "CTA feed {self} port {port}"),
         }
     }
 }
@@ -146,7 +153,7 @@ impl fmt::Display for SessionId {
             Self::Memoir(session) => write!(f, "{session:016x}"),
             Self::CboeUnit(unit) => write!(f, "{unit}"),
             Self::Pillar => f.write_str("day"),
-            Self::MitchUnit(group) => write!(f, "{}", group.escape_ascii()),
+            Self::MitchUnit(letter) | Self::CtaBlock(letter) => write!(f, "{}", letter.escape_ascii()),
         }
     }
 }
@@ -248,13 +255,19 @@ pub trait Transport {
         None
     }
 
+    /// Whether a datagram may have these bytes behind its last message.
+    #[must_use]
+    fn is_end(behind_messages: &[u8]) -> bool {
+        behind_messages.is_empty()
+    }
+
     /// Whether the messages of a datagram are what its header says, to the last byte. A datagram without messages is its header.
     #[must_use]
     fn is_sound(payload: &[u8]) -> bool {
         let Ok(Packet { header, header_bytes, mut blocks }) = Self::packet(payload) else { return false };
         let read = blocks.by_ref().take_while(Result::is_ok).count() as u64;
         read == header.count
-            && header_bytes + blocks.offset() == payload.len()
+            && payload.get(header_bytes + blocks.offset()..).is_some_and(Self::is_end)
             && Self::length(payload).is_none_or(|length| length == payload.len())
     }
 

@@ -16,7 +16,7 @@ use dbn::{MboMsg, SymbolMappingMsg, SystemMsg};
 use tapeworks_engine::EngineOptions;
 use tapeworks_engine::checkpoint::Checkpoint;
 use tapeworks_engine::history::MemoryHistory;
-use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
+use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_market::{BookOptions, Capacity, Event, EventKind, Line, Nanos, Publisher};
@@ -54,7 +54,7 @@ fn books() -> BookOptions {
 fn events() -> &'static [Event] {
     static FIRST: OnceLock<Vec<Event>> = OnceLock::new();
     FIRST.get_or_init(|| {
-        let venues = vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1 }];
+        let venues = vec![VenueConfig { kind: VenueKind::Nasdaq, share: 1, unit: Unit::WHOLE }];
         let scenario = Scenario { venues, seed: 5, ..Scenario::full_session(60, 2) };
         let channel = LiveChannelOptions {
             name: "nasdaq".to_owned(),

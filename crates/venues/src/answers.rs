@@ -84,7 +84,9 @@ const fn other(session: SessionId) -> SessionId {
         }
         SessionId::Memoir(session) => SessionId::Memoir(session.wrapping_add(1)),
         // Its header names none.
-        SessionId::CboeUnit(_) | SessionId::MitchUnit(_) | SessionId::Pillar => session,
+        SessionId::CboeUnit(_) | SessionId::MitchUnit(_) | SessionId::CtaBlock(_) | SessionId::Pillar => {
+            session
+        }
     }
 }
 
@@ -195,7 +197,8 @@ mod tests {
 
     use super::*;
 
-    const ALL: [TransportKind; 6] = [
+    const ALL: [TransportKind; 7] = [
+        TransportKind::CtaBlock,
         TransportKind::MoldUdp64,
         TransportKind::IexTp,
         TransportKind::Memoir,
@@ -212,6 +215,7 @@ mod tests {
             TransportKind::CboeUnit => SessionId::CboeUnit(7),
             TransportKind::Pillar => SessionId::Pillar,
             TransportKind::MitchUnit => SessionId::MitchUnit(b'1'),
+            TransportKind::CtaBlock => SessionId::CtaBlock(b'Q'),
         }
     }
 
@@ -251,7 +255,10 @@ mod tests {
             let (other, _) = wrong(Some(Wrong::OtherSession));
             let has_sessions = !matches!(
                 transport,
-                TransportKind::CboeUnit | TransportKind::Pillar | TransportKind::MitchUnit
+                TransportKind::CboeUnit
+                    | TransportKind::Pillar
+                    | TransportKind::MitchUnit
+                    | TransportKind::CtaBlock
             );
             assert_eq!(other.session != right.session, has_sessions);
             assert!(other.session.is_of_channel_of(&right.session));

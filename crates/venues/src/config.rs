@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tapeworks_exchange::live::{LiveBurst, LiveVenue, Silence};
 use tapeworks_exchange::{
-    FEWEST_ORDERS, LineFaults, MAX_MARKETS, MOST_ORDERS, Popularity, USUAL_MOST_ORDERS, VenueKind,
+    FEWEST_ORDERS, LineFaults, MAX_MARKETS, MOST_ORDERS, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind,
 };
 use tapeworks_session::Credentials;
 use tapeworks_session::requests::RequestProtocol;
@@ -166,6 +166,7 @@ impl Venue {
             name: name.to_owned(),
             live: LiveVenue {
                 kind,
+                unit: Unit::WHOLE,
                 share: 1,
                 line_b: lines.len() > 1,
                 faults: [LineFaults::default(); 2],
@@ -284,6 +285,12 @@ fn read_venue(
     }
     let name = taken.take_name(reading, name);
     let share = venue.integer(reading, "share", 1..=MILLION).map_or(1, |(share, _)| share as u32);
+    let units = venue.integer(reading, "units", 1..=MAX_MARKETS).map_or(1, |(units, _)| units as u8);
+    let number = venue.integer(reading, "unit", 1..=MAX_MARKETS).map_or(1, |(number, _)| number as u8);
+    if number > units {
+        venue.wrong_at(reading, "unit", "'unit' must be one of the 'units'");
+    }
+    let unit = Unit { number, of: units };
     let given = venue.each(reading, "lines", "a multicast group or an IPv4 address with a port", |text| {
         text.parse::<SocketAddrV4>().ok().filter(|line| line.port() != 0)
     });
@@ -317,6 +324,7 @@ fn read_venue(
     venue.refuse_the_rest(reading);
     let live = LiveVenue {
         kind: kind?,
+        unit,
         share,
         line_b: lines.len() > 1,
         faults,
@@ -571,10 +579,14 @@ mod tests {
         let twice = format!("{venue}[[venue]]\nname = \"b\"\nkind = \"psx\"\n");
         let same = "'a' has the same groups already: give 'lines'";
         assert_eq!(problems(&twice), [format!("v.toml:4:1: {same}")]);
-        let many: String = (0..65)
+        assert_eq!(
+            problems(&format!("{venue}unit = 3\nunits = 2\n")),
+            ["v.toml:4:8: 'unit' must be one of the 'units'"]
+        );
+        let many: String = (0..=MAX_MARKETS)
             .map(|n| format!("[[venue]]\nname = \"{n}\"\nkind = \"bx\"\nlines = \"239.1.1.1:{}\"\n", n + 1))
             .collect();
-        assert_eq!(problems(&many), ["v.toml:257:1: at most 64 venues are possible"]);
+        assert_eq!(problems(&many), ["v.toml:801:1: at most 200 venues are possible"]);
     }
 
     #[test]
@@ -733,8 +745,12 @@ mod tests {
     #[test]
     fn the_examples_are_sound() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/examples");
-        for (name, venues) in [("loopback.toml", 4), ("twenty_five_feeds.toml", 25), ("tcp_recovery.toml", 2)]
-        {
+        for (name, venues) in [
+            ("loopback.toml", 4),
+            ("twenty_five_feeds.toml", 25),
+            ("tcp_recovery.toml", 2),
+            ("us_equities.toml", 155),
+        ] {
             assert_eq!(Config::load(&folder.join(name)).unwrap().venues.len(), venues);
         }
         assert_eq!(Config::load(&folder.join("orders.toml")).unwrap().orders.len(), 1);

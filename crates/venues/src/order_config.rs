@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
-use tapeworks_exchange::VenueKind;
 use tapeworks_exchange::itch_line::HIGHEST_PRICE_E8;
 use tapeworks_exchange::live::LiveVenue;
 use tapeworks_exchange::matching::SelfTrade;
 use tapeworks_exchange::orders::{Instrument, OrderFaults, OrderOptions, OuchUser, PartitionHalt};
+use tapeworks_exchange::{Unit, VenueKind};
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_session::Credentials;
 use tapeworks_session::native::{ServerSettings, User};
@@ -249,6 +249,7 @@ fn read_publication(
     };
     let live = LiveVenue {
         kind,
+        unit: Unit::WHOLE,
         share: 1,
         line_b: lines.len() > 1,
         faults,

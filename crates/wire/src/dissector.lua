@@ -291,6 +291,12 @@ local function walk(transport, structure, range)
     return messages, offset
 end
 
+-- Whether the bytes from `offset` on are padding.
+local function is_padding(transport, range, offset)
+    local length = range:len() - offset
+    return length == 0 or length <= (transport.padding or 0) and not range(offset):raw():find("[^%z]")
+end
+
 local function set_columns(pinfo, transport, names)
     pinfo.cols.protocol = transport.title
     local shown, counts = {}, {}
@@ -367,7 +373,7 @@ local function register_datagram(transport)
         local range = tvb()
         if range:len() < structure.minimum or not printable(structure, range) then return false end
         local messages, offset, wrong = walk(transport, structure, range)
-        if wrong or offset ~= range:len() then return false end
+        if wrong or not is_padding(transport, range, offset) then return false end
         if messages[1] and is_of_another(transport, messages[1]) then return false end
         if transport.payload_length and number_in(structure, transport.payload_length, range) ~= range:len() - structure.minimum then
             return false

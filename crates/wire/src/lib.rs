@@ -64,6 +64,7 @@
 extern crate self as tapeworks_wire;
 
 pub mod cboe;
+pub mod cta;
 mod error;
 pub mod fix;
 pub mod framing;
@@ -72,9 +73,11 @@ pub mod iex;
 pub mod memx;
 pub mod millennium;
 pub mod nasdaq;
+pub mod national;
 pub mod nyse;
 mod registry;
 pub mod schema;
+pub mod utp;
 mod value;
 mod wireshark;
 

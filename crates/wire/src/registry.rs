@@ -1,7 +1,7 @@
 //! Every protocol of this crate, by name.
 
 use crate::schema::{Endian, Schema};
-use crate::{cboe, iex, memx, millennium, nasdaq, nyse};
+use crate::{cboe, cta, iex, memx, millennium, nasdaq, nyse, utp};
 
 /// A protocol of this crate.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +69,8 @@ pub enum Transport {
         packet_length: Option<&'static str>,
         /// Name of the header of a packet without messages, where it differs.
         without_messages: Option<&'static str>,
+        /// The most zero bytes behind the messages.
+        padding: u8,
     },
     /// In packets on a TCP stream, each with a two-byte length.
     Stream {
@@ -99,7 +101,7 @@ const FROM_SERVER: Carrier =
 const FROM_CLIENT: Carrier =
     Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None, within: Some("UnsequencedData") };
 
-static PROTOCOLS: [&Protocol; 19] = [
+static PROTOCOLS: [&Protocol; 22] = [
     &Protocol {
         schema: &nasdaq::itch50::SCHEMA,
         aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
@@ -132,6 +134,7 @@ static PROTOCOLS: [&Protocol; 19] = [
             payload_length: None,
             packet_length: None,
             without_messages: None,
+            padding: 0,
         }),
     },
     &Protocol {
@@ -178,6 +181,7 @@ static PROTOCOLS: [&Protocol; 19] = [
             payload_length: Some("payload_length"),
             packet_length: None,
             without_messages: None,
+            padding: 0,
         }),
     },
     &Protocol {
@@ -198,6 +202,7 @@ static PROTOCOLS: [&Protocol; 19] = [
             payload_length: None,
             packet_length: None,
             without_messages: Some("CommonHeader"),
+            padding: 0,
         }),
     },
     &Protocol {
@@ -214,6 +219,7 @@ static PROTOCOLS: [&Protocol; 19] = [
             payload_length: None,
             packet_length: Some("length"),
             without_messages: None,
+            padding: 0,
         }),
     },
     &Protocol {
@@ -234,6 +240,7 @@ static PROTOCOLS: [&Protocol; 19] = [
             payload_length: None,
             packet_length: Some("length"),
             without_messages: None,
+            padding: 0,
         }),
     },
     &Protocol {
@@ -254,6 +261,37 @@ static PROTOCOLS: [&Protocol; 19] = [
             payload_length: None,
             packet_length: Some("length"),
             without_messages: None,
+            padding: 0,
+        }),
+    },
+    &Protocol {
+        schema: &utp::uqdf15::SCHEMA,
+        aliases: &["uqdf", "utp", "utp-uqdf"],
+        role: Role::Application(&[Carrier {
+            transport: &nasdaq::moldudp64::SCHEMA,
+            selector: None,
+            within: None,
+        }]),
+    },
+    &Protocol {
+        schema: &cta::cqs191::SCHEMA,
+        aliases: &["cqs", "cta", "cta-cqs"],
+        role: Role::Application(&[Carrier {
+            transport: &cta::block::SCHEMA,
+            selector: Some(("data_feed_indicator", cta::block::CQS as u64)),
+            within: None,
+        }]),
+    },
+    &Protocol {
+        schema: &cta::block::SCHEMA,
+        aliases: &["cta-block"],
+        role: Role::Transport(Transport::Datagram {
+            header: "BlockHeader",
+            special_count: None,
+            payload_length: None,
+            packet_length: Some("block_size"),
+            without_messages: None,
+            padding: 1,
         }),
     },
     &Protocol {

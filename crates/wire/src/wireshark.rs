@@ -201,7 +201,14 @@ fn stream_registration(
 fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Transport) -> fmt::Result {
     let place = format!("protocols[{}]", lua_string(protocol.schema.name));
     match transport {
-        Transport::Datagram { header, special_count, payload_length, packet_length, without_messages } => {
+        Transport::Datagram {
+            header,
+            special_count,
+            payload_length,
+            packet_length,
+            without_messages,
+            padding,
+        } => {
             writeln!(out, "{place}.header = {}", lua_string(header))?;
             if let Some((count, _)) = special_count {
                 writeln!(out, "{place}.special_count = {count}")?;
@@ -214,6 +221,9 @@ fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Tra
             }
             if let Some(name) = without_messages {
                 writeln!(out, "{place}.without_messages = {}", lua_string(name))?;
+            }
+            if *padding > 0 {
+                writeln!(out, "{place}.padding = {padding}")?;
             }
             writeln!(out, "register_datagram({place})")
         }

@@ -7,11 +7,14 @@ mod capture_files;
 use std::collections::BTreeMap;
 
 use capture_files::{captures, payloads};
-use tapeworks_wire::DecodeError;
 use tapeworks_wire::cboe::{pitch, unit};
+use tapeworks_wire::cta::{block, cqs191};
 use tapeworks_wire::iex::{deep10, tops16, tp};
 use tapeworks_wire::nasdaq::{itch50, moldudp64, ouch50, soupbintcp};
+use tapeworks_wire::national::{NationalBest, NationalSide};
 use tapeworks_wire::nyse::{integrated, packet};
+use tapeworks_wire::utp::uqdf15;
+use tapeworks_wire::{Decimal, DecodeError};
 
 fn count(counts: &mut BTreeMap<&'static str, usize>, name: &'static str) {
     *counts.entry(name).or_default() += 1;
@@ -244,4 +247,76 @@ fn every_message_of_the_ouch_captures_decodes() {
         ("ServerHeartbeat", 1),
     ];
     assert_eq!(counts, BTreeMap::from(expected));
+}
+
+/// The first message of a capture's only packet.
+fn uqdf_message(name: &str) -> Vec<u8> {
+    let files = captures("utp-uqdf");
+    let payload = payloads(files.iter().find(|file| file.ends_with(name)).unwrap()).remove(0);
+    let packet = moldudp64::DownstreamPacket::decode(&payload).unwrap();
+    assert_eq!((packet.session().as_str(), packet.count()), (Some("000007527Q"), 1));
+    let mut blocks = packet.blocks();
+    let message = blocks.next().unwrap().unwrap().to_vec();
+    assert!(blocks.trailing().is_empty());
+    assert!(itch50::Message::decode(&message).is_err(), "it is no message of ITCH");
+    message
+}
+
+#[test]
+fn a_real_quote_of_utp_has_the_values_that_its_bytes_show() {
+    let message = uqdf_message("QuoteShortFormMessage.pcap");
+    let uqdf15::Message::QuoteShortForm(quote) = uqdf15::Message::decode(&message).unwrap() else {
+        panic!("not a short quote")
+    };
+    assert_eq!(quote.as_bytes(), message);
+    assert_eq!(quote.market_center_originator_id(), uqdf15::MarketCenter::Edgx);
+    assert_eq!(quote.sip_timestamp().to_string(), "2016-09-15T17:26:57.922876842Z");
+    assert_eq!(quote.participant_timestamp().to_string(), "2016-09-15T17:26:57.922684000Z");
+    assert_eq!(quote.symbol().as_str(), Some("AKAM"));
+    let prices = [quote.bid_price_short(), quote.ask_price_short()].map(|price| price.to_string());
+    assert_eq!(prices, ["51.23", "51.24"]);
+    assert_eq!((quote.bid_size_short(), quote.ask_size_short()), (1, 1));
+    assert_eq!(quote.national(), Ok([NationalSide::Unchanged; 2]));
+}
+
+#[test]
+fn real_price_bands_of_utp_have_the_values_that_their_bytes_show() {
+    let message = uqdf_message("LimitUpLimitDownPriceBandMessage.pcap");
+    let uqdf15::Message::LimitUpLimitDownPriceBand(band) = uqdf15::Message::decode(&message).unwrap() else {
+        panic!("no price bands")
+    };
+    assert_eq!(band.as_bytes()[..], message);
+    assert_eq!(band.market_center_originator_id(), uqdf15::MarketCenter::MarketIndependent);
+    assert_eq!(band.symbol().as_str(), Some("ANDA"));
+    let prices = [band.limit_down_price(), band.limit_up_price()].map(|price| price.to_string());
+    assert_eq!(prices, ["8.870000", "10.840000"]);
+}
+
+#[test]
+fn a_real_quote_of_cta_has_the_values_that_its_bytes_show() {
+    let payload = payloads(&captures("cta-cqs")[0]).remove(0);
+    let header = block::BlockHeader::decode(&payload).unwrap();
+    assert_eq!(usize::from(header.block_size()), payload.len());
+    assert_eq!((header.version(), header.data_feed_indicator().0), (0, [block::CQS]));
+    assert_eq!((header.block_sequence_number(), header.messages_in_block()), (19_878_165, 1));
+    assert_eq!(header.block_checksum(), block::checksum(&payload), "it is the sum of the other bytes");
+    let mut blocks = header.blocks();
+    let message = blocks.next().unwrap().unwrap();
+    assert_eq!(blocks.trailing(), [0], "the block has an even length");
+    let cqs191::Message::LongQuote(quote) = cqs191::Message::decode(message).unwrap() else {
+        panic!("not a long quote")
+    };
+    assert_eq!(quote.as_bytes(), message);
+    assert_eq!(quote.participant_id(), cqs191::Participant::CboeEdgx);
+    assert_eq!(quote.security_symbol().as_str(), Some("STOR"));
+    assert_eq!(
+        quote.primary_listing_market_participant_id(),
+        cqs191::PrimaryListingMarketParticipantId::Nyse
+    );
+    let prices = [quote.bid_price_lower_limit_price_band(), quote.offer_price_upper_limit_price_band()];
+    assert_eq!(prices.map(|price| price.to_string()), ["29.450000", "29.470000"]);
+    assert_eq!((quote.bid_size_long(), quote.offer_size_long()), (1, 1));
+    let best =
+        |price, size| NationalSide::Appended(NationalBest { center: b'Z', price: Decimal(price), size });
+    assert_eq!(quote.national(), Ok([best(29_460_000, 3), best(29_470_000, 2)]));
 }

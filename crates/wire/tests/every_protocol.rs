@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use tapeworks_wire::schema::{Field, Kind, Schema, SplitMix64, Structure, arbitrary, json, markdown};
-use tapeworks_wire::{cboe, iex, millennium, nasdaq, nyse, protocol_by_name, protocols};
+use tapeworks_wire::{cboe, cta, iex, millennium, nasdaq, nyse, protocol_by_name, protocols, utp};
 
 /// Encodes what it decodes from random valid bytes, for each message of the protocol.
 macro_rules! round_trip {
@@ -44,6 +44,8 @@ round_trip!(ouch50_inbound_encodes_what_it_decodes, nasdaq::ouch50::inbound);
 round_trip!(ouch50_outbound_encodes_what_it_decodes, nasdaq::ouch50::outbound);
 round_trip!(native_encodes_what_it_decodes, millennium::native);
 round_trip!(mitch_encodes_what_it_decodes, millennium::mitch);
+round_trip!(uqdf_encodes_what_it_decodes, utp::uqdf15);
+round_trip!(cqs_encodes_what_it_decodes, cta::cqs191);
 
 #[test]
 fn headers_encode_to_the_bytes_they_decode() {
@@ -81,6 +83,16 @@ fn headers_encode_to_the_bytes_they_decode() {
         let length = view.to_fields().encode_into(&mut again).unwrap();
         assert_eq!(again[..length], bytes);
         assert_eq!(view.blocks().filter(Result::is_ok).count(), usize::from(view.message_count()));
+
+        bytes.clear();
+        let schema = &cta::block::SCHEMA;
+        arbitrary(schema, schema.structure("BlockHeader").unwrap(), &mut random, &mut bytes);
+        let length = (bytes.len() as u16).to_be_bytes();
+        bytes[1..3].copy_from_slice(&length);
+        let view = cta::block::BlockHeader::decode(&bytes).unwrap();
+        let length = view.to_fields().encode_into(&mut again).unwrap();
+        assert_eq!(again[..length], bytes);
+        assert_eq!(view.blocks().filter(Result::is_ok).count(), usize::from(view.messages_in_block()));
 
         bytes.clear();
         let schema = &nyse::packet::SCHEMA;
@@ -230,7 +242,29 @@ proptest! {
                 nyse::integrated::SCHEMA.messages.iter().filter_map(|message| message.tag).map(|tag| tag as u8).collect();
             (*type_, *high) = (*tag.get(&tags), 0);
         }
-        for bytes in [&bytes, &tagged, &native, &pitch, &mitch, &integrated] {
+        let two_letters = |schema: &Schema| {
+            let tags: Vec<u16> = schema.messages.iter().filter_map(|message| message.tag).map(|tag| tag as u16).collect();
+            tag.get(&tags).to_be_bytes()
+        };
+        let (mut uqdf, mut cqs) = (bytes.clone(), bytes.clone());
+        if let [version, category, type_, ..] = &mut uqdf[..] {
+            *version = utp::uqdf15::VERSION;
+            [*category, *type_] = two_letters(&utp::uqdf15::SCHEMA);
+        }
+        if let [_, _, category, type_, ..] = &mut cqs[..] {
+            [*category, *type_] = two_letters(&cta::cqs191::SCHEMA);
+        }
+        for bytes in [&bytes, &tagged, &native, &pitch, &mitch, &integrated, &uqdf, &cqs] {
+            agree!(bytes, utp::uqdf15, cta::cqs191);
+            if let Ok(block) = cta::block::BlockHeader::decode(bytes) {
+                prop_assert!(block.blocks().count() <= usize::from(block.messages_in_block()));
+            }
+            if let Ok(utp::uqdf15::Message::QuoteShortForm(quote)) = utp::uqdf15::Message::decode(bytes) {
+                let _ = quote.national();
+            }
+            if let Ok(cta::cqs191::Message::ShortQuote(quote)) = cta::cqs191::Message::decode(bytes) {
+                let _ = quote.national();
+            }
             agree!(bytes, millennium::mitch);
             if let Ok(packet) = millennium::unit::UnitHeader::decode(bytes) {
                 prop_assert!(packet.blocks().count() <= usize::from(packet.message_count()));

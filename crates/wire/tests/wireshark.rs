@@ -12,8 +12,8 @@ use std::process::Command;
 use capture_files::{captures, payloads};
 use tapeworks_wire::schema::{Decoded, Schema, SplitMix64, Value, arbitrary};
 use tapeworks_wire::{
-    Ascii, Nanoseconds, NanosecondsSinceEpoch, SecondsSinceEpoch, cboe, iex, memx, millennium, nasdaq, nyse,
-    protocols,
+    Ascii, Nanoseconds, NanosecondsSinceEpoch, SecondsSinceEpoch, cboe, cta, iex, memx, millennium, nasdaq,
+    nyse, protocols, utp,
 };
 use tempfile::NamedTempFile;
 
@@ -119,6 +119,8 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
         "cboe-pitch-options",
         "cboe-pitch-futures",
         "nyse-pillar-integrated",
+        "utp-uqdf",
+        "cta-cqs",
     ];
     for folder in folders {
         for file in captures(folder) {
@@ -129,6 +131,20 @@ fn tshark_shows_the_fields_that_the_decoder_reads() {
                     expect(&mut expected, schema, schema.headers[0].decode(&payload));
                     for block in nasdaq::moldudp64::DownstreamPacket::decode(&payload).unwrap().blocks() {
                         let schema = &nasdaq::itch50::SCHEMA;
+                        expect(&mut expected, schema, schema.decode(block.unwrap()));
+                    }
+                } else if folder.starts_with("utp") {
+                    let schema = &nasdaq::moldudp64::SCHEMA;
+                    expect(&mut expected, schema, schema.headers[0].decode(&payload));
+                    for block in nasdaq::moldudp64::DownstreamPacket::decode(&payload).unwrap().blocks() {
+                        let schema = &utp::uqdf15::SCHEMA;
+                        expect(&mut expected, schema, schema.decode(block.unwrap()));
+                    }
+                } else if folder.starts_with("cta") {
+                    let schema = &cta::block::SCHEMA;
+                    expect(&mut expected, schema, schema.headers[0].decode(&payload));
+                    for block in cta::block::BlockHeader::decode(&payload).unwrap().blocks() {
+                        let schema = &cta::cqs191::SCHEMA;
                         expect(&mut expected, schema, schema.decode(block.unwrap()));
                     }
                 } else if folder.starts_with("cboe") {

@@ -38,8 +38,8 @@ pub use orders::{native_session, order_exchange, soup_session};
 pub use requests::{request_server, requester};
 pub use venues::{retransmission, snapshot, snapshot_client};
 pub use wire::{
-    cboeunit, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, mitch, mitchunit,
-    moldudp64, native, ouch50, pillarpacket, pitch, schema, soupbintcp, tops16,
+    cboeunit, cqs, ctablock, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, mitch,
+    mitchunit, moldudp64, native, ouch50, pillarpacket, pitch, schema, soupbintcp, tops16, uqdf,
 };
 
 /// A target: its name, and its function of bytes.
@@ -53,6 +53,8 @@ pub const TARGETS: &[Target] = &[
     ("checkpoint", checkpoint),
     ("config", config),
     ("control", control),
+    ("cqs", cqs),
+    ("ctablock", ctablock),
     ("deep10", deep10),
     ("deep_plus10", deep_plus10),
     ("feed_capture", feed_capture),
@@ -93,6 +95,7 @@ pub const TARGETS: &[Target] = &[
     ("stream_request", stream_request),
     ("tcp", tcp),
     ("tops16", tops16),
+    ("uqdf", uqdf),
 ];
 
 /// The folder of `fuzz/seeds` that holds the seeds of a target: some share theirs.

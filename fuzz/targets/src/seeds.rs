@@ -9,7 +9,9 @@ use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::framed;
 use tapeworks_packet::net;
 use tapeworks_wire::schema::{Schema, SplitMix64, arbitrary};
-use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch, cboe, iex, memx, millennium, nasdaq, nyse};
+use tapeworks_wire::{
+    Ascii, AsciiNumber, NanosecondsSinceEpoch, cboe, cta, iex, memx, millennium, nasdaq, nyse, utp,
+};
 
 use crate::live::checkpoints;
 use crate::packets::{itch_packets, messages, mold_packets, relate};
@@ -84,6 +86,9 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "pillarpacket" => headers(&nyse::packet::SCHEMA, &mut random),
         "mitch" => messages(&millennium::mitch::SCHEMA, &mut random),
         "mitchunit" => headers(&millennium::unit::SCHEMA, &mut random),
+        "uqdf" => messages(&utp::uqdf15::SCHEMA, &mut random),
+        "cqs" => messages(&cta::cqs191::SCHEMA, &mut random),
+        "ctablock" => headers(&cta::block::SCHEMA, &mut random),
         "cboeunit" => headers(&cboe::unit::SCHEMA, &mut random),
         "memoir13" => messages(&memx::depth13::SCHEMA, &mut random),
         "memoirudp" => headers(&memx::udp::SCHEMA, &mut random),

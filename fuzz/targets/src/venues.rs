@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
-use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, VenueKind};
+use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
 use tapeworks_session::snapshot::{
     Fetched, Image, SnapshotClient, SnapshotFailure, SnapshotLogin, SnapshotProtocol, SnapshotServer,
 };
@@ -16,8 +16,8 @@ pub(crate) const SESSION: [u8; 10] = *b"AA00000007";
 /// is filled.
 pub fn retransmission(bytes: &[u8]) {
     let Some((shape, request)) = bytes.split_first() else { return };
-    for kind in [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx] {
-        let (transport, session) = (kind.transport(), kind.session(SESSION, 7));
+    for kind in [VenueKind::Nasdaq, VenueKind::IexDeep, VenueKind::Memx, VenueKind::Cqs] {
+        let (transport, session) = (kind.transport(), kind.session(SESSION, 7, Unit::WHOLE));
         let mut store = Store::new(transport, 2_000 + usize::from(shape >> 4) * 200);
         store.begin_session(session);
         let mut stream = Stream::new(session, 0);
@@ -58,6 +58,7 @@ impl Outlet for Nobody {
 fn image(kind: VenueKind) -> Arc<Image> {
     let venue = LiveVenue {
         kind,
+        unit: Unit::WHOLE,
         share: 1,
         line_b: false,
         faults: [LineFaults::default(); 2],
@@ -147,7 +148,7 @@ fn fetched(session: &SessionId, pieces: impl Iterator<Item = impl AsRef<[u8]>>) 
 pub fn snapshot_client(bytes: &[u8]) {
     let Some((shape, bytes)) = bytes.split_first() else { return };
     for (_, kind) in PROTOCOLS {
-        let session = kind.session(SESSION, 7);
+        let session = kind.session(SESSION, 7, Unit::WHOLE);
         let whole = fetched(&session, [bytes].into_iter());
         assert_eq!(fetched(&session, bytes.chunks(1 + usize::from(*shape))), whole);
     }
@@ -156,7 +157,7 @@ pub fn snapshot_client(bytes: &[u8]) {
 /// What servers send: whole conversations.
 pub(crate) fn conversations() -> Vec<Vec<u8>> {
     let conversation = |(protocol, kind): (SnapshotProtocol, VenueKind)| {
-        let (image, session) = (image(kind), kind.session(SESSION, 7));
+        let (image, session) = (image(kind), kind.session(SESSION, 7, Unit::WHOLE));
         let mut server = SnapshotServer::new(protocol, None, 0);
         let mut client = SnapshotClient::new(&SnapshotLogin::default(), &session);
         let mut all = vec![255];

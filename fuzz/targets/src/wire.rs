@@ -1,9 +1,9 @@
 //! Decoders: a decoded message encodes to the same bytes, and the schema agrees with the typed view.
 
-use tapeworks_session::{CboeUnit, Memoir, MitchUnit, Pillar, Request, Transport as _};
+use tapeworks_session::{CboeUnit, CtaBlock, Memoir, MitchUnit, Pillar, Request, Transport as _};
 use tapeworks_wire::framing::{BigEndian, Blocks, LittleEndian};
 use tapeworks_wire::schema::{Decoded, Structure};
-use tapeworks_wire::{cboe, iex, memx, millennium, nasdaq, nyse, protocols};
+use tapeworks_wire::{cboe, cta, iex, memx, millennium, nasdaq, nyse, protocols, utp};
 
 /// The fields that the schema returns are JSON, whatever they hold, and lie inside the message.
 fn check_fields(decoded: &Decoded<'_>) {
@@ -84,6 +84,43 @@ decoder!(
     pub mitch,
     millennium::mitch
 );
+
+mod quotes {
+    use super::check_fields;
+    decoder!(
+        /// One message of UTP UQDF 1.5.
+        pub(super) uqdf,
+        super::utp::uqdf15
+    );
+    decoder!(
+        /// One message of CTA CQS 1.91.
+        pub(super) cqs,
+        super::cta::cqs191
+    );
+}
+
+/// One message of UTP UQDF 1.5. What a quote says of the national best lies inside it.
+pub fn uqdf(bytes: &[u8]) {
+    use utp::uqdf15::Message;
+    quotes::uqdf(bytes);
+    match Message::decode(bytes) {
+        Ok(Message::QuoteShortForm(quote)) => drop(quote.national()),
+        Ok(Message::QuoteLongForm(quote)) => drop(quote.national()),
+        _ => {}
+    }
+}
+
+/// One message of CTA CQS 1.91. What a quote says of the national best lies inside it.
+pub fn cqs(bytes: &[u8]) {
+    use cta::cqs191::Message;
+    quotes::cqs(bytes);
+    match Message::decode(bytes) {
+        Ok(Message::ShortQuote(quote)) => drop(quote.national()),
+        Ok(Message::LongQuote(quote)) => drop(quote.national()),
+        Ok(Message::SpecialLongQuote(quote)) => drop(quote.national()),
+        _ => {}
+    }
+}
 
 decoder!(
     /// One message of MEMX MEMOIR Depth 1.3.
@@ -290,6 +327,26 @@ pub fn mitchunit(bytes: &[u8]) {
         }
     }
     assert_eq!(MitchUnit::is_sound(bytes), CboeUnit::is_sound(bytes));
+}
+
+/// A block of CTA: its messages lie inside it, it encodes to the same bytes, and a request is one that would be written.
+pub fn ctablock(bytes: &[u8]) {
+    check_header(&cta::block::SCHEMA.headers[0], bytes);
+    if let Ok(block) = cta::block::BlockHeader::decode(bytes) {
+        let mut blocks = block.blocks();
+        let walked: usize = blocks.by_ref().flatten().map(<[u8]>::len).sum();
+        assert!(cta::block::HEADER_BYTES + walked <= bytes.len().max(cta::block::HEADER_BYTES));
+        let mut again = vec![0; bytes.len()];
+        if let Ok(length) = block.to_fields().encode_into(&mut again) {
+            assert_eq!(&again[..length], &bytes[..length]);
+        }
+        if let Some(request) = CtaBlock::read_request(bytes) {
+            assert_eq!(CtaBlock::read_request(&request.encode()), Some(request));
+        }
+    }
+    let mut answer = bytes.to_vec();
+    CtaBlock::mark_answer(&mut answer, true);
+    assert_eq!(CtaBlock::is_sound(&answer), CtaBlock::is_sound(bytes));
 }
 
 /// A packet of NYSE's Pillar: its messages lie inside it, it encodes to the same bytes, and a request is one that would be written.

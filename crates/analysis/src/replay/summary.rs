@@ -12,6 +12,8 @@ use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, Publisher, Side, Symbol
 use tapeworks_packet::CaptureError;
 use tapeworks_store::Schema;
 
+use crate::compare::Comparison;
+
 use super::{Directory, Options, Run};
 use crate::input::{Input, Source};
 
@@ -159,6 +161,8 @@ pub struct Summary {
     pub unseen_symbols: Vec<Symbol>,
     /// The busiest instruments, the busiest first.
     pub busiest: Vec<Busy>,
+    /// The NBBO beside the SIPs', if [requested](super::Options::compare_sip).
+    pub comparison: Option<Comparison>,
     /// The files written.
     pub written: Vec<Written>,
 }
@@ -196,7 +200,11 @@ impl Summary {
 
 /// The summary of what went through `run`; the loop fills in the rest.
 pub(super) fn summarise(run: Run, options: &Options) -> Summary {
-    let Run { feed, market, outlet, .. } = run;
+    let Run { feed, market, mut outlet, .. } = run;
+    let mut comparison = outlet.comparison.take().map(|comparison| *comparison);
+    if let Some(comparison) = &mut comparison {
+        comparison.finish();
+    }
     // Events of message files have their own times.
     let of_events = (outlet.last > Nanos(0)).then_some((outlet.first, outlet.last));
     let channels = feed
@@ -255,6 +263,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
         })
         .collect();
     Summary {
+        comparison,
         files: options.inputs.iter().map(|path| path.display().to_string()).collect(),
         file_counters: FileCounters::default(),
         without_day: Vec::new(),

@@ -183,6 +183,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
             odd_lots_count: arguments.odd_lots,
         },
         measure: arguments.measure,
+        compare_sip: false,
         symbols: arguments.symbols.map(|symbols| symbols.0),
         inputs: arguments.files,
         threads: arguments.threads.unwrap_or_else(values::default_threads),

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use dbn::decode::dbn::Decoder;
-use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
+use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::Application;
 use tapeworks_feed::live::{Input, LiveChannelOptions};
 use tapeworks_journal::{JournalOptions, JournalWriter};
@@ -93,7 +93,10 @@ pub(crate) fn session() -> Vec<(u16, Nanos, Vec<u8>)> {
 }
 
 fn make_session() -> Vec<(u16, Nanos, Vec<u8>)> {
-    let venues = KINDS[..2].iter().map(|(kind, ..)| VenueConfig { kind: *kind, share: 1 }).collect();
+    let venues = KINDS[..2]
+        .iter()
+        .map(|(kind, ..)| VenueConfig { kind: *kind, share: 1, unit: Unit::WHOLE })
+        .collect();
     // Heartbeats of each second would be most packets of the day.
     let heartbeat_ns = 60 * Nanos::SECOND;
     let scenario = Scenario { venues, seed: 71, heartbeat_ns, ..Scenario::full_session(3_000, 8) };

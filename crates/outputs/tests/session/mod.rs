@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tapeworks_engine::history::MemoryHistory;
-use tapeworks_exchange::{Packets, Scenario, VenueConfig, VenueKind};
+use tapeworks_exchange::{Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::{BookStage, Event, EventKind, Instruments, Nanos, NbboStage, NbboUpdate};
 use tapeworks_outputs::begin::Begin;
@@ -29,7 +29,7 @@ pub const DATASET: &str = "TAPEWORKS.DEMO";
 /// A day of three venues, one with price levels: every schema has records. Without heartbeats, which would be nine packets in ten.
 pub fn scenario(messages: u64, symbols: u32, seed: u64) -> Scenario {
     let kinds = [VenueKind::Nasdaq, VenueKind::Bx, VenueKind::IexDeep];
-    let venues = kinds.map(|kind| VenueConfig { kind, share: 1 }).to_vec();
+    let venues = kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec();
     Scenario { venues, seed, heartbeat_ns: 0, ..Scenario::full_session(messages, symbols) }
 }
 

@@ -272,8 +272,20 @@ impl<'a> Decoded<'a> {
             out.push(':');
             found.value.write_json(out);
         });
-        if group.is_some() {
-            out.push_str("}]");
+        let last = self.structure.and_then(|structure| structure.fields.last());
+        match (group, last) {
+            (Some(_), _) => out.push_str("}]"),
+            // A group, which is the last field, without entries. A message that is cut before it has none.
+            (None, Some(Field { kind: Kind::Group { .. }, name, offset, .. }))
+                if *offset <= self.bytes.len() =>
+            {
+                if !first {
+                    out.push(',');
+                }
+                super::json::string(out, name);
+                out.push_str(":[]");
+            }
+            (None, _) => {}
         }
         out.push('}');
     }

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tapeworks_exchange::{LineFaults, Report, Scenario, VenueConfig, VenueKind, write_itch, write_pcap};
+use tapeworks_exchange::{
+    LineFaults, Report, Scenario, Unit, VenueConfig, VenueKind, write_itch, write_pcap,
+};
 use tapeworks_market::Nanos;
 use tapeworks_packet::new_file;
 
@@ -41,7 +43,7 @@ pub(super) struct Generate {
     #[arg(long, value_name = "N")]
     symbols: Option<u32>,
     /// Venues with their shares: nasdaq=60,bx=12,psx,iex-deep,iex-deep-plus,iex-tops,memx,bzx,byx,edga,edgx,nyse,arca,american,
-    /// national,texas,lse.
+    /// national,texas,lse,uqdf,cqs.
     #[arg(long, value_name = "VENUES", value_delimiter = ',', value_parser = venue)]
     venues: Vec<(VenueKind, u32)>,
     /// Same seed, same bytes.
@@ -110,8 +112,11 @@ impl Generate {
         scenario.midnight_ns = self.date.map_or(scenario.midnight_ns, |midnight| midnight.0);
         scenario.line_b |= self.line_b;
         if !self.venues.is_empty() {
-            scenario.venues =
-                self.venues.iter().map(|(kind, share)| VenueConfig { kind: *kind, share: *share }).collect();
+            scenario.venues = self
+                .venues
+                .iter()
+                .map(|(kind, share)| VenueConfig { kind: *kind, share: *share, unit: Unit::WHOLE })
+                .collect();
         }
         if self.symbols.is_none() {
             scenario.fit_symbols();

@@ -1,0 +1,680 @@
+//! The securities information processors: they publish the round-lot quotes of all other venues and the national best bid and offer, UTP in UQDF 1.5, CTA in
+//! CQS 1.91.
+//!
+//! A venue's quote reaches a SIP some 200 microseconds after it changed, each venue's with a latency of its own. So the national best bid and offer comes later
+//! than the direct feeds. Each SIP has symbols of its own: [`is_on_tape`]. It also has a book of its own, as every simulated venue: that of a market without a
+//! direct feed, MIAX Pearl, whose quotes only the SIP shows.
+//!
+//! The national best is the best price; of equal prices the larger quote; of equal ones that of the first venue.
+
+use tapeworks_wire::cta::cqs191 as cqs;
+use tapeworks_wire::nasdaq::itch50::TradingState;
+use tapeworks_wire::utp::uqdf15 as uqdf;
+use tapeworks_wire::{Ascii, Decimal, Nanoseconds, NanosecondsSinceEpoch, SecondsSinceEpoch};
+
+use crate::book::{Book, Side};
+use crate::dialect::Dialect;
+use crate::instrument::Instrument;
+use crate::outbox::{Outbox, Print, Stamp, Standing};
+use crate::scenario::{SECOND_NS, VenueConfig, VenueKind};
+
+/// Room for the longest message: the long quote of CQS with both long appendages has 123 bytes.
+const LONGEST: usize = 128;
+
+/// How long a quote takes from the first venue to a SIP.
+const LATENCY_NS: u64 = 200_000;
+
+/// How much longer it takes from each further venue.
+const MORE_LATENCY_NS: u64 = 7_000;
+
+/// How long a quote takes from a venue to a SIP.
+pub(crate) const fn latency_ns(source: usize) -> u64 {
+    LATENCY_NS + MORE_LATENCY_NS * source as u64
+}
+
+/// Whether a symbol is of the tapes of this SIP: every second one is CTA's, if its round lot has a hundred shares, as CQS counts.
+pub(crate) fn is_on_tape(kind: VenueKind, index: u32, instrument: &Instrument) -> bool {
+    let is_ctas = index % 2 == 1 && instrument.round_lot == 100;
+    match kind {
+        VenueKind::Uqdf => !is_ctas,
+        VenueKind::Cqs => is_ctas,
+        _ => false,
+    }
+}
+
+/// The letter of a venue in quotes of a SIP. `None`: it is no participant.
+fn letter(kind: VenueKind, of: VenueKind) -> Option<u8> {
+    Some(match of {
+        VenueKind::Nasdaq if kind == VenueKind::Cqs => b'T',
+        VenueKind::Nasdaq => b'Q',
+        VenueKind::Bx => b'B',
+        VenueKind::Psx => b'X',
+        VenueKind::IexTops | VenueKind::IexDeep | VenueKind::IexDeepPlus => b'V',
+        VenueKind::Memx => b'U',
+        VenueKind::Bzx => b'Z',
+        VenueKind::Byx => b'Y',
+        VenueKind::Edga => b'J',
+        VenueKind::Edgx => b'K',
+        VenueKind::Nyse => b'N',
+        VenueKind::Arca => b'P',
+        VenueKind::American => b'A',
+        VenueKind::National => b'C',
+        VenueKind::Texas => b'M',
+        VenueKind::Lse => return None,
+        VenueKind::Uqdf | VenueKind::Cqs => b'H',
+    })
+}
+
+/// Price in 1e-4 dollars and round lots of bid and offer; zeros where there is none.
+pub(crate) type Lots = [(u32, u32); 2];
+
+/// The quote that a venue reports: on each side the best price that a round lot stands behind, odd lots at better prices counted in.
+pub(crate) fn quote_of(book: &Book, lot: u32) -> Lots {
+    if book.halted {
+        return Lots::default();
+    }
+    [Side::Buy, Side::Sell].map(|side| {
+        let mut shares = 0u32;
+        let mut orders = book.side(side).iter().rev().peekable();
+        while let Some(order) = orders.next() {
+            shares = shares.saturating_add(order.shares);
+            let ends_level = orders.peek().is_none_or(|next| next.price != order.price);
+            if ends_level && shares >= lot {
+                return (order.price, shares / lot.max(1));
+            }
+        }
+        (0, 0)
+    })
+}
+
+/// One side of the national best: price, lots, and the letter of the venue.
+type National = (u32, u32, u8);
+
+/// What one SIP has published.
+#[derive(Debug, Clone)]
+pub(crate) struct Sip {
+    /// The SIP's place among the venues.
+    pub(crate) venue: usize,
+    kind: VenueKind,
+    /// By venue its letter, if it reports to this SIP.
+    letters: Vec<Option<u8>>,
+    /// Symbol by symbol, venue by venue.
+    quotes: Vec<Lots>,
+    /// By symbol.
+    national: Vec<[National; 2]>,
+}
+
+/// A quote to publish.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Report {
+    pub(crate) symbol: u32,
+    pub(crate) source: usize,
+    pub(crate) quote: Lots,
+}
+
+impl Sip {
+    /// The SIP at this place among the venues, before its first quote. `None`: the venue there is none.
+    pub(crate) fn new(venue: usize, venues: &[VenueConfig], symbols: usize) -> Option<Self> {
+        let kind = venues.get(venue).map(|venue| venue.kind).filter(|kind| kind.is_sip())?;
+        let mut letters: Vec<Option<u8>> = Vec::new();
+        for (place, of) in venues.iter().enumerate() {
+            let letter = letter(kind, of.kind).filter(|_| !of.kind.is_sip() || place == venue);
+            // Of several feeds of one market the first reports, each of its units.
+            let reports = |letter: &u8| {
+                let first =
+                    letters.iter().position(|one| *one == Some(*letter)).and_then(|first| venues.get(first));
+                first.is_none_or(|first| {
+                    first.kind == of.kind && first.unit.of == of.unit.of && first.unit != of.unit
+                })
+            };
+            let letter = letter.filter(reports);
+            letters.push(letter);
+        }
+        let quotes = vec![Lots::default(); symbols * venues.len()];
+        Some(Self { venue, kind, letters, quotes, national: vec![[(0, 0, b' '); 2]; symbols] })
+    }
+
+    /// Whether a venue reports its quotes of a symbol.
+    pub(crate) fn takes(&self, source: usize, index: u32, instrument: &Instrument) -> bool {
+        self.letters.get(source).is_some_and(Option::is_some) && is_on_tape(self.kind, index, instrument)
+    }
+
+    fn quotes_of(&self, symbol: u32) -> &[Lots] {
+        let venues = self.letters.len();
+        self.quotes
+            .get(symbol as usize * venues..)
+            .and_then(|quotes| quotes.get(..venues))
+            .unwrap_or_default()
+    }
+
+    /// The best of the quotes of a symbol.
+    fn best(&self, symbol: u32) -> [National; 2] {
+        let mut best = [(0, 0, b' '); 2];
+        for (quote, letter) in self.quotes_of(symbol).iter().zip(&self.letters) {
+            for (side, (best, (price, lots))) in best.iter_mut().zip(*quote).enumerate() {
+                let is_better = match (best.0, price) {
+                    (_, 0) => false,
+                    (0, _) => true,
+                    (known, price) if known == price => lots > best.1,
+                    (known, price) => (price > known) == (side == 0),
+                };
+                if is_better {
+                    *best = (price, lots, letter.unwrap_or(b' '));
+                }
+            }
+        }
+        best
+    }
+
+    /// Publishes a venue's quote and what it changes of the national best.
+    pub(crate) fn publish(
+        &mut self,
+        outbox: &mut Outbox,
+        stamp: &Stamp,
+        instrument: &Instrument,
+        report: &Report,
+    ) {
+        let place = report.symbol as usize * self.letters.len() + report.source;
+        let (Some(known), Some(Some(letter))) = (self.quotes.get_mut(place), self.letters.get(report.source))
+        else {
+            return;
+        };
+        *known = report.quote;
+        let letter = *letter;
+        let best = self.best(report.symbol);
+        let Some(before) = self.national.get_mut(report.symbol as usize) else { return };
+        let changed = [best[0] != before[0], best[1] != before[1]];
+        *before = best;
+        let participant_ns = stamp.utc_ns.saturating_sub(latency_ns(report.source));
+        say(self.kind, outbox, stamp, participant_ns, instrument, (letter, report.quote), (best, changed));
+    }
+
+    /// The quotes of a symbol, the last with the national best.
+    pub(crate) fn image(&self, outbox: &mut Outbox, stamp: &Stamp, symbol: u32, instrument: &Instrument) {
+        let quotes: Vec<(u8, Lots)> = self
+            .quotes_of(symbol)
+            .iter()
+            .zip(&self.letters)
+            .filter(|(quote, _)| **quote != Lots::default())
+            .filter_map(|(quote, letter)| Some(((*letter)?, *quote)))
+            .collect();
+        let best = self.national.get(symbol as usize).copied().unwrap_or([(0, 0, b' '); 2]);
+        let last = quotes.len().saturating_sub(1);
+        for (place, quote) in quotes.into_iter().enumerate() {
+            let changed = [place == last; 2];
+            say(self.kind, outbox, stamp, stamp.utc_ns, instrument, quote, (best, changed));
+        }
+    }
+}
+
+/// A price of six places.
+fn long(price: u32) -> Decimal<u64, 6> {
+    Decimal(u64::from(price) * 100)
+}
+
+/// A price in cents and its lots, if both have room.
+fn short((price, lots): (u32, u32)) -> Option<(Decimal<u16, 2>, u16)> {
+    let cents = u16::try_from(price / 100).ok().filter(|_| price % 100 == 0)?;
+    Some((Decimal(cents), u16::try_from(lots).ok()?))
+}
+
+/// Both sides in the short form.
+fn short_sides([bid, ask]: Lots) -> Option<[(Decimal<u16, 2>, u16); 2]> {
+    Some([short(bid)?, short(ask)?])
+}
+
+/// Price and lots.
+const fn lots((price, lots, _): National) -> (u32, u32) {
+    (price, lots)
+}
+
+/// Writes a quote with what changed of the national best.
+fn say(
+    kind: VenueKind,
+    outbox: &mut Outbox,
+    stamp: &Stamp,
+    participant_ns: u64,
+    instrument: &Instrument,
+    quote: (u8, Lots),
+    national: ([National; 2], [bool; 2]),
+) {
+    let mut bytes = [0; LONGEST];
+    let written = if kind == VenueKind::Cqs {
+        cqs_quote(&mut bytes, stamp, participant_ns, instrument, quote, national)
+    } else {
+        uqdf_quote(&mut bytes, stamp, participant_ns, instrument, quote, national)
+    };
+    debug_assert!(written.is_some(), "a quote has room");
+    outbox.push(stamp, written.and_then(|length| bytes.get(..length)).unwrap_or_default());
+}
+
+/// The symbol in the field of a long quote.
+fn long_symbol(symbol: Ascii<8>) -> Ascii<11> {
+    let mut long = [b' '; 11];
+    long.iter_mut().zip(symbol.0).for_each(|(to, from)| *to = from);
+    Ascii(long)
+}
+
+/// The symbol in the field of a short quote: simulated symbols have four letters.
+fn short_symbol(symbol: Ascii<8>) -> Ascii<5> {
+    let [a, b, c, d, e, ..] = symbol.0;
+    Ascii([a, b, c, d, e])
+}
+
+fn uqdf_quote(
+    bytes: &mut [u8],
+    stamp: &Stamp,
+    participant_ns: u64,
+    instrument: &Instrument,
+    (letter, quote): (u8, Lots),
+    ([bid, ask], changed): ([National; 2], [bool; 2]),
+) -> Option<usize> {
+    use uqdf::NbboAppendageIndicator as Indicator;
+    let condition = |sides: Lots| match sides {
+        [(0, _), _] | [_, (0, _)] => uqdf::QuoteCondition::AutomatedBidNoOfferOrAutomatedOfferNoBid,
+        _ => uqdf::QuoteCondition::RegularTwoSidedOpenQuoteAutomated,
+    };
+    let best = [lots(bid), lots(ask)];
+    let mut appendage = [0; 27];
+    let (indicator, length) = if changed == [false; 2] {
+        (Indicator::NoNationalBboChange, 0)
+    } else if best == Lots::default() {
+        (Indicator::NoNationalBboCanBeCalculated, 0)
+    } else if (bid.2, ask.2) == (letter, letter) {
+        (Indicator::QuoteContainsAllNationalBboInformation, 0)
+    } else if let Some([(bid_price, bid_size), (ask_price, ask_size)]) = short_sides(best) {
+        let fields = uqdf::ShortFormNationalBboAppendageFields {
+            nbbo_quote_condition: condition(best),
+            national_best_bid_market_center: uqdf::MarketCenter::from_raw(bid.2),
+            national_best_bid_price_short: bid_price,
+            national_best_bid_size_short: bid_size,
+            national_best_ask_market_center: uqdf::MarketCenter::from_raw(ask.2),
+            national_best_ask_price_short: ask_price,
+            national_best_ask_size_short: ask_size,
+        };
+        *appendage.first_chunk_mut()? = fields.encode();
+        (Indicator::ShortFormNationalBboAppendage, 11)
+    } else {
+        let fields = uqdf::LongFormNationalBboAppendageFields {
+            nbbo_quote_condition: condition(best),
+            best_bid_market_center: uqdf::MarketCenter::from_raw(bid.2),
+            best_bid_price: long(bid.0),
+            best_bid_size: bid.1,
+            best_ask_market_center: uqdf::MarketCenter::from_raw(ask.2),
+            best_ask_price: long(ask.0),
+            best_ask_size: ask.1,
+        };
+        appendage = fields.encode();
+        (Indicator::LongFormNationalBboAppendage, 27)
+    };
+    let appendages = appendage.get(..length)?;
+    let sip_timestamp = NanosecondsSinceEpoch(stamp.utc_ns);
+    let participant_timestamp = NanosecondsSinceEpoch(participant_ns);
+    let market_center_originator_id = uqdf::MarketCenter::from_raw(letter);
+    if let Some([(bid_price_short, bid_size_short), (ask_price_short, ask_size_short)]) = short_sides(quote) {
+        let fields = uqdf::QuoteShortFormFields {
+            version: uqdf::VERSION,
+            market_center_originator_id,
+            sub_market_center_id: uqdf::SubMarketCenter::FinraAlternativeDisplayFacility,
+            sip_timestamp,
+            participant_timestamp,
+            participant_token: 0,
+            symbol: short_symbol(instrument.symbol),
+            bid_price_short,
+            bid_size_short,
+            ask_price_short,
+            ask_size_short,
+            quote_condition: condition(quote),
+            sip_generated_update: uqdf::SipGeneratedUpdate::OriginatedFromTheMarketParticipant,
+            luld_bbo_indicator: uqdf::LuldBboIndicator::NotApplicable,
+            retail_interest_indicator: uqdf::RetailInterestIndicator::NotApplicable,
+            nbbo_appendage_indicator: indicator,
+            luld_national_bbo_indicator: uqdf::LuldNationalBboIndicator::Executable,
+            appendages,
+        };
+        return fields.encode_into(bytes).ok();
+    }
+    let [(bid_price, bid_size), (ask_price, ask_size)] = quote;
+    let fields = uqdf::QuoteLongFormFields {
+        version: uqdf::VERSION,
+        market_center_originator_id,
+        sub_market_center_id: uqdf::SubMarketCenter::FinraAlternativeDisplayFacility,
+        sip_timestamp,
+        participant_timestamp,
+        participant_token: 0,
+        finra_timestamp: NanosecondsSinceEpoch(0),
+        symbol: long_symbol(instrument.symbol),
+        bid_price: long(bid_price),
+        bid_size,
+        ask_price: long(ask_price),
+        ask_size,
+        quote_condition: condition(quote),
+        sip_generated_update: uqdf::SipGeneratedUpdate::OriginatedFromTheMarketParticipant,
+        luld_bbo_indicator: uqdf::LuldBboIndicator::NotApplicable,
+        retail_interest_indicator: uqdf::RetailInterestIndicator::NotApplicable,
+        nbbo_appendage_indicator: indicator,
+        luld_national_bbo_indicator: uqdf::LuldNationalBboIndicator::Executable,
+        finra_adf_mpid_appendage_indicator: uqdf::FinraAdfMpidAppendageIndicator::NotApplicable,
+        appendages,
+    };
+    fields.encode_into(bytes).ok()
+}
+
+/// The fields that every message of CQS begins with behind its type.
+macro_rules! cqs_fields {
+    ($name:ident, $length:expr, $letter:expr, $utc_ns:expr, { $($own:tt)* }) => {
+        cqs::$name {
+            length: $length,
+            participant_id: cqs::Participant::from_raw($letter),
+            participant_timestamp_seconds: SecondsSinceEpoch(($utc_ns / SECOND_NS) as u32),
+            participant_timestamp_nanoseconds: Nanoseconds($utc_ns % SECOND_NS),
+            message_id: 1,
+            transaction_id: 0,
+            participant_reference_number: 0,
+            $($own)*
+        }
+    };
+}
+
+/// Where one side of the national best is, and its appendage if it has one.
+fn cqs_side(
+    national: National,
+    is_changed: bool,
+    letter: u8,
+    is_long: bool,
+    appendages: &mut Vec<u8>,
+) -> cqs::NationalPlace {
+    let (price, size, center) = national;
+    if !is_changed {
+        return cqs::NationalPlace::Nowhere;
+    }
+    if price == 0 {
+        return cqs::NationalPlace::Absent;
+    }
+    if center == letter {
+        return cqs::NationalPlace::Quote;
+    }
+    match short((price, size)).filter(|_| !is_long) {
+        Some((price, size)) => {
+            let fields = cqs::NationalBestBidShortAppendageFields {
+                best_bid_participant_id: cqs::Participant::from_raw(center),
+                best_bid_price_short: price,
+                best_bid_size_short: size,
+            };
+            appendages.extend(fields.encode());
+            cqs::NationalPlace::Short
+        }
+        None => {
+            let fields = cqs::NationalBestBidLongAppendageFields {
+                best_bid_participant_id: cqs::Participant::from_raw(center),
+                best_bid_quote_condition: cqs::QuoteCondition::RegularFinraOpen,
+                best_bid_price_long: long(price),
+                best_bid_size_long: size,
+                finra_best_bid_market_maker_id: Ascii(*b"    "),
+            };
+            appendages.extend(fields.encode());
+            cqs::NationalPlace::Long
+        }
+    }
+}
+
+fn cqs_quote(
+    bytes: &mut [u8],
+    stamp: &Stamp,
+    participant_ns: u64,
+    instrument: &Instrument,
+    (letter, quote): (u8, Lots),
+    ([bid, offer], [bid_changed, offer_changed]): ([National; 2], [bool; 2]),
+) -> Option<usize> {
+    let _ = stamp;
+    let mut appendages = Vec::new();
+    // No indicator has a short appendage beside a long one.
+    let is_long = short(lots(bid)).is_none() || short(lots(offer)).is_none();
+    let places = [
+        cqs_side(bid, bid_changed, letter, is_long, &mut appendages),
+        cqs_side(offer, offer_changed, letter, is_long, &mut appendages),
+    ];
+    let national_bbo_indicator = cqs::NationalBboIndicator::of(places)?;
+    let primary = cqs::PrimaryListingMarketParticipantId::Nyse;
+    if let Some([(bid_price_short, bid_size_short), (offer_price_short, offer_size_short)]) =
+        short_sides(quote)
+    {
+        let length = (41 + appendages.len()) as u16;
+        let fields = cqs_fields!(ShortQuoteFields, length, letter, participant_ns, {
+            security_symbol: short_symbol(instrument.symbol),
+            bid_price_short,
+            bid_size_short,
+            offer_price_short,
+            offer_size_short,
+            primary_listing_market_participant_id: primary,
+            national_bbo_indicator,
+            appendages: &appendages,
+        });
+        return fields.encode_into(bytes).ok();
+    }
+    let [(bid_price, bid_size), (offer_price, offer_size)] = quote;
+    let length = (87 + appendages.len()) as u16;
+    let fields = cqs_fields!(LongQuoteFields, length, letter, participant_ns, {
+        security_symbol: long_symbol(instrument.symbol),
+        instrument_type: cqs::InstrumentType::CtaEligibleEquity,
+        quote_condition: cqs::QuoteCondition::RegularFinraOpen,
+        security_status_indicator: cqs::SecurityStatusIndicator::NotApplicable,
+        bid_price_lower_limit_price_band: long(bid_price),
+        bid_size_long: bid_size,
+        offer_price_upper_limit_price_band: long(offer_price),
+        offer_size_long: offer_size,
+        retail_interest_indicator: cqs::RetailInterestIndicator::NotApplicable,
+        settlement_condition: cqs::SettlementCondition::RegularWaySettlement,
+        market_condition: cqs::MarketCondition::NormalAuctionMarket,
+        finra_market_maker_id: Ascii(*b"    "),
+        finra_bbo_indicator: cqs::FinraBboIndicator::NotApplicable,
+        adf_timestamp_seconds: SecondsSinceEpoch(0),
+        adf_timestamp_nanoseconds: Nanoseconds(0),
+        short_sale_restriction_indicator: cqs::ShortSaleRestrictionIndicator::NotInEffect,
+        primary_listing_market_participant_id: primary,
+        financial_status_indicator: cqs::FinancialStatusIndicator::NotApplicable,
+        sip_generated_message_identifier: cqs::SipGeneratedMessageIdentifier::NotApplicable,
+        luld_indicator: Ascii(*b" "),
+        national_bbo_luld_indicator: cqs::NationalBboLuldIndicator::Executable,
+        national_bbo_indicator,
+        appendages: &appendages,
+    });
+    fields.encode_into(bytes).ok()
+}
+
+/// Encodes a message of UQDF that the SIP itself makes.
+macro_rules! say_uqdf {
+    ($outbox:expr, $stamp:expr, $name:ident { $($own:tt)* }) => {{
+        let fields = uqdf::$name {
+            version: uqdf::VERSION,
+            market_center_originator_id: uqdf::MarketCenter::MarketIndependent,
+            sub_market_center_id: uqdf::SubMarketCenter::FinraAlternativeDisplayFacility,
+            sip_timestamp: NanosecondsSinceEpoch($stamp.utc_ns),
+            participant_timestamp: NanosecondsSinceEpoch(0),
+            participant_token: u64::MAX,
+            $($own)*
+        };
+        $outbox.push($stamp, &fields.encode());
+    }};
+}
+
+/// The trading action of the listing market that `standing` has.
+fn trading_action(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, standing: &Standing) {
+    let mut trading_action_reason = [b' '; 6];
+    trading_action_reason.iter_mut().zip(standing.reason.raw()).for_each(|(to, from)| *to = from);
+    say_uqdf!(
+        outbox,
+        stamp,
+        CrossSroTradingActionFields {
+            symbol: long_symbol(stock),
+            trading_action_code: match standing.state {
+                TradingState::Halted => uqdf::TradingActionCode::TradingHalt,
+                TradingState::Paused => uqdf::TradingActionCode::VolatilityTradingPause,
+                TradingState::QuotationOnlyPeriod =>
+                    uqdf::TradingActionCode::QuotationResumptionIncludingAfterEma,
+                _ => uqdf::TradingActionCode::TradingResumption,
+            },
+            trading_action_sequence_number: 1,
+            action_timestamp: NanosecondsSinceEpoch(stamp.utc_ns),
+            trading_action_reason: Ascii(trading_action_reason),
+        }
+    );
+}
+
+fn reg_sho(outbox: &mut Outbox, stamp: &Stamp, stock: Ascii<8>, reg_sho_action: uqdf::RegShoAction) {
+    say_uqdf!(
+        outbox,
+        stamp,
+        RegShoShortSalePriceTestRestrictionFields { symbol: long_symbol(stock), reg_sho_action }
+    );
+}
+
+/// UTP's UQDF: symbol directory, trading actions, quotes. What it says of a symbol of another tape is left out by the generator.
+pub(crate) struct Uqdf;
+
+impl Dialect for Uqdf {
+    const HAS_ORDERS: bool = false;
+    /// Behind the version and the category.
+    const TYPE_OFFSET: usize = 2;
+
+    fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
+        match code {
+            b'O' => say_uqdf!(outbox, stamp, StartOfDayFields {}),
+            b'Q' => say_uqdf!(outbox, stamp, MarketSessionOpenFields {}),
+            b'M' => say_uqdf!(outbox, stamp, MarketSessionCloseFields {}),
+            b'E' => say_uqdf!(outbox, stamp, EndOfDayFields {}),
+            b'C' => say_uqdf!(outbox, stamp, EndOfTransmissionsFields {}),
+            _ => {}
+        }
+    }
+
+    fn directory(
+        outbox: &mut Outbox,
+        _: VenueKind,
+        stamp: &Stamp,
+        index: u32,
+        instrument: &Instrument,
+        standing: &Standing,
+    ) {
+        if !is_on_tape(VenueKind::Uqdf, index, instrument) {
+            return;
+        }
+        let symbol = long_symbol(instrument.symbol);
+        say_uqdf!(
+            outbox,
+            stamp,
+            IssueSymbolDirectoryFields {
+                symbol,
+                old_symbol: symbol,
+                issue_name: Ascii(*b"SIMULATED                     "),
+                issue_type: uqdf::IssueType::CommonStock,
+                issue_subtype: Ascii(*b"Z "),
+                market_tier: uqdf::MarketTier::NasdaqGlobalSelectMarket,
+                authenticity: uqdf::Authenticity::Production,
+                short_sale_threshold_indicator: uqdf::ShortSaleThresholdIndicator::IssueIsNotRestricted,
+                round_lot_size: instrument.round_lot as u16,
+                financial_status_indicator: uqdf::FinancialStatusIndicator::Normal,
+            }
+        );
+        trading_action(outbox, stamp, instrument.symbol, standing);
+        if standing.was_restricted {
+            reg_sho(outbox, stamp, instrument.symbol, uqdf::RegShoAction::RegShoRestrictionRemainsInEffect);
+        }
+        if standing.short_sale_test {
+            Self::short_sale_test(outbox, VenueKind::Uqdf, stamp, instrument.symbol, standing);
+        }
+    }
+
+    fn trading_state(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, standing: &Standing) {
+        trading_action(outbox, stamp, stock, standing);
+    }
+
+    /// Of the SIP's own book: that of a market without a direct feed.
+    fn operational_halt(
+        outbox: &mut Outbox,
+        _: VenueKind,
+        stamp: &Stamp,
+        stock: Ascii<8>,
+        standing: &Standing,
+    ) {
+        say_uqdf!(
+            outbox,
+            stamp,
+            MarketCenterTradingActionFields {
+                symbol: long_symbol(stock),
+                trading_action_code: if standing.operational_halt {
+                    uqdf::TradingActionCode::TradingHalt
+                } else {
+                    uqdf::TradingActionCode::TradingResumption
+                },
+                action_timestamp: NanosecondsSinceEpoch(stamp.utc_ns),
+                market_center_identifier: uqdf::MarketCenter::Pearl,
+            }
+        );
+    }
+
+    fn short_sale_test(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, stock: Ascii<8>, _: &Standing) {
+        reg_sho(outbox, stamp, stock, uqdf::RegShoAction::RegShoInEffectDueToAnIntraDayPriceDrop);
+    }
+
+    fn trade_break(_: &mut Outbox, _: VenueKind, _of_market: &Stamp, _: &Stamp, _: &Print) {}
+
+    /// The SIP's time, and the participant's as long before it as it was.
+    fn restamp(message: &mut [u8], utc_ns: u64, _midnight_ns: u64) {
+        let time = |message: &[u8], from: usize| {
+            message
+                .get(from..)
+                .and_then(|bytes| bytes.first_chunk())
+                .map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        };
+        let (sip, participant) = (time(message, 5), time(message, 13));
+        if let Some(place) = message.get_mut(5..13) {
+            place.copy_from_slice(&utc_ns.to_be_bytes());
+        }
+        if participant != 0
+            && let Some(place) = message.get_mut(13..21)
+        {
+            place.copy_from_slice(&utc_ns.saturating_sub(sip.saturating_sub(participant)).to_be_bytes());
+        }
+    }
+}
+
+/// CTA's CQS: the phases of the day and quotes.
+pub(crate) struct Cqs;
+
+impl Dialect for Cqs {
+    const HAS_ORDERS: bool = false;
+    /// Behind the length and the category.
+    const TYPE_OFFSET: usize = 3;
+
+    fn system_event(outbox: &mut Outbox, _: VenueKind, stamp: &Stamp, code: u8) {
+        match code {
+            b'O' => {
+                outbox.push(stamp, &cqs_fields!(StartOfDayFields, 26, b'S', stamp.utc_ns, {}).encode());
+            }
+            b'C' => outbox.push(stamp, &cqs_fields!(EndOfDayFields, 26, b'S', stamp.utc_ns, {}).encode()),
+            _ => {}
+        }
+    }
+
+    fn directory(_: &mut Outbox, _: VenueKind, _: &Stamp, _: u32, _: &Instrument, _: &Standing) {}
+
+    fn trading_state(_: &mut Outbox, _: VenueKind, _: &Stamp, _: Ascii<8>, _: &Standing) {}
+
+    fn operational_halt(_: &mut Outbox, _: VenueKind, _: &Stamp, _: Ascii<8>, _: &Standing) {}
+
+    fn short_sale_test(_: &mut Outbox, _: VenueKind, _: &Stamp, _: Ascii<8>, _: &Standing) {}
+
+    fn trade_break(_: &mut Outbox, _: VenueKind, _of_market: &Stamp, _: &Stamp, _: &Print) {}
+
+    /// Seconds and nanoseconds behind the participant.
+    fn restamp(message: &mut [u8], utc_ns: u64, _midnight_ns: u64) {
+        let (seconds, nanoseconds) = ((utc_ns / SECOND_NS) as u32, (utc_ns % SECOND_NS) as u32);
+        if let Some(place) = message.get_mut(5..9) {
+            place.copy_from_slice(&seconds.to_be_bytes());
+        }
+        if let Some(place) = message.get_mut(9..13) {
+            place.copy_from_slice(&nanoseconds.to_be_bytes());
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! CTA's CQS 1.91 to normalised events.
+//!
+//! Every message names its participant by a letter, and a quote its instrument by symbol. A quote becomes two events of the participant's publisher and, where it
+//! says something of the national best bid and offer, events of the SIP's: [`Quotes`]. The SIP's own time is that of the block, which a message does not
+//! have: all events have the participant's time.
+//!
+//! Sizes are in round lots, and nothing says how many shares these have: a hundred.
+//!
+//! Suffixes are of CQS' convention, and are spelled as at the other venues: `XYZpA` becomes `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
+//!
+//! A long quote may have price bands in the place of prices: it is no quote of the participant's. Its security status is a status of the SIP's.
+//!
+//! Cost: the message's own lines, one lookup of the symbol (two where it has a suffix), and up to four events.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use tapeworks_market::event::{Session, Status, StatusAction};
+use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, symbology};
+use tapeworks_session::{CtaBlock, SessionId};
+use tapeworks_stage::Sink;
+use tapeworks_wire::cta::block::CQS;
+use tapeworks_wire::cta::cqs191::{
+    LongQuote, Message, SecurityStatusIndicator as Security, ShortQuote, SpecialLongQuote,
+};
+use tapeworks_wire::national::of_cents;
+use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
+
+use crate::locates::Contradiction;
+use crate::naming::{Naming, Suffixes};
+use crate::normaliser::{Normaliser, OPERATIONAL, REGULATORY, Start, Target};
+use crate::probe::packet_fits;
+use crate::sip::{self, OF_CTA, Quote, Quotes, USUAL_LOT};
+use crate::symbols::{SymbolHasher, UNWANTED};
+
+/// Messages name their symbol.
+pub(crate) const NAMING: Naming = Naming {
+    symbol: "security_symbol",
+    suffix: None,
+    suffixes: Suffixes::Cqs,
+    number: None,
+    zero_is_none: false,
+    directory: None,
+};
+
+/// The SIP's own publisher.
+const SIP: Publisher = Publisher::SIP_CTA;
+
+/// So many symbols with a suffix are remembered; further ones are translated at each message. The tapes have some 3,000.
+const MOST_SUFFIXED: usize = 1 << 16;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Whether a message can be read.
+pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
+    Message::decode(message).map(drop)
+}
+
+/// The participant's time of a message, in nanoseconds since 1970.
+pub(crate) fn time(message: &[u8]) -> Option<u64> {
+    let number =
+        |from: usize| message.get(from..)?.first_chunk().map(|bytes| u64::from(u32::from_be_bytes(*bytes)));
+    Some(number(5)? * SECOND_NS + number(9)?)
+}
+
+/// Whether a UDP payload is a block of CQS.
+pub(crate) fn recognise(payload: &[u8]) -> bool {
+    // The block says how long it is.
+    let is_whole = payload
+        .get(1..3)
+        .is_some_and(|size| usize::from(size[0]) << 8 | usize::from(size[1]) == payload.len());
+    is_whole
+        && payload.get(3) == Some(&CQS)
+        && matches!(payload.get(4), Some(b'O' | b'V'))
+        && packet_fits::<CtaBlock>(payload, check)
+}
+
+/// Whether a session of blocks is of CQS.
+pub(crate) fn has_session(session: &SessionId) -> bool {
+    matches!(session, SessionId::CtaBlock(CQS))
+}
+
+/// Symbols with a suffix, and their instruments.
+type Suffixed = HashMap<[u8; 11], InstrumentId, BuildHasherDefault<SymbolHasher>>;
+
+/// Translates the messages of one channel of CQS.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
+pub(crate) struct CqsNormaliser {
+    quotes: Quotes,
+    /// What the table of symbols says of those with a suffix, which it has in another spelling.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    suffixed: Suffixed,
+}
+
+impl Normaliser for CqsNormaliser {
+    fn new(_start: &Start) -> Self {
+        Self { quotes: Quotes::default(), suffixed: Suffixed::default() }
+    }
+
+    #[inline]
+    fn message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        to: &mut Target<'_, S>,
+    ) -> Result<Option<Contradiction>, DecodeError> {
+        match Message::decode(message)? {
+            Message::ShortQuote(m) => self.short(&m, to)?,
+            Message::LongQuote(m) => self.long(&m, to)?,
+            Message::SpecialLongQuote(m) => self.special(&m, to)?,
+            other => self.no_quote(other, message, to),
+        }
+        Ok(None)
+    }
+
+    fn time_of(&self, message: &[u8]) -> Nanos {
+        Nanos(time(message).unwrap_or_default())
+    }
+
+    #[cfg(feature = "serde")]
+    fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
+        self.quotes.is_sound(symbols)
+    }
+}
+
+#[inline]
+const fn nanos(seconds: SecondsSinceEpoch, nanoseconds: Nanoseconds) -> Nanos {
+    Nanos(seconds.0 as u64 * SECOND_NS + nanoseconds.0)
+}
+
+impl CqsNormaliser {
+    #[inline]
+    fn short<S: Sink<Event>>(
+        &mut self,
+        m: &ShortQuote<'_>,
+        to: &mut Target<'_, S>,
+    ) -> Result<(), DecodeError> {
+        let national = m.national()?;
+        let [a, b, c, d, e] = m.security_symbol().0;
+        let instrument = self.resolve([a, b, c, d, e, b' ', b' ', b' ', b' ', b' ', b' '], to);
+        let time = nanos(m.participant_timestamp_seconds(), m.participant_timestamp_nanoseconds());
+        let quote = Quote {
+            participant: sip::participant(m.participant_id().raw()),
+            time,
+            national_time: time,
+            sides: [
+                (of_cents(m.bid_price_short()), u32::from(m.bid_size_short())),
+                (of_cents(m.offer_price_short()), u32::from(m.offer_size_short())),
+            ],
+            national,
+            lot: USUAL_LOT,
+        };
+        self.put(instrument, &quote, to);
+        Ok(())
+    }
+
+    #[inline]
+    fn long<S: Sink<Event>>(&mut self, m: &LongQuote<'_>, to: &mut Target<'_, S>) -> Result<(), DecodeError> {
+        let national = m.national()?;
+        let instrument = self.resolve(m.security_symbol().0, to);
+        let time = nanos(m.participant_timestamp_seconds(), m.participant_timestamp_nanoseconds());
+        let security = m.security_status_indicator();
+        let has_bands = matches!(security, Security::LuldPriceBand | Security::RepublishedLuldPriceBand);
+        let quote = Quote {
+            participant: sip::participant(m.participant_id().raw()).filter(|_| !has_bands),
+            time,
+            national_time: time,
+            sides: [
+                (m.bid_price_lower_limit_price_band(), m.bid_size_long()),
+                (m.offer_price_upper_limit_price_band(), m.offer_size_long()),
+            ],
+            national,
+            lot: USUAL_LOT,
+        };
+        put_status(security, instrument, time, to);
+        self.put(instrument, &quote, to);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn special<S: Sink<Event>>(
+        &mut self,
+        m: &SpecialLongQuote<'_>,
+        to: &mut Target<'_, S>,
+    ) -> Result<(), DecodeError> {
+        let national = m.national()?;
+        let instrument = self.resolve(m.security_symbol().0, to);
+        let time = nanos(m.participant_timestamp_seconds(), m.participant_timestamp_nanoseconds());
+        let quote = Quote {
+            participant: sip::participant(m.participant_id().raw()),
+            time,
+            national_time: time,
+            // The best of its market makers; the quote is of one of them.
+            sides: [
+                (m.finra_best_bid_price(), m.finra_best_bid_size()),
+                (m.finra_best_offer_price(), m.finra_best_offer_size()),
+            ],
+            national,
+            lot: USUAL_LOT,
+        };
+        put_status(m.security_status_indicator(), instrument, time, to);
+        self.put(instrument, &quote, to);
+        Ok(())
+    }
+
+    #[inline]
+    fn put<S: Sink<Event>>(&mut self, instrument: InstrumentId, quote: &Quote, to: &mut Target<'_, S>) {
+        if instrument != UNWANTED {
+            self.quotes.put(&OF_CTA, instrument, quote, to.context, to.sink);
+        }
+    }
+
+    /// The instrument of a symbol.
+    #[inline]
+    fn resolve<S: Sink<Event>>(&mut self, symbol: [u8; 11], to: &mut Target<'_, S>) -> InstrumentId {
+        if let [a, b, c, d, e, f, g, h, b' ', b' ', b' '] = symbol
+            && symbol.iter().all(|letter| matches!(letter, b'A'..=b'Z' | b' '))
+        {
+            let sink = &mut *to.sink;
+            return to.symbols.resolve([a, b, c, d, e, f, g, h], SIP, |mapping| sink.put(mapping));
+        }
+        match self.suffixed.get(&symbol) {
+            Some(instrument) => *instrument,
+            None => self.admit(symbol, to),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit<S: Sink<Event>>(&mut self, symbol: [u8; 11], to: &mut Target<'_, S>) -> InstrumentId {
+        let sink = &mut *to.sink;
+        let spelled = symbology::of_cqs(symbol.trim_ascii_end());
+        let instrument = to.symbols.resolve_symbol(spelled, SIP, |mapping| sink.put(mapping));
+        if self.suffixed.len() < MOST_SUFFIXED {
+            self.suffixed.insert(symbol, instrument);
+        }
+        instrument
+    }
+
+    /// A message that is no quote.
+    #[cold]
+    #[inline(never)]
+    fn no_quote<S: Sink<Event>>(&mut self, message: Message<'_>, bytes: &[u8], to: &mut Target<'_, S>) {
+        let time = Nanos(time(bytes).unwrap_or_default());
+        let of_market = to.context.event(EventKind::Other, SIP, InstrumentId::ALL, time);
+        match message {
+            Message::StartOfDay(_) => {
+                self.quotes.clear(&OF_CTA, None, of_market.with_session(Session::StartOfSystemHours), to);
+            }
+            Message::EndOfDay(_) => to.sink.put(of_market.with_session(Session::EndOfMessages)),
+            Message::AuctionStatus(m) => {
+                let instrument = self.resolve(m.security_symbol().0, to);
+                if instrument != UNWANTED {
+                    to.sink.put(Event { instrument, ..of_market });
+                }
+            }
+            _ => to.sink.put(of_market),
+        }
+    }
+}
+
+/// Puts the status that the security status of a quote is, if it is one.
+#[inline]
+fn put_status<S: Sink<Event>>(
+    security: Security,
+    instrument: InstrumentId,
+    time: Nanos,
+    to: &mut Target<'_, S>,
+) {
+    if security != Security::NotApplicable && instrument < UNWANTED {
+        put_known_status(security, instrument, time, to);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn put_known_status<S: Sink<Event>>(
+    security: Security,
+    instrument: InstrumentId,
+    time: Nanos,
+    to: &mut Target<'_, S>,
+) {
+    let (action, reason) = match security {
+        Security::NewsDissemination => (StatusAction::Halt, 31),
+        Security::NewsPending => (StatusAction::Halt, 30),
+        Security::OrderImbalance | Security::NoOpenNoResume | Security::SupPennyTrading => {
+            (StatusAction::Halt, REGULATORY)
+        }
+        Security::LuldTradingPause => (StatusAction::Pause, 50),
+        Security::Operational => (StatusAction::Halt, OPERATIONAL),
+        Security::MarketWideCircuitBreakerLevel1Breached => (StatusAction::Halt, 120),
+        Security::MarketWideCircuitBreakerLevel2Breached => (StatusAction::Halt, 121),
+        Security::MarketWideCircuitBreakerLevel3Breached => (StatusAction::Halt, 122),
+        Security::Resume => (StatusAction::Trading, 0),
+        Security::NotApplicable
+        | Security::TradingRangeIndication
+        | Security::LuldPriceBand
+        | Security::RepublishedLuldPriceBand
+        | Security::Unknown(_) => return,
+    };
+    let is_trading = Some(action == StatusAction::Trading);
+    let status =
+        Status { action, reason, is_trading, is_quoting: is_trading, is_short_sell_restricted: None };
+    let event = to.context.event(EventKind::Status, SIP, instrument, time);
+    to.sink.put(event.with_status(status));
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::{Line, Side};
+    use tapeworks_wire::Ascii;
+    use tapeworks_wire::Decimal;
+    use tapeworks_wire::cta::cqs191::{
+        NationalBboIndicator, Participant, PrimaryListingMarketParticipantId, SCHEMA, ShortQuoteFields,
+    };
+    use tapeworks_wire::schema::{SplitMix64, arbitrary};
+
+    use super::*;
+    use crate::normaliser::Context;
+    use crate::symbols::SymbolTable;
+
+    struct Channel {
+        normaliser: CqsNormaliser,
+        symbols: SymbolTable,
+    }
+
+    impl Channel {
+        fn new() -> Self {
+            let start = Start { publisher: SIP, midnight: Nanos(0), is_midnight_fixed: false };
+            Self { normaliser: CqsNormaliser::new(&start), symbols: SymbolTable::new(None) }
+        }
+
+        /// The events of a message without the announcements of symbols.
+        fn take(&mut self, message: &[u8]) -> Vec<Event> {
+            let context = Context { received: Some(Nanos(99)), sequence: 7, channel: 3, line: Line::A };
+            let mut events = Vec::new();
+            let mut sink = |event: Event| events.push(event);
+            let mut to = Target { context: &context, symbols: &mut self.symbols, sink: &mut sink };
+            assert_eq!(self.normaliser.message(message, &mut to), Ok(None));
+            events.retain(|event| event.kind != EventKind::SymbolMapping);
+            events
+        }
+    }
+
+    fn quote(symbol: &[u8; 5], national_bbo_indicator: NationalBboIndicator, appendages: &[u8]) -> Vec<u8> {
+        let fields = ShortQuoteFields {
+            length: (41 + appendages.len()) as u16,
+            participant_id: Participant::Nasdaq,
+            participant_timestamp_seconds: SecondsSinceEpoch(3),
+            participant_timestamp_nanoseconds: Nanoseconds(5),
+            message_id: 1,
+            transaction_id: 0,
+            participant_reference_number: 0,
+            security_symbol: Ascii(*symbol),
+            bid_price_short: Decimal(2_945),
+            bid_size_short: 1,
+            offer_price_short: Decimal(2_947),
+            offer_size_short: 2,
+            primary_listing_market_participant_id: PrimaryListingMarketParticipantId::Nyse,
+            national_bbo_indicator,
+            appendages,
+        };
+        let mut bytes = vec![0; 41 + appendages.len()];
+        fields.encode_into(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn only_the_side_of_the_national_best_that_changed_is_quoted() {
+        let mut channel = Channel::new();
+        let shown = |events: Vec<Event>| {
+            let of = |event: &Event| {
+                (event.publisher, event.side, event.price.map_or(0, |price| price.e9()), event.size)
+            };
+            events.iter().map(of).collect::<Vec<_>>()
+        };
+        let own = [
+            (Publisher::SIP_XNAS, Side::Bid, 29_450_000_000, 100),
+            (Publisher::SIP_XNAS, Side::Ask, 29_470_000_000, 200),
+        ];
+        let unchanged =
+            channel.take(&quote(b"STOR ", NationalBboIndicator::NoBestBidChangeOrBestOfferChange, &[]));
+        assert_eq!(unchanged[0].ts_event, Nanos(3_000_000_005));
+        assert_eq!(shown(unchanged), own);
+        let offer = [b'Z', 0x0B, 0x82, 0, 9];
+        let indicator = NationalBboIndicator::NoBestBidChangeBestOfferShortAppendage;
+        let events = shown(channel.take(&quote(b"STOR ", indicator, &offer)));
+        assert_eq!(events[2..], [(SIP, Side::Ask, 29_460_000_000, 900)]);
+        let indicator = NationalBboIndicator::QuoteContainsBestBidNoBestOffer;
+        let events = shown(channel.take(&quote(b"STOR ", indicator, &[])));
+        assert_eq!(events[2..], [(SIP, Side::Bid, 29_450_000_000, 100), (SIP, Side::Ask, 0, 0)]);
+    }
+
+    #[test]
+    fn a_suffix_is_spelled_as_at_the_other_venues() {
+        let mut channel = Channel::new();
+        let none = NationalBboIndicator::NotIncluded;
+        for (symbol, spelled) in
+            [(b"ABCpA", "ABC-A"), (b"BRK.B", "BRK.B"), (b"STOR ", "STOR"), (b"ABCpA", "ABC-A")]
+        {
+            let events = channel.take(&quote(symbol, none, &[]));
+            let known = channel.symbols.instruments().symbol(events[0].instrument).unwrap();
+            assert_eq!(known.as_str(), spelled);
+        }
+        assert_eq!(channel.symbols.instruments().len(), 3);
+    }
+
+    #[test]
+    fn price_bands_are_no_quote() {
+        let mut channel = Channel::new();
+        let (mut message, mut random) = (Vec::new(), SplitMix64::new(1));
+        let structure = SCHEMA.structure("LongQuote").unwrap();
+        arbitrary(&SCHEMA, structure, &mut random, &mut message);
+        message[26..37].copy_from_slice(b"STOR       ");
+        (message[4], message[39], message[86]) = (b'S', b'0', b' ');
+        let events = channel.take(&message);
+        assert_eq!(events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Other]);
+        (message[4], message[39]) = (b'N', b'M');
+        let events = channel.take(&message);
+        let kinds: Vec<_> = events.iter().map(|event| (event.kind, event.publisher)).collect();
+        let own = (EventKind::Quote, Publisher::SIP_XNYS);
+        assert_eq!(kinds, [(EventKind::Status, SIP), own, own]);
+    }
+
+    #[test]
+    fn every_message_gives_events() {
+        let mut random = SplitMix64::new(2);
+        for structure in SCHEMA.messages {
+            for _ in 0..20 {
+                let (mut channel, mut message) = (Channel::new(), Vec::new());
+                arbitrary(&SCHEMA, structure, &mut random, &mut message);
+                let indicator = match structure.name {
+                    "ShortQuote" => Some(40),
+                    "LongQuote" => Some(86),
+                    "SpecialLongQuote" => Some(119),
+                    _ => None,
+                };
+                indicator.into_iter().for_each(|place| message[place] = b'G');
+                assert!(!channel.take(&message).is_empty(), "{}", structure.name);
+            }
+        }
+    }
+}

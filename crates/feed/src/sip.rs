@@ -1,0 +1,234 @@
+//! What the normalisers of both securities information processors (SIPs) share: publishers, and the events of a quote.
+//!
+//! A participant's quote is of the participant's publisher as a SIP shows it, the national best bid and offer of the SIP's own. None of these counts in a
+//! synthetic NBBO. What a participant sends that no publisher stands for is an event of no meaning.
+//!
+//! Sizes count round lots, events shares. A lot has 100 shares unless the SIP says otherwise.
+
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
+use tapeworks_stage::Sink;
+use tapeworks_wire::Decimal;
+use tapeworks_wire::national::NationalSide;
+
+use crate::normaliser::{Context, Target};
+use crate::symbols::UNWANTED;
+use crate::table::PublisherSpec;
+
+/// Shares in a lot of which the SIP says nothing.
+pub(crate) const USUAL_LOT: u32 = 100;
+
+/// A publisher of a SIP's channels.
+const fn one(publisher: Publisher, names: &'static [&'static str]) -> PublisherSpec {
+    PublisherSpec { publisher, names, groups: &[] }
+}
+
+/// The publishers of a SIP, which is the first of them.
+const fn publishers(sip: PublisherSpec) -> [PublisherSpec; 22] {
+    [
+        sip,
+        one(Publisher::SIP_XASE, &["sip-xase"]),
+        one(Publisher::SIP_XBOS, &["sip-xbos"]),
+        one(Publisher::SIP_XCIS, &["sip-xcis"]),
+        one(Publisher::SIP_EPRL, &["sip-eprl"]),
+        one(Publisher::SIP_XISX, &["sip-xisx"]),
+        one(Publisher::SIP_EDGA, &["sip-edga"]),
+        one(Publisher::SIP_EDGX, &["sip-edgx"]),
+        one(Publisher::SIP_LTSE, &["sip-ltse"]),
+        one(Publisher::SIP_XCHI, &["sip-xchi"]),
+        one(Publisher::SIP_XNYS, &["sip-xnys"]),
+        one(Publisher::SIP_ARCX, &["sip-arcx"]),
+        one(Publisher::SIP_XNAS, &["sip-xnas"]),
+        one(Publisher::SIP_MEMX, &["sip-memx"]),
+        one(Publisher::SIP_IEXG, &["sip-iexg"]),
+        one(Publisher::SIP_XPSX, &["sip-xpsx"]),
+        one(Publisher::SIP_BATY, &["sip-baty"]),
+        one(Publisher::SIP_BATS, &["sip-bats"]),
+        one(Publisher::SIP_FINN, &["sip-finn"]),
+        one(Publisher::SIP_FINY, &["sip-finy"]),
+        one(Publisher::SIP_FINC, &["sip-finc"]),
+        one(Publisher::SIP_XADF, &["sip-xadf"]),
+    ]
+}
+
+/// The publishers of UTP's channels.
+pub(crate) static OF_UTP: [PublisherSpec; 22] = publishers(one(Publisher::SIP_UTP, &["sip-utp"]));
+
+/// The publishers of CTA's channels.
+pub(crate) static OF_CTA: [PublisherSpec; 22] = publishers(one(Publisher::SIP_CTA, &["sip-cta"]));
+
+/// The publisher of a participant's letter. `None`: of no participant that has one. Nasdaq is `Q` at UTP and `T` at CTA.
+#[inline]
+pub(crate) const fn participant(letter: u8) -> Option<Publisher> {
+    Some(match letter {
+        b'A' => Publisher::SIP_XASE,
+        b'B' => Publisher::SIP_XBOS,
+        b'C' => Publisher::SIP_XCIS,
+        b'D' => Publisher::SIP_XADF,
+        b'H' => Publisher::SIP_EPRL,
+        b'I' => Publisher::SIP_XISX,
+        b'J' => Publisher::SIP_EDGA,
+        b'K' => Publisher::SIP_EDGX,
+        b'L' => Publisher::SIP_LTSE,
+        b'M' => Publisher::SIP_XCHI,
+        b'N' => Publisher::SIP_XNYS,
+        b'P' => Publisher::SIP_ARCX,
+        b'Q' | b'T' => Publisher::SIP_XNAS,
+        b'U' => Publisher::SIP_MEMX,
+        b'V' => Publisher::SIP_IEXG,
+        b'X' => Publisher::SIP_XPSX,
+        b'Y' => Publisher::SIP_BATY,
+        b'Z' => Publisher::SIP_BATS,
+        _ => return None,
+    })
+}
+
+/// A price of the wire. Zero is none.
+#[inline]
+fn price(price: Decimal<u64, 6>) -> Option<Price> {
+    if price.0 == 0 { None } else { price.to_e9().and_then(Price::from_e9) }
+}
+
+/// Price and lots of a side.
+pub(crate) type Best = (Decimal<u64, 6>, u32);
+
+/// A quote of a participant, with what it says of the national best.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quote {
+    /// Whose quote. `None`: of no participant that has a publisher, or no quote at all.
+    pub(crate) participant: Option<Publisher>,
+    /// The time of the participant.
+    pub(crate) time: Nanos,
+    /// The time of the national best.
+    pub(crate) national_time: Nanos,
+    /// Bid and offer.
+    pub(crate) sides: [Best; 2],
+    /// What it says of the national best.
+    pub(crate) national: [NationalSide; 2],
+    /// Shares in a lot.
+    pub(crate) lot: u32,
+}
+
+/// The quotes of one channel: which participants have one of which instrument, so that they can be emptied.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Default)]
+pub(crate) struct Quotes {
+    /// By instrument: the publishers, by the place in the table of publishers.
+    quoted: Vec<u32>,
+}
+
+impl Quotes {
+    /// Whether every instrument is one of `instruments`.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
+        self.quoted.len() <= symbols.instruments().len()
+    }
+
+    /// Notes that a publisher has a quote.
+    #[inline]
+    fn note(&mut self, publishers: &[PublisherSpec], publisher: Publisher, instrument: InstrumentId) {
+        let place = publishers.iter().position(|one| one.publisher == publisher).unwrap_or_default();
+        match self.quoted.get_mut(instrument.index()) {
+            Some(quoted) => *quoted |= 1 << place,
+            None => self.widen(instrument, place),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn widen(&mut self, instrument: InstrumentId, place: usize) {
+        if instrument < UNWANTED {
+            self.quoted.resize(instrument.index() + 1, 0);
+            self.quoted[instrument.index()] = 1 << place;
+        }
+    }
+
+    /// Puts the events of a quote: both sides of the participant's, then the sides of the national best that changed.
+    #[inline]
+    pub(crate) fn put<S: Sink<Event>>(
+        &mut self,
+        publishers: &[PublisherSpec],
+        instrument: InstrumentId,
+        quote: &Quote,
+        context: &Context,
+        sink: &mut S,
+    ) {
+        let sip = publishers.first().map(|one| one.publisher).unwrap_or_default();
+        // Of a symbol that cannot be read, no book is meant.
+        let participant = quote.participant.filter(|_| instrument < UNWANTED);
+        let shares = |lots: u32| lots.saturating_mul(quote.lot);
+        match participant {
+            Some(publisher) => {
+                self.note(publishers, publisher, instrument);
+                let mut event = context.event(EventKind::Quote, publisher, instrument, quote.time);
+                for (side, (at, lots)) in [Side::Bid, Side::Ask].into_iter().zip(quote.sides) {
+                    event.set_flags(if side == Side::Ask {
+                        Flags::TOP_OF_BOOK.with(Flags::LAST)
+                    } else {
+                        Flags::TOP_OF_BOOK
+                    });
+                    (event.side, event.price, event.size) = (side, price(at), shares(lots));
+                    sink.put(event);
+                }
+            }
+            None => sink.put(context.event(EventKind::Other, sip, instrument, quote.time)),
+        }
+        let [bid, offer] = quote.national;
+        let changed = |side: NationalSide| side != NationalSide::Unchanged;
+        if instrument >= UNWANTED || !changed(bid) && !changed(offer) {
+            return;
+        }
+        self.note(publishers, sip, instrument);
+        let last = if changed(offer) { Side::Ask } else { Side::Bid };
+        let mut event = context.event(EventKind::Quote, sip, instrument, quote.national_time);
+        for ((side, national), own) in [(Side::Bid, bid), (Side::Ask, offer)].into_iter().zip(quote.sides) {
+            let (at, lots, center) = match national {
+                NationalSide::Unchanged => continue,
+                NationalSide::Absent => (None, 0, None),
+                NationalSide::OfQuote => (price(own.0), own.1, quote.participant),
+                NationalSide::Appended(best) => {
+                    (price(best.price), best.size, self::participant(best.center))
+                }
+            };
+            event.set_flags(if side == last {
+                Flags::TOP_OF_BOOK.with(Flags::LAST)
+            } else {
+                Flags::TOP_OF_BOOK
+            });
+            (event.side, event.price, event.size) = (side, at, shares(lots));
+            event.aux = center.map_or(0, |publisher| u64::from(publisher.0));
+            sink.put(event);
+        }
+    }
+
+    /// Empties the books of the channel's quotes, of one publisher or of all. `otherwise` is put where there are none, since the message has its number.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn clear<S: Sink<Event>>(
+        &mut self,
+        publishers: &[PublisherSpec],
+        only: Option<Publisher>,
+        otherwise: Event,
+        to: &mut Target<'_, S>,
+    ) {
+        let mut is_empty = true;
+        for (place, one) in publishers.iter().enumerate() {
+            if only.is_some_and(|only| only != one.publisher) {
+                continue;
+            }
+            let bit = 1 << place;
+            let last = self.quoted.iter().rposition(|quoted| quoted & bit != 0);
+            for (index, quoted) in
+                self.quoted.iter_mut().enumerate().filter(|(_, quoted)| **quoted & bit != 0)
+            {
+                *quoted &= !bit;
+                let instrument = InstrumentId(index as u32);
+                let event = to.context.event(EventKind::Clear, one.publisher, instrument, otherwise.ts_event);
+                to.sink.put(if Some(index) == last { event } else { event.with_more_clears() });
+                is_empty = false;
+            }
+        }
+        if is_empty {
+            to.sink.put(otherwise);
+        }
+    }
+}

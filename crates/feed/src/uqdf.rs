@@ -1,0 +1,517 @@
+//! UTP's UQDF 1.5 to normalised events.
+//!
+//! Every message names its instrument by symbol and its participant by a letter. A quote becomes two events of the participant's publisher and, where it says
+//! something of the national best bid and offer, events of the SIP's: [`Quotes`]. The participant's quote has the participant's time, everything else the
+//! SIP's.
+//!
+//! Sizes are in round lots, of which the symbol directory says how many shares they have.
+//!
+//! The start of the day empties the books of the channel's instruments, and a wipe-out those of its market centre; one of no market centre all.
+//!
+//! Cost: the message's own lines, one lookup of the symbol, and up to four events.
+
+use tapeworks_market::event::{Definition, Session, Status, StatusAction};
+use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, Symbol};
+use tapeworks_session::MoldUdp64;
+use tapeworks_stage::Sink;
+use tapeworks_wire::national::of_cents;
+use tapeworks_wire::utp::uqdf15::{
+    Authenticity, MarketCenter, Message, RegShoAction, SubMarketCenter, TradingActionCode,
+};
+use tapeworks_wire::{DecodeError, NanosecondsSinceEpoch};
+
+use crate::locates::Contradiction;
+use crate::naming::{Naming, Suffixes};
+use crate::normaliser::{Normaliser, Start, Target, reason};
+use crate::probe::packet_fits;
+use crate::sip::{self, OF_UTP, Quote, Quotes, USUAL_LOT};
+use crate::symbols::UNWANTED;
+
+/// Messages name their symbol, as Nasdaq spells it.
+pub(crate) const NAMING: Naming = Naming {
+    symbol: "symbol",
+    suffix: None,
+    suffixes: Suffixes::AsTheyStand,
+    number: None,
+    zero_is_none: false,
+    directory: Some("IssueSymbolDirectory"),
+};
+
+/// The SIP's own publisher.
+const SIP: Publisher = Publisher::SIP_UTP;
+
+/// Whether a message can be read.
+pub(crate) fn check(message: &[u8]) -> Result<(), DecodeError> {
+    Message::decode(message).map(drop)
+}
+
+/// The SIP's time of a message, in nanoseconds since 1970.
+pub(crate) fn time(message: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(*message.get(5..)?.first_chunk::<8>()?))
+}
+
+/// Whether a UDP payload is a packet of MoldUDP64 with messages of UQDF, or a whole one without messages, which may also be of ITCH.
+pub(crate) fn recognise(payload: &[u8]) -> bool {
+    let session = payload.get(..10).unwrap_or_default();
+    session.iter().any(u8::is_ascii_graphic) && packet_fits::<MoldUdp64>(payload, check)
+}
+
+/// Translates the messages of one channel of UQDF.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug)]
+pub(crate) struct UqdfNormaliser {
+    quotes: Quotes,
+    /// Shares in a round lot, by instrument; 0: the directory has not said.
+    lots: Vec<u16>,
+}
+
+impl Normaliser for UqdfNormaliser {
+    fn new(_start: &Start) -> Self {
+        Self { quotes: Quotes::default(), lots: Vec::new() }
+    }
+
+    #[inline]
+    fn message<S: Sink<Event>>(
+        &mut self,
+        message: &[u8],
+        to: &mut Target<'_, S>,
+    ) -> Result<Option<Contradiction>, DecodeError> {
+        match Message::decode(message)? {
+            Message::QuoteShortForm(m) => {
+                let instrument = resolve_short(m.symbol().0, to);
+                let quote = Quote {
+                    participant: participant(m.market_center_originator_id(), m.sub_market_center_id()),
+                    time: time_of(m.participant_timestamp(), m.sip_timestamp()),
+                    national_time: nanos(m.sip_timestamp()),
+                    sides: [
+                        (of_cents(m.bid_price_short()), u32::from(m.bid_size_short())),
+                        (of_cents(m.ask_price_short()), u32::from(m.ask_size_short())),
+                    ],
+                    national: m.national()?,
+                    lot: self.lot(instrument),
+                };
+                self.put(instrument, &quote, to);
+            }
+            Message::QuoteLongForm(m) => {
+                let instrument = resolve(m.symbol().0, to);
+                let quote = Quote {
+                    participant: participant(m.market_center_originator_id(), m.sub_market_center_id()),
+                    time: time_of(m.participant_timestamp(), m.sip_timestamp()),
+                    national_time: nanos(m.sip_timestamp()),
+                    sides: [(m.bid_price(), m.bid_size()), (m.ask_price(), m.ask_size())],
+                    national: m.national()?,
+                    lot: self.lot(instrument),
+                };
+                self.put(instrument, &quote, to);
+            }
+            other => self.no_quote(other, to),
+        }
+        Ok(None)
+    }
+
+    fn time_of(&self, message: &[u8]) -> Nanos {
+        Nanos(time(message).unwrap_or_default())
+    }
+
+    #[cfg(feature = "serde")]
+    fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
+        self.quotes.is_sound(symbols) && self.lots.len() <= symbols.instruments().len()
+    }
+}
+
+#[inline]
+const fn nanos(time: NanosecondsSinceEpoch) -> Nanos {
+    Nanos(time.nanoseconds())
+}
+
+/// The participant's time; the SIP's where the participant has none.
+#[inline]
+const fn time_of(participant: NanosecondsSinceEpoch, sip: NanosecondsSinceEpoch) -> Nanos {
+    if participant.nanoseconds() == 0 { nanos(sip) } else { nanos(participant) }
+}
+
+/// The publisher of a market centre. FINRA's has several facilities.
+#[inline]
+fn participant(center: MarketCenter, sub: SubMarketCenter) -> Option<Publisher> {
+    match (center, sub) {
+        (MarketCenter::Finra, SubMarketCenter::NyseTrf) => Some(Publisher::SIP_FINY),
+        (MarketCenter::Finra, SubMarketCenter::NasdaqTrfCarteret) => Some(Publisher::SIP_FINN),
+        (MarketCenter::Finra, SubMarketCenter::NasdaqTrfChicago) => Some(Publisher::SIP_FINC),
+        _ => sip::participant(center.raw()),
+    }
+}
+
+/// The instrument of a symbol of five letters.
+#[inline]
+fn resolve_short<S: Sink<Event>>([a, b, c, d, e]: [u8; 5], to: &mut Target<'_, S>) -> InstrumentId {
+    let sink = &mut *to.sink;
+    to.symbols.resolve([a, b, c, d, e, b' ', b' ', b' '], SIP, |mapping| sink.put(mapping))
+}
+
+/// The instrument of a symbol of eleven letters.
+#[inline]
+fn resolve<S: Sink<Event>>(symbol: [u8; 11], to: &mut Target<'_, S>) -> InstrumentId {
+    let sink = &mut *to.sink;
+    match symbol {
+        [a, b, c, d, e, f, g, h, b' ', b' ', b' '] => {
+            to.symbols.resolve([a, b, c, d, e, f, g, h], SIP, |mapping| sink.put(mapping))
+        }
+        _ => to.symbols.resolve_symbol(Symbol::from_bytes(&symbol).ok(), SIP, |mapping| sink.put(mapping)),
+    }
+}
+
+impl UqdfNormaliser {
+    #[inline]
+    fn lot(&self, instrument: InstrumentId) -> u32 {
+        match self.lots.get(instrument.index()) {
+            None | Some(0) => USUAL_LOT,
+            Some(lot) => u32::from(*lot),
+        }
+    }
+
+    #[inline]
+    fn put<S: Sink<Event>>(&mut self, instrument: InstrumentId, quote: &Quote, to: &mut Target<'_, S>) {
+        if instrument != UNWANTED {
+            self.quotes.put(&OF_UTP, instrument, quote, to.context, to.sink);
+        }
+    }
+
+    /// A message that is none of the two quotes.
+    #[cold]
+    #[inline(never)]
+    fn no_quote<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
+        let context = to.context;
+        let other = |instrument, time: NanosecondsSinceEpoch| {
+            context.event(EventKind::Other, SIP, instrument, nanos(time))
+        };
+        let of_market = |time| other(InstrumentId::ALL, time);
+        match message {
+            Message::StartOfDay(m) => {
+                let session = of_market(m.sip_timestamp()).with_session(Session::StartOfSystemHours);
+                self.quotes.clear(&OF_UTP, None, session, to);
+            }
+            Message::QuoteWipeOut(m) => {
+                let center = m.market_center_originator_id();
+                let only = participant(center, m.sub_market_center_id());
+                let event = other(InstrumentId::UNKNOWN, m.sip_timestamp());
+                if only.is_some() || center == MarketCenter::MarketIndependent {
+                    self.quotes.clear(&OF_UTP, only, event, to);
+                } else {
+                    to.sink.put(event);
+                }
+            }
+            Message::MarketSessionOpen(m) => {
+                to.sink.put(of_market(m.sip_timestamp()).with_session(Session::StartOfMarketHours));
+            }
+            Message::MarketSessionClose(m) => {
+                to.sink.put(of_market(m.sip_timestamp()).with_session(Session::EndOfMarketHours));
+            }
+            Message::EndOfDay(m) => {
+                to.sink.put(of_market(m.sip_timestamp()).with_session(Session::EndOfSystemHours));
+            }
+            Message::EndOfTransmissions(m) => {
+                to.sink.put(of_market(m.sip_timestamp()).with_session(Session::EndOfMessages));
+            }
+            Message::IssueSymbolDirectory(m) => {
+                let instrument = resolve(m.symbol().0, to);
+                if instrument < UNWANTED {
+                    self.note_lot(instrument, m.round_lot_size());
+                }
+                let definition = Definition {
+                    round_lot: u32::from(m.round_lot_size()),
+                    reference_price: None,
+                    tick: None,
+                    class: m.issue_type().raw(),
+                    listing: b'Q',
+                    is_test: m.authenticity() == Authenticity::Test,
+                    is_etp: false,
+                };
+                put(instrument, other(instrument, m.sip_timestamp()), to, |event| {
+                    event.with_definition(definition)
+                });
+            }
+            Message::CrossSroTradingAction(m) => {
+                let instrument = resolve(m.symbol().0, to);
+                let why = m.trading_action_reason();
+                let status = trading(m.trading_action_code(), reason(why.trimmed()));
+                put(instrument, other(instrument, m.sip_timestamp()), to, |event| event.with_status(status));
+            }
+            Message::MarketCenterTradingAction(m) => {
+                let instrument = resolve(m.symbol().0, to);
+                let status = trading(m.trading_action_code(), 0);
+                let center = sip::participant(m.market_center_identifier().raw());
+                put(instrument, other(instrument, m.sip_timestamp()), to, |event| match center {
+                    Some(publisher) => Event { publisher, ..event }.with_status(status),
+                    None => event,
+                });
+            }
+            Message::RegShoShortSalePriceTestRestriction(m) => {
+                let instrument = resolve(m.symbol().0, to);
+                let status = Status {
+                    action: StatusAction::ShortSaleRestrictionChange,
+                    reason: 0,
+                    is_trading: None,
+                    is_quoting: None,
+                    is_short_sell_restricted: match m.reg_sho_action() {
+                        RegShoAction::NoPriceTestInEffect => Some(false),
+                        RegShoAction::RegShoInEffectDueToAnIntraDayPriceDrop
+                        | RegShoAction::RegShoRestrictionRemainsInEffect => Some(true),
+                        RegShoAction::Unknown(_) => None,
+                    },
+                };
+                put(instrument, other(instrument, m.sip_timestamp()), to, |event| event.with_status(status));
+            }
+            Message::SessionCloseRecap(m) => {
+                let instrument = resolve(m.symbol().0, to);
+                put(instrument, other(instrument, m.sip_timestamp()), to, |event| event);
+            }
+            Message::AuctionCollar(m) => {
+                let instrument = resolve(m.symbol().0, to);
+                put(instrument, other(instrument, m.sip_timestamp()), to, |event| event);
+            }
+            Message::LimitUpLimitDownPriceBand(m) => {
+                let instrument = resolve(m.symbol().0, to);
+                put(instrument, other(instrument, m.sip_timestamp()), to, |event| event);
+            }
+            // One of several quotes of a facility, which has its best ones in a quote.
+            Message::FinraAdfMarketParticipantQuotation(m) => {
+                let instrument = resolve(m.symbol().0, to);
+                put(instrument, other(instrument, m.sip_timestamp()), to, |event| event);
+            }
+            Message::MarketWideCircuitBreakerStatus(m) => to.sink.put(of_market(m.sip_timestamp())),
+            Message::MarketWideCircuitBreakerDeclineLevel(m) => to.sink.put(of_market(m.sip_timestamp())),
+            Message::GeneralAdministrative(m) => to.sink.put(of_market(m.sip_timestamp())),
+            // The caller has translated them.
+            Message::QuoteShortForm(_) | Message::QuoteLongForm(_) => {}
+        }
+    }
+
+    fn note_lot(&mut self, instrument: InstrumentId, lot: u16) {
+        if self.lots.len() <= instrument.index() {
+            self.lots.resize(instrument.index() + 1, 0);
+        }
+        self.lots[instrument.index()] = lot;
+    }
+}
+
+/// Puts the event of a message about one instrument, as `complete` makes it. Of a symbol that cannot be read, no book is meant.
+fn put<S: Sink<Event>>(
+    instrument: InstrumentId,
+    event: Event,
+    to: &mut Target<'_, S>,
+    complete: impl FnOnce(Event) -> Event,
+) {
+    if instrument != UNWANTED {
+        to.sink.put(if instrument < UNWANTED { complete(event) } else { event });
+    }
+}
+
+/// The state of a trading action.
+const fn trading(code: TradingActionCode, reason: u16) -> Status {
+    let (action, is_trading, is_quoting) = match code {
+        TradingActionCode::TradingHalt => (StatusAction::Halt, Some(false), Some(false)),
+        TradingActionCode::VolatilityTradingPause => (StatusAction::Pause, Some(false), Some(false)),
+        TradingActionCode::QuotationResumptionIncludingAfterEma => {
+            (StatusAction::Quoting, Some(false), Some(true))
+        }
+        TradingActionCode::TradingResumption => (StatusAction::Trading, Some(true), Some(true)),
+        TradingActionCode::Unknown(_) => (StatusAction::None, None, None),
+    };
+    Status { action, reason, is_trading, is_quoting, is_short_sell_restricted: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::{Flags, Line, Side};
+    use tapeworks_wire::schema::{SplitMix64, arbitrary};
+    use tapeworks_wire::utp::uqdf15::{
+        IssueSymbolDirectory, LuldBboIndicator, LuldNationalBboIndicator, NbboAppendageIndicator,
+        QuoteCondition, QuoteShortFormFields, QuoteWipeOutFields, RetailInterestIndicator, SCHEMA,
+        SipGeneratedUpdate, VERSION,
+    };
+    use tapeworks_wire::{Ascii, Decimal};
+
+    use super::*;
+    use crate::normaliser::Context;
+    use crate::symbols::SymbolTable;
+
+    const SUB: SubMarketCenter = SubMarketCenter::FinraAlternativeDisplayFacility;
+
+    struct Channel {
+        normaliser: UqdfNormaliser,
+        symbols: SymbolTable,
+    }
+
+    impl Channel {
+        fn new() -> Self {
+            let start = Start { publisher: SIP, midnight: Nanos(0), is_midnight_fixed: false };
+            Self { normaliser: UqdfNormaliser::new(&start), symbols: SymbolTable::new(None) }
+        }
+
+        /// The events of a message without the announcements of symbols.
+        fn take(&mut self, message: &[u8]) -> Vec<Event> {
+            let context = Context { received: Some(Nanos(99)), sequence: 7, channel: 3, line: Line::A };
+            let mut events = Vec::new();
+            let mut sink = |event: Event| events.push(event);
+            let mut to = Target { context: &context, symbols: &mut self.symbols, sink: &mut sink };
+            assert_eq!(self.normaliser.message(message, &mut to), Ok(None));
+            events.retain(|event| event.kind != EventKind::SymbolMapping);
+            events
+        }
+    }
+
+    fn quote(
+        center: MarketCenter,
+        sizes: [u16; 2],
+        nbbo: NbboAppendageIndicator,
+        appendages: &[u8],
+    ) -> Vec<u8> {
+        let fields = QuoteShortFormFields {
+            version: VERSION,
+            market_center_originator_id: center,
+            sub_market_center_id: SUB,
+            sip_timestamp: NanosecondsSinceEpoch(50),
+            participant_timestamp: NanosecondsSinceEpoch(40),
+            participant_token: 0,
+            symbol: Ascii(*b"AKAM "),
+            bid_price_short: Decimal(5_123),
+            bid_size_short: sizes[0],
+            ask_price_short: Decimal(5_124),
+            ask_size_short: sizes[1],
+            quote_condition: QuoteCondition::RegularTwoSidedOpenQuoteAutomated,
+            sip_generated_update: SipGeneratedUpdate::OriginatedFromTheMarketParticipant,
+            luld_bbo_indicator: LuldBboIndicator::NotApplicable,
+            retail_interest_indicator: RetailInterestIndicator::NotApplicable,
+            nbbo_appendage_indicator: nbbo,
+            luld_national_bbo_indicator: LuldNationalBboIndicator::NotApplicable,
+            appendages,
+        };
+        let mut bytes = vec![0; 48 + appendages.len()];
+        fields.encode_into(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// Publisher, side, price in cents and shares of a quote.
+    fn shown(event: &Event) -> (Publisher, Side, Option<i64>, u32) {
+        assert_eq!(event.kind, EventKind::Quote, "{event:?}");
+        (event.publisher, event.side, event.price.map(|price| price.e9() / 10_000_000), event.size)
+    }
+
+    #[test]
+    fn a_quote_is_of_its_participant_and_the_national_best_of_the_sip() {
+        use NbboAppendageIndicator as Indicator;
+        let mut channel = Channel::new();
+        let own = |bid, ask| {
+            [
+                (Publisher::SIP_EDGX, Side::Bid, Some(5_123), bid),
+                (Publisher::SIP_EDGX, Side::Ask, Some(5_124), ask),
+            ]
+        };
+        let events = channel.take(&quote(MarketCenter::Edgx, [1, 2], Indicator::NoNationalBboChange, &[]));
+        assert_eq!(events.iter().map(shown).collect::<Vec<_>>(), own(100, 200));
+        assert_eq!(events[0].flags(), Flags::TOP_OF_BOOK);
+        assert_eq!(events[1].flags(), Flags::TOP_OF_BOOK.with(Flags::LAST));
+        assert_eq!(
+            (events[0].ts_event, events[0].ts_recv, events[0].channel_sequence),
+            (Nanos(40), Nanos(99), 7)
+        );
+        let appendage = [b'R', b'Z', 0x14, 0x03, 0, 9, b'K', 0, 0, 0, 0];
+        let message = quote(MarketCenter::Edgx, [1, 0], Indicator::ShortFormNationalBboAppendage, &appendage);
+        let events = channel.take(&message);
+        let national = [(SIP, Side::Bid, Some(5_123), 900), (SIP, Side::Ask, None, 0)];
+        assert_eq!(events[2..].iter().map(shown).collect::<Vec<_>>(), national);
+        assert_eq!(events[2].aux, u64::from(Publisher::SIP_BATS.0));
+        assert_eq!(
+            (events[2].ts_event, events[3].flags()),
+            (Nanos(50), Flags::TOP_OF_BOOK.with(Flags::LAST))
+        );
+        let all = quote(MarketCenter::Nasdaq, [3, 4], Indicator::QuoteContainsAllNationalBboInformation, &[]);
+        let events = channel.take(&all);
+        let national = [(SIP, Side::Bid, Some(5_123), 300), (SIP, Side::Ask, Some(5_124), 400)];
+        assert_eq!(events[2..].iter().map(shown).collect::<Vec<_>>(), national);
+        // A market centre that no publisher stands for.
+        let events =
+            channel.take(&quote(MarketCenter::Cboe, [3, 4], Indicator::NoNationalBboCanBeCalculated, &[]));
+        assert_eq!((events[0].kind, events[0].publisher, events.len()), (EventKind::Other, SIP, 3));
+        assert_eq!(shown(&events[1]), (SIP, Side::Bid, None, 0));
+    }
+
+    #[test]
+    fn the_directory_says_how_many_shares_a_lot_has() {
+        let mut channel = Channel::new();
+        let (mut message, mut random) = (Vec::new(), SplitMix64::new(1));
+        arbitrary(&SCHEMA, &IssueSymbolDirectory::SCHEMA, &mut random, &mut message);
+        message[29..40].copy_from_slice(b"AKAM       ");
+        message[87..89].copy_from_slice(&40_u16.to_be_bytes());
+        let events = channel.take(&message);
+        assert_eq!((events[0].kind, events[0].publisher), (EventKind::Definition, SIP));
+        let events = channel.take(&quote(
+            MarketCenter::Edgx,
+            [1, 2],
+            NbboAppendageIndicator::NoNationalBboChange,
+            &[],
+        ));
+        assert_eq!((events[0].size, events[1].size), (40, 80));
+    }
+
+    #[test]
+    fn a_wipe_out_empties_the_books_of_its_market_center() {
+        let mut channel = Channel::new();
+        let wipe_out = |center| {
+            let fields = QuoteWipeOutFields {
+                version: VERSION,
+                market_center_originator_id: center,
+                sub_market_center_id: SUB,
+                sip_timestamp: NanosecondsSinceEpoch(60),
+                participant_timestamp: NanosecondsSinceEpoch(0),
+                participant_token: 0,
+            };
+            fields.encode()
+        };
+        let all = NbboAppendageIndicator::QuoteContainsAllNationalBboInformation;
+        for center in [MarketCenter::Edgx, MarketCenter::Nasdaq] {
+            channel.take(&quote(center, [1, 1], all, &[]));
+        }
+        let kinds =
+            |events: Vec<Event>| events.iter().map(|event| (event.kind, event.publisher)).collect::<Vec<_>>();
+        let cleared = kinds(channel.take(&wipe_out(MarketCenter::Edgx)));
+        assert_eq!(cleared, [(EventKind::Clear, Publisher::SIP_EDGX)]);
+        assert_eq!(kinds(channel.take(&wipe_out(MarketCenter::Edgx))), [(EventKind::Other, SIP)]);
+        let cleared = kinds(channel.take(&wipe_out(MarketCenter::MarketIndependent)));
+        assert_eq!(cleared, [(EventKind::Clear, SIP), (EventKind::Clear, Publisher::SIP_XNAS)]);
+    }
+
+    #[test]
+    fn every_message_gives_events() {
+        let mut random = SplitMix64::new(2);
+        for structure in SCHEMA.messages {
+            for _ in 0..20 {
+                let (mut channel, mut message) = (Channel::new(), Vec::new());
+                arbitrary(&SCHEMA, structure, &mut random, &mut message);
+                if structure.name == "QuoteShortForm" {
+                    message[46] = b'0';
+                }
+                if structure.name == "QuoteLongForm" {
+                    message[76] = b'0';
+                }
+                assert!(!channel.take(&message).is_empty(), "{}", structure.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_message_of_itch_is_none_of_uqdf_and_the_other_way() {
+        let mut random = SplitMix64::new(3);
+        for structure in SCHEMA.messages {
+            let mut message = Vec::new();
+            arbitrary(&SCHEMA, structure, &mut random, &mut message);
+            assert!(check(&message).is_ok() && crate::itch::check(&message).is_err(), "{}", structure.name);
+        }
+        let itch = &tapeworks_wire::nasdaq::itch50::SCHEMA;
+        for structure in itch.messages {
+            let mut message = Vec::new();
+            arbitrary(itch, structure, &mut random, &mut message);
+            assert!(check(&message).is_err() && crate::itch::check(&message).is_ok(), "{}", structure.name);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! CTA's blocks as a [`Transport`].
+//!
+//! There is no session: a channel numbers its messages from 1 on each day, and the multicast group is the channel. What identifies a session here is
+//! the data feed indicator: `Q` is CQS.
+//!
+//! CTA's retransmissions are not public. The requests here are for servers of ours: a header without messages, with the count of the wanted ones, at
+//! most 255. Blocks written here are not padded.
+
+use tapeworks_wire::cta::block::{
+    BlockHeader, BlockHeaderFields, HEADER_BYTES, PREFIX, Prefix, RetransmissionIndicator, SCHEMA, checksum,
+    is_padding,
+};
+use tapeworks_wire::schema::{Decoded, Schema};
+use tapeworks_wire::{Ascii, DecodeError, Nanoseconds, SecondsSinceEpoch};
+
+use crate::transport::{Header, Outgoing, Packet, Request, SessionId, Transport, TransportKind};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Where the retransmission indicator is.
+const RETRANSMISSION_AT: usize = 4;
+
+/// Where the checksum is.
+const CHECKSUM_AT: std::ops::Range<usize> = 18..20;
+
+/// CTA's block header.
+#[derive(Clone, Copy, Debug)]
+pub struct CtaBlock;
+
+/// Writes a block's checksum into it.
+fn seal(block: &mut [u8]) {
+    let sum = checksum(block);
+    if let Some(place) = block.get_mut(CHECKSUM_AT) {
+        place.copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// A header of so many messages.
+fn header_fields(session: SessionId, count: u16, first: u64) -> Option<BlockHeaderFields<'static>> {
+    let SessionId::CtaBlock(indicator) = session else { return None };
+    Some(BlockHeaderFields {
+        version: 0,
+        block_size: HEADER_BYTES as u16,
+        data_feed_indicator: Ascii([indicator]),
+        retransmission_indicator: RetransmissionIndicator::Original,
+        block_sequence_number: u32::try_from(first).unwrap_or(u32::MAX),
+        // A block has fewer than 256 messages: the shortest has 26 bytes.
+        messages_in_block: u8::try_from(count).unwrap_or(u8::MAX),
+        sip_block_timestamp_seconds: SecondsSinceEpoch(0),
+        sip_block_timestamp_nanoseconds: Nanoseconds(0),
+        block_checksum: 0,
+        messages: &[],
+    })
+}
+
+impl Transport for CtaBlock {
+    type Prefix = Prefix;
+
+    const KIND: TransportKind = TransportKind::CtaBlock;
+    const SCHEMA: &'static Schema = &SCHEMA;
+    const HEADER_BYTES: usize = HEADER_BYTES;
+    const NAMES_CHANNEL: bool = false;
+    const MARKS_END: bool = false;
+
+    fn prefix() -> Prefix {
+        PREFIX
+    }
+
+    #[inline]
+    fn packet(payload: &[u8]) -> Result<Packet<'_, Prefix>, DecodeError> {
+        BlockHeader::decode(payload).map(|block| Packet {
+            header: Header {
+                session: SessionId::CtaBlock(block.data_feed_indicator().0[0]),
+                first: u64::from(block.block_sequence_number()),
+                count: u64::from(block.messages_in_block()),
+                is_end_of_session: false,
+            },
+            header_bytes: HEADER_BYTES,
+            blocks: block.blocks(),
+        })
+    }
+
+    fn length(payload: &[u8]) -> Option<usize> {
+        BlockHeader::decode(payload).ok().map(|block| usize::from(block.block_size()))
+    }
+
+    fn is_end(behind_messages: &[u8]) -> bool {
+        is_padding(behind_messages)
+    }
+
+    fn fields(payload: &[u8]) -> Decoded<'_> {
+        BlockHeader::SCHEMA.decode(payload)
+    }
+
+    fn write_header(header: &Outgoing, target: &mut [u8]) -> usize {
+        let Some(fields) = header_fields(header.session, header.messages, header.sequence) else { return 0 };
+        let fields = BlockHeaderFields {
+            // No packet is longer than MAX_PAYLOAD_BYTES.
+            block_size: (HEADER_BYTES + header.payload_bytes) as u16,
+            sip_block_timestamp_seconds: SecondsSinceEpoch((header.send_time_ns / SECOND_NS) as u32),
+            sip_block_timestamp_nanoseconds: Nanoseconds(header.send_time_ns % SECOND_NS),
+            ..fields
+        };
+        let written = fields.encode_into(target.get_mut(..HEADER_BYTES).unwrap_or_default());
+        // The messages lie behind the header already.
+        if let Some(block) = target.get_mut(..HEADER_BYTES + header.payload_bytes) {
+            seal(block);
+        }
+        written.unwrap_or_default()
+    }
+
+    fn mark_answer(packet: &mut [u8], _is_only: bool) {
+        if let Some(place) = packet.get_mut(RETRANSMISSION_AT) {
+            *place = RetransmissionIndicator::Retransmitted.raw();
+            seal(packet);
+        }
+    }
+
+    fn request(request: &Request) -> Vec<u8> {
+        let Some(fields) = header_fields(request.session, request.count, request.first) else {
+            return Vec::new();
+        };
+        let mut bytes = vec![0; HEADER_BYTES];
+        let written = fields.encode_into(&mut bytes);
+        debug_assert!(written.is_ok(), "a header has 20 bytes: {written:?}");
+        seal(&mut bytes);
+        bytes
+    }
+
+    fn read_request(bytes: &[u8]) -> Option<Request> {
+        let block = BlockHeader::decode(bytes).ok().filter(|_| bytes.len() == HEADER_BYTES)?;
+        (usize::from(block.block_size()) == HEADER_BYTES).then(|| Request {
+            session: SessionId::CtaBlock(block.data_feed_indicator().0[0]),
+            first: u64::from(block.block_sequence_number()),
+            count: u16::from(block.messages_in_block()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_wire::cta::block::CQS;
+
+    use super::*;
+    use crate::Stream;
+    use crate::transport::Content;
+
+    #[test]
+    fn a_block_is_sound_with_a_byte_of_padding_that_its_size_counts() {
+        let mut stream = Stream::new(SessionId::CtaBlock(CQS), 0);
+        stream.put(&[0, 5, b'C', b'T', 1]);
+        stream.close(3 * SECOND_NS + 7, Content::Messages);
+        let mut block = stream.payload().to_vec();
+        assert!(CtaBlock::is_sound(&block));
+        let read = BlockHeader::decode(&block).unwrap();
+        assert_eq!(read.block_checksum(), checksum(&block));
+        assert_eq!((read.sip_block_timestamp_seconds().0, read.sip_block_timestamp_nanoseconds().0), (3, 7));
+        block.push(0);
+        assert!(!CtaBlock::is_sound(&block), "its size does not count the padding");
+        block[2] += 1;
+        assert!(CtaBlock::is_sound(&block));
+        block[25] = 1;
+        assert!(!CtaBlock::is_sound(&block), "padding is zero");
+    }
+
+    #[test]
+    fn an_answer_is_marked_and_its_checksum_is_right() {
+        let mut block = CtaBlock::request(&Request { session: SessionId::CtaBlock(CQS), first: 7, count: 0 });
+        CtaBlock::mark_answer(&mut block, true);
+        let read = BlockHeader::decode(&block).unwrap();
+        assert_eq!(read.retransmission_indicator(), RetransmissionIndicator::Retransmitted);
+        assert_eq!(read.block_checksum(), checksum(&block));
+    }
+}
