@@ -130,7 +130,11 @@ function showDepth(box, books, isMerged) {
   for (const book of books) {
     const part = table(box, book.feed, [["size", "n"], ["bid", "n"], ["ask", ""], ["size", "n"]]);
     const title = part.querySelector("h3");
-    const flags = [...(book.is_stale ? [["stale", "bad"]] : []), ...(book.is_trading ? [] : [["not trading", "warn"]])];
+    const flags = [
+      ...(book.is_stale ? [["stale", "bad"]] : []),
+      ...(book.is_trading ? [] : [["not trading", "warn"]]),
+      ...(book.is_under_self_help ? [["self-help", "warn"]] : []),
+    ];
     const summary = [book.venue, ...flags.flat()].join();
     if (title.dataset.summary !== summary) {
       title.dataset.summary = summary;

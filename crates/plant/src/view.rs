@@ -36,6 +36,8 @@ pub struct VenueBook {
     pub is_stale: bool,
     /// The venue trades the instrument.
     pub is_trading: bool,
+    /// Self-help is declared against the venue: it is out of the NBBO.
+    pub is_under_self_help: bool,
 }
 
 /// An instrument's NBBO and books.
@@ -119,7 +121,7 @@ impl<W: World> Watch<W> {
         }
         for symbol in symbols {
             let Some(instrument) = instruments.find(symbol) else { continue };
-            let venues = books.feeds().iter().map(|feed| venue_book(feed.book(instrument)));
+            let venues = books.feeds().iter().map(|feed| venue_book(feed.book(instrument), nbbo));
             let venues = venues.filter(|book| !book.bids.is_empty() || !book.asks.is_empty()).collect();
             view.symbols.insert(symbol, SymbolView { nbbo: *nbbo.nbbo(instrument), venues });
         }
@@ -127,12 +129,13 @@ impl<W: World> Watch<W> {
     }
 }
 
-fn venue_book(book: BookRef<'_>) -> VenueBook {
+fn venue_book(book: BookRef<'_>, nbbo: &NbboStage) -> VenueBook {
     VenueBook {
         publisher: book.publisher(),
         bids: book.levels(Side::Bid).take(DEPTH).collect(),
         asks: book.levels(Side::Ask).take(DEPTH).collect(),
         is_stale: book.is_stale(),
         is_trading: book.is_open() && book.state().is_trading(),
+        is_under_self_help: nbbo.is_under_self_help(book.publisher()),
     }
 }

@@ -183,6 +183,7 @@ impl Tick {
                     "asks": levels(&book.asks),
                     "is_stale": book.is_stale,
                     "is_trading": book.is_trading,
+                    "is_under_self_help": book.is_under_self_help,
                 })
             })
             .collect();
@@ -233,6 +234,7 @@ mod tests {
             asks: Vec::new(),
             is_stale: true,
             is_trading: false,
+            is_under_self_help: true,
         };
         let shown = SymbolView { nbbo: crossed, venues: vec![book] };
         let view = View {
@@ -283,6 +285,7 @@ mod tests {
             (&book["books"][0]["is_stale"], &book["books"][0]["is_trading"]),
             (&json!(true), &json!(false))
         );
+        assert_eq!(book["books"][0]["is_under_self_help"], json!(true));
         assert_eq!(tick.book(Symbol::from_bytes(b"NONE").unwrap()), Value::Null);
     }
 }
