@@ -29,7 +29,7 @@ use crate::event::{Event, EventKind, Flags, Session, Side};
 use crate::image::{UnsoundImage, ensure};
 use crate::instrument::InstrumentId;
 use crate::orders::MAX_INSTRUMENTS;
-use crate::price::Price;
+use crate::price::{Nanos, Price};
 use crate::round_lots::{RoundLotPrices, TakenLot};
 use crate::venue::Publisher;
 
@@ -317,7 +317,7 @@ impl NbboStage {
         let Some((feed, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
             return false;
         };
-        self.refresh(feed, at, update.book, moved, Heard::Yes)
+        self.refresh(feed, at, update.book, moved, Cause::of(update.event, Heard::Yes))
     }
 
     /// [`NbboStage::update`] for events that clear the book or concern its state.
@@ -340,22 +340,23 @@ impl NbboStage {
         let Some((feed, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
             return false;
         };
-        self.refresh_rarely(feed, at, update.book, moved, Heard::by(update.event))
+        let cause = Cause::of(update.event, Heard::by(update.event));
+        self.refresh_rarely(feed, at, update.book, moved, cause)
     }
 
     /// A definition states the lot of its venue, which venues that state none may take.
     fn define(&mut self, update: &BookUpdate<'_>) -> bool {
         let instrument = update.book.instrument();
         let Some((feed, at)) = self.place(update.book.publisher(), instrument) else { return false };
-        let first = at - feed;
-        let mut is_changed = self.take(feed, at, update.book, BestMoved::Both, Heard::AsBefore);
+        let (first, cause) = (at - feed, Cause::of(update.event, Heard::AsBefore));
+        let mut is_changed = self.take(feed, at, update.book, BestMoved::Both, cause);
         let lot = self.lots.get_mut(instrument.index());
         if lot.is_some_and(|lot| lot.hear(update.event, feed)) {
             for other in (0..self.venues.len()).filter(|other| *other != feed) {
                 let books = update.feeds.zip(self.venues.get(other)).and_then(|(all, one)| all.feed(*one));
                 let Some(book) = books.map(|books| books.book(instrument)) else { continue };
                 if book.round_lot().is_none() {
-                    is_changed |= self.take(other, first + other, book, BestMoved::Both, Heard::AsBefore);
+                    is_changed |= self.take(other, first + other, book, BestMoved::Both, cause);
                 }
             }
         }
@@ -372,7 +373,7 @@ impl NbboStage {
             return;
         }
         if let Some(lot) = self.lots.get_mut(event.instrument.index()) {
-            lot.reckon(price, event.ts_recv);
+            lot.reckon(price);
         }
     }
 
@@ -434,19 +435,19 @@ impl NbboStage {
         at: usize,
         book: BookRef<'_>,
         moved: BestMoved,
-        heard: Heard,
+        cause: Cause,
     ) -> bool {
-        self.refresh(feed, at, book, moved, heard)
+        self.refresh(feed, at, book, moved, cause)
     }
 
     /// Computes a feed's contribution again and, if it changed, the NBBO.
     #[inline(always)]
-    fn refresh(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, heard: Heard) -> bool {
+    fn refresh(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, cause: Cause) -> bool {
         if self.shared.mask != 0 && self.shared.includes(feed) {
-            return self.refresh_shared(feed, at, book, moved, heard);
+            return self.refresh_shared(feed, at, book, moved, cause);
         }
         let before = self.contributions[at];
-        let Some((contribution, moved)) = self.changed(feed, book, before, moved, heard) else {
+        let Some((contribution, moved)) = self.changed(feed, book, before, moved, cause) else {
             return false;
         };
         self.contributions[at] = contribution;
@@ -454,12 +455,12 @@ impl NbboStage {
     }
 
     /// Computes a feed's contribution again. Returns whether what counts changed.
-    fn take(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, heard: Heard) -> bool {
+    fn take(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, cause: Cause) -> bool {
         if self.shared.includes(feed) {
-            return self.take_shared(feed, at, book, moved, heard);
+            return self.take_shared(feed, at, book, moved, cause);
         }
         let before = self.contributions[at];
-        let Some((contribution, _)) = self.changed(feed, book, before, moved, heard) else { return false };
+        let Some((contribution, _)) = self.changed(feed, book, before, moved, cause) else { return false };
         self.contributions[at] = contribution;
         true
     }
@@ -472,11 +473,11 @@ impl NbboStage {
         book: BookRef<'_>,
         before: Contribution,
         moved: BestMoved,
-        heard: Heard,
+        cause: Cause,
     ) -> Option<(Contribution, BestMoved)> {
         // A book that was excluded for being stale and no longer is counts with both sides again.
         let moved = if book.is_stale() == before.is_stale() { moved } else { BestMoved::Both };
-        let contribution = self.contribution(book, before, moved, heard);
+        let contribution = self.contribution(book, before, moved, cause);
         if contribution == before {
             return None;
         }
@@ -494,9 +495,9 @@ impl NbboStage {
         at: usize,
         book: BookRef<'_>,
         moved: BestMoved,
-        heard: Heard,
+        cause: Cause,
     ) -> bool {
-        self.take_shared(feed, at, book, moved, heard)
+        self.take_shared(feed, at, book, moved, cause)
             && self.compare(at - feed, book.instrument(), BestMoved::Both)
     }
 
@@ -508,10 +509,10 @@ impl NbboStage {
         at: usize,
         book: BookRef<'_>,
         moved: BestMoved,
-        heard: Heard,
+        cause: Cause,
     ) -> bool {
         let Some(before) = self.shared.own.get(at).copied() else { return false };
-        let Some((contribution, _)) = self.changed(feed, book, before, moved, heard) else { return false };
+        let Some((contribution, _)) = self.changed(feed, book, before, moved, cause) else { return false };
         self.shared.own[at] = contribution;
         let first = at - feed;
         let Some(counting) = self.contributions.get_mut(first..first + self.venues.len()) else {
@@ -560,8 +561,8 @@ impl NbboStage {
 
     /// The lot for a venue that states none.
     #[inline(never)]
-    fn taken_lot(&self, instrument: InstrumentId) -> u32 {
-        self.lots.get(instrument.index()).copied().unwrap_or_default().shares()
+    fn taken_lot(&self, instrument: InstrumentId, now: Nanos) -> u32 {
+        self.lots.get(instrument.index()).copied().unwrap_or_default().shares(now)
     }
 
     #[inline(always)]
@@ -570,10 +571,10 @@ impl NbboStage {
         book: BookRef<'_>,
         before: Contribution,
         moved: BestMoved,
-        heard: Heard,
+        cause: Cause,
     ) -> Contribution {
         let is_stale = book.is_stale();
-        let state = (u8::from(is_stale) * STALE) | heard.after(before.state);
+        let state = (u8::from(is_stale) * STALE) | cause.heard.after(before.state);
         let is_excluded = !book.state().is_trading()
             || !book.is_open()
             || is_stale && self.rules.stale_books == StaleBooks::Exclude;
@@ -583,7 +584,7 @@ impl NbboStage {
         let lot = if self.rules.odd_lots_count {
             1
         } else {
-            book.round_lot().unwrap_or_else(|| self.taken_lot(book.instrument()))
+            book.round_lot().unwrap_or_else(|| self.taken_lot(book.instrument(), cause.now))
         };
         let mut contribution = Contribution { state, ..before };
         if moved.includes(Side::Bid) {
@@ -593,6 +594,21 @@ impl NbboStage {
             (contribution.ask, contribution.ask_size) = round_lot_best(book, Side::Ask, lot);
         }
         contribution
+    }
+}
+
+/// The event by which a contribution is computed again.
+#[derive(Clone, Copy)]
+struct Cause {
+    heard: Heard,
+    /// Its receive time.
+    now: Nanos,
+}
+
+impl Cause {
+    #[inline]
+    const fn of(event: &Event, heard: Heard) -> Self {
+        Self { heard, now: event.ts_recv }
     }
 }
 
@@ -697,7 +713,7 @@ impl NbboStage {
         }
         let instruments = update.book.all_instruments().min(self.best.len());
         let is_gap = update.event.kind == EventKind::Gap;
-        let heard = Heard::by(update.event);
+        let cause = Cause::of(update.event, Heard::by(update.event));
         let (mut venue_of_all, mut is_one_sound) = (None, false);
         for instrument in (0..instruments).map(|index| InstrumentId(index as u32)) {
             let book = update.book.of(instrument);
@@ -711,7 +727,7 @@ impl NbboStage {
             if self.shared.mask == 0 && self.contributions[at] == Contribution::default() {
                 continue;
             }
-            if self.refresh(venue, at, book, BestMoved::Both, heard) {
+            if self.refresh(venue, at, book, BestMoved::Both, cause) {
                 let event = Event { instrument, ..*update.event };
                 let update = BookUpdate { event: &event, book, ..*update };
                 sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });

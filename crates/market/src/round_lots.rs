@@ -127,42 +127,43 @@ impl std::error::Error for WrongPrice {}
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TakenLot {
-    /// Shares; 0: none is known.
+    /// Shares that a venue states; 0: none does.
     shares: u8,
-    /// Whose word it is: 0 the listing market's, [`TakenLot::BY_PRICE`] the rule's, else 1 more than the place of the feed.
+    /// Whose word it is: 0 the listing market's, else 1 more than the place of the feed.
     rank: u8,
+    /// The user's price.
+    price: Option<Price>,
 }
 
 impl TakenLot {
-    const BY_PRICE: u8 = u8::MAX;
-
-    /// Shares.
-    #[inline]
-    pub(crate) const fn shares(self) -> u32 {
-        if self.shares == 0 { DEFAULT_ROUND_LOT } else { self.shares as u32 }
+    /// Shares at a time.
+    pub(crate) fn shares(self, now: Nanos) -> u32 {
+        match (self.shares, self.price) {
+            (0, None) => DEFAULT_ROUND_LOT,
+            (0, Some(price)) => round_lot_of(price, now),
+            (shares, _) => u32::from(shares),
+        }
     }
 
-    /// Takes the definition of the feed at `place`. Returns whether the shares changed.
+    /// Takes the definition of the feed at `place`. Returns whether the shares may have changed.
     pub(crate) fn hear(&mut self, definition: &Event, place: usize) -> bool {
         let Some(stated) = definition.definition() else { return false };
         if stated.round_lot == 0 || stated.round_lot > DEFAULT_ROUND_LOT {
             return false;
         }
         let is_listing = is_listed_at(definition.publisher, stated.listing);
-        let rank = if is_listing { 0 } else { u8::try_from(place + 1).unwrap_or(Self::BY_PRICE) };
+        let rank = if is_listing { 0 } else { u8::try_from(place + 1).unwrap_or(u8::MAX) };
         if self.shares != 0 && self.rank < rank {
             return false;
         }
-        let before = self.shares();
-        *self = Self { shares: stated.round_lot as u8, rank };
-        self.shares() != before
+        let before = std::mem::replace(&mut self.shares, stated.round_lot as u8);
+        self.rank = rank;
+        self.shares != before
     }
 
-    /// Takes the lot by the rule where nothing is known.
-    pub(crate) fn reckon(&mut self, price: Price, at: Nanos) {
-        if self.shares == 0 {
-            *self = Self { shares: round_lot_of(price, at) as u8, rank: Self::BY_PRICE };
-        }
+    /// The user gives a price.
+    pub(crate) const fn reckon(&mut self, price: Price) {
+        self.price = Some(price);
     }
 }
 
@@ -239,9 +240,10 @@ mod tests {
             })
         };
         let mut lot = TakenLot::default();
-        lot.reckon(price("300"), Nanos(0));
-        lot.reckon(price("300"), Nanos(u64::MAX));
-        assert_eq!(lot.shares(), 100, "the first time counts");
+        let (before, after) = (Nanos(0), Nanos(u64::MAX));
+        assert_eq!([before, after].map(|now| lot.shares(now)), [100, 100]);
+        lot.reckon(price("300"));
+        assert_eq!([before, after].map(|now| lot.shares(now)), [100, 40]);
         assert!(lot.hear(&define(Publisher::MEMX_MEMOIR, 10, b' '), 3));
         assert!(!lot.hear(&define(Publisher::XBOS_ITCH, 1, b'Q'), 4), "a later place");
         assert!(lot.hear(&define(Publisher::IEXG_DEEP, 40, b' '), 2), "an earlier place");
@@ -249,7 +251,7 @@ mod tests {
         assert!(!lot.hear(&define(Publisher::IEXG_DEEP, 10, b' '), 0));
         assert!(!lot.hear(&define(Publisher::XNAS_ITCH, 0, b'Q'), 9), "it states none");
         assert!(!lot.hear(&define(Publisher::XNAS_ITCH, 200, b'Q'), 9), "no rule has such a lot");
-        lot.reckon(price("300"), Nanos(u64::MAX));
-        assert_eq!(lot.shares(), 1);
+        lot.reckon(price("300"));
+        assert_eq!([before, after].map(|now| lot.shares(now)), [1, 1]);
     }
 }

@@ -67,9 +67,7 @@ enum Step {
         lot: u32,
         listing: u8,
     },
-    Mapping {
-        time: u64,
-    },
+    Mapping,
     /// Something that concerns no book.
     Trade,
     SelfHelp(bool),
@@ -135,22 +133,20 @@ fn days() -> impl Strategy<Value = Vec<Of>> {
     let step = prop_oneof![3 => book_step(), 1 => other_step()];
     let steps = prop::collection::vec((0..FEEDS.len(), 0..INSTRUMENTS, step), 1..200);
     let lots = prop::collection::vec(prop_oneof![Just(0u32), Just(10), Just(40), Just(100)], FEEDS.len());
-    (prop::option::of(prop::sample::select(&TIMES[..])), prop::option::of(lots), steps).prop_map(
-        |(time, lots, mut steps)| {
-            let all = |step: &dyn Fn(usize) -> Step| -> Vec<Of> {
-                let of_one = |one| (0..FEEDS.len()).map(move |feed| (feed, one, step(feed)));
-                (0..INSTRUMENTS).flat_map(of_one).collect()
-            };
-            let mut day = Vec::new();
-            day.extend(time.into_iter().flat_map(|time| all(&|_| Step::Mapping { time })));
-            day.extend(
-                lots.into_iter()
-                    .flat_map(|lots| all(&|feed| Step::Definition { lot: lots[feed], listing: b'Q' })),
-            );
-            day.append(&mut steps);
-            day
-        },
-    )
+    (any::<bool>(), prop::option::of(lots), steps).prop_map(|(has_symbols, lots, mut steps)| {
+        let all = |step: &dyn Fn(usize) -> Step| -> Vec<Of> {
+            let of_one = |one| (0..FEEDS.len()).map(move |feed| (feed, one, step(feed)));
+            (0..INSTRUMENTS).flat_map(of_one).collect()
+        };
+        let mut day = Vec::new();
+        day.extend(has_symbols.then(|| all(&|_| Step::Mapping)).into_iter().flatten());
+        day.extend(
+            lots.into_iter()
+                .flat_map(|lots| all(&|feed| Step::Definition { lot: lots[feed], listing: b'Q' })),
+        );
+        day.append(&mut steps);
+        day
+    })
 }
 
 /// The events of a step: one, or a group that ends with its last.
@@ -185,11 +181,9 @@ fn events((feed, instrument, step): &Of) -> Vec<Event> {
             is_test: false,
             is_etp: false,
         }),
-        Step::Mapping { time } => {
+        Step::Mapping => {
             let symbol = Symbol::parse(&format!("S{instrument}")).unwrap();
-            let mut event = new(EventKind::SymbolMapping).with_symbol(symbol);
-            event.ts_recv = Nanos(*time);
-            event
+            new(EventKind::SymbolMapping).with_symbol(symbol)
         }
         Step::Trade => Event { size: 100, price: Some(Price::from_e4(100)), ..new(EventKind::Trade) },
         Step::SelfHelp(is_declared) => Event::of_self_help(publisher, *is_declared),
@@ -384,8 +378,10 @@ struct Model {
     self_help: BTreeSet<&'static str>,
     /// What directories stated, in the order in which it came.
     stated: Vec<(u32, Publisher, u32, u8)>,
-    /// When a message first named an instrument.
-    named: BTreeMap<u32, u64>,
+    /// The instruments whose symbols are known.
+    named: BTreeSet<u32>,
+    /// The time of all events.
+    time: u64,
 }
 
 fn row(publisher: Publisher) -> (Publisher, &'static str, u8, Shows) {
@@ -439,7 +435,7 @@ impl Model {
                 self.stated.push((one, event.publisher, stated.round_lot, stated.listing));
             }
             EventKind::SymbolMapping => {
-                self.named.entry(one).or_insert(event.ts_recv.0);
+                self.named.insert(one);
             }
             EventKind::Trade => {}
             _ => {
@@ -465,10 +461,7 @@ impl Model {
         if let Some((_, _, lot, _)) = listing.or_else(|| others().min_by_key(|stated| place(stated.1))) {
             return *lot;
         }
-        match (one, self.named.get(&one)) {
-            (1, Some(time)) if *time == TIMES[1] => 10,
-            _ => 100,
-        }
+        if one == 1 && self.named.contains(&1) && self.time == TIMES[1] { 10 } else { 100 }
     }
 
     /// The NBBO of an instrument. Ties go to the feed that stands first in `table`.
@@ -540,6 +533,7 @@ proptest! {
         excludes in any::<bool>(),
         odd_lots_count in prop::bool::weighted(0.2),
         saves_every in 5usize..60,
+        time in prop::sample::select(&TIMES[..]),
     ) {
         let rules = NbboRules {
             stale_books: if excludes { StaleBooks::Exclude } else { StaleBooks::Flag },
@@ -551,11 +545,12 @@ proptest! {
         let capacity = Capacity { instruments: 1, orders: 8, levels: 4 };
         let nbbo = NbboStage::new(rules.clone(), named, 1);
         let mut market = Through::new(BookStage::with_unnamed([], capacity), nbbo);
-        let mut model = Model { rules: rules.clone(), ..Model::default() };
+        let mut model = Model { rules: rules.clone(), time, ..Model::default() };
         let mut before = [Nbbo::default(); INSTRUMENTS as usize];
         for (number, step) in days.iter().enumerate() {
             let mut changed = Vec::new();
-            for event in events(step) {
+            for mut event in events(step) {
+                event.ts_recv = Nanos(time);
                 model.take(&event);
                 market.process(&[event], &mut |update: NbboUpdate<'_>| {
                     let one = update.book.event.instrument;

@@ -420,11 +420,14 @@ fn a_price_that_the_user_gives_makes_a_lot_until_a_venue_states_one() {
         let rules = NbboRules { round_lot_prices: std::mem::take(&mut prices), ..NbboRules::default() };
         prices.clone_from(&rules.round_lot_prices);
         let mut market = Market::new(rules);
-        let mut mapping = Event::new(EventKind::SymbolMapping, bzx, InstrumentId(9));
-        mapping.ts_recv = Nanos(ts_recv);
+        let mapping = Event::new(EventKind::SymbolMapping, bzx, InstrumentId(9));
         market.send(mapping.with_symbol(Symbol::parse(symbol).unwrap()));
-        market.order(bzx, InstrumentId(9), 1, Side::Bid, 500_001, 10);
-        market.order(bzx, InstrumentId(9), 2, Side::Bid, 500_000, 90);
+        for (id, cents, size) in [(1, 500_001, 10), (2, 500_000, 90)] {
+            let mut order = Event::new(EventKind::Add, bzx, InstrumentId(9));
+            (order.order_id, order.side, order.size, order.ts_recv) = (id, Side::Bid, size, Nanos(ts_recv));
+            order.price = Some(Price::from_e4(cents * 100));
+            market.send(order);
+        }
         let cents = if lot == 10 { "5000.01" } else { "5000.00" };
         assert_eq!(market.bid(InstrumentId(9)), Some((cents.into(), lot, bzx)), "{symbol}");
         let mut stated = definition(NASDAQ, 40, b'N');
