@@ -108,6 +108,7 @@ export function showBook(symbol, book, isMerged) {
   if (state === "locked") flags.push(["LOCKED", "warn"]);
   if (state === "crossed") flags.push(["CROSSED", "bad"]);
   if (book?.maybe_bad_book) flags.push(["MAYBE_BAD_BOOK", "bad"]);
+  if (book?.is_short_sale_restricted) flags.push(["SHORT SALES RESTRICTED", "warn"]);
   const [box, summary] = [byId("book-flags"), flags.join()];
   if (box.dataset.summary !== summary) {
     box.dataset.summary = summary;

@@ -40,6 +40,8 @@ fn symbols_lists_each_symbol_once_with_what_every_venue_says_of_it() {
         let venues = one["venues"].as_array().unwrap();
         let of = |name: &str| venues.iter().find(|venue| venue["venue"] == name).unwrap();
         assert_eq!(venues.len(), 4, "{one}");
+        let restricted = venues.iter().any(|venue| venue["is_short_sell_restricted"] == true);
+        assert_eq!(one["is_short_sell_restricted"], restricted, "{one}");
         for venue in venues {
             assert_eq!(venue["round_lot"], of("Nasdaq")["round_lot"], "{one}");
             assert!(!venue["status"].is_null(), "{one}");

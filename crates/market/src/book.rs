@@ -1088,6 +1088,12 @@ impl BookStage {
         self.feeds.iter().find(|books| books.publisher == publisher)
     }
 
+    /// Whether a short-sale price test (17 CFR 242.201) restricts an instrument. It holds at every venue once the listing market has
+    /// triggered it, so one venue that says so suffices: others say it later, or not at all. Reads the book of each feed.
+    pub fn is_short_sale_restricted(&self, instrument: InstrumentId) -> bool {
+        self.feeds.iter().any(|books| books.book(instrument).state().is_short_sale_restricted())
+    }
+
     /// Makes room for a feed, if it has none yet.
     #[cold]
     #[inline(never)]

@@ -468,3 +468,29 @@ fn a_venue_under_self_help_leaves_every_nbbo_and_comes_back_with_the_book_it_has
     market.send(Event::of_self_help(tops, false));
     assert_eq!(market.bid(ONE), Some(("10.05".into(), 100, tops)));
 }
+
+#[test]
+fn a_short_sale_restriction_that_one_venue_announces_holds_for_the_instrument() {
+    let mut market = Market::new(NbboRules::default());
+    let restrict = |market: &mut Market, venue, is_short_sell_restricted| {
+        let (action, reason) = (StatusAction::ShortSaleRestrictionChange, 0);
+        let (is_trading, is_quoting) = (None, None);
+        let status = Status { action, reason, is_trading, is_quoting, is_short_sell_restricted };
+        market.send(Event::new(EventKind::Status, venue, ONE).with_status(status));
+        [ONE, TWO].map(|one| market.0.first.is_short_sale_restricted(one))
+    };
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    assert_eq!(restrict(&mut market, NASDAQ, Some(false)), [false, false]);
+    assert_eq!(restrict(&mut market, BX, Some(true)), [true, false]);
+    assert_eq!(restrict(&mut market, NASDAQ, Some(true)), [true, false]);
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 100, NASDAQ)), "it is no halt");
+    assert_eq!(restrict(&mut market, BX, None), [true, false]);
+    assert_eq!(restrict(&mut market, BX, Some(false)), [true, false]);
+    assert_eq!(restrict(&mut market, NASDAQ, Some(false)), [false, false]);
+    // It ends with the venue's day, whose first message begins another.
+    restrict(&mut market, NASDAQ, Some(true));
+    let start =
+        Event::new(EventKind::Session, NASDAQ, InstrumentId::ALL).with_session(Session::StartOfMessages);
+    market.send(start);
+    assert!(!market.0.first.is_short_sale_restricted(ONE));
+}

@@ -45,6 +45,8 @@ pub struct VenueBook {
 pub struct SymbolView {
     /// The NBBO.
     pub nbbo: Nbbo,
+    /// A short-sale price test restricts it, as one of the venues says.
+    pub is_short_sale_restricted: bool,
     /// The venues' books; empty ones are left out.
     pub venues: Vec<VenueBook>,
 }
@@ -123,7 +125,9 @@ impl<W: World> Watch<W> {
             let Some(instrument) = instruments.find(symbol) else { continue };
             let venues = books.feeds().iter().map(|feed| venue_book(feed.book(instrument), nbbo));
             let venues = venues.filter(|book| !book.bids.is_empty() || !book.asks.is_empty()).collect();
-            view.symbols.insert(symbol, SymbolView { nbbo: *nbbo.nbbo(instrument), venues });
+            let is_short_sale_restricted = books.is_short_sale_restricted(instrument);
+            let nbbo = *nbbo.nbbo(instrument);
+            view.symbols.insert(symbol, SymbolView { nbbo, is_short_sale_restricted, venues });
         }
         self.lock().view = Arc::new(view);
     }

@@ -190,6 +190,7 @@ impl Tick {
         let mut value = self.nbbo(symbol, &shown.nbbo);
         if let Some(object) = value.as_object_mut() {
             object.insert("books".to_owned(), venues.into());
+            object.insert("is_short_sale_restricted".to_owned(), shown.is_short_sale_restricted.into());
         }
         value
     }
@@ -236,7 +237,7 @@ mod tests {
             is_trading: false,
             is_under_self_help: true,
         };
-        let shown = SymbolView { nbbo: crossed, venues: vec![book] };
+        let shown = SymbolView { nbbo: crossed, is_short_sale_restricted: true, venues: vec![book] };
         let view = View {
             venues: vec![Publisher::XNAS_ITCH, Publisher::XBOS_ITCH],
             symbols: BTreeMap::from([(symbol("ABC"), shown)]),
@@ -286,6 +287,7 @@ mod tests {
             (&json!(true), &json!(false))
         );
         assert_eq!(book["books"][0]["is_under_self_help"], json!(true));
+        assert_eq!(book["is_short_sale_restricted"], json!(true));
         assert_eq!(tick.book(Symbol::from_bytes(b"NONE").unwrap()), Value::Null);
     }
 }
