@@ -409,7 +409,7 @@ fn a_venue_under_self_help_is_in_no_nbbo_of_its_time() {
     let until = Nanos(first.0 + (last.0 - first.0) / 2);
     let options = tapeworks_store::Options { overwrite: true, ..Default::default() };
     let times = |self_help: Vec<SelfHelp>| {
-        let output = Output { path: path.clone(), schema: Schema::Cmbp1, options: options.clone() };
+        let output = Output { path: path.clone(), schema: Schema::Cmbp1, options };
         let (inputs, outputs) = (vec![input.clone()], vec![output]);
         let summary = run(&Options { inputs, outputs, self_help, ..Options::default() });
         assert!(summary.is_clean());

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use jiff::civil;
-use jiff::tz::TimeZone;
 use tapeworks_analysis::replay::MAX_THREADS;
 use tapeworks_feed::{Application, FEEDS, clock};
 use tapeworks_market::nbbo::SelfHelp;
