@@ -214,6 +214,8 @@ mod tests {
         assert_eq!(Publisher::of_venue("iexg"), Some(Publisher::IEXG_TOPS));
         assert_eq!(Publisher::of_venue("XNYS"), Some(Publisher::XNYS_PILLAR));
         assert_eq!(Publisher::of_venue(""), None);
-        assert_eq!(mics().count(), 15);
+        let venues: std::collections::BTreeSet<_> = FEEDS.iter().map(|feed| feed.venue.id).collect();
+        assert_eq!(mics().count(), venues.len());
+        assert_eq!(mics().filter(|mic| *mic == "IEXG").count(), 1);
     }
 }
