@@ -148,6 +148,7 @@ fn restore(bytes: &[u8], record: u64, options: &EngineOptions) -> Result<Restore
     for symbol in &body.market.symbols {
         instruments.intern(Symbol::from_bytes(symbol).map_err(|error| error.to_string())?);
     }
+    nbbo.price_lots(instruments.symbols());
     let carried = Carried::from_image(&body.market.carried, instruments.len())
         .ok_or("it has a last trade of no instrument or side")?;
     let (next, stages, now) = (body.counters.events, Through::new(books, nbbo), header.time);

@@ -3,7 +3,8 @@
 //! Only the securities information processors publish *the* NBBO; this one is computed from the venues' own feeds. A
 //! venue contributes its best price with at least a round lot: odd lots at better prices are added up until they make a
 //! round lot, and count at the worst of those prices (17 CFR 242.600(b), round lot; the venues'
-//! rules for odd-lot aggregation). A venue whose feed states no round lot takes that of another: [`round_lots`]. A venue does not count while it is closed or the instrument is halted there.
+//! rules for odd-lot aggregation). A venue whose feed states no round lot takes that of another:
+//! [`round_lots`](crate::round_lots). A venue does not count while it is closed or the instrument is halted there.
 //!
 //! A venue with several feeds (depth and quotes) counts once, by its most detailed feed whose book is not stale:
 //! `nbbo/feeds.rs`. A venue against which the user declares self-help does not count: [`SelfHelp`].
@@ -27,7 +28,7 @@ use tapeworks_stage::{Sink, Stage};
 use crate::book::{BestMoved, BookRef, BookUpdate, round_lot_best};
 use crate::event::{Event, EventKind, Flags, Session, Side};
 use crate::image::{UnsoundImage, ensure};
-use crate::instrument::InstrumentId;
+use crate::instrument::{InstrumentId, Symbol};
 use crate::orders::MAX_INSTRUMENTS;
 use crate::price::{Nanos, Price};
 use crate::round_lots::{RoundLotPrices, TakenLot};
@@ -373,7 +374,15 @@ impl NbboStage {
             return;
         }
         if let Some(lot) = self.lots.get_mut(event.instrument.index()) {
-            lot.reckon(price);
+            lot.reckon(Some(price));
+        }
+    }
+
+    /// Takes the prices of the rules for the instruments of a restored state, by number: the user may have changed them since. A
+    /// lot that changes by it counts from the next change of its venue's best price on.
+    pub fn price_lots(&mut self, symbols: &[Symbol]) {
+        for (lot, symbol) in self.lots.iter_mut().zip(symbols) {
+            lot.reckon(self.rules.round_lot_prices.price_of(*symbol));
         }
     }
 

@@ -161,9 +161,9 @@ impl TakenLot {
         self.shares != before
     }
 
-    /// The user gives a price.
-    pub(crate) const fn reckon(&mut self, price: Price) {
-        self.price = Some(price);
+    /// The user gives a price, or none.
+    pub(crate) const fn reckon(&mut self, price: Option<Price>) {
+        self.price = price;
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
         let mut lot = TakenLot::default();
         let (before, after) = (Nanos(0), Nanos(u64::MAX));
         assert_eq!([before, after].map(|now| lot.shares(now)), [100, 100]);
-        lot.reckon(price("300"));
+        lot.reckon(Some(price("300")));
         assert_eq!([before, after].map(|now| lot.shares(now)), [100, 40]);
         assert!(lot.hear(&define(Publisher::MEMX_MEMOIR, 10, b' '), 3));
         assert!(!lot.hear(&define(Publisher::XBOS_ITCH, 1, b'Q'), 4), "a later place");
@@ -251,7 +251,7 @@ mod tests {
         assert!(!lot.hear(&define(Publisher::IEXG_DEEP, 10, b' '), 0));
         assert!(!lot.hear(&define(Publisher::XNAS_ITCH, 0, b'Q'), 9), "it states none");
         assert!(!lot.hear(&define(Publisher::XNAS_ITCH, 200, b'Q'), 9), "no rule has such a lot");
-        lot.reckon(price("300"));
+        lot.reckon(Some(price("300")));
         assert_eq!([before, after].map(|now| lot.shares(now)), [1, 1]);
     }
 }

@@ -430,6 +430,25 @@ fn a_price_that_the_user_gives_makes_a_lot_until_a_venue_states_one() {
         }
         let cents = if lot == 10 { "5000.01" } else { "5000.00" };
         assert_eq!(market.bid(InstrumentId(9)), Some((cents.into(), lot, bzx)), "{symbol}");
+        // A restored state takes the prices that the user gives now.
+        let rules = NbboRules { round_lot_prices: prices.clone(), ..NbboRules::default() };
+        for (rules, shares) in [(NbboRules::default(), 100), (rules, lot)] {
+            let mut nbbo = NbboStage::from_image(rules, market.0.second.image()).unwrap();
+            let mut symbols = vec![Symbol::parse("A").unwrap(); 9];
+            symbols.push(Symbol::parse(symbol).unwrap());
+            nbbo.price_lots(&symbols);
+            let books = BookStage::from_image(&market.0.first.image(), |_| Default::default()).unwrap();
+            market = Market(Through::new(books, nbbo));
+            for kind in [EventKind::Add, EventKind::Delete] {
+                let mut order = Event::new(kind, bzx, InstrumentId(9));
+                (order.order_id, order.size, order.ts_recv) = (3, 100, Nanos(ts_recv));
+                order.side = if kind == EventKind::Add { Side::Bid } else { Side::None };
+                order.price = Some(Price::from_e4(50_000_200)).filter(|_| kind == EventKind::Add);
+                market.send(order);
+            }
+            let cents = if shares == 10 { "5000.01" } else { "5000.00" };
+            assert_eq!(market.bid(InstrumentId(9)), Some((cents.into(), shares, bzx)), "{symbol}");
+        }
         let mut stated = definition(NASDAQ, 40, b'N');
         stated.instrument = InstrumentId(9);
         market.send(stated);

@@ -88,8 +88,8 @@ impl SharedVenues {
         is_declared: bool,
         publishers: &[Publisher],
     ) -> Option<u32> {
-        // A declaration of more venues than an NBBO can have would name the same ones again.
-        if self.is_under_self_help(publisher) == is_declared || self.self_help.len() == super::MAX_VENUES {
+        let is_full = self.self_help.len() == super::MAX_VENUES;
+        if self.is_under_self_help(publisher) == is_declared || is_declared && is_full {
             return None;
         }
         let of_venue = publishers.iter().enumerate().filter(|(_, one)| are_of_one_venue(publisher, **one));
