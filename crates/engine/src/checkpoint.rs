@@ -142,7 +142,7 @@ fn restore(bytes: &[u8], record: u64, options: &EngineOptions) -> Result<Restore
     let how = &options.books;
     let books = BookStage::from_image(&body.market.books, |publisher| how.capacity_of(publisher))
         .map_err(|error| error.to_string())?;
-    let nbbo =
+    let mut nbbo =
         NbboStage::from_image(how.rules.clone(), body.market.nbbo).map_err(|error| error.to_string())?;
     let mut instruments = Instruments::default();
     for symbol in &body.market.symbols {
