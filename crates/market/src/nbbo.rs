@@ -30,7 +30,7 @@ use crate::event::{Event, EventKind, Flags, Session, Side};
 use crate::image::{UnsoundImage, ensure};
 use crate::instrument::{InstrumentId, Symbol};
 use crate::orders::MAX_INSTRUMENTS;
-use crate::price::{Nanos, Price};
+use crate::price::Price;
 use crate::round_lots::{RoundLotPrices, TakenLot};
 use crate::venue::Publisher;
 
@@ -444,14 +444,21 @@ impl NbboStage {
         at: usize,
         book: BookRef<'_>,
         moved: BestMoved,
-        cause: Cause,
+        cause: Cause<'_>,
     ) -> bool {
         self.refresh(feed, at, book, moved, cause)
     }
 
     /// Computes a feed's contribution again and, if it changed, the NBBO.
     #[inline(always)]
-    fn refresh(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, cause: Cause) -> bool {
+    fn refresh(
+        &mut self,
+        feed: usize,
+        at: usize,
+        book: BookRef<'_>,
+        moved: BestMoved,
+        cause: Cause<'_>,
+    ) -> bool {
         if self.shared.mask != 0 && self.shared.includes(feed) {
             return self.refresh_shared(feed, at, book, moved, cause);
         }
@@ -464,7 +471,14 @@ impl NbboStage {
     }
 
     /// Computes a feed's contribution again. Returns whether what counts changed.
-    fn take(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, cause: Cause) -> bool {
+    fn take(
+        &mut self,
+        feed: usize,
+        at: usize,
+        book: BookRef<'_>,
+        moved: BestMoved,
+        cause: Cause<'_>,
+    ) -> bool {
         if self.shared.includes(feed) {
             return self.take_shared(feed, at, book, moved, cause);
         }
@@ -482,7 +496,7 @@ impl NbboStage {
         book: BookRef<'_>,
         before: Contribution,
         moved: BestMoved,
-        cause: Cause,
+        cause: Cause<'_>,
     ) -> Option<(Contribution, BestMoved)> {
         // A book that was excluded for being stale and no longer is counts with both sides again.
         let moved = if book.is_stale() == before.is_stale() { moved } else { BestMoved::Both };
@@ -504,7 +518,7 @@ impl NbboStage {
         at: usize,
         book: BookRef<'_>,
         moved: BestMoved,
-        cause: Cause,
+        cause: Cause<'_>,
     ) -> bool {
         self.take_shared(feed, at, book, moved, cause)
             && self.compare(at - feed, book.instrument(), BestMoved::Both)
@@ -518,7 +532,7 @@ impl NbboStage {
         at: usize,
         book: BookRef<'_>,
         moved: BestMoved,
-        cause: Cause,
+        cause: Cause<'_>,
     ) -> bool {
         let Some(before) = self.shared.own.get(at).copied() else { return false };
         let Some((contribution, _)) = self.changed(feed, book, before, moved, cause) else { return false };
@@ -569,9 +583,10 @@ impl NbboStage {
     }
 
     /// The lot for a venue that states none.
+    #[cold]
     #[inline(never)]
-    fn taken_lot(&self, instrument: InstrumentId, now: Nanos) -> u32 {
-        self.lots.get(instrument.index()).copied().unwrap_or_default().shares(now)
+    fn taken_lot(&self, instrument: InstrumentId, event: &Event) -> u32 {
+        self.lots.get(instrument.index()).copied().unwrap_or_default().shares(event.ts_recv)
     }
 
     #[inline(always)]
@@ -580,7 +595,7 @@ impl NbboStage {
         book: BookRef<'_>,
         before: Contribution,
         moved: BestMoved,
-        cause: Cause,
+        cause: Cause<'_>,
     ) -> Contribution {
         let is_stale = book.is_stale();
         let state = (u8::from(is_stale) * STALE) | cause.heard.after(before.state);
@@ -593,7 +608,7 @@ impl NbboStage {
         let lot = if self.rules.odd_lots_count {
             1
         } else {
-            book.round_lot().unwrap_or_else(|| self.taken_lot(book.instrument(), cause.now))
+            book.round_lot().unwrap_or_else(|| self.taken_lot(book.instrument(), cause.event))
         };
         let mut contribution = Contribution { state, ..before };
         if moved.includes(Side::Bid) {
@@ -608,16 +623,15 @@ impl NbboStage {
 
 /// The event by which a contribution is computed again.
 #[derive(Clone, Copy)]
-struct Cause {
+struct Cause<'e> {
     heard: Heard,
-    /// Its receive time.
-    now: Nanos,
+    event: &'e Event,
 }
 
-impl Cause {
+impl<'e> Cause<'e> {
     #[inline]
-    const fn of(event: &Event, heard: Heard) -> Self {
-        Self { heard, now: event.ts_recv }
+    const fn of(event: &'e Event, heard: Heard) -> Self {
+        Self { heard, event }
     }
 }
 
