@@ -30,7 +30,7 @@ use crate::event::{Event, EventKind, Flags, Session, Side};
 use crate::image::{UnsoundImage, ensure};
 use crate::instrument::{InstrumentId, Symbol};
 use crate::orders::MAX_INSTRUMENTS;
-use crate::price::Price;
+use crate::price::{Nanos, Price};
 use crate::round_lots::{RoundLotPrices, TakenLot};
 use crate::venue::Publisher;
 
@@ -162,6 +162,8 @@ pub struct NbboStage {
     shared: SharedVenues,
     /// By instrument the lot for the venues that state none; as long as `best`.
     lots: Vec<TakenLot>,
+    /// The receive time of the event that is taken.
+    now: Nanos,
 }
 
 /// Counts of the NBBO's changes.
@@ -217,6 +219,7 @@ impl NbboStage {
             all_stale: 0,
             shared,
             lots: vec![TakenLot::default(); instruments],
+            now: Nanos(0),
         }
     }
 
@@ -267,7 +270,8 @@ impl NbboStage {
         shared.own = own;
         let kept = if shared.mask == 0 { 0 } else { contributions.len() };
         ensure(shared.own.len() == kept, "the contributions of feeds that share a venue")?;
-        Ok(Self { rules, venues, contributions, best, stride, ignored, counts, all_stale, shared, lots })
+        let now = Nanos(0);
+        Ok(Self { rules, venues, contributions, best, stride, ignored, counts, all_stale, shared, lots, now })
     }
 
     /// The feeds, in the order of the bits of [`BestSide::venues`].
@@ -318,13 +322,15 @@ impl NbboStage {
         let Some((feed, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
             return false;
         };
-        self.refresh(feed, at, update.book, moved, Cause::of(update.event, Heard::Yes))
+        self.now = update.event.ts_recv;
+        self.refresh(feed, at, update.book, moved, Heard::Yes)
     }
 
     /// [`NbboStage::update`] for events that clear the book or concern its state.
     #[cold]
     #[inline(never)]
     fn update_rarely(&mut self, update: &BookUpdate<'_>) -> bool {
+        self.now = update.event.ts_recv;
         match update.event.kind {
             EventKind::Definition => return self.define(update),
             EventKind::SymbolMapping => {
@@ -341,23 +347,22 @@ impl NbboStage {
         let Some((feed, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
             return false;
         };
-        let cause = Cause::of(update.event, Heard::by(update.event));
-        self.refresh_rarely(feed, at, update.book, moved, cause)
+        self.refresh_rarely(feed, at, update.book, moved, Heard::by(update.event))
     }
 
     /// A definition states the lot of its venue, which venues that state none may take.
     fn define(&mut self, update: &BookUpdate<'_>) -> bool {
         let instrument = update.book.instrument();
         let Some((feed, at)) = self.place(update.book.publisher(), instrument) else { return false };
-        let (first, cause) = (at - feed, Cause::of(update.event, Heard::AsBefore));
-        let mut is_changed = self.take(feed, at, update.book, BestMoved::Both, cause);
+        let (first, heard) = (at - feed, Heard::AsBefore);
+        let mut is_changed = self.take(feed, at, update.book, BestMoved::Both, heard);
         let lot = self.lots.get_mut(instrument.index());
         if lot.is_some_and(|lot| lot.hear(update.event, feed)) {
             for other in (0..self.venues.len()).filter(|other| *other != feed) {
                 let books = update.feeds.zip(self.venues.get(other)).and_then(|(all, one)| all.feed(*one));
                 let Some(book) = books.map(|books| books.book(instrument)) else { continue };
                 if book.round_lot().is_none() {
-                    is_changed |= self.take(other, first + other, book, BestMoved::Both, cause);
+                    is_changed |= self.take(other, first + other, book, BestMoved::Both, heard);
                 }
             }
         }
@@ -444,26 +449,19 @@ impl NbboStage {
         at: usize,
         book: BookRef<'_>,
         moved: BestMoved,
-        cause: Cause<'_>,
+        heard: Heard,
     ) -> bool {
-        self.refresh(feed, at, book, moved, cause)
+        self.refresh(feed, at, book, moved, heard)
     }
 
     /// Computes a feed's contribution again and, if it changed, the NBBO.
     #[inline(always)]
-    fn refresh(
-        &mut self,
-        feed: usize,
-        at: usize,
-        book: BookRef<'_>,
-        moved: BestMoved,
-        cause: Cause<'_>,
-    ) -> bool {
+    fn refresh(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, heard: Heard) -> bool {
         if self.shared.mask != 0 && self.shared.includes(feed) {
-            return self.refresh_shared(feed, at, book, moved, cause);
+            return self.refresh_shared(feed, at, book, moved, heard);
         }
         let before = self.contributions[at];
-        let Some((contribution, moved)) = self.changed(feed, book, before, moved, cause) else {
+        let Some((contribution, moved)) = self.changed(feed, book, before, moved, heard) else {
             return false;
         };
         self.contributions[at] = contribution;
@@ -471,19 +469,12 @@ impl NbboStage {
     }
 
     /// Computes a feed's contribution again. Returns whether what counts changed.
-    fn take(
-        &mut self,
-        feed: usize,
-        at: usize,
-        book: BookRef<'_>,
-        moved: BestMoved,
-        cause: Cause<'_>,
-    ) -> bool {
+    fn take(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, heard: Heard) -> bool {
         if self.shared.includes(feed) {
-            return self.take_shared(feed, at, book, moved, cause);
+            return self.take_shared(feed, at, book, moved, heard);
         }
         let before = self.contributions[at];
-        let Some((contribution, _)) = self.changed(feed, book, before, moved, cause) else { return false };
+        let Some((contribution, _)) = self.changed(feed, book, before, moved, heard) else { return false };
         self.contributions[at] = contribution;
         true
     }
@@ -496,11 +487,11 @@ impl NbboStage {
         book: BookRef<'_>,
         before: Contribution,
         moved: BestMoved,
-        cause: Cause<'_>,
+        heard: Heard,
     ) -> Option<(Contribution, BestMoved)> {
         // A book that was excluded for being stale and no longer is counts with both sides again.
         let moved = if book.is_stale() == before.is_stale() { moved } else { BestMoved::Both };
-        let contribution = self.contribution(book, before, moved, cause);
+        let contribution = self.contribution(book, before, moved, heard);
         if contribution == before {
             return None;
         }
@@ -518,9 +509,9 @@ impl NbboStage {
         at: usize,
         book: BookRef<'_>,
         moved: BestMoved,
-        cause: Cause<'_>,
+        heard: Heard,
     ) -> bool {
-        self.take_shared(feed, at, book, moved, cause)
+        self.take_shared(feed, at, book, moved, heard)
             && self.compare(at - feed, book.instrument(), BestMoved::Both)
     }
 
@@ -532,10 +523,10 @@ impl NbboStage {
         at: usize,
         book: BookRef<'_>,
         moved: BestMoved,
-        cause: Cause<'_>,
+        heard: Heard,
     ) -> bool {
         let Some(before) = self.shared.own.get(at).copied() else { return false };
-        let Some((contribution, _)) = self.changed(feed, book, before, moved, cause) else { return false };
+        let Some((contribution, _)) = self.changed(feed, book, before, moved, heard) else { return false };
         self.shared.own[at] = contribution;
         let first = at - feed;
         let Some(counting) = self.contributions.get_mut(first..first + self.venues.len()) else {
@@ -583,10 +574,9 @@ impl NbboStage {
     }
 
     /// The lot for a venue that states none.
-    #[cold]
     #[inline(never)]
-    fn taken_lot(&self, instrument: InstrumentId, event: &Event) -> u32 {
-        self.lots.get(instrument.index()).copied().unwrap_or_default().shares(event.ts_recv)
+    fn taken_lot(&self, instrument: InstrumentId) -> u32 {
+        self.lots.get(instrument.index()).copied().unwrap_or_default().shares(self.now)
     }
 
     #[inline(always)]
@@ -595,10 +585,10 @@ impl NbboStage {
         book: BookRef<'_>,
         before: Contribution,
         moved: BestMoved,
-        cause: Cause<'_>,
+        heard: Heard,
     ) -> Contribution {
         let is_stale = book.is_stale();
-        let state = (u8::from(is_stale) * STALE) | cause.heard.after(before.state);
+        let state = (u8::from(is_stale) * STALE) | heard.after(before.state);
         let is_excluded = !book.state().is_trading()
             || !book.is_open()
             || is_stale && self.rules.stale_books == StaleBooks::Exclude;
@@ -608,7 +598,7 @@ impl NbboStage {
         let lot = if self.rules.odd_lots_count {
             1
         } else {
-            book.round_lot().unwrap_or_else(|| self.taken_lot(book.instrument(), cause.event))
+            book.round_lot().unwrap_or_else(|| self.taken_lot(book.instrument()))
         };
         let mut contribution = Contribution { state, ..before };
         if moved.includes(Side::Bid) {
@@ -618,20 +608,6 @@ impl NbboStage {
             (contribution.ask, contribution.ask_size) = round_lot_best(book, Side::Ask, lot);
         }
         contribution
-    }
-}
-
-/// The event by which a contribution is computed again.
-#[derive(Clone, Copy)]
-struct Cause<'e> {
-    heard: Heard,
-    event: &'e Event,
-}
-
-impl<'e> Cause<'e> {
-    #[inline]
-    const fn of(event: &'e Event, heard: Heard) -> Self {
-        Self { heard, event }
     }
 }
 
@@ -736,7 +712,8 @@ impl NbboStage {
         }
         let instruments = update.book.all_instruments().min(self.best.len());
         let is_gap = update.event.kind == EventKind::Gap;
-        let cause = Cause::of(update.event, Heard::by(update.event));
+        let heard = Heard::by(update.event);
+        self.now = update.event.ts_recv;
         let (mut venue_of_all, mut is_one_sound) = (None, false);
         for instrument in (0..instruments).map(|index| InstrumentId(index as u32)) {
             let book = update.book.of(instrument);
@@ -750,7 +727,7 @@ impl NbboStage {
             if self.shared.mask == 0 && self.contributions[at] == Contribution::default() {
                 continue;
             }
-            if self.refresh(venue, at, book, BestMoved::Both, cause) {
+            if self.refresh(venue, at, book, BestMoved::Both, heard) {
                 let event = Event { instrument, ..*update.event };
                 let update = BookUpdate { event: &event, book, ..*update };
                 sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });
