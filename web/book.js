@@ -108,6 +108,7 @@ export function showBook(symbol, book, isMerged) {
   if (state === "locked") flags.push(["LOCKED", "warn"]);
   if (state === "crossed") flags.push(["CROSSED", "bad"]);
   if (book?.maybe_bad_book) flags.push(["MAYBE_BAD_BOOK", "bad"]);
+  if (book?.is_short_sale_restricted) flags.push(["SHORT SALES RESTRICTED", "warn"]);
   const [box, summary] = [byId("book-flags"), flags.join()];
   if (box.dataset.summary !== summary) {
     box.dataset.summary = summary;
@@ -130,7 +131,11 @@ function showDepth(box, books, isMerged) {
   for (const book of books) {
     const part = table(box, book.feed, [["size", "n"], ["bid", "n"], ["ask", ""], ["size", "n"]]);
     const title = part.querySelector("h3");
-    const flags = [...(book.is_stale ? [["stale", "bad"]] : []), ...(book.is_trading ? [] : [["not trading", "warn"]])];
+    const flags = [
+      ...(book.is_stale ? [["stale", "bad"]] : []),
+      ...(book.is_trading ? [] : [["not trading", "warn"]]),
+      ...(book.is_under_self_help ? [["self-help", "warn"]] : []),
+    ];
     const summary = [book.venue, ...flags.flat()].join();
     if (title.dataset.summary !== summary) {
       title.dataset.summary = summary;

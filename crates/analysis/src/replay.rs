@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind};
 use tapeworks_market::book::BATCH;
-use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::nbbo::{NbboRules, SelfHelp, SelfHelpSchedule, SelfHelpSink};
 use tapeworks_market::{
     BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nanos, Nbbo, NbboStage,
     NbboUpdate, Publisher, Symbol,
@@ -75,6 +75,8 @@ pub struct Options {
     pub limit: Option<u64>,
     /// The rules of the NBBO.
     pub rules: NbboRules,
+    /// When venues are under self-help: out of the NBBO.
+    pub self_help: Vec<SelfHelp>,
     /// Whether the service time of messages is measured (one packet or group in [`MEASURED_EVERY`]).
     pub measure: bool,
     /// Whether the NBBO is compared with the SIPs'.
@@ -255,6 +257,7 @@ type Market = Through<BookStage, NbboStage>;
 /// Everything that a replay runs.
 struct Run {
     feed: Feed,
+    self_help: SelfHelpSchedule,
     market: Market,
     buffer: Vec<Event>,
     outlet: Outlet,
@@ -265,12 +268,13 @@ struct Run {
 }
 
 impl Run {
-    fn edge(&mut self) -> (&mut Feed, Inline<'_, Market, Event, Outlet>) {
-        (&mut self.feed, Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet))
+    fn edge(&mut self) -> (&mut Feed, &mut SelfHelpSchedule, Inline<'_, Market, Event, Outlet>) {
+        let edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
+        (&mut self.feed, &mut self.self_help, edge)
     }
 
     fn flush(&mut self) {
-        self.edge().1.end_of_batch();
+        self.edge().2.end_of_batch();
     }
 
     /// Whether the next group is to be measured; if so, it begins.
@@ -325,10 +329,12 @@ pub fn replay(
             publisher: options.publisher,
             midnight: options.midnight,
             symbols: options.symbols.clone(),
+            ..FeedOptions::default()
         }),
+        self_help: SelfHelpSchedule::new(&options.self_help),
         market: Through::new(
             BookStage::with_unnamed([], capacity),
-            NbboStage::new(options.rules, [], capacity.instruments),
+            NbboStage::new(options.rules.clone(), [], capacity.instruments),
         ),
         buffer: Vec::with_capacity(BATCH),
         outlet: Outlet {
@@ -426,7 +432,7 @@ pub fn replay(
             break;
         }
     }
-    let (feed, mut edge) = run.edge();
+    let (feed, _, mut edge) = run.edge();
     feed.finish(&mut edge);
     run.flush();
     if let Some(error) = run.outlet.error.take() {
@@ -573,8 +579,8 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
                             datagram,
                         };
                         let measured = run.begin_measured();
-                        let (feed, mut edge) = run.edge();
-                        feed.process(&[packet], &mut edge);
+                        let (feed, schedule, mut edge) = run.edge();
+                        feed.process(&[packet], &mut SelfHelpSink { schedule, sink: &mut edge });
                         if measured {
                             run.end_measured();
                         }
@@ -605,7 +611,8 @@ fn step(input: &mut Input, run: &mut Run, is_alone: bool, options: &Options) -> 
             let mut frames = batch.map(|frame| Frame { file, offset: frame.offset, bytes: frame.bytes });
             while left > 0 {
                 let measured = run.begin_measured();
-                let (feed, mut edge) = run.edge();
+                let (feed, schedule, mut edge) = run.edge();
+                let mut edge = SelfHelpSink { schedule, sink: &mut edge };
                 let mut stage = feed.file(file, *format, *midnight);
                 let mut taken = 0;
                 for frame in

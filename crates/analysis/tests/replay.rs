@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_analysis::replay::{self, Options, Output, Summary};
 use tapeworks_exchange::{LineFaults, Scenario, Unit, VenueConfig, VenueKind};
-use tapeworks_market::Nanos;
+use tapeworks_market::nbbo::SelfHelp;
+use tapeworks_market::{Nanos, Publisher};
 use tapeworks_store::Schema;
 
 fn session(path: &Path, kinds: &[VenueKind], seed: u64) {
@@ -396,4 +397,40 @@ fn a_full_disk_is_the_same_error_with_any_number_of_threads() {
     for threads in [2, 3, 8] {
         assert_eq!(fails(threads), alone, "{threads} threads");
     }
+}
+
+#[test]
+fn a_venue_under_self_help_is_in_no_nbbo_of_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, path) = (folder.path().join("session.pcap"), folder.path().join("nbbo.csv"));
+    session(&input, &[VenueKind::Nasdaq, VenueKind::Bx], 3);
+    let (first, last) = run(&Options { inputs: vec![input.clone()], ..Options::default() }).times.unwrap();
+    let from = Nanos(first.0 + (last.0 - first.0) / 3);
+    let until = Nanos(first.0 + (last.0 - first.0) / 2);
+    let options = tapeworks_store::Options { overwrite: true, ..Default::default() };
+    let times = |self_help: Vec<SelfHelp>| {
+        let output = Output { path: path.clone(), schema: Schema::Cmbp1, options };
+        let (inputs, outputs) = (vec![input.clone()], vec![output]);
+        let summary = run(&Options { inputs, outputs, self_help, ..Options::default() });
+        assert!(summary.is_clean());
+        let text = std::fs::read_to_string(&path).unwrap();
+        let mut rows = text.lines().map(|row| row.split(',').collect::<Vec<_>>());
+        let heads = rows.next().unwrap();
+        let column = |name: &str| heads.iter().position(|head| *head == name).unwrap();
+        let (time, bid, ask) = (column("ts_recv"), column("bid_pb_00"), column("ask_pb_00"));
+        let bx = Publisher::XBOS_ITCH.0.to_string();
+        let of_bx = rows.filter(|row| row[bid] == bx || row[ask] == bx);
+        of_bx.map(|row| Nanos(row[time].parse().unwrap())).collect::<Vec<_>>()
+    };
+    let is_within = |time: &Nanos| (from..until).contains(time);
+    let time = |venue, until| SelfHelp { venue, from, until };
+    let without = times(Vec::new());
+    assert!(without.iter().filter(|time| is_within(time)).count() > 100);
+    let with = times(vec![time(Publisher::XBOS_ITCH, Some(until))]);
+    assert!(!with.iter().any(is_within));
+    assert!(with.iter().any(|time| *time < from) && with.iter().any(|time| *time >= until));
+    let to_the_end = times(vec![time(Publisher::XBOS_ITCH, None)]);
+    assert!(to_the_end.iter().all(|time| *time < from) && !to_the_end.is_empty());
+    // A venue that is not there changes nothing.
+    assert_eq!(times(vec![time(Publisher::IEXG_TOPS, Some(until))]), without);
 }

@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use jiff::civil;
-use jiff::tz::TimeZone;
 use tapeworks_analysis::replay::MAX_THREADS;
 use tapeworks_feed::{Application, FEEDS, clock};
+use tapeworks_market::nbbo::SelfHelp;
+use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::{Nanos, Publisher, Symbol};
 use tapeworks_wire::Role;
 
@@ -76,17 +77,24 @@ pub(crate) fn midnight(text: &str) -> Result<Nanos, String> {
 
 /// An instant: nanoseconds since 1970, ISO 8601 with a zone, or a date and time in New York.
 pub(crate) fn instant(text: &str) -> Result<Nanos, String> {
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return text.parse().map(Nanos).map_err(|_| "more nanoseconds than 64 bits hold".to_owned());
+    clock::instant(text).ok_or_else(|| format!("use {}", clock::INSTANT_FORM))
+}
+
+/// A time of self-help against a venue: `XNYS,FROM,UNTIL`, or `XNYS,FROM`.
+pub(crate) fn self_help(text: &str) -> Result<SelfHelp, String> {
+    let mut parts = text.split(',').map(str::trim);
+    let mic = parts.next().unwrap_or_default();
+    let venue = Publisher::of_venue(mic)
+        .ok_or_else(|| format!("unknown venue {mic:?}; use {}", one_of(tapeworks_market::venue::mics())))?;
+    let from = instant(parts.next().ok_or("use VENUE,FROM or VENUE,FROM,UNTIL")?)?;
+    let until = parts.next().map(instant).transpose()?;
+    if parts.next().is_some() {
+        return Err("use VENUE,FROM or VENUE,FROM,UNTIL".to_owned());
     }
-    let timestamp = text.parse::<jiff::Timestamp>().ok().or_else(|| {
-        let zone = TimeZone::get(clock::ZONE).ok()?;
-        Some(text.parse::<civil::DateTime>().ok()?.to_zoned(zone).ok()?.timestamp())
-    });
-    let nanoseconds = timestamp.and_then(|timestamp| u64::try_from(timestamp.as_nanosecond()).ok());
-    nanoseconds.map(Nanos).ok_or_else(|| {
-        "use nanoseconds since 1970, 2025-11-14T14:30:00Z, or 2025-11-14T09:30 for New York".to_owned()
-    })
+    if until.is_some_and(|until| until <= from) {
+        return Err("it ends before it begins".to_owned());
+    }
+    Ok(SelfHelp { venue, from, until })
 }
 
 /// Threads of a command.
@@ -189,6 +197,12 @@ pub(crate) fn speed(text: &str) -> Result<Speed, String> {
 /// Symbols, from the list itself or from a file: `AAPL,MSFT` or `@symbols.txt`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Symbols(pub(crate) HashSet<Symbol>);
+
+/// The prices in a file that give round lots.
+pub(crate) fn round_lot_prices(path: &str) -> Result<RoundLotPrices, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    RoundLotPrices::parse(&text).map_err(|error| format!("{path}: {error}"))
+}
 
 /// Names as a user gives them, and no two of them alike.
 #[derive(Clone, Debug)]

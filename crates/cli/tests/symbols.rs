@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::{Folder, run, stdout};
+use support::{Folder, run, stderr, stdout};
 
 /// The symbols of a generated session of these venues, as JSON.
 fn symbols(folder: &Folder, venues: &str) -> Vec<serde_json::Value> {
@@ -40,6 +40,8 @@ fn symbols_lists_each_symbol_once_with_what_every_venue_says_of_it() {
         let venues = one["venues"].as_array().unwrap();
         let of = |name: &str| venues.iter().find(|venue| venue["venue"] == name).unwrap();
         assert_eq!(venues.len(), 4, "{one}");
+        let restricted = venues.iter().any(|venue| venue["is_short_sell_restricted"] == true);
+        assert_eq!(one["is_short_sell_restricted"], restricted, "{one}");
         for venue in venues {
             assert_eq!(venue["round_lot"], of("Nasdaq")["round_lot"], "{one}");
             assert!(!venue["status"].is_null(), "{one}");
@@ -70,4 +72,31 @@ fn symbols_spells_a_symbol_of_any_convention_in_all_three() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stdout(&output).contains("BRK B"), "what has a spelling is shown: {output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains("no convention has x?"), "{output:?}");
+}
+
+#[test]
+fn replay_takes_the_round_lots_of_a_venue_without_a_directory_from_prices() {
+    let folder = Folder::new("round-lots");
+    let session = folder.path("session.pcap");
+    let generated = symbols(&folder, "bzx");
+    let prices: String =
+        generated.iter().map(|one| format!("{},5000.00\n", one["symbol"].as_str().unwrap())).collect();
+    std::fs::write(folder.path("prices.csv"), prices).unwrap();
+    let sizes = |more: &[&str]| -> Vec<u32> {
+        let csv = folder.path("nbbo.csv");
+        let replay = ["replay", &session, "--schema", "cmbp-1", "--out", &csv, "--force"];
+        let output = run(&[&replay[..], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        let rows = std::fs::read_to_string(&csv).unwrap();
+        let column = rows.lines().next().unwrap().split(',').position(|name| name == "bid_sz_00").unwrap();
+        rows.lines().skip(1).map(|row| row.split(',').nth(column).unwrap().parse().unwrap()).collect()
+    };
+    let without = sizes(&[]);
+    assert!(without.iter().all(|size| size % 100 == 0) && without.iter().any(|size| *size > 0));
+    let with = sizes(&["--round-lot-prices", &folder.path("prices.csv")]);
+    assert!(with.iter().all(|size| size % 10 == 0) && with.iter().any(|size| size % 100 != 0));
+    std::fs::write(folder.path("prices.csv"), "A,1\nA,2\n").unwrap();
+    let refused = run(&["replay", &session, "--round-lot-prices", &folder.path("prices.csv")]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("line 2: the symbol is there twice"), "{refused:?}");
 }

@@ -6,7 +6,7 @@
 //!
 //! | offset | | |
 //! | --- | --- | --- |
-//! | 0 | `TAPESNP8` | the last letter is the version |
+//! | 0 | `TAPESNP9` | the last letter is the version |
 //! | 8 | CRC-32 | u32, of all that follows it |
 //! | 12 | zero | 4 bytes |
 //! | 16 | number | u64, of the next record |
@@ -27,7 +27,7 @@ use crate::{Engine, EngineCounters, EngineOptions, MarketImage, MarketStage, Sta
 
 pub mod folder;
 
-const MAGIC: [u8; 8] = *b"TAPESNP8";
+const MAGIC: [u8; 8] = *b"TAPESNP9";
 const HEADER_BYTES: usize = 48;
 
 #[derive(Serialize, Deserialize)]
@@ -142,11 +142,13 @@ fn restore(bytes: &[u8], record: u64, options: &EngineOptions) -> Result<Restore
     let how = &options.books;
     let books = BookStage::from_image(&body.market.books, |publisher| how.capacity_of(publisher))
         .map_err(|error| error.to_string())?;
-    let nbbo = NbboStage::from_image(how.rules, body.market.nbbo).map_err(|error| error.to_string())?;
+    let mut nbbo =
+        NbboStage::from_image(how.rules.clone(), body.market.nbbo).map_err(|error| error.to_string())?;
     let mut instruments = Instruments::default();
     for symbol in &body.market.symbols {
         instruments.intern(Symbol::from_bytes(symbol).map_err(|error| error.to_string())?);
     }
+    nbbo.price_lots(instruments.symbols());
     let carried = Carried::from_image(&body.market.carried, instruments.len())
         .ok_or("it has a last trade of no instrument or side")?;
     let (next, stages, now) = (body.counters.events, Through::new(books, nbbo), header.time);

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use tapeworks_feed::FeedOptions;
 use tapeworks_feed::live::{LiveChannelOptions, LiveFeed};
+use tapeworks_market::nbbo::SelfHelp;
 use tapeworks_market::{BookOptions, Symbol};
 
 /// The channels and the books of an engine. Engines with the same options give the same events, books and NBBO of the same inputs.
@@ -13,6 +14,8 @@ pub struct EngineOptions {
     pub channels: Vec<LiveChannelOptions>,
     /// The only symbols wanted; all unless given.
     pub symbols: Option<HashSet<Symbol>>,
+    /// When venues are under self-help.
+    pub self_help: Vec<SelfHelp>,
     /// The books and the NBBO.
     pub books: BookOptions,
     /// Whether last trades are kept, which a checkpoint needs. Cost: a store for each trade.
@@ -27,6 +30,7 @@ impl EngineOptions {
     }
 
     pub(crate) fn feed(&self) -> (FeedOptions, Vec<LiveChannelOptions>) {
-        (FeedOptions { symbols: self.symbols.clone(), ..FeedOptions::default() }, self.channels.clone())
+        let (symbols, self_help) = (self.symbols.clone(), self.self_help.clone());
+        (FeedOptions { symbols, self_help, ..FeedOptions::default() }, self.channels.clone())
     }
 }

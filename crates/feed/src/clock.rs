@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use jiff::civil::Date;
+use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use tapeworks_market::Nanos;
@@ -46,6 +46,22 @@ impl Zone {
         self.midnight_of(self.date_at(time)?)
     }
 }
+
+/// An instant: nanoseconds since 1970, ISO 8601 with a zone, or a date and time in New York.
+pub fn instant(text: &str) -> Option<Nanos> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().ok().map(Nanos);
+    }
+    let timestamp = text.parse::<Timestamp>().ok().or_else(|| {
+        let zone = TimeZone::get(ZONE).ok()?;
+        Some(text.parse::<DateTime>().ok()?.to_zoned(zone).ok()?.timestamp())
+    });
+    u64::try_from(timestamp?.as_nanosecond()).ok().map(Nanos)
+}
+
+/// What [`instant`] takes.
+pub const INSTANT_FORM: &str =
+    "nanoseconds since 1970, 2025-11-14T14:30:00Z, or 2025-11-14T09:30 for New York";
 
 /// The instant of midnight in New York at the start of `date`. `None` for dates before 1970 or beyond 2500.
 pub fn midnight_of(date: Date) -> Option<Nanos> {

@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 use tapeworks_market::event::Gap;
+use tapeworks_market::nbbo::SelfHelp;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher, Symbol};
 use tapeworks_packet::net::Transport;
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler};
@@ -39,6 +40,9 @@ pub struct FeedOptions {
     pub midnight: Option<Nanos>,
     /// The wanted symbols; others are dropped.
     pub symbols: Option<HashSet<Symbol>>,
+    /// When venues are under self-help. A [`LiveFeed`](crate::live::LiveFeed) puts out the events of it; around a [`Feed`] a
+    /// [`SelfHelpSink`](tapeworks_market::nbbo::SelfHelpSink) does.
+    pub self_help: Vec<SelfHelp>,
 }
 
 /// A destination of packets.

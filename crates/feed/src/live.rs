@@ -24,6 +24,7 @@ mod snapshot;
 use std::collections::VecDeque;
 
 use tapeworks_market::event::Gap;
+use tapeworks_market::nbbo::SelfHelpSchedule;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher};
 use tapeworks_planted::planted;
 use tapeworks_session::SessionId;
@@ -243,6 +244,8 @@ pub struct LiveFeed {
     last: Option<Nanos>,
     /// The receive time of the last event. Event times never go back, though those of waiting packets do.
     clock: Nanos,
+    /// Its changes up to `clock` were put out.
+    self_help: SelfHelpSchedule,
 }
 
 /// In silence an event marks the time this often, in ns. Records of intervals end by it.
@@ -292,6 +295,7 @@ impl LiveFeed {
             })
             .collect();
         Self {
+            self_help: SelfHelpSchedule::new(&options.self_help),
             feed: Feed::new(options),
             channels,
             requests: VecDeque::new(),
@@ -333,6 +337,7 @@ impl LiveFeed {
         }
         self.requests = reader.take()?;
         (self.deadline, self.last, self.clock) = reader.take()?;
+        self.self_help.pass(self.clock);
         Ok(())
     }
 
@@ -370,6 +375,9 @@ impl LiveFeed {
     #[inline]
     pub fn input<S: Sink<Event>>(&mut self, input: &Input<'_>, sink: &mut S) {
         let mut forward = Forward { clock: self.clock, sink };
+        if input.time() >= self.self_help.next() {
+            self.self_help.put_due(input.time(), &mut forward);
+        }
         self.dispatch(input, &mut forward);
         self.clock = forward.clock;
     }

@@ -2,15 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
+#[path = "market_support/mod.rs"]
+mod rules;
 
-use tapeworks_exchange::{DEFAULT_MIDNIGHT_NS, Scenario, Unit, VenueConfig, VenueKind, write_pcap};
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use tapeworks_exchange::{
+    DEFAULT_MIDNIGHT_NS, LineFaults, Scenario, Unit, VenueConfig, VenueKind, write_pcap,
+};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::{Outcome, round_lot_best};
-use tapeworks_market::nbbo::{Nbbo, NbboRules};
+use tapeworks_market::nbbo::{Nbbo, NbboRules, StaleBooks};
 use tapeworks_market::state::InstrumentState;
 use tapeworks_market::{
-    BookStage, BookUpdate, Capacity, Event, EventKind, Nanos, NbboStage, NbboUpdate, Publisher, Side,
+    BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Nanos, NbboStage, NbboUpdate,
+    Publisher, Side,
 };
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net;
@@ -28,6 +35,14 @@ fn events_of(kind: VenueKind, messages: u64) -> (Vec<Event>, Feed) {
 
 /// All events of a generated session.
 fn events_in(scenario: &Scenario) -> (Vec<Event>, Feed) {
+    let (events, feed, messages) = taken(scenario);
+    assert_eq!(feed.problems().total, 0, "{:?}: {:?}", scenario.venues, feed.problems().kept());
+    assert_eq!(feed.messages(), messages);
+    (events, feed)
+}
+
+/// The events of a generated session, which may have lost packets, and the messages that it had.
+fn taken(scenario: &Scenario) -> (Vec<Event>, Feed, u64) {
     let mut file = Vec::new();
     let report = write_pcap(scenario, &mut file).unwrap();
     let (mut feed, mut events) = (Feed::new(FeedOptions::default()), Vec::new());
@@ -43,9 +58,7 @@ fn events_in(scenario: &Scenario) -> (Vec<Event>, Feed) {
         };
         feed.process(&[packet], &mut |event| events.push(event));
     }
-    assert_eq!(feed.problems().total, 0, "{:?}: {:?}", scenario.venues, feed.problems().kept());
-    assert_eq!(feed.messages(), report.messages);
-    (events, feed)
+    (events, feed, report.messages)
 }
 
 /// The venue executes the first in line of the best price; so must the order be in the book. That a change keeps its priority, or loses it,
@@ -319,5 +332,69 @@ fn a_sip_alone_is_read_back() {
         assert!(quotes(kind.publisher()) > 500, "{kind:?}");
         assert!(events.iter().all(|event| event.publisher.is_of_sip()));
         assert!(events.iter().all(|event| event.ts_event <= event.ts_recv), "{kind:?}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// The rules, written down a second time, are those of `tapeworks-market`'s own test; here the days are whole ones of venues.
+    #[test]
+    fn the_nbbo_of_a_generated_day_follows_from_its_rules(
+        seed in any::<u64>(),
+        lost_per_million in prop::sample::select(&[0u32, 500, 20_000][..]),
+        excludes in any::<bool>(),
+        self_help in prop::collection::vec((0..rules::FEEDS.len(), any::<prop::sample::Index>(), any::<bool>()), 0..8),
+    ) {
+        const SYMBOLS: u32 = 5;
+        let kinds = [
+            VenueKind::Nasdaq,
+            VenueKind::Bx,
+            VenueKind::Bzx,
+            VenueKind::Nyse,
+            VenueKind::IexTops,
+            VenueKind::IexDeep,
+        ];
+        let lost = LineFaults { lost_per_million, ..LineFaults::default() };
+        let scenario = Scenario {
+            venues: kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec(),
+            seed,
+            faults: [lost; 2],
+            ..Scenario::full_session(3_000, SYMBOLS)
+        };
+        let (mut events, _, _) = taken(&scenario);
+        for (feed, at, is_declared) in self_help {
+            let at = at.index(events.len());
+            events.insert(at, Event::of_self_help(rules::FEEDS[feed].0, is_declared));
+        }
+        let stale_books = if excludes { StaleBooks::Exclude } else { StaleBooks::Flag };
+        let rules = NbboRules { stale_books, ..NbboRules::default() };
+        let capacity = Capacity { instruments: 1, orders: 1 << 8, levels: 1 << 8 };
+        let nbbo = NbboStage::new(rules.clone(), [], 1);
+        let mut market = Through::new(BookStage::with_unnamed([], capacity), nbbo);
+        let mut model = rules::Model::new(rules, SYMBOLS, BTreeMap::new());
+        // Of these an event of several has come in part.
+        let mut open = BTreeSet::new();
+        let mut compared = 0;
+        for event in &events {
+            model.take(event);
+            let mut touched = None;
+            market.process(&[*event], &mut |update: NbboUpdate<'_>| touched = Some(update.book.event.instrument));
+            let touched = touched.unwrap();
+            if event.flags().contains(Flags::LAST) {
+                open.remove(&(event.publisher, touched));
+            } else {
+                open.insert((event.publisher, touched));
+            }
+            let is_of_all = event.instrument == InstrumentId::ALL;
+            for one in (0..SYMBOLS).filter(|one| is_of_all || touched.0 == *one) {
+                if !open.iter().any(|(_, of)| of.0 == one) {
+                    compared += 1;
+                    let expected = model.nbbo(one, market.second.venues());
+                    prop_assert_eq!(*market.second.nbbo(InstrumentId(one)), expected, "{} after {:?}", one, event);
+                }
+            }
+        }
+        prop_assert!(compared > 2_000, "{}", compared);
     }
 }

@@ -90,8 +90,7 @@ impl Capacity {
     }
 }
 
-/// Shares in a round lot when the venue has not said (17 CFR 242.600(b), the tier of prices up to $250; before
-/// November 2025 the lot of nearly every stock).
+/// Shares in a round lot when nothing is known: see [`round_lots`](crate::round_lots).
 pub const DEFAULT_ROUND_LOT: u32 = 100;
 
 /// The outcome of an event.
@@ -182,6 +181,7 @@ struct Book {
 impl Book {
     #[inline]
     fn measure_reach(&mut self, levels: &LevelStore, side: Side) {
+        // A venue that states no lot may take a smaller one than the default: then the reach is deeper than it need be.
         let lot = if self.round_lot == 0 { DEFAULT_ROUND_LOT } else { self.round_lot };
         let reach = levels.reach(self.sides[place_of(side)], lot);
         self.reach[place_of(side)] = u8::try_from(reach).unwrap_or(u8::MAX);
@@ -461,7 +461,7 @@ impl Books {
         // The NBBO looks no further, so that a SIP takes no place in it.
         let best_moved = if self.publisher.is_of_sip() { BestMoved::No } else { moved };
         let book = BookRef { books: self, instrument: event.instrument };
-        BookUpdate { event, before, outcome, depth, best_moved, book }
+        BookUpdate { event, before, outcome, depth, best_moved, book, feeds: None }
     }
 
     /// Which side's round-lot best may have moved, now that a group of events is complete.
@@ -738,7 +738,8 @@ impl Books {
                 }
                 Some(Session::StartOfSystemHours | Session::StartOfMarketHours) => self.is_open = true,
                 Some(Session::EndOfSystemHours | Session::EndOfMessages) => self.is_open = false,
-                Some(Session::EndOfMarketHours) | None => {}
+                Some(Session::EndOfMarketHours | Session::SelfHelpDeclared | Session::SelfHelpRevoked)
+                | None => {}
             },
             _ => {}
         }
@@ -833,11 +834,12 @@ impl Books {
     }
 
     fn contradict(&mut self, instrument: InstrumentId) {
-        if let Some(book) = self.stale_book(instrument)
-            && book.quoted & CONTRADICTED == 0
-        {
+        let Some(book) = self.stale_book(instrument) else { return };
+        // Each side must be quoted anew.
+        book.quoted &= !QUOTED;
+        if book.quoted & CONTRADICTED == 0 {
             // The end of the group passes it to the NBBO, as if the best had moved.
-            book.quoted = (book.quoted & !QUOTED) | CONTRADICTED | PENDING;
+            book.quoted |= CONTRADICTED | PENDING;
             self.counters.contradictions += 1;
         }
     }
@@ -995,6 +997,8 @@ pub struct BookUpdate<'a> {
     pub(crate) best_moved: BestMoved,
     /// The book.
     pub book: BookRef<'a>,
+    /// With a definition, the books of all feeds: it may matter to those of other venues.
+    pub(crate) feeds: Option<&'a BookStage>,
 }
 
 impl BookUpdate<'_> {
@@ -1030,6 +1034,8 @@ pub struct BookStage {
     /// Publisher number to place in `feeds`.
     places: Vec<u8>,
     unnamed: Capacity,
+    /// Empty books, for what the user says of a venue that has no feed here.
+    none: Books,
 }
 
 /// Publisher numbers are 16 bits; the table covers them all.
@@ -1044,7 +1050,8 @@ impl BookStage {
 
     /// Books for `feeds`, and of capacity `unnamed` for any other feed at its first event.
     pub fn with_unnamed(feeds: impl IntoIterator<Item = (Publisher, Capacity)>, unnamed: Capacity) -> Self {
-        let mut stage = Self { feeds: Vec::new(), places: vec![NO_PLACE; PLACES], unnamed };
+        let none = Books::new(Publisher::default(), Capacity { instruments: 0, orders: 0, levels: 0 });
+        let mut stage = Self { feeds: Vec::new(), places: vec![NO_PLACE; PLACES], unnamed, none };
         for (publisher, capacity) in feeds {
             stage.admit(publisher, capacity);
         }
@@ -1095,6 +1102,12 @@ impl BookStage {
         self.feeds.iter().find(|books| books.publisher == publisher)
     }
 
+    /// Whether a short-sale price test (17 CFR 242.201) restricts an instrument. It holds at every venue once the listing market has
+    /// triggered it, so one venue that says so suffices: others say it later, or not at all. Reads the book of each feed.
+    pub fn is_short_sale_restricted(&self, instrument: InstrumentId) -> bool {
+        self.feeds.iter().any(|books| books.book(instrument).state().is_short_sale_restricted())
+    }
+
     /// Makes room for a feed, if it has none yet.
     #[cold]
     #[inline(never)]
@@ -1112,12 +1125,21 @@ impl BookStage {
         place
     }
 
-    #[inline]
-    fn place(&mut self, publisher: Publisher) -> usize {
-        match self.places[usize::from(publisher.0)] {
-            NO_PLACE => self.admit(publisher, self.unnamed),
-            place => usize::from(place),
-        }
+    /// Events of a feed that has no books yet: makes room for it. If they only say something of its venue, it need have none.
+    #[cold]
+    #[inline(never)]
+    fn enter<S>(&mut self, events: &[Event], sink: &mut S) -> Option<usize>
+    where
+        S: for<'a> Sink<BookUpdate<'a>>,
+    {
+        let Some(of_feed) = events.iter().find(|event| event.self_help().is_none()) else {
+            for event in events {
+                let mut event = *event;
+                sink.put(self.none.apply(&mut event));
+            }
+            return None;
+        };
+        Some(self.admit(of_feed.publisher, self.unnamed))
     }
 }
 
@@ -1130,8 +1152,14 @@ where
         // Bursts come from one feed; where the feed changes, the look-ahead starts anew.
         for events in batch.chunk_by(|one, next| one.publisher == next.publisher) {
             let Some(first) = events.first() else { continue };
-            let place = self.place(first.publisher);
-            let Some(books) = self.feeds.get_mut(place) else { continue };
+            let place = match self.places[usize::from(first.publisher.0)] {
+                NO_PLACE => match self.enter(events, sink) {
+                    Some(place) => place,
+                    None => continue,
+                },
+                place => usize::from(place),
+            };
+            let Some(mut books) = self.feeds.get_mut(place) else { continue };
             let mut to_order = events.iter();
             let mut to_level = events.iter();
             for event in to_order.by_ref().take(ORDERS_AHEAD) {
@@ -1148,8 +1176,30 @@ where
                     books.prefetch_levels(event);
                 }
                 let mut event = *event;
+                if event.kind == EventKind::Definition {
+                    self.define(place, &mut event, sink);
+                    let Some(again) = self.feeds.get_mut(place) else { break };
+                    books = again;
+                    continue;
+                }
                 sink.put(books.apply(&mut event));
             }
         }
+    }
+}
+
+impl BookStage {
+    /// A definition. Its update shows the books of all feeds.
+    #[cold]
+    #[inline(never)]
+    fn define<S>(&mut self, place: usize, event: &mut Event, sink: &mut S)
+    where
+        S: for<'a> Sink<BookUpdate<'a>>,
+    {
+        let Some(books) = self.feeds.get_mut(place) else { return };
+        let BookUpdate { before, outcome, depth, best_moved, .. } = books.apply(event);
+        let Some(books) = self.feeds.get(place) else { return };
+        let book = books.book(event.instrument);
+        sink.put(BookUpdate { event, before, outcome, depth, best_moved, book, feeds: Some(self) });
     }
 }

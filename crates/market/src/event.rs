@@ -416,6 +416,10 @@ pub enum Session {
     EndOfSystemHours = 5,
     /// The last message of the day.
     EndOfMessages = 6,
+    /// No phase: the user declares self-help against the venue, whose quotes do not count in the NBBO from here on.
+    SelfHelpDeclared = 7,
+    /// The user revokes it.
+    SelfHelpRevoked = 8,
 }
 
 const OPTION_NO: u8 = 0;
@@ -723,6 +727,24 @@ impl Event {
             (EventKind::Session, 4) => Some(Session::EndOfMarketHours),
             (EventKind::Session, 5) => Some(Session::EndOfSystemHours),
             (EventKind::Session, 6) => Some(Session::EndOfMessages),
+            (EventKind::Session, 7) => Some(Session::SelfHelpDeclared),
+            (EventKind::Session, 8) => Some(Session::SelfHelpRevoked),
+            _ => None,
+        }
+    }
+
+    /// The event by which the user declares self-help against the venue of a feed, or revokes it.
+    #[must_use]
+    pub const fn of_self_help(venue: Publisher, is_declared: bool) -> Self {
+        let session = if is_declared { Session::SelfHelpDeclared } else { Session::SelfHelpRevoked };
+        Self::new(EventKind::Session, venue, InstrumentId::ALL).with_session(session)
+    }
+
+    /// Whether self-help is declared (`true`) or revoked, of an event that does one of them.
+    pub const fn self_help(&self) -> Option<bool> {
+        match self.session() {
+            Some(Session::SelfHelpDeclared) => Some(true),
+            Some(Session::SelfHelpRevoked) => Some(false),
             _ => None,
         }
     }

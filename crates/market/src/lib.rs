@@ -15,6 +15,7 @@
 //! | [`orders`] | order reference to order | 1, rarely 2 |
 //! | [`levels`] | price levels of both sides of every book | 1 or 2 |
 //! | [`nbbo`] | best across venues | 1 per venue that quotes the instrument |
+//! | [`round_lots`] | round lots by price and date, and of venues that state none | none |
 
 pub mod book;
 pub mod conflate;
@@ -26,6 +27,7 @@ pub mod nbbo;
 mod options;
 pub mod orders;
 pub mod price;
+pub mod round_lots;
 pub mod shared;
 pub mod state;
 pub mod symbology;

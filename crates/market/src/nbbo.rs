@@ -3,10 +3,11 @@
 //! Only the securities information processors publish *the* NBBO; this one is computed from the venues' own feeds. A
 //! venue contributes its best price with at least a round lot: odd lots at better prices are added up until they make a
 //! round lot, and count at the worst of those prices (17 CFR 242.600(b), round lot; the venues'
-//! rules for odd-lot aggregation). A venue does not count while it is closed or the instrument is halted there.
+//! rules for odd-lot aggregation). A venue whose feed states no round lot takes that of another:
+//! [`round_lots`](crate::round_lots). A venue does not count while it is closed or the instrument is halted there.
 //!
 //! A venue with several feeds (depth and quotes) counts once, by its most detailed feed whose book is not stale:
-//! `nbbo/feeds.rs`.
+//! `nbbo/feeds.rs`. A venue against which the user declares self-help does not count: [`SelfHelp`].
 //!
 //! Ties go to the price, then the size, then the feed that came first in the table: deterministic. Direct
 //! feeds show locked (bid equals ask) and crossed (bid above ask) markets for microseconds, because venues are seen at
@@ -20,19 +21,22 @@
 
 mod feeds;
 mod image;
+mod self_help;
 
 use tapeworks_stage::{Sink, Stage};
 
-use crate::book::{BestMoved, BookRef, BookUpdate, DEFAULT_ROUND_LOT, Outcome, round_lot_best};
+use crate::book::{BestMoved, BookRef, BookUpdate, round_lot_best};
 use crate::event::{Event, EventKind, Flags, Session, Side};
 use crate::image::{UnsoundImage, ensure};
-use crate::instrument::InstrumentId;
+use crate::instrument::{InstrumentId, Symbol};
 use crate::orders::MAX_INSTRUMENTS;
-use crate::price::Price;
+use crate::price::{Nanos, Price};
+use crate::round_lots::{RoundLotPrices, TakenLot};
 use crate::venue::Publisher;
 
 use feeds::SharedVenues;
 pub use image::NbboImage;
+pub use self_help::{SelfHelp, SelfHelpSchedule, SelfHelpSink};
 
 /// The most feeds one NBBO can have: the bits of a mask.
 pub const MAX_VENUES: usize = 32;
@@ -48,12 +52,14 @@ pub enum StaleBooks {
 }
 
 /// The rules of an NBBO.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NbboRules {
     /// What a gap does.
     pub stale_books: StaleBooks,
     /// Whether odd lots count as they are, at their own prices.
     pub odd_lots_count: bool,
+    /// Prices that give a round lot where no venue states one.
+    pub round_lot_prices: RoundLotPrices,
 }
 
 /// How bid and ask stand to each other.
@@ -154,6 +160,10 @@ pub struct NbboStage {
     /// The feeds, by bit, all of whose books are stale since their last gap: another gap changes nothing.
     all_stale: u32,
     shared: SharedVenues,
+    /// By instrument the lot for the venues that state none; as long as `best`.
+    lots: Vec<TakenLot>,
+    /// The receive time of the event that is taken.
+    now: Nanos,
 }
 
 /// Counts of the NBBO's changes.
@@ -194,7 +204,7 @@ impl NbboStage {
         venues.truncate(MAX_VENUES);
         let stride = venues.len().next_power_of_two();
         let contributions = vec![Contribution::default(); instruments * stride];
-        let mut shared = SharedVenues::of(&venues);
+        let mut shared = SharedVenues::of(&venues, Vec::new());
         if shared.mask != 0 {
             shared.own.clone_from(&contributions);
         }
@@ -208,6 +218,8 @@ impl NbboStage {
             counts: NbboCounts::default(),
             all_stale: 0,
             shared,
+            lots: vec![TakenLot::default(); instruments],
+            now: Nanos(0),
         }
     }
 
@@ -226,6 +238,9 @@ impl NbboStage {
         (image.stride, image.ignored, image.counts) = (self.stride, self.ignored, self.counts);
         image.all_stale = self.all_stale;
         image.own.clone_from(&self.shared.own);
+        image.lots.clone_from(&self.lots);
+        image.self_help.clear();
+        image.self_help.extend_from_slice(self.shared.self_help());
     }
 
     /// The NBBO from its image.
@@ -233,21 +248,40 @@ impl NbboStage {
     /// # Errors
     /// [`UnsoundImage`].
     pub fn from_image(rules: NbboRules, image: NbboImage) -> Result<Self, UnsoundImage> {
-        let NbboImage { venues, contributions, best, stride, ignored, counts, all_stale, own } = image;
+        let NbboImage {
+            venues,
+            contributions,
+            best,
+            stride,
+            ignored,
+            counts,
+            all_stale,
+            own,
+            lots,
+            self_help,
+        } = image;
         ensure(venues.len() <= MAX_VENUES, "more venues than are possible")?;
         ensure(u64::from(all_stale) < 1 << venues.len(), "a stale feed that is none")?;
         ensure(stride == venues.len().next_power_of_two(), "the places of the venues")?;
         ensure(best.len().checked_mul(stride) == Some(contributions.len()), "the venues' contributions")?;
-        let mut shared = SharedVenues::of(&venues);
+        ensure(lots.len() == best.len(), "the lots of the instruments")?;
+        ensure(self_help.len() <= MAX_VENUES, "self-help against more venues than are possible")?;
+        let mut shared = SharedVenues::of(&venues, self_help);
         shared.own = own;
         let kept = if shared.mask == 0 { 0 } else { contributions.len() };
         ensure(shared.own.len() == kept, "the contributions of feeds that share a venue")?;
-        Ok(Self { rules, venues, contributions, best, stride, ignored, counts, all_stale, shared })
+        let now = Nanos(0);
+        Ok(Self { rules, venues, contributions, best, stride, ignored, counts, all_stale, shared, lots, now })
     }
 
     /// The feeds, in the order of the bits of [`BestSide::venues`].
     pub fn venues(&self) -> &[Publisher] {
         &self.venues
+    }
+
+    /// Whether self-help is declared against the venue of a feed.
+    pub fn is_under_self_help(&self, publisher: Publisher) -> bool {
+        self.shared.is_under_self_help(publisher)
     }
 
     /// The NBBO of `instrument`.
@@ -272,6 +306,7 @@ impl NbboStage {
             update.event.kind,
             EventKind::Status
                 | EventKind::Definition
+                | EventKind::SymbolMapping
                 | EventKind::Session
                 | EventKind::Gap
                 | EventKind::Recovered
@@ -282,11 +317,12 @@ impl NbboStage {
         }
         let moved = update.best_moved();
         if moved == BestMoved::No {
-            return update.outcome != Outcome::Applied && self.refused(update);
+            return false;
         }
         let Some((feed, at)) = self.place(update.book.publisher(), update.book.instrument()) else {
             return false;
         };
+        self.now = update.event.ts_recv;
         self.refresh(feed, at, update.book, moved, Heard::Yes)
     }
 
@@ -294,6 +330,15 @@ impl NbboStage {
     #[cold]
     #[inline(never)]
     fn update_rarely(&mut self, update: &BookUpdate<'_>) -> bool {
+        self.now = update.event.ts_recv;
+        match update.event.kind {
+            EventKind::Definition => return self.define(update),
+            EventKind::SymbolMapping => {
+                self.name(update.event);
+                return false;
+            }
+            _ => {}
+        }
         let is_clear = update.event.kind == EventKind::Clear;
         let moved = if is_clear { update.best_moved() } else { BestMoved::Both };
         if moved == BestMoved::No {
@@ -305,17 +350,55 @@ impl NbboStage {
         self.refresh_rarely(feed, at, update.book, moved, Heard::by(update.event))
     }
 
-    /// An event that does not fit makes its book stale, and another feed of the venue counts from here on.
-    #[cold]
-    #[inline(never)]
-    fn refused(&mut self, update: &BookUpdate<'_>) -> bool {
-        let (publisher, instrument) = (update.book.publisher(), update.book.instrument());
-        let Some(feed) = self.venues.iter().position(|known| *known == publisher) else { return false };
-        if !self.shared.includes(feed) || instrument.index() >= self.best.len() {
-            return false;
+    /// A definition states the lot of its venue, which venues that state none may take.
+    fn define(&mut self, update: &BookUpdate<'_>) -> bool {
+        let (instrument, heard) = (update.book.instrument(), Heard::AsBefore);
+        // A SIP states lots too, behind all venues, and takes no place.
+        let mut feed = usize::MAX;
+        let mut is_changed = false;
+        if update.book.publisher().is_of_sip() {
+            if instrument.index() >= self.best.len() && self.widen(instrument).is_none() {
+                return false;
+            }
+        } else {
+            let Some((place, at)) = self.place(update.book.publisher(), instrument) else { return false };
+            feed = place;
+            is_changed = self.take(feed, at, update.book, BestMoved::Both, heard);
         }
-        let at = instrument.index() * self.stride + feed;
-        self.refresh_rarely(feed, at, update.book, BestMoved::Both, Heard::AsBefore)
+        let first = instrument.index() * self.stride;
+        let lot = self.lots.get_mut(instrument.index());
+        if lot.is_some_and(|lot| lot.hear(update.event, feed)) {
+            for other in (0..self.venues.len()).filter(|other| *other != feed) {
+                let books = update.feeds.zip(self.venues.get(other)).and_then(|(all, one)| all.feed(*one));
+                let Some(book) = books.map(|books| books.book(instrument)) else { continue };
+                if book.round_lot().is_none() {
+                    is_changed |= self.take(other, first + other, book, BestMoved::Both, heard);
+                }
+            }
+        }
+        is_changed && self.compare(first, instrument, BestMoved::Both)
+    }
+
+    /// An instrument has a symbol: the user may have given its price.
+    fn name(&mut self, event: &Event) {
+        let Some(price) = event.symbol().and_then(|symbol| self.rules.round_lot_prices.price_of(symbol))
+        else {
+            return;
+        };
+        if event.instrument.index() >= self.best.len() && self.widen(event.instrument).is_none() {
+            return;
+        }
+        if let Some(lot) = self.lots.get_mut(event.instrument.index()) {
+            lot.reckon(Some(price));
+        }
+    }
+
+    /// Takes the prices of the rules for the instruments of a restored state, by number: the user may have changed them since. A
+    /// lot that changes by it counts from the next change of its venue's best price on.
+    pub fn price_lots(&mut self, symbols: &[Symbol]) {
+        for (lot, symbol) in self.lots.iter_mut().zip(symbols) {
+            lot.reckon(self.rules.round_lot_prices.price_of(*symbol));
+        }
     }
 
     #[inline]
@@ -333,10 +416,15 @@ impl NbboStage {
     #[cold]
     #[inline(never)]
     fn join(&mut self, publisher: Publisher) -> Option<usize> {
+        // None of its quotes counts.
+        if publisher.is_of_sip() {
+            return None;
+        }
         if self.venues.len() == MAX_VENUES {
             self.ignored += 1;
             return None;
         }
+        let chosen = self.shared.mask;
         self.shared.add(publisher, &self.venues);
         self.venues.push(publisher);
         let stride = self.venues.len().next_power_of_two();
@@ -345,10 +433,8 @@ impl NbboStage {
             self.shared.own = restride(&self.shared.own, self.stride, stride);
             self.stride = stride;
         }
-        if self.shared.mask != 0 && self.shared.own.is_empty() {
-            // So far each feed counted, with what it contributes.
-            self.shared.own.clone_from(&self.contributions);
-        }
+        // So far these feeds counted, with what they contribute.
+        self.shared.hold(chosen, &self.contributions, self.stride);
         Some(self.venues.len() - 1)
     }
 
@@ -360,6 +446,7 @@ impl NbboStage {
         }
         let instruments = (instrument.index() + 1).next_power_of_two();
         self.best.resize(instruments, Nbbo::default());
+        self.lots.resize(instruments, TakenLot::default());
         self.contributions.resize(instruments * self.stride, Contribution::default());
         if self.shared.mask != 0 {
             self.shared.own.resize(self.contributions.len(), Contribution::default());
@@ -395,6 +482,17 @@ impl NbboStage {
         self.compare(at - feed, book.instrument(), moved)
     }
 
+    /// Computes a feed's contribution again. Returns whether what counts changed.
+    fn take(&mut self, feed: usize, at: usize, book: BookRef<'_>, moved: BestMoved, heard: Heard) -> bool {
+        if self.shared.includes(feed) {
+            return self.take_shared(feed, at, book, moved, heard);
+        }
+        let before = self.contributions[at];
+        let Some((contribution, _)) = self.changed(feed, book, before, moved, heard) else { return false };
+        self.contributions[at] = contribution;
+        true
+    }
+
     /// What a feed contributes now, and the sides that it can move; `None` if that is what it contributed before.
     #[inline(always)]
     fn changed(
@@ -427,6 +525,20 @@ impl NbboStage {
         moved: BestMoved,
         heard: Heard,
     ) -> bool {
+        self.take_shared(feed, at, book, moved, heard)
+            && self.compare(at - feed, book.instrument(), BestMoved::Both)
+    }
+
+    /// [`NbboStage::take`] of a feed that shares its venue with others.
+    #[inline]
+    fn take_shared(
+        &mut self,
+        feed: usize,
+        at: usize,
+        book: BookRef<'_>,
+        moved: BestMoved,
+        heard: Heard,
+    ) -> bool {
         let Some(before) = self.shared.own.get(at).copied() else { return false };
         let Some((contribution, _)) = self.changed(feed, book, before, moved, heard) else { return false };
         self.shared.own[at] = contribution;
@@ -434,7 +546,7 @@ impl NbboStage {
         let Some(counting) = self.contributions.get_mut(first..first + self.venues.len()) else {
             return false;
         };
-        self.shared.choose(feed, first, counting) && self.compare(first, book.instrument(), BestMoved::Both)
+        self.shared.choose(feed, first, counting)
     }
 
     /// Computes the sides of the NBBO of an instrument, whose contributions begin at `first`. Returns whether it changed.
@@ -475,6 +587,12 @@ impl NbboStage {
         true
     }
 
+    /// The lot for a venue that states none.
+    #[inline(never)]
+    fn taken_lot(&self, instrument: InstrumentId) -> u32 {
+        self.lots.get(instrument.index()).copied().unwrap_or_default().shares(self.now)
+    }
+
     #[inline(always)]
     fn contribution(
         &self,
@@ -491,7 +609,11 @@ impl NbboStage {
         if is_excluded {
             return Contribution { state, ..Contribution::default() };
         }
-        let lot = if self.rules.odd_lots_count { 1 } else { book.round_lot().unwrap_or(DEFAULT_ROUND_LOT) };
+        let lot = if self.rules.odd_lots_count {
+            1
+        } else {
+            book.round_lot().unwrap_or_else(|| self.taken_lot(book.instrument()))
+        };
         let mut contribution = Contribution { state, ..before };
         if moved.includes(Side::Bid) {
             (contribution.bid, contribution.bid_size) = round_lot_best(book, Side::Bid, lot);
@@ -598,9 +720,14 @@ impl NbboStage {
         S: for<'a> Sink<NbboUpdate<'a>>,
     {
         sink.put(NbboUpdate { book: *update, nbbo: &NO_NBBO, changed: false });
+        if let Some(is_declared) = update.event.self_help() {
+            self.self_help(update, is_declared, sink);
+            return;
+        }
         let instruments = update.book.all_instruments().min(self.best.len());
         let is_gap = update.event.kind == EventKind::Gap;
         let heard = Heard::by(update.event);
+        self.now = update.event.ts_recv;
         let (mut venue_of_all, mut is_one_sound) = (None, false);
         for instrument in (0..instruments).map(|index| InstrumentId(index as u32)) {
             let book = update.book.of(instrument);
@@ -625,6 +752,34 @@ impl NbboStage {
             self.all_stale =
                 if is_gap && !is_one_sound { self.all_stale | bit } else { self.all_stale & !bit };
         }
+    }
+}
+
+impl NbboStage {
+    /// Self-help is declared against a venue, or revoked.
+    #[cold]
+    fn self_help<S>(&mut self, update: &BookUpdate<'_>, is_declared: bool, sink: &mut S)
+    where
+        S: for<'a> Sink<NbboUpdate<'a>>,
+    {
+        let before = self.shared.mask;
+        let Some(feeds) = self.shared.declare(update.event.publisher, is_declared, &self.venues) else {
+            return;
+        };
+        self.shared.hold(before, &self.contributions, self.stride);
+        // Any feed of the venue stands for all of them.
+        let feed = feeds.trailing_zeros() as usize;
+        for instrument in (0..self.best.len()).map(|index| InstrumentId(index as u32)) {
+            let first = instrument.index() * self.stride;
+            let Some(counting) = self.contributions.get_mut(first..first + self.venues.len()) else { break };
+            if self.shared.choose(feed, first, counting) && self.compare(first, instrument, BestMoved::Both) {
+                let event = Event { instrument, ..*update.event };
+                let book = update.book.of(instrument);
+                let update = BookUpdate { event: &event, book, ..*update };
+                sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });
+            }
+        }
+        self.shared.settle();
     }
 }
 

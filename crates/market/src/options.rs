@@ -37,7 +37,7 @@ impl BookOptions {
     pub fn stages(&self) -> Through<BookStage, NbboStage> {
         let books = BookStage::with_unnamed(self.feeds.iter().copied(), self.capacity);
         let publishers = self.feeds.iter().map(|(publisher, _)| *publisher).filter(|feed| !feed.is_of_sip());
-        let nbbo = NbboStage::new(self.rules, publishers, self.capacity.instruments);
+        let nbbo = NbboStage::new(self.rules.clone(), publishers, self.capacity.instruments);
         Through::new(books, nbbo)
     }
 }

@@ -24,6 +24,21 @@ pub struct Venue {
 impl Venue {
     /// From here on the numbers are ours, not DBN's.
     pub const FIRST_OWN: u16 = 9_001;
+
+    /// The SIPs' letter of the venue as a listing market: the one in [`Definition::listing`](crate::event::Definition::listing). `None`
+    /// for a venue that lists no NMS stock.
+    pub const fn listing_letter(&self) -> Option<u8> {
+        match self.id {
+            id if id == NASDAQ.id => Some(b'Q'),
+            id if id == NYSE.id => Some(b'N'),
+            id if id == AMERICAN.id => Some(b'A'),
+            id if id == ARCA.id => Some(b'P'),
+            id if id == TEXAS.id => Some(b'M'),
+            id if id == BZX.id => Some(b'Z'),
+            id if id == IEX.id => Some(b'V'),
+            _ => None,
+        }
+    }
 }
 
 /// The detail of a feed, the most detailed first. Of a venue's feeds the NBBO prefers the most detailed one.
@@ -260,6 +275,11 @@ impl Publisher {
         FEEDS.iter().find(|feed| feed.publisher == self)
     }
 
+    /// The first direct feed of the venue with this market identifier code, in any case.
+    pub fn of_venue(mic: &str) -> Option<Self> {
+        direct_feeds().find(|feed| feed.venue.mic.eq_ignore_ascii_case(mic)).map(|feed| feed.publisher)
+    }
+
     /// The venue's name, or `publisher N` for a feed that is not in the table. `(SIP)` behind it: as a securities information processor shows it.
     pub fn venue_name(self) -> String {
         match self.feed() {
@@ -270,6 +290,22 @@ impl Publisher {
             Some(feed) => feed.venue.name.to_owned(),
         }
     }
+}
+
+/// The feeds that are not of a SIP.
+fn direct_feeds() -> impl Iterator<Item = &'static Feed> {
+    FEEDS.iter().filter(|feed| !feed.publisher.is_of_sip())
+}
+
+/// The market identifier codes of the venues with a direct feed, each once.
+pub fn mics() -> impl Iterator<Item = &'static str> {
+    let is_first = |place: usize, feed: &Feed| {
+        direct_feeds().position(|one| one.venue.id == feed.venue.id) == Some(place)
+    };
+    direct_feeds()
+        .enumerate()
+        .filter(move |(place, feed)| is_first(*place, feed))
+        .map(|(_, feed)| feed.venue.mic)
 }
 
 #[cfg(test)]
@@ -287,5 +323,17 @@ mod tests {
         let names =
             [Publisher::XNAS_ITCH, Publisher::SIP_XNAS, Publisher::SIP_UTP].map(Publisher::venue_name);
         assert_eq!(names, ["Nasdaq", "Nasdaq (SIP)", "UTP SIP"]);
+    }
+
+    #[test]
+    fn a_venue_is_found_by_its_code_and_named_once() {
+        assert_eq!(Publisher::of_venue("iexg"), Some(Publisher::IEXG_TOPS));
+        assert_eq!(Publisher::of_venue("XNYS"), Some(Publisher::XNYS_PILLAR));
+        assert_eq!(Publisher::of_venue(""), None);
+        assert_eq!(Publisher::of_venue("XNAS"), Some(Publisher::XNAS_ITCH));
+        assert_eq!(Publisher::of_venue("EPRL"), None);
+        let venues: std::collections::BTreeSet<_> = direct_feeds().map(|feed| feed.venue.id).collect();
+        assert_eq!(mics().count(), venues.len());
+        assert_eq!(mics().filter(|mic| *mic == "IEXG").count(), 1);
     }
 }

@@ -67,7 +67,7 @@ fn event(number: usize, step: &Step) -> Event {
 
 /// The NBBO of an instrument by the rule.
 fn expected(
-    rules: NbboRules,
+    rules: &NbboRules,
     order: &[Publisher],
     books: &BookStage,
     heard: &BTreeSet<(Publisher, InstrumentId)>,
@@ -120,7 +120,7 @@ proptest! {
         let named = if is_named { &FEEDS[..] } else { &[] };
         let capacity = Capacity { instruments: 1, orders: 8, levels: 4 };
         let mut books = BookStage::with_unnamed([], capacity);
-        let mut nbbo = NbboStage::new(rules, named.iter().copied(), 1);
+        let mut nbbo = NbboStage::new(rules.clone(), named.iter().copied(), 1);
         let mut heard = BTreeSet::new();
         for (number, step) in steps.iter().enumerate() {
             let event = event(number, step);
@@ -140,10 +140,10 @@ proptest! {
             });
             // A checkpoint in between changes nothing.
             if number % 7 == 0 {
-                nbbo = NbboStage::from_image(rules, nbbo.image()).unwrap();
+                nbbo = NbboStage::from_image(rules.clone(), nbbo.image()).unwrap();
             }
             for instrument in (0..INSTRUMENTS).map(InstrumentId) {
-                let expected = expected(rules, nbbo.venues(), &books, &heard, instrument);
+                let expected = expected(&rules, nbbo.venues(), &books, &heard, instrument);
                 prop_assert_eq!(shown(nbbo.nbbo(instrument)), expected, "{:?} after {:?}", instrument, step);
             }
         }

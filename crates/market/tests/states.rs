@@ -1,9 +1,11 @@
 //! Halts, closed venues, gaps, quotes and sessions, each in a short sequence of events.
 
-use tapeworks_market::event::{Gap, Session, Status, StatusAction};
+use tapeworks_market::event::{Definition, Gap, Session, Status, StatusAction};
 use tapeworks_market::nbbo::{MarketState, NbboRules, StaleBooks};
+use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::{
-    BookStage, Event, EventKind, Flags, InstrumentId, NbboStage, NbboUpdate, Price, Publisher, Side,
+    BookStage, Event, EventKind, Flags, InstrumentId, Nanos, NbboStage, NbboUpdate, Price, Publisher, Side,
+    Symbol,
 };
 use tapeworks_stage::{Stage, Through};
 
@@ -125,6 +127,7 @@ fn of_two_feeds_of_a_venue_the_depth_counts_and_the_quotes_while_it_is_stale() {
     for rules in
         [NbboRules::default(), NbboRules { stale_books: StaleBooks::Exclude, ..NbboRules::default() }]
     {
+        let stale_books = rules.stale_books;
         let mut market = Market::new(rules);
         market.order(NASDAQ, ONE, 1, Side::Bid, 900, 100);
         let level = |cents: u32, size| {
@@ -153,7 +156,7 @@ fn of_two_feeds_of_a_venue_the_depth_counts_and_the_quotes_while_it_is_stale() {
         let gap = Event::new(EventKind::Gap, tops, InstrumentId::ALL).with_gap(Gap { first: 9, count: 1 });
         market.send(gap);
         // Both are stale: the more detailed one, under the rule for stale books.
-        let expected = match rules.stale_books {
+        let expected = match stale_books {
             StaleBooks::Flag => ("10.03".into(), 700, deep),
             StaleBooks::Exclude => ("9.00".into(), 100, NASDAQ),
         };
@@ -241,7 +244,7 @@ fn a_book_that_an_event_contradicts_is_flagged_until_a_clear() {
 #[test]
 fn a_contradicted_book_can_be_excluded_and_stays_excluded_in_a_checkpoint() {
     let rules = NbboRules { stale_books: StaleBooks::Exclude, ..NbboRules::default() };
-    let mut market = Market::new(rules);
+    let mut market = Market::new(rules.clone());
     market.order(NASDAQ, ONE, 1, Side::Bid, 1001, 100);
     market.order(BX, ONE, 1, Side::Bid, 1000, 100);
     let mut execute = Event::new(EventKind::Execute, NASDAQ, ONE);
@@ -365,4 +368,148 @@ fn the_start_of_messages_begins_with_empty_books() {
     market.send(start);
     assert_eq!(market.bid(ONE), None);
     assert_eq!(market.0.first.feed(NASDAQ).unwrap().order_count(), 0);
+}
+
+fn definition(venue: Publisher, round_lot: u32, listing: u8) -> Event {
+    Event::new(EventKind::Definition, venue, ONE).with_definition(Definition {
+        round_lot,
+        reference_price: None,
+        tick: None,
+        class: b' ',
+        listing,
+        is_test: false,
+        is_etp: false,
+    })
+}
+
+#[test]
+fn a_venue_that_states_no_lot_takes_that_of_the_listing_market_at_once() {
+    let bzx = Publisher::BATS_PITCH;
+    let mut market = Market::new(NbboRules::default());
+    market.order(bzx, ONE, 1, Side::Bid, 1003, 10);
+    market.order(bzx, ONE, 2, Side::Bid, 1002, 90);
+    assert_eq!(market.bid(ONE), Some(("10.02".into(), 100, bzx)), "no venue states a lot");
+    let updates = market.send(definition(BX, 40, b'Q'));
+    assert_eq!((updates.len(), updates[0].2), (1, true), "the other venue's contribution is in it");
+    assert_eq!(market.bid(ONE), Some(("10.02".into(), 80, bzx)));
+    // Nasdaq lists it.
+    assert!(market.send(definition(NASDAQ, 10, b'Q'))[0].2);
+    assert_eq!(market.bid(ONE), Some(("10.03".into(), 10, bzx)));
+    assert!(!market.send(definition(BX, 100, b'Q'))[0].2, "BX does not");
+    // A checkpoint keeps it.
+    let nbbo = NbboStage::from_image(NbboRules::default(), market.0.second.image()).unwrap();
+    let books = BookStage::from_image(&market.0.first.image(), |_| Default::default()).unwrap();
+    market = Market(Through::new(books, nbbo));
+    market.order(bzx, ONE, 3, Side::Bid, 1004, 10);
+    assert_eq!(market.bid(ONE), Some(("10.04".into(), 10, bzx)));
+    // What the venue states itself comes first.
+    market.send(definition(bzx, 20, b'Z'));
+    assert_eq!(market.bid(ONE), Some(("10.03".into(), 20, bzx)));
+    assert!(!market.send(definition(NASDAQ, 1, b'Q'))[0].2);
+}
+
+#[test]
+fn a_price_that_the_user_gives_makes_a_lot_until_a_venue_states_one() {
+    let bzx = Publisher::BATS_PITCH;
+    let mut prices = RoundLotPrices::parse("TEN,5000\nOLD,5000\n").unwrap();
+    for (symbol, ts_recv, lot) in [
+        ("TEN", 1_762_182_000_000_000_000, 10),
+        ("OLD", 1_761_919_200_000_000_000, 100),
+        ("NOT", 1_762_182_000_000_000_000, 100),
+    ] {
+        let rules = NbboRules { round_lot_prices: std::mem::take(&mut prices), ..NbboRules::default() };
+        prices.clone_from(&rules.round_lot_prices);
+        let mut market = Market::new(rules);
+        let mapping = Event::new(EventKind::SymbolMapping, bzx, InstrumentId(9));
+        market.send(mapping.with_symbol(Symbol::parse(symbol).unwrap()));
+        for (id, cents, size) in [(1, 500_001, 10), (2, 500_000, 90)] {
+            let mut order = Event::new(EventKind::Add, bzx, InstrumentId(9));
+            (order.order_id, order.side, order.size, order.ts_recv) = (id, Side::Bid, size, Nanos(ts_recv));
+            order.price = Some(Price::from_e4(cents * 100));
+            market.send(order);
+        }
+        let cents = if lot == 10 { "5000.01" } else { "5000.00" };
+        assert_eq!(market.bid(InstrumentId(9)), Some((cents.into(), lot, bzx)), "{symbol}");
+        // A restored state takes the prices that the user gives now.
+        let rules = NbboRules { round_lot_prices: prices.clone(), ..NbboRules::default() };
+        for (rules, shares) in [(NbboRules::default(), 100), (rules, lot)] {
+            let mut nbbo = NbboStage::from_image(rules, market.0.second.image()).unwrap();
+            let mut symbols = vec![Symbol::parse("A").unwrap(); 9];
+            symbols.push(Symbol::parse(symbol).unwrap());
+            nbbo.price_lots(&symbols);
+            let books = BookStage::from_image(&market.0.first.image(), |_| Default::default()).unwrap();
+            market = Market(Through::new(books, nbbo));
+            for kind in [EventKind::Add, EventKind::Delete] {
+                let mut order = Event::new(kind, bzx, InstrumentId(9));
+                (order.order_id, order.size, order.ts_recv) = (3, 100, Nanos(ts_recv));
+                order.side = if kind == EventKind::Add { Side::Bid } else { Side::None };
+                order.price = Some(Price::from_e4(50_000_200)).filter(|_| kind == EventKind::Add);
+                market.send(order);
+            }
+            let cents = if shares == 10 { "5000.01" } else { "5000.00" };
+            assert_eq!(market.bid(InstrumentId(9)), Some((cents.into(), shares, bzx)), "{symbol}");
+        }
+        let mut stated = definition(NASDAQ, 40, b'N');
+        stated.instrument = InstrumentId(9);
+        market.send(stated);
+        assert_eq!(market.bid(InstrumentId(9)), Some(("5000.00".into(), 80, bzx)), "{symbol}");
+    }
+}
+
+#[test]
+fn a_venue_under_self_help_leaves_every_nbbo_and_comes_back_with_the_book_it_has_then() {
+    let (tops, deep) = (Publisher::IEXG_TOPS, Publisher::IEXG_DEEP);
+    let mut market = Market::new(NbboRules::default());
+    for instrument in [ONE, TWO] {
+        market.order(NASDAQ, instrument, 1 + u64::from(instrument.0), Side::Bid, 1000, 100);
+        market.order(BX, instrument, 1 + u64::from(instrument.0), Side::Bid, 1001, 100);
+    }
+    let changed = |updates: Vec<(InstrumentId, Flags, bool)>| -> Vec<InstrumentId> {
+        updates.iter().filter(|update| update.2).map(|update| update.0).collect()
+    };
+    assert_eq!(changed(market.send(Event::of_self_help(BX, true))), [ONE, TWO]);
+    assert_eq!(market.bid(TWO), Some(("10.00".into(), 100, NASDAQ)));
+    assert!(market.0.second.is_under_self_help(BX) && !market.0.second.is_under_self_help(NASDAQ));
+    assert!(market.send(Event::of_self_help(BX, true)).iter().all(|update| !update.2), "it is out already");
+    market.order(BX, ONE, 9, Side::Bid, 1002, 300);
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 100, NASDAQ)));
+    // A checkpoint keeps it.
+    let nbbo = NbboStage::from_image(NbboRules::default(), market.0.second.image()).unwrap();
+    let books = BookStage::from_image(&market.0.first.image(), |_| Default::default()).unwrap();
+    market = Market(Through::new(books, nbbo));
+    assert_eq!(changed(market.send(Event::of_self_help(BX, false))), [ONE, TWO]);
+    assert_eq!(market.bid(ONE), Some(("10.02".into(), 300, BX)));
+    // A venue without a feed yet: all feeds that come later are out.
+    market.send(Event::of_self_help(deep, true));
+    assert!(market.0.first.feed(deep).is_none(), "it needs no books");
+    market.send(quote(Side::Bid, 1005, 100, Flags::LAST));
+    assert_eq!(market.bid(ONE), Some(("10.02".into(), 300, BX)));
+    market.send(Event::of_self_help(tops, false));
+    assert_eq!(market.bid(ONE), Some(("10.05".into(), 100, tops)));
+}
+
+#[test]
+fn a_short_sale_restriction_that_one_venue_announces_holds_for_the_instrument() {
+    let mut market = Market::new(NbboRules::default());
+    let restrict = |market: &mut Market, venue, is_short_sell_restricted| {
+        let (action, reason) = (StatusAction::ShortSaleRestrictionChange, 0);
+        let (is_trading, is_quoting) = (None, None);
+        let status = Status { action, reason, is_trading, is_quoting, is_short_sell_restricted };
+        market.send(Event::new(EventKind::Status, venue, ONE).with_status(status));
+        [ONE, TWO].map(|one| market.0.first.is_short_sale_restricted(one))
+    };
+    market.order(NASDAQ, ONE, 1, Side::Bid, 1000, 100);
+    assert_eq!(restrict(&mut market, NASDAQ, Some(false)), [false, false]);
+    assert_eq!(restrict(&mut market, BX, Some(true)), [true, false]);
+    assert_eq!(restrict(&mut market, NASDAQ, Some(true)), [true, false]);
+    assert_eq!(market.bid(ONE), Some(("10.00".into(), 100, NASDAQ)), "it is no halt");
+    assert_eq!(restrict(&mut market, BX, None), [true, false]);
+    assert_eq!(restrict(&mut market, BX, Some(false)), [true, false]);
+    assert_eq!(restrict(&mut market, NASDAQ, Some(false)), [false, false]);
+    // It ends with the venue's day, whose first message begins another.
+    restrict(&mut market, NASDAQ, Some(true));
+    let start =
+        Event::new(EventKind::Session, NASDAQ, InstrumentId::ALL).with_session(Session::StartOfMessages);
+    market.send(start);
+    assert!(!market.0.first.is_short_sale_restricted(ONE));
 }

@@ -9,7 +9,7 @@ use tapeworks_engine::{EngineOptions, JournalHistory};
 use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::{LiveChannelOptions, SnapshotOptions};
-use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::nbbo::{NbboRules, SelfHelp};
 use tapeworks_market::{BookOptions, Capacity, Publisher, Symbol};
 use tapeworks_ring::wait::Wait;
 use tapeworks_session::requests::RequestLogin;
@@ -165,6 +165,8 @@ pub struct PlantOptions {
     pub ring_events: usize,
     /// The rules of the NBBO.
     pub rules: NbboRules,
+    /// When venues are under self-help: out of the NBBO.
+    pub self_help: Vec<SelfHelp>,
     /// The only symbols wanted.
     pub symbols: Option<HashSet<Symbol>>,
     /// The journal.
@@ -187,6 +189,7 @@ impl Default for PlantOptions {
             cores: [None; 2],
             ring_events: 1 << 20,
             rules: NbboRules::default(),
+            self_help: Vec::new(),
             symbols: None,
             journal: None,
             shared_memory: None,
@@ -205,7 +208,7 @@ impl PlantOptions {
                 feeds.push((*publisher, self.capacity_of(*publisher)));
             }
         }
-        BookOptions { feeds, capacity: Capacity::for_orders(self.least_orders), rules: self.rules }
+        BookOptions { feeds, capacity: Capacity::for_orders(self.least_orders), rules: self.rules.clone() }
     }
 
     /// The tables of a feed at the start.
@@ -237,6 +240,7 @@ impl PlantOptions {
         EngineOptions {
             channels,
             symbols: self.symbols.clone(),
+            self_help: self.self_help.clone(),
             books: self.books(),
             keeps_last_trades: self.journal.is_some(),
         }

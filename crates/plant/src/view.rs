@@ -36,6 +36,8 @@ pub struct VenueBook {
     pub is_stale: bool,
     /// The venue trades the instrument.
     pub is_trading: bool,
+    /// Self-help is declared against the venue: it is out of the NBBO.
+    pub is_under_self_help: bool,
 }
 
 /// An instrument's NBBO and books.
@@ -43,6 +45,8 @@ pub struct VenueBook {
 pub struct SymbolView {
     /// The NBBO.
     pub nbbo: Nbbo,
+    /// A short-sale price test restricts it, as one of the venues says.
+    pub is_short_sale_restricted: bool,
     /// The venues' books; empty ones are left out.
     pub venues: Vec<VenueBook>,
 }
@@ -119,20 +123,23 @@ impl<W: World> Watch<W> {
         }
         for symbol in symbols {
             let Some(instrument) = instruments.find(symbol) else { continue };
-            let venues = books.feeds().iter().map(|feed| venue_book(feed.book(instrument)));
+            let venues = books.feeds().iter().map(|feed| venue_book(feed.book(instrument), nbbo));
             let venues = venues.filter(|book| !book.bids.is_empty() || !book.asks.is_empty()).collect();
-            view.symbols.insert(symbol, SymbolView { nbbo: *nbbo.nbbo(instrument), venues });
+            let is_short_sale_restricted = books.is_short_sale_restricted(instrument);
+            let nbbo = *nbbo.nbbo(instrument);
+            view.symbols.insert(symbol, SymbolView { nbbo, is_short_sale_restricted, venues });
         }
         self.lock().view = Arc::new(view);
     }
 }
 
-fn venue_book(book: BookRef<'_>) -> VenueBook {
+fn venue_book(book: BookRef<'_>, nbbo: &NbboStage) -> VenueBook {
     VenueBook {
         publisher: book.publisher(),
         bids: book.levels(Side::Bid).take(DEPTH).collect(),
         asks: book.levels(Side::Ask).take(DEPTH).collect(),
         is_stale: book.is_stale(),
         is_trading: !book.is_closed() && book.state().is_trading(),
+        is_under_self_help: nbbo.is_under_self_help(book.publisher()),
     }
 }

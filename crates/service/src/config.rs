@@ -4,12 +4,12 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
+use tapeworks_feed::{Application, clock};
 use tapeworks_journal::JournalOptions;
-use tapeworks_market::nbbo::{NbboRules, StaleBooks};
-use tapeworks_market::venue::FEEDS;
+use tapeworks_market::nbbo::{NbboRules, SelfHelp, StaleBooks};
+use tapeworks_market::venue::{FEEDS, mics};
 use tapeworks_market::{Publisher, Symbol};
 #[cfg(feature = "af-xdp")]
 use tapeworks_packet::live::{MAX_XDP_FRAMES, XdpOptions};
@@ -84,6 +84,8 @@ pub struct Config {
     pub roll: Option<RollSetting>,
     /// The QuestDB output, if there is one.
     pub questdb: Option<QuestDbSetting>,
+    /// The file of prices that give round lots where no venue states one: [`load`](crate::load) reads it into the rules of the NBBO.
+    pub round_lot_prices: Option<PathBuf>,
 }
 
 impl Config {
@@ -168,6 +170,25 @@ fn publisher(text: &str) -> Option<Publisher> {
     named.map(|feed| feed.publisher).or_else(|| text.parse().ok().filter(|number| *number > 0).map(Publisher))
 }
 
+/// A time of self-help against a venue.
+fn self_help(reading: &mut Reading<'_>, mut one: Section<'_>) -> Option<SelfHelp> {
+    let form = format!("a venue: {}", mics().collect::<Vec<_>>().join(", "));
+    let venue = one.parsed(reading, "venue", &form, Publisher::of_venue);
+    if !one.has("venue") {
+        one.missing(reading, "venue");
+    }
+    if !one.has("from") {
+        one.missing(reading, "from");
+    }
+    let from = one.parsed(reading, "from", clock::INSTANT_FORM, clock::instant);
+    let until = one.parsed(reading, "until", clock::INSTANT_FORM, clock::instant);
+    if from.zip(until).is_some_and(|(from, until)| until <= from) {
+        one.wrong_at(reading, "until", "'until' must be later than 'from'");
+    }
+    one.refuse_the_rest(reading);
+    Some(SelfHelp { venue: venue?, from: from?, until })
+}
+
 fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> Config {
     let mut top = Section::new("the file", document.get_ref(), 0..0);
     let mut plant = PlantOptions::default();
@@ -203,11 +224,16 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         plant.receive.buffers = buffers.map_or(plant.receive.buffers, |(buffers, _)| buffers);
         receive.refuse_the_rest(reading);
     }
+    let mut round_lot_prices = None;
     if let Some(mut nbbo) = top.table(reading, "nbbo") {
         plant.rules = NbboRules {
             stale_books: one_of(reading, &mut nbbo, "stale_books", &STALE).unwrap_or_default(),
             odd_lots_count: nbbo.boolean(reading, "odd_lots").unwrap_or_default(),
+            ..NbboRules::default()
         };
+        round_lot_prices = nbbo.text(reading, "round_lot_prices").map(|(path, _)| PathBuf::from(path));
+        plant.self_help =
+            nbbo.tables(reading, "self_help").into_iter().filter_map(|one| self_help(reading, one)).collect();
         nbbo.refuse_the_rest(reading);
     }
     plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal));
@@ -236,7 +262,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
     let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.as_ref()));
     let questdb = read_questdb(reading, &mut top);
     top.refuse_the_rest(reading);
-    Config { plant, clients, web, multicast, roll, questdb }
+    Config { plant, clients, web, multicast, roll, questdb, round_lot_prices }
 }
 
 /// The names of the ways to receive.
@@ -776,6 +802,7 @@ fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, taken: &mut Taken) 
 
 #[cfg(test)]
 mod tests {
+    use tapeworks_market::Nanos;
     use tapeworks_store::Schema;
 
     use super::*;
@@ -790,7 +817,7 @@ mod tests {
         ring_events = 65_536
         cores = { ingest = 2, market = 3 }
         receive = { buffer_mb = 8, busy_poll = "50us", datagram_bytes = 9_000, buffers = 4_096, from = "packet", device = "eth0" }
-        nbbo = { stale_books = "exclude", odd_lots = true }
+        nbbo = { stale_books = "exclude", odd_lots = true, round_lot_prices = "prices.csv", self_help = [{ venue = "XBOS", from = "2025-11-14T10:00", until = "2025-11-14T15:10:00Z" }] }
         journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
         web = { listen = "0.0.0.0:8080", token = "a-secret-of-some-length", stream = true }
         roll = { folder = "days", schemas = ["mbo", "cmbp-1"], format = "parquet" }
@@ -835,6 +862,21 @@ mod tests {
     }
 
     #[test]
+    fn a_time_of_self_help_that_is_wrong_is_refused() {
+        for (one, problem) in [
+            ("from = \"2025-11-14T10:00\"", "lacks the key 'venue'"),
+            ("venue = \"XBOS\"", "lacks the key 'from'"),
+            ("venue = \"BX\", from = \"2025-11-14T10:00\"", "'venue' must be a venue: XNAS, XBOS"),
+            ("venue = \"XBOS\", from = \"ten\"", "'from' must be nanoseconds since 1970"),
+            ("venue = \"XBOS\", from = \"5\", until = \"5\"", "'until' must be later than 'from'"),
+            ("venue = \"XBOS\", from = \"5\", to = \"6\"", "to"),
+        ] {
+            let problems = problems(&format!("nbbo = {{ self_help = [{{ {one} }}] }}"));
+            assert!(problems.iter().any(|one| one.contains(problem)), "{one}: {problems:?}");
+        }
+    }
+
+    #[test]
     fn everything_that_a_file_can_say_is_read() {
         let config = Config::parse("p.toml", WHOLE).unwrap();
         let plant = &config.plant;
@@ -843,7 +885,12 @@ mod tests {
         assert_eq!(plant.receive.buffer_bytes, Some(8 << 20));
         assert_eq!(plant.receive.source, Source::Packet { device: "eth0".to_owned() });
         assert_eq!((plant.receive.busy_poll_us, plant.receive.datagram_bytes), (50, 9_000));
-        assert_eq!(plant.rules, NbboRules { stale_books: StaleBooks::Exclude, odd_lots_count: true });
+        let rules =
+            NbboRules { stale_books: StaleBooks::Exclude, odd_lots_count: true, ..NbboRules::default() };
+        assert_eq!(plant.rules, rules);
+        assert_eq!(config.round_lot_prices.as_deref(), Some(Path::new("prices.csv")));
+        let (from, until) = (Nanos(1_763_132_400_000_000_000), Some(Nanos(1_763_133_000_000_000_000)));
+        assert_eq!(plant.self_help, [SelfHelp { venue: Publisher::XBOS_ITCH, from, until }]);
         let journal = plant.journal.as_ref().unwrap();
         assert_eq!(
             journal.options,

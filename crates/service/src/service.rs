@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::config::Config;
 use crate::report::{Handles, Report};
 use tapeworks_engine::JournalReplayed;
+use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_plant::roll::Roll;
 use tapeworks_plant::view::Watch;
 use tapeworks_plant::{Plant, PlantError, PlantFailure, Reader, Status};
@@ -336,8 +337,8 @@ impl Service {
     }
 }
 
-/// Reads the configuration at `path`, with paths relative to the file's folder, and checks the files of TLS: an unusable
-/// certificate is a fault of the configuration.
+/// Reads the configuration at `path`, with paths relative to the file's folder, and the file of prices for round lots, and checks the
+/// files of TLS: an unusable certificate is a fault of the configuration.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -357,16 +358,47 @@ pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::Config
     if let Some(roll) = &mut config.roll {
         roll.folder = folder.join(&roll.folder);
     }
+    let wrong = |problem: String| {
+        let file = path.display().to_string();
+        vec![tapeworks_runtime::config::ConfigError { file, place: None, problem }]
+    };
+    if let Some(prices) = &mut config.round_lot_prices {
+        *prices = folder.join(&prices);
+        let read = std::fs::read_to_string(&prices).map_err(|error| error.to_string());
+        let parsed = read.and_then(|text| RoundLotPrices::parse(&text).map_err(|error| error.to_string()));
+        config.plant.rules.round_lot_prices =
+            parsed.map_err(|error| wrong(format!("'round_lot_prices': {}: {error}", prices.display())))?;
+    }
     #[cfg(feature = "tls")]
     if let Some((certificate, key)) = config.clients.as_ref().and_then(|clients| clients.tls.as_ref())
         && let Err(error) = tapeworks_runtime::tls::server(certificate, key, None)
     {
-        let file = path.display().to_string();
-        return Err(vec![tapeworks_runtime::config::ConfigError {
-            file,
-            place: None,
-            problem: error.to_string(),
-        }]);
+        return Err(wrong(error.to_string()));
     }
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prices_of_round_lots_are_read_beside_the_configuration() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plant.toml");
+        let text = "nbbo = { round_lot_prices = \"prices.csv\" }\n\
+            [[venue]]\nname = \"Nasdaq\"\nprotocol = \"itch\"\n\
+            publisher = \"XNAS.ITCH\"\nlines = \"239.192.1.1:30001\"\n";
+        std::fs::write(&path, text).unwrap();
+        let problem =
+            |path: &Path| load(path).unwrap_err().iter().map(ToString::to_string).collect::<String>();
+        assert!(problem(&path).contains("prices.csv"), "{}", problem(&path));
+        let prices = folder.path().join("prices.csv");
+        std::fs::write(&prices, "A,1\nB\n").unwrap();
+        assert!(problem(&path).ends_with("prices.csv: line 2: it is not SYMBOL,PRICE"), "{}", problem(&path));
+        std::fs::write(&prices, "A,1\nBKNG,5400\n").unwrap();
+        let rules = load(&path).unwrap().plant.rules;
+        let price = rules.round_lot_prices.price_of(tapeworks_market::Symbol::parse("BKNG").unwrap());
+        assert_eq!(price, tapeworks_market::Price::from_e9(5_400_000_000_000));
+    }
 }

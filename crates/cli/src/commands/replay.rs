@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tapeworks_analysis::replay::{self, Output, Summary};
 use tapeworks_feed::Application;
-use tapeworks_market::nbbo::{NbboRules, StaleBooks};
+use tapeworks_market::nbbo::{NbboRules, SelfHelp, StaleBooks};
+use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::{Nanos, Publisher, Symbol};
 use tapeworks_store::{Format, Schema};
 
@@ -81,6 +82,13 @@ pub(crate) struct Arguments {
     /// Count odd lots in the NBBO at their own prices.
     #[arg(long)]
     odd_lots: bool,
+    /// Lines of SYMBOL,PRICE: the average closing price that gives a round lot by the rule where no venue states one.
+    #[arg(long, value_name = "FILE", value_parser = values::round_lot_prices)]
+    round_lot_prices: Option<RoundLotPrices>,
+    /// Leave a venue out of the NBBO for a time: its market identifier code, and receive times as for --from and --to. May be given
+    /// several times.
+    #[arg(long, value_name = "VENUE,FROM[,UNTIL]", value_parser = values::self_help)]
+    self_help: Vec<SelfHelp>,
     /// With 1, one thread does all the work. With more, that thread applies the messages, up to N - 1 others encode and write
     /// Parquet, and up to N - 1 others decompress inputs, one for each gzip or zstd file. Unless given, as many as there are
     /// processors, at most 4. The files are the same with any number.
@@ -181,7 +189,9 @@ pub(crate) fn run(arguments: Arguments) -> Result {
                 Stale::Exclude => StaleBooks::Exclude,
             },
             odd_lots_count: arguments.odd_lots,
+            round_lot_prices: arguments.round_lot_prices.unwrap_or_default(),
         },
+        self_help: arguments.self_help,
         measure: arguments.measure,
         compare_sip: false,
         symbols: arguments.symbols.map(|symbols| symbols.0),

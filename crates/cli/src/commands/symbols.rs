@@ -164,6 +164,11 @@ impl Row<'_> {
         self.values(|listing| listing.definition.and_then(|one| market(one.listing)))
     }
 
+    /// Whether a short-sale price test restricts it: one venue that says so suffices. `None`: no venue says anything of it.
+    fn is_short_sell_restricted(&self) -> Option<bool> {
+        self.values(|listing| listing.is_short_sell_restricted).into_iter().max()
+    }
+
     /// What is not as usual.
     fn remarks(&self) -> String {
         let mut remarks = Vec::new();
@@ -174,7 +179,7 @@ impl Row<'_> {
         if has(|listing| listing.definition.is_some_and(|one| one.is_etp)) {
             remarks.push("exchange-traded product".to_owned());
         }
-        if has(|listing| listing.is_short_sell_restricted == Some(true)) {
+        if self.is_short_sell_restricted() == Some(true) {
             remarks.push("short sales restricted".to_owned());
         }
         for (publisher, listing) in &self.listings {
@@ -192,6 +197,7 @@ impl Row<'_> {
             "cqs": self.spelled(Convention::Cqs),
             "cms": self.spelled(Convention::Cms),
             "issue": describe(symbol, Convention::Integrated),
+            "is_short_sell_restricted": self.is_short_sell_restricted(),
             "venues": self.listings.iter().map(|(publisher, listing)| json!({
                 "venue": publisher.venue_name(),
                 "dataset": publisher.feed().map(|feed| feed.dataset),

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use tapeworks_disk::System;
 use tapeworks_feed::live::Input;
 use tapeworks_journal::{JournalOptions, Opened, segment_starts};
-use tapeworks_market::{Line, Nanos};
+use tapeworks_market::nbbo::SelfHelp;
+use tapeworks_market::{Line, Nanos, Publisher};
 use tapeworks_store::Schema;
 use tempfile::tempdir;
 
@@ -37,25 +38,34 @@ proptest! {
         at in any::<prop::sample::Index>(),
         // Packets that are lost, so that something waits, and books are stale.
         lost in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
+        // A venue is under self-help between the times of two packets.
+        times in any::<[prop::sample::Index; 2]>(),
     ) {
         let mut packets = session();
+        let mut times = times.map(|time| packets[time.index(packets.len())].1);
+        times.sort_unstable();
+        let self_help = vec![SelfHelp { venue: Publisher::XNAS_ITCH, from: times[0], until: Some(times[1]) }];
+        let options = EngineOptions { self_help, ..options() };
         lost.iter().for_each(|lost| drop(packets.remove(lost.index(packets.len()))));
         let (before, after) = packets.split_at(at.index(packets.len()));
-        let (mut engine, mut market) = (Engine::new(&options()), stage());
-        run(&mut engine, &mut market, before);
+        let (mut engine, mut market) = (Engine::new(&options), stage());
+        let events = run(&mut engine, &mut market, before);
         let bytes = encoded(&engine, &market);
         let folder = tempdir().unwrap();
         fs::create_dir_all(folder.path()).unwrap();
         let record = before.len() as u64;
         write(folder.path(), record, &mut { bytes }).unwrap();
-        let (restored, refused) = newest(folder.path(), &opened(record + 5), &options());
+        let (restored, refused) = newest(folder.path(), &opened(record + 5), &options);
         prop_assert!(refused.is_empty(), "{refused:?}");
         let restored = restored.unwrap();
         prop_assert_eq!(restored.record, record);
         let (mut other, mut twin) = (restored.engine, stage());
         twin.restore(restored.market);
         prop_assert_eq!(other.counters(), engine.counters());
-        prop_assert_eq!(run(&mut other, &mut twin, after), run(&mut engine, &mut market, after));
+        let rest = run(&mut engine, &mut market, after);
+        prop_assert_eq!(&run(&mut other, &mut twin, after), &rest);
+        let declared: Vec<_> = events.iter().chain(&rest).filter_map(Event::self_help).collect();
+        prop_assert_eq!(&declared[..], if times[0] < times[1] { &[true, false][..] } else { &[] });
         prop_assert_eq!(other.counters(), engine.counters());
         prop_assert_eq!(other.feed().save(), engine.feed().save());
         let (one, same) = (market.image().sorted(), twin.image().sorted());
@@ -85,6 +95,9 @@ fn a_checkpoint_is_read_and_made_without_a_plant() {
     packets[900..].iter().for_each(|packet| input(packet, &mut state, &mut one));
     packets[900..].iter().for_each(|packet| input(packet, &mut twin, &mut same));
     assert!(!one.is_empty() && one == same && state.write() == twin.write());
+    let (venue, from) = (Publisher::XNAS_ITCH, Nanos(0));
+    let others = EngineOptions { self_help: vec![SelfHelp { venue, from, until: None }], ..options() };
+    assert!(Checkpoint::read(&file, &others).is_err(), "other times of self-help give other events");
     file[100] ^= 1;
     let refused = Checkpoint::read(&file, &options()).unwrap_err();
     assert_eq!(refused.to_string(), "checkpoint: it is damaged");

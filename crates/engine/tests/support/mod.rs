@@ -60,7 +60,12 @@ pub(crate) fn options() -> EngineOptions {
     let capacity = Capacity { instruments: 64, orders: 1 << 12, levels: 1 << 12 };
     let feeds = KINDS.map(|(_, _, publisher)| (publisher, capacity)).to_vec();
     let books = BookOptions { feeds, capacity, ..BookOptions::default() };
-    EngineOptions { channels: KINDS.map(channel).to_vec(), symbols: None, books, keeps_last_trades: true }
+    EngineOptions {
+        channels: KINDS.map(channel).to_vec(),
+        books,
+        keeps_last_trades: true,
+        ..EngineOptions::default()
+    }
 }
 
 /// A session without heartbeats.

@@ -12,55 +12,123 @@
 //! another's changes. The table has the contribution of the feed that counts, and nothing for the others. So the NBBO is
 //! computed as if each venue had one feed.
 //!
+//! A venue under self-help is treated like that too: none of its feeds counts.
+//!
 //! Cost: one test of a bit for a feed that is its venue's only one. With several, another 40 bytes a feed and instrument,
 //! and some compares for each change of a best price.
 
 use crate::venue::{Detail, Publisher};
 
 use super::Contribution;
+use super::self_help::are_of_one_venue;
 
-/// The feeds of an NBBO that share their venue with others.
+/// The feeds of an NBBO whose contributions are chosen: they share their venue with others, or it is under self-help.
 #[derive(Debug, Default)]
 pub(super) struct SharedVenues {
-    /// By bit the feeds that share their venue.
+    /// By bit these feeds.
     pub(super) mask: u32,
+    /// By bit the feeds that share their venue.
+    sharing: u32,
+    /// By bit the feeds of venues under self-help.
+    excluded: u32,
+    /// A feed of each venue under self-help.
+    self_help: Vec<Publisher>,
     /// By place of a feed: the feeds of its venue, by bit, and its detail.
     feeds: Vec<(u32, Detail)>,
-    /// The possible contribution of each feed, laid out as the NBBO's contributions. Empty while no venue is shared.
+    /// The possible contribution of each feed of the mask, laid out as the NBBO's contributions. Empty while there is none.
     pub(super) own: Vec<Contribution>,
 }
 
 impl SharedVenues {
-    /// The sharing among these feeds, without contributions yet.
-    pub(super) fn of(publishers: &[Publisher]) -> Self {
-        let mut shared = Self::default();
+    /// The sharing among these feeds, without contributions yet. The venues of the feeds `self_help` are under self-help.
+    pub(super) fn of(publishers: &[Publisher], self_help: Vec<Publisher>) -> Self {
+        let mut shared = Self { self_help, ..Self::default() };
         for publisher in publishers {
             shared.add(*publisher, publishers);
         }
         shared
     }
 
-    /// A feed joins, as the next of `publishers`.
+    /// A feed joins, as the next of `publishers`. The feeds that come into the mask with it have no contributions of their own yet.
     pub(super) fn add(&mut self, publisher: Publisher, publishers: &[Publisher]) {
         let (place, feed) = (self.feeds.len(), publisher.feed());
         let detail = feed.map_or(Detail::Orders, |feed| feed.detail);
         let mut all = 1 << place;
         for (other, known) in publishers.iter().take(place).enumerate() {
-            let same = feed.zip(known.feed()).is_some_and(|(feed, known)| feed.venue.id == known.venue.id);
-            all |= u32::from(same) << other;
+            all |= u32::from(are_of_one_venue(publisher, *known)) << other;
         }
         self.feeds.push((all, detail));
         if all.count_ones() > 1 {
-            self.mask |= all;
+            self.sharing |= all;
             for (place, (known, _)) in self.feeds.iter_mut().enumerate() {
                 if all >> place & 1 == 1 {
                     *known = all;
                 }
             }
         }
+        self.excluded |= u32::from(self.is_under_self_help(publisher)) << place;
+        self.mask = self.sharing | self.excluded;
     }
 
-    /// Whether a feed shares its venue.
+    /// A feed of each venue under self-help.
+    pub(super) fn self_help(&self) -> &[Publisher] {
+        &self.self_help
+    }
+
+    /// Whether the venue of a feed is under self-help.
+    pub(super) fn is_under_self_help(&self, publisher: Publisher) -> bool {
+        self.self_help.iter().any(|one| are_of_one_venue(*one, publisher))
+    }
+
+    /// Self-help against the venue of `publisher` is declared or revoked. Returns the venue's feeds among `publishers` by bit; `None` if
+    /// nothing changes. A declaration brings its feeds into the mask; [`SharedVenues::settle`] takes them out again.
+    pub(super) fn declare(
+        &mut self,
+        publisher: Publisher,
+        is_declared: bool,
+        publishers: &[Publisher],
+    ) -> Option<u32> {
+        let is_full = self.self_help.len() == super::MAX_VENUES;
+        if self.is_under_self_help(publisher) == is_declared || is_declared && is_full {
+            return None;
+        }
+        let of_venue = publishers.iter().enumerate().filter(|(_, one)| are_of_one_venue(publisher, **one));
+        let feeds = of_venue.fold(0, |feeds, (place, _)| feeds | 1 << place);
+        if is_declared {
+            self.self_help.push(publisher);
+            self.excluded |= feeds;
+            self.mask |= feeds;
+        } else {
+            self.self_help.retain(|one| !are_of_one_venue(*one, publisher));
+            self.excluded &= !feeds;
+        }
+        Some(feeds)
+    }
+
+    /// What the feeds that `counting` holds alone contribute becomes their own, for those that are in the mask now and were not in
+    /// `before`. Each instrument has `stride` places.
+    pub(super) fn hold(&mut self, before: u32, counting: &[Contribution], stride: usize) {
+        let new = self.mask & !before;
+        if new == 0 {
+            return;
+        }
+        self.own.resize(counting.len(), Contribution::default());
+        for (at, (own, counts)) in self.own.iter_mut().zip(counting).enumerate() {
+            if new >> (at % stride) & 1 == 1 {
+                *own = *counts;
+            }
+        }
+    }
+
+    /// Feeds that are neither of a shared venue nor under self-help leave the mask: what counts is what they contribute.
+    pub(super) fn settle(&mut self) {
+        self.mask = self.sharing | self.excluded;
+        if self.mask == 0 {
+            self.own.clear();
+        }
+    }
+
+    /// Whether a feed's contribution is chosen.
     #[inline]
     pub(super) const fn includes(&self, feed: usize) -> bool {
         self.mask >> feed & 1 == 1
@@ -73,9 +141,11 @@ impl SharedVenues {
         let own = self.own.get(first..).unwrap_or_default();
         let width = counting.len();
         let of_venue = || (0..width).filter(|place| all >> place & 1 == 1);
+        let is_alone = all.count_ones() == 1;
         let chosen = of_venue()
+            .filter(|_| all & self.excluded == 0)
             .filter_map(|place| Some((place, own.get(place)?, self.feeds.get(place)?.1)))
-            .filter(|(_, own, _)| own.is_heard())
+            .filter(|(_, own, _)| is_alone || own.is_heard())
             .min_by_key(|(place, own, detail)| (own.is_stale(), *detail, *place))
             .map(|(place, ..)| place);
         let mut is_changed = false;

@@ -1,6 +1,7 @@
 //! The NBBO as plain values: see [`image`](crate::image).
 
 use super::{Contribution, Nbbo, NbboCounts};
+use crate::round_lots::TakenLot;
 use crate::venue::Publisher;
 
 /// The NBBO of every instrument: see [`NbboStage::image`](crate::NbboStage::image).
@@ -15,4 +16,6 @@ pub struct NbboImage {
     pub(crate) counts: NbboCounts,
     pub(crate) all_stale: u32,
     pub(crate) own: Vec<Contribution>,
+    pub(crate) lots: Vec<TakenLot>,
+    pub(crate) self_help: Vec<Publisher>,
 }

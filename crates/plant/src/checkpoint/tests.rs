@@ -54,7 +54,7 @@ fn a_day_goes_on_from_the_checkpoint_of_a_plant_with_another_topology() {
     let folder = tempdir().unwrap();
     let mut options = plant();
     options.ring_events = 1 << 16;
-    options.rules = NbboRules { stale_books: StaleBooks::Flag, odd_lots_count: false };
+    options.rules = NbboRules { stale_books: StaleBooks::Flag, ..NbboRules::default() };
     let mut journal = JournalSetting::new(folder.path());
     journal.checkpoint_every = Some(Duration::from_millis(100));
     journal.queue = 64;

@@ -183,12 +183,14 @@ impl Tick {
                     "asks": levels(&book.asks),
                     "is_stale": book.is_stale,
                     "is_trading": book.is_trading,
+                    "is_under_self_help": book.is_under_self_help,
                 })
             })
             .collect();
         let mut value = self.nbbo(symbol, &shown.nbbo);
         if let Some(object) = value.as_object_mut() {
             object.insert("books".to_owned(), venues.into());
+            object.insert("is_short_sale_restricted".to_owned(), shown.is_short_sale_restricted.into());
         }
         value
     }
@@ -233,8 +235,9 @@ mod tests {
             asks: Vec::new(),
             is_stale: true,
             is_trading: false,
+            is_under_self_help: true,
         };
-        let shown = SymbolView { nbbo: crossed, venues: vec![book] };
+        let shown = SymbolView { nbbo: crossed, is_short_sale_restricted: true, venues: vec![book] };
         let view = View {
             venues: vec![Publisher::XNAS_ITCH, Publisher::XBOS_ITCH],
             symbols: BTreeMap::from([(symbol("ABC"), shown)]),
@@ -283,6 +286,8 @@ mod tests {
             (&book["books"][0]["is_stale"], &book["books"][0]["is_trading"]),
             (&json!(true), &json!(false))
         );
+        assert_eq!(book["books"][0]["is_under_self_help"], json!(true));
+        assert_eq!(book["is_short_sale_restricted"], json!(true));
         assert_eq!(tick.book(Symbol::from_bytes(b"NONE").unwrap()), Value::Null);
     }
 }
