@@ -164,7 +164,7 @@ fn a_study_of_no_message_gives_the_reason() {
 
 #[test]
 fn unknown_names_are_wrong_usage() {
-    assert_one_error(&run(&["dump", "--protocol", "uqdf", CAPTURE]), 2, "unknown protocol");
+    assert_one_error(&run(&["dump", "--protocol", "utdf", CAPTURE]), 2, "unknown protocol");
     assert_one_error(&run(&["dump", "--protocol", "moldudp64", CAPTURE]), 2, "is a transport");
     assert_one_error(&run(&["dump", "--protocol", "ouch", CAPTURE]), 2, "is recognised by itself");
     assert_one_error(&run(&["dump", "--message", "NoSuch", CAPTURE]), 2, "NoSuch");

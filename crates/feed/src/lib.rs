@@ -38,6 +38,7 @@ mod normaliser;
 mod pitch;
 mod probe;
 mod problem;
+mod publisher;
 mod ranges;
 pub mod recognise;
 mod recovery;
@@ -59,8 +60,9 @@ pub use feed::{Feed, FeedCounters, FeedOptions, FileFeed};
 pub use locates::Contradiction;
 pub use naming::{Naming, Suffixes};
 pub use problem::{KEPT_PROBLEMS, Problem, ProblemKind, Problems};
+pub use publisher::PublisherSpec;
 pub use recognise::Framing as FileFormat;
-pub use table::{Application, FEEDS, FeedSpec, PublisherSpec};
+pub use table::{Application, FEEDS, FeedSpec};
 
 /// The examples of the README, compiled.
 #[cfg(doctest)]

@@ -17,7 +17,8 @@ use crate::arbitration::ArbiterOptions;
 use crate::live::{Input, LiveChannelOptions, LiveFeed};
 use crate::locates::Contradiction;
 use crate::normaliser::{Normaliser, Start, Target};
-use crate::table::{Application, PublisherSpec};
+use crate::publisher::PublisherSpec;
+use crate::table::Application;
 use crate::{Feed, FeedOptions, Packet};
 
 const ONE: Publisher = Publisher(9_501);

@@ -11,8 +11,8 @@ use tapeworks_wire::Decimal;
 use tapeworks_wire::national::NationalSide;
 
 use crate::normaliser::{Context, Target};
+use crate::publisher::PublisherSpec;
 use crate::symbols::UNWANTED;
-use crate::table::PublisherSpec;
 
 /// Shares in a lot of which the SIP says nothing.
 pub(crate) const USUAL_LOT: u32 = 100;

@@ -36,19 +36,9 @@ use crate::mitch::{self, MitchNormaliser};
 use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Normaliser, Start, Target};
 use crate::pitch::{self, PitchNormaliser};
+use crate::publisher::PublisherSpec;
 use crate::sip;
 use crate::uqdf::{self, UqdfNormaliser};
-
-/// A publisher of a feed.
-#[derive(Clone, Copy, Debug)]
-pub struct PublisherSpec {
-    /// Its number.
-    pub publisher: Publisher,
-    /// Names of its venue on the command line, in lower case.
-    pub names: &'static [&'static str],
-    /// The multicast groups of lines A and B, where they identify it among the feed's publishers.
-    pub groups: &'static [Ipv4Addr],
-}
 
 /// A feed.
 #[derive(Debug)]

@@ -34,6 +34,9 @@ const SYMBOL_INDICES: [VenueKind; 3] = [VenueKind::Nyse, VenueKind::Arca, VenueK
 /// London, whose symbols are of no other venue here, beside two venues of the United States; Cboe's units have the same header.
 const LONDON: [VenueKind; 3] = [VenueKind::Lse, VenueKind::Byx, VenueKind::Nasdaq];
 
+/// The SIPs, each of whose channels carries all participants, beside a direct feed with the transport of one of them.
+const SIPS: [VenueKind; 3] = [VenueKind::Uqdf, VenueKind::Cqs, VenueKind::Nasdaq];
+
 /// The first venues are of these kinds, without snapshots. Their lines lose, repeat and hold back, the plant is killed, and its machine loses its power.
 fn lossy(plan: &mut Plan, kinds: [VenueKind; 3]) {
     for (place, kind) in kinds.into_iter().enumerate() {
@@ -67,7 +70,7 @@ fn late(plan: &mut Plan, kinds: [VenueKind; 3]) {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "steady",
@@ -329,6 +332,11 @@ impl Scenario {
             name: "london",
             story: "London's feed, whose directory explains numbers, beside Cboe's with the same header and Nasdaq's: lines lose, repeat and hold back, the plant is killed, and its machine loses its power",
             change: |plan| lossy(plan, LONDON),
+        },
+        Self {
+            name: "sips",
+            story: "both SIPs, whose channels carry all participants, beside Nasdaq's feed: lines lose, repeat and hold back, the plant is killed, and its machine loses its power",
+            change: |plan| lossy(plan, SIPS),
         },
         Self {
             name: "london-late",
