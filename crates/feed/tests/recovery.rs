@@ -289,7 +289,10 @@ proptest! {
         prop_assert!(!outcome.arbiter.is_recovering());
         prop_assert_eq!(outcome.arbiter.held_packets(), 0);
         let answers = outcome.arbiter.lines()[2];
-        prop_assert!(wrong < 100 || answers.unrequested + answers.malformed + answers.of_past_sessions > 0);
+        // Of fewer wrong answers none may have come that could be noticed.
+        let expected_wrong = wrong * outcome.requests.len() as u64 / 1_000;
+        let noticed = answers.unrequested + answers.malformed + answers.of_past_sessions;
+        prop_assert!(expected_wrong < 50 || noticed > 0, "{} expected", expected_wrong);
     }
 
     #[test]
