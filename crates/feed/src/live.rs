@@ -230,7 +230,26 @@ impl LiveChannel {
     pub const fn is_stale(&self) -> bool {
         self.followed.is_stale
     }
+
+    /// Whether only time can bring it something to do, besides a packet.
+    #[inline]
+    fn is_quiet(&self) -> bool {
+        !self.arbiter.is_recovering()
+            && !self.arbiter.has_successor()
+            && !self.arbiter.is_joining()
+            && self.followed.awaited.is_none()
+            && !self.followed.is_stale
+    }
+
+    /// When it has something to do.
+    fn due(&self) -> Nanos {
+        let snapshot = self.followed.awaited.as_ref().map(|awaited| awaited.due);
+        [self.arbiter.deadline(), snapshot].into_iter().flatten().min().unwrap_or(NEVER)
+    }
 }
+
+/// The time of what does not come.
+const NEVER: Nanos = Nanos(u64::MAX);
 
 /// Translates the lines of any number of channels: see the [module](self).
 #[derive(Debug)]
@@ -238,6 +257,8 @@ pub struct LiveFeed {
     feed: Feed,
     channels: Vec<LiveChannel>,
     requests: VecDeque<Request>,
+    /// By channel a time before which it has nothing to do: packets in order only move it later, and are not looked at for it.
+    due: Vec<Nanos>,
     /// The earliest time at which a channel has something to do.
     deadline: Option<Nanos>,
     /// The time of the last packet, or of the last event that marks a second.
@@ -277,7 +298,7 @@ impl LiveFeed {
                 - publishers.partition_point(|one| *one < publisher)
                 > 1
         };
-        let channels = channels
+        let channels: Vec<LiveChannel> = channels
             .into_iter()
             .map(|mut options| {
                 if options.snapshot.is_some() {
@@ -294,11 +315,13 @@ impl LiveFeed {
                 }
             })
             .collect();
+        let due = vec![NEVER; channels.len()];
         Self {
             self_help: SelfHelpSchedule::new(&options.self_help),
             feed: Feed::new(options),
             channels,
             requests: VecDeque::new(),
+            due,
             deadline: None,
             last: None,
             clock: Nanos(0),
@@ -314,7 +337,7 @@ impl LiveFeed {
             writer.put(&(followed, attempts, snapshots, contradicted_again, part))?;
         }
         writer.put(&self.requests)?;
-        writer.put(&(self.deadline, self.last, self.clock))
+        writer.put(&(&self.due, self.deadline, self.last, self.clock))
     }
 
     /// Restores a saved state.
@@ -336,7 +359,8 @@ impl LiveFeed {
             }
         }
         self.requests = reader.take()?;
-        (self.deadline, self.last, self.clock) = reader.take()?;
+        (self.due, self.deadline, self.last, self.clock) = reader.take()?;
+        ensure(self.due.len() == self.channels.len(), "the times of the channels")?;
         self.self_help.pass(self.clock);
         Ok(())
     }
@@ -442,7 +466,7 @@ impl LiveFeed {
             self.of_channel(index, &mut forward, |feed, sink| feed.inputs_lost_of(index, now, sink));
         }
         self.clock = forward.clock;
-        self.set_deadline();
+        self.set_all_due();
     }
 
     fn inputs_lost_of<S: Sink<Event>>(&mut self, index: usize, now: Nanos, sink: &mut S) {
@@ -526,11 +550,7 @@ impl LiveFeed {
         }
         // A message that is whole and cannot be read is missing: the feed has put out its gap.
         followed.is_stale |= followed.has_unreadable(feed);
-        let is_quiet = !arbiter.is_recovering()
-            && !arbiter.has_successor()
-            && channel.followed.awaited.is_none()
-            && !channel.followed.is_stale;
-        if !is_quiet || arbiter.is_joining() || self.deadline.is_none() {
+        if !channel.is_quiet() || self.due.get(index) == Some(&NEVER) {
             self.after(index, received, sink);
         }
     }
@@ -543,7 +563,10 @@ impl LiveFeed {
             self.set_back_to(now);
         }
         for index in 0..self.channels.len() {
-            self.of_channel(index, sink, |feed, sink| feed.tick_of(index, now, is_clock, sink));
+            let is_due = self.due.get(index).is_some_and(|due| *due <= now);
+            if is_due || self.channels.get(index).is_some_and(|channel| !channel.is_quiet()) {
+                self.of_channel(index, sink, |feed, sink| feed.tick_of(index, now, is_clock, sink));
+            }
         }
         if self.last.is_some_and(|last| now.since(last) >= TIME_EVENT_EVERY_NS) {
             self.last = Some(now);
@@ -581,7 +604,7 @@ impl LiveFeed {
             set(&mut channel.contradicted_again);
         }
         self.last.iter_mut().for_each(set);
-        self.set_deadline();
+        self.set_all_due();
     }
 
     fn tick_of<S: Sink<Event>>(&mut self, index: usize, now: Nanos, is_clock: bool, sink: &mut S) {
@@ -604,13 +627,23 @@ impl LiveFeed {
         self.after(index, now, sink);
     }
 
+    /// A channel's time is another one.
+    fn set_due(&mut self, index: usize) {
+        if let (Some(due), Some(channel)) = (self.due.get_mut(index), self.channels.get(index)) {
+            *due = channel.due();
+        }
+        self.set_deadline();
+    }
+
+    fn set_all_due(&mut self) {
+        self.due = self.channels.iter().map(LiveChannel::due).collect();
+        self.set_deadline();
+    }
+
     fn set_deadline(&mut self) {
-        let of = |channel: &LiveChannel| {
-            let due = channel.followed.awaited.as_ref().map(|awaited| awaited.due);
-            [channel.arbiter.deadline(), due].into_iter().flatten().min()
-        };
-        let next_event = self.last.map(|last| Nanos(last.0.saturating_add(TIME_EVENT_EVERY_NS)));
-        self.deadline = self.channels.iter().filter_map(of).chain(next_event).min();
+        let next_event = self.last.map_or(NEVER, |last| Nanos(last.0.saturating_add(TIME_EVENT_EVERY_NS)));
+        let first = self.due.iter().copied().fold(next_event, Nanos::min);
+        self.deadline = Some(first).filter(|first| *first != NEVER);
     }
 
     /// Takes a channel's requests, applies its snapshot and clears staleness after an input.
@@ -629,7 +662,7 @@ impl LiveFeed {
         }
         self.apply_snapshot(index, now, sink);
         self.narrow(index, now, sink);
-        self.set_deadline();
+        self.set_due(index);
     }
 
     /// If all given-up messages have come late, only their instruments stay stale.

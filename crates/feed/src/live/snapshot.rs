@@ -100,7 +100,7 @@ impl LiveFeed {
         channel.contradicted_again = Nanos(now.0.saturating_add(options.contradicted_every_ns));
         channel.snapshots.contradicted += 1;
         self.request_snapshot(index, now, 1);
-        self.set_deadline();
+        self.set_due(index);
     }
 
     /// The snapshot of `attempt`, if it is still waited for.
@@ -144,7 +144,7 @@ impl LiveFeed {
         let attempts = channel.options.snapshot.map_or(0, |options| options.attempts);
         if awaited.tries < attempts && !planted!("snapshot-not-asked-again") {
             self.request_snapshot(index, now, awaited.tries + 1);
-            self.set_deadline();
+            self.set_due(index);
             return;
         }
         channel.snapshots.given_up += 1;
@@ -152,7 +152,7 @@ impl LiveFeed {
         let LiveChannel { arbiter, options, followed, .. } = channel;
         let mut target = Target { feed, number: index as u16, options, followed, sink, unread: 0 };
         arbiter.join_without_snapshot(now, &mut |delivery| target.deliver(delivery));
-        self.set_deadline();
+        self.set_due(index);
     }
 
     /// Applies a snapshot that is whole, as soon as the channel is as far as it.
