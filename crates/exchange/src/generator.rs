@@ -88,6 +88,8 @@ pub struct Generator {
     instruments: Vec<Instrument>,
     /// Venue by venue, symbol by symbol.
     books: Vec<Book>,
+    /// By symbol the venues that have it; of one entry: the same for each.
+    carriers: Vec<Vec<u8>>,
     /// As the books.
     standings: Vec<Standing>,
     venues: Vec<Venue>,
@@ -112,6 +114,16 @@ pub struct Generator {
     /// Quotes that were reported, and those of them that have not reached their SIP.
     reports: u32,
     on_their_way: u64,
+}
+
+/// By symbol the places of the venues that have it; one entry for all symbols where no market has units.
+fn carriers(scenario: &Scenario) -> Vec<Vec<u8>> {
+    let has_units = scenario.venues.iter().any(|venue| venue.unit.of > 1);
+    let symbols = if has_units { scenario.symbols } else { 1 };
+    // At most MAX_MARKETS, as the scenario was checked for.
+    let places = || scenario.venues.iter().zip(0_u8..);
+    let of = |symbol| places().filter(|(venue, _)| venue.unit.has(symbol)).map(|(_, place)| place).collect();
+    (0..symbols).map(of).collect()
 }
 
 /// The places of all units of a venue's market, by their numbers. Empty if it has one unit.
@@ -159,6 +171,7 @@ impl Generator {
             symbols: scenario.symbols,
             instruments,
             books: vec![Book::default(); symbols * scenario.venues.len()],
+            carriers: carriers(scenario),
             standings: vec![Standing::UNPUBLISHED; symbols * scenario.venues.len()],
             venues,
             venue_choice: Chooser::weighted(scenario.venues.iter().map(|venue| f64::from(venue.share))),
@@ -675,7 +688,9 @@ impl Generator {
 
     /// The venue with the best order of a side.
     fn best_venue(&self, symbol: u32, side: Side) -> Option<(usize, u32)> {
-        let open = (0..self.venues.len()).filter_map(|venue| {
+        let carriers = self.carriers.get(symbol as usize).or(self.carriers.first());
+        let open = carriers.into_iter().flatten().filter_map(|venue| {
+            let venue = usize::from(*venue);
             let book = &self.books[self.book_index(venue, symbol)];
             if book.halted { None } else { Some((venue, book.best(side)?.price)) }
         });
