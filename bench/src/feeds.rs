@@ -1,6 +1,6 @@
 //! The feeds beside each other: packets to events, and to books, of the same market in each venue's protocol.
 
-use tapeworks_exchange::{Unit, Packets, Popularity, Scenario, VenueConfig, VenueKind};
+use tapeworks_exchange::{Packets, Popularity, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::{BookStage, Capacity, Event, Nanos};

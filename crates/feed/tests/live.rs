@@ -1170,7 +1170,6 @@ fn a_channel_whose_lines_fall_silent_while_it_joins_is_silent_when_it_has_joined
     assert!(live.channels()[0].arbiter().is_silent() && live.channels()[0].is_stale());
     feed(&mut live, input(Line::A, 5_000 * MS, &packet(b"SESSION001", 63, &messages[62..64])));
     assert!(!live.channels()[0].arbiter().is_silent() && !live.channels()[0].is_stale());
-    assert_eq!(live.channels()[0].arbiter().counters().silences, 1);
 }
 
 #[test]
