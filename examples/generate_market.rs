@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-use tapeworks_exchange::{LineFaults, Packets, Scenario, VenueConfig, VenueKind};
+use tapeworks_exchange::{LineFaults, Packets, Scenario, Unit, VenueConfig, VenueKind};
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::{Event, Nanos};
 use tapeworks_packet::capture::LinkType;
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         messages: 50_000,
         symbols: 20,
         venues: [(VenueKind::Nasdaq, 3), (VenueKind::IexDeep, 1)]
-            .map(|(kind, share)| VenueConfig { kind, share })
+            .map(|(kind, share)| VenueConfig { kind, share, unit: Unit::WHOLE })
             .to_vec(),
         faults: [lossy, LineFaults::default()],
         ..Scenario::demo()
