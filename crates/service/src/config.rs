@@ -84,7 +84,7 @@ pub struct Config {
     pub roll: Option<RollSetting>,
     /// The QuestDB output, if there is one.
     pub questdb: Option<QuestDbSetting>,
-    /// The file of prices that give round lots where no venue states one: [`load`](crate::load) reads it into the rules of the NBBO.
+    /// The file of prices that give round lots where no venue states one: [`load`](crate::service::load) reads it into the rules of the NBBO.
     pub round_lot_prices: Option<PathBuf>,
 }
 
