@@ -50,7 +50,7 @@ fn every_example_is_sound() {
         assert!(stdout(&output).contains("sound"), "{}", stdout(&output));
         count += 1;
     }
-    assert_eq!(count, 4);
+    assert_eq!(count, 5);
 }
 
 #[test]
