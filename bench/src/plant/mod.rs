@@ -140,7 +140,7 @@ fn plant(line: SocketAddrV4) -> Config {
         lines: vec![SocketAddr::V4(line)],
         retransmission: None,
         snapshot: None,
-        login: tapeworks_session::snapshot::SnapshotLogin::default(),
+        login: Default::default(),
         arbiter: ArbiterOptions::default(),
         snapshots: SnapshotOptions::default(),
     };

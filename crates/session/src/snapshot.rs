@@ -6,7 +6,7 @@
 //! | packets | SoupBinTCP | [sequenced units](tapeworks_wire::cboe::unit) of unit 0 and number 0 |
 //! | login | user, password, and the session, which may be blank | sub-id, user and password |
 //! | which snapshot | that of the time of the login | the client requests one that the server has offered |
-//! | end | [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), with the number of the first live message that the snapshot does not include | [`SpinFinished`](tapeworks_wire::cboe::grp::SpinFinished), with the number of the last that it does |
+//! | end | [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), with the number of the first live message that the snapshot does not include | [`SpinFinished`], with the number of the last that it does |
 //! | silence | 15 seconds | 5 seconds |
 //!
 //! Between the beginning and the end come messages of the venue's own protocol. An [`Image`] has them ready to be sent.
