@@ -551,13 +551,19 @@ impl Analyser {
             Some((address, application)) if address == datagram.destination => return Some(application),
             _ => {}
         }
-        let known = self.applications.get(&datagram.destination).copied();
-        let application = known.or_else(|| recognise::udp_payload(datagram.payload, datagram.destination))?;
-        // What several feeds may have sent says nothing of the next packet.
-        if recognise::is_certain(datagram.payload, datagram.destination) {
-            self.applications.insert(datagram.destination, application);
-            self.last = Some((datagram.destination, application));
-        }
+        let application = match self.applications.get(&datagram.destination) {
+            Some(known) => *known,
+            None => {
+                let recognised = recognise::udp_payload(datagram.payload, datagram.destination)?;
+                // What several feeds may have sent says nothing of the next packet.
+                if !recognised.is_certain {
+                    return Some(recognised.application);
+                }
+                self.applications.insert(datagram.destination, recognised.application);
+                recognised.application
+            }
+        };
+        self.last = Some((datagram.destination, application));
         Some(application)
     }
 

@@ -20,7 +20,7 @@ use crate::channel::{Channel, ChannelIdentity, Packet};
 use crate::clock;
 use crate::normaliser::{Context, Start};
 use crate::problem::{Problem, ProblemKind, Problems};
-use crate::recognise;
+use crate::recognise::{self, Recognised};
 #[cfg(feature = "serde")]
 use crate::state::{Reader, StateError, Writer, ensure};
 use crate::symbols::SymbolTable;
@@ -256,22 +256,22 @@ impl Feed {
     #[inline(never)]
     fn recognise(&mut self, at: usize, packet: &Packet<'_>) -> Option<Application> {
         let (payload, address) = (packet.datagram.payload, packet.datagram.destination);
-        let application = recognise::udp_payload(payload, address);
+        let recognised = recognise::udp_payload(payload, address);
         let destination = &mut self.destinations[at];
-        match application {
-            Some(application) => {
-                let before = destination.application.replace(application);
-                destination.is_tentative = !recognise::is_certain(payload, address);
-                let channel =
-                    destination.channel.filter(|_| before.is_some_and(|before| before != application));
-                if let Some((index, _)) = channel {
-                    self.rename_channel(index, application, packet);
-                }
+        let Some(Recognised { application, is_certain }) = recognised else {
+            if !destination.is_tentative {
+                self.note_unrecognised(at, packet);
+                return None;
             }
-            None if destination.is_tentative => return destination.application,
-            None => self.note_unrecognised(at, packet),
+            return destination.application;
+        };
+        let before = destination.application.replace(application);
+        destination.is_tentative = !is_certain;
+        let channel = destination.channel.filter(|_| before.is_some_and(|before| before != application));
+        if let Some((index, _)) = channel {
+            self.rename_channel(index, application, packet);
         }
-        application
+        Some(application)
     }
 
     /// A channel that has had no message turns out to be of another feed with the same transport.

@@ -1004,7 +1004,10 @@ mod tests {
         let mut packet = vec![41, 0, 11, 1, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         packet.extend_from_slice(&message);
         assert!(recognise(&packet));
-        let of = |destination: &str| crate::recognise::udp_payload(&packet, destination.parse().unwrap());
+        let of = |destination: &str| {
+            crate::recognise::udp_payload(&packet, destination.parse().unwrap())
+                .map(|found| found.application)
+        };
         assert_eq!(of("239.192.140.2:29253"), Some(crate::Application::NyseIntegrated25));
         assert_eq!(of("239.253.72.27:29267"), None);
         let spec = crate::Application::NyseIntegrated25.spec();

@@ -1150,6 +1150,7 @@ mod tests {
         assert!(recognise(&packet) && !crate::pitch::recognise(&packet));
         let of = |payload: &[u8], destination: &str| {
             crate::recognise::udp_payload(payload, destination.parse().unwrap())
+                .map(|found| found.application)
         };
         assert_eq!(of(&packet, "239.192.150.1:30001"), Some(crate::Application::LseMitch119));
         // In a group of Cboe's it is not taken for Cboe's, nor a packet of Cboe's for London's in London's.

@@ -627,7 +627,10 @@ mod tests {
         let mut packet = vec![22, 0, 1, 1, 5, 0, 0, 0];
         packet.extend_from_slice(&message);
         assert!(recognise(&packet));
-        let of = |destination: &str| crate::recognise::udp_payload(&packet, destination.parse().unwrap());
+        let of = |destination: &str| {
+            crate::recognise::udp_payload(&packet, destination.parse().unwrap())
+                .map(|found| found.application)
+        };
         assert_eq!(of("239.192.130.2:30101"), Some(crate::Application::CboePitch241));
         assert_eq!(of("224.0.62.2:30501"), None);
         let spec = crate::Application::CboePitch241.spec();

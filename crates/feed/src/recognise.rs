@@ -13,14 +13,20 @@ use tapeworks_wire::nasdaq::{ouch50, soupbintcp};
 use crate::probe::PROBED_MESSAGES;
 use crate::table::{Application, FEEDS};
 
-/// The application of a UDP payload to this destination.
-pub fn udp_payload(payload: &[u8], destination: SocketAddr) -> Option<Application> {
-    FEEDS.iter().find(|feed| feed.recognises(payload, destination)).map(|feed| feed.application)
+/// What a payload shows of its feed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Recognised {
+    /// The feed; of several that fit, the one that stands first in the table.
+    pub application: Application,
+    /// No other feed fits: the next packets to the destination are of this one too.
+    pub is_certain: bool,
 }
 
-/// Whether a recognised UDP payload can be of no other feed.
-pub fn is_certain(payload: &[u8], destination: SocketAddr) -> bool {
-    FEEDS.iter().filter(|feed| feed.recognises(payload, destination)).nth(1).is_none()
+/// The feed of a UDP payload to this destination. Cost: the check of every feed.
+pub fn udp_payload(payload: &[u8], destination: SocketAddr) -> Option<Recognised> {
+    let mut fitting = FEEDS.iter().filter(|feed| feed.recognises(payload, destination));
+    let application = fitting.next()?.application;
+    Some(Recognised { application, is_certain: fitting.next().is_none() })
 }
 
 /// Whether a message of a stream or file can be read.
