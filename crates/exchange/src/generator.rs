@@ -22,7 +22,7 @@ use crate::nasdaq;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::popularity::Chooser;
 use crate::random::Random;
-use crate::scenario::{FEWEST_ORDERS, Scenario, ScenarioError, Unit, VenueConfig, VenueKind};
+use crate::scenario::{FEWEST_ORDERS, Scenario, ScenarioError, Unit, VenueKind};
 use crate::schedule::Arrivals;
 use crate::script::{Script, Step, scripts};
 
@@ -52,8 +52,6 @@ pub struct Generated {
 struct Venue {
     kind: VenueKind,
     unit: Unit,
-    /// The places of the units of its market, by their numbers; empty if it has all symbols.
-    units: Vec<Option<usize>>,
     reference: u64,
     match_number: u64,
     last_print: Option<Print>,
@@ -126,15 +124,6 @@ fn carriers(scenario: &Scenario) -> Vec<Vec<u8>> {
     (0..symbols).map(of).collect()
 }
 
-/// The places of all units of a venue's market, by their numbers. Empty if it has one unit.
-fn units_of(venue: &VenueConfig, all: &[VenueConfig]) -> Vec<Option<usize>> {
-    let place = |number: u8| {
-        let wanted = Unit { number, ..venue.unit };
-        all.iter().position(|other| (other.kind, other.unit) == (venue.kind, wanted))
-    };
-    if venue.unit.of > 1 { (1..=venue.unit.of).map(place).collect() } else { Vec::new() }
-}
-
 impl Generator {
     /// The market of this scenario, before its first message.
     ///
@@ -153,7 +142,6 @@ impl Generator {
             .map(|venue| Venue {
                 kind: venue.kind,
                 unit: venue.unit,
-                units: units_of(venue, &scenario.venues),
                 reference: 0,
                 match_number: 0,
                 last_print: None,
@@ -358,14 +346,24 @@ impl Generator {
         }
     }
 
+    /// The venues that have a symbol.
+    #[inline]
+    fn carriers_of(&self, symbol: u32) -> impl Iterator<Item = usize> {
+        let carriers = self.carriers.get(symbol as usize).or(self.carriers.first());
+        carriers.into_iter().flatten().map(|venue| usize::from(*venue))
+    }
+
     /// The unit that has a symbol, of the market of which this venue is one.
     #[inline]
     fn unit_with(&self, venue: usize, symbol: u32) -> Option<usize> {
-        let Venue { unit, units, .. } = &self.venues[venue];
+        let Venue { kind, unit, .. } = &self.venues[venue];
         if unit.has(symbol) {
             return Some(venue);
         }
-        units.get(symbol as usize % units.len().max(1)).copied().flatten()
+        self.carriers_of(symbol).find(|other| {
+            let other = &self.venues[*other];
+            (other.kind, other.unit.of) == (*kind, unit.of)
+        })
     }
 
     fn book_index(&self, venue: usize, symbol: u32) -> usize {
@@ -688,9 +686,7 @@ impl Generator {
 
     /// The venue with the best order of a side.
     fn best_venue(&self, symbol: u32, side: Side) -> Option<(usize, u32)> {
-        let carriers = self.carriers.get(symbol as usize).or(self.carriers.first());
-        let open = carriers.into_iter().flatten().filter_map(|venue| {
-            let venue = usize::from(*venue);
+        let open = self.carriers_of(symbol).filter_map(|venue| {
             let book = &self.books[self.book_index(venue, symbol)];
             if book.halted { None } else { Some((venue, book.best(side)?.price)) }
         });
