@@ -2,8 +2,7 @@
 
 use subtle::ConstantTimeEq;
 use tapeworks_wire::nasdaq::soupbintcp::{
-    LoginAccepted, LoginAcceptedFields, LoginRejected, LoginRejectedFields, LoginRequest, Packets,
-    RejectReasonCode,
+    LoginAccepted, LoginAcceptedFields, LoginRejected, LoginRejectedFields, Packets, RejectReasonCode,
 };
 use tapeworks_wire::{Ascii, AsciiNumber};
 
@@ -40,8 +39,8 @@ impl Credentials {
 }
 
 /// Whether a login has the required credentials. Without credentials any client may log in.
-pub(crate) fn is_known(wanted: Option<&Credentials>, login: &LoginRequest<'_>) -> bool {
-    wanted.is_none_or(|wanted| wanted.admit(&login.username().0, &login.password().0))
+pub(crate) fn is_known(wanted: Option<&Credentials>, user: &[u8], password: &[u8]) -> bool {
+    wanted.is_none_or(|wanted| wanted.admit(user, password))
 }
 
 /// Whether a client requested the running session: by its name, or by blanks.

@@ -123,7 +123,6 @@ impl Image {
     /// Appends a message, changed by `change`.
     pub fn put(&mut self, message: &[u8], change: impl FnOnce(&mut [u8])) {
         self.frame(message);
-        self.orders += u32::from(adds_order(message));
         let start = self.packets.len() - message.len();
         change(&mut self.packets[start..]);
         self.messages += 1;
@@ -151,6 +150,7 @@ impl Image {
             self.block = self.packets.len();
             self.packets.extend_from_slice(&UNIT_HEARTBEAT);
         }
+        self.orders += u32::from(adds_order(message));
         self.packets.extend_from_slice(message);
         // A message has 255 bytes at most, so a block has 1,400.
         let length = (self.packets.len() - self.block) as u16;

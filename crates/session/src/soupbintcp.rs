@@ -168,21 +168,22 @@ impl SoupClient {
 
     fn login(&mut self, login: &LoginRequest<'_>, sequence: &Sequence, now_ns: u64) {
         let is_here = is_session(&login.requested_session().0, &sequence.session());
-        let reason = match (is_known(self.credentials.as_ref(), login), is_here) {
-            (false, _) => RejectReasonCode::NotAuthorised,
-            (true, false) => RejectReasonCode::SessionNotAvailable,
-            (true, true) => {
-                let Some(wanted) = login.requested_sequence_number().value() else {
-                    return self.end(SoupEnd::Malformed);
-                };
-                let kept = sequence.kept();
-                // The first number is moved into the kept range, or to the next new message: the answer names it.
-                let first = if wanted == 0 { kept.end } else { wanted.clamp(kept.start, kept.end) };
-                self.put(&accepted(sequence.session(), first), now_ns);
-                self.state = State::Sending(first);
-                return;
-            }
-        };
+        let reason =
+            match (is_known(self.credentials.as_ref(), &login.username().0, &login.password().0), is_here) {
+                (false, _) => RejectReasonCode::NotAuthorised,
+                (true, false) => RejectReasonCode::SessionNotAvailable,
+                (true, true) => {
+                    let Some(wanted) = login.requested_sequence_number().value() else {
+                        return self.end(SoupEnd::Malformed);
+                    };
+                    let kept = sequence.kept();
+                    // The first number is moved into the kept range, or to the next new message: the answer names it.
+                    let first = if wanted == 0 { kept.end } else { wanted.clamp(kept.start, kept.end) };
+                    self.put(&accepted(sequence.session(), first), now_ns);
+                    self.state = State::Sending(first);
+                    return;
+                }
+            };
         self.put(&rejected(reason), now_ns);
         self.state = State::Closing(SoupEnd::Rejected);
     }

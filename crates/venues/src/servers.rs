@@ -94,6 +94,13 @@ struct Connection<W: World> {
     is_requested: bool,
 }
 
+/// What a server over TCP gives.
+#[derive(Debug, Clone, Copy)]
+enum Served {
+    Requests(RequestProtocol),
+    Snapshots(SnapshotProtocol),
+}
+
 /// A client of a server over TCP.
 #[derive(Debug)]
 enum Session {
@@ -464,13 +471,13 @@ impl<W: World> Servers<W> {
     fn accept(&mut self, venue: usize, is_for_requests: bool, token: Token) {
         for _ in 0..MOST_IN_TURN {
             let Some(Listening { requests, snapshot, .. }) = self.venues.get(venue) else { return };
-            let protocol = requests.as_ref().map(|requests| requests.protocol);
-            let of_snapshots = snapshot.as_ref().map_or(SnapshotProtocol::Glimpse, |(_, protocol)| *protocol);
-            let listener = match is_for_requests {
-                true => requests.as_ref().map(|requests| &requests.listener),
-                false => snapshot.as_ref().map(|(listener, _)| listener),
+            let listening = match is_for_requests {
+                true => requests.as_ref().map(|one| (&one.listener, Served::Requests(one.protocol))),
+                false => {
+                    snapshot.as_ref().map(|(listener, protocol)| (listener, Served::Snapshots(*protocol)))
+                }
             };
-            let Some(listener) = listener else { return };
+            let Some((listener, served)) = listening else { return };
             let mut stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -494,15 +501,15 @@ impl<W: World> Servers<W> {
                 continue;
             }
             let now_ns = self.now_ns();
-            let session = match protocol.filter(|_| is_for_requests) {
-                Some(protocol) => {
+            let session = match served {
+                Served::Requests(protocol) => {
                     // Lines here lose more than real ones: there is no limit for a minute or a day.
                     let (per_minute, per_day) = (u32::MAX, u32::MAX);
                     let limits = ServerLimits { per_minute, per_day, ..ServerLimits::of(protocol) };
                     Session::Requests(Box::new(RequestServer::new(protocol, None, limits, now_ns)))
                 }
-                None => {
-                    Session::Snapshot(SnapshotServer::new(of_snapshots, self.credentials.clone(), now_ns))
+                Served::Snapshots(protocol) => {
+                    Session::Snapshot(SnapshotServer::new(protocol, self.credentials.clone(), now_ns))
                 }
             };
             let pump = Pump::new(stream);

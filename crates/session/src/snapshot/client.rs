@@ -77,7 +77,9 @@ fn end_of_snapshot(message: &[u8]) -> Option<u64> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// The login is not answered, or no spin was offered yet.
+    /// The login is not answered.
+    LoggingIn,
+    /// No spin was offered yet.
     Waiting,
     /// The spin with this number was requested.
     Requested(u32),
@@ -101,7 +103,6 @@ enum Step {
 pub struct SnapshotClient {
     protocol: SnapshotProtocol,
     state: State,
-    is_logged_in: bool,
     input: Vec<u8>,
     /// The input up to here is read.
     at: usize,
@@ -140,16 +141,7 @@ impl SnapshotClient {
                 unit_of(&fields.encode())
             }
         };
-        Self {
-            protocol,
-            state: State::Waiting,
-            is_logged_in: false,
-            input: Vec::new(),
-            at: 0,
-            unit_end: 0,
-            left: 0,
-            output,
-        }
+        Self { protocol, state: State::LoggingIn, input: Vec::new(), at: 0, unit_end: 0, left: 0, output }
     }
 
     /// How the snapshot is requested and framed.
@@ -247,13 +239,13 @@ impl SnapshotClient {
                 return Ok(Some(Step::Message(range)));
             }
             match (grp::Message::decode(message).map_err(|_| SnapshotFailure::Malformed)?, self.state) {
-                (grp::Message::LoginResponse(response), State::Waiting) => {
-                    self.is_logged_in = response.status() == LoginStatus::Accepted;
-                    if !self.is_logged_in {
+                (grp::Message::LoginResponse(response), State::LoggingIn) => {
+                    if response.status() != LoginStatus::Accepted {
                         return Err(SnapshotFailure::LoginRejected);
                     }
+                    self.state = State::Waiting;
                 }
-                (grp::Message::SpinImageAvailable(offered), State::Waiting) if self.is_logged_in => {
+                (grp::Message::SpinImageAvailable(offered), State::Waiting) => {
                     let sequence = offered.sequence();
                     let fields = SpinRequestFields { length: SpinRequest::LENGTH as u8, sequence };
                     self.output.extend_from_slice(&unit_of(&fields.encode()));

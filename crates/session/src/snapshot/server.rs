@@ -141,7 +141,7 @@ impl SnapshotServer {
     fn packet(&mut self, packet: &[u8], now_ns: u64) {
         match (Message::decode(packet), &self.state) {
             (Ok(Message::LoginRequest(login)), State::Fresh) => {
-                if is_known(self.credentials.as_ref(), &login) {
+                if is_known(self.credentials.as_ref(), &login.username().0, &login.password().0) {
                     self.moved_ns = now_ns;
                     self.state = State::Waiting(login.requested_session().0);
                 } else {
@@ -159,10 +159,7 @@ impl SnapshotServer {
     fn message(&mut self, message: &[u8], now_ns: u64) {
         match (grp::Message::decode(message), &self.state) {
             (Ok(grp::Message::Login(login)), State::Fresh) => {
-                let is_known = self
-                    .credentials
-                    .as_ref()
-                    .is_none_or(|credentials| credentials.admit(&login.username().0, &login.password().0));
+                let is_known = is_known(self.credentials.as_ref(), &login.username().0, &login.password().0);
                 let status = if is_known { LoginStatus::Accepted } else { LoginStatus::NotAuthorised };
                 let fields = LoginResponseFields { length: LoginResponse::LENGTH as u8, status };
                 let response = unit_of(&fields.encode());
