@@ -353,22 +353,20 @@ impl NbboStage {
     /// A definition states the lot of its venue, which venues that state none may take.
     fn define(&mut self, update: &BookUpdate<'_>) -> bool {
         let (instrument, heard) = (update.book.instrument(), Heard::AsBefore);
-        // A SIP states lots too, behind all venues, and takes no place.
-        let mut feed = usize::MAX;
-        let mut is_changed = false;
-        if update.book.publisher().is_of_sip() {
+        // A SIP states lots too, and takes no place.
+        let (place, mut is_changed) = if update.book.publisher().is_of_sip() {
             if instrument.index() >= self.best.len() && self.widen(instrument).is_none() {
                 return false;
             }
+            (None, false)
         } else {
-            let Some((place, at)) = self.place(update.book.publisher(), instrument) else { return false };
-            feed = place;
-            is_changed = self.take(feed, at, update.book, BestMoved::Both, heard);
-        }
+            let Some((feed, at)) = self.place(update.book.publisher(), instrument) else { return false };
+            (Some(feed), self.take(feed, at, update.book, BestMoved::Both, heard))
+        };
         let first = instrument.index() * self.stride;
         let lot = self.lots.get_mut(instrument.index());
-        if lot.is_some_and(|lot| lot.hear(update.event, feed)) {
-            for other in (0..self.venues.len()).filter(|other| *other != feed) {
+        if lot.is_some_and(|lot| lot.hear(update.event, place)) {
+            for other in (0..self.venues.len()).filter(|other| Some(*other) != place) {
                 let books = update.feeds.zip(self.venues.get(other)).and_then(|(all, one)| all.feed(*one));
                 let Some(book) = books.map(|books| books.book(instrument)) else { continue };
                 if book.round_lot().is_none() {

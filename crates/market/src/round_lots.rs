@@ -129,7 +129,7 @@ impl std::error::Error for WrongPrice {}
 pub(crate) struct TakenLot {
     /// Shares that a venue states; 0: none does.
     shares: u8,
-    /// Whose word it is: 0 the listing market's, else 1 more than the place of the feed.
+    /// Whose word it is: 0 the listing market's, else 1 more than the place of the feed; 255 a SIP's.
     rank: u8,
     /// The user's price.
     price: Option<Price>,
@@ -145,14 +145,18 @@ impl TakenLot {
         }
     }
 
-    /// Takes the definition of the feed at `place`. Returns whether the shares may have changed.
-    pub(crate) fn hear(&mut self, definition: &Event, place: usize) -> bool {
+    /// Takes the definition of the feed at `place`; `None`: of a SIP, which comes behind all of them. Returns whether the shares may have changed.
+    pub(crate) fn hear(&mut self, definition: &Event, place: Option<usize>) -> bool {
         let Some(stated) = definition.definition() else { return false };
         if stated.round_lot == 0 || stated.round_lot > DEFAULT_ROUND_LOT {
             return false;
         }
         let is_listing = is_listed_at(definition.publisher, stated.listing);
-        let rank = if is_listing { 0 } else { u8::try_from(place.saturating_add(1)).unwrap_or(u8::MAX) };
+        let rank = match place {
+            _ if is_listing => 0,
+            Some(place) => u8::try_from(place + 1).unwrap_or(u8::MAX),
+            None => u8::MAX,
+        };
         if self.shares != 0 && self.rank < rank {
             return false;
         }
@@ -244,13 +248,13 @@ mod tests {
         assert_eq!([before, after].map(|now| lot.shares(now)), [100, 100]);
         lot.reckon(Some(price("300")));
         assert_eq!([before, after].map(|now| lot.shares(now)), [100, 40]);
-        assert!(lot.hear(&define(Publisher::MEMX_MEMOIR, 10, b' '), 3));
-        assert!(!lot.hear(&define(Publisher::XBOS_ITCH, 1, b'Q'), 4), "a later place");
-        assert!(lot.hear(&define(Publisher::IEXG_DEEP, 40, b' '), 2), "an earlier place");
-        assert!(lot.hear(&define(Publisher::XNAS_ITCH, 1, b'Q'), 9), "the listing market");
-        assert!(!lot.hear(&define(Publisher::IEXG_DEEP, 10, b' '), 0));
-        assert!(!lot.hear(&define(Publisher::XNAS_ITCH, 0, b'Q'), 9), "it states none");
-        assert!(!lot.hear(&define(Publisher::XNAS_ITCH, 200, b'Q'), 9), "no rule has such a lot");
+        assert!(lot.hear(&define(Publisher::MEMX_MEMOIR, 10, b' '), Some(3)));
+        assert!(!lot.hear(&define(Publisher::XBOS_ITCH, 1, b'Q'), Some(4)), "a later place");
+        assert!(lot.hear(&define(Publisher::IEXG_DEEP, 40, b' '), Some(2)), "an earlier place");
+        assert!(lot.hear(&define(Publisher::XNAS_ITCH, 1, b'Q'), Some(9)), "the listing market");
+        assert!(!lot.hear(&define(Publisher::IEXG_DEEP, 10, b' '), Some(0)));
+        assert!(!lot.hear(&define(Publisher::XNAS_ITCH, 0, b'Q'), Some(9)), "it states none");
+        assert!(!lot.hear(&define(Publisher::XNAS_ITCH, 200, b'Q'), Some(9)), "no rule has such a lot");
         lot.reckon(Some(price("300")));
         assert_eq!([before, after].map(|now| lot.shares(now)), [1, 1]);
     }
