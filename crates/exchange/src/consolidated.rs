@@ -240,7 +240,7 @@ fn say(
 ) {
     let mut bytes = [0; LONGEST];
     let written = if kind == VenueKind::Cqs {
-        cqs_quote(&mut bytes, stamp, participant_ns, instrument, quote, national)
+        cqs_quote(&mut bytes, participant_ns, instrument, quote, national)
     } else {
         uqdf_quote(&mut bytes, stamp, participant_ns, instrument, quote, national)
     };
@@ -420,13 +420,11 @@ fn cqs_side(
 
 fn cqs_quote(
     bytes: &mut [u8],
-    stamp: &Stamp,
     participant_ns: u64,
     instrument: &Instrument,
     (letter, quote): (u8, Lots),
     ([bid, offer], [bid_changed, offer_changed]): ([National; 2], [bool; 2]),
 ) -> Option<usize> {
-    let _ = stamp;
     let mut appendages = Vec::new();
     // No indicator has a short appendage beside a long one.
     let is_long = short(lots(bid)).is_none() || short(lots(offer)).is_none();

@@ -23,14 +23,14 @@ use tapeworks_wire::cta::block::CQS;
 use tapeworks_wire::cta::cqs191::{
     LongQuote, Message, SecurityStatusIndicator as Security, ShortQuote, SpecialLongQuote,
 };
-use tapeworks_wire::national::of_cents;
+use tapeworks_wire::national::{NationalSide, of_cents};
 use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
 
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
 use crate::normaliser::{Normaliser, OPERATIONAL, REGULATORY, Start, Target};
 use crate::probe::packet_fits;
-use crate::sip::{self, OF_CTA, Quote, Quotes, USUAL_LOT};
+use crate::sip::{self, Best, OF_CTA, Quote, Quotes, USUAL_LOT};
 use crate::symbols::{SymbolHasher, UNWANTED};
 
 /// Messages name their symbol.
@@ -128,6 +128,17 @@ const fn nanos(seconds: SecondsSinceEpoch, nanoseconds: Nanoseconds) -> Nanos {
     Nanos(seconds.0 as u64 * SECOND_NS + nanoseconds.0)
 }
 
+/// A quote. What it says of the national best has the participant's time, and nothing says how many shares a lot has.
+#[inline]
+const fn quote_of(
+    participant: Option<Publisher>,
+    time: Nanos,
+    sides: [Best; 2],
+    national: [NationalSide; 2],
+) -> Quote {
+    Quote { participant, time, national_time: time, sides, national, lot: USUAL_LOT }
+}
+
 impl CqsNormaliser {
     #[inline]
     fn short<S: Sink<Event>>(
@@ -139,17 +150,11 @@ impl CqsNormaliser {
         let [a, b, c, d, e] = m.security_symbol().0;
         let instrument = self.resolve([a, b, c, d, e, b' ', b' ', b' ', b' ', b' ', b' '], to);
         let time = nanos(m.participant_timestamp_seconds(), m.participant_timestamp_nanoseconds());
-        let quote = Quote {
-            participant: sip::participant(m.participant_id().raw()),
-            time,
-            national_time: time,
-            sides: [
-                (of_cents(m.bid_price_short()), u32::from(m.bid_size_short())),
-                (of_cents(m.offer_price_short()), u32::from(m.offer_size_short())),
-            ],
-            national,
-            lot: USUAL_LOT,
-        };
+        let sides = [
+            (of_cents(m.bid_price_short()), u32::from(m.bid_size_short())),
+            (of_cents(m.offer_price_short()), u32::from(m.offer_size_short())),
+        ];
+        let quote = quote_of(sip::participant(m.participant_id().raw()), time, sides, national);
         self.put(instrument, &quote, to);
         Ok(())
     }
@@ -161,17 +166,12 @@ impl CqsNormaliser {
         let time = nanos(m.participant_timestamp_seconds(), m.participant_timestamp_nanoseconds());
         let security = m.security_status_indicator();
         let has_bands = matches!(security, Security::LuldPriceBand | Security::RepublishedLuldPriceBand);
-        let quote = Quote {
-            participant: sip::participant(m.participant_id().raw()).filter(|_| !has_bands),
-            time,
-            national_time: time,
-            sides: [
-                (m.bid_price_lower_limit_price_band(), m.bid_size_long()),
-                (m.offer_price_upper_limit_price_band(), m.offer_size_long()),
-            ],
-            national,
-            lot: USUAL_LOT,
-        };
+        let participant = sip::participant(m.participant_id().raw()).filter(|_| !has_bands);
+        let sides = [
+            (m.bid_price_lower_limit_price_band(), m.bid_size_long()),
+            (m.offer_price_upper_limit_price_band(), m.offer_size_long()),
+        ];
+        let quote = quote_of(participant, time, sides, national);
         put_status(security, instrument, time, to);
         self.put(instrument, &quote, to);
         Ok(())
@@ -187,18 +187,12 @@ impl CqsNormaliser {
         let national = m.national()?;
         let instrument = self.resolve(m.security_symbol().0, to);
         let time = nanos(m.participant_timestamp_seconds(), m.participant_timestamp_nanoseconds());
-        let quote = Quote {
-            participant: sip::participant(m.participant_id().raw()),
-            time,
-            national_time: time,
-            // The best of its market makers; the quote is of one of them.
-            sides: [
-                (m.finra_best_bid_price(), m.finra_best_bid_size()),
-                (m.finra_best_offer_price(), m.finra_best_offer_size()),
-            ],
-            national,
-            lot: USUAL_LOT,
-        };
+        // The best of its market makers; the quote is of one of them.
+        let sides = [
+            (m.finra_best_bid_price(), m.finra_best_bid_size()),
+            (m.finra_best_offer_price(), m.finra_best_offer_size()),
+        ];
+        let quote = quote_of(sip::participant(m.participant_id().raw()), time, sides, national);
         put_status(m.security_status_indicator(), instrument, time, to);
         self.put(instrument, &quote, to);
         Ok(())
@@ -308,7 +302,7 @@ fn put_known_status<S: Sink<Event>>(
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_market::{Line, Side};
+    use tapeworks_market::Side;
     use tapeworks_wire::Ascii;
     use tapeworks_wire::Decimal;
     use tapeworks_wire::cta::cqs191::{
@@ -317,31 +311,8 @@ mod tests {
     use tapeworks_wire::schema::{SplitMix64, arbitrary};
 
     use super::*;
-    use crate::normaliser::Context;
-    use crate::symbols::SymbolTable;
 
-    struct Channel {
-        normaliser: CqsNormaliser,
-        symbols: SymbolTable,
-    }
-
-    impl Channel {
-        fn new() -> Self {
-            let start = Start { publisher: SIP, midnight: Nanos(0), is_midnight_fixed: false };
-            Self { normaliser: CqsNormaliser::new(&start), symbols: SymbolTable::new(None) }
-        }
-
-        /// The events of a message without the announcements of symbols.
-        fn take(&mut self, message: &[u8]) -> Vec<Event> {
-            let context = Context { received: Some(Nanos(99)), sequence: 7, channel: 3, line: Line::A };
-            let mut events = Vec::new();
-            let mut sink = |event: Event| events.push(event);
-            let mut to = Target { context: &context, symbols: &mut self.symbols, sink: &mut sink };
-            assert_eq!(self.normaliser.message(message, &mut to), Ok(None));
-            events.retain(|event| event.kind != EventKind::SymbolMapping);
-            events
-        }
-    }
+    type Channel = crate::sip::testing::Channel<CqsNormaliser>;
 
     fn quote(symbol: &[u8; 5], national_bbo_indicator: NationalBboIndicator, appendages: &[u8]) -> Vec<u8> {
         let fields = ShortQuoteFields {

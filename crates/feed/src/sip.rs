@@ -232,3 +232,36 @@ impl Quotes {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use tapeworks_market::{Event, EventKind, Line, Nanos, Publisher};
+
+    use crate::normaliser::{Context, Normaliser, Start, Target};
+    use crate::symbols::SymbolTable;
+
+    /// A channel of a SIP.
+    pub(crate) struct Channel<N> {
+        normaliser: N,
+        pub(crate) symbols: SymbolTable,
+    }
+
+    impl<N: Normaliser> Channel<N> {
+        pub(crate) fn new() -> Self {
+            let start =
+                Start { publisher: Publisher::default(), midnight: Nanos(0), is_midnight_fixed: false };
+            Self { normaliser: N::new(&start), symbols: SymbolTable::new(None) }
+        }
+
+        /// The events of a message without the announcements of symbols.
+        pub(crate) fn take(&mut self, message: &[u8]) -> Vec<Event> {
+            let context = Context { received: Some(Nanos(99)), sequence: 7, channel: 3, line: Line::A };
+            let mut events = Vec::new();
+            let mut sink = |event: Event| events.push(event);
+            let mut to = Target { context: &context, symbols: &mut self.symbols, sink: &mut sink };
+            assert_eq!(self.normaliser.message(message, &mut to), Ok(None));
+            events.retain(|event| event.kind != EventKind::SymbolMapping);
+            events
+        }
+    }
+}

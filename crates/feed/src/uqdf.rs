@@ -322,7 +322,7 @@ const fn trading(code: TradingActionCode, reason: u16) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use tapeworks_market::{Flags, Line, Side};
+    use tapeworks_market::{Flags, Side};
     use tapeworks_wire::schema::{SplitMix64, arbitrary};
     use tapeworks_wire::utp::uqdf15::{
         IssueSymbolDirectory, LuldBboIndicator, LuldNationalBboIndicator, NbboAppendageIndicator,
@@ -332,33 +332,10 @@ mod tests {
     use tapeworks_wire::{Ascii, Decimal};
 
     use super::*;
-    use crate::normaliser::Context;
-    use crate::symbols::SymbolTable;
 
     const SUB: SubMarketCenter = SubMarketCenter::FinraAlternativeDisplayFacility;
 
-    struct Channel {
-        normaliser: UqdfNormaliser,
-        symbols: SymbolTable,
-    }
-
-    impl Channel {
-        fn new() -> Self {
-            let start = Start { publisher: SIP, midnight: Nanos(0), is_midnight_fixed: false };
-            Self { normaliser: UqdfNormaliser::new(&start), symbols: SymbolTable::new(None) }
-        }
-
-        /// The events of a message without the announcements of symbols.
-        fn take(&mut self, message: &[u8]) -> Vec<Event> {
-            let context = Context { received: Some(Nanos(99)), sequence: 7, channel: 3, line: Line::A };
-            let mut events = Vec::new();
-            let mut sink = |event: Event| events.push(event);
-            let mut to = Target { context: &context, symbols: &mut self.symbols, sink: &mut sink };
-            assert_eq!(self.normaliser.message(message, &mut to), Ok(None));
-            events.retain(|event| event.kind != EventKind::SymbolMapping);
-            events
-        }
-    }
+    type Channel = crate::sip::testing::Channel<UqdfNormaliser>;
 
     fn quote(
         center: MarketCenter,
