@@ -240,7 +240,8 @@ impl CqsNormaliser {
         let of_market = to.context.event(EventKind::Other, SIP, InstrumentId::ALL, time);
         match message {
             Message::StartOfDay(_) => {
-                self.quotes.clear(&OF_CTA, None, of_market.with_session(Session::StartOfSystemHours), to);
+                self.quotes.clear(&OF_CTA, None, time, to);
+                to.sink.put(of_market.with_session(Session::StartOfSystemHours));
             }
             Message::EndOfDay(_) => to.sink.put(of_market.with_session(Session::EndOfMessages)),
             Message::AuctionStatus(m) => {

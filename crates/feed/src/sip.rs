@@ -200,17 +200,17 @@ impl Quotes {
         }
     }
 
-    /// Empties the books of the channel's quotes, of one publisher or of all. `otherwise` is put where there are none, since the message has its number.
+    /// Empties the books of the channel's quotes, of one publisher or of all. Whether there were any.
     #[cold]
     #[inline(never)]
     pub(crate) fn clear<S: Sink<Event>>(
         &mut self,
         publishers: &[PublisherSpec],
         only: Option<Publisher>,
-        otherwise: Event,
+        time: Nanos,
         to: &mut Target<'_, S>,
-    ) {
-        let mut is_empty = true;
+    ) -> bool {
+        let mut has_any = false;
         for (place, one) in publishers.iter().enumerate() {
             if only.is_some_and(|only| only != one.publisher) {
                 continue;
@@ -222,14 +222,12 @@ impl Quotes {
             {
                 *quoted &= !bit;
                 let instrument = InstrumentId(index as u32);
-                let event = to.context.event(EventKind::Clear, one.publisher, instrument, otherwise.ts_event);
+                let event = to.context.event(EventKind::Clear, one.publisher, instrument, time);
                 to.sink.put(if Some(index) == last { event } else { event.with_more_clears() });
-                is_empty = false;
+                has_any = true;
             }
         }
-        if is_empty {
-            to.sink.put(otherwise);
-        }
+        has_any
     }
 }
 

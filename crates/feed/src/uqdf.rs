@@ -187,17 +187,16 @@ impl UqdfNormaliser {
         let of_market = |time| other(InstrumentId::ALL, time);
         match message {
             Message::StartOfDay(m) => {
-                let session = of_market(m.sip_timestamp()).with_session(Session::StartOfSystemHours);
-                self.quotes.clear(&OF_UTP, None, session, to);
+                self.quotes.clear(&OF_UTP, None, nanos(m.sip_timestamp()), to);
+                to.sink.put(of_market(m.sip_timestamp()).with_session(Session::StartOfSystemHours));
             }
             Message::QuoteWipeOut(m) => {
                 let center = m.market_center_originator_id();
                 let only = participant(center, m.sub_market_center_id());
-                let event = other(InstrumentId::UNKNOWN, m.sip_timestamp());
-                if only.is_some() || center == MarketCenter::MarketIndependent {
-                    self.quotes.clear(&OF_UTP, only, event, to);
-                } else {
-                    to.sink.put(event);
+                let is_known = only.is_some() || center == MarketCenter::MarketIndependent;
+                let time = nanos(m.sip_timestamp());
+                if !is_known || !self.quotes.clear(&OF_UTP, only, time, to) {
+                    to.sink.put(other(InstrumentId::UNKNOWN, m.sip_timestamp()));
                 }
             }
             Message::MarketSessionOpen(m) => {
@@ -327,7 +326,7 @@ mod tests {
     use tapeworks_wire::utp::uqdf15::{
         IssueSymbolDirectory, LuldBboIndicator, LuldNationalBboIndicator, NbboAppendageIndicator,
         QuoteCondition, QuoteShortFormFields, QuoteWipeOutFields, RetailInterestIndicator, SCHEMA,
-        SipGeneratedUpdate, VERSION,
+        SipGeneratedUpdate, StartOfDayFields, VERSION,
     };
     use tapeworks_wire::{Ascii, Decimal};
 
@@ -456,6 +455,23 @@ mod tests {
         assert_eq!(kinds(channel.take(&wipe_out(MarketCenter::Edgx))), [(EventKind::Other, SIP)]);
         let cleared = kinds(channel.take(&wipe_out(MarketCenter::MarketIndependent)));
         assert_eq!(cleared, [(EventKind::Clear, SIP), (EventKind::Clear, Publisher::SIP_XNAS)]);
+    }
+
+    #[test]
+    fn a_day_begins_with_empty_books_and_says_so() {
+        let mut channel = Channel::new();
+        let fields = StartOfDayFields {
+            version: VERSION,
+            market_center_originator_id: MarketCenter::MarketIndependent,
+            sub_market_center_id: SUB,
+            sip_timestamp: NanosecondsSinceEpoch(60),
+            participant_timestamp: NanosecondsSinceEpoch(0),
+            participant_token: 0,
+        };
+        let begun = |events: Vec<Event>| events.iter().map(Event::session).collect::<Vec<_>>();
+        assert_eq!(begun(channel.take(&fields.encode())), [Some(Session::StartOfSystemHours)]);
+        channel.take(&quote(MarketCenter::Edgx, [1, 1], NbboAppendageIndicator::NoNationalBboChange, &[]));
+        assert_eq!(begun(channel.take(&fields.encode())), [None, Some(Session::StartOfSystemHours)]);
     }
 
     #[test]
