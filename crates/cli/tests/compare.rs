@@ -68,6 +68,24 @@ fn a_venue_without_a_direct_feed_shows_as_better_prices_at_the_sip() {
 }
 
 #[test]
+fn what_the_input_lacks_is_in_the_output_and_a_cut_file_is_named_without_a_sip_too() {
+    let folder = Folder::new("compare-damaged");
+    let path = generated(&folder, "nasdaq,uqdf");
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 10]).unwrap();
+    let output = run(&["compare", "sip", "--json", &path]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let found: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(found["replay"]["damaged_files"].as_array().unwrap().len(), 1, "{found}");
+    // Of so little nothing is a SIP's.
+    std::fs::write(&path, &whole[..1_000]).unwrap();
+    let output = run(&["compare", "sip", &path]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let said = support::stderr(&output);
+    assert!(said.contains("session.pcap") && said.contains("no SIP has quoted a symbol"), "{said}");
+}
+
+#[test]
 fn a_capture_without_a_sip_is_wrong_usage() {
     let capture = "testdata/captures/nasdaq-itch50/Multiple.Packets.pcap";
     assert_one_error(&run(&["compare", "sip", capture]), 2, "no SIP has quoted a symbol");

@@ -409,6 +409,22 @@ fn a_venue_that_states_no_lot_takes_that_of_the_listing_market_at_once() {
 }
 
 #[test]
+fn a_sip_states_a_lot_behind_all_venues_and_takes_no_place_among_them() {
+    let (bzx, sip) = (Publisher::BATS_PITCH, Publisher::SIP_UTP);
+    let mut market = Market::new(NbboRules::default());
+    market.order(bzx, ONE, 1, Side::Bid, 1003, 10);
+    market.order(bzx, ONE, 2, Side::Bid, 1002, 90);
+    assert!(market.send(definition(sip, 10, b'Q'))[0].2);
+    assert_eq!(market.bid(ONE), Some(("10.03".into(), 10, bzx)));
+    market.send(Event::new(EventKind::Gap, sip, InstrumentId::ALL).with_gap(Gap { first: 1, count: 2 }));
+    market.status(sip, StatusAction::Halt, Some(false));
+    assert_eq!(market.0.second.venues(), [NASDAQ, BX, bzx]);
+    assert!(market.send(definition(BX, 40, b'Q'))[0].2);
+    assert_eq!(market.bid(ONE), Some(("10.02".into(), 80, bzx)), "a venue's word comes first");
+    assert!(!market.send(definition(sip, 10, b'Q'))[0].2);
+}
+
+#[test]
 fn a_price_that_the_user_gives_makes_a_lot_until_a_venue_states_one() {
     let bzx = Publisher::BATS_PITCH;
     let mut prices = RoundLotPrices::parse("TEN,5000\nOLD,5000\n").unwrap();

@@ -77,6 +77,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         bar.show(progress.bytes, progress.total_bytes, Some(progress.messages))
     })?;
     bar.clear();
+    let ended = ending(&summary);
     let comparison = summary.comparison.as_ref().filter(|comparison| comparison.symbols().next().is_some());
     let Some(comparison) = comparison else {
         return Err(Failure::Usage(
@@ -90,7 +91,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         show(comparison, &summary, terminal::paint())
     };
     output::print(&text)?;
-    Ok(ending(&summary))
+    Ok(ended)
 }
 
 /// The percentiles of lags that are shown.
@@ -262,5 +263,6 @@ fn to_json(comparison: &Comparison, summary: &Summary) -> Value {
         "lag": lags(&of_all(&rows)),
         "differences": differences,
         "left_out": comparison.left_out(),
+        "replay": report::to_json(summary),
     })
 }
