@@ -31,6 +31,45 @@ pub(crate) fn python() -> Result<String, Lack> {
     Ok(format!("{} counterparts read the same records", PYTHON.len()))
 }
 
+/// The Python package: the wheel, built as the tests of the workspace are, in an environment with what it works with.
+pub(crate) fn python_package() -> Result<String, Lack> {
+    let python = tools::python()?;
+    let package = process::root().join("bindings/python");
+    let wheels = process::target_folder().join("wheels");
+    let lints = ["clippy", "--locked", "--manifest-path", "bindings/python/Cargo.toml", "--target-dir"];
+    let lints = process::cargo(lints).arg(process::target_folder()).args(["--", "--deny", "warnings"]);
+    lints.run().map_err(Lack::Failed)?;
+    // A wheel of an earlier run is not what is tested.
+    let _none_is_fine = std::fs::remove_dir_all(&wheels);
+    let build = process::program(&python)
+        .args(["-m", "maturin", "build", "--locked", "--interpreter"])
+        .arg(&python)
+        .args(["--manifest-path", "bindings/python/Cargo.toml", "--target-dir"])
+        .arg(process::target_folder())
+        .arg("--out")
+        .arg(&wheels);
+    build.run().map_err(Lack::Failed)?;
+    let install = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"];
+    let install = process::program(&python).args(install).arg("--find-links").arg(&wheels).arg("tapeworks");
+    install.run().map_err(Lack::Failed)?;
+    let build = ["build", "--locked", "--workspace", "--example", "live_server"];
+    process::cargo(build).run().map_err(Lack::Failed)?;
+    let server = process::target_folder().join("debug/examples/live_server");
+    let tests = process::program(&python)
+        .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
+        .arg(package.join("tests"))
+        .env("TAPEWORKS_LIVE_SERVER", server)
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    tests.run().map_err(Lack::Failed)?;
+    let source = package.join("python/tapeworks");
+    let types =
+        process::program(&python).args(["-m", "mypy", "--strict", "--cache-dir=/dev/null"]).arg(&source);
+    types.run().map_err(Lack::Failed)?;
+    let types = process::program(&python).args(["-m", "pyright"]).arg(&source);
+    types.run().map_err(Lack::Failed)?;
+    Ok("the wheel builds, its tests pass, and mypy and pyright have nothing to say of its types".into())
+}
+
 pub(crate) fn needs_of_page() -> Result<(), Lack> {
     tools::debian("chromium", "chromium")?;
     tools::node("interop/page").map(drop)

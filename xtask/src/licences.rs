@@ -35,8 +35,13 @@ const OF_BENCHES: (&str, &[&str]) = ("bench/Cargo.toml", &["smartstring"]);
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Ours, each with a lock file of its own.
-const WORKSPACES: [&str; 4] =
-    ["Cargo.toml", "bench/Cargo.toml", "fuzz/Cargo.toml", "interop/live/Cargo.toml"];
+const WORKSPACES: [&str; 5] = [
+    "Cargo.toml",
+    "bench/Cargo.toml",
+    "bindings/python/Cargo.toml",
+    "fuzz/Cargo.toml",
+    "interop/live/Cargo.toml",
+];
 
 /// Checks every crate of every lock file.
 pub(crate) fn run() -> Result<String, String> {

@@ -93,6 +93,20 @@ const DATA: [&str; 16] = [
     "crates/cli",
 ];
 
+/// The sources of the Python package.
+const PACKAGE: [&str; 10] = [
+    "bindings/python",
+    "interop/requirements.txt",
+    "crates/packet",
+    "crates/market",
+    "crates/feed",
+    "crates/store",
+    "crates/exchange",
+    "crates/analysis",
+    "crates/runtime",
+    "crates/outputs",
+];
+
 /// The sources of the way from a FIX client to a venue and back.
 const ORDERS: [&str; 13] = [
     "crates/disk",
@@ -257,6 +271,13 @@ const STEPS: &[Step] = &[
         when: When::Covers(&DATA),
         needs: || tools::python().map(drop),
         run: interop::live,
+    },
+    Step {
+        name: "python-package",
+        what: "the wheel builds; its tests and types are well; pandas, Polars, pyarrow and DuckDB take its batches",
+        when: When::Covers(&PACKAGE),
+        needs: || tools::python().map(drop),
+        run: interop::python_package,
     },
     Step {
         name: "page",
@@ -464,7 +485,9 @@ fn ran(result: Result<(), String>, what: &str) -> Result<String, Lack> {
 fn format() -> Result<String, Lack> {
     let run = || {
         cargo(["fmt", "--all", "--", "--check"]).run()?;
-        for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml", "interop/live/Cargo.toml"] {
+        for manifest in
+            ["fuzz/Cargo.toml", "bench/Cargo.toml", "bindings/python/Cargo.toml", "interop/live/Cargo.toml"]
+        {
             if process::root().join(manifest).is_file() {
                 cargo(["fmt", "--manifest-path", manifest, "--", "--check"]).run()?;
             }

@@ -27,11 +27,14 @@ use crate::input::{self, Input, InputError, Source};
 use crate::timer::ServiceTimer;
 
 mod directory;
+mod json;
 mod summary;
+mod walk;
 
 pub use directory::{Directory, Listing};
 use summary::summarise;
 pub use summary::{BUSIEST, Busy, ChannelSummary, FeedSummary, FileCounters, Summary, Top, Written};
+pub use walk::{Advanced, Walk};
 
 /// A file to write.
 #[derive(Clone, Debug)]
@@ -268,6 +271,43 @@ struct Run {
 }
 
 impl Run {
+    fn new(options: &Options, capacity: Capacity, writers: Vec<Writer>) -> Self {
+        Self {
+            feed: Feed::new(FeedOptions {
+                application: options.application,
+                publisher: options.publisher,
+                midnight: options.midnight,
+                symbols: options.symbols.clone(),
+                ..FeedOptions::default()
+            }),
+            self_help: SelfHelpSchedule::new(&options.self_help),
+            market: Through::new(
+                BookStage::with_unnamed([], capacity),
+                NbboStage::new(options.rules.clone(), [], capacity.instruments),
+            ),
+            buffer: Vec::with_capacity(BATCH),
+            outlet: Outlet {
+                writers,
+                instruments: Instruments::default(),
+                directory: Directory::default(),
+                events_of: vec![0; capacity.instruments],
+                two_sided: vec![Default::default(); capacity.instruments],
+                events: 0,
+                from: options.from.unwrap_or_default(),
+                to: options.to.unwrap_or(Nanos(u64::MAX)),
+                first: Nanos(0),
+                last: Nanos(0),
+                timer: ServiceTimer::new(),
+                comparison: options.compare_sip.then(Box::default),
+                error: None,
+            },
+            groups: 0,
+            measure: options.measure,
+            times: None,
+            messages: 0,
+        }
+    }
+
     fn edge(&mut self) -> (&mut Feed, &mut SelfHelpSchedule, Inline<'_, Market, Event, Outlet>) {
         let edge = Inline::new(&mut self.market, &mut self.buffer, &mut self.outlet);
         (&mut self.feed, &mut self.self_help, edge)
@@ -309,6 +349,19 @@ pub fn replay(
     options: &Options,
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Summary, ReplayError> {
+    replay_into(options, Vec::new(), observe)
+}
+
+/// [`replay`], with writers of the caller's beside those of [`Options::outputs`]: what they have written is behind the others' in
+/// [`Summary::written`], with empty paths.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_into(
+    options: &Options,
+    others: Vec<(Schema, Writer)>,
+    observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<Summary, ReplayError> {
     let beside = options.threads.clamp(1, MAX_THREADS) - 1;
     let mut inputs = input::open_all_ahead(&options.inputs, options.application, beside)?;
     let outputs = options.outputs.iter().map(|output| output.path.as_path());
@@ -321,42 +374,14 @@ pub fn replay(
         Some(pool) => Writer::create_apart(&output.path, output.schema, &output.options, pool.encoders()),
         None => Writer::create(&output.path, output.schema, &output.options),
     };
-    let writers = options.outputs.iter().map(create).collect::<Result<Vec<_>, _>>()?;
-    let capacity = capacity(&inputs);
-    let mut run = Run {
-        feed: Feed::new(FeedOptions {
-            application: options.application,
-            publisher: options.publisher,
-            midnight: options.midnight,
-            symbols: options.symbols.clone(),
-            ..FeedOptions::default()
-        }),
-        self_help: SelfHelpSchedule::new(&options.self_help),
-        market: Through::new(
-            BookStage::with_unnamed([], capacity),
-            NbboStage::new(options.rules.clone(), [], capacity.instruments),
-        ),
-        buffer: Vec::with_capacity(BATCH),
-        outlet: Outlet {
-            writers,
-            instruments: Instruments::default(),
-            directory: Directory::default(),
-            events_of: vec![0; capacity.instruments],
-            two_sided: vec![Default::default(); capacity.instruments],
-            events: 0,
-            from: options.from.unwrap_or_default(),
-            to: options.to.unwrap_or(Nanos(u64::MAX)),
-            first: Nanos(0),
-            last: Nanos(0),
-            timer: ServiceTimer::new(),
-            comparison: options.compare_sip.then(Box::default),
-            error: None,
-        },
-        groups: 0,
-        measure: options.measure,
-        times: None,
-        messages: 0,
-    };
+    let mut writers = options.outputs.iter().map(create).collect::<Result<Vec<_>, _>>()?;
+    let mut places: Vec<_> =
+        options.outputs.iter().map(|output| (output.path.clone(), output.schema)).collect();
+    for (schema, writer) in others {
+        places.push((PathBuf::new(), schema));
+        writers.push(writer);
+    }
+    let mut run = Run::new(options, capacity(&inputs), writers);
     let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
     let mut pace = options.speed.map(|speed| Pace { speed, anchor: None, worst: Duration::ZERO });
     let mut file_errors = Vec::new();
@@ -439,9 +464,9 @@ pub fn replay(
         return Err(error.into());
     }
     let mut written = Vec::new();
-    for (writer, output) in std::mem::take(&mut run.outlet.writers).into_iter().zip(&options.outputs) {
+    for (writer, (path, schema)) in std::mem::take(&mut run.outlet.writers).into_iter().zip(places) {
         let summary = writer.finish(&run.outlet.instruments)?;
-        written.push(Written { path: output.path.clone(), schema: output.schema, summary });
+        written.push(Written { path, schema, summary });
     }
     let elapsed = started.elapsed();
     let is_whole = !is_interrupted && options.limit.is_none_or(|limit| run.messages < limit);

@@ -16,15 +16,6 @@ use crate::table::{Align, Table, bytes, counted, number, thousands, time};
 /// Problems shown with their places.
 const SHOWN_PROBLEMS: usize = 5;
 
-const fn state_name(state: MarketState) -> &'static str {
-    match state {
-        MarketState::OneSided => "one-sided",
-        MarketState::Normal => "normal",
-        MarketState::Locked => "locked",
-        MarketState::Crossed => "crossed",
-    }
-}
-
 fn section(out: &mut String, title: &str, table: &Table, width: usize, paint: Paint) {
     if !table.is_empty() {
         let _infallible = write!(out, "\n{}\n{}", paint.strong(title), table.render(width, paint));
@@ -153,7 +144,7 @@ pub(crate) fn tops(summary: &Summary, count: usize, width: usize, paint: Paint) 
             _ if busy.nbbo.bid.price.is_none() && busy.nbbo.ask.price.is_none() => {
                 "no venue counts".to_owned()
             }
-            state => state_name(state).to_owned(),
+            state => state.as_str().to_owned(),
         };
         if busy.nbbo.flags.contains(Flags::MAYBE_BAD_BOOK) {
             remark.push_str(" stale");
@@ -351,134 +342,4 @@ pub(crate) fn losses(gaps: u64, missing: u64, problems: u64, damaged: usize, pai
     }
     text.push('.');
     paint.bad(&text)
-}
-
-/// The whole summary for programs.
-pub(crate) fn to_json(summary: &Summary) -> Value {
-    let times = &summary.service_times;
-    let level = |level: Option<Level>| {
-        level.map(
-            |level| json!({ "price": level.price.to_string(), "size": level.size, "orders": level.orders }),
-        )
-    };
-    let side = |side: &BestSide| {
-        side.price.map(|price| {
-            json!({ "price": price.to_string(), "size": side.size, "venue": side.publisher.venue_name() })
-        })
-    };
-    let busiest = |busy: &Busy| {
-        json!({
-            "symbol": busy.symbol.as_str(),
-            "events": busy.events,
-            "nbbo": {
-                "bid": side(&busy.nbbo.bid),
-                "ask": side(&busy.nbbo.ask),
-                "state": state_name(busy.nbbo.state()),
-                "is_stale": busy.nbbo.flags.contains(Flags::MAYBE_BAD_BOOK),
-            },
-            "last_two_sided_nbbo": busy.last_two_sided.as_ref().map(|(time, last)| json!({
-                "since_ns": time.0,
-                "bid": side(&last.bid),
-                "ask": side(&last.ask),
-            })),
-            "tops": busy.tops.iter().map(|top| json!({
-                "venue": top.publisher.venue_name(),
-                "bid": level(top.bid),
-                "ask": level(top.ask),
-                "is_stale": top.is_stale,
-            })).collect::<Vec<_>>(),
-        })
-    };
-    let name = |path: &Path| path.display().to_string();
-    json!({
-        "files": summary.files,
-        "files_without_day": summary.without_day,
-        "packets_without_time": summary.file_counters.without_time,
-        "packets_with_time_out_of_range": summary.file_counters.time_out_of_range,
-        "end_marks": summary.file_counters.end_marks,
-        "foreign_packets": summary.feed_counters.foreign_packets,
-        "skipped_stream_bytes": summary.feed_counters.skipped_stream_bytes,
-        "damaged_files": summary.file_errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "is_interrupted": summary.is_interrupted,
-        "messages": summary.messages,
-        "events": summary.events,
-        "instruments": summary.symbols.len(),
-        "elapsed_seconds": summary.elapsed.as_secs_f64(),
-        "messages_per_second": summary.messages as f64 / summary.elapsed.as_secs_f64().max(1e-9),
-        "mean_ns_per_message": summary.mean_ns(),
-        "service_time_ns": (!times.is_empty()).then(|| json!({
-            "measured": times.len(),
-            "mean": times.mean(),
-            "p50": times.value_at_quantile(0.5),
-            "p99": times.value_at_quantile(0.99),
-            "p999": times.value_at_quantile(0.999),
-            "max": times.max(),
-        })),
-        "first_time": summary.times.map(|(first, _)| time(first)),
-        "last_time": summary.times.map(|(_, last)| time(last)),
-        "worst_lateness_ns": summary.worst_lateness.map(|lateness| lateness.as_nanos() as u64),
-        "channels": summary.channels.iter().map(|channel| json!({
-            "channel": channel.identity.to_string(),
-            "protocol": channel.application.protocol(),
-            "venue": channel.publisher.venue_name(),
-            "lines": channel.lines,
-            "packets": channel.counters.packets,
-            "messages": channel.counters.messages,
-            "heartbeats": channel.counters.heartbeats,
-            "repeated_messages": channel.sequence.duplicate_messages,
-            "late_messages": channel.sequence.late_messages,
-            "gaps": channel.sequence.gaps,
-            "missing_messages": channel.sequence.missing_messages,
-        })).collect::<Vec<_>>(),
-        "books": summary.feeds.iter().map(|feed| json!({
-            "venue": feed.publisher.venue_name(),
-            "events": feed.counters.events,
-            "orders": feed.orders,
-            "incomplete_books": feed.contradicted,
-            "table_growths": feed.growths,
-            "unknown_orders": feed.counters.unknown_orders,
-            "duplicate_orders": feed.counters.duplicate_orders,
-            "overfills": feed.counters.overfills,
-            "incomplete": feed.counters.incomplete,
-            "unknown_levels": feed.counters.unknown_levels,
-            "level_mismatches": feed.counters.level_mismatches,
-            "instruments_beyond": feed.counters.instruments_beyond,
-            "gaps": feed.counters.gaps,
-        })).collect::<Vec<_>>(),
-        "nbbo": {
-            "changes": summary.nbbo.changes,
-            "locked": summary.nbbo.locked,
-            "crossed": summary.nbbo.crossed,
-            "ignored_events": summary.nbbo_ignored,
-        },
-        "problems": {
-            "total": summary.problems.total,
-            "bad_headers": summary.problems.bad_headers,
-            "cut_packets": summary.problems.cut_packets,
-            "bad_framing": summary.problems.bad_framing,
-            "unknown_messages": summary.problems.unknown_messages,
-            "bad_messages": summary.problems.bad_messages,
-            "stream_holes": summary.problems.stream_holes,
-            "contradictions": summary.problems.contradictions,
-            "unreadable_symbols": summary.unreadable_symbols,
-            "unrecognised_packets": summary.feed_counters.unrecognised_packets,
-            "first": summary.problems.kept().iter().take(100).map(|problem| json!({
-                "file": summary.files.get(usize::from(problem.file)),
-                "packet": problem.packet,
-                "offset": problem.offset,
-                "problem": problem.kind.to_string(),
-            })).collect::<Vec<_>>(),
-        },
-        "busiest": summary.busiest.iter().map(busiest).collect::<Vec<_>>(),
-        "written": summary.written.iter().map(|written| json!({
-            "file": name(&written.path),
-            "schema": written.schema.as_str(),
-            "records": written.summary.records,
-            "bytes": written.summary.bytes,
-            "values_out_of_range": written.summary.out_of_range,
-            "skipped": written.summary.all_skipped()
-                .map(|(reason, count)| (reason.as_str().to_owned(), count.into()))
-                .collect::<serde_json::Map<_, _>>(),
-        })).collect::<Vec<_>>(),
-    })
 }

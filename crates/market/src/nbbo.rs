@@ -76,6 +76,18 @@ pub enum MarketState {
     Crossed,
 }
 
+impl MarketState {
+    /// Its name: `one-sided`, `normal`, `locked`, `crossed`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OneSided => "one-sided",
+            Self::Normal => "normal",
+            Self::Locked => "locked",
+            Self::Crossed => "crossed",
+        }
+    }
+}
+
 /// One side of an NBBO.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

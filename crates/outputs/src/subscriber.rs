@@ -15,6 +15,9 @@ use tapeworks_packet::stop;
 use tapeworks_runtime::keys::{Key, KeyError};
 use tapeworks_runtime::world::{BlockingStream as _, System, World};
 
+/// The key of `tapeworks demo` and of the shipped examples. It is no secret.
+pub const DEMO_KEY: &str = "db-TapeworksDemoKey0000000000000";
+
 /// The server and the subscriptions.
 #[derive(Clone, Debug)]
 pub struct SubscriberOptions {

@@ -159,6 +159,52 @@ pub enum CaptureError {
 }
 
 impl CaptureError {
+    /// The file, as the caller named it.
+    pub fn file(&self) -> &str {
+        match self {
+            Self::Missing { file }
+            | Self::Directory { file }
+            | Self::Permission { file }
+            | Self::Empty { file }
+            | Self::Io { file, .. }
+            | Self::Stopped { file }
+            | Self::Decompress { file, .. }
+            | Self::UnknownFormat { file, .. }
+            | Self::TruncatedHeader { file, .. }
+            | Self::TruncatedPacket { file, .. }
+            | Self::TruncatedFrame { file, .. }
+            | Self::AbsurdLength { file, .. }
+            | Self::BadBlock { file, .. }
+            | Self::UnknownInterface { file, .. } => file,
+        }
+    }
+
+    /// The number of the packet or message that is at fault, from 1.
+    pub const fn number(&self) -> Option<u64> {
+        match self {
+            Self::TruncatedPacket { number, .. }
+            | Self::TruncatedFrame { number, .. }
+            | Self::AbsurdLength { number, .. }
+            | Self::BadBlock { number, .. }
+            | Self::UnknownInterface { number, .. } => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Where in the file it is, in bytes; of a compressed file, in decompressed bytes.
+    pub const fn offset(&self) -> Option<u64> {
+        match self {
+            Self::Io { offset, .. }
+            | Self::Decompress { offset, .. }
+            | Self::TruncatedPacket { offset, .. }
+            | Self::TruncatedFrame { offset, .. }
+            | Self::AbsurdLength { offset, .. }
+            | Self::BadBlock { offset, .. }
+            | Self::UnknownInterface { offset, .. } => Some(*offset),
+            _ => None,
+        }
+    }
+
     /// Names the usual reasons why a file does not open.
     pub(crate) fn from_open(file: &str, cause: io::Error) -> Self {
         let file = file.into();

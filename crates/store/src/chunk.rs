@@ -105,6 +105,25 @@ pub(crate) struct Dictionary {
 }
 
 impl Dictionary {
+    /// How many texts it has.
+    #[cfg(feature = "arrow")]
+    pub(crate) const fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// Its texts, in the order of their keys.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        let mut rest = self.plain.as_slice();
+        std::iter::from_fn(move || {
+            let (length, behind) = rest.split_first_chunk::<4>()?;
+            let (text, behind) = behind.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = behind;
+            // They came as text.
+            std::str::from_utf8(text).ok()
+        })
+    }
+
     fn push(&mut self, text: &str) -> u32 {
         self.plain.extend_from_slice(&(text.len() as u32).to_le_bytes());
         self.plain.extend_from_slice(text.as_bytes());

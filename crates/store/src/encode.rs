@@ -1,5 +1,7 @@
 //! Batches to bytes: one encoder per format.
 
+#[cfg(feature = "arrow")]
+mod arrow;
 mod binary;
 mod parquet;
 mod text;
@@ -11,6 +13,8 @@ use crate::rows::{Row, Rows};
 use crate::summary::Summary;
 use crate::target::Target;
 
+#[cfg(feature = "arrow")]
+pub(crate) use arrow::{Batcher, Batches, schema_of};
 pub(crate) use binary::Binary;
 pub(crate) use parquet::{Parquet, ParquetApart};
 pub(crate) use text::{Csv, Json};

@@ -67,6 +67,11 @@
 //! a higher price, like a time after the year 2262, is null and counted. Pick [`Prices::Float`] for tools that turn
 //! decimals into objects (pandas), [`Prices::Fixed`] to have DBN's integers.
 //!
+//! # Arrow
+//!
+//! With the feature `arrow`, `Writer::create_batches` hands out record batches of Apache Arrow in place of a file. Columns, types and
+//! nulls are those of Parquet; prices as [`Prices`] says, `DECIMAL128(18, 9)` where they are decimals.
+//!
 //! # Cost
 //!
 //! [`Writer::put`] is one call through a table of methods, the making of the records (56 bytes each for `mbo`), and
@@ -77,6 +82,10 @@
 //! The same input gives the same bytes: no file holds the time of its making.
 
 pub mod apart;
+#[cfg(feature = "arrow")]
+mod arrays;
+#[cfg(feature = "arrow")]
+mod batches;
 mod chunk;
 mod encode;
 mod error;
@@ -95,6 +104,8 @@ mod symbols;
 mod target;
 mod writer;
 
+#[cfg(feature = "arrow")]
+pub use batches::{BatchSink, Closed, ReceivedBatches, arrow_schema};
 pub use error::StoreError;
 pub use format::Format;
 pub use options::{Compression, Options, Prices};

@@ -5,11 +5,17 @@ use std::path::Path;
 use tapeworks_market::{Event, Instruments, NbboUpdate};
 
 use crate::apart::Encoders;
+#[cfg(feature = "arrow")]
+use crate::batches::{BatchSink, InMemory};
+#[cfg(feature = "arrow")]
+use crate::encode::Batches;
 use crate::encode::{Binary, Csv, Encode, Ending, Json, Parquet, ParquetApart};
 use crate::error::{Failure, StoreError};
 use crate::format::Format;
 use crate::live::{Carried, State};
 use crate::options::Options;
+#[cfg(feature = "arrow")]
+use crate::options::Prices;
 use crate::rows::{Row as _, Rows};
 use crate::schema::Schema;
 use crate::shape::{self, Shape};
@@ -76,6 +82,22 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         let format = options.format.map_or_else(|| Format::from_path(file.path()), Ok)?;
         Self::begin(Target::of(file), format, schema, options, None)
+    }
+
+    /// Hands the records of `schema` to `sink`, as record batches of Apache Arrow with the columns of
+    /// [`arrow_schema`](crate::arrow_schema).
+    #[cfg(feature = "arrow")]
+    pub fn create_batches(schema: Schema, prices: Prices, sink: Box<dyn BatchSink>) -> Self {
+        struct Batched(Schema, Prices, Box<dyn BatchSink>);
+        impl shape::Use for Batched {
+            type Output = Box<dyn Table>;
+
+            fn with<S: Shape + 'static>(self, shape: S) -> Self::Output {
+                let encoder = Batches::new::<S::Row>(self.0, self.1, self.2);
+                table(shape, Target::of(Box::new(InMemory)), Box::new(encoder))
+            }
+        }
+        Self { table: shape::of_schema(schema, Batched(schema, prices, sink)) }
     }
 
     fn begin(
@@ -194,13 +216,12 @@ fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, 
         Format::Json | Format::JsonZstd => Ok(Box::new(Json::new(output, options))),
     };
     let encoder = encoder.map_err(|failure| error(&target, 0, failure))?;
-    Ok(Box::new(TableOf {
-        shape,
-        rows: Rows::new(),
-        encoder: Some(encoder),
-        summary: Summary::default(),
-        target,
-    }))
+    Ok(table(shape, target, encoder))
+}
+
+fn table<S: Shape + 'static>(shape: S, target: Target, encoder: Box<dyn Encode<S::Row>>) -> Box<dyn Table> {
+    let (rows, summary) = (Rows::new(), Summary::default());
+    Box::new(TableOf { shape, rows, encoder: Some(encoder), summary, target })
 }
 
 fn error(target: &Target, records: u64, failure: Failure) -> StoreError {

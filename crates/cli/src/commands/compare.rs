@@ -263,6 +263,6 @@ fn to_json(comparison: &Comparison, summary: &Summary) -> Value {
         "lag": lags(&of_all(&rows)),
         "differences": differences,
         "left_out": comparison.left_out(),
-        "replay": report::to_json(summary),
+        "replay": summary.to_json(),
     })
 }

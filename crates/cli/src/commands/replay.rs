@@ -204,7 +204,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     })?;
     bar.clear();
     let text = if arguments.json {
-        format!("{:#}\n", report::to_json(&summary))
+        format!("{:#}\n", summary.to_json())
     } else {
         let (width, paint) = (terminal::width(), terminal::paint());
         [

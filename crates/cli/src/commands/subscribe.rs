@@ -13,7 +13,7 @@ use dbn::{ErrorMsg, Record as _, RecordRef, SymbolMappingMsg, SystemMsg};
 use hdrhistogram::Histogram;
 use serde_json::json;
 use tapeworks_outputs::multicast::receiver::{Receiver, ReceiverCounters, ReceiverOptions};
-use tapeworks_outputs::subscriber::{Records, SubscribeError, Subscriber, SubscriberOptions};
+use tapeworks_outputs::subscriber::{DEMO_KEY, Records, SubscribeError, Subscriber, SubscriberOptions};
 use tapeworks_packet::new_file::Handle;
 use tapeworks_store::{Format, RecordWriter, Schema, is_market, is_snapshot};
 
@@ -110,9 +110,6 @@ pub(crate) struct Arguments {
     #[arg(short = 'J', long)]
     json: bool,
 }
-
-/// The key of `tapeworks demo`.
-pub(crate) const DEMO_KEY: &str = "db-TapeworksDemoKey0000000000000";
 
 /// How long connecting and each answer of the server before the first record may take.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 use tapeworks_market::levels::Level;
-use tapeworks_market::nbbo::{BestSide, MarketState, Nbbo};
+use tapeworks_market::nbbo::{BestSide, Nbbo};
 use tapeworks_market::{Flags, Nanos, Symbol};
 
 use super::plant::App;
@@ -152,17 +152,11 @@ impl Tick {
     }
 
     fn nbbo(&self, symbol: &Symbol, nbbo: &Nbbo) -> Value {
-        let state = match nbbo.state() {
-            MarketState::OneSided => "one-sided",
-            MarketState::Normal => "normal",
-            MarketState::Locked => "locked",
-            MarketState::Crossed => "crossed",
-        };
         json!({
             "symbol": symbol.as_str(),
             "bid": self.side(&nbbo.bid),
             "ask": self.side(&nbbo.ask),
-            "state": state,
+            "state": nbbo.state().as_str(),
             "maybe_bad_book": nbbo.flags.contains(Flags::MAYBE_BAD_BOOK),
         })
     }

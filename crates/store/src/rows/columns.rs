@@ -14,6 +14,8 @@ use parquet::schema::types::ColumnDescPtr;
 use tapeworks_market::Price;
 
 use super::{Row, Rows};
+#[cfg(feature = "arrow")]
+use crate::arrays::Arrays;
 use crate::chunk::{Dictionary, NO_KEY, Pages, Press, Values};
 use crate::options::Prices;
 use crate::symbols::Symbols;
@@ -65,6 +67,14 @@ enum To<'a> {
         press: &'a mut Press,
         scratch: &'a mut Scratch,
     },
+    /// Arrays of Arrow.
+    #[cfg(feature = "arrow")]
+    Arrays {
+        /// The keys of the text columns.
+        keys: Iter<'a, Vec<u32>>,
+        arrays: &'a mut Arrays,
+        scratch: &'a mut Scratch,
+    },
     /// The keys of the text columns, by the columns' dictionaries.
     Keys {
         dictionaries: IterMut<'a, Dictionary>,
@@ -82,12 +92,43 @@ pub(crate) struct Columns<'a, R> {
     out_of_range: u64,
 }
 
-/// A page of one column to write.
-struct PageOf<'p> {
-    column: &'p ColumnDescPtr,
-    pages: &'p mut Pages,
-    press: &'p mut Press,
+/// The values of one column to put somewhere.
+struct Place<'p> {
+    output: ColumnOutput<'p>,
     scratch: &'p mut Scratch,
+}
+
+/// Where the values of one column go.
+enum ColumnOutput<'p> {
+    Page {
+        column: &'p ColumnDescPtr,
+        pages: &'p mut Pages,
+        press: &'p mut Press,
+    },
+    #[cfg(feature = "arrow")]
+    Array {
+        kind: Kind,
+        arrays: &'p mut Arrays,
+    },
+}
+
+impl ColumnOutput<'_> {
+    /// Puts `rows` values, of which those that are defined are in `values`; `range`: the least and the greatest.
+    fn put(
+        &mut self,
+        rows: (usize, Option<&[u32]>),
+        values: &Values<'_>,
+        range: Option<(i64, i64)>,
+    ) -> Result<(), ParquetError> {
+        match self {
+            Self::Page { column, pages, press } => pages.push(column, rows, values, range, press),
+            #[cfg(feature = "arrow")]
+            Self::Array { kind, arrays } => {
+                arrays.push(*kind, rows.1, values);
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Drops the values that are not defined and returns where they were; None when all are defined.
@@ -135,6 +176,20 @@ pub(crate) fn encode<R: Row>(
     all(rows, Symbols::Listed(&[]), prices, to)
 }
 
+/// Makes an array of each column, with the keys that [`keys`] found. Returns how many values had to become null.
+#[cfg(feature = "arrow")]
+pub(crate) fn arrays<R: Row>(
+    rows: &Rows<R>,
+    keys: &[Vec<u32>],
+    prices: Prices,
+    arrays: &mut Arrays,
+    scratch: &mut Scratch,
+) -> u64 {
+    let to = To::Arrays { keys: keys.iter(), arrays, scratch };
+    // Arrays are only memory, so nothing can fail.
+    all(rows, Symbols::Listed(&[]), prices, to).unwrap_or_default()
+}
+
 /// Finds the keys of the text columns, which depend on the batches before: all else of a batch can be encoded without them.
 /// `dictionaries` has one for each column, text or not, and `keys` gets an array for each text column.
 pub(crate) fn keys<R: Row>(
@@ -169,7 +224,7 @@ impl<R: Row> Columns<'_, R> {
         name: &str,
         kind: Kind,
         is_optional: bool,
-        write: impl FnOnce(PageOf<'_>, &[R]) -> Result<(), ParquetError>,
+        write: impl FnOnce(Place<'_>, &[R]) -> Result<(), ParquetError>,
     ) {
         match &mut self.to {
             To::Description(description) => {
@@ -177,8 +232,14 @@ impl<R: Row> Columns<'_, R> {
             }
             To::Pages { columns, pages, press, scratch, .. } => {
                 if let (Some(column), Ok(())) = (columns.next(), &self.result) {
-                    self.result = write(PageOf { column, pages, press, scratch }, self.records);
+                    let output = ColumnOutput::Page { column, pages, press };
+                    self.result = write(Place { output, scratch }, self.records);
                 }
+            }
+            #[cfg(feature = "arrow")]
+            To::Arrays { arrays, scratch, .. } => {
+                self.result =
+                    write(Place { output: ColumnOutput::Array { kind, arrays }, scratch }, self.records);
             }
             To::Keys { dictionaries, .. } => {
                 dictionaries.next();
@@ -203,6 +264,12 @@ impl<R: Row> Columns<'_, R> {
                     keys_of(dictionary, self.records, keys);
                 }
             }
+            #[cfg(feature = "arrow")]
+            To::Arrays { keys, arrays, .. } => {
+                if let Some(keys) = keys.next() {
+                    arrays.push(Kind::Text, None, &Values::Keys(keys));
+                }
+            }
             To::Pages { columns, keys, pages, press, scratch } => {
                 let (Some(column), Some(keys), Ok(())) = (columns.next(), keys.next(), &self.result) else {
                     return;
@@ -224,22 +291,22 @@ impl<R: Row> Columns<'_, R> {
     }
 
     fn narrow(&mut self, name: &str, kind: Kind, get: impl Fn(&R) -> i32) {
-        self.column(name, kind, false, |page, records| {
-            let values = &mut page.scratch.narrow;
+        self.column(name, kind, false, |mut place, records| {
+            let values = &mut place.scratch.narrow;
             values.clear();
             values.extend(records.iter().map(get));
-            page.pages.push(page.column, (records.len(), None), &Values::Narrow(values), None, page.press)
+            place.output.put((records.len(), None), &Values::Narrow(values), None)
         });
     }
 
     /// A number of which one value means none.
     fn optional(&mut self, name: &str, kind: Kind, none: i32, get: impl Fn(&R) -> i32) {
-        self.column(name, kind, true, |page, records| {
-            let values = &mut page.scratch.narrow;
+        self.column(name, kind, true, |mut place, records| {
+            let values = &mut place.scratch.narrow;
             values.clear();
             values.extend(records.iter().map(get));
-            let defined = keep_defined(values, &mut page.scratch.defined, |value| value != none);
-            page.pages.push(page.column, (records.len(), defined), &Values::Narrow(values), None, page.press)
+            let defined = keep_defined(values, &mut place.scratch.defined, |value| value != none);
+            place.output.put((records.len(), defined), &Values::Narrow(values), None)
         });
     }
 
@@ -290,29 +357,29 @@ impl<R: Row> Columns<'_, R> {
     }
 
     pub(crate) fn u64(&mut self, name: &str, get: impl Fn(&R) -> u64) {
-        self.column(name, Kind::Unsigned(64), false, |page, records| {
-            let values = &mut page.scratch.wide;
+        self.column(name, Kind::Unsigned(64), false, |mut place, records| {
+            let values = &mut place.scratch.wide;
             values.clear();
             values.extend(records.iter().map(|row| get(row) as i64));
-            page.pages.push(page.column, (records.len(), None), &Values::Wide(values), None, page.press)
+            place.output.put((records.len(), None), &Values::Wide(values), None)
         });
     }
 
     /// A time in nanoseconds UTC; undefined is null.
     pub(crate) fn time(&mut self, name: &str, get: impl Fn(&R) -> u64) {
         let mut out_of_range = 0;
-        self.column(name, Kind::Time, true, |page, records| {
-            let values = &mut page.scratch.wide;
+        self.column(name, Kind::Time, true, |mut place, records| {
+            let values = &mut place.scratch.wide;
             values.clear();
             values.extend(records.iter().map(|row| get(row) as i64));
             // A signed number of nanoseconds ends in 2262.
             let is_defined = |value: i64| value >= 0;
             out_of_range = count_lost(values, is_defined, UNDEF_TIMESTAMP as i64);
-            let defined = keep_defined(values, &mut page.scratch.defined, is_defined);
+            let defined = keep_defined(values, &mut place.scratch.defined, is_defined);
             let least = values.iter().copied().min();
             let range = least.zip(values.iter().copied().max());
             let values = Values::Wide(values);
-            page.pages.push(page.column, (records.len(), defined), &values, range, page.press)
+            place.output.put((records.len(), defined), &values, range)
         });
         self.out_of_range += out_of_range;
     }
@@ -321,8 +388,8 @@ impl<R: Row> Columns<'_, R> {
     pub(crate) fn price(&mut self, name: &str, get: impl Fn(&R) -> i64) {
         let prices = self.prices;
         let mut out_of_range = 0;
-        self.column(name, Kind::Price(prices), true, |page, records| {
-            let values = &mut page.scratch.wide;
+        self.column(name, Kind::Price(prices), true, |mut place, records| {
+            let values = &mut place.scratch.wide;
             values.clear();
             values.extend(records.iter().map(get));
             let is_defined = |value: i64| match prices {
@@ -330,8 +397,8 @@ impl<R: Row> Columns<'_, R> {
                 Prices::Float | Prices::Fixed => value != UNDEF_PRICE,
             };
             out_of_range = count_lost(values, is_defined, UNDEF_PRICE);
-            let defined = keep_defined(values, &mut page.scratch.defined, is_defined);
-            let floating = &mut page.scratch.floating;
+            let defined = keep_defined(values, &mut place.scratch.defined, is_defined);
+            let floating = &mut place.scratch.floating;
             let values = if prices == Prices::Float {
                 floating.clear();
                 floating.extend(values.iter().map(|units| *units as f64 / Price::ONE as f64));
@@ -339,7 +406,7 @@ impl<R: Row> Columns<'_, R> {
             } else {
                 Values::Wide(values)
             };
-            page.pages.push(page.column, (records.len(), defined), &values, None, page.press)
+            place.output.put((records.len(), defined), &values, None)
         });
         self.out_of_range += out_of_range;
     }
@@ -369,11 +436,11 @@ impl<R: Row> Columns<'_, R> {
         if !rows.has_origin {
             return;
         }
-        self.column("channel_sequence", Kind::Unsigned(64), false, |page, records| {
-            let values = &mut page.scratch.wide;
+        self.column("channel_sequence", Kind::Unsigned(64), false, |mut place, records| {
+            let values = &mut place.scratch.wide;
             values.clear();
             values.extend(rows.sequences.iter().map(|sequence| *sequence as i64));
-            page.pages.push(page.column, (records.len(), None), &Values::Wide(values), None, page.press)
+            place.output.put((records.len(), None), &Values::Wide(values), None)
         });
         let line = |number: u32| LINES.get(number as usize).copied();
         self.keyed("line", false, |dictionary, _records, keys| {

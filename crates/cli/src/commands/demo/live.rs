@@ -7,14 +7,14 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use tapeworks_outputs::clients::server::ServerError;
-use tapeworks_outputs::subscriber::{Subscriber, SubscriberOptions};
+use tapeworks_outputs::subscriber::{DEMO_KEY, Subscriber, SubscriberOptions};
 use tapeworks_plant::{JournalSetting, Status};
 use tapeworks_service::config::Config as PlantConfig;
 use tapeworks_service::service::{Service, ServiceError};
 use tapeworks_venues::{Config as VenuesConfig, Report, Venues, Wait};
 
 use crate::commands::plant;
-use crate::commands::subscribe::{self, DEMO_KEY, Figures};
+use crate::commands::subscribe::{self, Figures};
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, number, thousands};
 use crate::terminal::complain;

@@ -1,0 +1,37 @@
+"""Tapeworks for Python: captures of exchange feeds to Arrow, order books and the synthetic NBBO, records of a running plant.
+
+>>> import tapeworks
+>>> frame = tapeworks.read("session.pcap.zst", "cmbp-1", symbols="AAPL").to_df()
+"""
+
+from ._feed import Feed
+from ._files import dump, generate, stats, study
+from ._live import Live
+from ._native import SCHEMAS, BestSide, Book, Level, Nbbo, Record, __version__
+from ._reader import Reader, read
+from .errors import DataError, DataWarning, Error, InputError, LiveError, OutputError, UsageError
+
+__all__ = [
+    "SCHEMAS",
+    "BestSide",
+    "Book",
+    "DataError",
+    "DataWarning",
+    "Error",
+    "Feed",
+    "InputError",
+    "Level",
+    "Live",
+    "LiveError",
+    "Nbbo",
+    "OutputError",
+    "Reader",
+    "Record",
+    "UsageError",
+    "__version__",
+    "dump",
+    "generate",
+    "read",
+    "stats",
+    "study",
+]

@@ -1,0 +1,223 @@
+"""The native part. Times are ns since 1970 UTC, sizes shares, offsets bytes."""
+
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from typing_extensions import Self
+
+__version__: str
+SCHEMAS: List[str]
+DEMO_KEY: str
+
+class Record:
+    """A record of a schema, whose fields are attributes: names and order are those of the columns.
+
+    Times are integers (ns since 1970 UTC), absent values ``None``.
+    """
+
+    @property
+    def schema(self) -> str: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def __getitem__(self, name: str) -> Any: ...
+    def keys(self) -> List[str]: ...
+    def as_dict(self) -> Dict[str, Any]: ...
+
+class Batch:
+    def __len__(self) -> int: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_array__(self, requested_schema: Optional[object] = None) -> Tuple[object, object]: ...
+
+class Reader:
+    def __new__(
+        cls,
+        paths: Sequence[str],
+        schema: str = "mbo",
+        *,
+        symbols: Optional[Sequence[str]] = None,
+        start: Optional[int] = None,
+        end: Optional[int] = None,
+        prices: str = "float",
+        protocol: Optional[str] = None,
+        venue: Optional[str] = None,
+        date: Optional[str] = None,
+        stale: str = "flag",
+        odd_lots: bool = False,
+        limit: Optional[int] = None,
+        threads: Optional[int] = None,
+        errors: str = "warn",
+    ) -> Self: ...
+    @property
+    def schema(self) -> str:
+        """The name of the schema."""
+
+    @property
+    def progress(self) -> Tuple[int, Optional[int], int]:
+        """Bytes read of the files as they lie, bytes of all files, messages taken."""
+
+    @property
+    def summary(self) -> Optional[Dict[str, Any]]:
+        """What was read and what was not, once all is read: the object of ``tapeworks replay --json``. ``None`` before."""
+
+    def close(self) -> None:
+        """Ends the reading. What came so far is what there is."""
+
+    def next_batch(self) -> Optional[Batch]:
+        """The next batch, for the Arrow PyCapsule interface; ``None`` at the end."""
+
+    def write(self, path: str, *, overwrite: bool = False, format: Optional[str] = None) -> Optional[Dict[str, Any]]:
+        """Writes the records to a file instead; ``format`` or the name's ending says how. Returns the summary."""
+
+    def __iter__(self) -> Iterator[Record]: ...
+    def __next__(self) -> Record: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_stream__(self, requested_schema: Optional[object] = None) -> object: ...
+
+class Level:
+    """Shares and orders at a price; ``price_e9`` is in units of 1e-9."""
+
+    @property
+    def price(self) -> float: ...
+    @property
+    def price_e9(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def orders(self) -> int: ...
+
+class Book:
+    """The book of an instrument at a venue, as it was when it was asked for; the best levels come first."""
+
+    @property
+    def symbol(self) -> str: ...
+    @property
+    def venue(self) -> str: ...
+    @property
+    def bids(self) -> List[Level]: ...
+    @property
+    def asks(self) -> List[Level]: ...
+    @property
+    def is_stale(self) -> bool: ...
+
+class BestSide:
+    """The best bid or offer across venues; ``venue`` is the one with the most shares at it."""
+
+    @property
+    def price(self) -> float: ...
+    @property
+    def price_e9(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def venue(self) -> str: ...
+
+class Nbbo:
+    """The synthetic NBBO of an instrument, as it was when it was asked for.
+
+    ``state`` is ``one-sided``, ``normal``, ``locked`` or ``crossed``; ``is_stale`` says whether a venue among the best has a gap.
+    """
+
+    @property
+    def bid(self) -> Optional[BestSide]: ...
+    @property
+    def ask(self) -> Optional[BestSide]: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def is_stale(self) -> bool: ...
+
+class Feed:
+    def __new__(
+        cls,
+        paths: Sequence[str] = ...,
+        *,
+        symbols: Optional[Sequence[str]] = None,
+        protocol: Optional[str] = None,
+        venue: Optional[str] = None,
+        date: Optional[str] = None,
+        stale: str = "flag",
+        odd_lots: bool = False,
+    ) -> Self: ...
+    def advance(self, until: Optional[int] = None) -> bool: ...
+    def packet(self, payload: bytes, received: int, destination: str, source: str = "0.0.0.0:0") -> int:
+        """Takes the payload of a UDP datagram. Returns how many messages of it were taken."""
+
+    def frame(self, frame: bytes, received: int) -> int:
+        """Takes an Ethernet frame. Returns how many messages of it were taken."""
+
+    def book(self, symbol: str, venue: str, depth: Optional[int] = None) -> Optional[Book]:
+        """The book of a symbol at the venue with this market identifier code, with at most ``depth`` levels."""
+
+    def orders(self, symbol: str, venue: str) -> List[Tuple[int, str, float, int]]:
+        """The orders: ``(order_id, side, price, size)``, bids then offers, in the order of their execution."""
+
+    def nbbo(self, symbol: str) -> Optional[Nbbo]:
+        """The synthetic NBBO of a symbol."""
+
+    @property
+    def symbols(self) -> List[str]: ...
+    @property
+    def venues(self) -> List[str]: ...
+    @property
+    def time(self) -> Optional[int]: ...
+    @property
+    def messages(self) -> int: ...
+    def finish(self) -> Dict[str, Any]:
+        """Ends it. Returns what was read and what was not: the object of ``tapeworks replay --json``."""
+
+class Live:
+    def __new__(
+        cls,
+        address: str,
+        schema: Sequence[str],
+        *,
+        key: str,
+        dataset: str = ...,
+        symbols: Sequence[str] = ...,
+        start: Optional[int] = None,
+        snapshot: bool = False,
+        slow_reader: Optional[str] = None,
+        prices: str = "float",
+    ) -> Self: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def is_ended(self) -> bool: ...
+    @property
+    def is_refused(self) -> bool: ...
+    def resume(self) -> None: ...
+    def ready_record(self) -> Optional[Record]: ...
+    def next_record(self, seconds: Optional[float] = None) -> Optional[Record]: ...
+    def next_batch(self, seconds: Optional[float] = None) -> Optional[Tuple[str, Batch]]: ...
+
+class Dump:
+    def __iter__(self) -> Iterator[Dict[str, Any]]: ...
+    def __next__(self) -> Dict[str, Any]: ...
+
+def dump(
+    paths: Sequence[str],
+    *,
+    symbols: Optional[Sequence[str]] = None,
+    messages: Optional[Sequence[str]] = None,
+    protocol: Optional[str] = None,
+    limit: Optional[int] = None,
+) -> Dump: ...
+def stats(paths: Sequence[str], *, protocol: Optional[str] = None, top: int = 10) -> Dict[str, Any]: ...
+def study(
+    paths: Sequence[str],
+    service_ns: Sequence[int],
+    *,
+    window_ns: Optional[int] = None,
+    start: Optional[int] = None,
+    end: Optional[int] = None,
+    protocol: Optional[str] = None,
+) -> Dict[str, Any]: ...
+def generate(
+    path: str,
+    *,
+    scenario: str = "demo",
+    messages: Optional[int] = None,
+    symbols: Optional[int] = None,
+    venues: Sequence[str] = ...,
+    seed: Optional[int] = None,
+    date: Optional[str] = None,
+    overwrite: bool = False,
+) -> Dict[str, Any]: ...

@@ -1,0 +1,205 @@
+"""Readers: captures to record batches, data frames and files."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, List, Optional, Sequence, Union
+
+from . import _native
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+Path = Union[str, "os.PathLike[str]"]
+Time = Union[int, str, datetime.datetime]
+
+__all__ = ["Path", "Reader", "Time", "read"]
+
+
+def paths_of(paths: Union[Path, Iterable[Path]]) -> List[str]:
+    """One path or several, as a list."""
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    return [os.fspath(path) for path in paths]
+
+
+def names_of(names: Union[str, Iterable[str], None]) -> Optional[List[str]]:
+    """One name, several with commas or in a list, or none."""
+    if names is None:
+        return None
+    if isinstance(names, str):
+        names = [name.strip() for name in names.split(",")]
+    return list(names)
+
+
+def ns_of(time: Optional[Time]) -> Optional[int]:
+    """A time in ns since 1970 UTC. Text is ISO 8601; without a zone it is UTC, as is a naive ``datetime``."""
+    if time is None or isinstance(time, int):
+        return time
+    if isinstance(time, str):
+        text = time.strip().replace("Z", "+00:00")
+        # Python keeps microseconds; digits behind them are added by themselves.
+        whole, point, rest = text.partition(".")
+        digits = ""
+        if point:
+            length = next((at for at, letter in enumerate(rest) if not letter.isdigit()), len(rest))
+            digits, rest = rest[:length], rest[length:]
+        if len(digits) > 9:
+            raise _usage(f"'{time}' has more than nine digits of a second")
+        try:
+            moment = datetime.datetime.fromisoformat(whole + rest)
+        except ValueError:
+            raise _usage(f"'{time}' is no time such as 2025-11-14T14:30:00Z") from None
+        return ns_of_datetime(moment) + int(digits.ljust(9, "0") or "0")
+    return ns_of_datetime(time) + getattr(time, "nanosecond", 0)
+
+
+def ns_of_datetime(moment: datetime.datetime) -> int:
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.timezone.utc)
+    since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    return ((since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds) * 1_000
+
+
+def _usage(text: str) -> Exception:
+    from .errors import UsageError
+
+    return UsageError(text)
+
+
+def _bar(wanted: Optional[bool]) -> Any:
+    """A progress bar of tqdm: where a person sees it unless ``wanted`` says otherwise, and only where tqdm is there."""
+    if wanted is None:
+        wanted = sys.stderr is not None and sys.stderr.isatty()
+    if not wanted:
+        return None
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return tqdm(unit="B", unit_scale=True, unit_divisor=1000, delay=0.5)
+
+
+class Reader(_native.Reader):
+    """The records of captures.
+
+    A reader can be iterated (a :class:`Record` each), taken by anything that speaks the Arrow PyCapsule interface
+    (``pyarrow.table(reader)``, ``polars.from_arrow(reader)``, DuckDB), or asked for a data frame or a file. It reads once.
+    """
+
+    def batches(self, *, progress: Optional[bool] = None) -> Iterator["pyarrow.RecordBatch"]:
+        """The record batches, of 8,192 records or some more, one by one (needs pyarrow)."""
+        import pyarrow
+
+        bar = _bar(progress)
+        try:
+            while True:
+                batch = self.next_batch()
+                if bar is not None:
+                    done, total, _ = self.progress
+                    bar.total = total
+                    bar.update(done - bar.n)
+                if batch is None:
+                    return
+                yield pyarrow.record_batch(batch)
+        finally:
+            if bar is not None:
+                bar.close()
+
+    def to_arrow(self, *, progress: Optional[bool] = None) -> "pyarrow.Table":
+        """All records as a table of pyarrow."""
+        import pyarrow
+
+        schema = pyarrow.schema(self)
+        return pyarrow.Table.from_batches(self.batches(progress=progress), schema)
+
+    def to_df(self, *, progress: Optional[bool] = None, index: Optional[str] = None) -> "pandas.DataFrame":
+        """All records as a data frame of pandas. ``index``: the column to index by, such as ``ts_recv``.
+
+        Symbols and letters are categories, times are UTC, and prices are as ``prices`` of :func:`read` says.
+        """
+        table = self.to_arrow(progress=progress)
+        frame: "pandas.DataFrame" = table.to_pandas(split_blocks=True, self_destruct=True)
+        return frame if index is None else frame.set_index(index)
+
+    def to_polars(self, *, progress: Optional[bool] = None) -> "polars.DataFrame":
+        """All records as a data frame of Polars."""
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow(progress=progress))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def to_parquet(self, path: Path, *, overwrite: bool = False) -> Any:
+        """Writes the records to a Parquet file, without pyarrow. Returns the summary."""
+        return self.write(os.fspath(path), overwrite=overwrite, format="parquet")
+
+    def __enter__(self) -> "Reader":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read(
+    paths: Union[Path, Iterable[Path]],
+    schema: str = "mbo",
+    *,
+    symbols: Union[str, Sequence[str], None] = None,
+    start: Optional[Time] = None,
+    end: Optional[Time] = None,
+    prices: str = "float",
+    protocol: Optional[str] = None,
+    venue: Optional[str] = None,
+    date: Optional[str] = None,
+    stale: str = "flag",
+    odd_lots: bool = False,
+    limit: Optional[int] = None,
+    threads: Optional[int] = None,
+    errors: str = "warn",
+) -> Reader:
+    """Reads captures (pcap, pcapng) and message files (ITCH, SoupBinTCP), plain, gzip or zstd, merged by time.
+
+    Args:
+        paths: One file or several.
+        schema: What the records are, by DBN's names; ``tapeworks.SCHEMAS`` has all.
+        symbols: Only these: a list, or text with commas.
+        start: The first receive time whose records come: ns since 1970 UTC, ISO 8601, or a ``datetime``. Books are built from
+            the beginning all the same.
+        end: The receive time at which reading ends.
+        prices: ``float`` (dollars), ``decimal`` (exact, ``decimal128(18, 9)``) or ``fixed`` (integers of 1e-9 dollars).
+        protocol: The protocol, instead of recognising it.
+        venue: The venue of a protocol that several speak, instead of deriving it from the multicast group.
+        date: The day in New York of files whose day cannot be found in name or content.
+        stale: Whether venues with a gap are flagged in the NBBO (``flag``) or left out until recovered (``exclude``).
+        odd_lots: Whether odd lots count in the NBBO at their own prices.
+        limit: The most messages to take.
+        threads: As ``--threads`` of ``tapeworks replay``.
+        errors: What happens at the end where messages are missing or cannot be read: ``warn`` (:class:`DataWarning`), ``raise``
+            (:class:`DataError`) or ``ignore``. The records that could be read come in any case, and the reader's ``summary`` says
+            what was lost.
+
+    Raises:
+        InputError: A file cannot be read at all.
+        UsageError: An argument is wrong.
+    """
+    return Reader(
+        paths_of(paths),
+        schema,
+        symbols=names_of(symbols),
+        start=ns_of(start),
+        end=ns_of(end),
+        prices=prices,
+        protocol=protocol,
+        venue=venue,
+        date=date,
+        stale=stale,
+        odd_lots=odd_lots,
+        limit=limit,
+        threads=threads,
+        errors=errors,
+    )

@@ -1,0 +1,100 @@
+"""Exceptions and warnings, with the place that they are about."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Dict, Optional
+
+__all__ = ["DataError", "DataWarning", "Error", "InputError", "LiveError", "OutputError", "UsageError"]
+
+
+class Error(Exception):
+    """Any error of this package.
+
+    Attributes:
+        path: The file, if it is about one.
+        packet: The number of the packet or message in the file, from 1.
+        offset: Where in the file, in bytes (of a compressed file, in decompressed bytes).
+    """
+
+    path: Optional[str]
+    packet: Optional[int]
+    offset: Optional[int]
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        path: Optional[str] = None,
+        packet: Optional[int] = None,
+        offset: Optional[int] = None,
+    ) -> None:
+        super().__init__(text)
+        self.path = path
+        self.packet = packet
+        self.offset = offset
+
+
+class InputError(Error):
+    """A file cannot be read at all."""
+
+
+class OutputError(Error):
+    """A file cannot be written."""
+
+
+class LiveError(Error):
+    """A live server, or the way to it, failed."""
+
+
+class UsageError(Error, ValueError):
+    """An argument is wrong."""
+
+
+class DataError(Error):
+    """Part of the input could not be read, or messages are missing.
+
+    Attributes:
+        summary: All that was read and that was not, as ``tapeworks replay --json`` has it.
+    """
+
+    summary: Dict[str, Any]
+
+    def __init__(self, text: str, *, summary: Dict[str, Any], **place: Any) -> None:
+        super().__init__(text, **place)
+        self.summary = summary
+
+
+class DataWarning(UserWarning):
+    """Part of the input could not be read, or messages are missing."""
+
+
+def _describe(summary: Dict[str, Any]) -> tuple[str, Dict[str, Any]]:
+    """What the input lacked, in a line, and the first place."""
+    problems = summary["problems"]
+    place: Dict[str, Any] = {}
+    parts = list(summary["damaged_files"])
+    missing = sum(channel["missing_messages"] for channel in summary["channels"])
+    if missing:
+        parts.append(f"{missing:,} messages are missing")
+    for first in problems["first"][:1]:
+        place = {"path": first["file"], "packet": first["packet"], "offset": first["offset"]}
+        parts.append(
+            f"{first['file']}: packet {first['packet']} at offset {first['offset']}: {first['problem']}"
+        )
+    if problems["total"] > 1:
+        parts.append(f"{problems['total']:,} problems in all")
+    if summary["unseen_symbols"]:
+        parts.append(f"no message is about {', '.join(summary['unseen_symbols'][:10])}")
+    text = "; ".join(parts) or "some events contradicted their books"
+    return f"{text} (the reader's summary has all)", place
+
+
+def report(summary: Dict[str, Any], policy: str) -> None:
+    """Says what the input lacked: ``raise``, ``warn`` or ``ignore``."""
+    if policy == "ignore":
+        return
+    text, place = _describe(summary)
+    if policy == "raise":
+        raise DataError(text, summary=summary, **place)
+    warnings.warn(DataWarning(text), stacklevel=3)

@@ -1,0 +1,52 @@
+"""dump, stats, study and generate."""
+
+import pytest
+
+import tapeworks
+
+
+def test_a_dump_has_each_message(session, busy):
+    # A packet without messages is an object of the transport alone.
+    messages = [one for one in tapeworks.dump(session) if "protocol" in one["transport"]]
+    assert len(messages) == tapeworks.stats(session)["messages"] > 50_000
+    assert all("message" in one and "fields" in one for one in messages)
+    few = list(tapeworks.dump(session, limit=5, symbols=busy[0]))
+    assert len(few) == 5
+
+
+def test_a_dump_that_is_left_ends(session):
+    for one in tapeworks.dump([session] * 50):
+        assert "message" in one
+        break
+
+
+def test_a_damaged_file_is_an_error_at_the_end_of_its_dump(tmp_path):
+    whole, cut = tmp_path / "whole.pcap", tmp_path / "cut.pcap"
+    tapeworks.generate(whole, messages=5_000, seed=1)
+    cut.write_bytes(whole.read_bytes()[:-5])
+    count = 0
+    with pytest.raises(tapeworks.InputError) as caught:
+        for _ in tapeworks.dump(cut):
+            count += 1
+    assert count > 1_000 and caught.value.packet > 100 and caught.value.path == str(cut)
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path):
+    one, two = tmp_path / "one.pcap", tmp_path / "two.pcap"
+    made = tapeworks.generate(one, messages=5_000, seed=5, venues="nasdaq=3,memx", date="2025-11-14")
+    tapeworks.generate(two, messages=5_000, seed=5, venues=["nasdaq=3", "memx"], date="2025-11-14")
+    assert one.read_bytes() == two.read_bytes() and made["bytes"] == one.stat().st_size
+    with pytest.raises(tapeworks.OutputError, match="exists"):
+        tapeworks.generate(one)
+    for wrong in ({"venues": "moon"}, {"scenario": "calm"}, {"venues": "nasdaq=x"}, {"date": "never"}):
+        with pytest.raises(tapeworks.UsageError):
+            tapeworks.generate(tmp_path / "three.pcap", **wrong)
+    with pytest.raises(tapeworks.UsageError, match="ends in"):
+        tapeworks.generate(tmp_path / "three.txt")
+
+
+def test_a_study_says_how_long_the_queue_became(session):
+    found = tapeworks.study(session, [100, 750], window_ns=1_000_000)
+    assert found["messages"] > 50_000 and len(found["servers"]) == 2
+    with pytest.raises(tapeworks.UsageError):
+        tapeworks.study(session, [])

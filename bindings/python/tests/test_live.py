@@ -1,0 +1,218 @@
+"""Records of a live server: against the files of the same session. The server is `live_server`, an example of the crate of outputs."""
+
+import asyncio
+import collections
+import os
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+import tapeworks
+
+SERVER = os.environ.get("TAPEWORKS_LIVE_SERVER")
+
+pytestmark = pytest.mark.skipif(not SERVER, reason="TAPEWORKS_LIVE_SERVER names no server")
+
+
+class Server:
+    """A server of a generated session, which publishes on command."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.process = subprocess.Popen(
+            [SERVER, folder, "20000", "20"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.port = int(self.answer("port")[0])
+        self.events = int(self.answer("events")[0])
+
+    def answer(self, word):
+        line = self.process.stdout.readline().split()
+        assert line and line[0] == word, line
+        return line[1:]
+
+    def publish(self, count=None):
+        self.process.stdin.write(f"publish {count}\n" if count else "publish all\n")
+        self.process.stdin.flush()
+        return self.answer("published")
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.stdin.write("end\n")
+            self.process.stdin.close()
+            assert self.process.wait(30) == 0
+
+    def expected(self, schema):
+        """The records of the file, by the client library of DBN's inventor."""
+        databento = pytest.importorskip("databento")
+        store = databento.DBNStore.from_file(self.folder / f"{schema}.dbn")
+        return [(record.ts_event, record.price, record.size, record.order_id) for record in store]
+
+
+@pytest.fixture
+def server(tmp_path):
+    server = Server(tmp_path)
+    yield server
+    server.end()
+
+
+def essence(record):
+    return (record.ts_event, record.price, record.size, record.order_id)
+
+
+def publish_later(server, parts=4):
+    """Publishes in parts, in a thread, once a client had time to come."""
+
+    def publish():
+        time.sleep(0.5)
+        for _ in range(parts - 1):
+            server.publish(server.events // parts)
+            time.sleep(0.1)
+        server.publish()
+        server.end()
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    return thread
+
+
+def live(port, **options):
+    return tapeworks.Live(f"127.0.0.1:{port}", "mbo", prices="fixed", **options)
+
+
+def test_records_come_as_the_file_has_them(server):
+    expected = server.expected("mbo")
+    publisher = publish_later(server)
+    found = []
+    with pytest.raises(tapeworks.LiveError, match="ended the session"):
+        for record in live(server.port, reconnect=False):
+            found.append(essence(record))
+    publisher.join()
+    assert found == expected and len(found) > 10_000
+
+
+def test_batches_have_the_records_and_symbols(server):
+    expected = server.expected("mbo")
+    publisher = publish_later(server)
+    found, symbols = [], set()
+    with pytest.raises(tapeworks.LiveError):
+        for schema, batch in live(server.port, reconnect=False).batches():
+            assert schema == "mbo"
+            names = ("ts_event", "price", "size", "order_id")
+            columns = [batch[name].cast("int64") if name == "ts_event" else batch[name] for name in names]
+            found.extend(zip(*(column.to_pylist() for column in columns)))
+            symbols.update(batch["symbol"].to_pylist())
+    publisher.join()
+    assert found == expected and len(symbols) == 20 and None not in symbols
+
+
+def test_a_callback_gets_each_record_until_it_is_closed(server):
+    session = live(server.port)
+    counted = collections.Counter()
+
+    def take(record):
+        counted[record.symbol] += 1
+        if sum(counted.values()) == 100:
+            session.close()
+
+    publisher = publish_later(server)
+    assert session.run(take, seconds=30) == 100 == sum(counted.values())
+    publisher.join()
+
+
+def test_asyncio_gets_each_record_and_its_loop_runs_on(server):
+    expected = server.expected("mbo")
+    publisher = publish_later(server)
+    turns = [0]
+
+    async def tick():
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0.01)
+
+    async def take():
+        ticker = asyncio.create_task(tick())
+        found = []
+        try:
+            async for record in live(server.port, reconnect=False):
+                found.append(essence(record))
+        except tapeworks.LiveError:
+            pass
+        ticker.cancel()
+        return found
+
+    assert asyncio.run(take()) == expected
+    publisher.join()
+    assert turns[0] > 20
+
+
+class Relay(threading.Thread):
+    """Passes connections to a server on, and cuts each but the last after so many bytes."""
+
+    def __init__(self, port, cuts):
+        super().__init__(daemon=True)
+        self.to, self.cuts = port, cuts
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.connections = 0
+
+    def run(self):
+        for left in [*self.cuts, None]:
+            client, _ = self.listener.accept()
+            self.connections += 1
+            upstream = socket.create_connection(("127.0.0.1", self.to))
+
+            def pass_on(source, sink):
+                try:
+                    while data := source.recv(4096):
+                        sink.sendall(data)
+                except OSError:
+                    pass
+
+            threading.Thread(target=pass_on, args=(client, upstream), daemon=True).start()
+            try:
+                while data := upstream.recv(4096):
+                    if left is not None and len(data) > left:
+                        client.sendall(data[:left])
+                        break
+                    client.sendall(data)
+                    left = None if left is None else left - len(data)
+            except OSError:
+                pass
+            for one in (client, upstream):
+                # A thread still reads from it, which a close alone would wait for.
+                one.shutdown(socket.SHUT_RDWR)
+                one.close()
+
+
+def test_a_cut_connection_is_resumed_and_each_record_comes_once(server):
+    expected = server.expected("mbo")
+    server.publish()
+    # In the midst of records: 56 bytes each.
+    relay = Relay(server.port, [100_001, 77_777, 200_003])
+    relay.start()
+    session = live(relay.port, start=1, pause=0.01)
+    found = []
+    for record in session:
+        found.append(essence(record))
+        if len(found) == len(expected):
+            break
+    assert found == expected and session.reconnects == 3 == relay.connections - 1
+    assert session.records == len(expected)
+
+
+def test_a_refusal_is_an_error_at_once(server):
+    with pytest.raises(tapeworks.LiveError, match="127.0.0.1"):
+        next(iter(live(server.port, key="db-" + 29 * "x")))
+    with pytest.raises(tapeworks.UsageError, match="a key has 32"):
+        next(iter(live(server.port, key="secret")))
+    began = time.monotonic()
+    with pytest.raises(tapeworks.LiveError):
+        next(iter(live(1, attempts=3, pause=0.01)))
+    assert time.monotonic() - began < 30
+    for wrong in ({"address": "nowhere"}, {"schema": "mbo,mbo"}, {"schema": "none"}, {"schema": ""}, {"prices": "x"}):
+        options = {"address": "127.0.0.1:1", "schema": "mbo", **wrong}
+        with pytest.raises(tapeworks.UsageError):
+            tapeworks.Live(**options)

@@ -1,0 +1,167 @@
+//! A replay step by step: its books and NBBO between packets.
+
+use tapeworks_feed::{Packet, ProblemKind};
+use tapeworks_market::nbbo::SelfHelpSink;
+use tapeworks_market::{BookStage, Instruments, Nanos, NbboStage};
+use tapeworks_packet::CaptureError;
+use tapeworks_stage::Stage as _;
+
+use super::{
+    FileCounters, Options, ReplayError, Run, Summary, capacity, input, next_input, step, without_day,
+};
+use crate::input::Input;
+use crate::replay::summary::summarise;
+
+/// Books and the synthetic NBBO while packets come: of files, which are merged by time, or of the caller's.
+///
+/// What concerns outputs and pace in [`Options`] has no meaning here.
+pub struct Walk {
+    options: Options,
+    inputs: Vec<Input>,
+    run: Run,
+    without_day: Vec<String>,
+    file_errors: Vec<CaptureError>,
+    file_counters: FileCounters,
+    is_interrupted: bool,
+    /// Packets of the caller's.
+    packets: u64,
+}
+
+/// How far [`Walk::advance`] came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Advanced {
+    /// It took as many packets as it may, and there may be more.
+    Most,
+    /// The next packet is not before the time.
+    Until,
+    /// The files have ended.
+    Ended,
+}
+
+impl std::fmt::Debug for Walk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Walk({} messages)", self.run.messages)
+    }
+}
+
+impl Walk {
+    /// Opens the files of `options`, of which there may be none.
+    ///
+    /// # Errors
+    /// [`ReplayError`] when an input cannot be opened.
+    pub fn open(options: Options) -> Result<Self, ReplayError> {
+        let inputs = input::open_all(&options.inputs, options.application)?;
+        let without_day = without_day(&inputs, &options)?;
+        let run = Run::new(&options, capacity(&inputs), Vec::new());
+        let (file_errors, file_counters) = (Vec::new(), FileCounters::default());
+        Ok(Self {
+            options,
+            inputs,
+            run,
+            without_day,
+            file_errors,
+            file_counters,
+            is_interrupted: false,
+            packets: 0,
+        })
+    }
+
+    /// Takes the packets (or messages of a file without packets) that were received before `until`, at most `most` of them. A file
+    /// that turns out to be cut or damaged ends there: see [`Summary::file_errors`].
+    pub fn advance(&mut self, until: Nanos, most: u64) -> Advanced {
+        let advanced = self.advance_unflushed(until, most);
+        self.run.flush();
+        advanced
+    }
+
+    fn advance_unflushed(&mut self, until: Nanos, most: u64) -> Advanced {
+        for _ in 0..most {
+            let next = match next_input(&mut self.inputs, &self.options, true, &mut self.file_counters) {
+                Ok(Some(next)) => next,
+                Ok(None) => return Advanced::Ended,
+                Err((index, error)) => {
+                    self.end(index, Err(error));
+                    continue;
+                }
+            };
+            if next.time.is_some_and(|time| time >= until) {
+                return Advanced::Until;
+            }
+            let Some(input) = self.inputs.get_mut(next.index) else { return Advanced::Ended };
+            let stepped = step(input, &mut self.run, false, &self.options);
+            if !matches!(stepped, Ok(true)) {
+                self.end(next.index, stepped);
+            }
+        }
+        Advanced::Most
+    }
+
+    fn end(&mut self, index: usize, ended: Result<bool, CaptureError>) {
+        self.file_counters.add(&self.inputs.remove(index));
+        match ended {
+            Err(CaptureError::Stopped { .. }) => {
+                self.is_interrupted = true;
+                self.inputs.clear();
+            }
+            Err(error) => self.file_errors.push(error),
+            Ok(_) => {}
+        }
+    }
+
+    /// Takes a packet of the caller's.
+    pub fn packet(&mut self, received: Nanos, datagram: tapeworks_packet::net::Datagram<'_>) {
+        self.packets += 1;
+        self.run.saw(received);
+        let packet = Packet { file: 0, number: self.packets, offset: 0, received, datagram };
+        let (feed, schedule, mut edge) = self.run.edge();
+        feed.process(&[packet], &mut SelfHelpSink { schedule, sink: &mut edge });
+        self.run.flush();
+        self.run.messages = self.run.feed.messages();
+    }
+
+    /// Counts a packet of the caller's whose headers cannot be read.
+    pub fn note(&mut self, kind: ProblemKind) {
+        self.packets += 1;
+        self.run.feed.note(tapeworks_feed::Problem { file: 0, packet: self.packets, offset: 0, kind });
+    }
+
+    /// The books.
+    pub fn books(&self) -> &BookStage {
+        &self.run.market.first
+    }
+
+    /// The synthetic NBBO.
+    pub fn nbbo(&self) -> &NbboStage {
+        &self.run.market.second
+    }
+
+    /// The instruments so far.
+    pub fn instruments(&self) -> &Instruments {
+        &self.run.outlet.instruments
+    }
+
+    /// Messages taken.
+    pub fn messages(&self) -> u64 {
+        self.run.messages
+    }
+
+    /// The receive time of the last packet.
+    pub fn time(&self) -> Option<Nanos> {
+        self.run.times.map(|(_, last)| last)
+    }
+
+    /// The summary, as of a replay that ends here.
+    pub fn finish(mut self) -> Summary {
+        let (feed, _, mut edge) = self.run.edge();
+        feed.finish(&mut edge);
+        self.run.flush();
+        self.inputs.iter().for_each(|input| self.file_counters.add(input));
+        Summary {
+            file_counters: self.file_counters,
+            without_day: self.without_day,
+            file_errors: self.file_errors,
+            is_interrupted: self.is_interrupted,
+            ..summarise(self.run, &self.options)
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Record batches of Apache Arrow.
+//!
+//! The columns are those of a Parquet file: names, order, types, nulls. Texts are dictionaries that grow: a batch shares its
+//! texts with the batch before unless it has a new one.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{Field, Schema as ArrowSchema, SchemaRef};
+use tapeworks_market::{Instruments, Price};
+
+use super::{Encode, Ending};
+use crate::arrays::{self, Arrays};
+use crate::batches::{BatchSink, Closed};
+use crate::chunk::Dictionary;
+use crate::error::Failure;
+use crate::options::Prices;
+use crate::rows::columns::{self, Scratch};
+use crate::rows::{Row, Rows};
+use crate::schema::Schema;
+use crate::summary::Summary;
+use crate::symbols::Symbols;
+use crate::target::Target;
+
+/// The columns of a record type. `has_origin`: whether the batches have sequences and lines.
+pub(crate) fn schema_of<R: Row>(schema: Schema, prices: Prices, has_origin: bool) -> SchemaRef {
+    let columns = columns::describe::<R>(prices, has_origin);
+    let fields: Vec<Field> = columns.iter().map(arrays::field).collect();
+    let metadata = HashMap::from([
+        ("tapeworks:schema".to_owned(), schema.to_string()),
+        ("databento:fixed_price_scale".to_owned(), Price::ONE.to_string()),
+    ]);
+    Arc::new(ArrowSchema::new_with_metadata(fields, metadata))
+}
+
+/// Makes record batches of rows.
+pub(crate) struct Batcher {
+    schema: SchemaRef,
+    prices: Prices,
+    dictionaries: Vec<Dictionary>,
+    keys: Vec<Vec<u32>>,
+    arrays: Arrays,
+    scratch: Scratch,
+}
+
+impl Batcher {
+    pub(crate) fn new(schema: SchemaRef, prices: Prices) -> Self {
+        let dictionaries = schema.fields().iter().map(|_| Dictionary::default()).collect();
+        let (keys, arrays, scratch) = (Vec::new(), Arrays::default(), Scratch::default());
+        Self { schema, prices, dictionaries, keys, arrays, scratch }
+    }
+
+    /// A batch of all rows, and how many values had to become null.
+    pub(crate) fn batch<R: Row>(
+        &mut self,
+        rows: &Rows<R>,
+        symbols: Symbols<'_>,
+    ) -> Result<(RecordBatch, u64), Failure> {
+        columns::keys(rows, symbols, self.prices, &mut self.dictionaries, &mut self.keys);
+        self.arrays.learn(&self.dictionaries);
+        let out_of_range =
+            columns::arrays(rows, &self.keys, self.prices, &mut self.arrays, &mut self.scratch);
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), self.arrays.take());
+        Ok((batch.map_err(|error| Failure::Encode(error.to_string()))?, out_of_range))
+    }
+}
+
+/// Hands record batches to a sink.
+pub(crate) struct Batches {
+    batcher: Batcher,
+    sink: Box<dyn BatchSink>,
+}
+
+impl Batches {
+    pub(crate) fn new<R: Row>(schema: Schema, prices: Prices, sink: Box<dyn BatchSink>) -> Self {
+        let schema = schema_of::<R>(schema, prices, R::HAS_ORIGIN);
+        Self { batcher: Batcher::new(schema, prices), sink }
+    }
+}
+
+impl<R: Row> Encode<R> for Batches {
+    fn encode(
+        &mut self,
+        rows: &mut Rows<R>,
+        instruments: &Instruments,
+        summary: &mut Summary,
+    ) -> Result<(), Failure> {
+        if rows.len() == 0 {
+            return Ok(());
+        }
+        let (batch, out_of_range) = self.batcher.batch(rows, Symbols::Listed(instruments.symbols()))?;
+        summary.out_of_range += out_of_range;
+        summary.records += rows.len() as u64;
+        let took = self.sink.put(batch);
+        took.map_err(|Closed| Failure::Io(io::Error::new(io::ErrorKind::BrokenPipe, "the reader is gone")))
+    }
+
+    fn finish(
+        self: Box<Self>,
+        _instruments: &Instruments,
+        _target: &mut Target,
+        _summary: &mut Summary,
+    ) -> Result<(), Ending> {
+        Ok(())
+    }
+}
