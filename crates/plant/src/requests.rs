@@ -17,7 +17,7 @@ use tapeworks_runtime::world::{
     Poll as _, Receive as _, SendTo as _, Source as _, Stream as _, Wake as _, World,
 };
 use tapeworks_session::Request;
-use tapeworks_session::requests::Requester;
+use tapeworks_session::requests::{DayTime, Requester};
 
 use crate::error::PlantError;
 use crate::options::{PlantOptions, RetransmissionServer, VenueOptions};
@@ -246,14 +246,17 @@ impl<W: World> Requesters<W> {
                 }
             }
             let now_ns = self.now_ns();
+            let day_time = DayTime::new(W::time_of_day().0, now_ns);
             while let Ok((number, request)) = self.wanted.try_recv() {
                 let channel = self.channels.iter_mut().find(|channel| channel.number == number);
                 if let Some(channel) = channel {
+                    channel.requester.set_day_time(day_time);
                     channel.requester.request(&request, now_ns);
                 }
             }
             has_more = false;
             for (place, channel) in self.channels.iter_mut().enumerate() {
+                channel.requester.set_day_time(day_time);
                 has_more |= channel.turn(&self.poll, Token(1 + place), &mut buffer, now_ns);
             }
             self.report();

@@ -106,7 +106,7 @@ fn options(venues: &[Venue]) -> PlantOptions {
             },
             lines: venue.lines.iter().map(|line| SocketAddr::V4(*line)).collect(),
             retransmission: server(venue),
-            snapshot: venue.snapshot,
+            snapshot: venue.snapshot.map(Into::into),
             login: SnapshotLogin::default(),
             arbiter: ArbiterOptions {
                 // Nothing is given up because this machine is slow.

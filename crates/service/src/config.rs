@@ -28,7 +28,9 @@ use tapeworks_outputs::multicast::server::MulticastSetting;
 use tapeworks_outputs::questdb::{QuestDbLogin, QuestDbSetting};
 use tapeworks_plant::roll::RollSetting;
 use tapeworks_plant::{JournalSetting, SyncPolicy, WhenFailing};
-use tapeworks_plant::{ORDERS, PlantOptions, RetransmissionServer, Source, Topology, VenueOptions};
+use tapeworks_plant::{
+    ORDERS, PlantOptions, RetransmissionServer, SnapshotServer, Source, Topology, VenueOptions,
+};
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::config::{Reading, Section, read_file, read_text, time};
 use tapeworks_runtime::keys::{Key, Keys};
@@ -402,7 +404,7 @@ fn read_venue(
         venue.wrong_at(reading, "lines", "'lines' are line A and, perhaps, line B: no more");
     }
     let retransmission = read_retransmission(reading, &mut venue, application, &named, taken);
-    let snapshot = address(reading, &mut venue, "snapshot");
+    let snapshot = read_snapshot(reading, &mut venue, application, &named, taken);
     let mut arbiter = ArbiterOptions::default();
     let window = venue.time(reading, "reorder_window", Duration::ZERO..=Duration::from_secs(10));
     arbiter.reorder_window_ns = window.map_or(arbiter.reorder_window_ns, nanoseconds);
@@ -486,7 +488,47 @@ fn read_retransmission(
     if application.is_some() && protocol.is_none() {
         venue.wrong_at(reading, KEY, "only feeds of Cboe and NYSE request over TCP: give an address");
     }
-    let mut section = venue.table(reading, KEY)?;
+    let what = format!("the answers to requests of venue '{named}'");
+    let (address, group, login) = read_by_tcp(reading, (venue, KEY), protocol, &what, taken)?;
+    Some(RetransmissionServer::Tcp { address, group, login })
+}
+
+/// An address: snapshots come over the connection. A table: they come to a group.
+fn read_snapshot(
+    reading: &mut Reading<'_>,
+    venue: &mut Section<'_>,
+    application: Option<Application>,
+    named: &str,
+    taken: &mut Taken,
+) -> Option<SnapshotServer> {
+    const KEY: &str = "snapshot";
+    if !venue.is_table(KEY) {
+        return address(reading, venue, KEY).map(SnapshotServer::Tcp);
+    }
+    let transport = application.map(Application::transport);
+    let by_group = transport.filter(|transport| SnapshotProtocol::by_group(*transport).is_some());
+    if application.is_some() && by_group.is_none() {
+        venue.wrong_at(
+            reading,
+            KEY,
+            "only feeds of NYSE have snapshots that come to a group: give an address",
+        );
+    }
+    let what = format!("the snapshots of venue '{named}'");
+    let protocol = by_group.and_then(RequestProtocol::of);
+    let (address, group, login) = read_by_tcp(reading, (venue, KEY), protocol, &what, taken)?;
+    Some(SnapshotServer::Group { address, group, login })
+}
+
+/// A table of a request server, of the group that its answers come to, and of who requests.
+fn read_by_tcp(
+    reading: &mut Reading<'_>,
+    (venue, key): (&mut Section<'_>, &'static str),
+    protocol: Option<RequestProtocol>,
+    what_comes: &str,
+    taken: &mut Taken,
+) -> Option<(SocketAddr, SocketAddr, RequestLogin)> {
+    let mut section = venue.table(reading, key)?;
     for key in ["tcp", "group"] {
         if !section.has(key) {
             section.missing(reading, key);
@@ -496,8 +538,7 @@ fn read_retransmission(
     let what = "a multicast group with a port (unicast is received at 0.0.0.0 or loopback)";
     let group = section.parsed(reading, "group", what, |text| text.parse().ok().filter(is_line));
     if let Some(group) = group {
-        let what = format!("the answers to requests of venue '{named}'");
-        taken.check(reading, (&section, "group"), ("udp", group), &what);
+        taken.check(reading, (&section, "group"), ("udp", group), what_comes);
     }
     let mut word = |key, longest: usize| {
         let Some((text, span)) = section.text(reading, key) else { return String::new() };
@@ -519,7 +560,7 @@ fn read_retransmission(
         }
     };
     section.refuse_the_rest(reading);
-    Some(RetransmissionServer::Tcp { address: tcp?, group: group?, login: login? })
+    Some((tcp?, group?, login?))
 }
 
 fn read_clients(
@@ -1041,6 +1082,41 @@ mod tests {
         assert!(
             engine.channels.iter().all(|channel| channel.arbiter.retransmission.unwrap().answers_in_parts)
         );
+    }
+
+    #[test]
+    fn a_venue_of_nyse_may_have_refreshes_and_no_other_one() {
+        let text = r#"
+            [[venue]]
+            name = "Arca"
+            protocol = "integrated"
+            publisher = "ARCX.PILLAR"
+            lines = ["239.192.2.1:30001"]
+            snapshot = { tcp = "192.0.2.2:31001", group = "239.192.2.3:30003", source = "FIRM1", product = 159, channel = 7 }
+            [[venue]]
+            name = "NYSE"
+            protocol = "integrated"
+            publisher = "XNYS.PILLAR"
+            lines = ["239.192.3.1:30001"]
+            snapshot = "192.0.2.2:32001"
+        "#;
+        let config = Config::parse("p.toml", text).unwrap();
+        let servers: Vec<_> = config.plant.venues.iter().map(|venue| venue.snapshot.unwrap()).collect();
+        let group = SnapshotServer::Group {
+            address: ([192, 0, 2, 2], 31_001).into(),
+            group: ([239, 192, 2, 3], 30_003).into(),
+            login: RequestLogin::pillar("FIRM1", 159, 7).unwrap(),
+        };
+        assert_eq!(servers, [group, SnapshotServer::Tcp(([192, 0, 2, 2], 32_001).into())]);
+        let wrong = |from: &str, to: &str| {
+            Config::parse("p.toml", &text.replace(from, to)).unwrap_err().remove(0).problem
+        };
+        assert!(wrong("group = ", "gruop = ").contains("lacks the key 'group'"));
+        assert!(wrong("\"239.192.2.3:30003\"", "\"239.192.2.1:30001\"").contains("Arca"));
+        let of_cboe = text.replace("integrated", "pitch").replace("ARCX.PILLAR", "EDGX.PITCH");
+        let of_cboe = of_cboe.replace("XNYS.PILLAR", "EDGA.PITCH");
+        let problem = Config::parse("p.toml", &of_cboe).unwrap_err().remove(0).problem;
+        assert!(problem.contains("only feeds of NYSE"), "{problem}");
     }
 
     #[test]

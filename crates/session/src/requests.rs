@@ -135,7 +135,7 @@ impl RequestProtocol {
     }
 
     /// Messages that a packet's header says it has.
-    fn count(self, packet: &[u8]) -> Option<usize> {
+    pub(crate) fn count(self, packet: &[u8]) -> Option<usize> {
         let at = match self {
             Self::Grp => 2,
             Self::Pillar => 3,
@@ -302,7 +302,7 @@ impl RequestStatus {
         }
     }
 
-    const fn of_pillar(status: integrated::RequestStatus) -> Self {
+    pub(crate) const fn of_pillar(status: integrated::RequestStatus) -> Self {
         use integrated::RequestStatus as Status;
         match status {
             Status::Accepted => Self::Accepted,
@@ -318,7 +318,7 @@ impl RequestStatus {
     }
 
     /// The nearest that NYSE's server has.
-    const fn to_pillar(self) -> integrated::RequestStatus {
+    pub(crate) const fn to_pillar(self) -> integrated::RequestStatus {
         use integrated::RequestStatus as Status;
         match self {
             Self::Accepted => Status::Accepted,
@@ -330,6 +330,27 @@ impl RequestStatus {
             Self::InvalidSource => Status::InvalidSource,
             Self::InvalidMessage | Self::Unknown => Status::InvalidMessage,
         }
+    }
+}
+
+/// The day's time at a time of a clock that is not set: packets of NYSE say when they were sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DayTime {
+    utc_ns: u64,
+    now_ns: u64,
+}
+
+impl DayTime {
+    /// It was `utc_ns` since 1970-01-01 00:00 UTC when the clock that is not set showed `now_ns`.
+    #[must_use]
+    pub const fn new(utc_ns: u64, now_ns: u64) -> Self {
+        Self { utc_ns, now_ns }
+    }
+
+    /// The day's time when the clock shows `now_ns`, in nanoseconds since 1970-01-01 00:00 UTC.
+    #[must_use]
+    pub const fn at(self, now_ns: u64) -> u64 {
+        self.utc_ns.saturating_add(now_ns).saturating_sub(self.now_ns)
     }
 }
 
@@ -346,16 +367,16 @@ pub(crate) fn unit_of(message: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A packet of NYSE's with one message, or none: a heartbeat.
-fn pillar_of(message: &[u8], number: u32, now_ns: u64) -> Vec<u8> {
+/// A packet of NYSE's with one message, or none: a heartbeat. It is sent at `utc_ns`.
+pub(crate) fn pillar_of(message: &[u8], number: u32, utc_ns: u64) -> Vec<u8> {
     let fields = PillarPacketFields {
         // A message has 29 bytes at most.
         length: (PILLAR_HEADER_BYTES + message.len()) as u16,
         delivery_flag: if message.is_empty() { DeliveryFlag::Heartbeat } else { DeliveryFlag::Original },
         count: u8::from(!message.is_empty()),
         sequence: number,
-        send_time: SecondsSinceEpoch((now_ns / SECOND_NS) as u32),
-        send_time_nanoseconds: Nanoseconds(now_ns % SECOND_NS),
+        send_time: SecondsSinceEpoch((utc_ns / SECOND_NS) as u32),
+        send_time_nanoseconds: Nanoseconds(utc_ns % SECOND_NS),
         messages: message,
     };
     let mut packet = vec![0; PILLAR_HEADER_BYTES + message.len()];

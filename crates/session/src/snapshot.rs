@@ -1,13 +1,13 @@
 //! Snapshots over TCP: a client that joins in mid-day gets a venue's state.
 //!
-//! | | GLIMPSE | spin |
-//! | --- | --- | --- |
-//! | venues | Nasdaq; the simulated ones of IEX, MEMX, NYSE and London take it too | Cboe |
-//! | packets | SoupBinTCP | [sequenced units](tapeworks_wire::cboe::unit) of unit 0 and number 0 |
-//! | login | user, password, and the session, which may be blank | sub-id, user and password |
-//! | which snapshot | that of the time of the login | the client requests one that the server has offered |
-//! | end | [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), with the number of the first live message that the snapshot does not include | [`SpinFinished`], with the number of the last that it does |
-//! | silence | 15 seconds | 5 seconds |
+//! | | GLIMPSE | spin | refresh |
+//! | --- | --- | --- | --- |
+//! | venues | Nasdaq; the simulated ones of IEX, MEMX, NYSE and London take it too | Cboe | NYSE |
+//! | packets | SoupBinTCP | [sequenced units](tapeworks_wire::cboe::unit) of unit 0 and number 0 | Pillar packets: requests over TCP, the answers to a multicast group |
+//! | login | user, password, and the session, which may be blank | sub-id, user and password | none; each request names its source |
+//! | which snapshot | that of the time of the login | the client requests one that the server has offered | the directory, then each symbol by itself |
+//! | end | [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), with the number of the first live message that the snapshot does not include | [`SpinFinished`], with the number of the last that it does | each symbol's packets say of how many they are, and the number of the last message that they include |
+//! | silence | 15 seconds | 5 seconds | 125 seconds |
 //!
 //! Between the beginning and the end come messages of the venue's own protocol. An [`Image`] has them ready to be sent.
 //!
@@ -17,12 +17,13 @@
 //! nothing. A client keeps one incomplete packet.
 
 mod client;
+mod refresh;
 mod server;
 
 use tapeworks_wire::cboe::grp::{SpinFinished, SpinFinishedFields};
 use tapeworks_wire::cboe::pitch::{AddOrderExpanded, AddOrderLong, AddOrderShort};
 use tapeworks_wire::nasdaq::glimpse50::EndOfSnapshotFields;
-use tapeworks_wire::nasdaq::soupbintcp::{EndOfSession, SequencedData};
+use tapeworks_wire::nasdaq::soupbintcp::{EndOfSession, Packets, SequencedData};
 use tapeworks_wire::{Ascii, AsciiNumber};
 
 use crate::requests::UNIT_HEARTBEAT;
@@ -43,10 +44,12 @@ pub enum SnapshotProtocol {
     Glimpse,
     /// Cboe's.
     Spin,
+    /// NYSE's: requests over TCP, answers to a multicast group.
+    Refresh,
 }
 
 impl SnapshotProtocol {
-    /// That of a channel's transport.
+    /// That of a channel's transport whose snapshots come over the connection.
     #[must_use]
     pub const fn of(transport: TransportKind) -> Self {
         match transport {
@@ -60,12 +63,22 @@ impl SnapshotProtocol {
         }
     }
 
-    /// The most characters of a user's name.
+    /// That of a channel's transport whose snapshots come to a group; `None`: its venue has none.
+    #[must_use]
+    pub const fn by_group(transport: TransportKind) -> Option<Self> {
+        match transport {
+            TransportKind::Pillar => Some(Self::Refresh),
+            _ => None,
+        }
+    }
+
+    /// The most characters of a user's name; of a refresh, of the source.
     #[must_use]
     pub const fn user_characters(self) -> usize {
         match self {
             Self::Glimpse => 6,
             Self::Spin => 4,
+            Self::Refresh => 10,
         }
     }
 
@@ -75,6 +88,7 @@ impl SnapshotProtocol {
         match self {
             Self::Glimpse => 15 * SECOND_NS,
             Self::Spin => 5 * SECOND_NS,
+            Self::Refresh => 125 * SECOND_NS,
         }
     }
 }
@@ -130,7 +144,7 @@ impl Image {
 
     fn frame(&mut self, message: &[u8]) {
         match self.protocol() {
-            SnapshotProtocol::Glimpse => self.packet(message),
+            SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh => self.packet(message),
             SnapshotProtocol::Spin => self.append_to_block(message),
         }
     }
@@ -168,7 +182,7 @@ impl Image {
     /// Appends the end of the snapshot, and that of the SoupBinTCP session.
     pub fn finish(&mut self) {
         match self.protocol() {
-            SnapshotProtocol::Glimpse => {
+            SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh => {
                 // Every 64-bit number has at most 20 digits.
                 let sequence_number = AsciiNumber::new(self.next).unwrap_or(AsciiNumber([b' '; 20]));
                 self.packet(&EndOfSnapshotFields { sequence_number }.encode());
@@ -178,6 +192,14 @@ impl Image {
                 let fields = SpinFinishedFields { length: SpinFinished::LENGTH as u8, sequence: self.last() };
                 self.append_to_block(&fields.encode());
             }
+        }
+    }
+
+    /// Hands each message on, of an image that is framed as GLIMPSE has it.
+    fn each_message(&self, mut each: impl FnMut(&[u8])) {
+        let packets = Packets::new(&self.packets).filter_map(Result::ok);
+        for packet in packets.take(usize::try_from(self.messages).unwrap_or(usize::MAX)) {
+            packet.get(3..).into_iter().for_each(&mut each);
         }
     }
 

@@ -1170,7 +1170,7 @@ impl Plan {
                 let by_tcp = login.map(|login| RetransmissionServer::Tcp { address, group, login });
                 by_tcp.unwrap_or(RetransmissionServer::Udp(address))
             }),
-            snapshot: one.has_snapshots.then(|| Self::snapshots(place)),
+            snapshot: one.has_snapshots.then(|| Self::snapshots(place).into()),
             login: SnapshotLogin::default(),
             arbiter: ArbiterOptions {
                 reorder_window_ns: self.arbiter.reorder_window_ns,

@@ -66,8 +66,10 @@ pub struct Venue {
     pub retransmission_lost_per_million: u32,
     /// What is wrong with its answers.
     pub retransmission_faults: AnswerFaults,
-    /// Where snapshots are served, by TCP. Port 0: the kernel chooses.
+    /// Where snapshots are served, by TCP; with `snapshot_group` requests for them are taken there. Port 0: the kernel chooses.
     pub snapshot: Option<SocketAddr>,
+    /// Where snapshots go that are requested: NYSE's refreshes. Other venues have none.
+    pub snapshot_group: Option<SocketAddrV4>,
 }
 
 /// Simulated venues.
@@ -182,6 +184,7 @@ impl Venue {
             retransmission_lost_per_million: 0,
             retransmission_faults: AnswerFaults::default(),
             snapshot: None,
+            snapshot_group: None,
         }
     }
 }
@@ -296,9 +299,26 @@ fn read_venue(
     });
     let lines = given.or_else(|| kind.map(|kind| kind.groups().to_vec())).unwrap_or_default();
     taken.take_lines(reading, &venue, &name, &lines);
-    let (retransmission, retransmission_group) = read_retransmission(reading, &mut venue, &name, kind, taken);
-    let snapshot = taken.server(reading, &mut venue, &name, "snapshot", "tcp");
-    let most = kind.map(|kind| SnapshotProtocol::of(kind.transport()).user_characters());
+    let (retransmission, retransmission_group) = read_by_tcp(
+        reading,
+        (&mut venue, "retransmission", "udp"),
+        (&name, taken),
+        kind.is_none_or(|kind| RequestProtocol::of(kind.transport()).is_some()),
+        "only venues of Cboe and NYSE take requests over TCP: give an address",
+    );
+    let by_group = |kind: VenueKind| SnapshotProtocol::by_group(kind.transport());
+    let (snapshot, snapshot_group) = read_by_tcp(
+        reading,
+        (&mut venue, "snapshot", "tcp"),
+        (&name, taken),
+        kind.is_none_or(|kind| by_group(kind).is_some()),
+        "only venues of NYSE send snapshots to a group: give an address",
+    );
+    let protocol = |kind: VenueKind| match snapshot_group {
+        Some(_) => by_group(kind),
+        None => Some(SnapshotProtocol::of(kind.transport())),
+    };
+    let most = kind.and_then(protocol).map(SnapshotProtocol::user_characters);
     if let (Some(_), Some(most)) = (snapshot, most.filter(|most| user_characters > *most)) {
         let problem = format!("the user of 'snapshot_login' must have at most {most} letters or digits here");
         venue.wrong_at(reading, "snapshot", &problem);
@@ -343,25 +363,25 @@ fn read_venue(
         retransmission_lost_per_million,
         retransmission_faults,
         snapshot,
+        snapshot_group,
     })
 }
 
-/// An address: requests are datagrams. A table: they go over TCP, and the answers to a group.
-fn read_retransmission(
+/// A server: an address, or a table whose requests go over TCP and whose answers go to a group. `problem`: why the venue has no table.
+fn read_by_tcp(
     reading: &mut Reading<'_>,
-    venue: &mut Section<'_>,
-    name: &str,
-    kind: Option<VenueKind>,
-    taken: &mut Taken,
+    (venue, key, protocol): (&mut Section<'_>, &'static str, &'static str),
+    (name, taken): (&str, &mut Taken),
+    has_table: bool,
+    problem: &str,
 ) -> (Option<SocketAddr>, Option<SocketAddrV4>) {
-    const KEY: &str = "retransmission";
-    if !venue.is_table(KEY) {
-        return (taken.server(reading, venue, name, KEY, "udp"), None);
+    if !venue.is_table(key) {
+        return (taken.server(reading, venue, name, key, protocol), None);
     }
-    if kind.is_some_and(|kind| RequestProtocol::of(kind.transport()).is_none()) {
-        venue.wrong_at(reading, KEY, "only venues of Cboe and NYSE take requests over TCP: give an address");
+    if !has_table {
+        venue.wrong_at(reading, key, problem);
     }
-    let Some(mut section) = venue.table(reading, KEY) else { return (None, None) };
+    let Some(mut section) = venue.table(reading, key) else { return (None, None) };
     for key in ["tcp", "group"] {
         if !section.has(key) {
             section.missing(reading, key);

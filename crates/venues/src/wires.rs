@@ -13,7 +13,7 @@ use tapeworks_session::{Made, SessionId, Store};
 
 use crate::config::{Config, Venue};
 use crate::error::VenuesError;
-use crate::servers::{Listening, RequestsByTcp};
+use crate::servers::{Listening, RequestsByTcp, Snapshots};
 
 /// Where a venue can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +28,8 @@ pub struct Addresses {
     pub retransmission_group: Option<SocketAddrV4>,
     /// Where snapshots are served, likewise.
     pub snapshot: Option<SocketAddr>,
+    /// Where snapshots go that are requested.
+    pub snapshot_group: Option<SocketAddrV4>,
 }
 
 /// A venue's sent messages, shared by both threads.
@@ -48,6 +50,7 @@ pub(crate) fn listen<W: World>(
         retransmission: None,
         retransmission_group: None,
         snapshot: None,
+        snapshot_group: None,
     };
     let transport = venue.live.kind.transport();
     let store = || Arc::new(Mutex::new(Store::new(transport, config.store_bytes)));
@@ -73,7 +76,16 @@ pub(crate) fn listen<W: World>(
         let failed = failed("snapshots", address);
         let listener = W::Listener::bind(address).map_err(failed.clone())?;
         reachable.snapshot = Some(listener.local_addr().map_err(failed)?);
-        snapshot = Some((listener, SnapshotProtocol::of(venue.live.kind.transport())));
+        let by_group = venue.snapshot_group.zip(SnapshotProtocol::by_group(transport));
+        let protocol = by_group.map_or(SnapshotProtocol::of(transport), |(_, protocol)| protocol);
+        let group = by_group
+            .map(|(group, _)| {
+                W::DatagramSender::open(group, config.hops, config.interface)
+                    .map_err(|cause| VenuesError::Line { venue: venue.name.clone(), address: group, cause })
+            })
+            .transpose()?;
+        reachable.snapshot_group = by_group.map(|(group, _)| group);
+        snapshot = Some(Snapshots { listener, protocol, group });
     }
     let by_datagrams = retransmission.as_ref().map(|(_, store)| Arc::clone(store));
     let store = by_datagrams.or_else(|| requests.as_ref().map(|requests| Arc::clone(&requests.store)));

@@ -11,7 +11,8 @@ use tapeworks_wire::nyse::integrated::{
 };
 
 use super::{
-    PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, UNIT_HEARTBEAT, pillar_of, unit_of,
+    DayTime, PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, UNIT_HEARTBEAT,
+    pillar_of, unit_of,
 };
 use crate::outgoing::Outgoing;
 use crate::throttle::Throttle;
@@ -155,6 +156,7 @@ pub struct Requester {
     paused_until_ns: u64,
     /// The number of the next packet to NYSE.
     next_number: u32,
+    day_time: DayTime,
     /// When the connection began.
     since_ns: u64,
     /// When bytes were last received.
@@ -183,6 +185,7 @@ impl Requester {
             throttle: Throttle::new(login.protocol().per_second()),
             paused_until_ns: 0,
             next_number: 1,
+            day_time: DayTime::default(),
             since_ns: 0,
             heard_ns: 0,
             moved_ns: 0,
@@ -195,6 +198,11 @@ impl Requester {
 
     const fn protocol(&self) -> RequestProtocol {
         self.login.protocol()
+    }
+
+    /// The day's time, which packets to NYSE carry. Without it they carry that of the clock that is not set.
+    pub const fn set_day_time(&mut self, day_time: DayTime) {
+        self.day_time = day_time;
     }
 
     /// Whether the caller is to open the connection now.
@@ -332,7 +340,7 @@ impl Requester {
     }
 
     fn put_pillar(&mut self, message: &[u8], now_ns: u64) {
-        let packet = pillar_of(message, self.next_number, now_ns);
+        let packet = pillar_of(message, self.next_number, self.day_time.at(now_ns));
         self.next_number = self.next_number.wrapping_add(1);
         self.put(&packet, now_ns);
     }

@@ -13,7 +13,8 @@ use tapeworks_wire::nyse::integrated::{
 use tapeworks_wire::nyse::packet::PillarPacket;
 
 use super::{
-    PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, UNIT_HEARTBEAT, pillar_of, unit_of,
+    DayTime, PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, UNIT_HEARTBEAT,
+    pillar_of, unit_of,
 };
 use crate::outgoing::Outgoing;
 use crate::transport::{Request, SessionId};
@@ -133,6 +134,7 @@ pub struct RequestServer {
     requests: VecDeque<(Request, Repeated)>,
     quotas: [Quota; 3],
     next_number: u32,
+    day_time: DayTime,
     /// The number of the packet that is read, of NYSE's client.
     request_number: u32,
     since_ns: u64,
@@ -168,6 +170,7 @@ impl RequestServer {
             requests: VecDeque::new(),
             quotas: [Quota::new(1), Quota::new(60), Quota::new(86_400)],
             next_number: 1,
+            day_time: DayTime::default(),
             request_number: 0,
             since_ns: now_ns,
             heard_ns: now_ns,
@@ -175,6 +178,11 @@ impl RequestServer {
             put_ns: now_ns,
             unanswered_ns: None,
         }
+    }
+
+    /// The day's time, which packets of NYSE's server carry. Without it they carry that of the clock that is not set.
+    pub const fn set_day_time(&mut self, day_time: DayTime) {
+        self.day_time = day_time;
     }
 
     /// Takes bytes from the client.
@@ -342,7 +350,7 @@ impl RequestServer {
     }
 
     fn put_pillar(&mut self, message: &[u8], now_ns: u64) {
-        let packet = pillar_of(message, self.next_number, now_ns);
+        let packet = pillar_of(message, self.next_number, self.day_time.at(now_ns));
         self.next_number = self.next_number.wrapping_add(u32::from(!message.is_empty()));
         self.put(&packet, now_ns);
     }

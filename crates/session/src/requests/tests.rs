@@ -67,6 +67,24 @@ fn transfer(
 }
 
 #[test]
+fn a_packet_of_nyse_says_the_time_of_the_day_that_its_caller_gives() {
+    const DAY_NS: u64 = 1_763_130_600 * SECOND_NS;
+    let (mut client, mut server) = connected(RequestProtocol::Pillar);
+    client.set_day_time(DayTime::new(DAY_NS, 100));
+    server.set_day_time(DayTime::new(DAY_NS, 100));
+    client.request(&request(RequestProtocol::Pillar, 5, 3), 107);
+    let sent = |bytes: &[u8]| {
+        let packet = PillarPacket::decode(bytes).unwrap();
+        (packet.send_time().0, packet.send_time_nanoseconds().0)
+    };
+    let request = client.output().to_vec();
+    assert_eq!(sent(&request), (1_763_130_600, 7));
+    server.receive(&request, 108);
+    server.answer(RequestStatus::Accepted, 109);
+    assert_eq!(sent(server.output()), (1_763_130_600, 9));
+}
+
+#[test]
 fn a_client_of_cboe_logs_in_and_requests_in_units_without_a_number() {
     let mut client = Requester::new(login(RequestProtocol::Grp));
     client.connected(0);

@@ -9,8 +9,9 @@ use tapeworks_wire::cboe::grp::{
 };
 use tapeworks_wire::nasdaq::soupbintcp::{self, ClientHeartbeat, LoginRequestFields, LogoutRequest};
 
+use super::refresh::RefreshClient;
 use super::{SnapshotProtocol, adds_order, padded};
-use crate::requests::{UNIT_HEADER_BYTES, UNIT_HEARTBEAT, unit_of};
+use crate::requests::{DayTime, RequestLogin, UNIT_HEADER_BYTES, UNIT_HEARTBEAT, unit_of};
 use crate::transport::SessionId;
 
 /// Bytes that are read are removed from the buffer when there are so many.
@@ -51,6 +52,10 @@ pub enum SnapshotFailure {
     Ended,
     /// The end does not fit the beginning: another number, or another count of orders.
     Torn,
+    /// The server refused a refresh, or the directory before it.
+    RefreshRefused,
+    /// Packets of a refresh did not come, however often they were requested; or there were too many.
+    RefreshIncomplete,
     /// What came is not the protocol.
     Malformed,
 }
@@ -62,6 +67,8 @@ impl fmt::Display for SnapshotFailure {
             Self::SpinRefused => "the spin was refused",
             Self::Ended => "the session ended before the snapshot did",
             Self::Torn => "the end of the spin does not fit its beginning",
+            Self::RefreshRefused => "the refresh was refused",
+            Self::RefreshIncomplete => "the refresh did not come whole",
             Self::Malformed => "the server does not speak the protocol of its snapshots",
         })
     }
@@ -92,7 +99,7 @@ enum State {
 }
 
 /// Where in the input what has come lies.
-enum Step {
+pub(super) enum Step {
     Message(Range<usize>),
     End(u64),
 }
@@ -111,6 +118,7 @@ pub struct SnapshotClient {
     /// Messages of it that are still to be read.
     left: u8,
     output: Vec<u8>,
+    refresh: Option<Box<RefreshClient>>,
 }
 
 impl SnapshotClient {
@@ -119,6 +127,7 @@ impl SnapshotClient {
     pub fn new(login: &SnapshotLogin, session: &SessionId) -> Self {
         let protocol = SnapshotProtocol::of(session.transport());
         let output = match protocol {
+            SnapshotProtocol::Refresh => Vec::new(),
             SnapshotProtocol::Glimpse => {
                 let fields = LoginRequestFields {
                     packet_length: 47,
@@ -141,7 +150,24 @@ impl SnapshotClient {
                 unit_of(&fields.encode())
             }
         };
-        Self { protocol, state: State::LoggingIn, input: Vec::new(), at: 0, unit_end: 0, left: 0, output }
+        Self::with_output(protocol, output, None)
+    }
+
+    /// A client of a request server that wants a refresh, whose packets come to a group: the caller hands them to
+    /// [`SnapshotClient::receive_datagram`], and calls [`SnapshotClient::tick`] often. `None`: no venue with such logins has refreshes.
+    #[must_use]
+    pub fn by_group(login: RequestLogin, day_time: DayTime, now_ns: u64) -> Option<Self> {
+        let refresh = RefreshClient::new(login, day_time, now_ns)?;
+        Some(Self::with_output(SnapshotProtocol::Refresh, Vec::new(), Some(Box::new(refresh))))
+    }
+
+    const fn with_output(
+        protocol: SnapshotProtocol,
+        output: Vec<u8>,
+        refresh: Option<Box<RefreshClient>>,
+    ) -> Self {
+        let state = State::LoggingIn;
+        Self { protocol, state, input: Vec::new(), at: 0, unit_end: 0, left: 0, output, refresh }
     }
 
     /// How the snapshot is requested and framed.
@@ -153,7 +179,10 @@ impl SnapshotClient {
     /// The bytes to send next.
     #[must_use]
     pub fn take_output(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.output)
+        match &mut self.refresh {
+            Some(refresh) => std::mem::take(&mut refresh.output),
+            None => std::mem::take(&mut self.output),
+        }
     }
 
     /// What goes out each second.
@@ -162,6 +191,7 @@ impl SnapshotClient {
         match self.protocol {
             SnapshotProtocol::Glimpse => &[0, 1, ClientHeartbeat::TAG],
             SnapshotProtocol::Spin => &UNIT_HEARTBEAT,
+            SnapshotProtocol::Refresh => &[],
         }
     }
 
@@ -170,12 +200,15 @@ impl SnapshotClient {
     pub const fn farewell(&self) -> &'static [u8] {
         match self.protocol {
             SnapshotProtocol::Glimpse => &[0, 1, LogoutRequest::TAG],
-            SnapshotProtocol::Spin => &[],
+            SnapshotProtocol::Spin | SnapshotProtocol::Refresh => &[],
         }
     }
 
     /// Takes bytes from the server; then the caller takes all that [`SnapshotClient::fetch`] has.
     pub fn receive(&mut self, bytes: &[u8]) {
+        if let Some(refresh) = &mut self.refresh {
+            return refresh.receive(bytes);
+        }
         let used = if self.left > 0 { 0 } else { self.at };
         if used >= COMPACTED_BYTES || used == self.input.len() {
             self.input.drain(..used);
@@ -184,17 +217,42 @@ impl SnapshotClient {
         self.input.extend_from_slice(bytes);
     }
 
+    /// Takes a packet of the group.
+    pub fn receive_datagram(&mut self, payload: &[u8]) {
+        if let Some(refresh) = &mut self.refresh {
+            refresh.receive_datagram(payload);
+        }
+    }
+
+    /// Time has passed: what has not come to the group is requested again. Times are of a clock that is not set.
+    pub fn tick(&mut self, now_ns: u64) {
+        if let Some(refresh) = &mut self.refresh {
+            refresh.tick(now_ns);
+        }
+    }
+
+    /// Packets of the group that did not belong to the snapshot: of other clients, or more than once.
+    #[must_use]
+    pub fn ignored(&self) -> u64 {
+        self.refresh.as_ref().map_or(0, |refresh| refresh.ignored())
+    }
+
     /// What has come next; `None`: more bytes must come.
     ///
     /// # Errors
     /// The snapshot will not come.
     pub fn fetch(&mut self) -> Result<Option<Fetched<'_>>, SnapshotFailure> {
-        let step = match self.protocol {
-            SnapshotProtocol::Glimpse => self.of_glimpse()?,
-            SnapshotProtocol::Spin => self.of_spin()?,
+        let step = match (&mut self.refresh, self.protocol) {
+            (Some(refresh), _) => refresh.fetch()?,
+            (None, SnapshotProtocol::Glimpse) => self.of_glimpse()?,
+            (None, SnapshotProtocol::Spin) => self.of_spin()?,
+            (None, SnapshotProtocol::Refresh) => None,
         };
         Ok(step.map(|step| match step {
-            Step::Message(range) => Fetched::Message(self.input.get(range).unwrap_or_default()),
+            Step::Message(range) => Fetched::Message(match &self.refresh {
+                Some(refresh) => refresh.message(range),
+                None => self.input.get(range).unwrap_or_default(),
+            }),
             Step::End(next) => Fetched::End { next },
         }))
     }

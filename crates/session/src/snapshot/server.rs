@@ -8,18 +8,22 @@ use tapeworks_wire::cboe::grp::{
 };
 use tapeworks_wire::nasdaq::soupbintcp::{Message, RejectReasonCode, ServerHeartbeat};
 
-use super::{Image, SnapshotProtocol};
+use super::refresh::RefreshService;
+use super::{Image, SECOND_NS, SnapshotProtocol};
 use crate::login::{
     Credentials, HEARTBEAT_NS, LOGIN_TIMEOUT_NS, PacketReader, STALL_TIMEOUT_NS, accepted, is_known,
     is_session, rejected,
 };
-use crate::requests::{self, RequestProtocol, UNIT_HEARTBEAT, unit_of};
+use crate::requests::{self, DayTime, RequestProtocol, UNIT_HEARTBEAT, unit_of};
 
 /// The most bytes that a client may send in all. A client that sends more is closed.
 const MOST_RECEIVED_BYTES: usize = 64 << 10;
 
 /// So many bytes wait for a client that does not read what it is offered, at most.
 const MOST_OFFERED_BYTES: usize = 1_024;
+
+/// A client of refreshes that requests nothing for so long is closed, in nanoseconds.
+const IDLE_NS: u64 = 60 * SECOND_NS;
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +61,7 @@ enum State {
 enum Packets {
     Glimpse(PacketReader),
     Spin(requests::PacketReader),
+    Refresh(Box<RefreshService>),
 }
 
 impl Packets {
@@ -65,6 +70,7 @@ impl Packets {
         match self {
             Self::Glimpse(reader) => Self::Glimpse(std::mem::replace(reader, PacketReader::new())),
             Self::Spin(reader) => Self::Spin(std::mem::take(reader)),
+            Self::Refresh(service) => Self::Refresh(std::mem::take(service)),
         }
     }
 }
@@ -99,6 +105,7 @@ impl SnapshotServer {
             packets: match protocol {
                 SnapshotProtocol::Glimpse => Packets::Glimpse(PacketReader::new()),
                 SnapshotProtocol::Spin => Packets::Spin(requests::PacketReader::default()),
+                SnapshotProtocol::Refresh => Packets::Refresh(Box::default()),
             },
             received_bytes: 0,
             head: Vec::new(),
@@ -107,6 +114,27 @@ impl SnapshotServer {
             moved_ns: now_ns,
             heartbeat_ns: now_ns,
         }
+    }
+
+    /// The day's time, which the packets of a refresh carry. Without it they carry that of the clock that is not set.
+    pub fn set_day_time(&mut self, day_time: DayTime) {
+        if let Packets::Refresh(service) = &mut self.packets {
+            service.day_time = day_time;
+        }
+    }
+
+    /// The next packet for the group, of a server of refreshes.
+    pub fn next_datagram(&mut self) -> Option<Vec<u8>> {
+        match &mut self.packets {
+            Packets::Refresh(service) => service.next_datagram(),
+            Packets::Glimpse(_) | Packets::Spin(_) => None,
+        }
+    }
+
+    /// Whether there are packets for the group.
+    #[must_use]
+    pub fn has_datagrams(&self) -> bool {
+        matches!(&self.packets, Packets::Refresh(service) if service.has_datagrams())
     }
 
     /// Takes bytes from the client.
@@ -129,6 +157,11 @@ impl SnapshotServer {
                     self.moved_ns = now_ns;
                 }
                 read.is_ok()
+            }
+            Packets::Refresh(service) => {
+                self.moved_ns = now_ns;
+                let source = self.credentials.as_ref().map(|credentials| credentials.user.as_str());
+                service.receive(bytes, source, now_ns, &mut self.head).is_ok()
             }
         };
         self.packets = packets;
@@ -209,11 +242,20 @@ impl SnapshotServer {
     /// The client is logged in and waits for an image.
     #[must_use]
     pub fn wants_image(&self) -> bool {
-        matches!(self.state, State::Waiting(_))
+        match &self.packets {
+            Packets::Refresh(service) => self.over().is_none() && service.wants_image(),
+            Packets::Glimpse(_) | Packets::Spin(_) => matches!(self.state, State::Waiting(_)),
+        }
     }
 
     /// Gives the image: it must be of a time after the login, and of the server's protocol. A client that requested another session is rejected.
     pub fn give(&mut self, image: Arc<Image>, now_ns: u64) {
+        if let Packets::Refresh(service) = &mut self.packets {
+            service.give(&image, now_ns);
+            self.image_messages = service.messages;
+            self.moved_ns = now_ns;
+            return;
+        }
         let State::Waiting(requested) = &self.state else { return };
         debug_assert_eq!(image.protocol(), self.protocol());
         if self.protocol() == SnapshotProtocol::Spin {
@@ -236,6 +278,7 @@ impl SnapshotServer {
         match self.packets {
             Packets::Glimpse(_) => SnapshotProtocol::Glimpse,
             Packets::Spin(_) => SnapshotProtocol::Spin,
+            Packets::Refresh(_) => SnapshotProtocol::Refresh,
         }
     }
 
@@ -287,13 +330,26 @@ impl SnapshotServer {
 
     /// The client closed its side.
     pub fn closed(&mut self) {
-        self.end(SnapshotEnd::Left);
+        // A client of refreshes goes when it has all.
+        let has_all = matches!(self.packets, Packets::Refresh(_)) && self.image_messages > 0;
+        self.end(if has_all { SnapshotEnd::Served } else { SnapshotEnd::Left });
     }
 
     /// Time passes: sends heartbeats, or offers the spin again, while the client waits, and closes a client that is too slow.
     pub fn tick(&mut self, now_ns: u64) {
         let idle_ns = now_ns.saturating_sub(self.moved_ns);
         let is_due = now_ns.saturating_sub(self.heartbeat_ns) >= HEARTBEAT_NS;
+        if matches!(self.packets, Packets::Refresh(_)) {
+            let longest_ns = match (self.image_messages, self.output()) {
+                (_, [_, ..]) => STALL_TIMEOUT_NS,
+                (0, []) => LOGIN_TIMEOUT_NS,
+                (_, []) => IDLE_NS,
+            };
+            if idle_ns >= longest_ns {
+                self.end(SnapshotEnd::TimedOut);
+            }
+            return;
+        }
         match &self.state {
             State::Fresh if idle_ns >= LOGIN_TIMEOUT_NS => self.end(SnapshotEnd::TimedOut),
             State::Offered(_) if idle_ns >= self.protocol().silence_ns() => self.end(SnapshotEnd::TimedOut),
@@ -304,6 +360,7 @@ impl SnapshotServer {
                 self.heartbeat_ns = now_ns;
                 match self.packets {
                     Packets::Glimpse(_) => self.head.extend_from_slice(&[0, 1, ServerHeartbeat::TAG]),
+                    Packets::Refresh(_) => {}
                     Packets::Spin(_) => self.head.extend_from_slice(&UNIT_HEARTBEAT),
                 }
             }

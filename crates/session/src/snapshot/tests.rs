@@ -310,7 +310,7 @@ proptest! {
             server.receive(chunk, number as u64);
             let is_login = server.wants_image();
             let image = match protocol {
-                SnapshotProtocol::Glimpse => image(),
+                SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh => image(),
                 SnapshotProtocol::Spin => spin(1),
             };
             server.give(image, number as u64);
