@@ -25,12 +25,12 @@ pub const ORDERS: usize = 1 << 16;
 pub enum RetransmissionServer {
     /// Requests and answers are datagrams.
     Udp(SocketAddr),
-    /// Requests go over TCP, and the answers come to an address of their own: Cboe's Gap Request Proxy, NYSE's request server.
+    /// Requests go over TCP: Cboe's Gap Request Proxy, NYSE's request server, MITCH's replay channel, MEMX's gap fill.
     Tcp {
         /// The server.
         address: SocketAddr,
-        /// Where the answers come to: a multicast group or an address of this machine.
-        group: SocketAddr,
+        /// Where the answers come to: a multicast group or an address of this machine; `None`: they come over the connection, as the login's protocol has it.
+        group: Option<SocketAddr>,
         /// Who requests.
         login: RequestLogin,
     },
@@ -52,7 +52,7 @@ impl From<SocketAddr> for RetransmissionServer {
 /// A venue's server for snapshots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SnapshotServer {
-    /// They come over the connection: GLIMPSE, of Cboe's venues a spin server.
+    /// They come over the connection: GLIMPSE; of Cboe, London and MEMX a server of their own form.
     Tcp(SocketAddr),
     /// Requests go over TCP, and the snapshots come to an address of their own: NYSE's refreshes.
     Group {

@@ -1,4 +1,4 @@
-//! The clients of the venues' snapshot servers: GLIMPSE, Cboe's spins, and NYSE's refreshes, whose packets come to a multicast group.
+//! The clients of the venues' snapshot servers: GLIMPSE, those of Cboe, London and MEMX, and NYSE's refreshes, whose packets come to a multicast group.
 //!
 //! A thread fetches each snapshot and passes its messages to ingest as they come. Nothing here reads the messages; the end says where the live
 //! sequence continues. A fetch ends with its attempt, whether or not the server answers: after a time limit, or

@@ -486,7 +486,8 @@ fn read_retransmission(
     }
     let protocol = application.and_then(|application| RequestProtocol::of(application.transport()));
     if application.is_some() && protocol.is_none() {
-        venue.wrong_at(reading, KEY, "only feeds of Cboe and NYSE request over TCP: give an address");
+        let problem = "only feeds of Cboe, NYSE, London and MEMX request over TCP: give an address";
+        venue.wrong_at(reading, KEY, problem);
     }
     let what = format!("the answers to requests of venue '{named}'");
     let (address, group, login) = read_by_tcp(reading, (venue, KEY), protocol, &what, taken)?;
@@ -517,26 +518,30 @@ fn read_snapshot(
     let what = format!("the snapshots of venue '{named}'");
     let protocol = by_group.and_then(RequestProtocol::of);
     let (address, group, login) = read_by_tcp(reading, (venue, KEY), protocol, &what, taken)?;
-    Some(SnapshotServer::Group { address, group, login })
+    Some(SnapshotServer::Group { address, group: group?, login })
 }
 
-/// A table of a request server, of the group that its answers come to, and of who requests.
+/// A table of a request server, of the group that its answers come to, if they do not come over the connection, and of who requests.
 fn read_by_tcp(
     reading: &mut Reading<'_>,
     (venue, key): (&mut Section<'_>, &'static str),
     protocol: Option<RequestProtocol>,
     what_comes: &str,
     taken: &mut Taken,
-) -> Option<(SocketAddr, SocketAddr, RequestLogin)> {
+) -> Option<(SocketAddr, Option<SocketAddr>, RequestLogin)> {
     let mut section = venue.table(reading, key)?;
-    for key in ["tcp", "group"] {
+    let to_group = protocol.is_none_or(RequestProtocol::answers_to_group);
+    for key in ["tcp", "group"].into_iter().take(1 + usize::from(to_group)) {
         if !section.has(key) {
             section.missing(reading, key);
         }
     }
     let tcp = address(reading, &mut section, "tcp");
     let what = "a multicast group with a port (unicast is received at 0.0.0.0 or loopback)";
-    let group = section.parsed(reading, "group", what, |text| text.parse().ok().filter(is_line));
+    let group = match to_group {
+        true => section.parsed(reading, "group", what, |text| text.parse().ok().filter(is_line)),
+        false => None,
+    };
     if let Some(group) = group {
         taken.check(reading, (&section, "group"), ("udp", group), what_comes);
     }
@@ -558,9 +563,14 @@ fn read_by_tcp(
                 |key| section.integer(reading, key, 0..=255).map_or(0, |(number, _)| number as u8);
             RequestLogin::pillar(&source, number("product"), number("channel"))
         }
+        RequestProtocol::Mitch => RequestLogin::mitch(&word("user", 6), &word("password", 10)),
+        RequestProtocol::Memx => RequestLogin::memx(&word("user", 16), &word("password", 32)),
     };
     section.refuse_the_rest(reading);
-    Some((tcp?, group?, login?))
+    if to_group && group.is_none() {
+        return None;
+    }
+    Some((tcp?, group, login?))
 }
 
 fn read_clients(
@@ -1067,7 +1077,7 @@ mod tests {
         let config = Config::parse("p.toml", text).unwrap();
         let server = |ip: [u8; 4], group: [u8; 4], login: Option<RequestLogin>| RetransmissionServer::Tcp {
             address: (ip, 31_001).into(),
-            group: (group, 30_002).into(),
+            group: Some((group, 30_002).into()),
             login: login.unwrap(),
         };
         let servers: Vec<_> = config.plant.venues.iter().map(|venue| venue.retransmission.unwrap()).collect();
@@ -1082,6 +1092,35 @@ mod tests {
         assert!(
             engine.channels.iter().all(|channel| channel.arbiter.retransmission.unwrap().answers_in_parts)
         );
+    }
+
+    #[test]
+    fn london_and_memx_answer_requests_over_the_connection() {
+        let text = r#"
+            [[venue]]
+            name = "London"
+            protocol = "mitch"
+            publisher = "XLON.MITCH"
+            lines = ["239.192.1.1:30001"]
+            retransmission = { tcp = "192.0.2.1:31001", user = "FIRM", password = "secret" }
+            [[venue]]
+            name = "MEMX"
+            protocol = "memoir"
+            publisher = "MEMX.MEMOIR"
+            lines = ["239.192.2.1:30001"]
+            retransmission = { tcp = "192.0.2.2:31001", user = "FIRM", password = "secret" }
+        "#;
+        let config = Config::parse("p.toml", text).unwrap();
+        let servers: Vec<_> = config.plant.venues.iter().map(|venue| venue.retransmission.unwrap()).collect();
+        let server = |ip: [u8; 4], login: Option<RequestLogin>| RetransmissionServer::Tcp {
+            address: (ip, 31_001).into(),
+            group: None,
+            login: login.unwrap(),
+        };
+        let [london, memx] = [RequestLogin::mitch, RequestLogin::memx].map(|login| login("FIRM", "secret"));
+        assert_eq!(servers, [server([192, 0, 2, 1], london), server([192, 0, 2, 2], memx)]);
+        let with_group = text.replace("user = \"FIRM\"", "group = \"239.1.1.1:5\", user = \"FIRM\"");
+        assert_eq!(Config::parse("p.toml", &with_group).unwrap_err().len(), 2);
     }
 
     #[test]
@@ -1254,7 +1293,7 @@ mod tests {
             (
                 venue("a", "239.1.1.1:5000")
                     + "retransmission = { tcp = \"192.0.2.1:5000\", group = \"239.1.1.2:5000\" }\n",
-                "p.toml:5:18: only feeds of Cboe and NYSE request over TCP: give an address",
+                "p.toml:5:18: only feeds of Cboe, NYSE, London and MEMX request over TCP: give an address",
             ),
         ] {
             let found = problems(&text);

@@ -1100,6 +1100,8 @@ impl Plan {
         match RequestProtocol::of(kind.transport())? {
             RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "secret"),
             RequestProtocol::Pillar => RequestLogin::pillar("FIRM", 1, 2),
+            RequestProtocol::Mitch => RequestLogin::mitch("FIRM", "secret"),
+            RequestProtocol::Memx => RequestLogin::memx("FIRM", "secret"),
         }
     }
 
@@ -1166,7 +1168,7 @@ impl Plan {
             retransmission: one.has_retransmission.then(|| {
                 let address = Self::retransmission(place);
                 let login = Self::login(one.kind).filter(|_| one.requests_by_tcp);
-                let group = Self::answers_group(place).into();
+                let group = Some(Self::answers_group(place).into());
                 let by_tcp = login.map(|login| RetransmissionServer::Tcp { address, group, login });
                 by_tcp.unwrap_or(RetransmissionServer::Udp(address))
             }),

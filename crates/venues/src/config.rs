@@ -58,9 +58,11 @@ pub struct Venue {
     pub live: LiveVenue,
     /// Where line A and, if there is one, line B go.
     pub lines: Vec<SocketAddrV4>,
-    /// Where requests for retransmission are taken: by UDP, or with `retransmission_group` by TCP. Port 0: the kernel chooses.
+    /// Where requests for retransmission are taken: by UDP, or by TCP. Port 0: the kernel chooses.
     pub retransmission: Option<SocketAddr>,
-    /// Where the answers to requests over TCP go: Cboe's Gap Request Proxy, NYSE's request server. Other venues have none.
+    /// Requests are taken by TCP, in the form of the venue's own.
+    pub retransmission_by_tcp: bool,
+    /// Where the answers to requests over TCP go, of Cboe's Gap Request Proxy and NYSE's request server. Those of other venues go over the connection.
     pub retransmission_group: Option<SocketAddrV4>,
     /// Answers to requests that are lost, per million.
     pub retransmission_lost_per_million: u32,
@@ -180,6 +182,7 @@ impl Venue {
             },
             lines,
             retransmission: None,
+            retransmission_by_tcp: false,
             retransmission_group: None,
             retransmission_lost_per_million: 0,
             retransmission_faults: AnswerFaults::default(),
@@ -299,19 +302,22 @@ fn read_venue(
     });
     let lines = given.or_else(|| kind.map(|kind| kind.groups().to_vec())).unwrap_or_default();
     taken.take_lines(reading, &venue, &name, &lines);
+    let retransmission_by_tcp = venue.is_table("retransmission");
+    let protocol = |kind: VenueKind| RequestProtocol::of(kind.transport());
+    let to_group = kind.is_none_or(|kind| protocol(kind).is_none_or(RequestProtocol::answers_to_group));
     let (retransmission, retransmission_group) = read_by_tcp(
         reading,
         (&mut venue, "retransmission", "udp"),
         (&name, taken),
-        kind.is_none_or(|kind| RequestProtocol::of(kind.transport()).is_some()),
-        "only venues of Cboe and NYSE take requests over TCP: give an address",
+        (kind.is_none_or(|kind| protocol(kind).is_some()), to_group),
+        "only venues of Cboe, NYSE, London and MEMX take requests over TCP: give an address",
     );
     let by_group = |kind: VenueKind| SnapshotProtocol::by_group(kind.transport());
     let (snapshot, snapshot_group) = read_by_tcp(
         reading,
         (&mut venue, "snapshot", "tcp"),
         (&name, taken),
-        kind.is_none_or(|kind| by_group(kind).is_some()),
+        (kind.is_none_or(|kind| by_group(kind).is_some()), true),
         "only venues of NYSE send snapshots to a group: give an address",
     );
     let protocol = |kind: VenueKind| match snapshot_group {
@@ -359,6 +365,7 @@ fn read_venue(
         live,
         lines,
         retransmission,
+        retransmission_by_tcp,
         retransmission_group,
         retransmission_lost_per_million,
         retransmission_faults,
@@ -367,12 +374,12 @@ fn read_venue(
     })
 }
 
-/// A server: an address, or a table whose requests go over TCP and whose answers go to a group. `problem`: why the venue has no table.
+/// A server: an address, or a table whose requests go over TCP and whose answers go to a group, if `to_group`. `problem`: why the venue has no table.
 fn read_by_tcp(
     reading: &mut Reading<'_>,
     (venue, key, protocol): (&mut Section<'_>, &'static str, &'static str),
     (name, taken): (&str, &mut Taken),
-    has_table: bool,
+    (has_table, to_group): (bool, bool),
     problem: &str,
 ) -> (Option<SocketAddr>, Option<SocketAddrV4>) {
     if !venue.is_table(key) {
@@ -382,13 +389,13 @@ fn read_by_tcp(
         venue.wrong_at(reading, key, problem);
     }
     let Some(mut section) = venue.table(reading, key) else { return (None, None) };
-    for key in ["tcp", "group"] {
+    for key in ["tcp", "group"].into_iter().take(1 + usize::from(to_group)) {
         if !section.has(key) {
             section.missing(reading, key);
         }
     }
     let tcp = taken.server(reading, &mut section, name, "tcp", "tcp");
-    let group = taken.group(reading, &mut section, name, "group");
+    let group = if to_group { taken.group(reading, &mut section, name, "group") } else { None };
     section.refuse_the_rest(reading);
     (tcp, group)
 }
@@ -587,7 +594,19 @@ mod tests {
             ),
             (
                 "kind = \"psx\"\nretransmission = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
-                "v.toml:4:18: only venues of Cboe and NYSE take requests over TCP: give an address",
+                "v.toml:4:18: only venues of Cboe, NYSE, London and MEMX take requests over TCP: give an address",
+            ),
+            (
+                "kind = \"bzx\"\nsnapshot = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
+                "v.toml:4:12: only venues of NYSE send snapshots to a group: give an address",
+            ),
+            (
+                "kind = \"arca\"\nsnapshot = { tcp = \"127.0.0.1:0\" }",
+                "v.toml:4:12: snapshot lacks the key 'group'",
+            ),
+            (
+                "kind = \"lse\"\nretransmission = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
+                "v.toml:4:42: the key 'group' is not known",
             ),
             (
                 "kind = \"bzx\"\nlines = \"239.1.1.1:5\"\nretransmission = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
@@ -768,7 +787,7 @@ mod tests {
         for (name, venues) in [
             ("loopback.toml", 4),
             ("twenty_five_feeds.toml", 25),
-            ("tcp_recovery.toml", 2),
+            ("tcp_recovery.toml", 4),
             ("us_equities.toml", 155),
         ] {
             assert_eq!(Config::load(&folder.join(name)).unwrap().venues.len(), venues);

@@ -71,8 +71,8 @@ struct Late {
 #[derive(Debug)]
 pub(crate) struct RequestsByTcp<W: World> {
     pub(crate) listener: W::Listener,
-    /// It sends the answers.
-    pub(crate) sender: W::DatagramSender,
+    /// It sends the answers; `None`: they go over the connection.
+    pub(crate) sender: Option<W::DatagramSender>,
     pub(crate) protocol: RequestProtocol,
     pub(crate) store: Arc<Mutex<Store>>,
 }
@@ -410,8 +410,8 @@ impl<W: World> Servers<W> {
             };
             match (client, retransmission, requests) {
                 (Some(client), Some((socket, _)), _) => send(socket, &answer, (client, messages), counters),
-                (None, _, Some(requests)) => {
-                    send_to_group(&mut requests.sender, &answer, messages, counters);
+                (None, _, Some(RequestsByTcp { sender: Some(sender), .. })) => {
+                    send_to_group(sender, &answer, messages, counters);
                 }
                 _ => {}
             }
@@ -429,22 +429,23 @@ impl<W: World> Servers<W> {
             Session::Snapshot(_) => None,
         };
         while let Some((venue, request)) = self.connections.get_mut(&number).and_then(of_connection) {
-            let status = self.answer_by_group(venue, request);
+            let (status, packets) = self.answer_by_tcp(venue, request);
             let now_ns = self.now_ns();
             let connection = self.connections.get_mut(&number);
             if let Some(Connection { session: Session::Requests(server), .. }) = connection {
-                server.answer(status, now_ns);
+                server.answer_with(status, &packets, now_ns);
             }
         }
     }
 
-    /// Sends the messages of a request over TCP to the venue's group. Returns what the client gets to read.
-    fn answer_by_group(&mut self, venue: usize, request: Request) -> RequestStatus {
+    /// Sends the messages of a request over TCP to the venue's group. Returns what the client gets to read, and the packets of messages that go over its
+    /// connection.
+    fn answer_by_tcp(&mut self, venue: usize, request: Request) -> (RequestStatus, Vec<Vec<u8>>) {
         let now_ns = self.now_ns();
         let Some(Listening { requests: Some(requests), lost_per_million, faults, counters, .. }) =
             self.venues.get_mut(venue)
         else {
-            return RequestStatus::Unavailable;
+            return (RequestStatus::Unavailable, Vec::new());
         };
         add(&counters.requests, 1);
         let wrong = faults.draw(&mut self.random);
@@ -472,11 +473,12 @@ impl<W: World> Servers<W> {
             Ok(parts) => parts,
             Err(refusal) => {
                 counters.refuse(refusal);
-                return match refusal {
+                let status = match refusal {
                     Refusal::NotSent | Refusal::NotKept => RequestStatus::OutOfRange,
                     Refusal::UnknownSession => RequestStatus::InvalidChannel,
                     _ => RequestStatus::InvalidMessage,
                 };
+                return (status, Vec::new());
             }
         };
         add(&counters.wrong, u64::from(wrong.is_some()));
@@ -484,19 +486,26 @@ impl<W: World> Servers<W> {
             let most = u32::try_from(faults.late_ns).unwrap_or(u32::MAX);
             now_ns.saturating_add(u64::from(self.random.below(most)))
         });
+        let mut over_connection = Vec::new();
         for (answer, messages) in parts {
-            match due_ns {
+            match (due_ns, &mut requests.sender) {
                 _ if self.random.chance(*lost_per_million) => add(&counters.lost, 1),
-                None => send_to_group(&mut requests.sender, &answer, messages, counters),
-                Some(due_ns) if self.late.len() < MOST_LATE => {
+                // A connection keeps the order: what is late is not late alone.
+                (_, None) => {
+                    add(&counters.answers, 1);
+                    add(&counters.answered_messages, u64::from(messages));
+                    over_connection.push(answer);
+                }
+                (None, Some(sender)) => send_to_group(sender, &answer, messages, counters),
+                (Some(due_ns), _) if self.late.len() < MOST_LATE => {
                     self.late
                         .insert((due_ns, self.next_late), Late { venue, client: None, messages, answer });
                     self.next_late += 1;
                 }
-                Some(_) => add(&counters.lost, 1),
+                (Some(_), _) => add(&counters.lost, 1),
             }
         }
-        RequestStatus::Accepted
+        (RequestStatus::Accepted, over_connection)
     }
 
     fn accept(&mut self, venue: usize, is_for_requests: bool, token: Token) {
@@ -535,7 +544,12 @@ impl<W: World> Servers<W> {
                     // Lines here lose more than real ones: there is no limit for a minute or a day.
                     let (per_minute, per_day) = (u32::MAX, u32::MAX);
                     let limits = ServerLimits { per_minute, per_day, ..ServerLimits::of(protocol) };
-                    Session::Requests(Box::new(RequestServer::new(protocol, None, limits, now_ns)))
+                    let mut server = RequestServer::new(protocol, None, limits, now_ns);
+                    if let Some(requests) = self.venues.get(venue).and_then(|venue| venue.requests.as_ref()) {
+                        let store = requests.store.lock().unwrap_or_else(PoisonError::into_inner);
+                        store.session().into_iter().for_each(|session| server.set_session(session));
+                    }
+                    Session::Requests(Box::new(server))
                 }
                 Served::Snapshots(protocol) => {
                     Session::Snapshot(SnapshotServer::new(protocol, self.credentials.clone(), now_ns))

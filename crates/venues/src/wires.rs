@@ -35,6 +35,19 @@ pub struct Addresses {
 /// A venue's sent messages, shared by both threads.
 pub(crate) type SharedStore = Arc<Mutex<Store>>;
 
+/// Opens the socket that sends to a group, besides the venue's lines.
+fn open_group<W: World>(
+    venue: &Venue,
+    config: &Config,
+    group: SocketAddrV4,
+) -> Result<W::DatagramSender, VenuesError> {
+    W::DatagramSender::open(group, config.hops, config.interface).map_err(|cause| VenuesError::Line {
+        venue: venue.name.clone(),
+        address: group,
+        cause,
+    })
+}
+
 /// Opens a venue's servers.
 pub(crate) fn listen<W: World>(
     venue: &Venue,
@@ -55,15 +68,18 @@ pub(crate) fn listen<W: World>(
     let transport = venue.live.kind.transport();
     let store = || Arc::new(Mutex::new(Store::new(transport, config.store_bytes)));
     let (mut retransmission, mut requests) = (None, None);
-    let by_tcp = venue.retransmission_group.zip(RequestProtocol::of(transport));
+    let by_tcp = RequestProtocol::of(transport).filter(|protocol| match protocol.answers_to_group() {
+        true => venue.retransmission_group.is_some(),
+        false => venue.retransmission_by_tcp,
+    });
     if let Some(address) = venue.retransmission {
         let failed = failed("retransmission", address);
-        if let Some((group, protocol)) = by_tcp {
+        if let Some(protocol) = by_tcp {
             let listener = W::Listener::bind(address).map_err(failed.clone())?;
-            let sender = W::DatagramSender::open(group, config.hops, config.interface)
-                .map_err(|cause| VenuesError::Line { venue: venue.name.clone(), address: group, cause })?;
+            let group = venue.retransmission_group.filter(|_| protocol.answers_to_group());
+            let sender = group.map(|group| open_group::<W>(venue, config, group)).transpose()?;
             reachable.retransmission = Some(listener.local_addr().map_err(failed)?);
-            reachable.retransmission_group = Some(group);
+            reachable.retransmission_group = group;
             requests = Some(RequestsByTcp { listener, sender, protocol, store: store() });
         } else {
             let socket = W::UdpServer::bind(address).map_err(failed.clone())?;
@@ -78,12 +94,7 @@ pub(crate) fn listen<W: World>(
         reachable.snapshot = Some(listener.local_addr().map_err(failed)?);
         let by_group = venue.snapshot_group.zip(SnapshotProtocol::by_group(transport));
         let protocol = by_group.map_or(SnapshotProtocol::of(transport), |(_, protocol)| protocol);
-        let group = by_group
-            .map(|(group, _)| {
-                W::DatagramSender::open(group, config.hops, config.interface)
-                    .map_err(|cause| VenuesError::Line { venue: venue.name.clone(), address: group, cause })
-            })
-            .transpose()?;
+        let group = by_group.map(|(group, _)| open_group::<W>(venue, config, group)).transpose()?;
         reachable.snapshot_group = by_group.map(|(group, _)| group);
         snapshot = Some(Snapshots { listener, protocol, group });
     }

@@ -90,15 +90,19 @@ fn image(kind: VenueKind) -> Arc<Image> {
     Arc::new(live.image(0, 30_000).expect("there is one venue"))
 }
 
-const PROTOCOLS: [(SnapshotProtocol, VenueKind); 2] =
-    [(SnapshotProtocol::Glimpse, VenueKind::Bx), (SnapshotProtocol::Spin, VenueKind::Bzx)];
+const PROTOCOLS: [(SnapshotProtocol, VenueKind); 4] = [
+    (SnapshotProtocol::Glimpse, VenueKind::Bx),
+    (SnapshotProtocol::Spin, VenueKind::Bzx),
+    (SnapshotProtocol::Mitch, VenueKind::Lse),
+    (SnapshotProtocol::Memx, VenueKind::Memx),
+];
 
-/// A client of a snapshot server of either protocol, its bytes in pieces of lengths that the first byte says: it gets an image only behind a login, and
+/// A client of a snapshot server of each protocol, its bytes in pieces of lengths that the first byte says: it gets an image only behind a login, and
 /// ends when time passes.
 pub fn snapshot(bytes: &[u8]) {
     let Some((shape, bytes)) = bytes.split_first() else { return };
     let known = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
-    static IMAGES: OnceLock<[Arc<Image>; 2]> = OnceLock::new();
+    static IMAGES: OnceLock<[Arc<Image>; 4]> = OnceLock::new();
     let images = IMAGES.get_or_init(|| PROTOCOLS.map(|(_, kind)| image(kind)));
     for ((protocol, _), image) in PROTOCOLS.iter().zip(images) {
         for credentials in [None, Some(known.clone())] {

@@ -6,6 +6,8 @@ use tapeworks_wire::cboe::grp::{
     self, LoginResponse, LoginResponseFields, LoginStatus, SpinImageAvailable, SpinImageAvailableFields,
     SpinResponse, SpinResponseFields, SpinStatus,
 };
+use tapeworks_wire::memx::tcp;
+use tapeworks_wire::millennium::recovery::{self, SnapshotStatus, SnapshotType};
 use tapeworks_wire::nasdaq::soupbintcp::{Message, RejectReasonCode, ServerHeartbeat};
 
 use super::refresh::RefreshService;
@@ -14,7 +16,10 @@ use crate::login::{
     Credentials, HEARTBEAT_NS, LOGIN_TIMEOUT_NS, PacketReader, STALL_TIMEOUT_NS, accepted, is_known,
     is_session, rejected,
 };
-use crate::requests::{self, DayTime, RequestProtocol, UNIT_HEARTBEAT, unit_of};
+use crate::requests::{
+    self, DayTime, RequestProtocol, accepted_by_memx, begin_by_memx, rejected_by_memx, unit_of,
+};
+use crate::transport::SessionId;
 
 /// The most bytes that a client may send in all. A client that sends more is closed.
 const MOST_RECEIVED_BYTES: usize = 64 << 10;
@@ -45,6 +50,8 @@ pub enum SnapshotEnd {
 enum State {
     /// No login yet.
     Fresh,
+    /// Logged in, and no snapshot is requested: of MITCH.
+    LoggedIn,
     /// Logged in for this session (blank: whichever runs); the image is not there yet.
     Waiting([u8; 10]),
     /// The image is offered as a spin, and not requested yet.
@@ -60,16 +67,21 @@ enum State {
 #[derive(Debug, Clone)]
 enum Packets {
     Glimpse(PacketReader),
-    Spin(requests::PacketReader),
+    /// Of Cboe, MITCH and MEMX: packets as their requests have them.
+    Own(SnapshotProtocol, RequestProtocol, requests::PacketReader),
     Refresh(Box<RefreshService>),
 }
 
 impl Packets {
+    fn own(protocol: SnapshotProtocol, packets: RequestProtocol) -> Self {
+        Self::Own(protocol, packets, requests::PacketReader::default())
+    }
+
     /// Leaves an empty reader of the same protocol.
     fn take(&mut self) -> Self {
         match self {
             Self::Glimpse(reader) => Self::Glimpse(std::mem::replace(reader, PacketReader::new())),
-            Self::Spin(reader) => Self::Spin(std::mem::take(reader)),
+            Self::Own(protocol, packets, reader) => Self::Own(*protocol, *packets, std::mem::take(reader)),
             Self::Refresh(service) => Self::Refresh(std::mem::take(service)),
         }
     }
@@ -89,6 +101,8 @@ pub struct SnapshotServer {
     /// Bytes of head and image sent so far.
     sent: usize,
     image_messages: u64,
+    /// The number of MITCH's request.
+    request_id: u32,
     /// When bytes were last sent, or such received that the server has waited for.
     moved_ns: u64,
     /// When the last packet went out.
@@ -104,13 +118,16 @@ impl SnapshotServer {
             credentials,
             packets: match protocol {
                 SnapshotProtocol::Glimpse => Packets::Glimpse(PacketReader::new()),
-                SnapshotProtocol::Spin => Packets::Spin(requests::PacketReader::default()),
+                SnapshotProtocol::Spin => Packets::own(protocol, RequestProtocol::Grp),
+                SnapshotProtocol::Mitch => Packets::own(protocol, RequestProtocol::Mitch),
+                SnapshotProtocol::Memx => Packets::own(protocol, RequestProtocol::Memx),
                 SnapshotProtocol::Refresh => Packets::Refresh(Box::default()),
             },
             received_bytes: 0,
             head: Vec::new(),
             sent: 0,
             image_messages: 0,
+            request_id: 0,
             moved_ns: now_ns,
             heartbeat_ns: now_ns,
         }
@@ -127,7 +144,7 @@ impl SnapshotServer {
     pub fn next_datagram(&mut self) -> Option<Vec<u8>> {
         match &mut self.packets {
             Packets::Refresh(service) => service.next_datagram(),
-            Packets::Glimpse(_) | Packets::Spin(_) => None,
+            Packets::Glimpse(_) | Packets::Own(..) => None,
         }
     }
 
@@ -146,14 +163,19 @@ impl SnapshotServer {
         let mut packets = self.packets.take();
         let is_sound = match &mut packets {
             Packets::Glimpse(reader) => reader.read(bytes, |packet| self.packet(packet, now_ns)).is_ok(),
-            Packets::Spin(reader) => {
-                let read = reader.read(RequestProtocol::Grp, bytes, |unit| {
-                    if !RequestProtocol::Grp.each_message(unit, |message| self.message(message, now_ns)) {
+            Packets::Own(protocol, packets, reader) => {
+                let read = reader.read(*packets, bytes, |unit| {
+                    let is_sound = packets.each_message(unit, |message| match protocol {
+                        SnapshotProtocol::Mitch => self.of_mitch(message, now_ns),
+                        SnapshotProtocol::Memx => self.of_memx(message, now_ns),
+                        _ => self.message(message, now_ns),
+                    });
+                    if !is_sound {
                         self.end(SnapshotEnd::Malformed);
                     }
                     self.over().is_none()
                 });
-                if let State::Offered(_) = self.state {
+                if let State::Offered(_) | State::LoggedIn = self.state {
                     self.moved_ns = now_ns;
                 }
                 read.is_ok()
@@ -227,6 +249,90 @@ impl SnapshotServer {
         }
     }
 
+    /// A message of MITCH's client.
+    fn of_mitch(&mut self, message: &[u8], now_ns: u64) {
+        use recovery::{LoginStatus, Message};
+        match (Message::decode(message), &self.state) {
+            (Ok(Message::LoginRequest(login)), State::Fresh) => {
+                let is_known = is_known(self.credentials.as_ref(), &login.username().0, &login.password().0);
+                let status = if is_known { LoginStatus::Accepted } else { LoginStatus::InvalidPassword };
+                let length = recovery::LoginResponse::LENGTH as u8;
+                let response = unit_of(&recovery::LoginResponseFields { length, status }.encode());
+                if is_known {
+                    self.head.extend_from_slice(&response);
+                    self.moved_ns = now_ns;
+                    self.state = State::LoggedIn;
+                } else {
+                    self.reject(&response, now_ns);
+                }
+            }
+            (Ok(Message::SnapshotRequest(request)), State::LoggedIn) => {
+                let is_whole = request.instrument_id() == 0 && request.segment().trimmed().is_empty();
+                if is_whole && request.snapshot_type() == SnapshotType::OrderBook {
+                    self.moved_ns = now_ns;
+                    (self.request_id, self.state) = (request.request_id(), State::Waiting([b' '; 10]));
+                } else {
+                    // Images here are of whole groups.
+                    let status = SnapshotStatus::UnsupportedMessage;
+                    let response = self.mitch_response(0, 0, status, request.request_id());
+                    self.reject(&response, now_ns);
+                }
+            }
+            (Ok(Message::LogoutRequest(_)), _) => self.end(SnapshotEnd::Left),
+            (_, State::Over(_) | State::Rejecting) => {}
+            _ => self.end(SnapshotEnd::Malformed),
+        }
+    }
+
+    fn mitch_response(&self, last: u32, orders: u32, status: SnapshotStatus, request_id: u32) -> Vec<u8> {
+        let fields = recovery::SnapshotResponseFields {
+            length: recovery::SnapshotResponse::LENGTH as u8,
+            sequence_number: last,
+            order_count: orders,
+            status,
+            snapshot_type: SnapshotType::OrderBook,
+            request_id,
+        };
+        unit_of(&fields.encode())
+    }
+
+    /// A message of MEMX's client.
+    fn of_memx(&mut self, message: &[u8], now_ns: u64) {
+        match (tcp::Message::decode(message), &self.state) {
+            (Ok(tcp::Message::Heartbeat(_)), _) => {}
+            (Ok(tcp::Message::LoginRequest(login)), State::Fresh) => {
+                let token = login.token();
+                let colon = token.iter().position(|byte| *byte == b':').unwrap_or(token.len());
+                let (user, password) = token.split_at(colon);
+                let password = password.get(1..).unwrap_or_default();
+                if is_known(self.credentials.as_ref(), user, password) {
+                    self.moved_ns = now_ns;
+                    self.state = State::Waiting([b' '; 10]);
+                } else {
+                    self.reject(&rejected_by_memx(), now_ns);
+                }
+            }
+            (Ok(tcp::Message::ReplayAllRequest(request)), State::Offered(image)) => {
+                self.moved_ns = now_ns;
+                let image = Arc::clone(image);
+                if image.session == SessionId::Memoir(request.session_id()) {
+                    // With the end of the snapshot.
+                    let count = u32::try_from(image.messages + 1).unwrap_or(u32::MAX);
+                    self.head.extend_from_slice(&begin_by_memx(1, count));
+                    self.image_messages = image.messages;
+                    self.state = State::Sending(image);
+                } else {
+                    let message_length = (tcp::ReplayRejected::LENGTH - tcp::HEADER_BYTES) as u16;
+                    let replay_reject_code = tcp::ReplayRejectCode::NotTheActiveSession;
+                    let fields = tcp::ReplayRejectedFields { message_length, replay_reject_code };
+                    self.reject(&fields.encode(), now_ns);
+                }
+            }
+            (_, State::Over(_) | State::Rejecting) => {}
+            _ => self.end(SnapshotEnd::Malformed),
+        }
+    }
+
     fn reject(&mut self, rejection: &[u8], now_ns: u64) {
         self.head.extend_from_slice(rejection);
         self.moved_ns = now_ns;
@@ -244,7 +350,7 @@ impl SnapshotServer {
     pub fn wants_image(&self) -> bool {
         match &self.packets {
             Packets::Refresh(service) => self.over().is_none() && service.wants_image(),
-            Packets::Glimpse(_) | Packets::Spin(_) => matches!(self.state, State::Waiting(_)),
+            Packets::Glimpse(_) | Packets::Own(..) => matches!(self.state, State::Waiting(_)),
         }
     }
 
@@ -258,11 +364,30 @@ impl SnapshotServer {
         }
         let State::Waiting(requested) = &self.state else { return };
         debug_assert_eq!(image.protocol(), self.protocol());
-        if self.protocol() == SnapshotProtocol::Spin {
-            self.offer(&image, now_ns);
-            self.moved_ns = now_ns;
-            self.state = State::Offered(image);
-            return;
+        match self.protocol() {
+            SnapshotProtocol::Spin => {
+                self.offer(&image, now_ns);
+                self.moved_ns = now_ns;
+                self.state = State::Offered(image);
+                return;
+            }
+            SnapshotProtocol::Memx => {
+                let head = accepted_by_memx(tcp::RequestMode::Snapshot, Some(image.session));
+                self.head.extend_from_slice(&head);
+                (self.moved_ns, self.heartbeat_ns) = (now_ns, now_ns);
+                self.state = State::Offered(image);
+                return;
+            }
+            SnapshotProtocol::Mitch => {
+                let (last, orders) = (image.last(), image.orders);
+                let response = self.mitch_response(last, orders, SnapshotStatus::Accepted, self.request_id);
+                self.head.extend_from_slice(&response);
+                self.moved_ns = now_ns;
+                self.image_messages = image.messages;
+                self.state = State::Sending(image);
+                return;
+            }
+            SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh => {}
         }
         let session = image.session.login_name().0;
         if !is_session(requested, &session) {
@@ -277,16 +402,20 @@ impl SnapshotServer {
     const fn protocol(&self) -> SnapshotProtocol {
         match self.packets {
             Packets::Glimpse(_) => SnapshotProtocol::Glimpse,
-            Packets::Spin(_) => SnapshotProtocol::Spin,
+            Packets::Own(protocol, ..) => protocol,
             Packets::Refresh(_) => SnapshotProtocol::Refresh,
         }
     }
 
     fn offer(&mut self, image: &Image, now_ns: u64) {
+        self.heartbeat_ns = now_ns;
+        if let Packets::Own(SnapshotProtocol::Memx, packets, _) = &self.packets {
+            // It is offered by the start of the session.
+            return self.head.extend_from_slice(packets.heartbeat());
+        }
         let fields =
             SpinImageAvailableFields { length: SpinImageAvailable::LENGTH as u8, sequence: image.last() };
         self.head.extend_from_slice(&unit_of(&fields.encode()));
-        self.heartbeat_ns = now_ns;
     }
 
     /// The bytes to send next; empty: none now.
@@ -352,7 +481,9 @@ impl SnapshotServer {
         }
         match &self.state {
             State::Fresh if idle_ns >= LOGIN_TIMEOUT_NS => self.end(SnapshotEnd::TimedOut),
-            State::Offered(_) if idle_ns >= self.protocol().silence_ns() => self.end(SnapshotEnd::TimedOut),
+            State::Offered(_) | State::LoggedIn if idle_ns >= self.protocol().silence_ns() => {
+                self.end(SnapshotEnd::TimedOut);
+            }
             State::Sending(_) | State::Rejecting | State::Waiting(_) if idle_ns >= STALL_TIMEOUT_NS => {
                 self.end(SnapshotEnd::TimedOut);
             }
@@ -361,7 +492,7 @@ impl SnapshotServer {
                 match self.packets {
                     Packets::Glimpse(_) => self.head.extend_from_slice(&[0, 1, ServerHeartbeat::TAG]),
                     Packets::Refresh(_) => {}
-                    Packets::Spin(_) => self.head.extend_from_slice(&UNIT_HEARTBEAT),
+                    Packets::Own(_, packets, _) => self.head.extend_from_slice(packets.heartbeat()),
                 }
             }
             State::Offered(_) if self.head.len().saturating_sub(self.sent) > MOST_OFFERED_BYTES => {
