@@ -222,7 +222,7 @@ fn a_plant_that_joins_late_has_the_books_of_one_that_saw_everything() {
 }
 
 #[test]
-fn what_no_server_brings_is_made_good_by_snapshots_and_no_good_book_is_wrong() {
+fn a_plant_without_requests_is_made_good_by_snapshots_and_no_good_book_is_wrong() {
     let mut venues: Vec<Venue> = KINDS.map(venue).into();
     for venue in &mut venues {
         venue.retransmission = free_port();

@@ -606,7 +606,7 @@ mod tests {
             ),
             (
                 "kind = \"lse\"\nretransmission = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
-                "v.toml:4:42: the key 'group' is not known",
+                "v.toml:4:41: the key 'group' is not known; there are tcp",
             ),
             (
                 "kind = \"bzx\"\nlines = \"239.1.1.1:5\"\nretransmission = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
