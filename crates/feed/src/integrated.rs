@@ -8,7 +8,8 @@
 //! becomes `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
 //!
 //! A snapshot of refreshes has each symbol as of a number of its own: a header with that number, then the symbol's mapping, state and orders. Messages
-//! about the symbol up to that number are in its book already. They change nothing when they come, but an execution is still a trade.
+//! about the symbol up to that number are in its book already. They change nothing when they come; an execution is still a trade. See [`live`](crate::live) for
+//! where such a snapshot ends.
 //!
 //! The header has no venue: the channel's publisher is what the user says, NYSE unless another is named.
 //!
@@ -192,6 +193,17 @@ impl Normaliser for IntegratedNormaliser {
     fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
         let has_room = self.listings.len() <= MOST_INDICES && self.seconds.len() <= 1 + usize::from(u8::MAX);
         has_room && self.listings.iter().all(|listing| symbols.is_known(listing.instrument))
+    }
+
+    fn snapshot_reaches(&self) -> u64 {
+        self.refreshed
+    }
+
+    fn reach_of(&self, message: &[u8]) -> u64 {
+        match Message::decode(message) {
+            Ok(Message::RefreshHeader(m)) => u64::from(m.last_sequence()),
+            _ => 0,
+        }
     }
 
     fn forget_unnamed(&mut self) {
