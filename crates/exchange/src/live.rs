@@ -744,6 +744,7 @@ impl Live {
         let nonsense = state.nonsense.count_behind(held.chain(self.generator.pending_messages(venue)));
         let next = state.stream.next_sequence() + u64::from(state.stream.messages()) + unsent + nonsense;
         let mut image = Image::new(state.stream.session(), next);
+        image.time_ns = utc_ns;
         self.generator.image(venue, |message| {
             image.put(message, |bytes| for_dialect!(kind, D => D::restamp(bytes, utc_ns, self.midnight_ns)));
         });

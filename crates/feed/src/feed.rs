@@ -472,6 +472,16 @@ impl Feed {
         self.channels[index].normaliser.forget_unnamed();
     }
 
+    /// The number of the last message that any book of a channel's last snapshot has, where books are of several numbers; else 0.
+    pub(crate) fn snapshot_reaches(&self, index: usize) -> u64 {
+        self.channels[index].normaliser.snapshot_reaches()
+    }
+
+    /// The number of the last message that a book has, if a message of a channel's snapshot names it; else 0.
+    pub(crate) fn reach_of(&self, index: usize, message: &[u8]) -> u64 {
+        self.channels[index].normaliser.reach_of(message)
+    }
+
     /// The number that the events of a channel carry.
     pub(crate) fn set_number(&mut self, index: usize, number: u16) {
         self.channels[index].number = number;

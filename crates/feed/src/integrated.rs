@@ -7,9 +7,13 @@
 //! NYSE writes suffixes in the CMS convention, behind a space. They are spelled as at the other venues: `BRK A` becomes `BRK.A`, `XYZ PRA`
 //! becomes `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
 //!
+//! A snapshot of refreshes has each symbol as of a number of its own: a header with that number, then the symbol's mapping, state and orders. Messages
+//! about the symbol up to that number are in its book already. They change nothing when they come; an execution is still a trade. See [`live`](crate::live) for
+//! where such a snapshot ends.
+//!
 //! The header has no venue: the channel's publisher is what the user says, NYSE unless another is named.
 //!
-//! Cost: the message's own line, a load from the table of indices (12 bytes for each) and the event.
+//! Cost: the message's own line, a load from the table of indices (16 bytes for each), a compare for refreshes, and the event.
 
 use std::collections::BTreeMap;
 
@@ -65,10 +69,13 @@ struct Listing {
     system: u8,
     /// Orders came before the mapping: the book lacks them.
     is_missed: bool,
+    /// The number of the last message that a refresh of the symbol has; 0: none.
+    refreshed: u32,
 }
 
 impl Listing {
-    const UNKNOWN: Self = Self { instrument: InstrumentId::UNKNOWN, unit: 0, system: 0, is_missed: false };
+    const UNKNOWN: Self =
+        Self { instrument: InstrumentId::UNKNOWN, unit: 0, system: 0, is_missed: false, refreshed: 0 };
 
     /// A price of the symbol.
     #[inline]
@@ -136,6 +143,10 @@ pub(crate) struct IntegratedNormaliser {
     continuity: Continuity,
     /// The last midnight in New York that was asked for.
     midnight: Nanos,
+    /// The header that the messages of a snapshot are behind: its number, and that of the snapshot's messages.
+    refresh: Option<(u32, u64)>,
+    /// The highest number of a refresh: later messages are in no book yet. 0 without refreshes.
+    refreshed: u64,
 }
 
 impl Normaliser for IntegratedNormaliser {
@@ -147,6 +158,8 @@ impl Normaliser for IntegratedNormaliser {
             seconds: Vec::new(),
             continuity: Continuity::default(),
             midnight: start.midnight,
+            refresh: None,
+            refreshed: 0,
         }
     }
 
@@ -160,6 +173,7 @@ impl Normaliser for IntegratedNormaliser {
         if self.continuity.breaks_at(to.context) {
             // The second may be another.
             self.seconds.clear();
+            self.refresh = None;
         }
         if let Message::SymbolIndexMapping(m) = &message
             && m.symbol_index() as usize >= MOST_INDICES
@@ -167,7 +181,11 @@ impl Normaliser for IntegratedNormaliser {
             self.no_symbol(Time::received(to.context), to);
             return Ok(Some(Contradiction::NoRoom { number: m.symbol_index() }));
         }
-        self.translate(message, to);
+        if to.context.sequence <= self.refreshed && self.is_in_book(&message, to.context) {
+            self.put_old(message, to);
+        } else {
+            self.translate(message, to);
+        }
         Ok(None)
     }
 
@@ -177,8 +195,23 @@ impl Normaliser for IntegratedNormaliser {
         has_room && self.listings.iter().all(|listing| symbols.is_known(listing.instrument))
     }
 
+    fn snapshot_reaches(&self) -> u64 {
+        self.refreshed
+    }
+
+    fn reach_of(&self, message: &[u8]) -> u64 {
+        match Message::decode(message) {
+            Ok(Message::RefreshHeader(m)) => u64::from(m.last_sequence()),
+            _ => 0,
+        }
+    }
+
     fn forget_unnamed(&mut self) {
-        self.listings.iter_mut().for_each(|listing| listing.is_missed = false);
+        // A snapshot begins: what an earlier one said of numbers is over.
+        self.refreshed = 0;
+        for listing in &mut self.listings {
+            (listing.is_missed, listing.refreshed) = (false, 0);
+        }
     }
 }
 
@@ -231,6 +264,74 @@ impl IntegratedNormaliser {
     #[inline]
     fn listing(&self, index: u32) -> Listing {
         self.listings.get(index as usize).copied().unwrap_or(Listing::UNKNOWN)
+    }
+
+    /// Whether a message of the sequence changes a book, or a state, that a later refresh has already.
+    #[cold]
+    #[inline(never)]
+    fn is_in_book(&self, message: &Message<'_>, context: &Context) -> bool {
+        if self.refresh_at(context).is_some() {
+            return false;
+        }
+        let index = match message {
+            Message::AddOrder(m) => m.symbol_index(),
+            Message::ModifyOrder(m) => m.symbol_index(),
+            Message::DeleteOrder(m) => m.symbol_index(),
+            Message::OrderExecution(m) => m.symbol_index(),
+            Message::ReplaceOrder(m) => m.symbol_index(),
+            Message::SymbolClear(m) => m.symbol_index(),
+            Message::SecurityStatus(m) => m.symbol_index(),
+            _ => return false,
+        };
+        context.sequence <= u64::from(self.listing(index).refreshed)
+    }
+
+    /// A message whose change the book has already: an execution is a trade, anything else says nothing.
+    #[cold]
+    #[inline(never)]
+    fn put_old<S: Sink<Event>>(&mut self, message: Message<'_>, to: &mut Target<'_, S>) {
+        let (index, time): (u32, Time) = match message {
+            Message::OrderExecution(m) => {
+                return self.put(
+                    EventKind::Trade,
+                    m.symbol_index(),
+                    m.source_time_ns(),
+                    to,
+                    |event, listing| Event {
+                        aux: u64::from(m.trade_id()),
+                        size: m.volume(),
+                        price: listing.price(m.price()),
+                        detail: detail_of(m.printable_flag()),
+                        ..event
+                    },
+                );
+            }
+            Message::AddOrder(m) => (m.symbol_index(), m.source_time_ns().into()),
+            Message::ModifyOrder(m) => (m.symbol_index(), m.source_time_ns().into()),
+            Message::DeleteOrder(m) => (m.symbol_index(), m.source_time_ns().into()),
+            Message::ReplaceOrder(m) => (m.symbol_index(), m.source_time_ns().into()),
+            Message::SymbolClear(m) => (m.symbol_index(), (m.source_time(), m.source_time_ns()).into()),
+            Message::SecurityStatus(m) => (m.symbol_index(), (m.source_time(), m.source_time_ns()).into()),
+            other => return self.translate(other, to),
+        };
+        self.put(EventKind::Other, index, time, to, |event, _| event);
+    }
+
+    /// The number of the refresh that a message is in. The messages of a snapshot have the number before its first live one, which those behind it
+    /// do not have.
+    fn refresh_at(&self, context: &Context) -> Option<u32> {
+        let (last, _) =
+            self.refresh.filter(|(_, of)| *of == context.sequence && context.line == Line::Snapshot)?;
+        Some(last)
+    }
+
+    /// A header of a refresh. The next mapping is of its symbol.
+    fn begin_refresh(&mut self, last: u32, context: &Context) {
+        if context.line != Line::Snapshot {
+            return;
+        }
+        self.refresh = Some((last, context.sequence));
+        self.refreshed = self.refreshed.max(u64::from(last));
     }
 
     /// The place of an index, which the table grows to have; `None`: there is no room for it.
@@ -408,11 +509,15 @@ impl IntegratedNormaliser {
                     // Indices are of the day, which begins.
                     self.listings.clear();
                     self.crosses.clear();
+                    self.refreshed = 0;
                 }
                 self.no_symbol((m.source_time(), m.source_time_ns()).into(), to);
             }
-            Message::RefreshHeader(_)
-            | Message::MessageUnavailable(_)
+            Message::RefreshHeader(m) => {
+                self.begin_refresh(m.last_sequence(), to.context);
+                self.no_symbol(Time::received(to.context), to);
+            }
+            Message::MessageUnavailable(_)
             | Message::RequestResponse(_)
             | Message::HeartbeatResponse(_)
             | Message::RetransmissionRequest(_)
@@ -507,6 +612,9 @@ impl IntegratedNormaliser {
             unit: unit_of(m.price_scale_code()),
             system: m.system_id(),
             is_missed: false,
+            refreshed: self
+                .refresh_at(to.context)
+                .unwrap_or_else(|| self.listing(m.symbol_index()).refreshed),
         };
         let Some(place) = self.place(m.symbol_index()) else { return };
         let Listing { instrument: before, is_missed, .. } = std::mem::replace(place, listing);
@@ -607,10 +715,11 @@ mod tests {
     use tapeworks_market::Symbol;
     use tapeworks_wire::Ascii;
     use tapeworks_wire::nyse::integrated::{
-        AddOrder, AddOrderFields, CrossCorrection, CrossCorrectionFields, CrossTrade, CrossTradeFields,
-        CrossType, DeleteOrder, DeleteOrderFields, Exchange, ListingMarket, Market, ModifyOrder,
-        ModifyOrderFields, RoundLot, SecurityStatus, SecurityStatusFields, SequenceNumberReset,
-        SequenceNumberResetFields, SourceTimeReference, SourceTimeReferenceFields, SymbolIndexMappingFields,
+        AddOrder, AddOrderFields, AddOrderRefresh, AddOrderRefreshFields, CrossCorrection,
+        CrossCorrectionFields, CrossTrade, CrossTradeFields, CrossType, DeleteOrder, DeleteOrderFields,
+        Exchange, ListingMarket, Market, ModifyOrder, ModifyOrderFields, RefreshHeader, RefreshHeaderFields,
+        RoundLot, SecurityStatus, SecurityStatusFields, SequenceNumberReset, SequenceNumberResetFields,
+        SourceTimeReference, SourceTimeReferenceFields, SymbolIndexMappingFields,
     };
 
     use super::*;
@@ -708,6 +817,60 @@ mod tests {
             source_time: SecondsSinceEpoch(second),
         };
         fields.encode().to_vec()
+    }
+
+    fn header(last_sequence: u32) -> Vec<u8> {
+        let fields = RefreshHeaderFields {
+            length: RefreshHeader::LENGTH as u16,
+            current_refresh_packet: 1,
+            total_refresh_packets: 1,
+            last_sequence,
+            last_symbol_sequence: 0,
+        };
+        fields.encode().to_vec()
+    }
+
+    fn refreshed(symbol_index: u32, order_id: u64) -> Vec<u8> {
+        let fields = AddOrderRefreshFields {
+            length: AddOrderRefresh::LENGTH as u16,
+            source_time: SecondsSinceEpoch(OPEN_SECOND),
+            source_time_ns: Nanoseconds(0),
+            symbol_index,
+            symbol_sequence: 0,
+            order_id,
+            price: 100_000,
+            volume: 100,
+            side: WireSide::Buy,
+            firm_id: Ascii([0; 5]),
+            reserved_1: 0,
+        };
+        fields.encode().to_vec()
+    }
+
+    #[test]
+    fn a_message_that_a_refresh_of_its_symbol_has_changes_no_book() {
+        let mut feed = Feed::new(None);
+        let kinds = |events: Vec<Event>| events.iter().map(|event| event.kind).collect::<Vec<_>>();
+        // One snapshot: symbol 1 as of 100, symbol 2 as of 104. Its messages have the number 100.
+        for (index, last) in [(1, 100), (2, 104)] {
+            feed.take_of(Line::Snapshot, 100, 0, &header(last));
+            feed.take_of(Line::Snapshot, 100, 0, &mapping(index, b"AAPL", 4, 1));
+            let added = feed.take_of(Line::Snapshot, 100, 0, &refreshed(index, 7));
+            assert_eq!(kinds(added), [EventKind::Add]);
+        }
+        // What has come since, and then the lines.
+        for line in [Line::Snapshot, Line::A] {
+            assert_eq!(kinds(feed.take_of(line, 101, 0, &add(1, 8, 100_000, 0))), [EventKind::Add]);
+            assert_eq!(kinds(feed.take_of(line, 102, 0, &add(2, 9, 100_000, 0))), [EventKind::Other]);
+            assert_eq!(kinds(feed.take_of(line, 104, 0, &add(2, 9, 100_000, 0))), [EventKind::Other]);
+            assert_eq!(kinds(feed.take_of(line, 105, 0, &add(2, 10, 100_000, 0))), [EventKind::Add]);
+        }
+        // A mapping behind the snapshot changes nothing of that.
+        feed.take_of(Line::A, 103, 0, &mapping(2, b"AAPL", 4, 1));
+        assert_eq!(kinds(feed.take_of(Line::A, 104, 0, &add(2, 9, 100_000, 0))), [EventKind::Other]);
+        // The next snapshot begins anew.
+        feed.normaliser.forget_unnamed();
+        assert_eq!(kinds(feed.take_of(Line::A, 104, 0, &add(2, 9, 100_000, 0))), [EventKind::Add]);
     }
 
     fn add(symbol_index: u32, order_id: u64, price: i32, offset: u32) -> Vec<u8> {

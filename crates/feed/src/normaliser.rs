@@ -169,4 +169,14 @@ pub(crate) trait Normaliser: Kept + std::fmt::Debug {
 
     /// The books were rebuilt: no order of an unnamed instrument is missing.
     fn forget_unnamed(&mut self) {}
+
+    /// The number of the last message that any book of the last snapshot has, where books are of several numbers; else 0.
+    fn snapshot_reaches(&self) -> u64 {
+        0
+    }
+
+    /// The number of the last message that a book has, if a message of a snapshot names it; else 0.
+    fn reach_of(&self, _message: &[u8]) -> u64 {
+        0
+    }
 }

@@ -228,6 +228,20 @@ macro_rules! feeds {
                 }
             }
 
+            /// See [`Normaliser::snapshot_reaches`].
+            pub(crate) fn snapshot_reaches(&self) -> u64 {
+                match self {
+                    $(Self::$name(normaliser) => normaliser.snapshot_reaches(),)*
+                }
+            }
+
+            /// See [`Normaliser::reach_of`].
+            pub(crate) fn reach_of(&self, message: &[u8]) -> u64 {
+                match self {
+                    $(Self::$name(normaliser) => normaliser.reach_of(message),)*
+                }
+            }
+
             /// See [`Normaliser::forget_unnamed`].
             pub(crate) fn forget_unnamed(&mut self) {
                 match self {

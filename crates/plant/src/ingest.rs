@@ -329,8 +329,12 @@ impl<W: World> Ingest<W> {
                 let due = engine.feed().deadline().map_or(QUIET, |deadline| {
                     Duration::from_nanos(deadline.since(W::time_of_day())).min(QUIET)
                 });
-                // A snapshot's answers come by another way than sockets.
-                let longest = if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
+                // A snapshot comes by another way than sockets, and some answers to requests do.
+                let by_tcp = self.requests.as_ref().is_some_and(Outbox::brings_answers);
+                let awaits = |channel: &LiveChannel| {
+                    channel.is_awaiting_snapshot() || by_tcp && channel.arbiter().is_recovering()
+                };
+                let longest = if engine.feed().channels().iter().any(awaits) {
                     due.min(Duration::from_millis(1))
                 } else {
                     due
@@ -379,6 +383,10 @@ impl<W: World> Ingest<W> {
             }
         }
         self.arrived = arrived;
+        while let Some((channel, payload)) = self.requests.as_ref().and_then(Outbox::take_answer) {
+            self.input(engine, Owned::Answer { channel, received: W::time_of_day(), payload })?;
+            taken += 1;
+        }
         if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
             while let Ok(answer) = self.answers.try_recv() {
                 self.input(engine, answer)?;

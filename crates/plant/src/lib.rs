@@ -44,7 +44,8 @@ pub use error::{PlantError, PlantFailure};
 pub use events::{EventConsumer, Reader, Readers};
 pub use journal::{JournalSetting, SyncPolicy, WhenFailing};
 pub use options::{
-    ORDERS, PlantOptions, ReceiveOptions, RetransmissionServer, Source, Topology, VenueOptions,
+    ORDERS, PlantOptions, ReceiveOptions, RetransmissionServer, SnapshotServer, Source, Topology,
+    VenueOptions,
 };
 pub use plant::Plant;
 pub use readiness::Condition;

@@ -25,12 +25,12 @@ pub const ORDERS: usize = 1 << 16;
 pub enum RetransmissionServer {
     /// Requests and answers are datagrams.
     Udp(SocketAddr),
-    /// Requests go over TCP, and the answers come to an address of their own: Cboe's Gap Request Proxy, NYSE's request server.
+    /// Requests go over TCP: Cboe's Gap Request Proxy, NYSE's request server, MITCH's replay channel, MEMX's gap fill.
     Tcp {
         /// The server.
         address: SocketAddr,
-        /// Where the answers come to: a multicast group or an address of this machine.
-        group: SocketAddr,
+        /// Where the answers come to: a multicast group or an address of this machine; `None`: they come over the connection, as the login's protocol has it.
+        group: Option<SocketAddr>,
         /// Who requests.
         login: RequestLogin,
     },
@@ -49,6 +49,28 @@ impl From<SocketAddr> for RetransmissionServer {
     }
 }
 
+/// A venue's server for snapshots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SnapshotServer {
+    /// They come over the connection: GLIMPSE; of Cboe, London and MEMX a server of their own form.
+    Tcp(SocketAddr),
+    /// Requests go over TCP, and the snapshots come to an address of their own: NYSE's refreshes.
+    Group {
+        /// The request server.
+        address: SocketAddr,
+        /// Where they come to: a multicast group or an address of this machine.
+        group: SocketAddr,
+        /// Who requests.
+        login: RequestLogin,
+    },
+}
+
+impl From<SocketAddr> for SnapshotServer {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
+}
+
 /// A channel of a venue: its lines and servers.
 #[derive(Clone, Debug)]
 pub struct VenueOptions {
@@ -62,9 +84,9 @@ pub struct VenueOptions {
     pub lines: Vec<SocketAddr>,
     /// The retransmission server.
     pub retransmission: Option<RetransmissionServer>,
-    /// The snapshot server: GLIMPSE, of Cboe's venues a spin server.
-    pub snapshot: Option<SocketAddr>,
-    /// The login for the snapshot server.
+    /// The snapshot server.
+    pub snapshot: Option<SnapshotServer>,
+    /// The login for a snapshot server whose snapshots come over the connection.
     pub login: SnapshotLogin,
     /// How the lines are followed. Missing messages are requested if there is a `retransmission` server.
     pub arbiter: ArbiterOptions,

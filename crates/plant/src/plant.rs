@@ -225,7 +225,8 @@ fn read_for_nobody<W: World>(mut consumer: EventConsumer<W>) -> Result<(), Plant
 /// The venues' snapshot servers.
 fn snapshot_servers(options: &PlantOptions) -> Vec<snapshots::Server> {
     let server = |venue: &VenueOptions| snapshots::Server {
-        address: venue.snapshot,
+        server: venue.snapshot,
+        interface: options.receive.interface,
         login: venue.login.clone(),
         timeout: Duration::from_nanos(venue.snapshots.timeout_ns),
     };

@@ -21,6 +21,12 @@ pub(super) enum Owned {
         /// Where the UDP payload lies in it.
         payload: (u32, u32),
     },
+    /// A packet with requested messages that came over a connection.
+    Answer {
+        channel: u16,
+        received: Nanos,
+        payload: Vec<u8>,
+    },
     Snapshot {
         channel: u16,
         attempt: u32,
@@ -74,6 +80,9 @@ impl Owned {
                 received: *received,
                 payload: packet.bytes().get(*start as usize..*end as usize).unwrap_or_default(),
             },
+            Self::Answer { channel, received, payload } => {
+                Input::Packet { channel: *channel, line: Line::Recovery, received: *received, payload }
+            }
             Self::Snapshot { channel, attempt, received, messages } => {
                 Input::Snapshot { channel: *channel, attempt: *attempt, received: *received, messages }
             }

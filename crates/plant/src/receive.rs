@@ -105,7 +105,9 @@ impl<W: World> Receivers<W> {
         for (channel, venue) in options.venues.iter().enumerate() {
             let channel = channel as u16;
             let group = match &venue.retransmission {
-                Some(RetransmissionServer::Tcp { group, .. }) => Some((group, Line::Recovery)),
+                Some(RetransmissionServer::Tcp { group, .. }) => {
+                    group.as_ref().map(|group| (group, Line::Recovery))
+                }
                 Some(RetransmissionServer::Udp(_)) | None => None,
             };
             for (address, line) in venue.lines.iter().zip([Line::A, Line::B]).chain(group) {

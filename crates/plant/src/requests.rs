@@ -1,23 +1,24 @@
-//! The clients of the venues' request servers over TCP: Cboe's Gap Request Proxy, NYSE's request server.
+//! The clients of the venues' request servers over TCP: Cboe's Gap Request Proxy, NYSE's request server, MITCH's replay channel, MEMX's gap fill.
 //!
 //! One thread has the connections of all channels. It takes requests from ingest and passes them to each channel's [`Requester`]; the answers come to ingest as
-//! datagrams. A refusal is counted, and the gap is worked on as if the server did not answer. A connection that is gone is made again, after
+//! datagrams, or, where they come over the connection, from this thread. A refusal is counted, and the gap is worked on as if the server did not answer. A connection that is gone is made again, after
 //! waits that double.
 //!
 //! Cost: a request of ingest is an item of a channel and a wake-up. The thread sleeps until a request or bytes come, or a heartbeat is due.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::TrySendError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mio::{Interest, Token};
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::world::{
-    Poll as _, Receive as _, SendTo as _, Source as _, Stream as _, Wake as _, World,
+    Poll as _, Receive as _, SendTo as _, Source as _, Stream as _, TrySend as _, Wake as _, World,
 };
 use tapeworks_session::Request;
-use tapeworks_session::requests::Requester;
+use tapeworks_session::requests::{DayTime, Requester};
 
 use crate::error::PlantError;
 use crate::options::{PlantOptions, RetransmissionServer, VenueOptions};
@@ -26,8 +27,14 @@ use crate::status::RequesterStatus;
 /// How long the thread sleeps at most: so soon it notices that the plant stops.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long the thread sleeps when ingest has no room for its answers.
+const REST: Duration = Duration::from_millis(1);
+
 /// How long a connection may take to be made, in ns.
 const CONNECT_NS: u64 = 3_000_000_000;
+
+/// Packets with answers that may wait for ingest.
+const ANSWERS: usize = 1_024;
 
 /// Bytes that one read takes.
 const READ_BYTES: usize = 16 << 10;
@@ -44,6 +51,9 @@ pub(super) struct Outbox<W: World> {
     waker: Arc<W::Waker>,
     /// Whether each channel requests over TCP.
     serves: Vec<bool>,
+    answers: W::Receiver<(u16, Vec<u8>)>,
+    /// Answers of a channel come over its connection.
+    brings_answers: bool,
     statuses: Statuses,
 }
 
@@ -57,6 +67,16 @@ impl<W: World> Outbox<W> {
     pub(super) fn send(&self, channel: u16, request: Request) -> bool {
         // Without a wake-up the thread looks within a tenth of a second.
         self.wanted.send((channel, request)).is_ok() && self.waker.wake().is_ok()
+    }
+
+    /// Whether answers may come from here.
+    pub(super) const fn brings_answers(&self) -> bool {
+        self.brings_answers
+    }
+
+    /// The next packet with requested messages that came over a connection, and its channel.
+    pub(super) fn take_answer(&self) -> Option<(u16, Vec<u8>)> {
+        self.answers.try_recv().ok()
     }
 
     /// The connection of a channel.
@@ -78,6 +98,8 @@ struct Channel<W: World> {
     address: SocketAddr,
     requester: Requester,
     connection: Connection<W>,
+    /// A packet that ingest had no room for.
+    answer: Option<Vec<u8>>,
 }
 
 /// Bytes between a socket and a requester.
@@ -141,6 +163,21 @@ impl<W: World> Channel<W> {
         }
     }
 
+    /// Hands packets with requested messages to ingest, as long as that has room. The requester bounds those that wait.
+    fn hand_on(&mut self, answers: &W::SyncSender<(u16, Vec<u8>)>) {
+        while let Some(answer) = self.answer.take().or_else(|| self.requester.take_answer()) {
+            match answers.try_send((self.number, answer)) {
+                Ok(()) => {}
+                Err(TrySendError::Full((_, back))) => {
+                    self.answer = Some(back);
+                    return;
+                }
+                // Ingest has ended.
+                Err(TrySendError::Disconnected(_)) => return,
+            }
+        }
+    }
+
     /// Does what is due, and moves bytes. Whether there is more that the poll will not report.
     fn turn(&mut self, poll: &W::Poll, token: Token, buffer: &mut [u8], now_ns: u64) -> bool {
         if matches!(self.connection, Connection::None) && self.requester.wants(now_ns) {
@@ -179,6 +216,7 @@ pub(super) struct Requesters<W: World> {
     poll: W::Poll,
     wanted: W::Receiver<(u16, Request)>,
     channels: Vec<Channel<W>>,
+    answers: W::SyncSender<(u16, Vec<u8>)>,
     statuses: Statuses,
     began: Instant,
 }
@@ -200,6 +238,7 @@ pub(super) fn open<W: World>(options: &PlantOptions) -> Result<Option<BothEnds<W
             address,
             requester: Requester::new(login),
             connection: Connection::None,
+            answer: None,
         })
     };
     let channels: Vec<_> = options.venues.iter().enumerate().filter_map(channel).collect();
@@ -216,8 +255,14 @@ pub(super) fn open<W: World>(options: &PlantOptions) -> Result<Option<BothEnds<W
         .map(|venue| venue.retransmission.is_some_and(|server| server.is_by_tcp()))
         .collect();
     let statuses = Statuses::new(Mutex::new(vec![None; options.venues.len()]));
-    let outbox = Outbox { wanted, waker, serves, statuses: Arc::clone(&statuses) };
-    let requesters = Requesters { poll, wanted: wanted_out, channels, statuses, began: W::instant() };
+    let by_connection = |venue: &VenueOptions| {
+        matches!(venue.retransmission, Some(RetransmissionServer::Tcp { group: None, .. }))
+    };
+    let brings_answers = options.venues.iter().any(by_connection);
+    let (answers_in, answers) = W::sync_channel(ANSWERS);
+    let outbox = Outbox { wanted, waker, serves, answers, brings_answers, statuses: Arc::clone(&statuses) };
+    let requesters =
+        Requesters { poll, wanted: wanted_out, channels, answers: answers_in, statuses, began: W::instant() };
     requesters.report();
     Ok(Some((outbox, requesters)))
 }
@@ -230,11 +275,15 @@ impl<W: World> Requesters<W> {
     /// Serves until `stop`.
     pub(super) fn run(mut self, stop: &AtomicBool) {
         let (mut reported, mut buffer) = (Vec::with_capacity(64), vec![0; READ_BYTES]);
-        let mut has_more = false;
+        let (mut has_more, mut is_full) = (false, false);
         while !stop.load(Ordering::Acquire) {
             let due_ns = self.channels.iter().map(Channel::deadline_ns).min().unwrap_or(u64::MAX);
             let rest = Duration::from_nanos(due_ns.saturating_sub(self.now_ns())).min(LOOK);
-            let longest = if has_more { Duration::ZERO } else { rest };
+            let longest = match (has_more, is_full) {
+                (true, _) => Duration::ZERO,
+                (false, true) => rest.min(REST),
+                (false, false) => rest,
+            };
             if self.poll.wait(&mut reported, Some(longest)).is_err() {
                 reported.clear();
                 W::sleep(LOOK);
@@ -246,15 +295,20 @@ impl<W: World> Requesters<W> {
                 }
             }
             let now_ns = self.now_ns();
+            let day_time = DayTime::new(W::time_of_day().0, now_ns);
             while let Ok((number, request)) = self.wanted.try_recv() {
                 let channel = self.channels.iter_mut().find(|channel| channel.number == number);
                 if let Some(channel) = channel {
+                    channel.requester.set_day_time(day_time);
                     channel.requester.request(&request, now_ns);
                 }
             }
-            has_more = false;
+            (has_more, is_full) = (false, false);
             for (place, channel) in self.channels.iter_mut().enumerate() {
+                channel.requester.set_day_time(day_time);
                 has_more |= channel.turn(&self.poll, Token(1 + place), &mut buffer, now_ns);
+                channel.hand_on(&self.answers);
+                is_full |= channel.answer.is_some();
             }
             self.report();
         }
@@ -289,7 +343,7 @@ mod tests {
     fn options(address: SocketAddr) -> PlantOptions {
         let mut options = crate::tests::plant();
         options.venues.truncate(1);
-        let group = (Ipv4Addr::LOCALHOST, 0).into();
+        let group = Some((Ipv4Addr::LOCALHOST, 0).into());
         let login = RequestLogin::grp("0001", "FIRM", "secret").unwrap();
         options.venues[0].retransmission = Some(RetransmissionServer::Tcp { address, group, login });
         options

@@ -1,31 +1,38 @@
-//! The clients of the venues' snapshot servers: GLIMPSE, and Cboe's spins.
+//! The clients of the venues' snapshot servers: GLIMPSE, those of Cboe, London and MEMX, and NYSE's refreshes, whose packets come to a multicast group.
 //!
 //! A thread fetches each snapshot and passes its messages to ingest as they come. Nothing here reads the messages; the end says where the live
 //! sequence continues. A fetch ends with its attempt, whether or not the server answers: after a time limit, or
 //! when the channel requests a newer snapshot.
 
 use std::io::{self, Read as _, Write as _};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, TrySendError};
 use std::time::{Duration, Instant};
 
+use tapeworks_packet::capture::LinkType;
+use tapeworks_packet::live::{MAX_BATCH, Received, UdpOptions};
+use tapeworks_packet::pool::Pool;
 use tapeworks_session::SessionId;
+use tapeworks_session::requests::DayTime;
 use tapeworks_session::snapshot::{Fetched, SnapshotClient, SnapshotLogin};
 
 use crate::error::PlantFailure;
+use crate::options::SnapshotServer;
 use crate::queued::Owned;
 use tapeworks_planted::planted;
 use tapeworks_runtime::world::{
-    BlockingStream as _, Receive as _, System, ThreadHandle as _, TrySend as _, World,
+    BlockingStream as _, DatagramReceiver as _, Receive as _, System, ThreadHandle as _, TrySend as _, World,
 };
 
 /// A venue's snapshot server, if it has one.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
-    pub(super) address: Option<SocketAddr>,
+    pub(super) server: Option<SnapshotServer>,
     pub(super) login: SnapshotLogin,
+    /// Where groups are joined.
+    pub(super) interface: Option<Ipv4Addr>,
     /// The time limit of an attempt.
     pub(super) timeout: Duration,
 }
@@ -51,6 +58,15 @@ const CONNECT: Duration = Duration::from_secs(3);
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How often a waiting thread checks whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a thread whose snapshot comes to a group waits for bytes of the connection before it looks at the group again.
+const GROUP_LOOK: Duration = Duration::from_millis(1);
+
+/// The kernel's buffer of a group's socket, in bytes, as requested.
+const GROUP_BUFFER_BYTES: usize = 16 << 20;
+
+/// The longest packet of a group, in bytes.
+const GROUP_PACKET_BYTES: usize = 2_048;
 
 /// How long a thread with an answer sleeps when ingest has no room for it.
 const REST: Duration = Duration::from_millis(1);
@@ -98,6 +114,41 @@ pub(super) fn run<W: World>(
 
 fn refused(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// The socket of a group that snapshots come to.
+struct Group<W: World> {
+    receiver: W::DatagramReceiver,
+    pool: Pool,
+}
+
+impl<W: World> Group<W> {
+    fn join(group: SocketAddr, interface: Option<Ipv4Addr>) -> io::Result<Self> {
+        let options = UdpOptions {
+            listen: group,
+            interface,
+            receive_buffer_bytes: Some(GROUP_BUFFER_BYTES),
+            with_headers: false,
+            busy_poll_us: 0,
+        };
+        // Datagrams without headers: a link type for private use.
+        let receiver = W::DatagramReceiver::open(options, LinkType(147))?;
+        Ok(Self { receiver, pool: Pool::new(2 * MAX_BATCH, GROUP_PACKET_BYTES) })
+    }
+
+    /// Hands all packets that are there to the client.
+    fn receive(&mut self, client: &mut SnapshotClient) -> io::Result<()> {
+        loop {
+            let count = self.receiver.receive(&mut self.pool, MAX_BATCH, 0, |received| match received {
+                Received::Packet(packet) => client.receive_datagram(packet.bytes()),
+                // No packet of a refresh is so long: it is ignored, and counted as such.
+                Received::TooLong => client.receive_datagram(&[]),
+            })?;
+            if count == 0 {
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// One fetch of a snapshot.
@@ -168,17 +219,33 @@ impl<W: World> Attempt<W> {
     }
 
     fn fetch(&self, server: &Server) -> io::Result<()> {
-        let address = server.address.ok_or_else(|| refused("no server"))?;
+        let began = W::instant();
+        let now_ns = || W::since(began).as_nanos() as u64;
+        let (address, mut client, mut group) = match server.server.ok_or_else(|| refused("no server"))? {
+            SnapshotServer::Tcp(address) => {
+                (address, SnapshotClient::new(&server.login, &self.wanted.session), None)
+            }
+            SnapshotServer::Group { address, group, login } => {
+                // Before the first request: its answer goes to all who listen then.
+                let group = Group::<W>::join(group, server.interface)?;
+                let client = SnapshotClient::by_group(login, DayTime::new(W::time_of_day().0, 0), now_ns());
+                (address, client.ok_or_else(|| refused("the login is of another venue"))?, Some(group))
+            }
+        };
         let mut stream = W::BlockingStream::connect(address, CONNECT.min(self.time_left()?))?;
         stream.set_nodelay(true)?;
-        stream.set_time_limits(Some(LOOK), Some(CONNECT))?;
-        let mut client = SnapshotClient::new(&server.login, &self.wanted.session);
+        let look = if group.is_some() { GROUP_LOOK } else { LOOK };
+        stream.set_time_limits(Some(look), Some(CONNECT))?;
         let silence = Duration::from_nanos(client.protocol().silence_ns());
         let (mut messages, mut bytes) = (Vec::with_capacity(CHUNK_BYTES), 0);
         let mut buffer = vec![0; 64 << 10];
         let (mut heard, mut spoke) = (W::instant(), W::instant());
         loop {
             self.time_left()?;
+            if let Some(group) = &mut group {
+                group.receive(&mut client)?;
+                client.tick(now_ns());
+            }
             let output = client.take_output();
             if !output.is_empty() {
                 stream.write_all(&output)?;
@@ -198,10 +265,11 @@ impl<W: World> Attempt<W> {
                     heard = W::instant();
                     client.receive(buffer.get(..read).unwrap_or_default());
                 }
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-                    continue;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+                    ) => {}
                 Err(error) => return Err(error),
             }
             let failed = |failure| io::Error::new(io::ErrorKind::InvalidData, failure);
@@ -259,8 +327,14 @@ mod tests {
     #[test]
     fn a_fetch_ends_with_its_attempt_whether_or_not_the_server_answers() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let (address, timeout) = (listener.local_addr().ok(), Duration::from_millis(300));
-        let server = Server { address, login: SnapshotLogin::default(), timeout };
+        let timeout = Duration::from_millis(300);
+        let address = listener.local_addr().unwrap();
+        let server = Server {
+            server: Some(address.into()),
+            login: SnapshotLogin::default(),
+            interface: None,
+            timeout,
+        };
         let (accept, accepted) = channel();
         let venue = std::thread::spawn(move || never_done(&listener, 3, &accept));
         let (wants, wanted) = channel();

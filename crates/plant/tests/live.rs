@@ -58,12 +58,16 @@ fn venue(name: &str, kind: VenueKind) -> Venue {
 /// How the plant requests messages of a venue.
 fn server(venue: &Venue) -> Option<RetransmissionServer> {
     let address = venue.retransmission?;
-    let Some(group) = venue.retransmission_group else { return Some(address.into()) };
+    if venue.retransmission_group.is_none() {
+        return Some(address.into());
+    }
+    let group = venue.retransmission_group.map(Into::into);
     let login = match RequestProtocol::of(venue.live.kind.transport())? {
         RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "secret"),
         RequestProtocol::Pillar => RequestLogin::pillar("FIRM", 1, 2),
+        RequestProtocol::Mitch | RequestProtocol::Memx => None,
     };
-    Some(RetransmissionServer::Tcp { address, group: group.into(), login: login? })
+    Some(RetransmissionServer::Tcp { address, group, login: login? })
 }
 
 fn five_venues() -> Vec<Venue> {
@@ -106,7 +110,7 @@ fn options(venues: &[Venue]) -> PlantOptions {
             },
             lines: venue.lines.iter().map(|line| SocketAddr::V4(*line)).collect(),
             retransmission: server(venue),
-            snapshot: venue.snapshot,
+            snapshot: venue.snapshot.map(Into::into),
             login: SnapshotLogin::default(),
             arbiter: ArbiterOptions {
                 // Nothing is given up because this machine is slow.

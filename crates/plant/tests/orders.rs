@@ -82,7 +82,7 @@ fn plant_options(line: &PublicationSetting) -> PlantOptions {
         publisher: Publisher::XNAS_ITCH,
         lines: line.lines.iter().map(|line| SocketAddr::V4(*line)).collect(),
         retransmission: line.retransmission.map(Into::into),
-        snapshot: line.snapshot,
+        snapshot: line.snapshot.map(Into::into),
         login: tapeworks_session::snapshot::SnapshotLogin::default(),
         arbiter: ArbiterOptions::default(),
         snapshots: SnapshotOptions { attempts: 5, timeout_ns: 5_000_000_000, ..Default::default() },

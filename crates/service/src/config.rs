@@ -28,7 +28,9 @@ use tapeworks_outputs::multicast::server::MulticastSetting;
 use tapeworks_outputs::questdb::{QuestDbLogin, QuestDbSetting};
 use tapeworks_plant::roll::RollSetting;
 use tapeworks_plant::{JournalSetting, SyncPolicy, WhenFailing};
-use tapeworks_plant::{ORDERS, PlantOptions, RetransmissionServer, Source, Topology, VenueOptions};
+use tapeworks_plant::{
+    ORDERS, PlantOptions, RetransmissionServer, SnapshotServer, Source, Topology, VenueOptions,
+};
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::config::{Reading, Section, read_file, read_text, time};
 use tapeworks_runtime::keys::{Key, Keys};
@@ -402,7 +404,7 @@ fn read_venue(
         venue.wrong_at(reading, "lines", "'lines' are line A and, perhaps, line B: no more");
     }
     let retransmission = read_retransmission(reading, &mut venue, application, &named, taken);
-    let snapshot = address(reading, &mut venue, "snapshot");
+    let snapshot = read_snapshot(reading, &mut venue, application, &named, taken);
     let mut arbiter = ArbiterOptions::default();
     let window = venue.time(reading, "reorder_window", Duration::ZERO..=Duration::from_secs(10));
     arbiter.reorder_window_ns = window.map_or(arbiter.reorder_window_ns, nanoseconds);
@@ -484,20 +486,64 @@ fn read_retransmission(
     }
     let protocol = application.and_then(|application| RequestProtocol::of(application.transport()));
     if application.is_some() && protocol.is_none() {
-        venue.wrong_at(reading, KEY, "only feeds of Cboe and NYSE request over TCP: give an address");
+        let problem = "only feeds of Cboe, NYSE, London and MEMX request over TCP: give an address";
+        venue.wrong_at(reading, KEY, problem);
     }
-    let mut section = venue.table(reading, KEY)?;
-    for key in ["tcp", "group"] {
+    let what = format!("the answers to requests of venue '{named}'");
+    let (address, group, login) = read_by_tcp(reading, (venue, KEY), protocol, &what, taken)?;
+    Some(RetransmissionServer::Tcp { address, group, login })
+}
+
+/// An address: snapshots come over the connection. A table: they come to a group.
+fn read_snapshot(
+    reading: &mut Reading<'_>,
+    venue: &mut Section<'_>,
+    application: Option<Application>,
+    named: &str,
+    taken: &mut Taken,
+) -> Option<SnapshotServer> {
+    const KEY: &str = "snapshot";
+    if !venue.is_table(KEY) {
+        return address(reading, venue, KEY).map(SnapshotServer::Tcp);
+    }
+    let transport = application.map(Application::transport);
+    let by_group = transport.filter(|transport| SnapshotProtocol::by_group(*transport).is_some());
+    if application.is_some() && by_group.is_none() {
+        venue.wrong_at(
+            reading,
+            KEY,
+            "only feeds of NYSE have snapshots that come to a group: give an address",
+        );
+    }
+    let what = format!("the snapshots of venue '{named}'");
+    let protocol = by_group.and_then(RequestProtocol::of);
+    let (address, group, login) = read_by_tcp(reading, (venue, KEY), protocol, &what, taken)?;
+    Some(SnapshotServer::Group { address, group: group?, login })
+}
+
+/// A table of a request server, of the group that its answers come to, if they do not come over the connection, and of who requests.
+fn read_by_tcp(
+    reading: &mut Reading<'_>,
+    (venue, key): (&mut Section<'_>, &'static str),
+    protocol: Option<RequestProtocol>,
+    what_comes: &str,
+    taken: &mut Taken,
+) -> Option<(SocketAddr, Option<SocketAddr>, RequestLogin)> {
+    let mut section = venue.table(reading, key)?;
+    let to_group = protocol.is_none_or(RequestProtocol::answers_to_group);
+    for key in ["tcp", "group"].into_iter().take(1 + usize::from(to_group)) {
         if !section.has(key) {
             section.missing(reading, key);
         }
     }
     let tcp = address(reading, &mut section, "tcp");
     let what = "a multicast group with a port (unicast is received at 0.0.0.0 or loopback)";
-    let group = section.parsed(reading, "group", what, |text| text.parse().ok().filter(is_line));
+    let group = match to_group {
+        true => section.parsed(reading, "group", what, |text| text.parse().ok().filter(is_line)),
+        false => None,
+    };
     if let Some(group) = group {
-        let what = format!("the answers to requests of venue '{named}'");
-        taken.check(reading, (&section, "group"), ("udp", group), &what);
+        taken.check(reading, (&section, "group"), ("udp", group), what_comes);
     }
     let mut word = |key, longest: usize| {
         let Some((text, span)) = section.text(reading, key) else { return String::new() };
@@ -517,9 +563,14 @@ fn read_retransmission(
                 |key| section.integer(reading, key, 0..=255).map_or(0, |(number, _)| number as u8);
             RequestLogin::pillar(&source, number("product"), number("channel"))
         }
+        RequestProtocol::Mitch => RequestLogin::mitch(&word("user", 6), &word("password", 10)),
+        RequestProtocol::Memx => RequestLogin::memx(&word("user", 16), &word("password", 32)),
     };
     section.refuse_the_rest(reading);
-    Some(RetransmissionServer::Tcp { address: tcp?, group: group?, login: login? })
+    if to_group && group.is_none() {
+        return None;
+    }
+    Some((tcp?, group, login?))
 }
 
 fn read_clients(
@@ -1026,7 +1077,7 @@ mod tests {
         let config = Config::parse("p.toml", text).unwrap();
         let server = |ip: [u8; 4], group: [u8; 4], login: Option<RequestLogin>| RetransmissionServer::Tcp {
             address: (ip, 31_001).into(),
-            group: (group, 30_002).into(),
+            group: Some((group, 30_002).into()),
             login: login.unwrap(),
         };
         let servers: Vec<_> = config.plant.venues.iter().map(|venue| venue.retransmission.unwrap()).collect();
@@ -1041,6 +1092,70 @@ mod tests {
         assert!(
             engine.channels.iter().all(|channel| channel.arbiter.retransmission.unwrap().answers_in_parts)
         );
+    }
+
+    #[test]
+    fn london_and_memx_answer_requests_over_the_connection() {
+        let text = r#"
+            [[venue]]
+            name = "London"
+            protocol = "mitch"
+            publisher = "XLON.MITCH"
+            lines = ["239.192.1.1:30001"]
+            retransmission = { tcp = "192.0.2.1:31001", user = "FIRM", password = "secret" }
+            [[venue]]
+            name = "MEMX"
+            protocol = "memoir"
+            publisher = "MEMX.MEMOIR"
+            lines = ["239.192.2.1:30001"]
+            retransmission = { tcp = "192.0.2.2:31001", user = "FIRM", password = "secret" }
+        "#;
+        let config = Config::parse("p.toml", text).unwrap();
+        let servers: Vec<_> = config.plant.venues.iter().map(|venue| venue.retransmission.unwrap()).collect();
+        let server = |ip: [u8; 4], login: Option<RequestLogin>| RetransmissionServer::Tcp {
+            address: (ip, 31_001).into(),
+            group: None,
+            login: login.unwrap(),
+        };
+        let [london, memx] = [RequestLogin::mitch, RequestLogin::memx].map(|login| login("FIRM", "secret"));
+        assert_eq!(servers, [server([192, 0, 2, 1], london), server([192, 0, 2, 2], memx)]);
+        let with_group = text.replace("user = \"FIRM\"", "group = \"239.1.1.1:5\", user = \"FIRM\"");
+        assert_eq!(Config::parse("p.toml", &with_group).unwrap_err().len(), 2);
+    }
+
+    #[test]
+    fn a_venue_of_nyse_may_have_refreshes_and_no_other_one() {
+        let text = r#"
+            [[venue]]
+            name = "Arca"
+            protocol = "integrated"
+            publisher = "ARCX.PILLAR"
+            lines = ["239.192.2.1:30001"]
+            snapshot = { tcp = "192.0.2.2:31001", group = "239.192.2.3:30003", source = "FIRM1", product = 159, channel = 7 }
+            [[venue]]
+            name = "NYSE"
+            protocol = "integrated"
+            publisher = "XNYS.PILLAR"
+            lines = ["239.192.3.1:30001"]
+            snapshot = "192.0.2.2:32001"
+        "#;
+        let config = Config::parse("p.toml", text).unwrap();
+        let servers: Vec<_> = config.plant.venues.iter().map(|venue| venue.snapshot.unwrap()).collect();
+        let group = SnapshotServer::Group {
+            address: ([192, 0, 2, 2], 31_001).into(),
+            group: ([239, 192, 2, 3], 30_003).into(),
+            login: RequestLogin::pillar("FIRM1", 159, 7).unwrap(),
+        };
+        assert_eq!(servers, [group, SnapshotServer::Tcp(([192, 0, 2, 2], 32_001).into())]);
+        let wrong = |from: &str, to: &str| {
+            Config::parse("p.toml", &text.replace(from, to)).unwrap_err().remove(0).problem
+        };
+        assert!(wrong("group = ", "gruop = ").contains("lacks the key 'group'"));
+        assert!(wrong("\"239.192.2.3:30003\"", "\"239.192.2.1:30001\"").contains("Arca"));
+        let of_cboe = text.replace("integrated", "pitch").replace("ARCX.PILLAR", "EDGX.PITCH");
+        let of_cboe = of_cboe.replace("XNYS.PILLAR", "EDGA.PITCH");
+        let problem = Config::parse("p.toml", &of_cboe).unwrap_err().remove(0).problem;
+        assert!(problem.contains("only feeds of NYSE"), "{problem}");
     }
 
     #[test]
@@ -1178,7 +1293,7 @@ mod tests {
             (
                 venue("a", "239.1.1.1:5000")
                     + "retransmission = { tcp = \"192.0.2.1:5000\", group = \"239.1.1.2:5000\" }\n",
-                "p.toml:5:18: only feeds of Cboe and NYSE request over TCP: give an address",
+                "p.toml:5:18: only feeds of Cboe, NYSE, London and MEMX request over TCP: give an address",
             ),
         ] {
             let found = problems(&text);

@@ -1,6 +1,6 @@
 //! MEMX's MEMOIR UDP as a [`Transport`].
 //!
-//! The form of MEMX's requests is not public. The form here is ours, modelled on MoldUDP64's: the header of a packet with
+//! MEMX takes requests over TCP ([`requests`](crate::requests)). The requests here are for servers of ours that take datagrams, modelled on MoldUDP64's: the header of a packet with
 //! messages, 20 bytes, that names the session, the first message's number and the count, without the messages.
 
 use tapeworks_wire::DecodeError;

@@ -1,19 +1,21 @@
-//! Requests for missed messages over TCP: Cboe's Gap Request Proxy and NYSE's request server.
+//! Requests for missed messages over TCP: Cboe's Gap Request Proxy, NYSE's request server, MITCH's replay channel and MEMX's gap fill.
 //!
-//! A client requests messages over a connection and gets a response with a status over it. The messages themselves come as datagrams, at
-//! an address of the server's own, which neither end here sees.
+//! A client requests messages over a connection and gets a response with a status over it. Of Cboe and NYSE the messages themselves come as datagrams, at
+//! an address of the server's own, which neither end here sees. Of MITCH and MEMX they come over the connection.
 //!
-//! | | Cboe GRP | NYSE request server |
-//! | --- | --- | --- |
-//! | packets | sequenced units of unit 0 and number 0 | Pillar packets |
-//! | login | user and password | none; each request names its source |
-//! | heartbeats | both sides, after a second without another packet | of the server, each minute; the client answers within five seconds |
-//! | silence | five seconds | two heartbeats of the server and the time for one answer |
-//! | messages of a request | 100 | 1,000 |
-//! | requests | 320 a second, 1,500 a minute, 100,000 a day | 5,000 a day |
+//! | | Cboe GRP | NYSE request server | MITCH replay channel | MEMX gap fill |
+//! | --- | --- | --- | --- | --- |
+//! | packets | sequenced units of unit 0 and number 0 | Pillar packets | units without a group and of number 0 | messages behind type and length |
+//! | login | user and password | none; each request names its source | user and password | a token of user and password |
+//! | heartbeats | both sides, after a second without another packet | of the server, each minute; the client answers within five seconds | as Cboe | as Cboe |
+//! | silence | five seconds | two heartbeats of the server and the time for one answer | five seconds | five seconds |
+//! | messages of a request | 100 | 1,000 | 1,000 | 1,000 |
+//! | requests | 320 a second, 1,500 a minute, 100,000 a day | 5,000 a day | 100 a second | 100 a second |
+//! | the messages | to a group | to a group | units with their own numbers | between the begin and the end of the replay |
 //!
-//! Layouts and statuses of Cboe's messages agree with two other implementations. Times and limits are those of public documents as others quote
-//! them; none of this is verified on real packets. Two bounds of NYSE's are ours: 100 requests a second, and the silence after which a server is gone.
+//! Layouts and statuses of Cboe's and MITCH's messages agree with two other implementations, those of MEMX's with the public definitions of its order entry.
+//! Times and limits are those of public documents as others quote them; none of this is verified on real packets. Of NYSE 100 requests a second and the silence
+//! after which a server is gone are bounds of ours; of MITCH and MEMX all limits and times are.
 //!
 //! [`Requester`] is the client's end of one channel, [`RequestServer`] the server's end of one connection. Bytes and times go in, bytes come out.
 //!
@@ -26,6 +28,8 @@ use tapeworks_wire::Ascii;
 use tapeworks_wire::cboe::grp::GapStatus;
 use tapeworks_wire::cboe::unit::SequencedUnit;
 use tapeworks_wire::framing::{Blocks, LengthPrefix};
+use tapeworks_wire::memx::tcp::{HEADER_BYTES, ReplayRejectCode};
+use tapeworks_wire::millennium::recovery::ReplayStatus;
 use tapeworks_wire::nyse::integrated;
 use tapeworks_wire::nyse::packet::{
     DeliveryFlag, HEADER_BYTES as PILLAR_HEADER_BYTES, PillarPacket, PillarPacketFields,
@@ -34,13 +38,14 @@ use tapeworks_wire::{Nanoseconds, SecondsSinceEpoch};
 
 use crate::transport::TransportKind;
 
+pub(crate) use client::token_login;
 pub use client::{Requester, RequesterCounters, RequesterEnd};
 pub use server::{RequestServer, RequestServerEnd, ServerLimits};
+pub(crate) use server::{
+    accepted_by_memx, append_sequenced, begin_by_memx, complete_by_memx, rejected_by_memx,
+};
 
 const SECOND_NS: u64 = 1_000_000_000;
-
-/// The longest packet that either side may send, in bytes with its header. One of a client has 40, one of a server 45.
-const LONGEST_PACKET_BYTES: usize = 512;
 
 /// Bytes of Cboe's header.
 pub(crate) const UNIT_HEADER_BYTES: usize = 8;
@@ -55,6 +60,10 @@ pub enum RequestProtocol {
     Grp,
     /// NYSE's request server.
     Pillar,
+    /// MITCH's replay channel.
+    Mitch,
+    /// MEMX's gap fill.
+    Memx,
 }
 
 impl RequestProtocol {
@@ -64,11 +73,29 @@ impl RequestProtocol {
         match transport {
             TransportKind::CboeUnit => Some(Self::Grp),
             TransportKind::Pillar => Some(Self::Pillar),
-            TransportKind::MoldUdp64
-            | TransportKind::IexTp
-            | TransportKind::Memoir
-            | TransportKind::MitchUnit
-            | TransportKind::CtaBlock => None,
+            TransportKind::MitchUnit => Some(Self::Mitch),
+            TransportKind::Memoir => Some(Self::Memx),
+            TransportKind::MoldUdp64 | TransportKind::IexTp | TransportKind::CtaBlock => None,
+        }
+    }
+
+    /// Whether the messages come to a group. Otherwise they come over the connection.
+    #[must_use]
+    pub const fn answers_to_group(self) -> bool {
+        matches!(self, Self::Grp | Self::Pillar)
+    }
+
+    /// Whether the client logs in, and sends heartbeats.
+    const fn has_login(self) -> bool {
+        !matches!(self, Self::Pillar)
+    }
+
+    /// What goes out after a second without another packet, of a protocol in which both sides send heartbeats.
+    pub(crate) const fn heartbeat(self) -> &'static [u8] {
+        match self {
+            Self::Grp | Self::Mitch => &UNIT_HEARTBEAT,
+            Self::Memx => &[0; HEADER_BYTES],
+            Self::Pillar => &[],
         }
     }
 
@@ -78,6 +105,8 @@ impl RequestProtocol {
         match self {
             Self::Grp => TransportKind::CboeUnit,
             Self::Pillar => TransportKind::Pillar,
+            Self::Mitch => TransportKind::MitchUnit,
+            Self::Memx => TransportKind::Memoir,
         }
     }
 
@@ -86,7 +115,7 @@ impl RequestProtocol {
     pub const fn most_messages(self) -> u16 {
         match self {
             Self::Grp => 100,
-            Self::Pillar => 1_000,
+            Self::Pillar | Self::Mitch | Self::Memx => 1_000,
         }
     }
 
@@ -94,14 +123,14 @@ impl RequestProtocol {
     const fn per_second(self) -> u32 {
         match self {
             Self::Grp => 320,
-            Self::Pillar => 100,
+            Self::Pillar | Self::Mitch | Self::Memx => 100,
         }
     }
 
     /// After so long without another packet the server sends a heartbeat, in ns.
     const fn server_heartbeat_ns(self) -> u64 {
         match self {
-            Self::Grp => SECOND_NS,
+            Self::Grp | Self::Mitch | Self::Memx => SECOND_NS,
             Self::Pillar => 60 * SECOND_NS,
         }
     }
@@ -109,25 +138,53 @@ impl RequestProtocol {
     /// A server that sends nothing for so long is gone, in ns.
     const fn silence_ns(self) -> u64 {
         match self {
-            Self::Grp => 5 * SECOND_NS,
+            Self::Grp | Self::Mitch | Self::Memx => 5 * SECOND_NS,
             Self::Pillar => 125 * SECOND_NS,
         }
     }
 
-    /// Bytes of a packet's header, which begins with the packet's length.
+    /// Bytes of a packet's header.
     const fn header_bytes(self) -> usize {
         match self {
-            Self::Grp => UNIT_HEADER_BYTES,
+            Self::Grp | Self::Mitch => UNIT_HEADER_BYTES,
             Self::Pillar => PILLAR_HEADER_BYTES,
+            Self::Memx => HEADER_BYTES,
+        }
+    }
+
+    /// The longest packet that either side may send, in bytes with its header.
+    const fn longest_bytes(self) -> usize {
+        match self {
+            // One of a client has 40, one of a server 45.
+            Self::Grp | Self::Pillar => 512,
+            // With the messages that were requested.
+            Self::Mitch | Self::Memx => 2_048,
+        }
+    }
+
+    /// Bytes of the packet that these begin with; `None`: its length is not there yet.
+    fn packet_bytes(self, bytes: &[u8]) -> Option<usize> {
+        match (self, bytes) {
+            (Self::Memx, [_, high, low, ..]) => {
+                Some(HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low])))
+            }
+            (Self::Memx, _) => None,
+            (_, [low, high, ..]) => Some(usize::from(u16::from_le_bytes([*low, *high]))),
+            _ => None,
         }
     }
 
     /// Hands each message of a whole packet on. `false`: its messages are not what its header says, and none is handed on.
-    pub(crate) fn each_message(self, packet: &[u8], each: impl FnMut(&[u8])) -> bool {
+    pub(crate) fn each_message(self, packet: &[u8], mut each: impl FnMut(&[u8])) -> bool {
+        if self == Self::Memx {
+            each(packet);
+            return true;
+        }
         let Some(count) = self.count(packet) else { return false };
         let behind_header = packet.len().saturating_sub(self.header_bytes());
         match self {
-            Self::Grp => SequencedUnit::decode(packet)
+            // A unit of MITCH has the layout of Cboe's.
+            Self::Grp | Self::Mitch | Self::Memx => SequencedUnit::decode(packet)
                 .is_ok_and(|unit| each_of(unit.blocks(), count, behind_header, each)),
             Self::Pillar => PillarPacket::decode(packet)
                 .is_ok_and(|pillar| each_of(pillar.blocks(), count, behind_header, each)),
@@ -135,10 +192,11 @@ impl RequestProtocol {
     }
 
     /// Messages that a packet's header says it has.
-    fn count(self, packet: &[u8]) -> Option<usize> {
+    pub(crate) fn count(self, packet: &[u8]) -> Option<usize> {
         let at = match self {
-            Self::Grp => 2,
+            Self::Grp | Self::Mitch => 2,
             Self::Pillar => 3,
+            Self::Memx => return Some(1),
         };
         packet.get(at).map(|count| usize::from(*count))
     }
@@ -178,6 +236,20 @@ pub enum RequestLogin {
         /// The number of the channel.
         channel: u8,
     },
+    /// A user of MITCH's replay channel.
+    Mitch {
+        /// The user's name.
+        user: Ascii<6>,
+        /// The password.
+        password: Ascii<10>,
+    },
+    /// A user of MEMX's gap fill.
+    Memx {
+        /// The user's name.
+        user: Ascii<16>,
+        /// The password.
+        password: Ascii<32>,
+    },
 }
 
 impl RequestLogin {
@@ -198,12 +270,26 @@ impl RequestLogin {
         Some(Self::Pillar { source: Ascii(bytes), product, channel })
     }
 
+    /// A user of MITCH's replay channel: `None` if the name has more than 6 characters, or the password more than 10, or other than printable ASCII.
+    #[must_use]
+    pub fn mitch(user: &str, password: &str) -> Option<Self> {
+        Some(Self::Mitch { user: Ascii::new(user)?, password: Ascii::new(password)? })
+    }
+
+    /// A user of MEMX's gap fill: `None` if the name has more than 16 characters, or the password more than 32, or other than printable ASCII.
+    #[must_use]
+    pub fn memx(user: &str, password: &str) -> Option<Self> {
+        Some(Self::Memx { user: Ascii::new(user)?, password: Ascii::new(password)? })
+    }
+
     /// How it requests.
     #[must_use]
     pub const fn protocol(&self) -> RequestProtocol {
         match self {
             Self::Grp { .. } => RequestProtocol::Grp,
             Self::Pillar { .. } => RequestProtocol::Pillar,
+            Self::Mitch { .. } => RequestProtocol::Mitch,
+            Self::Memx { .. } => RequestProtocol::Memx,
         }
     }
 }
@@ -302,7 +388,56 @@ impl RequestStatus {
         }
     }
 
-    const fn of_pillar(status: integrated::RequestStatus) -> Self {
+    const fn of_mitch(status: ReplayStatus) -> Self {
+        match status {
+            ReplayStatus::Accepted => Self::Accepted,
+            ReplayStatus::OutOfRange => Self::OutOfRange,
+            ReplayStatus::RequestLimit => Self::DayQuota,
+            ReplayStatus::ConcurrentLimit => Self::SecondQuota,
+            ReplayStatus::InvalidGroup => Self::InvalidChannel,
+            ReplayStatus::Unavailable => Self::Unavailable,
+            ReplayStatus::UnsupportedMessage => Self::InvalidMessage,
+            ReplayStatus::Failed | ReplayStatus::Unknown(_) => Self::Unknown,
+        }
+    }
+
+    /// The nearest that MITCH's replay channel has.
+    const fn to_mitch(self) -> ReplayStatus {
+        match self {
+            Self::Accepted => ReplayStatus::Accepted,
+            Self::OutOfRange => ReplayStatus::OutOfRange,
+            Self::DayQuota => ReplayStatus::RequestLimit,
+            Self::SecondQuota | Self::MinuteQuota => ReplayStatus::ConcurrentLimit,
+            Self::InvalidChannel | Self::InvalidProduct | Self::InvalidSource => ReplayStatus::InvalidGroup,
+            Self::Unavailable => ReplayStatus::Unavailable,
+            Self::InvalidMessage => ReplayStatus::UnsupportedMessage,
+            Self::TooLong | Self::Unknown => ReplayStatus::Failed,
+        }
+    }
+
+    const fn of_memx(code: ReplayRejectCode) -> Self {
+        match code {
+            ReplayRejectCode::ReplayNotAllowed | ReplayRejectCode::ReplayAllNotAllowed => {
+                Self::InvalidMessage
+            }
+            ReplayRejectCode::NotTheActiveSession => Self::InvalidChannel,
+            ReplayRejectCode::OutOfRange => Self::OutOfRange,
+            ReplayRejectCode::Unknown(_) => Self::Unknown,
+        }
+    }
+
+    /// The nearest that MEMX has to refuse a request.
+    const fn to_memx(self) -> ReplayRejectCode {
+        match self {
+            Self::InvalidChannel | Self::InvalidProduct | Self::InvalidSource => {
+                ReplayRejectCode::NotTheActiveSession
+            }
+            Self::OutOfRange | Self::Unavailable | Self::TooLong => ReplayRejectCode::OutOfRange,
+            _ => ReplayRejectCode::ReplayNotAllowed,
+        }
+    }
+
+    pub(crate) const fn of_pillar(status: integrated::RequestStatus) -> Self {
         use integrated::RequestStatus as Status;
         match status {
             Status::Accepted => Self::Accepted,
@@ -318,7 +453,7 @@ impl RequestStatus {
     }
 
     /// The nearest that NYSE's server has.
-    const fn to_pillar(self) -> integrated::RequestStatus {
+    pub(crate) const fn to_pillar(self) -> integrated::RequestStatus {
         use integrated::RequestStatus as Status;
         match self {
             Self::Accepted => Status::Accepted,
@@ -330,6 +465,27 @@ impl RequestStatus {
             Self::InvalidSource => Status::InvalidSource,
             Self::InvalidMessage | Self::Unknown => Status::InvalidMessage,
         }
+    }
+}
+
+/// The day's time at a time of a clock that is not set: packets of NYSE say when they were sent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DayTime {
+    utc_ns: u64,
+    now_ns: u64,
+}
+
+impl DayTime {
+    /// It was `utc_ns` since 1970-01-01 00:00 UTC when the clock that is not set showed `now_ns`.
+    #[must_use]
+    pub const fn new(utc_ns: u64, now_ns: u64) -> Self {
+        Self { utc_ns, now_ns }
+    }
+
+    /// The day's time when the clock shows `now_ns`, in nanoseconds since 1970-01-01 00:00 UTC.
+    #[must_use]
+    pub const fn at(self, now_ns: u64) -> u64 {
+        self.utc_ns.saturating_add(now_ns).saturating_sub(self.now_ns)
     }
 }
 
@@ -346,16 +502,16 @@ pub(crate) fn unit_of(message: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A packet of NYSE's with one message, or none: a heartbeat.
-fn pillar_of(message: &[u8], number: u32, now_ns: u64) -> Vec<u8> {
+/// A packet of NYSE's with one message, or none: a heartbeat. It is sent at `utc_ns`.
+pub(crate) fn pillar_of(message: &[u8], number: u32, utc_ns: u64) -> Vec<u8> {
     let fields = PillarPacketFields {
         // A message has 29 bytes at most.
         length: (PILLAR_HEADER_BYTES + message.len()) as u16,
         delivery_flag: if message.is_empty() { DeliveryFlag::Heartbeat } else { DeliveryFlag::Original },
         count: u8::from(!message.is_empty()),
         sequence: number,
-        send_time: SecondsSinceEpoch((now_ns / SECOND_NS) as u32),
-        send_time_nanoseconds: Nanoseconds(now_ns % SECOND_NS),
+        send_time: SecondsSinceEpoch((utc_ns / SECOND_NS) as u32),
+        send_time_nanoseconds: Nanoseconds(utc_ns % SECOND_NS),
         messages: message,
     };
     let mut packet = vec![0; PILLAR_HEADER_BYTES + message.len()];
@@ -386,9 +542,8 @@ impl PacketReader {
         let mut used = 0;
         let result = loop {
             let rest = self.start.get(used..).unwrap_or_default();
-            let Some(length) = rest.first_chunk::<2>() else { break Ok(()) };
-            let length = usize::from(u16::from_le_bytes(*length));
-            if length < protocol.header_bytes() || length > LONGEST_PACKET_BYTES {
+            let Some(length) = protocol.packet_bytes(rest) else { break Ok(()) };
+            if length < protocol.header_bytes() || length > protocol.longest_bytes() {
                 break Err(Malformed);
             }
             let Some(packet) = rest.get(..length) else { break Ok(()) };

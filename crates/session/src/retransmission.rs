@@ -122,6 +122,12 @@ impl Store {
         self.transport
     }
 
+    /// The running session.
+    #[must_use]
+    pub fn session(&self) -> Option<SessionId> {
+        self.sessions.back().map(|kept| kept.session)
+    }
+
     /// The numbers of the kept messages of the running session: the first, and the one after the last. Empty without a session.
     #[must_use]
     pub fn kept(&self) -> std::ops::Range<u64> {

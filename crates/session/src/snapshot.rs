@@ -1,13 +1,22 @@
-//! Snapshots over TCP: a client that joins in mid-day gets a venue's state.
+//! Snapshots: a client that joins in mid-day gets a venue's state, over TCP or, of NYSE, by multicast.
 //!
-//! | | GLIMPSE | spin |
+//! | | GLIMPSE | spin | refresh |
+//! | --- | --- | --- | --- |
+//! | venues | Nasdaq; the simulated ones of IEX, NYSE and the SIPs take it too | Cboe | NYSE |
+//! | packets | SoupBinTCP | [sequenced units](tapeworks_wire::cboe::unit) of unit 0 and number 0 | Pillar packets: requests over TCP, the answers to a multicast group |
+//! | login | user, password, and the session, which may be blank | sub-id, user and password | none; each request names its source |
+//! | which snapshot | that of the time of the login | the client requests one that the server has offered | the directory, then each symbol by itself |
+//! | end | [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), with the number of the first live message that the snapshot does not include | [`SpinFinished`], with the number of the last that it does | each symbol's packets say of how many they are, and the number of the last message that they include |
+//! | silence | 15 seconds | 5 seconds | 125 seconds |
+//!
+//! | | MITCH recovery channel | MEMX snapshot |
 //! | --- | --- | --- |
-//! | venues | Nasdaq; the simulated ones of IEX, MEMX, NYSE and London take it too | Cboe |
-//! | packets | SoupBinTCP | [sequenced units](tapeworks_wire::cboe::unit) of unit 0 and number 0 |
-//! | login | user, password, and the session, which may be blank | sub-id, user and password |
-//! | which snapshot | that of the time of the login | the client requests one that the server has offered |
-//! | end | [End of Snapshot](tapeworks_wire::nasdaq::glimpse50), with the number of the first live message that the snapshot does not include | [`SpinFinished`], with the number of the last that it does |
-//! | silence | 15 seconds | 5 seconds |
+//! | venues | London | MEMX |
+//! | packets | units without a group and of number 0 | MEMX-TCP |
+//! | login | user and password | a token of user and password |
+//! | which snapshot | the client requests that of the whole group | the client requests all messages of the session |
+//! | end | [`SnapshotComplete`], with the number of the last message that it includes | [`memx::SnapshotComplete`](tapeworks_wire::memx::depth13::SnapshotComplete), likewise, and the end of the replay |
+//! | silence | 5 seconds | 5 seconds |
 //!
 //! Between the beginning and the end come messages of the venue's own protocol. An [`Image`] has them ready to be sent.
 //!
@@ -17,15 +26,19 @@
 //! nothing. A client keeps one incomplete packet.
 
 mod client;
+mod refresh;
 mod server;
 
 use tapeworks_wire::cboe::grp::{SpinFinished, SpinFinishedFields};
 use tapeworks_wire::cboe::pitch::{AddOrderExpanded, AddOrderLong, AddOrderShort};
+use tapeworks_wire::memx::depth13 as memx;
+use tapeworks_wire::millennium::mitch;
+use tapeworks_wire::millennium::recovery::{SnapshotComplete, SnapshotCompleteFields, SnapshotType};
 use tapeworks_wire::nasdaq::glimpse50::EndOfSnapshotFields;
-use tapeworks_wire::nasdaq::soupbintcp::{EndOfSession, SequencedData};
-use tapeworks_wire::{Ascii, AsciiNumber};
+use tapeworks_wire::nasdaq::soupbintcp::{EndOfSession, Packets, SequencedData};
+use tapeworks_wire::{Ascii, AsciiNumber, NanosecondsSinceEpoch};
 
-use crate::requests::UNIT_HEARTBEAT;
+use crate::requests::{UNIT_HEARTBEAT, append_sequenced, complete_by_memx};
 use crate::transport::{SessionId, TransportKind};
 
 pub use client::{Fetched, SnapshotClient, SnapshotFailure, SnapshotLogin};
@@ -43,29 +56,45 @@ pub enum SnapshotProtocol {
     Glimpse,
     /// Cboe's.
     Spin,
+    /// NYSE's: requests over TCP, answers to a multicast group.
+    Refresh,
+    /// MITCH's recovery channel.
+    Mitch,
+    /// MEMX's.
+    Memx,
 }
 
 impl SnapshotProtocol {
-    /// That of a channel's transport.
+    /// That of a channel's transport whose snapshots come over the connection.
     #[must_use]
     pub const fn of(transport: TransportKind) -> Self {
         match transport {
             TransportKind::CboeUnit => Self::Spin,
+            TransportKind::MitchUnit => Self::Mitch,
+            TransportKind::Memoir => Self::Memx,
             TransportKind::MoldUdp64
             | TransportKind::IexTp
-            | TransportKind::Memoir
             | TransportKind::Pillar
-            | TransportKind::MitchUnit
             | TransportKind::CtaBlock => Self::Glimpse,
         }
     }
 
-    /// The most characters of a user's name.
+    /// That of a channel's transport whose snapshots come to a group; `None`: its venue has none.
+    #[must_use]
+    pub const fn by_group(transport: TransportKind) -> Option<Self> {
+        match transport {
+            TransportKind::Pillar => Some(Self::Refresh),
+            _ => None,
+        }
+    }
+
+    /// The most characters of a user's name; of a refresh, of the source.
     #[must_use]
     pub const fn user_characters(self) -> usize {
         match self {
-            Self::Glimpse => 6,
+            Self::Glimpse | Self::Mitch | Self::Memx => 6,
             Self::Spin => 4,
+            Self::Refresh => 10,
         }
     }
 
@@ -74,7 +103,8 @@ impl SnapshotProtocol {
     pub const fn silence_ns(self) -> u64 {
         match self {
             Self::Glimpse => 15 * SECOND_NS,
-            Self::Spin => 5 * SECOND_NS,
+            Self::Spin | Self::Mitch | Self::Memx => 5 * SECOND_NS,
+            Self::Refresh => 125 * SECOND_NS,
         }
     }
 }
@@ -86,9 +116,17 @@ fn padded<const LENGTH: usize>(text: &str) -> Ascii<LENGTH> {
     Ascii(bytes)
 }
 
-/// Whether a message of PITCH adds an order: a spin says how many it has.
-fn adds_order(message: &[u8]) -> bool {
-    matches!(message.get(1), Some(&(AddOrderLong::TAG | AddOrderShort::TAG | AddOrderExpanded::TAG)))
+/// Whether a message adds an order: spins, and snapshots of MITCH, say how many they have.
+fn adds_order(protocol: SnapshotProtocol, message: &[u8]) -> bool {
+    match protocol {
+        SnapshotProtocol::Spin => {
+            matches!(message.get(1), Some(&(AddOrderLong::TAG | AddOrderShort::TAG | AddOrderExpanded::TAG)))
+        }
+        SnapshotProtocol::Mitch => {
+            matches!(message.get(1), Some(&(mitch::AddOrder::TAG | mitch::AddAttributedOrder::TAG)))
+        }
+        SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh | SnapshotProtocol::Memx => false,
+    }
 }
 
 /// A snapshot of a venue, ready to be sent.
@@ -100,7 +138,9 @@ pub struct Image {
     pub next: u64,
     /// Messages in it, without the end of the snapshot.
     pub messages: u64,
-    /// Orders that a spin has.
+    /// When it was made, in nanoseconds since 1970-01-01 00:00 UTC: MEMX says so.
+    pub time_ns: u64,
+    /// Orders that a spin, or a snapshot of MITCH, has.
     orders: u32,
     packets: Vec<u8>,
     /// Where the last block of a spin begins.
@@ -111,7 +151,7 @@ impl Image {
     /// A snapshot without messages.
     #[must_use]
     pub fn new(session: SessionId, next: u64) -> Self {
-        Self { session, next, messages: 0, orders: 0, packets: Vec::new(), block: 0 }
+        Self { session, next, messages: 0, time_ns: 0, orders: 0, packets: Vec::new(), block: 0 }
     }
 
     /// How it is framed.
@@ -130,8 +170,9 @@ impl Image {
 
     fn frame(&mut self, message: &[u8]) {
         match self.protocol() {
-            SnapshotProtocol::Glimpse => self.packet(message),
-            SnapshotProtocol::Spin => self.append_to_block(message),
+            SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh => self.packet(message),
+            SnapshotProtocol::Spin | SnapshotProtocol::Mitch => self.append_to_block(message),
+            SnapshotProtocol::Memx => append_sequenced(message, &mut self.packets),
         }
     }
 
@@ -150,7 +191,7 @@ impl Image {
             self.block = self.packets.len();
             self.packets.extend_from_slice(&UNIT_HEARTBEAT);
         }
-        self.orders += u32::from(adds_order(message));
+        self.orders += u32::from(adds_order(self.protocol(), message));
         self.packets.extend_from_slice(message);
         // A message has 255 bytes at most, so a block has 1,400.
         let length = (self.packets.len() - self.block) as u16;
@@ -161,14 +202,14 @@ impl Image {
     }
 
     /// The number of the last live message that the image includes, as a spin has it.
-    fn last(&self) -> u32 {
+    pub(crate) fn last(&self) -> u32 {
         u32::try_from(self.next.saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
     /// Appends the end of the snapshot, and that of the SoupBinTCP session.
     pub fn finish(&mut self) {
         match self.protocol() {
-            SnapshotProtocol::Glimpse => {
+            SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh => {
                 // Every 64-bit number has at most 20 digits.
                 let sequence_number = AsciiNumber::new(self.next).unwrap_or(AsciiNumber([b' '; 20]));
                 self.packet(&EndOfSnapshotFields { sequence_number }.encode());
@@ -178,6 +219,40 @@ impl Image {
                 let fields = SpinFinishedFields { length: SpinFinished::LENGTH as u8, sequence: self.last() };
                 self.append_to_block(&fields.encode());
             }
+            SnapshotProtocol::Mitch => {
+                let fields = SnapshotCompleteFields {
+                    length: SnapshotComplete::LENGTH as u8,
+                    sequence_number: self.last(),
+                    segment: padded(""),
+                    instrument_id: 0,
+                    reserved: 0,
+                    sub_book: 0,
+                    trading_status: padded(""),
+                    snapshot_type: SnapshotType::OrderBook,
+                    request_id: 0,
+                };
+                self.append_to_block(&fields.encode());
+            }
+            SnapshotProtocol::Memx => {
+                let fields = memx::SnapshotCompleteFields {
+                    // Behind the header of six bytes.
+                    block_length: (memx::SnapshotComplete::LENGTH - 6) as u16,
+                    schema_id: memx::SCHEMA_ID,
+                    version: memx::VERSION,
+                    timestamp: NanosecondsSinceEpoch(self.time_ns),
+                    as_of_sequence_number: self.next.saturating_sub(1),
+                };
+                append_sequenced(&fields.encode(), &mut self.packets);
+                self.packets.extend_from_slice(&complete_by_memx(self.messages + 1));
+            }
+        }
+    }
+
+    /// Hands each message on, of an image that is framed as GLIMPSE has it.
+    fn each_message(&self, mut each: impl FnMut(&[u8])) {
+        let packets = Packets::new(&self.packets).filter_map(Result::ok);
+        for packet in packets.take(usize::try_from(self.messages).unwrap_or(usize::MAX)) {
+            packet.get(3..).into_iter().for_each(&mut each);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The unit headers of Cboe and of MITCH as [`Transport`]s: the same eight bytes, and another name for the channel.
 //!
 //! There is no session: a unit (of MITCH a market data group) numbers its messages from 1 on each day. Both venues take requests and send snapshots
-//! over TCP: Cboe's requests are [`requests`](crate::requests), the rest is not here. The requests here are for servers of ours that take datagrams: a
+//! over TCP ([`requests`](crate::requests), [`snapshot`](crate::snapshot)). The requests here are for servers of ours that take datagrams: a
 //! header without messages, with the count of the wanted ones, at most 255.
 
 use std::marker::PhantomData;

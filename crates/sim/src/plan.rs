@@ -14,11 +14,12 @@ use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_journal::JournalOptions;
 use tapeworks_plant::{
-    JournalSetting, PlantOptions, RetransmissionServer, SyncPolicy, Topology, VenueOptions, WhenFailing,
+    JournalSetting, PlantOptions, RetransmissionServer, SnapshotServer, SyncPolicy, Topology, VenueOptions,
+    WhenFailing,
 };
 use tapeworks_ring::wait::Wait;
 use tapeworks_session::requests::{RequestLogin, RequestProtocol};
-use tapeworks_session::snapshot::SnapshotLogin;
+use tapeworks_session::snapshot::{SnapshotLogin, SnapshotProtocol};
 use tapeworks_venues::{AnswerFaults, Config, Venue};
 
 use crate::kernel::Schedule;
@@ -155,7 +156,7 @@ pub struct VenuePlan {
     pub has_line_b: bool,
     /// Whether it has a retransmission server.
     pub has_retransmission: bool,
-    /// Requests go to it over TCP, and the answers to a group: of Cboe's and NYSE's venues.
+    /// Requests go to it over TCP, and the answers to a group, of Cboe's and NYSE's venues, or over the connection. Snapshots of NYSE's venues are refreshes then.
     #[serde(default)]
     pub requests_by_tcp: bool,
     /// Whether it has a snapshot server.
@@ -176,6 +177,14 @@ pub struct VenuePlan {
     /// Messages that make no sense, for a million of its own.
     #[serde(default)]
     pub nonsense_per_million: u32,
+}
+
+impl VenuePlan {
+    /// Whether its snapshots go to a group.
+    fn has_refreshes(&self) -> bool {
+        let has_group = SnapshotProtocol::by_group(self.kind.transport()).is_some();
+        self.has_snapshots && self.requests_by_tcp && has_group
+    }
 }
 
 /// A time of a higher rate.
@@ -742,7 +751,7 @@ impl Plan {
         plan
     }
 
-    /// In some plans one venue more, of Cboe or NYSE, that takes requests over TCP and whose lines lose. By draws of its own: a plan without it
+    /// In some plans one venue more, of Cboe, NYSE, London or MEMX, that takes requests over TCP and whose lines lose. By draws of its own: a plan without it
     /// is what it was.
     fn draw_requests_by_tcp(&mut self) {
         let mut draw = Draw(Random::new(self.seed ^ 0x7463_7071));
@@ -750,7 +759,15 @@ impl Plan {
             return;
         }
         let venue = self.venues.len();
-        let kinds = [VenueKind::Byx, VenueKind::Edgx, VenueKind::Nyse, VenueKind::Arca, VenueKind::Texas];
+        let kinds = [
+            VenueKind::Byx,
+            VenueKind::Edgx,
+            VenueKind::Nyse,
+            VenueKind::Arca,
+            VenueKind::Texas,
+            VenueKind::Lse,
+            VenueKind::Memx,
+        ];
         self.venues.push(VenuePlan {
             kind: draw.one(&kinds),
             has_line_b: draw.chance(80),
@@ -1090,6 +1107,11 @@ impl Plan {
         SocketAddrV4::new(Ipv4Addr::new(239, 3, venue as u8 + 1, 1), 33_000)
     }
 
+    /// Where the refreshes of a venue go.
+    fn refreshes_group(venue: usize) -> SocketAddrV4 {
+        SocketAddrV4::new(Ipv4Addr::new(239, 3, venue as u8 + 1, 2), 33_000)
+    }
+
     /// The venue whose answers to requests over TCP go to this address.
     pub(crate) fn answered_to(to: SocketAddr) -> Option<usize> {
         (0..8).find(|venue| SocketAddr::V4(Self::answers_group(*venue)) == to)
@@ -1100,6 +1122,8 @@ impl Plan {
         match RequestProtocol::of(kind.transport())? {
             RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "secret"),
             RequestProtocol::Pillar => RequestLogin::pillar("FIRM", 1, 2),
+            RequestProtocol::Mitch => RequestLogin::mitch("FIRM", "secret"),
+            RequestProtocol::Memx => RequestLogin::memx("FIRM", "secret"),
         }
     }
 
@@ -1129,6 +1153,7 @@ impl Plan {
             let mut venue = Venue::new(&format!("{:?}", one.kind), one.kind, lines);
             venue.live.line_b = one.has_line_b;
             venue.retransmission = one.has_retransmission.then(|| Self::retransmission(place));
+            venue.retransmission_by_tcp = one.requests_by_tcp;
             venue.retransmission_group = one.requests_by_tcp.then(|| Self::answers_group(place));
             venue.retransmission_lost_per_million = one.answers_lost_per_million;
             venue.retransmission_faults = one.answers;
@@ -1139,6 +1164,7 @@ impl Plan {
             venue.live.resets = resets.into_iter().collect();
             venue.live.nonsense_per_million = one.nonsense_per_million;
             venue.snapshot = one.has_snapshots.then(|| Self::snapshots(place));
+            venue.snapshot_group = one.has_refreshes().then(|| Self::refreshes_group(place));
             venue
         });
         let mut config = Config::new(venues.collect());
@@ -1166,11 +1192,20 @@ impl Plan {
             retransmission: one.has_retransmission.then(|| {
                 let address = Self::retransmission(place);
                 let login = Self::login(one.kind).filter(|_| one.requests_by_tcp);
-                let group = Self::answers_group(place).into();
-                let by_tcp = login.map(|login| RetransmissionServer::Tcp { address, group, login });
+                let group = |login: RequestLogin| {
+                    login.protocol().answers_to_group().then(|| Self::answers_group(place).into())
+                };
+                let by_tcp =
+                    login.map(|login| RetransmissionServer::Tcp { address, group: group(login), login });
                 by_tcp.unwrap_or(RetransmissionServer::Udp(address))
             }),
-            snapshot: one.has_snapshots.then(|| Self::snapshots(place)),
+            snapshot: one.has_snapshots.then(|| {
+                let address = Self::snapshots(place);
+                let login = Self::login(one.kind).filter(|_| one.has_refreshes());
+                let group = Self::refreshes_group(place).into();
+                let by_group = login.map(|login| SnapshotServer::Group { address, group, login });
+                by_group.unwrap_or(SnapshotServer::Tcp(address))
+            }),
             login: SnapshotLogin::default(),
             arbiter: ArbiterOptions {
                 reorder_window_ns: self.arbiter.reorder_window_ns,

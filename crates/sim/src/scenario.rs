@@ -70,7 +70,7 @@ fn late(plan: &mut Plan, kinds: [VenueKind; 3]) {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self { name: "quiet", story: "nothing fails", change: |_| {} },
         Self {
             name: "steady",
@@ -307,6 +307,16 @@ impl Scenario {
             name: "symbol-indices-late",
             story: "the same venues with snapshots; the plant starts late, and one line of each is out for two seconds",
             change: |plan| late(plan, SYMBOL_INDICES),
+        },
+        Self {
+            name: "own-recovery-late",
+            story: "NYSE's refreshes, and the replays and snapshots of London and MEMX over their connections: answers are lost; the plant starts late, and one line of each is out for two seconds",
+            change: |plan| {
+                late(plan, [VenueKind::Nyse, VenueKind::Lse, VenueKind::Memx]);
+                for venue in &mut plan.venues {
+                    (venue.requests_by_tcp, venue.answers_lost_per_million) = (true, 20_000);
+                }
+            },
         },
         Self {
             name: "tcp-recovery",

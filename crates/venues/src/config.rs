@@ -58,16 +58,20 @@ pub struct Venue {
     pub live: LiveVenue,
     /// Where line A and, if there is one, line B go.
     pub lines: Vec<SocketAddrV4>,
-    /// Where requests for retransmission are taken: by UDP, or with `retransmission_group` by TCP. Port 0: the kernel chooses.
+    /// Where requests for retransmission are taken: by UDP, or by TCP. Port 0: the kernel chooses.
     pub retransmission: Option<SocketAddr>,
-    /// Where the answers to requests over TCP go: Cboe's Gap Request Proxy, NYSE's request server. Other venues have none.
+    /// Requests are taken by TCP, in the form of the venue's own.
+    pub retransmission_by_tcp: bool,
+    /// Where the answers to requests over TCP go, of Cboe's Gap Request Proxy and NYSE's request server. Those of other venues go over the connection.
     pub retransmission_group: Option<SocketAddrV4>,
     /// Answers to requests that are lost, per million.
     pub retransmission_lost_per_million: u32,
     /// What is wrong with its answers.
     pub retransmission_faults: AnswerFaults,
-    /// Where snapshots are served, by TCP. Port 0: the kernel chooses.
+    /// Where snapshots are served, by TCP; with `snapshot_group` requests for them are taken there. Port 0: the kernel chooses.
     pub snapshot: Option<SocketAddr>,
+    /// Where snapshots go that are requested: NYSE's refreshes. Other venues have none.
+    pub snapshot_group: Option<SocketAddrV4>,
 }
 
 /// Simulated venues.
@@ -178,10 +182,12 @@ impl Venue {
             },
             lines,
             retransmission: None,
+            retransmission_by_tcp: false,
             retransmission_group: None,
             retransmission_lost_per_million: 0,
             retransmission_faults: AnswerFaults::default(),
             snapshot: None,
+            snapshot_group: None,
         }
     }
 }
@@ -296,9 +302,29 @@ fn read_venue(
     });
     let lines = given.or_else(|| kind.map(|kind| kind.groups().to_vec())).unwrap_or_default();
     taken.take_lines(reading, &venue, &name, &lines);
-    let (retransmission, retransmission_group) = read_retransmission(reading, &mut venue, &name, kind, taken);
-    let snapshot = taken.server(reading, &mut venue, &name, "snapshot", "tcp");
-    let most = kind.map(|kind| SnapshotProtocol::of(kind.transport()).user_characters());
+    let retransmission_by_tcp = venue.is_table("retransmission");
+    let protocol = |kind: VenueKind| RequestProtocol::of(kind.transport());
+    let to_group = kind.is_none_or(|kind| protocol(kind).is_none_or(RequestProtocol::answers_to_group));
+    let (retransmission, retransmission_group) = read_by_tcp(
+        reading,
+        (&mut venue, "retransmission", "udp"),
+        (&name, taken),
+        (kind.is_none_or(|kind| protocol(kind).is_some()), to_group),
+        "only venues of Cboe, NYSE, London and MEMX take requests over TCP: give an address",
+    );
+    let by_group = |kind: VenueKind| SnapshotProtocol::by_group(kind.transport());
+    let (snapshot, snapshot_group) = read_by_tcp(
+        reading,
+        (&mut venue, "snapshot", "tcp"),
+        (&name, taken),
+        (kind.is_none_or(|kind| by_group(kind).is_some()), true),
+        "only venues of NYSE send snapshots to a group: give an address",
+    );
+    let protocol = |kind: VenueKind| match snapshot_group {
+        Some(_) => by_group(kind),
+        None => Some(SnapshotProtocol::of(kind.transport())),
+    };
+    let most = kind.and_then(protocol).map(SnapshotProtocol::user_characters);
     if let (Some(_), Some(most)) = (snapshot, most.filter(|most| user_characters > *most)) {
         let problem = format!("the user of 'snapshot_login' must have at most {most} letters or digits here");
         venue.wrong_at(reading, "snapshot", &problem);
@@ -339,36 +365,37 @@ fn read_venue(
         live,
         lines,
         retransmission,
+        retransmission_by_tcp,
         retransmission_group,
         retransmission_lost_per_million,
         retransmission_faults,
         snapshot,
+        snapshot_group,
     })
 }
 
-/// An address: requests are datagrams. A table: they go over TCP, and the answers to a group.
-fn read_retransmission(
+/// A server: an address, or a table whose requests go over TCP and whose answers go to a group, if `to_group`. `problem`: why the venue has no table.
+fn read_by_tcp(
     reading: &mut Reading<'_>,
-    venue: &mut Section<'_>,
-    name: &str,
-    kind: Option<VenueKind>,
-    taken: &mut Taken,
+    (venue, key, protocol): (&mut Section<'_>, &'static str, &'static str),
+    (name, taken): (&str, &mut Taken),
+    (has_table, to_group): (bool, bool),
+    problem: &str,
 ) -> (Option<SocketAddr>, Option<SocketAddrV4>) {
-    const KEY: &str = "retransmission";
-    if !venue.is_table(KEY) {
-        return (taken.server(reading, venue, name, KEY, "udp"), None);
+    if !venue.is_table(key) {
+        return (taken.server(reading, venue, name, key, protocol), None);
     }
-    if kind.is_some_and(|kind| RequestProtocol::of(kind.transport()).is_none()) {
-        venue.wrong_at(reading, KEY, "only venues of Cboe and NYSE take requests over TCP: give an address");
+    if !has_table {
+        venue.wrong_at(reading, key, problem);
     }
-    let Some(mut section) = venue.table(reading, KEY) else { return (None, None) };
-    for key in ["tcp", "group"] {
+    let Some(mut section) = venue.table(reading, key) else { return (None, None) };
+    for key in ["tcp", "group"].into_iter().take(1 + usize::from(to_group)) {
         if !section.has(key) {
             section.missing(reading, key);
         }
     }
     let tcp = taken.server(reading, &mut section, name, "tcp", "tcp");
-    let group = taken.group(reading, &mut section, name, "group");
+    let group = if to_group { taken.group(reading, &mut section, name, "group") } else { None };
     section.refuse_the_rest(reading);
     (tcp, group)
 }
@@ -567,7 +594,19 @@ mod tests {
             ),
             (
                 "kind = \"psx\"\nretransmission = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
-                "v.toml:4:18: only venues of Cboe and NYSE take requests over TCP: give an address",
+                "v.toml:4:18: only venues of Cboe, NYSE, London and MEMX take requests over TCP: give an address",
+            ),
+            (
+                "kind = \"bzx\"\nsnapshot = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
+                "v.toml:4:12: only venues of NYSE send snapshots to a group: give an address",
+            ),
+            (
+                "kind = \"arca\"\nsnapshot = { tcp = \"127.0.0.1:0\" }",
+                "v.toml:4:12: snapshot lacks the key 'group'",
+            ),
+            (
+                "kind = \"lse\"\nretransmission = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
+                "v.toml:4:41: the key 'group' is not known; there are tcp",
             ),
             (
                 "kind = \"bzx\"\nlines = \"239.1.1.1:5\"\nretransmission = { tcp = \"127.0.0.1:0\", group = \"239.1.1.1:5\" }",
@@ -748,7 +787,7 @@ mod tests {
         for (name, venues) in [
             ("loopback.toml", 4),
             ("twenty_five_feeds.toml", 25),
-            ("tcp_recovery.toml", 2),
+            ("tcp_recovery.toml", 4),
             ("us_equities.toml", 155),
         ] {
             assert_eq!(Config::load(&folder.join(name)).unwrap().venues.len(), venues);

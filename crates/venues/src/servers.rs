@@ -20,7 +20,7 @@ use tapeworks_runtime::world::{
     World,
 };
 use tapeworks_session::requests::{
-    RequestProtocol, RequestServer, RequestServerEnd, RequestStatus, ServerLimits,
+    DayTime, RequestProtocol, RequestServer, RequestServerEnd, RequestStatus, ServerLimits,
 };
 use tapeworks_session::snapshot::{Image, SnapshotEnd, SnapshotProtocol, SnapshotServer};
 use tapeworks_session::{Credentials, Refusal, Request, Store};
@@ -32,6 +32,9 @@ use crate::report::{Counters, add};
 const MOST_CONNECTIONS: usize = 512;
 /// Datagrams or connections that a socket gives in one turn.
 const MOST_IN_TURN: usize = 64;
+/// Packets of a snapshot that go to a group between two pauses, and the pause.
+const PACKETS_IN_PAUSE: usize = 8;
+const PAUSE: Duration = Duration::from_millis(1);
 /// How often the time limits of connections are checked.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -68,10 +71,19 @@ struct Late {
 #[derive(Debug)]
 pub(crate) struct RequestsByTcp<W: World> {
     pub(crate) listener: W::Listener,
-    /// It sends the answers.
-    pub(crate) sender: W::DatagramSender,
+    /// It sends the answers; `None`: they go over the connection.
+    pub(crate) sender: Option<W::DatagramSender>,
     pub(crate) protocol: RequestProtocol,
     pub(crate) store: Arc<Mutex<Store>>,
+}
+
+/// A venue's server for snapshots.
+#[derive(Debug)]
+pub(crate) struct Snapshots<W: World> {
+    pub(crate) listener: W::Listener,
+    pub(crate) protocol: SnapshotProtocol,
+    /// It sends those that go to a group.
+    pub(crate) group: Option<W::DatagramSender>,
 }
 
 /// One venue's servers, listening.
@@ -81,7 +93,7 @@ pub(crate) struct Listening<W: World> {
     pub(crate) requests: Option<RequestsByTcp<W>>,
     pub(crate) lost_per_million: u32,
     pub(crate) faults: AnswerFaults,
-    pub(crate) snapshot: Option<(W::Listener, SnapshotProtocol)>,
+    pub(crate) snapshot: Option<Snapshots<W>>,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -92,6 +104,8 @@ struct Connection<W: World> {
     session: Session,
     /// Its image was requested, or it has logged in for requests.
     is_requested: bool,
+    /// Its image is on its way.
+    awaits_image: bool,
 }
 
 /// What a server over TCP gives.
@@ -109,6 +123,14 @@ enum Session {
 }
 
 impl Session {
+    /// The day's time, for packets that carry it.
+    fn set_day_time(&mut self, day_time: DayTime) {
+        match self {
+            Self::Snapshot(server) => server.set_day_time(day_time),
+            Self::Requests(server) => server.set_day_time(day_time),
+        }
+    }
+
     fn tick(&mut self, now_ns: u64) {
         match self {
             Self::Snapshot(server) => server.tick(now_ns),
@@ -192,6 +214,8 @@ pub(crate) struct Servers<W: World> {
     began: Instant,
     /// Sockets that have more than a turn allows.
     again: Vec<Token>,
+    /// Connections that have more for a group after a pause.
+    paced: Vec<Token>,
     /// Listeners that could not accept: there were no more descriptors, or the client had gone.
     at_tick: Vec<Token>,
     answer: Vec<u8>,
@@ -225,6 +249,7 @@ impl<W: World> Servers<W> {
             random: Random::new(seed ^ 0x7265_7175_6573_7473),
             began: W::instant(),
             again: Vec::new(),
+            paced: Vec::new(),
             at_tick: Vec::new(),
             answer: Vec::new(),
             late: BTreeMap::new(),
@@ -238,7 +263,7 @@ impl<W: World> Servers<W> {
             if let Some(requests) = &mut venue.requests {
                 requests.listener.register(&servers.poll, Token(1 + 2 * index), Interest::READABLE)?;
             }
-            if let Some((listener, _)) = &mut venue.snapshot {
+            if let Some(Snapshots { listener, .. }) = &mut venue.snapshot {
                 listener.register(&servers.poll, Token(2 + 2 * index), Interest::READABLE)?;
             }
         }
@@ -253,11 +278,16 @@ impl<W: World> Servers<W> {
     /// Serves until `stop`.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
         let mut reported = Vec::with_capacity(256);
-        let mut ticked = W::instant();
+        let (mut ticked, mut paused) = (W::instant(), W::instant());
         while !stop.load(Ordering::Acquire) {
             let timeout = if self.again.is_empty() { self.send_late() } else { Duration::ZERO };
+            let timeout = if self.paced.is_empty() { timeout } else { timeout.min(PAUSE) };
             self.poll.wait(&mut reported, Some(timeout))?;
             let mut ready = std::mem::take(&mut self.again);
+            if !self.paced.is_empty() && W::since(paused) >= PAUSE {
+                paused = W::instant();
+                ready.append(&mut self.paced);
+            }
             for one in &reported {
                 if let Some(client) = self.connections.get_mut(&one.token.0) {
                     client.pump.note(*one);
@@ -272,8 +302,9 @@ impl<W: World> Servers<W> {
             while let Ok(ImageReply { connection, image }) = self.replies.try_recv() {
                 let now_ns = self.now_ns();
                 let client = self.connections.get_mut(&connection);
-                if let Some(Connection { session: Session::Snapshot(server), .. }) = client {
+                if let Some(Connection { session: Session::Snapshot(server), awaits_image, .. }) = client {
                     server.give(image, now_ns);
+                    *awaits_image = false;
                 }
                 self.move_bytes(connection);
             }
@@ -379,8 +410,8 @@ impl<W: World> Servers<W> {
             };
             match (client, retransmission, requests) {
                 (Some(client), Some((socket, _)), _) => send(socket, &answer, (client, messages), counters),
-                (None, _, Some(requests)) => {
-                    send_to_group(&mut requests.sender, &answer, messages, counters);
+                (None, _, Some(RequestsByTcp { sender: Some(sender), .. })) => {
+                    send_to_group(sender, &answer, messages, counters);
                 }
                 _ => {}
             }
@@ -398,22 +429,23 @@ impl<W: World> Servers<W> {
             Session::Snapshot(_) => None,
         };
         while let Some((venue, request)) = self.connections.get_mut(&number).and_then(of_connection) {
-            let status = self.answer_by_group(venue, request);
+            let (status, packets) = self.answer_by_tcp(venue, request);
             let now_ns = self.now_ns();
             let connection = self.connections.get_mut(&number);
             if let Some(Connection { session: Session::Requests(server), .. }) = connection {
-                server.answer(status, now_ns);
+                server.answer_with(status, &packets, now_ns);
             }
         }
     }
 
-    /// Sends the messages of a request over TCP to the venue's group. Returns what the client gets to read.
-    fn answer_by_group(&mut self, venue: usize, request: Request) -> RequestStatus {
+    /// Sends the messages of a request over TCP to the venue's group. Returns what the client gets to read, and the packets of messages that go over its
+    /// connection.
+    fn answer_by_tcp(&mut self, venue: usize, request: Request) -> (RequestStatus, Vec<Vec<u8>>) {
         let now_ns = self.now_ns();
         let Some(Listening { requests: Some(requests), lost_per_million, faults, counters, .. }) =
             self.venues.get_mut(venue)
         else {
-            return RequestStatus::Unavailable;
+            return (RequestStatus::Unavailable, Vec::new());
         };
         add(&counters.requests, 1);
         let wrong = faults.draw(&mut self.random);
@@ -441,11 +473,12 @@ impl<W: World> Servers<W> {
             Ok(parts) => parts,
             Err(refusal) => {
                 counters.refuse(refusal);
-                return match refusal {
+                let status = match refusal {
                     Refusal::NotSent | Refusal::NotKept => RequestStatus::OutOfRange,
                     Refusal::UnknownSession => RequestStatus::InvalidChannel,
                     _ => RequestStatus::InvalidMessage,
                 };
+                return (status, Vec::new());
             }
         };
         add(&counters.wrong, u64::from(wrong.is_some()));
@@ -453,19 +486,26 @@ impl<W: World> Servers<W> {
             let most = u32::try_from(faults.late_ns).unwrap_or(u32::MAX);
             now_ns.saturating_add(u64::from(self.random.below(most)))
         });
+        let mut over_connection = Vec::new();
         for (answer, messages) in parts {
-            match due_ns {
+            match (due_ns, &mut requests.sender) {
                 _ if self.random.chance(*lost_per_million) => add(&counters.lost, 1),
-                None => send_to_group(&mut requests.sender, &answer, messages, counters),
-                Some(due_ns) if self.late.len() < MOST_LATE => {
+                // A connection keeps the order: what is late is not late alone.
+                (_, None) => {
+                    add(&counters.answers, 1);
+                    add(&counters.answered_messages, u64::from(messages));
+                    over_connection.push(answer);
+                }
+                (None, Some(sender)) => send_to_group(sender, &answer, messages, counters),
+                (Some(due_ns), _) if self.late.len() < MOST_LATE => {
                     self.late
                         .insert((due_ns, self.next_late), Late { venue, client: None, messages, answer });
                     self.next_late += 1;
                 }
-                Some(_) => add(&counters.lost, 1),
+                (Some(_), _) => add(&counters.lost, 1),
             }
         }
-        RequestStatus::Accepted
+        (RequestStatus::Accepted, over_connection)
     }
 
     fn accept(&mut self, venue: usize, is_for_requests: bool, token: Token) {
@@ -473,9 +513,7 @@ impl<W: World> Servers<W> {
             let Some(Listening { requests, snapshot, .. }) = self.venues.get(venue) else { return };
             let listening = match is_for_requests {
                 true => requests.as_ref().map(|one| (&one.listener, Served::Requests(one.protocol))),
-                false => {
-                    snapshot.as_ref().map(|(listener, protocol)| (listener, Served::Snapshots(*protocol)))
-                }
+                false => snapshot.as_ref().map(|one| (&one.listener, Served::Snapshots(one.protocol))),
             };
             let Some((listener, served)) = listening else { return };
             let mut stream = match listener.accept() {
@@ -506,14 +544,20 @@ impl<W: World> Servers<W> {
                     // Lines here lose more than real ones: there is no limit for a minute or a day.
                     let (per_minute, per_day) = (u32::MAX, u32::MAX);
                     let limits = ServerLimits { per_minute, per_day, ..ServerLimits::of(protocol) };
-                    Session::Requests(Box::new(RequestServer::new(protocol, None, limits, now_ns)))
+                    let mut server = RequestServer::new(protocol, None, limits, now_ns);
+                    if let Some(requests) = self.venues.get(venue).and_then(|venue| venue.requests.as_ref()) {
+                        let store = requests.store.lock().unwrap_or_else(PoisonError::into_inner);
+                        store.session().into_iter().for_each(|session| server.set_session(session));
+                    }
+                    Session::Requests(Box::new(server))
                 }
                 Served::Snapshots(protocol) => {
                     Session::Snapshot(SnapshotServer::new(protocol, self.credentials.clone(), now_ns))
                 }
             };
             let pump = Pump::new(stream);
-            self.connections.insert(number, Connection { venue, pump, session, is_requested: false });
+            let connection = Connection { venue, pump, session, is_requested: false, awaits_image: false };
+            self.connections.insert(number, connection);
         }
         self.again.push(token);
     }
@@ -537,6 +581,7 @@ impl<W: World> Servers<W> {
             }
             return;
         }
+        client.session.set_day_time(DayTime::new(W::time_of_day().0, now_ns));
         client.pump.turn(&mut client.session, &mut self.buffer, now_ns);
         match &client.session {
             Session::Snapshot(_) => self.after_snapshot(number, now_ns),
@@ -562,10 +607,11 @@ impl<W: World> Servers<W> {
 
     /// Goes on with a client for a snapshot whose bytes were moved.
     fn after_snapshot(&mut self, number: usize, now_ns: u64) {
+        self.send_to_snapshot_group(number);
         let Some(client) = self.connections.get_mut(&number) else { return };
         let Session::Snapshot(server) = &mut client.session else { return };
-        if server.wants_image() && !client.is_requested {
-            client.is_requested = true;
+        if server.wants_image() && !client.awaits_image {
+            (client.is_requested, client.awaits_image) = (true, true);
             let request = ImageRequest { connection: number, venue: client.venue };
             if self.requests.send(request).is_err() {
                 server.closed();
@@ -590,6 +636,37 @@ impl<W: World> Servers<W> {
             self.again.push(Token(number));
         } else {
             self.close(number);
+        }
+    }
+
+    /// Sends some packets of a snapshot to the venue's group. Receivers have no room for all of them at once.
+    fn send_to_snapshot_group(&mut self, number: usize) {
+        let Some(Connection { venue, session: Session::Snapshot(server), .. }) =
+            self.connections.get_mut(&number)
+        else {
+            return;
+        };
+        let Some(Listening {
+            snapshot: Some(Snapshots { group: Some(group), .. }),
+            lost_per_million,
+            counters,
+            ..
+        }) = self.venues.get_mut(*venue)
+        else {
+            return;
+        };
+        for _ in 0..PACKETS_IN_PAUSE {
+            let Some(packet) = server.next_datagram() else { return };
+            if self.random.chance(*lost_per_million) {
+                add(&counters.lost, 1);
+                continue;
+            }
+            group.send([packet.as_slice()], |sent| {
+                add(&counters.refused_by_kernel, u64::from(!matches!(sent, Sent::Taken)));
+            });
+        }
+        if server.has_datagrams() {
+            self.paced.push(Token(number));
         }
     }
 

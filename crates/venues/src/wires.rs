@@ -13,7 +13,7 @@ use tapeworks_session::{Made, SessionId, Store};
 
 use crate::config::{Config, Venue};
 use crate::error::VenuesError;
-use crate::servers::{Listening, RequestsByTcp};
+use crate::servers::{Listening, RequestsByTcp, Snapshots};
 
 /// Where a venue can be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,10 +28,25 @@ pub struct Addresses {
     pub retransmission_group: Option<SocketAddrV4>,
     /// Where snapshots are served, likewise.
     pub snapshot: Option<SocketAddr>,
+    /// Where snapshots go that are requested.
+    pub snapshot_group: Option<SocketAddrV4>,
 }
 
 /// A venue's sent messages, shared by both threads.
 pub(crate) type SharedStore = Arc<Mutex<Store>>;
+
+/// Opens the socket that sends to a group, besides the venue's lines.
+fn open_group<W: World>(
+    venue: &Venue,
+    config: &Config,
+    group: SocketAddrV4,
+) -> Result<W::DatagramSender, VenuesError> {
+    W::DatagramSender::open(group, config.hops, config.interface).map_err(|cause| VenuesError::Line {
+        venue: venue.name.clone(),
+        address: group,
+        cause,
+    })
+}
 
 /// Opens a venue's servers.
 pub(crate) fn listen<W: World>(
@@ -48,19 +63,23 @@ pub(crate) fn listen<W: World>(
         retransmission: None,
         retransmission_group: None,
         snapshot: None,
+        snapshot_group: None,
     };
     let transport = venue.live.kind.transport();
     let store = || Arc::new(Mutex::new(Store::new(transport, config.store_bytes)));
     let (mut retransmission, mut requests) = (None, None);
-    let by_tcp = venue.retransmission_group.zip(RequestProtocol::of(transport));
+    let by_tcp = RequestProtocol::of(transport).filter(|protocol| match protocol.answers_to_group() {
+        true => venue.retransmission_group.is_some(),
+        false => venue.retransmission_by_tcp,
+    });
     if let Some(address) = venue.retransmission {
         let failed = failed("retransmission", address);
-        if let Some((group, protocol)) = by_tcp {
+        if let Some(protocol) = by_tcp {
             let listener = W::Listener::bind(address).map_err(failed.clone())?;
-            let sender = W::DatagramSender::open(group, config.hops, config.interface)
-                .map_err(|cause| VenuesError::Line { venue: venue.name.clone(), address: group, cause })?;
+            let group = venue.retransmission_group.filter(|_| protocol.answers_to_group());
+            let sender = group.map(|group| open_group::<W>(venue, config, group)).transpose()?;
             reachable.retransmission = Some(listener.local_addr().map_err(failed)?);
-            reachable.retransmission_group = Some(group);
+            reachable.retransmission_group = group;
             requests = Some(RequestsByTcp { listener, sender, protocol, store: store() });
         } else {
             let socket = W::UdpServer::bind(address).map_err(failed.clone())?;
@@ -73,7 +92,11 @@ pub(crate) fn listen<W: World>(
         let failed = failed("snapshots", address);
         let listener = W::Listener::bind(address).map_err(failed.clone())?;
         reachable.snapshot = Some(listener.local_addr().map_err(failed)?);
-        snapshot = Some((listener, SnapshotProtocol::of(venue.live.kind.transport())));
+        let by_group = venue.snapshot_group.zip(SnapshotProtocol::by_group(transport));
+        let protocol = by_group.map_or(SnapshotProtocol::of(transport), |(_, protocol)| protocol);
+        let group = by_group.map(|(group, _)| open_group::<W>(venue, config, group)).transpose()?;
+        reachable.snapshot_group = by_group.map(|(group, _)| group);
+        snapshot = Some(Snapshots { listener, protocol, group });
     }
     let by_datagrams = retransmission.as_ref().map(|(_, store)| Arc::clone(store));
     let store = by_datagrams.or_else(|| requests.as_ref().map(|requests| Arc::clone(&requests.store)));

@@ -416,7 +416,7 @@ fn packet_of(session: SessionId, number: u64, message: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_receiver_that_joins_by_a_snapshot_has_the_books_of_one_that_saw_everything() {
-    let kinds = [VenueKind::Bx, VenueKind::IexDeep, VenueKind::Memx];
+    let kinds = [VenueKind::Bx, VenueKind::IexDeep, VenueKind::IexDeepPlus];
     let mut lines: Vec<Line> =
         [[239, 192, 78, 1], [239, 192, 78, 2], [239, 192, 78, 3]].map(Line::join).into();
     let venues = kinds.into_iter().zip(&lines).map(|(kind, line)| {

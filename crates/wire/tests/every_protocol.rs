@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use tapeworks_wire::schema::{Field, Kind, Schema, SplitMix64, Structure, arbitrary, json, markdown};
-use tapeworks_wire::{cboe, cta, iex, millennium, nasdaq, nyse, protocol_by_name, protocols, utp};
+use tapeworks_wire::{cboe, cta, iex, memx, millennium, nasdaq, nyse, protocol_by_name, protocols, utp};
 
 /// Encodes what it decodes from random valid bytes, for each message of the protocol.
 macro_rules! round_trip {
@@ -39,6 +39,8 @@ round_trip!(deep10_encodes_what_it_decodes, iex::deep10);
 round_trip!(deep_plus10_encodes_what_it_decodes, iex::deep_plus10);
 round_trip!(pitch_encodes_what_it_decodes, cboe::pitch);
 round_trip!(grp_encodes_what_it_decodes, cboe::grp);
+round_trip!(mitch_recovery_encodes_what_it_decodes, millennium::recovery);
+round_trip!(memx_tcp_encodes_what_it_decodes, memx::tcp);
 round_trip!(integrated_encodes_what_it_decodes, nyse::integrated);
 round_trip!(ouch50_inbound_encodes_what_it_decodes, nasdaq::ouch50::inbound);
 round_trip!(ouch50_outbound_encodes_what_it_decodes, nasdaq::ouch50::outbound);

@@ -36,7 +36,7 @@ pub use multicast::multicast;
 pub use network::{net, rewrite, tcp};
 pub use orders::{native_session, order_exchange, soup_session};
 pub use requests::{request_server, requester};
-pub use venues::{retransmission, snapshot, snapshot_client};
+pub use venues::{refresh, retransmission, snapshot, snapshot_client};
 pub use wire::{
     cboeunit, cqs, ctablock, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, mitch,
     mitchunit, moldudp64, native, ouch50, pillarpacket, pitch, schema, soupbintcp, tops16, uqdf,
@@ -83,6 +83,7 @@ pub const TARGETS: &[Target] = &[
     ("ouch50", ouch50),
     ("pillarpacket", pillarpacket),
     ("pitch", pitch),
+    ("refresh", refresh),
     ("request_server", request_server),
     ("requester", requester),
     ("retransmission", retransmission),

@@ -7,13 +7,16 @@ use tapeworks_session::{Request, SessionId};
 
 use crate::take::Take;
 
-const PROTOCOLS: [RequestProtocol; 2] = [RequestProtocol::Grp, RequestProtocol::Pillar];
+const PROTOCOLS: [RequestProtocol; 4] =
+    [RequestProtocol::Grp, RequestProtocol::Pillar, RequestProtocol::Mitch, RequestProtocol::Memx];
 
 /// Who requests.
 pub(crate) fn login(protocol: RequestProtocol) -> RequestLogin {
     let login = match protocol {
         RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "secret"),
         RequestProtocol::Pillar => RequestLogin::pillar("FIRM", 1, 2),
+        RequestProtocol::Mitch => RequestLogin::mitch("FIRM", "secret"),
+        RequestProtocol::Memx => RequestLogin::memx("FIRM", "secret"),
     };
     login.expect("it fits")
 }
@@ -23,6 +26,8 @@ pub(crate) fn request(protocol: RequestProtocol, first: u64, count: u16) -> Requ
     let session = match protocol {
         RequestProtocol::Grp => SessionId::CboeUnit(1),
         RequestProtocol::Pillar => SessionId::Pillar,
+        RequestProtocol::Mitch => SessionId::MitchUnit(b'A'),
+        RequestProtocol::Memx => SessionId::Memoir(7),
     };
     Request { session, first, count }
 }
@@ -42,6 +47,9 @@ pub fn requester(bytes: &[u8]) {
                 0 => client.closed(),
                 1 => client.request(&request(protocol, u64::from(input.u32()), input.u16()), now_ns),
                 _ => client.receive(input.bytes(length), now_ns),
+            }
+            while let Some(packet) = client.take_answer() {
+                assert!(!protocol.answers_to_group() && protocol.transport().is_sound(&packet));
             }
             let sent = client.output().len().min(length);
             client.sent(sent, now_ns);

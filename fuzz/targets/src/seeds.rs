@@ -93,6 +93,7 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
         "memoir13" => messages(&memx::depth13::SCHEMA, &mut random),
         "memoirudp" => headers(&memx::udp::SCHEMA, &mut random),
         "request_server" | "requester" => crate::requests::seeds(target),
+        "refresh" => crate::venues::refreshes(),
         "retransmission" => requests(),
         "snapshot" => [logins(&mut random), crate::venues::spin_requests()].concat(),
         "snapshot_client" => crate::venues::conversations(),

@@ -4,10 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use tapeworks_exchange::live::{Live, LiveOptions, LivePacket, LiveVenue, Outlet};
 use tapeworks_exchange::{LineFaults, Popularity, USUAL_MOST_ORDERS, Unit, VenueKind};
+use tapeworks_session::requests::{DayTime, RequestLogin};
 use tapeworks_session::snapshot::{
     Fetched, Image, SnapshotClient, SnapshotFailure, SnapshotLogin, SnapshotProtocol, SnapshotServer,
 };
 use tapeworks_session::{Credentials, MAX_PAYLOAD_BYTES, Made, SessionId, Store, Stream};
+
+use crate::take::Take;
 
 /// The session of the stores.
 pub(crate) const SESSION: [u8; 10] = *b"AA00000007";
@@ -87,15 +90,19 @@ fn image(kind: VenueKind) -> Arc<Image> {
     Arc::new(live.image(0, 30_000).expect("there is one venue"))
 }
 
-const PROTOCOLS: [(SnapshotProtocol, VenueKind); 2] =
-    [(SnapshotProtocol::Glimpse, VenueKind::Bx), (SnapshotProtocol::Spin, VenueKind::Bzx)];
+const PROTOCOLS: [(SnapshotProtocol, VenueKind); 4] = [
+    (SnapshotProtocol::Glimpse, VenueKind::Bx),
+    (SnapshotProtocol::Spin, VenueKind::Bzx),
+    (SnapshotProtocol::Mitch, VenueKind::Lse),
+    (SnapshotProtocol::Memx, VenueKind::Memx),
+];
 
-/// A client of a snapshot server of either protocol, its bytes in pieces of lengths that the first byte says: it gets an image only behind a login, and
+/// A client of a snapshot server of each protocol, its bytes in pieces of lengths that the first byte says: it gets an image only behind a login, and
 /// ends when time passes.
 pub fn snapshot(bytes: &[u8]) {
     let Some((shape, bytes)) = bytes.split_first() else { return };
     let known = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
-    static IMAGES: OnceLock<[Arc<Image>; 2]> = OnceLock::new();
+    static IMAGES: OnceLock<[Arc<Image>; 4]> = OnceLock::new();
     let images = IMAGES.get_or_init(|| PROTOCOLS.map(|(_, kind)| image(kind)));
     for ((protocol, _), image) in PROTOCOLS.iter().zip(images) {
         for credentials in [None, Some(known.clone())] {
@@ -152,6 +159,77 @@ pub fn snapshot_client(bytes: &[u8]) {
         let whole = fetched(&session, [bytes].into_iter());
         assert_eq!(fetched(&session, bytes.chunks(1 + usize::from(*shape))), whole);
     }
+}
+
+/// A client of refreshes that gets these bytes and packets, and a server that gets the same bytes: what is kept is bounded, a client requests no more than it
+/// may, and a server sends to its group only what was requested.
+pub fn refresh(bytes: &[u8]) {
+    static IMAGE: OnceLock<Arc<Image>> = OnceLock::new();
+    let image = IMAGE.get_or_init(|| image(VenueKind::Nyse));
+    let (mut client, mut server) = refreshing();
+    let (mut input, mut now_ns, mut requested) = (Take(bytes), 0, 0);
+    while !input.is_empty() {
+        let (step, length) = (input.u8(), usize::from(input.u16()));
+        now_ns += u64::from(step >> 2) * 50_000_000;
+        let piece = input.bytes(length);
+        client.tick(now_ns);
+        match step & 1 {
+            0 => client.receive_datagram(piece),
+            _ => {
+                client.receive(piece);
+                server.receive(piece, now_ns);
+            }
+        }
+        requested += client.take_output().len();
+        let wanted = server.wants_image();
+        if wanted {
+            server.give(Arc::clone(image), now_ns);
+        }
+        while let Some(packet) = server.next_datagram() {
+            assert!(packet.len() <= 1_432 && server.image_messages() > 0);
+        }
+        let some = server.output().len();
+        server.sent(some, now_ns);
+        server.tick(now_ns);
+        while let Ok(Some(Fetched::Message(message))) = client.fetch() {
+            assert!(message.len() >= 4);
+        }
+    }
+    assert!(requested <= 501 * 40 + bytes.len() * 30);
+    for _ in 0..80 {
+        now_ns += 1_000_000_000;
+        server.tick(now_ns);
+    }
+    assert!(server.over().is_some(), "a client that does nothing is not kept");
+}
+
+fn refreshing() -> (SnapshotClient, SnapshotServer) {
+    let login = RequestLogin::pillar("FIRM", 1, 2).expect("it fits");
+    let client = SnapshotClient::by_group(login, DayTime::default(), 0).expect("NYSE has refreshes");
+    (client, SnapshotServer::new(SnapshotProtocol::Refresh, None, 0))
+}
+
+/// What a client and a server of refreshes send each other, as [`refresh`] takes it.
+pub(crate) fn refreshes() -> Vec<Vec<u8>> {
+    let (mut client, mut server) = refreshing();
+    let image = image(VenueKind::Nyse);
+    let piece = |step: u8, bytes: &[u8]| [&[step], &(bytes.len() as u16).to_le_bytes()[..], bytes].concat();
+    let (mut of_client, mut of_server) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let requests = client.take_output();
+        of_client.extend(piece(1, &requests));
+        server.receive(&requests, 0);
+        server.give(Arc::clone(&image), 0);
+        let responses = server.output().to_vec();
+        server.sent(responses.len(), 0);
+        client.receive(&responses);
+        of_server.extend(piece(1, &responses));
+        while let Some(packet) = server.next_datagram() {
+            client.receive_datagram(&packet);
+            of_server.extend(piece(0, &packet));
+        }
+    }
+    vec![of_client, of_server]
 }
 
 /// What servers send: whole conversations.

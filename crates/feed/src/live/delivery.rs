@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use tapeworks_market::event::Gap;
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
 use tapeworks_packet::net::{Datagram, Transport};
 use tapeworks_session::{Header, SessionId};
 use tapeworks_stage::Sink;
 
 use super::LiveChannelOptions;
-use super::snapshot::Awaited;
+use super::snapshot::{Awaited, CatchUp};
 use crate::arbitration::Delivery;
 use crate::channel::{ChannelIdentity, Packet};
 use crate::feed::Feed;
@@ -27,6 +27,8 @@ pub(super) struct Followed {
     pub(super) affected: BTreeSet<(Publisher, InstrumentId)>,
     /// Books of the channel may be wrong.
     pub(super) is_stale: bool,
+    /// Messages before this number may be in books of the last snapshot: they belong to it.
+    pub(super) caught_up: u64,
     /// Gaps of the session that this channel put out. The feed also counts unreadable messages.
     pub(super) known_gaps: u64,
 }
@@ -97,10 +99,20 @@ impl<S: Sink<Event>> Target<'_, S> {
                 if self.followed.awaited.is_some() {
                     self.remember(&header, received, payload);
                 }
+                if header.first < self.followed.caught_up {
+                    return self.catch_up(place, line, received, payload);
+                }
                 self.unread = self.feed.packet_of(place, line, &packet_at(payload, received), self.sink);
             }
             (other, place) => self.other(other, place),
         }
+    }
+
+    /// A packet with messages that are in some books of the snapshot.
+    #[cold]
+    fn catch_up(&mut self, place: usize, line: Line, received: Nanos, payload: &[u8]) {
+        let mut sink = CatchUp { before: self.followed.caught_up, sink: self.sink };
+        self.unread = self.feed.packet_of(place, line, &packet_at(payload, received), &mut sink);
     }
 
     /// Keeps a copy to apply behind the requested snapshot.
@@ -132,7 +144,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                 self.followed.known_gaps =
                     self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
                 self.followed.affected.clear();
-                self.followed.awaited = None;
+                (self.followed.awaited, self.followed.caught_up) = (None, 0);
                 if self.followed.is_stale {
                     self.followed.is_stale = false;
                     self.put_all(place, EventKind::Recovered, now);
@@ -149,7 +161,7 @@ impl<S: Sink<Event>> Target<'_, S> {
                 self.put_all(old, EventKind::Clear, now);
                 self.followed.affected.clear();
                 self.followed.is_stale = false;
-                self.followed.awaited = None;
+                (self.followed.awaited, self.followed.caught_up) = (None, 0);
                 self.followed.place = None;
             }
             (Delivery::Gap { missing: (first, count), now }, Some(place)) => {

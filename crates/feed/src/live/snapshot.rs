@@ -59,6 +59,8 @@ pub(super) struct Awaited {
     pub(super) messages: Vec<u8>,
     /// It is complete, and holds all messages before this number.
     pub(super) next: Option<u64>,
+    /// Where it is complete: some of its books hold messages up to this number.
+    pub(super) reaches: Option<u64>,
     /// Packets since the request.
     pub(super) since: VecDeque<(Header, Nanos, Vec<u8>)>,
     pub(super) since_bytes: usize,
@@ -86,6 +88,31 @@ impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
             _ => {}
         }
         self.0.put(event);
+    }
+}
+
+/// As [`AsSnapshot`], of the messages before a number; others are put out as they are.
+pub(super) struct CatchUp<'s, S> {
+    pub(super) before: u64,
+    pub(super) sink: &'s mut S,
+}
+
+impl<S: Sink<Event>> Sink<Event> for CatchUp<'_, S> {
+    fn put(&mut self, mut event: Event) {
+        if event.channel_sequence < self.before {
+            let is_last = event.channel_sequence.saturating_add(1) == self.before;
+            if is_last && matches!(event.kind, EventKind::Other | EventKind::Trade | EventKind::TradeBreak) {
+                // The last number of a snapshot says where the lines go on.
+                (event.kind, event.price, event.size) = (EventKind::Other, None, 0);
+                (event.aux, event.detail) = (0, 0);
+                event.add_flags(Flags::SNAPSHOT);
+                event.set_line(Line::Snapshot);
+                return self.sink.put(event);
+            }
+            AsSnapshot(self.sink).put(event);
+        } else {
+            self.sink.put(event);
+        }
     }
 }
 
@@ -126,6 +153,7 @@ impl LiveFeed {
             due: Nanos(now.0.saturating_add(options.timeout_ns)),
             messages: Vec::new(),
             next: None,
+            reaches: None,
             since: VecDeque::new(),
             since_bytes: 0,
         });
@@ -160,8 +188,19 @@ impl LiveFeed {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let Some(next) = channel.followed.awaited.as_ref().and_then(|awaited| awaited.next) else { return };
         let is_joining = channel.arbiter.is_joining();
-        if !is_joining && channel.arbiter.next().is_none_or(|reached| reached < next) {
-            return;
+        if !is_joining {
+            let (Some(place), Some(awaited)) = (channel.followed.place, &mut channel.followed.awaited) else {
+                return;
+            };
+            let reaches = *awaited.reaches.get_or_insert_with(|| {
+                let messages = Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok);
+                messages.map(|message| self.feed.reach_of(place, message)).max().unwrap_or_default()
+            });
+            // What its books hold is put out before, by the lines.
+            let needed = next.max(reaches.saturating_add(1));
+            if channel.arbiter.next().is_none_or(|reached| reached < needed) {
+                return;
+            }
         }
         let Some(awaited) = channel.followed.awaited.take() else { return };
         // A snapshot that ends before the first kept packet leaves a gap.
@@ -194,6 +233,9 @@ impl LiveFeed {
             channel.snapshots.messages += 1;
             self.feed.aside(place, message, now, next.saturating_sub(1), &mut as_snapshot);
         }
+        // A venue whose books are of several numbers: the snapshot ends behind the last of them.
+        let reaches = self.feed.snapshot_reaches(place);
+        channel.followed.caught_up = if reaches < next { 0 } else { reaches.saturating_add(1) };
         if !is_joining {
             let transport = channel.options.application.transport();
             // Two packets may have messages in common.

@@ -5,13 +5,19 @@ use std::ops::Range;
 
 use tapeworks_wire::Ascii;
 use tapeworks_wire::cboe::grp::{self, GapRequest, GapRequestFields, Login, LoginFields, LoginStatus};
+use tapeworks_wire::memx::tcp::{
+    self, HEADER_BYTES, LoginRequestFields as TokenFields, ReplayRequest, ReplayRequestFields, TokenType,
+};
+use tapeworks_wire::memx::udp::SequencedPacketFields;
+use tapeworks_wire::memx::udp::{HEADER_LENGTH, MessageType};
+use tapeworks_wire::millennium::recovery;
 use tapeworks_wire::nyse::integrated::{
     HeartbeatResponse, HeartbeatResponseFields, RequestResponse, RetransmissionRequest,
     RetransmissionRequestFields,
 };
 
 use super::{
-    PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, UNIT_HEARTBEAT, pillar_of, unit_of,
+    DayTime, PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, pillar_of, unit_of,
 };
 use crate::outgoing::Outgoing;
 use crate::throttle::Throttle;
@@ -41,6 +47,12 @@ const LONGEST_WAIT_NS: u64 = 10 * SECOND_NS;
 /// Output of so many bytes waits for a server that does not read, at most.
 const MOST_OUTPUT_BYTES: usize = 4_096;
 
+/// Packets with requested messages that wait for the caller, at most. More are dropped.
+const MOST_ANSWERS: usize = 4_096;
+
+/// A packet with requested messages, as the caller gets it, has no more bytes, unless one message is longer.
+const ANSWER_BYTES: usize = 1_400;
+
 /// After a refusal of a quota nothing is requested for so long, in ns.
 const fn pause_ns(status: RequestStatus) -> u64 {
     match status {
@@ -49,6 +61,18 @@ const fn pause_ns(status: RequestStatus) -> u64 {
         RequestStatus::DayQuota => 3_600 * SECOND_NS,
         _ => 0,
     }
+}
+
+/// A login of MEMX: the token is the user's name and the password.
+pub(crate) fn token_login(user: &[u8], password: &[u8]) -> Vec<u8> {
+    let token = [user, b":", password].concat();
+    // A name and a password have 48 characters.
+    let message_length = (1 + token.len()) as u16;
+    let fields = TokenFields { message_length, token_type: TokenType::Plain, token: &token };
+    let mut login = vec![0; HEADER_BYTES + 1 + token.len()];
+    let written = fields.encode_into(&mut login);
+    debug_assert!(written.is_ok(), "the login has its room: {written:?}");
+    login
 }
 
 /// How a connection ended.
@@ -90,6 +114,8 @@ pub struct RequesterCounters {
     pub merged: u64,
     /// Ranges that were dropped: they waited too long, there was no room, or a quota was used up.
     pub dropped: u64,
+    /// Packets with requested messages that were dropped: the caller did not take those before them.
+    pub answers_dropped: u64,
 }
 
 impl RequesterCounters {
@@ -137,6 +163,16 @@ const fn is_within(one: &Range<u64>, other: &Range<u64>) -> bool {
     other.start <= one.start && one.end <= other.end
 }
 
+/// Messages that come one by one, of MEMX, on their way into a packet.
+#[derive(Debug, Clone)]
+struct Replay {
+    session_id: u64,
+    /// The number of the first message of the packet.
+    first: u64,
+    count: u16,
+    blocks: Vec<u8>,
+}
+
 /// The client's end of one channel.
 ///
 /// The caller opens a connection where [`Requester::wants`] says so, reports it by [`Requester::connected`], moves the bytes, and closes what is
@@ -155,6 +191,9 @@ pub struct Requester {
     paused_until_ns: u64,
     /// The number of the next packet to NYSE.
     next_number: u32,
+    day_time: DayTime,
+    answers: VecDeque<Vec<u8>>,
+    replay: Option<Replay>,
     /// When the connection began.
     since_ns: u64,
     /// When bytes were last received.
@@ -183,6 +222,9 @@ impl Requester {
             throttle: Throttle::new(login.protocol().per_second()),
             paused_until_ns: 0,
             next_number: 1,
+            day_time: DayTime::default(),
+            answers: VecDeque::new(),
+            replay: None,
             since_ns: 0,
             heard_ns: 0,
             moved_ns: 0,
@@ -195,6 +237,11 @@ impl Requester {
 
     const fn protocol(&self) -> RequestProtocol {
         self.login.protocol()
+    }
+
+    /// The day's time, which packets to NYSE carry. Without it they carry that of the clock that is not set.
+    pub const fn set_day_time(&mut self, day_time: DayTime) {
+        self.day_time = day_time;
     }
 
     /// Whether the caller is to open the connection now.
@@ -239,6 +286,16 @@ impl Requester {
                 self.state = State::LoggingIn;
                 self.put(&unit_of(&fields.encode()), now_ns);
             }
+            RequestLogin::Mitch { user, password } => {
+                let length = recovery::LoginRequest::LENGTH as u8;
+                let fields = recovery::LoginRequestFields { length, username: user, password };
+                self.state = State::LoggingIn;
+                self.put(&unit_of(&fields.encode()), now_ns);
+            }
+            RequestLogin::Memx { user, password } => {
+                self.state = State::LoggingIn;
+                self.put(&token_login(user.trimmed(), password.trimmed()), now_ns);
+            }
             RequestLogin::Pillar { .. } => {
                 (self.state, self.next_number) = (State::Ready, 1);
                 self.counters.connections += 1;
@@ -253,7 +310,7 @@ impl Requester {
             self.wait_ns = LONGEST_WAIT_NS;
         }
         self.state = State::Apart;
-        self.outstanding = None;
+        (self.outstanding, self.replay) = (None, None);
         self.packets.clear();
         self.output.clear();
         self.counters.ends += 1;
@@ -265,9 +322,10 @@ impl Requester {
     pub fn request(&mut self, request: &Request, now_ns: u64) {
         let Request { session, first, count } = *request;
         let numbers = first..first.saturating_add(u64::from(count));
-        // Numbers have 32 bits on the wire.
+        // Numbers have 32 bits on the wire, but for MEMX.
         let is_ours = session.transport() == self.protocol().transport();
-        let is_possible = is_ours && !numbers.is_empty() && numbers.end <= u64::from(u32::MAX);
+        let has_room = self.protocol() == RequestProtocol::Memx || numbers.end <= u64::from(u32::MAX);
+        let is_possible = is_ours && !numbers.is_empty() && has_room;
         if !is_possible || now_ns < self.paused_until_ns {
             self.counters.dropped += 1;
             return;
@@ -317,6 +375,26 @@ impl Requester {
                     GapRequestFields { length: GapRequest::LENGTH as u8, unit, sequence: begin, count };
                 self.put(&unit_of(&fields.encode()), now_ns);
             }
+            RequestLogin::Mitch { .. } => {
+                let SessionId::MitchUnit(group) = session else { return };
+                let fields = recovery::ReplayRequestFields {
+                    length: recovery::ReplayRequest::LENGTH as u8,
+                    market_data_group: Ascii([group]),
+                    first_message: begin,
+                    count,
+                };
+                self.put(&unit_of(&fields.encode()), now_ns);
+            }
+            RequestLogin::Memx { .. } => {
+                let SessionId::Memoir(session_id) = session else { return };
+                let fields = ReplayRequestFields {
+                    message_length: (ReplayRequest::LENGTH - HEADER_BYTES) as u16,
+                    session_id,
+                    next_sequence_number: start,
+                    count: u32::from(count),
+                };
+                self.put(&fields.encode(), now_ns);
+            }
             RequestLogin::Pillar { source, product, channel } => {
                 let fields = RetransmissionRequestFields {
                     length: RetransmissionRequest::LENGTH as u16,
@@ -332,7 +410,7 @@ impl Requester {
     }
 
     fn put_pillar(&mut self, message: &[u8], now_ns: u64) {
-        let packet = pillar_of(message, self.next_number, now_ns);
+        let packet = pillar_of(message, self.next_number, self.day_time.at(now_ns));
         self.next_number = self.next_number.wrapping_add(1);
         self.put(&packet, now_ns);
     }
@@ -367,6 +445,16 @@ impl Requester {
         let protocol = self.protocol();
         let is_sound = match protocol {
             RequestProtocol::Grp => protocol.each_message(packet, |message| self.of_grp(message, now_ns)),
+            // Number 0 is the server's own; another one is that of a requested message.
+            RequestProtocol::Mitch if packet.get(4..8).is_some_and(|number| number != [0; 4]) => {
+                let is_sound = protocol.each_message(packet, |_| {});
+                if is_sound && protocol.count(packet) != Some(0) {
+                    self.put_answer(packet.to_vec());
+                }
+                is_sound
+            }
+            RequestProtocol::Mitch => protocol.each_message(packet, |message| self.of_mitch(message, now_ns)),
+            RequestProtocol::Memx => protocol.each_message(packet, |message| self.of_memx(message, now_ns)),
             RequestProtocol::Pillar => {
                 // A server that speaks is there.
                 self.wait_ns = FIRST_WAIT_NS;
@@ -383,17 +471,9 @@ impl Requester {
 
     fn of_grp(&mut self, message: &[u8], now_ns: u64) {
         match (grp::Message::decode(message), self.state) {
-            (Ok(grp::Message::LoginResponse(response)), State::LoggingIn) => match response.status() {
-                LoginStatus::Accepted => {
-                    (self.state, self.wait_ns) = (State::Ready, FIRST_WAIT_NS);
-                    self.counters.connections += 1;
-                    self.send_next(now_ns);
-                }
-                _ => {
-                    self.counters.logins_refused += 1;
-                    self.end(RequesterEnd::Refused);
-                }
-            },
+            (Ok(grp::Message::LoginResponse(response)), State::LoggingIn) => {
+                self.logged_in(response.status() == LoginStatus::Accepted, now_ns);
+            }
             (Ok(grp::Message::GapResponse(response)), State::Ready) => {
                 let first = u64::from(response.sequence());
                 let numbers = first..first.saturating_add(u64::from(response.count()));
@@ -403,6 +483,111 @@ impl Requester {
             // Messages of a later revision, and answers that nobody waits for.
             _ => self.counters.unexpected += 1,
         }
+    }
+
+    /// The login is answered.
+    fn logged_in(&mut self, is_accepted: bool, now_ns: u64) {
+        if is_accepted {
+            (self.state, self.wait_ns) = (State::Ready, FIRST_WAIT_NS);
+            self.counters.connections += 1;
+            self.send_next(now_ns);
+        } else {
+            self.counters.logins_refused += 1;
+            self.end(RequesterEnd::Refused);
+        }
+    }
+
+    fn of_mitch(&mut self, message: &[u8], now_ns: u64) {
+        match (recovery::Message::decode(message), self.state) {
+            (Ok(recovery::Message::LoginResponse(response)), State::LoggingIn) => {
+                self.logged_in(response.status() == recovery::LoginStatus::Accepted, now_ns);
+            }
+            (Ok(recovery::Message::ReplayResponse(response)), State::Ready) => {
+                let first = u64::from(response.first_message());
+                let numbers = first..first.saturating_add(u64::from(response.count()));
+                let [group] = response.market_data_group().0;
+                let status = RequestStatus::of_mitch(response.status());
+                self.response(SessionId::MitchUnit(group), &numbers, status, now_ns);
+            }
+            _ => self.counters.unexpected += 1,
+        }
+    }
+
+    fn of_memx(&mut self, message: &[u8], now_ns: u64) {
+        use tcp::Message;
+        let sent = self.outstanding.clone();
+        match (Message::decode(message), self.state, sent) {
+            (Ok(Message::Heartbeat(_) | Message::StartOfSession(_)), ..) => {}
+            (Ok(Message::LoginAccepted(accepted)), State::LoggingIn, _) => {
+                let mode = accepted.supported_request_mode();
+                self.logged_in(mode == tcp::RequestMode::Replay, now_ns);
+            }
+            (Ok(Message::LoginRejected(_)), State::LoggingIn, _) => self.logged_in(false, now_ns),
+            (Ok(Message::EndOfSession(_)), ..) => self.end(RequesterEnd::Closed),
+            (Ok(Message::ReplayBegin(begin)), State::Ready, Some(sent))
+                if sent.numbers.start == begin.next_sequence_number() =>
+            {
+                let SessionId::Memoir(session_id) = sent.session else { return };
+                let first = begin.next_sequence_number();
+                self.replay = Some(Replay { session_id, first, count: 0, blocks: Vec::new() });
+            }
+            (Ok(Message::SequencedMessage(m)), State::Ready, Some(_)) if self.replay.is_some() => {
+                let (message, longest) = (m.message(), ANSWER_BYTES);
+                if self.replay.as_ref().is_some_and(|replay| replay.blocks.len() + message.len() > longest) {
+                    self.close_packet();
+                }
+                if let Some(replay) = &mut self.replay {
+                    // A packet of the connection has fewer than 65,536 bytes.
+                    replay.blocks.extend_from_slice(&(message.len() as u16).to_be_bytes());
+                    replay.blocks.extend_from_slice(message);
+                    replay.count += 1;
+                }
+            }
+            (Ok(Message::ReplayComplete(_)), State::Ready, Some(sent)) if self.replay.is_some() => {
+                self.close_packet();
+                self.replay = None;
+                self.response(sent.session, &sent.numbers, RequestStatus::Accepted, now_ns);
+            }
+            (Ok(Message::ReplayRejected(rejected)), State::Ready, Some(sent)) => {
+                let status = RequestStatus::of_memx(rejected.replay_reject_code());
+                self.response(sent.session, &sent.numbers, status, now_ns);
+            }
+            _ => self.counters.unexpected += 1,
+        }
+    }
+
+    /// The messages so far become a packet, as the lines have them.
+    fn close_packet(&mut self) {
+        let Some(replay) = self.replay.as_mut().filter(|replay| replay.count > 0) else { return };
+        let fields = SequencedPacketFields {
+            message_type: MessageType::SequencedMessages,
+            header_length: HEADER_LENGTH,
+            session_id: replay.session_id,
+            sequence_number: replay.first,
+            message_count: replay.count,
+            messages: &replay.blocks,
+        };
+        let mut packet = vec![0; usize::from(HEADER_LENGTH) + 2 + replay.blocks.len()];
+        let written = fields.encode_into(&mut packet);
+        debug_assert!(written.is_ok(), "the packet has its room: {written:?}");
+        replay.first = replay.first.saturating_add(u64::from(replay.count));
+        replay.count = 0;
+        replay.blocks.clear();
+        self.put_answer(packet);
+    }
+
+    fn put_answer(&mut self, packet: Vec<u8>) {
+        if self.answers.len() < MOST_ANSWERS {
+            self.answers.push_back(packet);
+        } else {
+            self.counters.answers_dropped += 1;
+        }
+    }
+
+    /// The next packet with requested messages, as the lines have them, of a venue that sends them over the connection.
+    #[must_use]
+    pub fn take_answer(&mut self) -> Option<Vec<u8>> {
+        self.answers.pop_front()
     }
 
     fn of_pillar(&mut self, message: &[u8]) {
@@ -490,7 +675,7 @@ impl Requester {
                 let protocol = self.protocol();
                 let silent_ns = self.heard_ns.saturating_add(protocol.silence_ns());
                 let has_room = self.output.unsent_bytes() < MOST_OUTPUT_BYTES;
-                let heartbeat_ns = (protocol == RequestProtocol::Grp && has_room)
+                let heartbeat_ns = (protocol.has_login() && has_room)
                     .then(|| self.put_ns.saturating_add(protocol.server_heartbeat_ns()));
                 let stalled_ns = (self.output.unsent_bytes() > 0)
                     .then(|| self.moved_ns.saturating_add(RequestProtocol::Grp.silence_ns()));
@@ -523,7 +708,7 @@ impl Requester {
             return;
         }
         if self.outstanding.as_ref().is_some_and(|sent| since(sent.since_ns) >= RESPONSE_NS) {
-            self.outstanding = None;
+            (self.outstanding, self.replay) = (None, None);
             self.counters.unanswered += 1;
             self.unanswered += 1;
             if self.unanswered >= MOST_UNANSWERED {
@@ -532,11 +717,11 @@ impl Requester {
             }
         }
         self.send_next(now_ns);
-        if protocol == RequestProtocol::Grp
+        if protocol.has_login()
             && since(self.put_ns) >= protocol.server_heartbeat_ns()
             && self.output.unsent_bytes() < MOST_OUTPUT_BYTES
         {
-            self.put(&UNIT_HEARTBEAT, now_ns);
+            self.put(protocol.heartbeat(), now_ns);
         }
     }
 }

@@ -7,16 +7,23 @@ use tapeworks_wire::Ascii;
 use tapeworks_wire::cboe::grp::{
     self, GapResponse, GapResponseFields, LoginResponse, LoginResponseFields, LoginStatus,
 };
+use tapeworks_wire::memx::tcp::{
+    self, HEADER_BYTES, LoginAccepted, LoginAcceptedFields, LoginRejectCode, LoginRejected,
+    LoginRejectedFields, ReplayBegin, ReplayBeginFields, ReplayComplete, ReplayCompleteFields,
+    ReplayRejected, ReplayRejectedFields, RequestMode, SequencedMessageFields, StartOfSession,
+    StartOfSessionFields,
+};
+use tapeworks_wire::millennium::recovery;
 use tapeworks_wire::nyse::integrated::{
     HeartbeatResponse, RequestResponse, RequestResponseFields, RetransmissionRequest,
 };
 use tapeworks_wire::nyse::packet::PillarPacket;
 
 use super::{
-    PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, UNIT_HEARTBEAT, pillar_of, unit_of,
+    DayTime, PacketReader, RequestLogin, RequestProtocol, RequestStatus, SECOND_NS, pillar_of, unit_of,
 };
 use crate::outgoing::Outgoing;
-use crate::transport::{Request, SessionId};
+use crate::transport::{Request, SessionId, TransportKind};
 
 /// How long a client may take to log in, in ns.
 const LOGIN_NS: u64 = 10 * SECOND_NS;
@@ -51,6 +58,9 @@ impl ServerLimits {
         match protocol {
             RequestProtocol::Grp => Self { messages, per_second, per_minute: 1_500, per_day: 100_000 },
             RequestProtocol::Pillar => Self { messages, per_second, per_minute: u32::MAX, per_day: 5_000 },
+            RequestProtocol::Mitch | RequestProtocol::Memx => {
+                Self { messages, per_second, per_minute: u32::MAX, per_day: u32::MAX }
+            }
         }
     }
 }
@@ -80,6 +90,54 @@ impl Quota {
     }
 }
 
+/// Whether user and password are the same. It compares in constant time.
+fn is_same(one: (&[u8], &[u8]), other: (&[u8], &[u8])) -> bool {
+    bool::from(one.0.ct_eq(other.0) & one.1.ct_eq(other.1))
+}
+
+/// MEMX: the login is accepted by a server in this mode, and a session runs.
+pub(crate) fn accepted_by_memx(supported_request_mode: RequestMode, session: Option<SessionId>) -> Vec<u8> {
+    let message_length = (LoginAccepted::LENGTH - HEADER_BYTES) as u16;
+    let mut bytes = LoginAcceptedFields { message_length, supported_request_mode }.encode().to_vec();
+    if let Some(SessionId::Memoir(session_id)) = session {
+        let message_length = (StartOfSession::LENGTH - HEADER_BYTES) as u16;
+        bytes.extend_from_slice(&StartOfSessionFields { message_length, session_id }.encode());
+    }
+    bytes
+}
+
+/// MEMX: the login is rejected.
+pub(crate) fn rejected_by_memx() -> [u8; LoginRejected::LENGTH] {
+    let message_length = (LoginRejected::LENGTH - HEADER_BYTES) as u16;
+    let login_reject_code = LoginRejectCode::AuthorizationFailed;
+    LoginRejectedFields { message_length, login_reject_code }.encode()
+}
+
+/// MEMX: so many messages follow, from this number on.
+pub(crate) fn begin_by_memx(
+    next_sequence_number: u64,
+    pending_message_count: u32,
+) -> [u8; ReplayBegin::LENGTH] {
+    let message_length = (ReplayBegin::LENGTH - HEADER_BYTES) as u16;
+    ReplayBeginFields { message_length, next_sequence_number, pending_message_count }.encode()
+}
+
+/// MEMX: so many messages were sent.
+pub(crate) fn complete_by_memx(message_count: u64) -> [u8; ReplayComplete::LENGTH] {
+    let message_length = (ReplayComplete::LENGTH - HEADER_BYTES) as u16;
+    ReplayCompleteFields { message_length, message_count }.encode()
+}
+
+/// Appends a message as MEMX sends it over a connection.
+pub(crate) fn append_sequenced(message: &[u8], bytes: &mut Vec<u8>) {
+    // No message has more bytes than a packet.
+    let fields = SequencedMessageFields { message_length: message.len() as u16, message };
+    let start = bytes.len();
+    bytes.resize(start + HEADER_BYTES + message.len(), 0);
+    let written = bytes.get_mut(start..).map(|room| fields.encode_into(room));
+    debug_assert!(written.is_some_and(|written| written.is_ok()), "the message has its room");
+}
+
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -107,7 +165,8 @@ enum State {
 /// What a response repeats of its request.
 #[derive(Debug, Clone, Copy)]
 enum Repeated {
-    Grp,
+    /// Nothing that the request itself does not have: of Cboe, MITCH and MEMX.
+    Nothing,
     Pillar {
         source: Ascii<10>,
         product: u8,
@@ -133,6 +192,8 @@ pub struct RequestServer {
     requests: VecDeque<(Request, Repeated)>,
     quotas: [Quota; 3],
     next_number: u32,
+    day_time: DayTime,
+    session: Option<SessionId>,
     /// The number of the packet that is read, of NYSE's client.
     request_number: u32,
     since_ns: u64,
@@ -160,7 +221,7 @@ impl RequestServer {
             admitted,
             limits,
             state: match protocol {
-                RequestProtocol::Grp => State::Fresh,
+                RequestProtocol::Grp | RequestProtocol::Mitch | RequestProtocol::Memx => State::Fresh,
                 RequestProtocol::Pillar => State::Ready,
             },
             packets: PacketReader::default(),
@@ -168,6 +229,8 @@ impl RequestServer {
             requests: VecDeque::new(),
             quotas: [Quota::new(1), Quota::new(60), Quota::new(86_400)],
             next_number: 1,
+            day_time: DayTime::default(),
+            session: None,
             request_number: 0,
             since_ns: now_ns,
             heard_ns: now_ns,
@@ -175,6 +238,11 @@ impl RequestServer {
             put_ns: now_ns,
             unanswered_ns: None,
         }
+    }
+
+    /// The day's time, which packets of NYSE's server carry. Without it they carry that of the clock that is not set.
+    pub const fn set_day_time(&mut self, day_time: DayTime) {
+        self.day_time = day_time;
     }
 
     /// Takes bytes from the client.
@@ -204,6 +272,74 @@ impl RequestServer {
         match self.protocol {
             RequestProtocol::Grp => self.of_grp(message, now_ns),
             RequestProtocol::Pillar => self.of_pillar(message, now_ns),
+            RequestProtocol::Mitch => self.of_mitch(message, now_ns),
+            RequestProtocol::Memx => self.of_memx(message, now_ns),
+        }
+    }
+
+    fn of_mitch(&mut self, message: &[u8], now_ns: u64) {
+        match (recovery::Message::decode(message), self.state) {
+            (Ok(recovery::Message::LoginRequest(login)), State::Fresh) => {
+                let is_known = match self.admitted {
+                    None => true,
+                    Some(RequestLogin::Mitch { user, password }) => is_same(
+                        (login.username().trimmed(), login.password().trimmed()),
+                        (user.trimmed(), password.trimmed()),
+                    ),
+                    Some(_) => false,
+                };
+                let status = match is_known {
+                    true => recovery::LoginStatus::Accepted,
+                    false => recovery::LoginStatus::InvalidPassword,
+                };
+                let length = recovery::LoginResponse::LENGTH as u8;
+                let fields = recovery::LoginResponseFields { length, status };
+                self.put(&unit_of(&fields.encode()), now_ns);
+                self.state = if is_known { State::Ready } else { State::Refusing };
+            }
+            (Ok(recovery::Message::ReplayRequest(request)), State::Ready) => {
+                let [group] = request.market_data_group().0;
+                let (first, count) = (u64::from(request.first_message()), request.count());
+                let request = Request { session: SessionId::MitchUnit(group), first, count };
+                self.take(request, Repeated::Nothing, None, now_ns);
+            }
+            (Ok(recovery::Message::LogoutRequest(_)), _) => self.end(RequestServerEnd::Left),
+            (_, State::Refusing) => {}
+            _ => self.end(RequestServerEnd::Malformed),
+        }
+    }
+
+    fn of_memx(&mut self, message: &[u8], now_ns: u64) {
+        match (tcp::Message::decode(message), self.state) {
+            (Ok(tcp::Message::Heartbeat(_)), _) => {}
+            (Ok(tcp::Message::LoginRequest(login)), State::Fresh) => {
+                let is_known = match self.admitted {
+                    None => true,
+                    Some(RequestLogin::Memx { user, password }) => {
+                        let token = [user.trimmed(), b":", password.trimmed()].concat();
+                        bool::from(login.token().ct_eq(&token))
+                    }
+                    Some(_) => false,
+                };
+                if is_known {
+                    self.put(&accepted_by_memx(RequestMode::Replay, self.session), now_ns);
+                } else {
+                    self.put(&rejected_by_memx(), now_ns);
+                }
+                self.state = if is_known { State::Ready } else { State::Refusing };
+            }
+            (Ok(tcp::Message::ReplayRequest(request)), State::Ready) => {
+                let count = u16::try_from(request.count()).ok();
+                let status = if count.is_none() { Some(RequestStatus::TooLong) } else { None };
+                let request = Request {
+                    session: SessionId::Memoir(request.session_id()),
+                    first: request.next_sequence_number(),
+                    count: count.unwrap_or_default(),
+                };
+                self.take(request, Repeated::Nothing, status, now_ns);
+            }
+            (_, State::Refusing) => {}
+            _ => self.end(RequestServerEnd::Malformed),
         }
     }
 
@@ -221,7 +357,7 @@ impl RequestServer {
                                 & is_same(login.password().trimmed(), password.trimmed()),
                         )
                     }
-                    Some(RequestLogin::Pillar { .. }) => false,
+                    Some(_) => false,
                 };
                 let status = if is_known { LoginStatus::Accepted } else { LoginStatus::NotAuthorised };
                 let fields = LoginResponseFields { length: LoginResponse::LENGTH as u8, status };
@@ -232,7 +368,7 @@ impl RequestServer {
                 let session = SessionId::CboeUnit(request.unit());
                 let first = u64::from(request.sequence());
                 let request = Request { session, first, count: request.count() };
-                self.take(request, Repeated::Grp, None, now_ns);
+                self.take(request, Repeated::Nothing, None, now_ns);
             }
             (_, State::Refusing) => {}
             _ => self.end(RequestServerEnd::Malformed),
@@ -302,9 +438,45 @@ impl RequestServer {
 
     /// Answers the request that [`RequestServer::next_request`] names.
     pub fn answer(&mut self, status: RequestStatus, now_ns: u64) {
-        if let Some((request, repeated)) = self.requests.pop_front() {
-            self.respond(&request, repeated, status, now_ns);
+        self.answer_with(status, &[], now_ns);
+    }
+
+    /// As [`RequestServer::answer`], with packets of the requested messages, as the lines have them. They go over the connection, of a venue whose
+    /// messages do not go to a group.
+    pub fn answer_with(&mut self, status: RequestStatus, packets: &[Vec<u8>], now_ns: u64) {
+        let Some((request, repeated)) = self.requests.pop_front() else { return };
+        self.respond(&request, repeated, status, now_ns);
+        if status != RequestStatus::Accepted {
+            return;
         }
+        match self.protocol {
+            RequestProtocol::Grp | RequestProtocol::Pillar => {}
+            RequestProtocol::Mitch => packets.iter().for_each(|packet| self.put(packet, now_ns)),
+            RequestProtocol::Memx => {
+                let (mut messages, mut count) = (Vec::new(), 0);
+                let header = |packet: &Vec<u8>| TransportKind::Memoir.header(packet).ok();
+                let first = packets.first().and_then(header).map_or(request.first, |header| header.first);
+                for packet in packets {
+                    // A message has no number here: it is the next one.
+                    let is_next = |number| number == first + u64::from(count);
+                    if !header(packet).is_some_and(|header| is_next(header.first)) {
+                        break;
+                    }
+                    TransportKind::Memoir.each_message(packet, |_, message| {
+                        count += 1;
+                        append_sequenced(message, &mut messages);
+                    });
+                }
+                self.put(&begin_by_memx(first, count), now_ns);
+                self.put(&messages, now_ns);
+                self.put(&complete_by_memx(u64::from(count)), now_ns);
+            }
+        }
+    }
+
+    /// The session that runs, which MEMX's server names.
+    pub const fn set_session(&mut self, session: SessionId) {
+        self.session = Some(session);
     }
 
     fn respond(&mut self, request: &Request, repeated: Repeated, status: RequestStatus, now_ns: u64) {
@@ -314,7 +486,7 @@ impl RequestServer {
         // A request has 32-bit numbers.
         let first = request.first as u32;
         match (repeated, request.session) {
-            (Repeated::Grp, SessionId::CboeUnit(unit)) => {
+            (Repeated::Nothing, SessionId::CboeUnit(unit)) => {
                 let fields = GapResponseFields {
                     length: GapResponse::LENGTH as u8,
                     unit,
@@ -337,12 +509,28 @@ impl RequestServer {
                 };
                 self.put_pillar(&fields.encode(), now_ns);
             }
-            (Repeated::Grp, _) => {}
+            (Repeated::Nothing, SessionId::MitchUnit(group)) => {
+                let fields = recovery::ReplayResponseFields {
+                    length: recovery::ReplayResponse::LENGTH as u8,
+                    market_data_group: Ascii([group]),
+                    first_message: first,
+                    count: request.count,
+                    status: status.to_mitch(),
+                };
+                self.put(&unit_of(&fields.encode()), now_ns);
+            }
+            // What is accepted begins with the messages.
+            (Repeated::Nothing, SessionId::Memoir(_)) if status != RequestStatus::Accepted => {
+                let message_length = (ReplayRejected::LENGTH - HEADER_BYTES) as u16;
+                let fields = ReplayRejectedFields { message_length, replay_reject_code: status.to_memx() };
+                self.put(&fields.encode(), now_ns);
+            }
+            (Repeated::Nothing, _) => {}
         }
     }
 
     fn put_pillar(&mut self, message: &[u8], now_ns: u64) {
-        let packet = pillar_of(message, self.next_number, now_ns);
+        let packet = pillar_of(message, self.next_number, self.day_time.at(now_ns));
         self.next_number = self.next_number.wrapping_add(u32::from(!message.is_empty()));
         self.put(&packet, now_ns);
     }
@@ -407,13 +595,13 @@ impl RequestServer {
         }
         match (self.state, self.protocol) {
             (State::Fresh, _) if since(self.since_ns) >= LOGIN_NS => self.end(RequestServerEnd::TimedOut),
-            (State::Ready, RequestProtocol::Grp) if since(self.heard_ns) >= PATIENCE_NS => {
+            (State::Ready, protocol) if protocol.has_login() && since(self.heard_ns) >= PATIENCE_NS => {
                 self.end(RequestServerEnd::TimedOut);
             }
-            (State::Ready, RequestProtocol::Grp)
-                if since(self.put_ns) >= self.protocol.server_heartbeat_ns() =>
+            (State::Ready, protocol)
+                if protocol.has_login() && since(self.put_ns) >= protocol.server_heartbeat_ns() =>
             {
-                self.put(&UNIT_HEARTBEAT, now_ns);
+                self.put(protocol.heartbeat(), now_ns);
             }
             (State::Ready, RequestProtocol::Pillar) => match self.unanswered_ns {
                 Some(sent_ns) if since(sent_ns) >= PATIENCE_NS => self.end(RequestServerEnd::TimedOut),

@@ -11,15 +11,20 @@ fn login(protocol: RequestProtocol) -> RequestLogin {
     match protocol {
         RequestProtocol::Grp => RequestLogin::grp("0001", "FIRM", "ABCD00").unwrap(),
         RequestProtocol::Pillar => RequestLogin::pillar("FIRM1", 3, 7).unwrap(),
+        RequestProtocol::Mitch => RequestLogin::mitch("FIRM", "ABCD00").unwrap(),
+        RequestProtocol::Memx => RequestLogin::memx("FIRM", "ABCD00").unwrap(),
     }
 }
 
-const BOTH: [RequestProtocol; 2] = [RequestProtocol::Grp, RequestProtocol::Pillar];
+const ALL: [RequestProtocol; 4] =
+    [RequestProtocol::Grp, RequestProtocol::Pillar, RequestProtocol::Mitch, RequestProtocol::Memx];
 
 fn session(protocol: RequestProtocol) -> SessionId {
     match protocol {
         RequestProtocol::Grp => SessionId::CboeUnit(2),
         RequestProtocol::Pillar => SessionId::Pillar,
+        RequestProtocol::Mitch => SessionId::MitchUnit(b'A'),
+        RequestProtocol::Memx => SessionId::Memoir(77),
     }
 }
 
@@ -67,6 +72,73 @@ fn transfer(
 }
 
 #[test]
+fn a_client_of_london_and_one_of_memx_get_the_messages_over_the_connection() {
+    for protocol in [RequestProtocol::Mitch, RequestProtocol::Memx] {
+        assert!(!protocol.answers_to_group());
+        let (mut client, mut server) = connected(protocol);
+        let mut store = crate::Store::new(protocol.transport(), 1 << 20);
+        store.begin_session(session(protocol));
+        for number in 0..50_u8 {
+            let mut stream = crate::Stream::new(session(protocol), 0);
+            stream.put(&[&[40, 0x41][..], &[number; 38]].concat());
+            let blocks = stream.blocks();
+            let first = u64::from(number) + 1;
+            store.keep(&crate::Made { first, count: 1, stream_offset: 0, blocks });
+        }
+        let wanted = request(protocol, 5, 40);
+        client.request(&wanted, 0);
+        server.receive(client.output(), 0);
+        let length = client.output().len();
+        client.sent(length, 0);
+        assert_eq!(server.next_request(), Some(wanted));
+        let mut asked = wanted;
+        let mut packets = Vec::new();
+        while asked.count > 0 {
+            let mut packet = Vec::new();
+            let count = store.answer_as(&asked, asked.session, 0, &mut packet).unwrap();
+            (asked.first, asked.count) = (asked.first + u64::from(count), asked.count - count);
+            packets.push(packet);
+        }
+        server.answer_with(RequestStatus::Accepted, &packets, 0);
+        for piece in server.output().chunks(7) {
+            client.receive(piece, 0);
+        }
+        let mut got = Vec::new();
+        while let Some(packet) = client.take_answer() {
+            assert!(packet.len() <= 1_430 && protocol.transport().is_sound(&packet));
+            protocol.transport().each_message(&packet, |number, message| got.push((number, message[2])));
+        }
+        assert!(got.into_iter().eq((5..45_u8).map(|number| (u64::from(number), number - 1))));
+        assert_eq!((client.counters().of(RequestStatus::Accepted), client.counters().unexpected), (1, 0));
+        // What is not kept is refused with its reason.
+        client.request(&request(protocol, 4_000, 1), 0);
+        server.receive(client.output(), 0);
+        server.answer(RequestStatus::OutOfRange, 0);
+        let sent = server.output().to_vec();
+        client.receive(&sent, 0);
+        assert_eq!(client.counters().of(RequestStatus::OutOfRange), 1);
+    }
+}
+
+#[test]
+fn a_packet_of_nyse_says_the_time_of_the_day_that_its_caller_gives() {
+    const DAY_NS: u64 = 1_763_130_600 * SECOND_NS;
+    let (mut client, mut server) = connected(RequestProtocol::Pillar);
+    client.set_day_time(DayTime::new(DAY_NS, 100));
+    server.set_day_time(DayTime::new(DAY_NS, 100));
+    client.request(&request(RequestProtocol::Pillar, 5, 3), 107);
+    let sent = |bytes: &[u8]| {
+        let packet = PillarPacket::decode(bytes).unwrap();
+        (packet.send_time().0, packet.send_time_nanoseconds().0)
+    };
+    let request = client.output().to_vec();
+    assert_eq!(sent(&request), (1_763_130_600, 7));
+    server.receive(&request, 108);
+    server.answer(RequestStatus::Accepted, 109);
+    assert_eq!(sent(server.output()), (1_763_130_600, 9));
+}
+
+#[test]
 fn a_client_of_cboe_logs_in_and_requests_in_units_without_a_number() {
     let mut client = Requester::new(login(RequestProtocol::Grp));
     client.connected(0);
@@ -99,7 +171,7 @@ fn a_client_of_nyse_needs_no_login_and_answers_heartbeats() {
 
 #[test]
 fn a_long_range_is_requested_in_pieces_one_after_the_other() {
-    for protocol in BOTH {
+    for protocol in ALL {
         let (mut client, mut server) = connected(protocol);
         let most = protocol.most_messages();
         client.request(&request(protocol, 10, 2 * most + 5), 0);
@@ -112,7 +184,7 @@ fn a_long_range_is_requested_in_pieces_one_after_the_other() {
 
 #[test]
 fn a_range_that_is_on_its_way_is_not_requested_again() {
-    for protocol in BOTH {
+    for protocol in ALL {
         let (mut client, _) = connected(protocol);
         client.request(&request(protocol, 10, 20), 0);
         client.request(&request(protocol, 100, 20), 0);
@@ -122,9 +194,10 @@ fn a_range_that_is_on_its_way_is_not_requested_again() {
         // One that has more takes the place of what is within it.
         client.request(&request(protocol, 95, 40), 0);
         assert_eq!(client.waiting(), 1);
-        let bad = Request { session: SessionId::Memoir(1), first: 1, count: 1 };
+        let bad = Request { session: SessionId::CtaBlock(1), first: 1, count: 1 };
         client.request(&bad, 0);
-        client.request(&request(protocol, u64::from(u32::MAX), 1), 0);
+        let last = if protocol == RequestProtocol::Memx { u64::MAX } else { u64::from(u32::MAX) };
+        client.request(&request(protocol, last, 1), 0);
         client.request(&request(protocol, 5, 0), 0);
         assert_eq!(client.counters().dropped, 3);
     }
@@ -147,7 +220,7 @@ fn a_refusal_of_a_quota_stops_the_requests_for_its_time() {
 
 #[test]
 fn a_server_refuses_what_is_too_much_or_of_others() {
-    for protocol in BOTH {
+    for protocol in ALL {
         let limits = ServerLimits { messages: 10, per_second: 3, per_minute: 4, per_day: 5 };
         let mut server = RequestServer::new(protocol, None, limits, 0);
         let mut client = Requester::new(login(protocol));
@@ -157,12 +230,18 @@ fn a_server_refuses_what_is_too_much_or_of_others() {
             transfer(client, &mut server, usize::MAX, now_ns, |_| RequestStatus::Accepted).len()
         };
         assert_eq!(ask(&mut client, 11, 0), 0);
-        assert_eq!(client.counters().of(RequestStatus::TooLong), 1);
+        let too_long = match protocol {
+            RequestProtocol::Grp | RequestProtocol::Pillar => RequestStatus::TooLong,
+            RequestProtocol::Mitch => RequestStatus::Unknown,
+            RequestProtocol::Memx => RequestStatus::OutOfRange,
+        };
+        assert_eq!(client.counters().of(too_long), 1);
         assert_eq!((ask(&mut client, 10, 1), ask(&mut client, 10, 2), ask(&mut client, 10, 3)), (1, 1, 0));
         // NYSE has one status for all quotas.
         let quota = match protocol {
-            RequestProtocol::Grp => RequestStatus::SecondQuota,
+            RequestProtocol::Grp | RequestProtocol::Mitch => RequestStatus::SecondQuota,
             RequestProtocol::Pillar => RequestStatus::DayQuota,
+            RequestProtocol::Memx => RequestStatus::InvalidMessage,
         };
         assert_eq!(client.counters().of(quota), 1);
     }
@@ -280,6 +359,13 @@ fn every_status_is_read_as_it_was_written_or_as_the_nearest() {
         let pillar = RequestStatus::of_pillar(status.to_pillar());
         assert_eq!(grp == RequestStatus::Accepted, status == RequestStatus::Accepted);
         assert_eq!(pillar == RequestStatus::Accepted, status == RequestStatus::Accepted);
+        let (mitch, memx) =
+            (RequestStatus::of_mitch(status.to_mitch()), RequestStatus::of_memx(status.to_memx()));
+        assert_eq!(mitch == RequestStatus::Accepted, status == RequestStatus::Accepted);
+        assert_eq!(RequestStatus::of_mitch(mitch.to_mitch()), mitch);
+        // MEMX says by other messages that it accepts.
+        assert!(memx != RequestStatus::Accepted);
+        assert_eq!(RequestStatus::of_memx(memx.to_memx()), memx);
         assert_eq!(RequestStatus::of_grp(grp.to_grp()), grp);
         assert_eq!(RequestStatus::of_pillar(pillar.to_pillar()), pillar);
         assert_eq!(RequestStatus::ALL[status as usize], status);
@@ -287,7 +373,7 @@ fn every_status_is_read_as_it_was_written_or_as_the_nearest() {
 }
 
 fn protocols() -> impl Strategy<Value = RequestProtocol> {
-    prop_oneof![Just(RequestProtocol::Grp), Just(RequestProtocol::Pillar)]
+    prop::sample::select(ALL.to_vec())
 }
 
 proptest! {

@@ -7,14 +7,21 @@ use tapeworks_wire::AsciiNumber;
 use tapeworks_wire::cboe::grp::{
     self, Login, LoginFields, LoginStatus, SpinRequest, SpinRequestFields, SpinStatus,
 };
+use tapeworks_wire::memx::depth13;
+use tapeworks_wire::memx::tcp::{self, HEADER_BYTES};
+use tapeworks_wire::millennium::recovery;
 use tapeworks_wire::nasdaq::soupbintcp::{self, ClientHeartbeat, LoginRequestFields, LogoutRequest};
 
+use super::refresh::RefreshClient;
 use super::{SnapshotProtocol, adds_order, padded};
-use crate::requests::{UNIT_HEADER_BYTES, UNIT_HEARTBEAT, unit_of};
+use crate::requests::{DayTime, RequestLogin, UNIT_HEADER_BYTES, UNIT_HEARTBEAT, token_login, unit_of};
 use crate::transport::SessionId;
 
 /// Bytes that are read are removed from the buffer when there are so many.
 const COMPACTED_BYTES: usize = 64 << 10;
+
+/// A unit with MITCH's logout request.
+const LOGOUT: [u8; UNIT_HEADER_BYTES + 2] = [10, 0, 1, 0, 0, 0, 0, 0, 2, recovery::LogoutRequest::TAG];
 
 /// Who wants a snapshot. Texts that are too long are cut.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,10 +54,16 @@ pub enum SnapshotFailure {
     LoginRejected,
     /// The server has no such spin, or sends one already.
     SpinRefused,
+    /// The server refused the request for a snapshot.
+    Refused,
     /// The session ended before the snapshot did.
     Ended,
     /// The end does not fit the beginning: another number, or another count of orders.
     Torn,
+    /// The server refused a refresh, or the directory before it.
+    RefreshRefused,
+    /// Packets of a refresh did not come, however often they were requested; or there were too many.
+    RefreshIncomplete,
     /// What came is not the protocol.
     Malformed,
 }
@@ -60,8 +73,11 @@ impl fmt::Display for SnapshotFailure {
         f.write_str(match self {
             Self::LoginRejected => "the login was rejected",
             Self::SpinRefused => "the spin was refused",
+            Self::Refused => "the snapshot was refused",
             Self::Ended => "the session ended before the snapshot did",
-            Self::Torn => "the end of the spin does not fit its beginning",
+            Self::Torn => "the end of the snapshot does not fit its beginning",
+            Self::RefreshRefused => "the refresh was refused",
+            Self::RefreshIncomplete => "the refresh did not come whole",
             Self::Malformed => "the server does not speak the protocol of its snapshots",
         })
     }
@@ -86,13 +102,15 @@ enum State {
     /// The messages come.
     Receiving {
         sequence: u32,
-        /// Orders that are still to come.
+        /// Orders that are still to come; of MEMX messages.
         orders: u32,
     },
+    /// The messages are there, and the snapshot includes those up to this number: of MEMX, before the end of the replay.
+    Behind(u64),
 }
 
 /// Where in the input what has come lies.
-enum Step {
+pub(super) enum Step {
     Message(Range<usize>),
     End(u64),
 }
@@ -102,6 +120,7 @@ enum Step {
 #[derive(Debug, Clone)]
 pub struct SnapshotClient {
     protocol: SnapshotProtocol,
+    session: Option<SessionId>,
     state: State,
     input: Vec<u8>,
     /// The input up to here is read.
@@ -111,6 +130,7 @@ pub struct SnapshotClient {
     /// Messages of it that are still to be read.
     left: u8,
     output: Vec<u8>,
+    refresh: Option<Box<RefreshClient>>,
 }
 
 impl SnapshotClient {
@@ -119,6 +139,19 @@ impl SnapshotClient {
     pub fn new(login: &SnapshotLogin, session: &SessionId) -> Self {
         let protocol = SnapshotProtocol::of(session.transport());
         let output = match protocol {
+            SnapshotProtocol::Refresh => Vec::new(),
+            SnapshotProtocol::Mitch => {
+                let fields = recovery::LoginRequestFields {
+                    length: recovery::LoginRequest::LENGTH as u8,
+                    username: padded(&login.user),
+                    password: padded(&login.password),
+                };
+                unit_of(&fields.encode())
+            }
+            SnapshotProtocol::Memx => {
+                let cut = |text: &str, most: usize| text.bytes().take(most).collect::<Vec<u8>>();
+                token_login(&cut(&login.user, 6), &cut(&login.password, 10))
+            }
             SnapshotProtocol::Glimpse => {
                 let fields = LoginRequestFields {
                     packet_length: 47,
@@ -141,7 +174,34 @@ impl SnapshotClient {
                 unit_of(&fields.encode())
             }
         };
-        Self { protocol, state: State::LoggingIn, input: Vec::new(), at: 0, unit_end: 0, left: 0, output }
+        Self { session: Some(*session), ..Self::with_output(protocol, output, None) }
+    }
+
+    /// A client of a request server that wants a refresh, whose packets come to a group: the caller hands them to
+    /// [`SnapshotClient::receive_datagram`], and calls [`SnapshotClient::tick`] often. `None`: no venue with such logins has refreshes.
+    #[must_use]
+    pub fn by_group(login: RequestLogin, day_time: DayTime, now_ns: u64) -> Option<Self> {
+        let refresh = RefreshClient::new(login, day_time, now_ns)?;
+        Some(Self::with_output(SnapshotProtocol::Refresh, Vec::new(), Some(Box::new(refresh))))
+    }
+
+    const fn with_output(
+        protocol: SnapshotProtocol,
+        output: Vec<u8>,
+        refresh: Option<Box<RefreshClient>>,
+    ) -> Self {
+        let state = State::LoggingIn;
+        Self {
+            protocol,
+            session: None,
+            state,
+            input: Vec::new(),
+            at: 0,
+            unit_end: 0,
+            left: 0,
+            output,
+            refresh,
+        }
     }
 
     /// How the snapshot is requested and framed.
@@ -153,7 +213,10 @@ impl SnapshotClient {
     /// The bytes to send next.
     #[must_use]
     pub fn take_output(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.output)
+        match &mut self.refresh {
+            Some(refresh) => std::mem::take(&mut refresh.output),
+            None => std::mem::take(&mut self.output),
+        }
     }
 
     /// What goes out each second.
@@ -161,7 +224,9 @@ impl SnapshotClient {
     pub const fn heartbeat(&self) -> &'static [u8] {
         match self.protocol {
             SnapshotProtocol::Glimpse => &[0, 1, ClientHeartbeat::TAG],
-            SnapshotProtocol::Spin => &UNIT_HEARTBEAT,
+            SnapshotProtocol::Spin | SnapshotProtocol::Mitch => &UNIT_HEARTBEAT,
+            SnapshotProtocol::Memx => &[0; HEADER_BYTES],
+            SnapshotProtocol::Refresh => &[],
         }
     }
 
@@ -170,12 +235,16 @@ impl SnapshotClient {
     pub const fn farewell(&self) -> &'static [u8] {
         match self.protocol {
             SnapshotProtocol::Glimpse => &[0, 1, LogoutRequest::TAG],
-            SnapshotProtocol::Spin => &[],
+            SnapshotProtocol::Spin | SnapshotProtocol::Refresh | SnapshotProtocol::Memx => &[],
+            SnapshotProtocol::Mitch => &LOGOUT,
         }
     }
 
     /// Takes bytes from the server; then the caller takes all that [`SnapshotClient::fetch`] has.
     pub fn receive(&mut self, bytes: &[u8]) {
+        if let Some(refresh) = &mut self.refresh {
+            return refresh.receive(bytes);
+        }
         let used = if self.left > 0 { 0 } else { self.at };
         if used >= COMPACTED_BYTES || used == self.input.len() {
             self.input.drain(..used);
@@ -184,17 +253,44 @@ impl SnapshotClient {
         self.input.extend_from_slice(bytes);
     }
 
+    /// Takes a packet of the group.
+    pub fn receive_datagram(&mut self, payload: &[u8]) {
+        if let Some(refresh) = &mut self.refresh {
+            refresh.receive_datagram(payload);
+        }
+    }
+
+    /// Time has passed: what has not come to the group is requested again. Times are of a clock that is not set.
+    pub fn tick(&mut self, now_ns: u64) {
+        if let Some(refresh) = &mut self.refresh {
+            refresh.tick(now_ns);
+        }
+    }
+
+    /// Packets of the group that did not belong to the snapshot: of other clients, or more than once.
+    #[must_use]
+    pub fn ignored(&self) -> u64 {
+        self.refresh.as_ref().map_or(0, |refresh| refresh.ignored())
+    }
+
     /// What has come next; `None`: more bytes must come.
     ///
     /// # Errors
     /// The snapshot will not come.
     pub fn fetch(&mut self) -> Result<Option<Fetched<'_>>, SnapshotFailure> {
-        let step = match self.protocol {
-            SnapshotProtocol::Glimpse => self.of_glimpse()?,
-            SnapshotProtocol::Spin => self.of_spin()?,
+        let step = match (&mut self.refresh, self.protocol) {
+            (Some(refresh), _) => refresh.fetch()?,
+            (None, SnapshotProtocol::Glimpse) => self.of_glimpse()?,
+            (None, SnapshotProtocol::Spin) => self.of_spin()?,
+            (None, SnapshotProtocol::Mitch) => self.of_mitch()?,
+            (None, SnapshotProtocol::Memx) => self.of_memx()?,
+            (None, SnapshotProtocol::Refresh) => None,
         };
         Ok(step.map(|step| match step {
-            Step::Message(range) => Fetched::Message(self.input.get(range).unwrap_or_default()),
+            Step::Message(range) => Fetched::Message(match &self.refresh {
+                Some(refresh) => refresh.message(range),
+                None => self.input.get(range).unwrap_or_default(),
+            }),
             Step::End(next) => Fetched::End { next },
         }))
     }
@@ -233,7 +329,7 @@ impl SnapshotClient {
                 let State::Receiving { orders, .. } = &mut self.state else {
                     return Err(SnapshotFailure::Malformed);
                 };
-                if adds_order(message) {
+                if adds_order(SnapshotProtocol::Spin, message) {
                     *orders = orders.checked_sub(1).ok_or(SnapshotFailure::Torn)?;
                 }
                 return Ok(Some(Step::Message(range)));
@@ -265,6 +361,115 @@ impl SnapshotClient {
                     }
                     return Ok(Some(Step::End(u64::from(sequence) + 1)));
                 }
+                _ => return Err(SnapshotFailure::Malformed),
+            }
+        }
+    }
+
+    fn of_mitch(&mut self) -> Result<Option<Step>, SnapshotFailure> {
+        use recovery::Message;
+        loop {
+            let Some(range) = self.next_of_unit()? else { return Ok(None) };
+            let message = self.input.get(range.clone()).unwrap_or_default();
+            let is_of_server = matches!(message.get(1), Some(0x01..=0x05 | 0x81..=0x83));
+            if !is_of_server {
+                let State::Receiving { orders, .. } = &mut self.state else {
+                    return Err(SnapshotFailure::Malformed);
+                };
+                if adds_order(SnapshotProtocol::Mitch, message) {
+                    *orders = orders.checked_sub(1).ok_or(SnapshotFailure::Torn)?;
+                }
+                return Ok(Some(Step::Message(range)));
+            }
+            match (Message::decode(message).map_err(|_| SnapshotFailure::Malformed)?, self.state) {
+                (Message::LoginResponse(response), State::LoggingIn) => {
+                    if response.status() != recovery::LoginStatus::Accepted {
+                        return Err(SnapshotFailure::LoginRejected);
+                    }
+                    let fields = recovery::SnapshotRequestFields {
+                        length: recovery::SnapshotRequest::LENGTH as u8,
+                        // Whichever the server has.
+                        sequence_number: 0,
+                        segment: padded(""),
+                        instrument_id: 0,
+                        sub_book: 0,
+                        snapshot_type: recovery::SnapshotType::OrderBook,
+                        recover_from_time: [0; 8],
+                        request_id: 1,
+                    };
+                    self.output.extend_from_slice(&unit_of(&fields.encode()));
+                    self.state = State::Requested(0);
+                }
+                (Message::SnapshotResponse(response), State::Requested(_)) => {
+                    if response.status() != recovery::SnapshotStatus::Accepted {
+                        return Err(SnapshotFailure::Refused);
+                    }
+                    let (sequence, orders) = (response.sequence_number(), response.order_count());
+                    self.state = State::Receiving { sequence, orders };
+                }
+                (Message::SnapshotComplete(complete), State::Receiving { sequence, orders }) => {
+                    // One of an instrument or a segment says nothing of the rest of the group.
+                    let is_whole = complete.instrument_id() == 0 && complete.segment().trimmed().is_empty();
+                    if complete.sequence_number() != sequence || orders != 0 || !is_whole {
+                        return Err(SnapshotFailure::Torn);
+                    }
+                    return Ok(Some(Step::End(u64::from(sequence) + 1)));
+                }
+                _ => return Err(SnapshotFailure::Malformed),
+            }
+        }
+    }
+
+    fn of_memx(&mut self) -> Result<Option<Step>, SnapshotFailure> {
+        use tcp::Message;
+        loop {
+            let rest = self.input.get(self.at..).unwrap_or_default();
+            let Some([_, high, low]) = rest.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+            let length = HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
+            let Some(packet) = rest.get(..length) else { return Ok(None) };
+            let begin = self.at;
+            self.at += length;
+            match (Message::decode(packet).map_err(|_| SnapshotFailure::Malformed)?, self.state) {
+                (Message::Heartbeat(_), _) => {}
+                (Message::LoginAccepted(accepted), State::LoggingIn) => {
+                    if accepted.supported_request_mode() != tcp::RequestMode::Snapshot {
+                        return Err(SnapshotFailure::LoginRejected);
+                    }
+                    self.state = State::Waiting;
+                }
+                (Message::LoginRejected(_), State::LoggingIn) => return Err(SnapshotFailure::LoginRejected),
+                (Message::StartOfSession(start), State::Waiting) => {
+                    let session_id = start.session_id();
+                    if self.session != Some(SessionId::Memoir(session_id)) {
+                        return Err(SnapshotFailure::Ended);
+                    }
+                    let message_length = (tcp::ReplayAllRequest::LENGTH - HEADER_BYTES) as u16;
+                    let fields = tcp::ReplayAllRequestFields { message_length, session_id };
+                    self.output.extend_from_slice(&fields.encode());
+                    self.state = State::Requested(0);
+                }
+                (Message::EndOfSession(_), _) => return Err(SnapshotFailure::Ended),
+                (Message::ReplayRejected(_), State::Requested(_)) => return Err(SnapshotFailure::Refused),
+                (Message::ReplayBegin(begin), State::Requested(_)) => {
+                    self.state = State::Receiving { sequence: 0, orders: begin.pending_message_count() };
+                }
+                (Message::SequencedMessage(m), State::Receiving { orders, sequence }) => {
+                    let orders = orders.checked_sub(1).ok_or(SnapshotFailure::Torn)?;
+                    match depth13::Message::decode(m.message()) {
+                        Ok(depth13::Message::SnapshotComplete(complete)) if orders == 0 => {
+                            self.state = State::Behind(complete.as_of_sequence_number());
+                        }
+                        Ok(depth13::Message::SnapshotComplete(_)) => return Err(SnapshotFailure::Torn),
+                        _ => {
+                            self.state = State::Receiving { orders, sequence };
+                            return Ok(Some(Step::Message(begin + HEADER_BYTES..begin + length)));
+                        }
+                    }
+                }
+                (Message::ReplayComplete(_), State::Behind(last)) => {
+                    return Ok(Some(Step::End(last.saturating_add(1))));
+                }
+                (Message::ReplayComplete(_), State::Receiving { .. }) => return Err(SnapshotFailure::Torn),
                 _ => return Err(SnapshotFailure::Malformed),
             }
         }

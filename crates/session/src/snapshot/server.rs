@@ -6,20 +6,29 @@ use tapeworks_wire::cboe::grp::{
     self, LoginResponse, LoginResponseFields, LoginStatus, SpinImageAvailable, SpinImageAvailableFields,
     SpinResponse, SpinResponseFields, SpinStatus,
 };
+use tapeworks_wire::memx::tcp;
+use tapeworks_wire::millennium::recovery::{self, SnapshotStatus, SnapshotType};
 use tapeworks_wire::nasdaq::soupbintcp::{Message, RejectReasonCode, ServerHeartbeat};
 
-use super::{Image, SnapshotProtocol};
+use super::refresh::RefreshService;
+use super::{Image, SECOND_NS, SnapshotProtocol};
 use crate::login::{
     Credentials, HEARTBEAT_NS, LOGIN_TIMEOUT_NS, PacketReader, STALL_TIMEOUT_NS, accepted, is_known,
     is_session, rejected,
 };
-use crate::requests::{self, RequestProtocol, UNIT_HEARTBEAT, unit_of};
+use crate::requests::{
+    self, DayTime, RequestProtocol, accepted_by_memx, begin_by_memx, rejected_by_memx, unit_of,
+};
+use crate::transport::SessionId;
 
 /// The most bytes that a client may send in all. A client that sends more is closed.
 const MOST_RECEIVED_BYTES: usize = 64 << 10;
 
 /// So many bytes wait for a client that does not read what it is offered, at most.
 const MOST_OFFERED_BYTES: usize = 1_024;
+
+/// A client of refreshes that requests nothing for so long is closed, in nanoseconds.
+const IDLE_NS: u64 = 60 * SECOND_NS;
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +50,8 @@ pub enum SnapshotEnd {
 enum State {
     /// No login yet.
     Fresh,
+    /// Logged in, and no snapshot is requested: of MITCH.
+    LoggedIn,
     /// Logged in for this session (blank: whichever runs); the image is not there yet.
     Waiting([u8; 10]),
     /// The image is offered as a spin, and not requested yet.
@@ -56,15 +67,22 @@ enum State {
 #[derive(Debug, Clone)]
 enum Packets {
     Glimpse(PacketReader),
-    Spin(requests::PacketReader),
+    /// Of Cboe, MITCH and MEMX: packets as their requests have them.
+    Own(SnapshotProtocol, RequestProtocol, requests::PacketReader),
+    Refresh(Box<RefreshService>),
 }
 
 impl Packets {
+    fn own(protocol: SnapshotProtocol, packets: RequestProtocol) -> Self {
+        Self::Own(protocol, packets, requests::PacketReader::default())
+    }
+
     /// Leaves an empty reader of the same protocol.
     fn take(&mut self) -> Self {
         match self {
             Self::Glimpse(reader) => Self::Glimpse(std::mem::replace(reader, PacketReader::new())),
-            Self::Spin(reader) => Self::Spin(std::mem::take(reader)),
+            Self::Own(protocol, packets, reader) => Self::Own(*protocol, *packets, std::mem::take(reader)),
+            Self::Refresh(service) => Self::Refresh(std::mem::take(service)),
         }
     }
 }
@@ -83,6 +101,8 @@ pub struct SnapshotServer {
     /// Bytes of head and image sent so far.
     sent: usize,
     image_messages: u64,
+    /// The number of MITCH's request.
+    request_id: u32,
     /// When bytes were last sent, or such received that the server has waited for.
     moved_ns: u64,
     /// When the last packet went out.
@@ -98,15 +118,40 @@ impl SnapshotServer {
             credentials,
             packets: match protocol {
                 SnapshotProtocol::Glimpse => Packets::Glimpse(PacketReader::new()),
-                SnapshotProtocol::Spin => Packets::Spin(requests::PacketReader::default()),
+                SnapshotProtocol::Spin => Packets::own(protocol, RequestProtocol::Grp),
+                SnapshotProtocol::Mitch => Packets::own(protocol, RequestProtocol::Mitch),
+                SnapshotProtocol::Memx => Packets::own(protocol, RequestProtocol::Memx),
+                SnapshotProtocol::Refresh => Packets::Refresh(Box::default()),
             },
             received_bytes: 0,
             head: Vec::new(),
             sent: 0,
             image_messages: 0,
+            request_id: 0,
             moved_ns: now_ns,
             heartbeat_ns: now_ns,
         }
+    }
+
+    /// The day's time, which the packets of a refresh carry. Without it they carry that of the clock that is not set.
+    pub fn set_day_time(&mut self, day_time: DayTime) {
+        if let Packets::Refresh(service) = &mut self.packets {
+            service.day_time = day_time;
+        }
+    }
+
+    /// The next packet for the group, of a server of refreshes.
+    pub fn next_datagram(&mut self) -> Option<Vec<u8>> {
+        match &mut self.packets {
+            Packets::Refresh(service) => service.next_datagram(),
+            Packets::Glimpse(_) | Packets::Own(..) => None,
+        }
+    }
+
+    /// Whether there are packets for the group.
+    #[must_use]
+    pub fn has_datagrams(&self) -> bool {
+        matches!(&self.packets, Packets::Refresh(service) if service.has_datagrams())
     }
 
     /// Takes bytes from the client.
@@ -118,17 +163,27 @@ impl SnapshotServer {
         let mut packets = self.packets.take();
         let is_sound = match &mut packets {
             Packets::Glimpse(reader) => reader.read(bytes, |packet| self.packet(packet, now_ns)).is_ok(),
-            Packets::Spin(reader) => {
-                let read = reader.read(RequestProtocol::Grp, bytes, |unit| {
-                    if !RequestProtocol::Grp.each_message(unit, |message| self.message(message, now_ns)) {
+            Packets::Own(protocol, packets, reader) => {
+                let read = reader.read(*packets, bytes, |unit| {
+                    let is_sound = packets.each_message(unit, |message| match protocol {
+                        SnapshotProtocol::Mitch => self.of_mitch(message, now_ns),
+                        SnapshotProtocol::Memx => self.of_memx(message, now_ns),
+                        _ => self.message(message, now_ns),
+                    });
+                    if !is_sound {
                         self.end(SnapshotEnd::Malformed);
                     }
                     self.over().is_none()
                 });
-                if let State::Offered(_) = self.state {
+                if let State::Offered(_) | State::LoggedIn = self.state {
                     self.moved_ns = now_ns;
                 }
                 read.is_ok()
+            }
+            Packets::Refresh(service) => {
+                self.moved_ns = now_ns;
+                let source = self.credentials.as_ref().map(|credentials| credentials.user.as_str());
+                service.receive(bytes, source, now_ns, &mut self.head).is_ok()
             }
         };
         self.packets = packets;
@@ -194,6 +249,90 @@ impl SnapshotServer {
         }
     }
 
+    /// A message of MITCH's client.
+    fn of_mitch(&mut self, message: &[u8], now_ns: u64) {
+        use recovery::{LoginStatus, Message};
+        match (Message::decode(message), &self.state) {
+            (Ok(Message::LoginRequest(login)), State::Fresh) => {
+                let is_known = is_known(self.credentials.as_ref(), &login.username().0, &login.password().0);
+                let status = if is_known { LoginStatus::Accepted } else { LoginStatus::InvalidPassword };
+                let length = recovery::LoginResponse::LENGTH as u8;
+                let response = unit_of(&recovery::LoginResponseFields { length, status }.encode());
+                if is_known {
+                    self.head.extend_from_slice(&response);
+                    self.moved_ns = now_ns;
+                    self.state = State::LoggedIn;
+                } else {
+                    self.reject(&response, now_ns);
+                }
+            }
+            (Ok(Message::SnapshotRequest(request)), State::LoggedIn) => {
+                let is_whole = request.instrument_id() == 0 && request.segment().trimmed().is_empty();
+                if is_whole && request.snapshot_type() == SnapshotType::OrderBook {
+                    self.moved_ns = now_ns;
+                    (self.request_id, self.state) = (request.request_id(), State::Waiting([b' '; 10]));
+                } else {
+                    // Images here are of whole groups.
+                    let status = SnapshotStatus::UnsupportedMessage;
+                    let response = self.mitch_response(0, 0, status, request.request_id());
+                    self.reject(&response, now_ns);
+                }
+            }
+            (Ok(Message::LogoutRequest(_)), _) => self.end(SnapshotEnd::Left),
+            (_, State::Over(_) | State::Rejecting) => {}
+            _ => self.end(SnapshotEnd::Malformed),
+        }
+    }
+
+    fn mitch_response(&self, last: u32, orders: u32, status: SnapshotStatus, request_id: u32) -> Vec<u8> {
+        let fields = recovery::SnapshotResponseFields {
+            length: recovery::SnapshotResponse::LENGTH as u8,
+            sequence_number: last,
+            order_count: orders,
+            status,
+            snapshot_type: SnapshotType::OrderBook,
+            request_id,
+        };
+        unit_of(&fields.encode())
+    }
+
+    /// A message of MEMX's client.
+    fn of_memx(&mut self, message: &[u8], now_ns: u64) {
+        match (tcp::Message::decode(message), &self.state) {
+            (Ok(tcp::Message::Heartbeat(_)), _) => {}
+            (Ok(tcp::Message::LoginRequest(login)), State::Fresh) => {
+                let token = login.token();
+                let colon = token.iter().position(|byte| *byte == b':').unwrap_or(token.len());
+                let (user, password) = token.split_at(colon);
+                let password = password.get(1..).unwrap_or_default();
+                if is_known(self.credentials.as_ref(), user, password) {
+                    self.moved_ns = now_ns;
+                    self.state = State::Waiting([b' '; 10]);
+                } else {
+                    self.reject(&rejected_by_memx(), now_ns);
+                }
+            }
+            (Ok(tcp::Message::ReplayAllRequest(request)), State::Offered(image)) => {
+                self.moved_ns = now_ns;
+                let image = Arc::clone(image);
+                if image.session == SessionId::Memoir(request.session_id()) {
+                    // With the end of the snapshot.
+                    let count = u32::try_from(image.messages + 1).unwrap_or(u32::MAX);
+                    self.head.extend_from_slice(&begin_by_memx(1, count));
+                    self.image_messages = image.messages;
+                    self.state = State::Sending(image);
+                } else {
+                    let message_length = (tcp::ReplayRejected::LENGTH - tcp::HEADER_BYTES) as u16;
+                    let replay_reject_code = tcp::ReplayRejectCode::NotTheActiveSession;
+                    let fields = tcp::ReplayRejectedFields { message_length, replay_reject_code };
+                    self.reject(&fields.encode(), now_ns);
+                }
+            }
+            (_, State::Over(_) | State::Rejecting) => {}
+            _ => self.end(SnapshotEnd::Malformed),
+        }
+    }
+
     fn reject(&mut self, rejection: &[u8], now_ns: u64) {
         self.head.extend_from_slice(rejection);
         self.moved_ns = now_ns;
@@ -209,18 +348,46 @@ impl SnapshotServer {
     /// The client is logged in and waits for an image.
     #[must_use]
     pub fn wants_image(&self) -> bool {
-        matches!(self.state, State::Waiting(_))
+        match &self.packets {
+            Packets::Refresh(service) => self.over().is_none() && service.wants_image(),
+            Packets::Glimpse(_) | Packets::Own(..) => matches!(self.state, State::Waiting(_)),
+        }
     }
 
     /// Gives the image: it must be of a time after the login, and of the server's protocol. A client that requested another session is rejected.
     pub fn give(&mut self, image: Arc<Image>, now_ns: u64) {
+        if let Packets::Refresh(service) = &mut self.packets {
+            service.give(&image, now_ns);
+            self.image_messages = service.messages;
+            self.moved_ns = now_ns;
+            return;
+        }
         let State::Waiting(requested) = &self.state else { return };
         debug_assert_eq!(image.protocol(), self.protocol());
-        if self.protocol() == SnapshotProtocol::Spin {
-            self.offer(&image, now_ns);
-            self.moved_ns = now_ns;
-            self.state = State::Offered(image);
-            return;
+        match self.protocol() {
+            SnapshotProtocol::Spin => {
+                self.offer(&image, now_ns);
+                self.moved_ns = now_ns;
+                self.state = State::Offered(image);
+                return;
+            }
+            SnapshotProtocol::Memx => {
+                let head = accepted_by_memx(tcp::RequestMode::Snapshot, Some(image.session));
+                self.head.extend_from_slice(&head);
+                (self.moved_ns, self.heartbeat_ns) = (now_ns, now_ns);
+                self.state = State::Offered(image);
+                return;
+            }
+            SnapshotProtocol::Mitch => {
+                let (last, orders) = (image.last(), image.orders);
+                let response = self.mitch_response(last, orders, SnapshotStatus::Accepted, self.request_id);
+                self.head.extend_from_slice(&response);
+                self.moved_ns = now_ns;
+                self.image_messages = image.messages;
+                self.state = State::Sending(image);
+                return;
+            }
+            SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh => {}
         }
         let session = image.session.login_name().0;
         if !is_session(requested, &session) {
@@ -235,15 +402,20 @@ impl SnapshotServer {
     const fn protocol(&self) -> SnapshotProtocol {
         match self.packets {
             Packets::Glimpse(_) => SnapshotProtocol::Glimpse,
-            Packets::Spin(_) => SnapshotProtocol::Spin,
+            Packets::Own(protocol, ..) => protocol,
+            Packets::Refresh(_) => SnapshotProtocol::Refresh,
         }
     }
 
     fn offer(&mut self, image: &Image, now_ns: u64) {
+        self.heartbeat_ns = now_ns;
+        if let Packets::Own(SnapshotProtocol::Memx, packets, _) = &self.packets {
+            // It is offered by the start of the session.
+            return self.head.extend_from_slice(packets.heartbeat());
+        }
         let fields =
             SpinImageAvailableFields { length: SpinImageAvailable::LENGTH as u8, sequence: image.last() };
         self.head.extend_from_slice(&unit_of(&fields.encode()));
-        self.heartbeat_ns = now_ns;
     }
 
     /// The bytes to send next; empty: none now.
@@ -287,16 +459,31 @@ impl SnapshotServer {
 
     /// The client closed its side.
     pub fn closed(&mut self) {
-        self.end(SnapshotEnd::Left);
+        // A client of refreshes goes when it has all.
+        let has_all = matches!(self.packets, Packets::Refresh(_)) && self.image_messages > 0;
+        self.end(if has_all { SnapshotEnd::Served } else { SnapshotEnd::Left });
     }
 
     /// Time passes: sends heartbeats, or offers the spin again, while the client waits, and closes a client that is too slow.
     pub fn tick(&mut self, now_ns: u64) {
         let idle_ns = now_ns.saturating_sub(self.moved_ns);
         let is_due = now_ns.saturating_sub(self.heartbeat_ns) >= HEARTBEAT_NS;
+        if matches!(self.packets, Packets::Refresh(_)) {
+            let longest_ns = match (self.image_messages, self.output()) {
+                (_, [_, ..]) => STALL_TIMEOUT_NS,
+                (0, []) => LOGIN_TIMEOUT_NS,
+                (_, []) => IDLE_NS,
+            };
+            if idle_ns >= longest_ns {
+                self.end(SnapshotEnd::TimedOut);
+            }
+            return;
+        }
         match &self.state {
             State::Fresh if idle_ns >= LOGIN_TIMEOUT_NS => self.end(SnapshotEnd::TimedOut),
-            State::Offered(_) if idle_ns >= self.protocol().silence_ns() => self.end(SnapshotEnd::TimedOut),
+            State::Offered(_) | State::LoggedIn if idle_ns >= self.protocol().silence_ns() => {
+                self.end(SnapshotEnd::TimedOut);
+            }
             State::Sending(_) | State::Rejecting | State::Waiting(_) if idle_ns >= STALL_TIMEOUT_NS => {
                 self.end(SnapshotEnd::TimedOut);
             }
@@ -304,7 +491,8 @@ impl SnapshotServer {
                 self.heartbeat_ns = now_ns;
                 match self.packets {
                     Packets::Glimpse(_) => self.head.extend_from_slice(&[0, 1, ServerHeartbeat::TAG]),
-                    Packets::Spin(_) => self.head.extend_from_slice(&UNIT_HEARTBEAT),
+                    Packets::Refresh(_) => {}
+                    Packets::Own(_, packets, _) => self.head.extend_from_slice(packets.heartbeat()),
                 }
             }
             State::Offered(_) if self.head.len().saturating_sub(self.sent) > MOST_OFFERED_BYTES => {

@@ -257,6 +257,108 @@ fn a_client_names_why_no_snapshot_comes() {
     assert_eq!(client.fetch(), Err(SnapshotFailure::Ended));
 }
 
+const MITCH: SessionId = SessionId::MitchUnit(b'A');
+const MEMX: SessionId = SessionId::Memoir(77);
+
+/// A snapshot of these messages whose next live message has the number 1,234.
+fn own(session: SessionId, messages: &[Vec<u8>]) -> Arc<Image> {
+    let mut image = Image::new(session, 1_234);
+    messages.iter().for_each(|message| image.put(message, |_| {}));
+    image.finish();
+    Arc::new(image)
+}
+
+/// Additions, and a message of another type, of MITCH; any bytes will do for MEMX.
+fn messages_of(orders: u8) -> Vec<Vec<u8>> {
+    let message = |kind: u8, number: u8| [&[44, kind][..], &[number; 42]].concat();
+    (0..orders).map(|number| message(mitch::AddOrder::TAG, number)).chain([message(0x48, 9)]).collect()
+}
+
+#[test]
+fn a_client_of_london_and_one_of_memx_get_the_snapshot_that_they_request() {
+    for (session, protocol) in [(MITCH, SnapshotProtocol::Mitch), (MEMX, SnapshotProtocol::Memx)] {
+        for orders in [0, 1, 100] {
+            let messages = messages_of(orders);
+            let mut server = SnapshotServer::new(protocol, Some(credentials()), 0);
+            let got = fetched(&mut server, &known(), &own(session, &messages), 7);
+            assert_eq!(got, (messages, Ok(Some(1_234))));
+            take(&mut server, 4);
+            assert_eq!(
+                (server.over(), server.image_messages()),
+                (Some(SnapshotEnd::Served), 1 + u64::from(orders))
+            );
+        }
+        let mut server = SnapshotServer::new(protocol, Some(credentials()), 0);
+        let stranger = SnapshotLogin { password: "guess".to_owned(), ..known() };
+        let got = fetched(&mut server, &stranger, &own(session, &[]), 9).1;
+        assert_eq!((got, server.over()), (Err(SnapshotFailure::LoginRejected), Some(SnapshotEnd::Rejected)));
+        // A client that logs in and does nothing more is not kept.
+        let mut server = SnapshotServer::new(protocol, None, 0);
+        let mut client = SnapshotClient::new(&known(), &session);
+        server.receive(&client.take_output(), 0);
+        server.give(own(session, &[]), 0);
+        (1..20).for_each(|second| server.tick(second * SECOND_NS));
+        assert_eq!(server.over(), Some(SnapshotEnd::TimedOut));
+    }
+}
+
+#[test]
+fn a_snapshot_of_memx_is_of_the_session_that_the_client_follows() {
+    let mut server = SnapshotServer::new(SnapshotProtocol::Memx, None, 0);
+    let mut client = SnapshotClient::new(&known(), &MEMX);
+    server.receive(&client.take_output(), 0);
+    server.give(own(SessionId::Memoir(78), &[]), 0);
+    client.receive(server.output());
+    assert_eq!(client.fetch(), Err(SnapshotFailure::Ended));
+    // Another request is refused.
+    server.receive(b"\x66\0\x08\0\0\0\0\0\0\0\x01", 0);
+    let sent = take(&mut server, 0);
+    assert_eq!(sent[sent.len() - 4..], *b"\x06\0\x01P");
+    assert_eq!(server.over(), Some(SnapshotEnd::Rejected));
+}
+
+#[test]
+fn a_snapshot_whose_end_does_not_fit_its_beginning_is_torn() {
+    let cut = |session: SessionId, from: &[u8], to: &[u8]| {
+        let mut server = SnapshotServer::new(SnapshotProtocol::of(session.transport()), None, 0);
+        let mut client = SnapshotClient::new(&known(), &session);
+        let mut bytes = Vec::new();
+        for _ in 0..3 {
+            server.receive(&client.take_output(), 0);
+            server.give(own(session, &messages_of(2)), 0);
+            let some = take(&mut server, 0);
+            bytes.extend_from_slice(&some);
+            client.receive(&some);
+            while let Ok(Some(_)) = client.fetch() {}
+        }
+        let at = bytes.windows(from.len()).rposition(|window| window == from).unwrap();
+        bytes.splice(at..at + from.len(), to.iter().copied());
+        let mut client = SnapshotClient::new(&known(), &session);
+        client.receive(&bytes);
+        loop {
+            match client.fetch() {
+                Ok(Some(Fetched::Message(_))) => {}
+                Ok(Some(Fetched::End { next })) => return Ok(next),
+                Ok(None) => panic!("more should come"),
+                Err(failure) => return Err(failure),
+            }
+        }
+    };
+    assert_eq!(cut(MITCH, b"\x18\x83\xd1\x04", b"\x18\x83\xd1\x04"), Ok(1_234));
+    assert_eq!(cut(MITCH, b"\x18\x83\xd1\x04", b"\x18\x83\xd0\x04"), Err(SnapshotFailure::Torn));
+    assert_eq!(cut(MITCH, b"\x82\xd1\x04\0\0\x02", b"\x82\xd1\x04\0\0\x03"), Err(SnapshotFailure::Torn));
+    assert_eq!(cut(MITCH, b"\x82\xd1\x04\0\0\x02", b"\x82\xd1\x04\0\0\x01"), Err(SnapshotFailure::Torn));
+    // That of one instrument is not that of the group.
+    let of_one = b"\x18\x83\xd1\x04\0\0      \x07";
+    assert_eq!(cut(MITCH, &[&of_one[..12], &[0]].concat(), of_one), Err(SnapshotFailure::Torn));
+    let begin = b"\0\x0c\0\0\0\0\0\0\0\x01\0\0\0\x04";
+    assert_eq!(cut(MEMX, begin, begin), Ok(1_234));
+    for count in [3, 5] {
+        let other = [&begin[..begin.len() - 1], &[count]].concat();
+        assert_eq!(cut(MEMX, begin, &other), Err(SnapshotFailure::Torn), "{count}");
+    }
+}
+
 proptest! {
     #[test]
     fn clients_of_either_protocol_get_an_image_however_the_bytes_are_cut(
@@ -288,7 +390,7 @@ proptest! {
     fn hostile_bytes_of_a_server_end_a_fetch_or_wait_for_more(
         chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
         is_logged_in in any::<bool>(),
-        session in prop::sample::select(vec![UNIT, SessionId::Pillar]),
+        session in prop::sample::select(vec![UNIT, SessionId::Pillar, MITCH, MEMX]),
     ) {
         let mut client = SnapshotClient::new(&known(), &session);
         if is_logged_in {
@@ -302,7 +404,12 @@ proptest! {
 
     #[test]
     fn hostile_bytes_without_a_login_get_no_snapshot(
-        protocol in prop::sample::select(vec![SnapshotProtocol::Glimpse, SnapshotProtocol::Spin]),
+        protocol in prop::sample::select(vec![
+            SnapshotProtocol::Glimpse,
+            SnapshotProtocol::Spin,
+            SnapshotProtocol::Mitch,
+            SnapshotProtocol::Memx,
+        ]),
         chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 0..20),
     ) {
         let mut server = SnapshotServer::new(protocol, None, 0);
@@ -310,11 +417,13 @@ proptest! {
             server.receive(chunk, number as u64);
             let is_login = server.wants_image();
             let image = match protocol {
-                SnapshotProtocol::Glimpse => image(),
+                SnapshotProtocol::Glimpse | SnapshotProtocol::Refresh => image(),
                 SnapshotProtocol::Spin => spin(1),
+                SnapshotProtocol::Mitch => own(MITCH, &[]),
+                SnapshotProtocol::Memx => own(MEMX, &[]),
             };
             server.give(image, number as u64);
-            prop_assert!(is_login || server.output().len() <= 3);
+            prop_assert!(is_login || server.output().len() <= 24);
             server.tick(number as u64);
         }
         server.closed();

@@ -2,6 +2,7 @@
 
 pub mod mitch;
 pub mod native;
+pub mod recovery;
 pub mod stream;
 pub mod unit;
 pub mod variant;

@@ -114,7 +114,7 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
     for (number, (venue, addresses)) in plant.plant.venues.iter_mut().zip(venues.addresses()).enumerate() {
         venue.lines = lines(number).map(SocketAddr::V4).to_vec();
         venue.retransmission = addresses.retransmission.map(Into::into);
-        venue.snapshot = addresses.snapshot;
+        venue.snapshot = addresses.snapshot.map(Into::into);
     }
     let (log, refusals) = channel();
     let on_refusal = Arc::new(move |refused: &tapeworks_runtime::refusals::Refused| {

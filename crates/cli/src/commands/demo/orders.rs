@@ -149,7 +149,8 @@ impl Running {
         }
         for one in &mut plant.plant.venues {
             one.lines = lines.map(std::net::SocketAddr::V4).to_vec();
-            (one.retransmission, one.snapshot) = (venue.retransmission.map(Into::into), venue.snapshot);
+            one.retransmission = venue.retransmission.map(Into::into);
+            one.snapshot = venue.snapshot.map(Into::into);
         }
         let plant = Service::start(&plant, None)?;
 

@@ -132,6 +132,9 @@ impl Running {
             if let Some(group) = venue.retransmission_group {
                 let _infallible = write!(text, "; requests over TCP, answers to {group}");
             }
+            if let Some(group) = venue.snapshot_group {
+                let _infallible = write!(text, "; snapshots to {group}");
+            }
             complain(&text);
         }
         self.orders.iter().flat_map(OrderVenues::addresses).for_each(describe);

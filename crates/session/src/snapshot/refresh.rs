@@ -1,0 +1,636 @@
+//! NYSE's refreshes: what both ends say of them, and how a client puts them together.
+//!
+//! A client requests over the connection of a request server, and the answers come as packets to a multicast group. They have the delivery flags 17 to 20,
+//! and each begins with a [`RefreshHeader`]: which packet of how many it is, and the number of the last message of the channel that it includes. The
+//! packets name no request, and other clients of the group get them too.
+//!
+//! | request | answer |
+//! | --- | --- |
+//! | symbol index mapping, of index 0 | the mappings of all symbols |
+//! | refresh, of index 0 | of each symbol its mapping, its state and its orders |
+//! | refresh, of one index | the same of that symbol |
+//!
+//! **Each symbol is refreshed at a time of its own.** A client has a snapshot when it has the directory and each symbol in it. It hands on each symbol behind
+//! its header, and the least number of them all: live messages from there on are to be applied, to a symbol only those behind its own number.
+//!
+//! What the field tables do not say is taken so, and not verified on real packets: index 0 stands for all symbols; the mappings come like refreshes, in
+//! packets with nothing else; a refresh begins with the symbol's mapping.
+//!
+//! Cost: a client keeps each packet's messages once until all are there, at most 256 MiB of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use tapeworks_wire::nyse::integrated::{
+    AddOrder, AddOrderRefresh, AddOrderRefreshFields, HeartbeatResponse, HeartbeatResponseFields,
+    RefreshHeader, RefreshHeaderFields, RefreshRequest, RefreshRequestFields, RequestResponse,
+    RequestResponseFields, RequestStatus as PillarStatus, SecurityStatus, SourceTimeReference, SymbolClear,
+    SymbolIndexMapping, SymbolIndexMappingRequest, SymbolIndexMappingRequestFields,
+};
+use tapeworks_wire::nyse::packet::{DeliveryFlag, HEADER_BYTES, PillarPacket, PillarPacketFields};
+use tapeworks_wire::{Ascii, Nanoseconds, SecondsSinceEpoch};
+
+use super::client::{SnapshotFailure, Step};
+use super::{BLOCK_BYTES, Image, SECOND_NS};
+use crate::requests::{DayTime, Malformed, PacketReader, RequestLogin, RequestProtocol, pillar_of};
+
+/// How long a response may take, in ns.
+const RESPONSE_NS: u64 = SECOND_NS;
+
+/// After so long without a packet that was missing the rest is requested again, in ns.
+const QUIET_NS: u64 = SECOND_NS / 2;
+
+/// So many symbols are requested one by one. Of more, all are.
+const MOST_SINGLE: usize = 50;
+
+/// Requests of one fetch. A venue limits those of a day.
+const MOST_REQUESTS: u32 = 500;
+
+/// The most bytes of messages that a client keeps.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Requests of a client that wait for an image.
+const MOST_WANTED: usize = 64;
+
+/// The index of all symbols.
+const ALL: u32 = 0;
+
+/// A request of a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// The mapping of an index.
+    Directory(u32),
+    /// The refresh of an index.
+    Book(u32),
+}
+
+/// The type of a message.
+fn tag(message: &[u8]) -> u16 {
+    message.get(2..4).and_then(|tag| tag.try_into().ok()).map_or(0, u16::from_le_bytes)
+}
+
+/// The index of a message that a refresh has.
+fn index_of(message: &[u8]) -> Option<u32> {
+    let at = match tag(message) {
+        SymbolIndexMapping::TAG => 4,
+        SymbolClear::TAG | SecurityStatus::TAG | AddOrderRefresh::TAG => 12,
+        _ => return None,
+    };
+    message.get(at..at + 4).and_then(|index| index.try_into().ok()).map(u32::from_le_bytes)
+}
+
+/// The packets of one answer.
+#[derive(Debug, Clone, Default)]
+struct Parts {
+    last_sequence: u32,
+    last_symbol_sequence: u32,
+    total: u16,
+    /// By number: the messages behind the header.
+    parts: BTreeMap<u16, Vec<u8>>,
+}
+
+impl Parts {
+    fn is_whole(&self) -> bool {
+        self.total > 0 && self.parts.len() == usize::from(self.total)
+    }
+
+    fn bytes(&self) -> usize {
+        self.parts.values().map(Vec::len).sum()
+    }
+
+    /// Takes a packet. Whether it was missing. A later answer to the same request takes the place of one that is incomplete.
+    fn put(&mut self, header: &RefreshHeader<'_>, messages: &[u8]) -> bool {
+        let (number, total) = (header.current_refresh_packet(), header.total_refresh_packets());
+        if self.is_whole() || !(1..=total).contains(&number) {
+            return false;
+        }
+        let begins = (header.last_sequence(), header.last_symbol_sequence(), total);
+        if begins != (self.last_sequence, self.last_symbol_sequence, self.total) {
+            if self.total > 0 && begins.0 < self.last_sequence {
+                return false;
+            }
+            (self.last_sequence, self.last_symbol_sequence, self.total) = begins;
+            self.parts.clear();
+        }
+        self.parts.insert(number, messages.to_vec()).is_none()
+    }
+}
+
+/// Whole messages, each behind its own length.
+fn each_message(mut messages: &[u8], mut each: impl FnMut(&[u8])) {
+    while let Some(length) =
+        messages.first_chunk::<2>().map(|length| usize::from(u16::from_le_bytes(*length)))
+        && length >= 4
+        && let Some((message, rest)) = messages.split_at_checked(length)
+    {
+        each(message);
+        messages = rest;
+    }
+}
+
+/// The client's end of one snapshot.
+#[derive(Debug, Clone)]
+pub(super) struct RefreshClient {
+    source: Ascii<10>,
+    product: u8,
+    channel: u8,
+    day_time: DayTime,
+    now_ns: u64,
+    packets: PacketReader,
+    pub(super) output: Vec<u8>,
+    next_number: u32,
+    /// The number of the packet whose response is awaited, and when it was sent.
+    outstanding: Option<(u32, u64)>,
+    wanted: VecDeque<Wanted>,
+    requests: u32,
+    /// When a packet that was missing came, or a request went out.
+    moved_ns: u64,
+    directory: Parts,
+    /// By index. Empty until the directory is whole.
+    symbols: BTreeMap<u32, Parts>,
+    /// Symbols that are not whole.
+    missing: usize,
+    kept_bytes: usize,
+    /// The messages, once all are there.
+    whole: Vec<u8>,
+    at: usize,
+    next: Option<u64>,
+    failure: Option<SnapshotFailure>,
+    /// Packets that belong to no answer to these requests.
+    ignored: u64,
+}
+
+impl RefreshClient {
+    /// `None`: the login is none of NYSE's.
+    pub(super) fn new(login: RequestLogin, day_time: DayTime, now_ns: u64) -> Option<Self> {
+        let RequestLogin::Pillar { source, product, channel } = login else { return None };
+        let mut client = Self {
+            source,
+            product,
+            channel,
+            day_time,
+            now_ns,
+            packets: PacketReader::default(),
+            output: Vec::new(),
+            next_number: 1,
+            outstanding: None,
+            wanted: VecDeque::from([Wanted::Directory(ALL)]),
+            requests: 0,
+            moved_ns: now_ns,
+            directory: Parts::default(),
+            symbols: BTreeMap::new(),
+            missing: 0,
+            kept_bytes: 0,
+            whole: Vec::new(),
+            at: 0,
+            next: None,
+            failure: None,
+            ignored: 0,
+        };
+        client.send_next();
+        Some(client)
+    }
+
+    pub(super) const fn ignored(&self) -> u64 {
+        self.ignored
+    }
+
+    fn put(&mut self, message: &[u8]) -> u32 {
+        let number = self.next_number;
+        self.output.extend_from_slice(&pillar_of(message, number, self.day_time.at(self.now_ns)));
+        self.next_number = number.wrapping_add(1);
+        number
+    }
+
+    fn send_next(&mut self) {
+        if self.outstanding.is_some() {
+            return;
+        }
+        let Some(wanted) = self.wanted.pop_front() else { return };
+        if self.requests >= MOST_REQUESTS {
+            self.failure = Some(SnapshotFailure::RefreshIncomplete);
+            return;
+        }
+        self.requests += 1;
+        let (source_id, product_id, channel_id) = (self.source, self.product, self.channel);
+        let number = match wanted {
+            Wanted::Directory(symbol_index) => {
+                let fields = SymbolIndexMappingRequestFields {
+                    length: SymbolIndexMappingRequest::LENGTH as u16,
+                    symbol_index,
+                    source_id,
+                    product_id,
+                    channel_id,
+                    retransmit_method: 0,
+                };
+                self.put(&fields.encode())
+            }
+            Wanted::Book(symbol_index) => {
+                let length = RefreshRequest::LENGTH as u16;
+                let fields = RefreshRequestFields { length, symbol_index, source_id, product_id, channel_id };
+                self.put(&fields.encode())
+            }
+        };
+        self.outstanding = Some((number, self.now_ns));
+        self.moved_ns = self.now_ns;
+    }
+
+    /// Takes bytes of the connection.
+    pub(super) fn receive(&mut self, bytes: &[u8]) {
+        let mut packets = std::mem::take(&mut self.packets);
+        let read = packets.read(RequestProtocol::Pillar, bytes, |packet| {
+            if RequestProtocol::Pillar.count(packet) == Some(0) {
+                let length = HeartbeatResponse::LENGTH as u16;
+                let answer = HeartbeatResponseFields { length, source_id: self.source };
+                self.put(&answer.encode());
+            }
+            let is_sound = RequestProtocol::Pillar.each_message(packet, |message| self.response(message));
+            if !is_sound {
+                self.failure = Some(SnapshotFailure::Malformed);
+            }
+            is_sound
+        });
+        self.packets = packets;
+        if read.is_err() {
+            self.failure = Some(SnapshotFailure::Malformed);
+        }
+    }
+
+    fn response(&mut self, message: &[u8]) {
+        let response = RequestResponse::decode(message).ok().filter(|_| tag(message) == RequestResponse::TAG);
+        let Some(response) = response else { return };
+        let is_it = |(number, _): &mut (u32, u64)| *number == response.request_sequence();
+        if self.outstanding.take_if(is_it).is_none() {
+            return;
+        }
+        if response.status() != PillarStatus::Accepted {
+            self.failure = Some(SnapshotFailure::RefreshRefused);
+        }
+        self.send_next();
+    }
+
+    /// Takes a packet of the group.
+    pub(super) fn receive_datagram(&mut self, payload: &[u8]) {
+        if self.next.is_none() && self.failure.is_none() && self.take(payload).is_none() {
+            self.ignored += 1;
+        }
+    }
+
+    /// `None`: the packet is none of a refresh, or answers none of these requests.
+    fn take(&mut self, payload: &[u8]) -> Option<()> {
+        let packet = PillarPacket::decode(payload).ok()?;
+        let is_of_refresh = matches!(
+            packet.delivery_flag(),
+            DeliveryFlag::OneRefreshPacket
+                | DeliveryFlag::RefreshSequenceStart
+                | DeliveryFlag::RefreshSequence
+                | DeliveryFlag::RefreshSequenceEnd
+        );
+        if !is_of_refresh || usize::from(packet.length()) != payload.len() {
+            return None;
+        }
+        let (mut header, mut indices, mut are_mappings, mut is_first) = (None, Vec::new(), true, true);
+        let is_sound = RequestProtocol::Pillar.each_message(payload, |message| {
+            if std::mem::take(&mut is_first) {
+                header = Some(message.to_vec());
+            } else {
+                indices.push(index_of(message));
+                are_mappings &= tag(message) == SymbolIndexMapping::TAG;
+            }
+        });
+        let header = header.filter(|header| is_sound && tag(header) == RefreshHeader::TAG)?;
+        let header = RefreshHeader::decode(&header).ok()?;
+        let first = (*indices.first()?)?;
+        let messages = payload.get(HEADER_BYTES + RefreshHeader::LENGTH..).unwrap_or_default();
+        if !self.directory.is_whole() {
+            let is_of_directory = are_mappings && indices.iter().all(Option::is_some);
+            let was_missing = is_of_directory && self.directory.put(&header, messages);
+            self.note(was_missing, messages.len())?;
+            if self.directory.is_whole() {
+                self.begin_books();
+            }
+            return Some(());
+        }
+        let is_one_symbol = indices.iter().all(|index| *index == Some(first));
+        let symbol = self.symbols.get_mut(&first).filter(|_| is_one_symbol)?;
+        // An earlier refresh, for another client, may be of a time before this one's first live message.
+        if symbol.is_whole() || header.last_sequence() < self.directory.last_sequence {
+            return None;
+        }
+        let was_missing = symbol.put(&header, messages);
+        self.missing -= usize::from(symbol.is_whole());
+        self.note(was_missing, messages.len())?;
+        if self.missing == 0 {
+            self.finish();
+        }
+        Some(())
+    }
+
+    fn note(&mut self, was_missing: bool, bytes: usize) -> Option<()> {
+        if !was_missing {
+            return None;
+        }
+        self.moved_ns = self.now_ns;
+        self.kept_bytes += bytes;
+        if self.kept_bytes > MOST_BYTES {
+            self.failure = Some(SnapshotFailure::RefreshIncomplete);
+        }
+        Some(())
+    }
+
+    /// The directory is there: the symbols are requested.
+    fn begin_books(&mut self) {
+        for part in self.directory.parts.values() {
+            each_message(part, |message| {
+                if let Some(index) = index_of(message) {
+                    self.symbols.entry(index).or_default();
+                }
+            });
+        }
+        self.missing = self.symbols.len();
+        if self.missing == 0 {
+            return self.finish();
+        }
+        self.wanted.clear();
+        self.wanted.push_back(Wanted::Book(ALL));
+        self.send_next();
+    }
+
+    /// Puts all messages behind each other, each symbol's behind its header, and each behind its length.
+    fn finish(&mut self) {
+        let mut next = u64::from(self.directory.last_sequence) + 1;
+        for parts in std::mem::take(&mut self.symbols).into_values() {
+            next = next.min(u64::from(parts.last_sequence) + 1);
+            let header = header_of(1, 1, (parts.last_sequence, parts.last_symbol_sequence));
+            self.whole.reserve(parts.bytes() + header.len());
+            self.whole.extend_from_slice(&header);
+            parts.parts.values().for_each(|part| self.whole.extend_from_slice(part));
+        }
+        self.next = Some(next);
+    }
+
+    /// Time has passed: what has not come is requested again.
+    pub(super) fn tick(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        if self.next.is_some() || self.failure.is_some() {
+            return;
+        }
+        let since = |time_ns: u64| self.now_ns.saturating_sub(time_ns);
+        if self.outstanding.is_some_and(|(_, sent_ns)| since(sent_ns) >= RESPONSE_NS) {
+            self.outstanding = None;
+        }
+        if self.outstanding.is_none() && self.wanted.is_empty() && since(self.moved_ns) >= QUIET_NS {
+            if !self.directory.is_whole() {
+                self.wanted.push_back(Wanted::Directory(ALL));
+            } else if self.missing > MOST_SINGLE {
+                self.wanted.push_back(Wanted::Book(ALL));
+            } else {
+                let missing = self.symbols.iter().filter(|(_, parts)| !parts.is_whole());
+                self.wanted.extend(missing.map(|(index, _)| Wanted::Book(*index)));
+            }
+        }
+        self.send_next();
+    }
+
+    /// What has come next.
+    pub(super) fn fetch(&mut self) -> Result<Option<Step>, SnapshotFailure> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        let Some(next) = self.next else { return Ok(None) };
+        let rest = self.whole.get(self.at..).unwrap_or_default();
+        let Some(length) = rest.first_chunk::<2>() else { return Ok(Some(Step::End(next))) };
+        let begin = self.at;
+        // The messages of a sound packet have four bytes at least.
+        self.at += usize::from(u16::from_le_bytes(*length)).max(2);
+        Ok(Some(Step::Message(begin..self.at)))
+    }
+
+    pub(super) fn message(&self, range: Range<usize>) -> &[u8] {
+        self.whole.get(range).unwrap_or_default()
+    }
+}
+
+/// A refresh header: which packet of how many, and the numbers of the last messages of the channel and of the symbol.
+fn header_of(number: u16, total: u16, (last, last_of_symbol): (u32, u32)) -> [u8; RefreshHeader::LENGTH] {
+    let fields = RefreshHeaderFields {
+        length: RefreshHeader::LENGTH as u16,
+        current_refresh_packet: number,
+        total_refresh_packets: total,
+        last_sequence: last,
+        last_symbol_sequence: last_of_symbol,
+    };
+    fields.encode()
+}
+
+/// The server's end: requests in, responses and packets for the group out.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RefreshService {
+    packets: PacketReader,
+    pub(super) day_time: DayTime,
+    /// The number of the next packet of the connection.
+    next_number: u32,
+    wanted: VecDeque<Wanted>,
+    datagrams: VecDeque<Vec<u8>>,
+    /// The number of the next packet to the group.
+    next_datagram: u32,
+    /// Messages of all answers.
+    pub(super) messages: u64,
+}
+
+impl RefreshService {
+    pub(super) fn wants_image(&self) -> bool {
+        !self.wanted.is_empty() && self.datagrams.is_empty()
+    }
+
+    /// Takes bytes of the client; `source`: who may request, if not any client. The responses go into `output`.
+    pub(super) fn receive(
+        &mut self,
+        bytes: &[u8],
+        source: Option<&str>,
+        now_ns: u64,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        let mut packets = std::mem::take(&mut self.packets);
+        let mut is_sound = true;
+        let read = packets.read(RequestProtocol::Pillar, bytes, |packet| {
+            let number = PillarPacket::decode(packet).map_or(0, |packet| packet.sequence());
+            let mut is_known = true;
+            is_sound = RequestProtocol::Pillar.each_message(packet, |message| {
+                is_known &= self.message(message, number, source, now_ns, output).is_some();
+            }) && is_known;
+            is_sound
+        });
+        self.packets = packets;
+        if is_sound { read } else { Err(Malformed) }
+    }
+
+    /// `None`: it is no message of a client.
+    fn message(
+        &mut self,
+        message: &[u8],
+        number: u32,
+        source: Option<&str>,
+        now_ns: u64,
+        output: &mut Vec<u8>,
+    ) -> Option<()> {
+        let (wanted, source_id, product_id, channel_id) = match tag(message) {
+            HeartbeatResponse::TAG => return HeartbeatResponse::decode(message).ok().map(drop),
+            SymbolIndexMappingRequest::TAG => {
+                let m = SymbolIndexMappingRequest::decode(message).ok()?;
+                (Wanted::Directory(m.symbol_index()), m.source_id(), m.product_id(), m.channel_id())
+            }
+            RefreshRequest::TAG => {
+                let m = RefreshRequest::decode(message).ok()?;
+                (Wanted::Book(m.symbol_index()), m.source_id(), m.product_id(), m.channel_id())
+            }
+            _ => return None,
+        };
+        let status = match source {
+            Some(source) if source_id.trimmed() != source.as_bytes() => PillarStatus::InvalidSource,
+            _ if self.wanted.len() >= MOST_WANTED => PillarStatus::TooManyRefreshRequests,
+            _ => PillarStatus::Accepted,
+        };
+        if status == PillarStatus::Accepted {
+            self.wanted.push_back(wanted);
+        }
+        let response = RequestResponseFields {
+            length: RequestResponse::LENGTH as u16,
+            request_sequence: number,
+            begin_sequence: 0,
+            end_sequence: 0,
+            source_id,
+            product_id,
+            channel_id,
+            status,
+        };
+        self.next_number = self.next_number.wrapping_add(1);
+        let packet = pillar_of(&response.encode(), self.next_number, self.day_time.at(now_ns));
+        output.extend_from_slice(&packet);
+        Some(())
+    }
+
+    /// Makes the packets that answer all requests so far.
+    pub(super) fn give(&mut self, image: &Image, now_ns: u64) {
+        let symbols = symbols_of(image);
+        // The numbers of NYSE's channel have 32 bits.
+        let last = image.last();
+        for wanted in std::mem::take(&mut self.wanted) {
+            match wanted {
+                Wanted::Directory(index) => {
+                    let mappings: Vec<&[u8]> = symbols
+                        .iter()
+                        .filter(|(of, _)| index == ALL || **of == index)
+                        .filter_map(|(_, messages)| messages.first().map(Vec::as_slice))
+                        .collect();
+                    self.answer(&mappings, last, now_ns);
+                }
+                Wanted::Book(index) => {
+                    for (_, messages) in symbols.iter().filter(|(of, _)| index == ALL || **of == index) {
+                        let messages: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+                        self.answer(&messages, last, now_ns);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The packets of one answer.
+    fn answer(&mut self, messages: &[&[u8]], last: u32, now_ns: u64) {
+        let mut parts: Vec<(u8, Vec<u8>)> = Vec::new();
+        for message in messages {
+            match parts.last_mut() {
+                // With its header a packet has 255 messages at most.
+                Some((count, part)) if part.len() + message.len() <= BLOCK_BYTES && *count < 254 => {
+                    part.extend_from_slice(message);
+                    *count += 1;
+                }
+                _ => parts.push((1, message.to_vec())),
+            }
+        }
+        if parts.is_empty() {
+            // A directory without symbols.
+            return;
+        }
+        // A symbol with more packets than a header can count has more orders than any book here.
+        let total = u16::try_from(parts.len()).unwrap_or(u16::MAX);
+        let send_ns = self.day_time.at(now_ns);
+        for (number, (count, part)) in (1..=total).zip(&parts) {
+            let header = header_of(number, total, (last, 0));
+            let blocks = [&header[..], part].concat();
+            let length = HEADER_BYTES + blocks.len();
+            let fields = PillarPacketFields {
+                // A part has 1,400 bytes.
+                length: length as u16,
+                delivery_flag: match number {
+                    1 if total == 1 => DeliveryFlag::OneRefreshPacket,
+                    1 => DeliveryFlag::RefreshSequenceStart,
+                    _ if number == total => DeliveryFlag::RefreshSequenceEnd,
+                    _ => DeliveryFlag::RefreshSequence,
+                },
+                count: count + 1,
+                sequence: self.next_datagram,
+                send_time: SecondsSinceEpoch((send_ns / SECOND_NS) as u32),
+                send_time_nanoseconds: Nanoseconds(send_ns % SECOND_NS),
+                messages: &blocks,
+            };
+            self.next_datagram = self.next_datagram.wrapping_add(1);
+            let mut packet = vec![0; length];
+            let written = fields.encode_into(&mut packet);
+            debug_assert!(written.is_ok(), "the packet has its room: {written:?}");
+            self.messages += u64::from(*count);
+            self.datagrams.push_back(packet);
+        }
+    }
+
+    pub(super) fn next_datagram(&mut self) -> Option<Vec<u8>> {
+        self.datagrams.pop_front()
+    }
+
+    pub(super) fn has_datagrams(&self) -> bool {
+        !self.datagrams.is_empty()
+    }
+}
+
+/// What a refresh has of each symbol, by index: its mapping first, then its state and its orders.
+fn symbols_of(image: &Image) -> BTreeMap<u32, Vec<Vec<u8>>> {
+    let mut symbols: BTreeMap<u32, Vec<Vec<u8>>> = BTreeMap::new();
+    let mut second = SecondsSinceEpoch(0);
+    image.each_message(|message| match tag(message) {
+        SourceTimeReference::TAG => {
+            second = SourceTimeReference::decode(message).map_or(second, |m| m.source_time());
+        }
+        SymbolIndexMapping::TAG => {
+            let index = index_of(message).unwrap_or_default();
+            symbols.insert(index, vec![message.to_vec()]);
+        }
+        SecurityStatus::TAG => {
+            if let Some(messages) = index_of(message).and_then(|index| symbols.get_mut(&index)) {
+                messages.push(message.to_vec());
+            }
+        }
+        AddOrder::TAG => {
+            let Ok(m) = AddOrder::decode(message) else { return };
+            let Some(messages) = symbols.get_mut(&m.symbol_index()) else { return };
+            let fields = AddOrderRefreshFields {
+                length: AddOrderRefresh::LENGTH as u16,
+                source_time: second,
+                source_time_ns: m.source_time_ns(),
+                symbol_index: m.symbol_index(),
+                symbol_sequence: m.symbol_sequence(),
+                order_id: m.order_id(),
+                price: m.price(),
+                volume: m.volume(),
+                side: m.side(),
+                firm_id: m.firm_id(),
+                reserved_1: 0,
+            };
+            messages.push(fields.encode().to_vec());
+        }
+        _ => {}
+    });
+    symbols
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! Both ends of a refresh, with packets that are lost between them.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tapeworks_wire::nyse::integrated::{
+    AddOrderFields, Exchange, HaltCondition, ListingMarket, Market, MarketState, RoundLot,
+    SecurityStatusCode, SecurityStatusFields, SecurityType, ShortSaleRestriction, Side,
+    SourceTimeReferenceFields, SymbolIndexMappingFields,
+};
+
+use super::*;
+use crate::login::Credentials;
+use crate::snapshot::{Fetched, SnapshotClient, SnapshotEnd, SnapshotProtocol, SnapshotServer};
+use crate::transport::SessionId;
+
+fn login() -> RequestLogin {
+    RequestLogin::pillar("FIRM", 1, 2).unwrap()
+}
+
+fn mapping(symbol_index: u32) -> Vec<u8> {
+    let fields = SymbolIndexMappingFields {
+        length: SymbolIndexMapping::LENGTH as u16,
+        symbol_index,
+        symbol: Ascii(*b"AAPL\0\0\0\0\0\0\0"),
+        reserved_1: 0,
+        market_id: Market::ArcaEquities,
+        system_id: 1,
+        exchange_code: ListingMarket::NyseArca,
+        price_scale_code: 4,
+        security_type: SecurityType::CommonStock,
+        lot_size: 100,
+        previous_close_price: 0,
+        previous_close_volume: 0,
+        price_resolution: 0,
+        round_lot: RoundLot::Yes,
+        minimum_price_variation: 1,
+        unit_of_trade: 1,
+        reserved_2: 0,
+    };
+    fields.encode().to_vec()
+}
+
+fn status(symbol_index: u32) -> Vec<u8> {
+    let fields = SecurityStatusFields {
+        length: SecurityStatus::LENGTH as u16,
+        source_time: SecondsSinceEpoch(9),
+        source_time_ns: Nanoseconds(0),
+        symbol_index,
+        symbol_sequence: 0,
+        security_status: SecurityStatusCode::Resume,
+        halt_condition: HaltCondition::NotHalted,
+        reserved_4: 0,
+        price_1: 0,
+        price_2: 0,
+        short_sale_triggering_exchange: Exchange::Nyse,
+        short_sale_triggering_volume: 0,
+        time: 0,
+        short_sale_restriction: ShortSaleRestriction::NotInEffect,
+        market_state: MarketState::CoreSession,
+        session_state: Ascii(*b" "),
+    };
+    fields.encode().to_vec()
+}
+
+fn add(symbol_index: u32, order_id: u64) -> Vec<u8> {
+    let fields = AddOrderFields {
+        length: AddOrder::LENGTH as u16,
+        source_time_ns: Nanoseconds(5),
+        symbol_index,
+        symbol_sequence: 0,
+        order_id,
+        price: 10_000,
+        volume: 100,
+        side: Side::Buy,
+        firm_id: Ascii([0; 5]),
+        reserved_1: 0,
+    };
+    fields.encode().to_vec()
+}
+
+/// An image of symbols with so many orders each, whose next live message is numbered `next`.
+fn image(orders: &[u64], next: u64) -> Arc<Image> {
+    let mut image = Image::new(SessionId::Pillar, next);
+    let reference = SourceTimeReferenceFields {
+        length: SourceTimeReference::LENGTH as u16,
+        id: 1,
+        symbol_sequence: 0,
+        source_time: SecondsSinceEpoch(77),
+    };
+    image.put(&reference.encode(), |_| {});
+    for (index, count) in (1..).zip(orders) {
+        image.put(&mapping(index), |_| {});
+        image.put(&status(index), |_| {});
+        (0..*count).for_each(|number| image.put(&add(index, 1_000 * u64::from(index) + number), |_| {}));
+    }
+    image.finish();
+    Arc::new(image)
+}
+
+/// What a client has of a server whose image is `image` at the time; `loses`: whether a packet is lost.
+fn fetched(
+    client: &mut SnapshotClient,
+    server: &mut SnapshotServer,
+    mut image: impl FnMut(u64) -> Arc<Image>,
+    mut loses: impl FnMut() -> bool,
+) -> Result<(Vec<Vec<u8>>, u64), SnapshotFailure> {
+    let mut messages = Vec::new();
+    for turn in 0..2_000 {
+        let now_ns = turn * 10_000_000;
+        client.tick(now_ns);
+        // In two pieces.
+        let output = client.take_output();
+        let (first, second) = output.split_at(output.len() / 2);
+        server.receive(first, now_ns);
+        server.receive(second, now_ns);
+        if server.wants_image() {
+            server.give(image(turn), now_ns);
+        }
+        let output = server.output().to_vec();
+        server.sent(output.len(), now_ns);
+        client.receive(&output);
+        while let Some(packet) = server.next_datagram() {
+            assert!(packet.len() <= 1_432);
+            if !loses() {
+                client.receive_datagram(&packet);
+            }
+        }
+        while let Some(step) = client.fetch()? {
+            match step {
+                Fetched::Message(message) => messages.push(message.to_vec()),
+                Fetched::End { next } => return Ok((messages, next)),
+            }
+        }
+    }
+    panic!("it never ends: {client:?}");
+}
+
+fn both() -> (SnapshotClient, SnapshotServer) {
+    let client = SnapshotClient::by_group(login(), DayTime::new(1_000 * SECOND_NS, 0), 0).unwrap();
+    (client, SnapshotServer::new(SnapshotProtocol::Refresh, None, 0))
+}
+
+#[test]
+fn a_client_gets_each_symbol_behind_its_header() {
+    let (mut client, mut server) = both();
+    let got = fetched(&mut client, &mut server, |_| image(&[0, 100, 2], 1_234), || false);
+    let (messages, next) = got.unwrap();
+    assert_eq!(next, 1_234);
+    let headers = messages.iter().filter(|message| tag(message) == RefreshHeader::TAG);
+    let last = headers.map(|header| RefreshHeader::decode(header).unwrap().last_sequence());
+    assert!(last.eq([1_233; 3]));
+    let of = |index: u32| {
+        let of_index = messages.iter().filter(move |message| index_of(message) == Some(index));
+        of_index.map(|message| tag(message)).collect::<Vec<_>>()
+    };
+    assert_eq!(of(1), [3, 34]);
+    assert_eq!(of(3), [3, 34, 106, 106]);
+    assert_eq!(of(2).len(), 102);
+    let order = messages.iter().find(|message| tag(message) == AddOrderRefresh::TAG).unwrap();
+    let order = AddOrderRefresh::decode(order).unwrap();
+    assert_eq!((order.order_id(), order.source_time().0, order.source_time_ns().0), (2_000, 77, 5));
+    server.closed();
+    assert_eq!((server.over(), server.image_messages()), (Some(SnapshotEnd::Served), 111));
+}
+
+#[test]
+fn a_symbol_that_is_refreshed_later_keeps_its_own_number() {
+    let (mut client, mut server) = both();
+    let mut packets = 0;
+    // The directory has one packet, and each of three symbols. The second symbol's is lost once.
+    let loses = || {
+        packets += 1;
+        packets == 3
+    };
+    let made = |turn: u64| image(&[1, 1, 1], 100 + turn);
+    let (messages, next) = fetched(&mut client, &mut server, made, loses).unwrap();
+    let headers = messages.iter().filter(|message| tag(message) == RefreshHeader::TAG);
+    let last: Vec<u32> =
+        headers.map(|header| RefreshHeader::decode(header).unwrap().last_sequence()).collect();
+    assert!(last[0] == last[2] && last[1] > last[0], "{last:?}");
+    assert!(next <= u64::from(last[0]) + 1, "messages behind the directory are applied too");
+    assert_eq!(messages.len(), 12);
+}
+
+#[test]
+fn a_stranger_is_refused_and_what_is_no_request_ends_the_connection() {
+    let (mut client, _) = both();
+    let known = Credentials { user: "OTHER".to_owned(), password: String::new() };
+    let mut server = SnapshotServer::new(SnapshotProtocol::Refresh, Some(known), 0);
+    let got = fetched(&mut client, &mut server, |_| image(&[1], 5), || false);
+    assert_eq!(got, Err(SnapshotFailure::RefreshRefused));
+    let (mut client, mut server) = both();
+    client.receive(&[16, 0, 1, 0, 0, 0]);
+    client.receive(&[0; 10]);
+    assert_eq!(client.fetch(), Ok(None), "a heartbeat");
+    let answered = client.take_output();
+    assert_eq!(answered[answered.len() - 14..][..4], [14, 0, 12, 0]);
+    server.receive(&answered, 0);
+    assert_eq!(server.over(), None);
+    server.receive(&pillar_of(&mapping(1), 1, 0), 0);
+    assert_eq!(server.over(), Some(SnapshotEnd::Malformed));
+    for (silent_ns, is_over) in [(9 * SECOND_NS, false), (11 * SECOND_NS, true)] {
+        let (_, mut server) = both();
+        server.tick(silent_ns);
+        assert_eq!(server.over().is_some(), is_over);
+    }
+}
+
+#[test]
+fn packets_of_other_answers_are_counted_and_change_nothing() {
+    let (mut client, mut server) = both();
+    let mut strangers = vec![pillar_of(&mapping(1), 7, 0), vec![1, 2, 3]];
+    let (_, mut other) = both();
+    let (mut of_other, _) = both();
+    other.receive(&of_other.take_output(), 0);
+    other.give(image(&[1], 9_999), 0);
+    // The directory of another client's request is as good; a book before the directory is not.
+    let book = RefreshRequestFields {
+        length: RefreshRequest::LENGTH as u16,
+        symbol_index: 0,
+        source_id: Ascii([0; 10]),
+        product_id: 0,
+        channel_id: 0,
+    };
+    let (_, mut early) = both();
+    early.receive(&pillar_of(&book.encode(), 1, 0), 0);
+    early.give(image(&[1], 3), 0);
+    strangers.extend(std::iter::from_fn(|| early.next_datagram()));
+    strangers.iter().for_each(|packet| client.receive_datagram(packet));
+    assert_eq!(client.ignored(), strangers.len() as u64);
+    let got = fetched(&mut client, &mut server, |_| image(&[1, 2], 50), || false).unwrap();
+    assert_eq!((got.0.len(), got.1), (9, 50));
+}
+
+proptest! {
+    #[test]
+    fn a_refresh_comes_whole_however_many_packets_are_lost(
+        orders in prop::collection::vec(0_u64..90, 1..40),
+        losses in prop::collection::vec(0_u8..4, 1..50),
+    ) {
+        let (mut client, mut server) = both();
+        let mut at = 0;
+        let loses = || {
+            at += 1;
+            // Sooner or later all come.
+            at < 25 && losses[at % losses.len()] == 0
+        };
+        let (messages, next) = fetched(&mut client, &mut server, |turn| image(&orders, 10 + turn), loses).unwrap();
+        prop_assert!(next >= 10);
+        let count = |wanted: u16| messages.iter().filter(|message| tag(message) == wanted).count();
+        prop_assert_eq!(count(RefreshHeader::TAG), orders.len());
+        prop_assert_eq!(count(SymbolIndexMapping::TAG), orders.len());
+        prop_assert_eq!(count(AddOrderRefresh::TAG) as u64, orders.iter().sum::<u64>());
+        let all_known = messages.iter().all(|message| {
+            tag(message) != RefreshHeader::TAG || u64::from(RefreshHeader::decode(message).unwrap().last_sequence()) + 1 >= next
+        });
+        prop_assert!(all_known);
+    }
+
+    #[test]
+    fn hostile_bytes_and_packets_end_a_refresh_or_wait_for_more(
+        chunks in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..100)), 0..20),
+        flag in 17_u8..=20,
+    ) {
+        let (mut client, mut server) = both();
+        for (number, (is_packet, chunk)) in chunks.iter().enumerate() {
+            let now_ns = number as u64 * SECOND_NS;
+            client.tick(now_ns);
+            if *is_packet {
+                let mut packet = [pillar_of(&[], 1, now_ns), chunk.clone()].concat();
+                (packet[0], packet[2], packet[3]) = (packet.len() as u8, flag, 1);
+                client.receive_datagram(&packet);
+            } else {
+                client.receive(chunk);
+                server.receive(chunk, now_ns);
+            }
+            while let Ok(Some(Fetched::Message(_))) = client.fetch() {}
+            server.tick(now_ns);
+        }
+    }
+}
