@@ -19,7 +19,7 @@ fn described(options: &FeedOptions, channels: &[LiveChannelOptions]) -> String {
         symbols.sort();
         symbols
     });
-    format!("8 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?} {self_help:?}")
+    format!("9 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?} {self_help:?}")
 }
 
 impl LiveFeed {
