@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::{NbboRules, SelfHelp, SelfHelpSchedule, SelfHelpSink};
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{
     BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nanos, Nbbo, NbboStage,
     NbboUpdate, Publisher, Symbol,
@@ -77,6 +78,8 @@ pub struct Options {
     pub rules: NbboRules,
     /// When venues are under self-help: out of the NBBO.
     pub self_help: Vec<SelfHelp>,
+    /// What the sizes of the SIPs' quotes count.
+    pub sip_sizes: SipSizes,
     /// Whether the service time of messages is measured (one packet or group in [`MEASURED_EVERY`]).
     pub measure: bool,
     /// Whether the NBBO is compared with the SIPs'.
@@ -329,6 +332,7 @@ pub fn replay(
             publisher: options.publisher,
             midnight: options.midnight,
             symbols: options.symbols.clone(),
+            sip_sizes: options.sip_sizes,
             ..FeedOptions::default()
         }),
         self_help: SelfHelpSchedule::new(&options.self_help),

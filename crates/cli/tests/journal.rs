@@ -28,7 +28,7 @@ fn damage_is_reported_repaired_with_a_copy_and_counted_as_lost_from_then_on() {
     bytes[64 + 100 * 100..][..30].fill(9);
     std::fs::write(&segment, bytes).unwrap();
     let snapshot = format!("{journal}/{:020}.snapshot", 90);
-    std::fs::write(&snapshot, b"TAPESNP9 and no more").unwrap();
+    std::fs::write(&snapshot, b"TAPESNPA and no more").unwrap();
     let verified = run(&["journal", "verify", &journal]);
     let report = stdout(&verified);
     assert_eq!(verified.status.code(), Some(3), "{report}");

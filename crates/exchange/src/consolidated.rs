@@ -7,6 +7,8 @@
 //!
 //! The national best is the best price; of equal prices the larger quote; of equal ones that of the first venue.
 
+use tapeworks_market::Nanos;
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_wire::cta::cqs191 as cqs;
 use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::utp::uqdf15 as uqdf;
@@ -228,16 +230,21 @@ const fn lots((price, lots, _): National) -> (u32, u32) {
     (price, lots)
 }
 
-/// Writes a quote with what changed of the national best.
+/// Writes a quote with what changed of the national best. Sizes are lots here; what the SIP sends depends on the day.
 fn say(
     kind: VenueKind,
     outbox: &mut Outbox,
     stamp: &Stamp,
     participant_ns: u64,
     instrument: &Instrument,
-    quote: (u8, Lots),
-    national: ([National; 2], [bool; 2]),
+    (letter, quote): (u8, Lots),
+    (best, changed): ([National; 2], [bool; 2]),
 ) {
+    let are_shares = SipSizes::ByDate.are_shares(Nanos(stamp.utc_ns));
+    let each = if are_shares { instrument.round_lot } else { 1 };
+    let quote = (letter, quote.map(|(price, lots)| (price, lots.saturating_mul(each))));
+    let best = best.map(|(price, lots, letter)| (price, lots.saturating_mul(each), letter));
+    let national = (best, changed);
     let mut bytes = [0; LONGEST];
     let written = if kind == VenueKind::Cqs {
         cqs_quote(&mut bytes, participant_ns, instrument, quote, national)

@@ -4,7 +4,7 @@
 //! says something of the national best bid and offer, events of the SIP's: [`Quotes`]. The SIP's own time is that of the block, which a message does not
 //! have: all events have the participant's time.
 //!
-//! Sizes are in round lots, and nothing says how many shares these have: a hundred.
+//! Sizes are in round lots, and nothing says how many shares these have: a hundred. From November 2025 on they are in shares.
 //!
 //! Suffixes are of CQS' convention, and are spelled as at the other venues: `XYZpA` becomes `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
 //!
@@ -21,6 +21,9 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use tapeworks_market::event::{Session, Status, StatusAction};
+use tapeworks_market::luld::PriceBands;
+use tapeworks_market::quote_conditions::{self, Sip};
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, symbology};
 use tapeworks_session::{CtaBlock, SessionId};
 use tapeworks_stage::Sink;
@@ -103,11 +106,17 @@ pub(crate) struct CqsNormaliser {
     suffixed: Suffixed,
     /// By instrument: whether a short-sale price test restricts it.
     restricted: Vec<bool>,
+    sizes: SipSizes,
 }
 
 impl Normaliser for CqsNormaliser {
-    fn new(_start: &Start) -> Self {
-        Self { quotes: Quotes::default(), suffixed: Suffixed::default(), restricted: Vec::new() }
+    fn new(start: &Start) -> Self {
+        Self {
+            quotes: Quotes::default(),
+            suffixed: Suffixed::default(),
+            restricted: Vec::new(),
+            sizes: start.sip_sizes,
+        }
     }
 
     #[inline]
@@ -140,15 +149,26 @@ const fn nanos(seconds: SecondsSinceEpoch, nanoseconds: Nanoseconds) -> Nanos {
     Nanos(seconds.0 as u64 * SECOND_NS + nanoseconds.0)
 }
 
-/// A quote. What it says of the national best has the participant's time, and nothing says how many shares a lot has.
+/// A quote that counts. What it says of the national best has the participant's time, and nothing says how many shares a lot has.
 #[inline]
 const fn quote_of(
     participant: Option<Publisher>,
     time: Nanos,
     sides: [Best; 2],
     national: [NationalSide; 2],
+    sizes: SipSizes,
 ) -> Quote {
-    Quote { participant, time, national_time: time, sides, national, lot: USUAL_LOT }
+    Quote {
+        participant,
+        time,
+        national_time: time,
+        sides,
+        eligible: [true; 2],
+        national,
+        lot: sip::shares_each(sizes, time, USUAL_LOT),
+        standing: None,
+        bands: None,
+    }
 }
 
 impl CqsNormaliser {
@@ -166,7 +186,7 @@ impl CqsNormaliser {
             (of_cents(m.bid_price_short()), u32::from(m.bid_size_short())),
             (of_cents(m.offer_price_short()), u32::from(m.offer_size_short())),
         ];
-        let quote = quote_of(sip::participant(m.participant_id().raw()), time, sides, national);
+        let quote = quote_of(sip::participant(m.participant_id().raw()), time, sides, national, self.sizes);
         self.put(instrument, &quote, to);
         Ok(())
     }
@@ -194,7 +214,18 @@ impl CqsNormaliser {
                 *side = NationalSide::Unchanged;
             });
         }
-        let quote = quote_of(participant, time, sides, national);
+        let bands = has_bands.then(|| PriceBands {
+            lower: sip::price(sides[0].0),
+            upper: sip::price(sides[1].0),
+            indicator: m.luld_indicator().0[0],
+            effective: time,
+        });
+        let quote = Quote {
+            eligible: sip::eligible(Sip::Cta, m.quote_condition().raw(), m.luld_indicator().0[0]),
+            standing: Some(m.national_bbo_luld_indicator().raw()).filter(|_| !has_bands),
+            bands,
+            ..quote_of(participant, time, sides, national, self.sizes)
+        };
         let said = Said {
             security,
             restriction: m.short_sale_restriction_indicator(),
@@ -221,7 +252,13 @@ impl CqsNormaliser {
             (m.finra_best_bid_price(), m.finra_best_bid_size()),
             (m.finra_best_offer_price(), m.finra_best_offer_size()),
         ];
-        let quote = quote_of(sip::participant(m.participant_id().raw()), time, sides, national);
+        let conditions = [m.finra_best_bid_quote_condition(), m.finra_best_offer_quote_condition()];
+        let [bid, offer] = conditions.map(|condition| quote_conditions::counts(Sip::Cta, condition.raw()));
+        let quote = Quote {
+            eligible: [bid, offer],
+            standing: Some(m.national_bbo_luld_indicator().raw()),
+            ..quote_of(sip::participant(m.participant_id().raw()), time, sides, national, self.sizes)
+        };
         let said = Said {
             security: m.security_status_indicator(),
             restriction: m.short_sale_restriction_indicator(),
@@ -291,7 +328,7 @@ impl CqsNormaliser {
     #[inline]
     fn put<S: Sink<Event>>(&mut self, instrument: InstrumentId, quote: &Quote, to: &mut Target<'_, S>) {
         if instrument != UNWANTED {
-            self.quotes.put(&OF_CTA, instrument, quote, to.context, to.sink);
+            self.quotes.put((&OF_CTA, Sip::Cta), instrument, quote, to.context, to.sink);
         }
     }
 
@@ -408,6 +445,7 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use tapeworks_market::Side;
+    use tapeworks_market::luld::Standing;
     use tapeworks_wire::Ascii;
     use tapeworks_wire::cta::cqs191::{
         NationalBboIndicator, PrimaryListingMarketParticipantId, SCHEMA, ShortQuoteFields,
@@ -488,9 +526,11 @@ mod tests {
         let structure = SCHEMA.structure("LongQuote").unwrap();
         arbitrary(&SCHEMA, structure, &mut random, &mut message);
         message[26..37].copy_from_slice(b"STOR       ");
+        message[85] = b' ';
         (message[4], message[39], message[71], message[80], message[86]) = (b'S', b'0', b' ', b' ', b'G');
         let events = channel.take(&message);
-        assert_eq!(events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Other]);
+        assert_eq!(events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::PriceBands]);
+        assert_eq!(events[0].publisher, SIP);
         (message[4], message[39], message[86]) = (b'N', b'M', b' ');
         let events = channel.take(&message);
         let kinds: Vec<_> = events.iter().map(|event| (event.kind, event.publisher)).collect();
@@ -503,6 +543,7 @@ mod tests {
         let (mut message, mut random) = (Vec::new(), SplitMix64::new(1));
         let structure = SCHEMA.structure("LongQuote").unwrap();
         arbitrary(&SCHEMA, structure, &mut random, &mut message);
+        message[5..13].fill(0);
         message[26..37].copy_from_slice(b"STOR       ");
         message[40..48].copy_from_slice(&29_450_000_u64.to_be_bytes());
         message[48..52].copy_from_slice(&1_u32.to_be_bytes());
@@ -513,6 +554,24 @@ mod tests {
         }
         changes.iter().for_each(|(place, letter)| message[*place] = *letter);
         message
+    }
+
+    #[test]
+    fn bands_standings_and_conditions_are_read() {
+        let mut channel = Channel::new();
+        let events = channel.take(&long_quote(&[(4, b'N'), (39, b'9'), (84, b'B'), (85, b'E')]));
+        let bands = events[0].price_bands().unwrap();
+        let cents = [bands.lower, bands.upper].map(|price| price.unwrap().e9() / 10_000_000);
+        assert_eq!((events.len(), cents, bands.indicator), (1, [2_945, 2_947], b'B'));
+        let mut counts = |changes: &[(usize, u8)]| {
+            let events = channel.take(&long_quote(&[&[(4, b'N')], changes].concat()));
+            let of_quotes = events.iter().filter(|event| event.kind == EventKind::Quote);
+            let counts: Vec<_> = of_quotes.map(|event| event.detail & Event::NOT_ELIGIBLE == 0).collect();
+            (counts, events.iter().find_map(Event::standing))
+        };
+        assert_eq!(counts(&[(85, b'C')]), (vec![true, true], Some(Standing::ASK_ABOVE)));
+        assert_eq!(counts(&[(85, b'C'), (38, b'N')]), (vec![false, false], None));
+        assert_eq!(counts(&[(84, b'A')]), (vec![false, true], Some(Standing::default())));
     }
 
     #[test]

@@ -158,7 +158,10 @@ fn a_quote_of_utp_is_of_the_participant_and_nothing_of_itch() {
     );
     let (events, feed) = events_of("utp-uqdf/LimitUpLimitDownPriceBandMessage.pcap");
     assert_eq!((feed.problems().total, events.len()), (0, 2));
-    assert_eq!((events[1].kind, events[1].publisher), (EventKind::Other, Publisher::SIP_UTP));
+    assert_eq!((events[1].kind, events[1].publisher), (EventKind::PriceBands, Publisher::SIP_UTP));
+    let bands = events[1].price_bands().unwrap();
+    let shown = [bands.lower, bands.upper].map(|price| price.unwrap().to_string());
+    assert_eq!((shown.each_ref().map(String::as_str), bands.indicator), (["8.87", "10.84"], b'C'));
 }
 
 #[test]
