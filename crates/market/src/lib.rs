@@ -18,6 +18,7 @@
 //! | [`luld`] | limit up, limit down price bands, and how quotes stand to them | 1 per NBBO that is compared, where a SIP sends bands |
 //! | [`quote_conditions`] | which quotes of a SIP's participants count in a national best | none |
 //! | [`round_lots`] | round lots by price and date, and of venues that state none | none |
+//! | [`sale_conditions`] | what a trade updates: volume, high and low, last | none |
 
 pub mod book;
 pub mod conflate;
@@ -32,6 +33,7 @@ pub mod orders;
 pub mod price;
 pub mod quote_conditions;
 pub mod round_lots;
+pub mod sale_conditions;
 pub mod shared;
 pub mod state;
 pub mod symbology;

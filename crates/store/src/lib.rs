@@ -77,6 +77,7 @@
 //! The same input gives the same bytes: no file holds the time of its making.
 
 pub mod apart;
+pub mod bars;
 mod chunk;
 mod encode;
 mod error;

@@ -202,6 +202,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         sip_sizes: arguments.sip_sizes.into(),
         measure: arguments.measure,
         compare_sip: false,
+        bars: None,
         symbols: arguments.symbols.map(|symbols| symbols.0),
         inputs: arguments.files,
         threads: arguments.threads.unwrap_or_else(values::default_threads),
