@@ -149,20 +149,19 @@ impl Sip {
             .unwrap_or_default()
     }
 
-    /// The best of the quotes of a symbol.
-    fn best(&self, symbol: u32) -> [National; 2] {
-        let mut best = [(0, 0, b' '); 2];
+    /// The best bid (0) or offer (1) of a symbol.
+    fn best(&self, symbol: u32, side: usize) -> National {
+        let mut best = (0, 0, b' ');
         for (quote, letter) in self.quotes_of(symbol).iter().zip(&self.letters) {
-            for (side, (best, (price, lots))) in best.iter_mut().zip(*quote).enumerate() {
-                let is_better = match (best.0, price) {
-                    (_, 0) => false,
-                    (0, _) => true,
-                    (known, price) if known == price => lots > best.1,
-                    (known, price) => (price > known) == (side == 0),
-                };
-                if is_better {
-                    *best = (price, lots, letter.unwrap_or(b' '));
-                }
+            let (price, lots) = quote[side];
+            let is_better = match (best.0, price) {
+                (_, 0) => false,
+                (0, _) => true,
+                (known, price) if known == price => lots > best.1,
+                (known, price) => (price > known) == (side == 0),
+            };
+            if is_better {
+                best = (price, lots, letter.unwrap_or(b' '));
             }
         }
         best
@@ -181,9 +180,16 @@ impl Sip {
         else {
             return;
         };
-        *known = report.quote;
+        let old = std::mem::replace(known, report.quote);
         let letter = *letter;
-        let best = self.best(report.symbol);
+        let national = self.national.get(report.symbol as usize).copied().unwrap_or([(0, 0, b' '); 2]);
+        let best = [0, 1].map(|side| {
+            let (best, (price, _)) = (national[side], report.quote[side]);
+            // The quote of another venue stays the best while this one is worse.
+            let is_worse = price == 0 || if side == 0 { price < best.0 } else { price > best.0 };
+            let is_others = best.0 != 0 && best.2 != letter && is_worse;
+            if old[side] == report.quote[side] || is_others { best } else { self.best(report.symbol, side) }
+        });
         let Some(before) = self.national.get_mut(report.symbol as usize) else { return };
         let changed = [best[0] != before[0], best[1] != before[1]];
         *before = best;
