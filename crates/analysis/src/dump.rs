@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 
 use tapeworks_feed::Application;
 use tapeworks_market::{Nanos, Symbol};
-use tapeworks_wire::national::appendages;
+use tapeworks_wire::appendages;
 use tapeworks_wire::schema::{Decoded, FieldValue, Value};
 
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Trouble, Visitor};

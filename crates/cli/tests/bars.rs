@@ -65,6 +65,23 @@ fn bars_have_the_volume_of_the_records_of_trades() {
     }
 }
 
+/// `TAPEWORKS_BLESS=1` writes the file anew; read the difference before you commit it.
+#[test]
+fn the_bars_of_a_session_are_as_they_were_when_a_person_checked_them() {
+    let folder = Folder::new("bars-golden");
+    let path = folder.path("session.pcap");
+    let arguments =
+        ["exchange", "generate", "--venues", "nasdaq,memx,iex-deep", "--messages", "40000", "--symbols", "6"];
+    assert!(run(&[&arguments[..], &["--force", "--out", &path]].concat()).status.success());
+    let text = stdout(&run(&["bars", &path, "--interval", "1h", "--pretty"]));
+    let golden = support::root().join("testdata/golden/bars/session.1h.csv");
+    if std::env::var_os("TAPEWORKS_BLESS").is_some() {
+        std::fs::create_dir_all(golden.parent().unwrap()).unwrap();
+        std::fs::write(&golden, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&golden).unwrap(), text);
+}
+
 #[test]
 fn a_wrong_ending_or_width_is_refused() {
     let capture = EXECUTION[1];

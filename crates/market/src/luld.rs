@@ -4,14 +4,13 @@
 //!
 //! | quote | at the SIP | here |
 //! | --- | --- | --- |
-//! | a bid above the upper band, an offer below the lower band | shown with a flag, not executable, and in no national best | out of the NBBO: [`PriceBands::admits`] |
+//! | a bid above the upper band, an offer below the lower band | shown with a flag, not executable, and in no national best | out of the NBBO: [`PriceBands::admits_bid`] |
 //! | a bid below the lower band, an offer above the upper band | it may be the national best, with the flag that it is not executable | counts, with [`Standing`] |
 //! | a bid at the upper band that crosses no offer, an offer at the lower band that crosses no bid | the national best is a limit state quotation | counts; [`LimitState::Limit`] |
 //! | the national bid below the lower band or the offer above the upper one, and no limit state | the listing market may declare a straddle state | [`LimitState::Straddle`] |
 //!
 //! Cost: two compares for each venue, and one more line for an instrument, once any SIP has sent bands.
 
-use crate::event::Side;
 use crate::price::{Nanos, Price};
 use crate::venue::Publisher;
 
@@ -37,15 +36,16 @@ impl PriceBands {
         !matches!(self.indicator, b'D' | b'F')
     }
 
-    /// Whether a quote at a price counts in a national best: no bid above the upper band, no offer below the lower one.
+    /// Whether a bid counts in a national best: it is not above the upper band.
     #[must_use]
-    pub fn admits(&self, side: Side, price: Price) -> bool {
-        let is_beyond = match side {
-            Side::Bid => self.upper.is_some_and(|upper| price > upper),
-            Side::Ask => self.lower.is_some_and(|lower| price < lower),
-            Side::None => false,
-        };
-        !is_beyond || !self.are_in_effect()
+    pub fn admits_bid(&self, bid: Price) -> bool {
+        self.upper.is_none_or(|upper| bid <= upper) || !self.are_in_effect()
+    }
+
+    /// Whether an offer counts in a national best: it is not below the lower band.
+    #[must_use]
+    pub fn admits_ask(&self, ask: Price) -> bool {
+        self.lower.is_none_or(|lower| ask >= lower) || !self.are_in_effect()
     }
 }
 
@@ -182,16 +182,13 @@ mod tests {
 
     #[test]
     fn a_bid_above_and_an_offer_below_the_bands_count_in_no_national_best() {
-        for (side, dollars, is_in) in [
-            (Side::Bid, 8, true),
-            (Side::Bid, 11, true),
-            (Side::Bid, 12, false),
-            (Side::Ask, 12, true),
-            (Side::Ask, 9, true),
-            (Side::Ask, 8, false),
-        ] {
-            assert_eq!(bands(b'B').admits(side, price(dollars)), is_in, "{side:?} {dollars}");
-            assert!(bands(b'D').admits(side, price(dollars)) && bands(b'F').admits(side, price(dollars)));
+        for (dollars, bid_counts, ask_counts) in
+            [(8, true, false), (9, true, true), (11, true, true), (12, false, true)]
+        {
+            let one = price(dollars);
+            let counts = |bands: PriceBands| (bands.admits_bid(one), bands.admits_ask(one));
+            assert_eq!(counts(bands(b'B')), (bid_counts, ask_counts), "{dollars}");
+            assert_eq!([counts(bands(b'D')), counts(bands(b'F'))], [(true, true); 2], "{dollars}");
         }
     }
 

@@ -626,10 +626,6 @@ impl NbboStage {
     #[inline(always)]
     fn compare(&mut self, first: usize, instrument: InstrumentId, moved: BestMoved) -> bool {
         let limits = self.limits(instrument);
-        let within = |side, price: Option<Price>| match limits {
-            None => price,
-            Some(bands) => price.filter(|price| bands.admits(side, *price)),
-        };
         let Some(contributions) = self.contributions.get(first..first + self.venues.len()) else {
             return false;
         };
@@ -639,14 +635,14 @@ impl NbboStage {
         if moved.includes(Side::Bid) {
             nbbo.bid = BestSide::default();
             for (index, (one, publisher)) in places() {
-                let bid = within(Side::Bid, one.bid);
+                let bid = one.bid.filter(|bid| limits.is_none_or(|bands| bands.admits_bid(*bid)));
                 offer(&mut nbbo.bid, bid, one.bid_size, *publisher, index, |new, best| new > best);
             }
         }
         if moved.includes(Side::Ask) {
             nbbo.ask = BestSide::default();
             for (index, (one, publisher)) in places() {
-                let ask = within(Side::Ask, one.ask);
+                let ask = one.ask.filter(|ask| limits.is_none_or(|bands| bands.admits_ask(*ask)));
                 offer(&mut nbbo.ask, ask, one.ask_size, *publisher, index, |new, best| new < best);
             }
         }
