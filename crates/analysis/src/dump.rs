@@ -18,6 +18,7 @@ use std::ops::ControlFlow;
 
 use tapeworks_feed::Application;
 use tapeworks_market::{Nanos, Symbol};
+use tapeworks_wire::appendages;
 use tapeworks_wire::schema::{Decoded, FieldValue, Value};
 
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Trouble, Visitor};
@@ -229,7 +230,9 @@ impl Dumper<'_> {
         let symbol = self.subjects.symbol(message);
         let error = message.decoded.error;
         // The reason of a cut message follows as the trouble of its packet.
-        self.dumped.problems += u64::from(error.is_some() && !message.is_cut);
+        let is_appendage_cut =
+            || appendages(message.schema, &message.decoded).iter().any(|(_, one)| one.error.is_some());
+        self.dumped.problems += u64::from(!message.is_cut && (error.is_some() || is_appendage_cut()));
         if !self.wants(message.decoded.name(), symbol) {
             return;
         }
@@ -387,6 +390,7 @@ impl Dumper<'_> {
         if message.decoded.structure.is_some() {
             self.line.push_str(",\"fields\":");
             message.decoded.write_json(&mut self.line);
+            self.json_appendages(message);
         }
         if let Some(error) = message.decoded.error {
             self.json_error(&error.to_string(), message.decoded.bytes);
@@ -397,6 +401,25 @@ impl Dumper<'_> {
             self.line.push('"');
         }
         self.line.push_str("}\n");
+    }
+
+    /// What stands behind a quote of a SIP.
+    fn json_appendages(&mut self, message: &Message<'_>) {
+        let mut separator = ",\"appendages\":[";
+        let found = appendages(message.schema, &message.decoded);
+        for (_, appendage) in &found {
+            self.line.push_str(separator);
+            separator = ",";
+            self.line.push_str("{\"appendage\":");
+            quote(&mut self.line, appendage.name().unwrap_or_default());
+            self.line.push_str(",\"fields\":");
+            appendage.write_json(&mut self.line);
+            if let Some(error) = appendage.error {
+                self.json_error(&error.to_string(), appendage.bytes);
+            }
+            self.line.push('}');
+        }
+        self.line.push_str(if found.is_empty() { "" } else { "]" });
     }
 
     fn is_first_of_packet(&self, place: &Place) -> bool {
@@ -488,6 +511,16 @@ impl Dumper<'_> {
         text.push_str(&paint.strong(name));
         message.decoded.for_each_field(|found| self.text_field(&mut text, &found));
         text.push('\n');
+        let mut cut = None;
+        for (start, appendage) in appendages(message.schema, &message.decoded) {
+            let title = appendage.structure.map_or("", |structure| structure.title);
+            let _infallible = write!(text, "      + {}", paint.strong(title));
+            appendage.for_each_field(|found| {
+                self.text_field(&mut text, &FieldValue { offset: start + found.offset, ..found });
+            });
+            text.push('\n');
+            cut = cut.or(appendage.error.map(|error| (error, appendage.bytes)));
+        }
         if message.decoded.trailing > 0 && message.decoded.error.is_none() {
             let start = message.decoded.bytes.len() - message.decoded.trailing;
             text.push_str("      and bytes of a later version: ");
@@ -497,6 +530,9 @@ impl Dumper<'_> {
         self.line = text;
         if let Some(error) = message.decoded.error {
             self.text_error(place, &error.to_string(), message.decoded.bytes);
+        }
+        if let Some((error, bytes)) = cut {
+            self.text_error(place, &error.to_string(), bytes);
         }
     }
 

@@ -7,6 +7,7 @@
 
 mod ahead;
 pub mod analyser;
+pub mod bars;
 pub mod compare;
 pub mod dump;
 mod encoders;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind};
 use tapeworks_market::book::BATCH;
 use tapeworks_market::nbbo::{NbboRules, SelfHelp, SelfHelpSchedule, SelfHelpSink};
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{
     BookStage, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Nanos, Nbbo, NbboStage,
     NbboUpdate, Publisher, Symbol,
@@ -21,6 +22,7 @@ use tapeworks_packet::{CaptureError, net};
 use tapeworks_stage::{Inline, Sink, Stage, Through};
 use tapeworks_store::{Format, Schema, StoreError, Writer};
 
+use crate::bars::{self, Bars};
 use crate::compare::Comparison;
 use crate::encoders::Pool;
 use crate::input::{self, Input, InputError, Source};
@@ -80,10 +82,14 @@ pub struct Options {
     pub rules: NbboRules,
     /// When venues are under self-help: out of the NBBO.
     pub self_help: Vec<SelfHelp>,
+    /// What the sizes of the SIPs' quotes count.
+    pub sip_sizes: SipSizes,
     /// Whether the service time of messages is measured (one packet or group in [`MEASURED_EVERY`]).
     pub measure: bool,
     /// Whether the NBBO is compared with the SIPs'.
     pub compare_sip: bool,
+    /// The bars that are made, if any. Only of what is received from [`Options::from`] to [`Options::to`].
+    pub bars: Option<bars::Options>,
     /// The files to write.
     pub outputs: Vec<Output>,
     /// Threads for each kind of work, at most [`MAX_THREADS`]; 0 is 1. With 1, this thread does all. With more, this thread
@@ -151,6 +157,7 @@ struct Outlet {
     last: Nanos,
     timer: ServiceTimer,
     comparison: Option<Box<Comparison>>,
+    bars: Option<Box<Bars>>,
     error: Option<StoreError>,
 }
 
@@ -182,6 +189,11 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         }
         if let Some(comparison) = &mut self.comparison {
             comparison.put(&update);
+        }
+        if let Some(bars) = &mut self.bars
+            && (self.from..self.to).contains(&event.ts_recv)
+        {
+            bars.put(&update);
         }
         // Once a message, or, where a venue groups messages, once a group: not for the numbers of symbols, for gaps, for
         // the first halves of pairs, or for what a message of the whole venue did to each instrument.
@@ -278,6 +290,7 @@ impl Run {
                 publisher: options.publisher,
                 midnight: options.midnight,
                 symbols: options.symbols.clone(),
+                sip_sizes: options.sip_sizes,
                 ..FeedOptions::default()
             }),
             self_help: SelfHelpSchedule::new(&options.self_help),
@@ -299,6 +312,7 @@ impl Run {
                 last: Nanos(0),
                 timer: ServiceTimer::new(),
                 comparison: options.compare_sip.then(Box::default),
+                bars: options.bars.map(|bars| Box::new(Bars::new(bars))),
                 error: None,
             },
             groups: 0,

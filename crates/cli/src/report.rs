@@ -1,11 +1,9 @@
 //! The report of a replay, as tables for people and as JSON for programs.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use serde_json::{Value, json};
 use tapeworks_analysis::paint::Paint;
-use tapeworks_analysis::replay::{Busy, Summary};
+use tapeworks_analysis::replay::Summary;
 use tapeworks_analysis::study::show_ns;
 use tapeworks_market::book::BookCounters;
 use tapeworks_market::nbbo::{BestSide, MarketState};

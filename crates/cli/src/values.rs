@@ -12,6 +12,24 @@ use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::{Nanos, Publisher, Symbol};
 use tapeworks_wire::Role;
 
+/// What the sizes of the SIPs' quotes count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum SipSizes {
+    ByDate,
+    Lots,
+    Shares,
+}
+
+impl From<SipSizes> for tapeworks_market::round_lots::SipSizes {
+    fn from(sizes: SipSizes) -> Self {
+        match sizes {
+            SipSizes::ByDate => Self::ByDate,
+            SipSizes::Lots => Self::Lots,
+            SipSizes::Shares => Self::Shares,
+        }
+    }
+}
+
 /// A protocol that can be dumped and replayed.
 pub(crate) fn application(name: &str) -> Result<Application, String> {
     if let Some(application) = Application::by_name(name) {

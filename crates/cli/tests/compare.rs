@@ -68,7 +68,7 @@ fn a_venue_without_a_direct_feed_shows_as_better_prices_at_the_sip() {
 }
 
 #[test]
-fn the_output_has_what_the_input_lacks_and_a_cut_file_is_named_without_a_sip_too() {
+fn a_cut_file_is_named_without_a_sip_too_and_what_it_lacks_is_in_the_output() {
     let folder = Folder::new("compare-damaged");
     let path = generated(&folder, "nasdaq,uqdf");
     let whole = std::fs::read(&path).unwrap();

@@ -7,6 +7,8 @@
 //!
 //! The national best is the best price; of equal prices the larger quote; of equal ones that of the first venue.
 
+use tapeworks_market::Nanos;
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_wire::cta::cqs191 as cqs;
 use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::utp::uqdf15 as uqdf;
@@ -147,20 +149,19 @@ impl Sip {
             .unwrap_or_default()
     }
 
-    /// The best of the quotes of a symbol.
-    fn best(&self, symbol: u32) -> [National; 2] {
-        let mut best = [(0, 0, b' '); 2];
+    /// The best bid (0) or offer (1) of a symbol.
+    fn best(&self, symbol: u32, side: usize) -> National {
+        let mut best = (0, 0, b' ');
         for (quote, letter) in self.quotes_of(symbol).iter().zip(&self.letters) {
-            for (side, (best, (price, lots))) in best.iter_mut().zip(*quote).enumerate() {
-                let is_better = match (best.0, price) {
-                    (_, 0) => false,
-                    (0, _) => true,
-                    (known, price) if known == price => lots > best.1,
-                    (known, price) => (price > known) == (side == 0),
-                };
-                if is_better {
-                    *best = (price, lots, letter.unwrap_or(b' '));
-                }
+            let (price, lots) = quote[side];
+            let is_better = match (best.0, price) {
+                (_, 0) => false,
+                (0, _) => true,
+                (known, price) if known == price => lots > best.1,
+                (known, price) => (price > known) == (side == 0),
+            };
+            if is_better {
+                best = (price, lots, letter.unwrap_or(b' '));
             }
         }
         best
@@ -179,9 +180,16 @@ impl Sip {
         else {
             return;
         };
-        *known = report.quote;
+        let old = std::mem::replace(known, report.quote);
         let letter = *letter;
-        let best = self.best(report.symbol);
+        let national = self.national.get(report.symbol as usize).copied().unwrap_or([(0, 0, b' '); 2]);
+        let best = [0, 1].map(|side| {
+            let (best, (price, _)) = (national[side], report.quote[side]);
+            // The quote of another venue stays the best while this one is worse.
+            let is_worse = price == 0 || if side == 0 { price < best.0 } else { price > best.0 };
+            let is_others = best.0 != 0 && best.2 != letter && is_worse;
+            if old[side] == report.quote[side] || is_others { best } else { self.best(report.symbol, side) }
+        });
         let Some(before) = self.national.get_mut(report.symbol as usize) else { return };
         let changed = [best[0] != before[0], best[1] != before[1]];
         *before = best;
@@ -228,16 +236,21 @@ const fn lots((price, lots, _): National) -> (u32, u32) {
     (price, lots)
 }
 
-/// Writes a quote with what changed of the national best.
+/// Writes a quote with what changed of the national best. Sizes are lots here; what the SIP sends depends on the day.
 fn say(
     kind: VenueKind,
     outbox: &mut Outbox,
     stamp: &Stamp,
     participant_ns: u64,
     instrument: &Instrument,
-    quote: (u8, Lots),
-    national: ([National; 2], [bool; 2]),
+    (letter, quote): (u8, Lots),
+    (best, changed): ([National; 2], [bool; 2]),
 ) {
+    let are_shares = SipSizes::ByDate.are_shares(Nanos(stamp.utc_ns));
+    let each = if are_shares { instrument.round_lot } else { 1 };
+    let quote = (letter, quote.map(|(price, lots)| (price, lots.saturating_mul(each))));
+    let best = best.map(|(price, lots, letter)| (price, lots.saturating_mul(each), letter));
+    let national = (best, changed);
     let mut bytes = [0; LONGEST];
     let written = if kind == VenueKind::Cqs {
         cqs_quote(&mut bytes, participant_ns, instrument, quote, national)

@@ -76,6 +76,30 @@ pub(crate) trait Dialect {
     /// Retail interest.
     fn retail_interest(_: &mut Outbox, _: VenueKind, _: &Stamp, _stock: Ascii<8>, _choice: u32) {}
 
+    /// The state of an auction that is being prepared, by the ITCH letter of the cross: shares that would trade, and those left over, negative of sellers.
+    fn imbalance(
+        _: &mut Outbox,
+        _: VenueKind,
+        _: &Stamp,
+        _: &Instrument,
+        _paired: u32,
+        _imbalance: i32,
+        _code: u8,
+    ) {
+    }
+
+    /// An auction was held at the reference price: shares and number of its trade.
+    fn cross(
+        _: &mut Outbox,
+        _: VenueKind,
+        _: &Stamp,
+        _: &Instrument,
+        _shares: u32,
+        _match_number: u64,
+        _code: u8,
+    ) {
+    }
+
     /// A trade is void. `of_market` is a stamp without a symbol.
     fn trade_break(outbox: &mut Outbox, kind: VenueKind, of_market: &Stamp, stamp: &Stamp, print: &Print);
 

@@ -31,6 +31,9 @@ const TRIALS: u32 = 8;
 /// Mean time until a participant corrects a market that is locked or crossed across venues, in nanoseconds.
 const CORRECTION_NS: u64 = 15_000;
 
+/// No bid and no offer.
+const NO_TOP: [u32; 2] = [0, u32::MAX];
+
 /// The longest message that [`Generator::next_message`] writes, in bytes.
 pub const MAX_MESSAGE_BYTES: usize = 128;
 
@@ -86,6 +89,9 @@ pub struct Generator {
     instruments: Vec<Instrument>,
     /// Venue by venue, symbol by symbol.
     books: Vec<Book>,
+    /// Symbol by symbol, venue by venue the best bid and offer of an open book: 0 and `u32::MAX` where there is none. They lie side by side, since
+    /// every change of a book looks at those of all venues.
+    tops: Vec<[u32; 2]>,
     /// By symbol the venues that have it; of one entry: the same for each.
     carriers: Vec<Vec<u8>>,
     /// As the books.
@@ -97,6 +103,8 @@ pub struct Generator {
     arrivals: Option<Arrivals>,
     /// For the arrivals, which are laid out when the start of the day is published.
     scenario: Scenario,
+    /// The way that symbols go together, where they are correlated.
+    market_rises: bool,
     /// Messages beyond one for each arrival (fewer: negative).
     owed: i64,
     now_ns: u64,
@@ -159,6 +167,7 @@ impl Generator {
             symbols: scenario.symbols,
             instruments,
             books: vec![Book::default(); symbols * scenario.venues.len()],
+            tops: vec![NO_TOP; symbols * scenario.venues.len()],
             carriers: carriers(scenario),
             standings: vec![Standing::UNPUBLISHED; symbols * scenario.venues.len()],
             venues,
@@ -167,6 +176,7 @@ impl Generator {
             scripts: scripts(scenario).into_iter().map(Reverse).collect(),
             arrivals: None,
             scenario: scenario.clone(),
+            market_rises: true,
             owed: 0,
             now_ns: 0,
             last: (0, 0),
@@ -385,7 +395,14 @@ impl Generator {
         let choice = self.random.bits();
         let instrument = &mut self.instruments[symbol as usize];
         if choice & 0x7F == 0 {
-            instrument.walk(choice & 0x80 == 0);
+            let own_way = choice & 0x80 == 0;
+            // Of the bits that nothing else looks at.
+            let percent = (((choice >> 12) & 0xFF) * 100 / 256) as u32;
+            if (choice >> 20) & 0x3F == 0 {
+                self.market_rises ^= self.scenario.correlation_percent > 0;
+            }
+            let follows = percent < self.scenario.correlation_percent;
+            instrument.walk(if follows { self.market_rises } else { own_way });
         }
         let side = if choice & 0x100 == 0 { Side::Buy } else { Side::Sell };
         let orders = self.books[index].side(side).len();
@@ -645,6 +662,7 @@ impl Generator {
     /// If the quote of a venue changed, it reaches the SIPs in a moment.
     #[inline]
     fn report(&mut self, venue: usize, symbol: u32) {
+        self.note_top(venue, symbol);
         let index = self.book_index(venue, symbol);
         let Some(reported) = self.reported.get_mut(index) else { return };
         let instrument = &self.instruments[symbol as usize];
@@ -696,10 +714,29 @@ impl Generator {
         }
     }
 
+    #[inline]
     fn is_locked_or_crossed(&self, symbol: u32) -> bool {
-        match (self.best_venue(symbol, Side::Buy), self.best_venue(symbol, Side::Sell)) {
-            (Some((_, bid)), Some((_, ask))) => bid >= ask,
-            _ => false,
+        let venues = self.venues.len();
+        let tops = self.tops.get(symbol as usize * venues..).and_then(|tops| tops.get(..venues));
+        // A venue without the symbol has neither.
+        let best = |[bid, ask]: [u32; 2], top: &[u32; 2]| [bid.max(top[0]), ask.min(top[1])];
+        let [bid, ask] = tops.unwrap_or_default().iter().fold(NO_TOP, best);
+        bid >= ask
+    }
+
+    /// The book of a symbol changed, or opened or closed.
+    #[inline]
+    fn note_top(&mut self, venue: usize, symbol: u32) {
+        let book = &self.books[self.book_index(venue, symbol)];
+        let top = if book.halted {
+            NO_TOP
+        } else {
+            let price = |side| book.best(side).map(|order| order.price);
+            [price(Side::Buy).unwrap_or(0), price(Side::Sell).unwrap_or(u32::MAX)]
+        };
+        let place = symbol as usize * self.venues.len() + venue;
+        if let Some(known) = self.tops.get_mut(place) {
+            *known = top;
         }
     }
 
@@ -768,6 +805,7 @@ impl Generator {
                 };
                 let standing = Standing { new_issue, state, reason, ..Standing::at_start(symbol) };
                 self.standings[index] = standing;
+                self.note_top(venue, symbol);
                 let instrument = &self.instruments[symbol as usize];
                 let outbox = &mut self.outbox;
                 for_dialect!(kind, D => D::directory(outbox, kind, &stamp, symbol, instrument, &standing));
@@ -827,8 +865,14 @@ impl Generator {
                 let paired = u64::from(self.random.below(200_000));
                 let imbalance = i64::from(self.random.below(20_001)) - 10_000;
                 let instrument = &self.instruments[symbol as usize];
-                let cross_type = CrossType::from_raw(code);
-                nasdaq::imbalance(&mut self.outbox, &stamp, instrument, paired, imbalance, cross_type);
+                let outbox = &mut self.outbox;
+                if kind == VenueKind::Nasdaq {
+                    let cross_type = CrossType::from_raw(code);
+                    nasdaq::imbalance(outbox, &stamp, instrument, paired, imbalance, cross_type);
+                } else {
+                    let (paired, imbalance) = (paired as u32, imbalance as i32);
+                    for_dialect!(kind, D => D::imbalance(outbox, kind, &stamp, instrument, paired, imbalance, code));
+                }
             }
             Step::Cross(code) => self.cross(venue, symbol, code),
             Step::IexAuction(code) => {
@@ -900,6 +944,14 @@ impl Generator {
         let cross_shares = 100 * u64::from(1 + self.random.below(2_000));
         let match_number = self.next_match(venue);
         let price = self.instruments[symbol as usize].reference_price();
+        let kind = self.venues[venue].kind;
+        if kind != VenueKind::Nasdaq {
+            // Orders of the book do not take part: Cboe cannot say that they are not printed twice.
+            let (stamp, instrument) = (self.stamp(venue, Some(symbol)), &self.instruments[symbol as usize]);
+            let (outbox, shares) = (&mut self.outbox, cross_shares as u32);
+            for_dialect!(kind, D => D::cross(outbox, kind, &stamp, instrument, shares, match_number, code));
+            return;
+        }
         let side = if self.random.bits() & 1 == 0 { Side::Buy } else { Side::Sell };
         if let Some(order) = self.books[index].best(side)
             && self.random.bits() & 3 == 0
@@ -924,4 +976,48 @@ impl Generator {
 fn near_top(choice: u32) -> usize {
     let rank = choice.trailing_zeros();
     ((choice >> 16) % (1 + (3 << rank.min(10)))) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The mean over pairs of symbols of how often they went the same way, less how often another, between looks.
+    fn likeness(correlation_percent: u32) -> f64 {
+        const SYMBOLS: usize = 12;
+        let scenario = Scenario {
+            correlation_percent,
+            popularity: crate::scenario::Popularity::Uniform,
+            ..Scenario::full_session(300_000, SYMBOLS as u32)
+        };
+        let mut generator = Generator::new(&scenario).unwrap();
+        let mut message = [0; MAX_MESSAGE_BYTES];
+        let prices = |generator: &Generator| -> Vec<i64> {
+            generator.instruments.iter().map(|one| i64::from(one.reference_price())).collect()
+        };
+        let (mut before, mut sum, mut pairs) = (prices(&generator), 0, 0);
+        for number in 1.. {
+            if generator.next_message(&mut message).is_none() {
+                break;
+            }
+            if number % 10_000 == 0 {
+                let now = prices(&generator);
+                let ways: Vec<i64> =
+                    now.iter().zip(&before).map(|(now, before)| (now - before).signum()).collect();
+                for (place, one) in ways.iter().enumerate() {
+                    for other in &ways[place + 1..] {
+                        (sum, pairs) = (sum + one * other, pairs + 1);
+                    }
+                }
+                before = now;
+            }
+        }
+        sum as f64 / f64::from(pairs)
+    }
+
+    #[test]
+    fn correlated_symbols_go_the_way_of_the_market_and_others_their_own() {
+        let (own, together) = (likeness(0), likeness(50));
+        assert!(own.abs() < 0.1 && together > 0.2, "{own} {together}");
+    }
 }

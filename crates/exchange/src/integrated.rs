@@ -370,6 +370,73 @@ impl Dialect for Integrated {
         say!(outbox, stamp, RetailPriceImprovement, RetailPriceImprovementFields { retail_interest });
     }
 
+    fn imbalance(
+        outbox: &mut Outbox,
+        _: VenueKind,
+        stamp: &Stamp,
+        instrument: &Instrument,
+        paired: u32,
+        imbalance: i32,
+        code: u8,
+    ) {
+        let at = price(instrument.reference_price(), instrument);
+        let imbalance_side = match imbalance {
+            0 => ImbalanceSide::None,
+            1.. => ImbalanceSide::Buy,
+            _ => ImbalanceSide::Sell,
+        };
+        say!(
+            whole outbox,
+            stamp,
+            Imbalance,
+            ImbalanceFields {
+                symbol_sequence: 0,
+                reference_price: at,
+                paired_quantity: paired,
+                total_imbalance_quantity: imbalance.unsigned_abs(),
+                market_imbalance_quantity: 0,
+                // Hours and minutes in New York.
+                auction_time: if code == b'C' { 1_600 } else { 930 },
+                auction_type: if code == b'C' { AuctionType::Closing } else { AuctionType::CoreOpening },
+                imbalance_side,
+                continuous_book_clearing_price: at,
+                auction_interest_clearing_price: at,
+                short_sale_filing_price: 0,
+                indicative_match_price: at,
+                upper_collar: 0,
+                lower_collar: 0,
+                auction_status: AuctionStatus::WillRunAsAlways,
+                freeze_status: FreezeStatus::NotInEffect,
+                extensions: 0,
+                unpaired_quantity: imbalance.unsigned_abs(),
+                unpaired_side: imbalance_side,
+                reserved_1: 0,
+            }
+        );
+    }
+
+    fn cross(
+        outbox: &mut Outbox,
+        _: VenueKind,
+        stamp: &Stamp,
+        instrument: &Instrument,
+        shares: u32,
+        match_number: u64,
+        code: u8,
+    ) {
+        say!(
+            outbox,
+            stamp,
+            CrossTrade,
+            CrossTradeFields {
+                cross_id: match_number as u32,
+                price: price(instrument.reference_price(), instrument),
+                volume: shares,
+                cross_type: if code == b'C' { CrossType::Closing } else { CrossType::Opening },
+            }
+        );
+    }
+
     fn trade_break(outbox: &mut Outbox, _: VenueKind, _: &Stamp, stamp: &Stamp, print: &Print) {
         let stamp = &Stamp { locate: print.locate, ..*stamp };
         say!(outbox, stamp, TradeCancel, TradeCancelFields { trade_id: print.trade_id as u32 });

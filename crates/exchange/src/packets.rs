@@ -91,7 +91,9 @@ pub struct Packets {
     /// The next message, whose time is not reached yet.
     held: Option<Generated>,
     message: [u8; MAX_MESSAGE_BYTES],
-    /// The earliest time at which some sender has to do something.
+    /// By venue, when its sender has to do something: side by side, since every message looks at all of them.
+    dues_ns: Vec<u64>,
+    /// The earliest of these times.
     due_ns: u64,
     ended: bool,
     /// No packet will be made for a time before this.
@@ -124,6 +126,7 @@ impl Packets {
             heartbeat_ns: scenario.heartbeat_ns,
             held: None,
             message: [0; MAX_MESSAGE_BYTES],
+            dues_ns: vec![u64::MAX; scenario.venues.len()],
             due_ns: u64::MAX,
             ended: false,
             settled_ns: 0,
@@ -171,10 +174,19 @@ impl Packets {
             None if self.senders.iter().all(|sender| sender.deadline_ns == u64::MAX) => self.end(),
             _ => self.do_what_is_due(),
         }
-        let no_more = self.held.is_none();
         // After the last message it waits only for open packets.
-        let due = |sender: &Sender| if no_more { sender.deadline_ns } else { sender.due_ns() };
-        self.due_ns = self.senders.iter().map(due).min().unwrap_or(u64::MAX);
+        let due_ns = if self.held.is_none() {
+            self.senders.iter().map(|sender| sender.deadline_ns).min()
+        } else {
+            self.dues_ns.iter().copied().min()
+        };
+        self.due_ns = due_ns.unwrap_or(u64::MAX);
+    }
+
+    /// The sender of a venue has another time at which it has to do something.
+    #[inline]
+    fn note_due(&mut self, venue: usize) {
+        self.dues_ns[venue] = self.senders[venue].due_ns();
     }
 
     fn accept(&mut self, generated: Generated) {
@@ -189,6 +201,7 @@ impl Packets {
         sender.stream.put(&self.message[..generated.length]);
         if sender.stream.messages() == 1 {
             sender.deadline_ns = now_ns + self.hold_ns;
+            self.note_due(venue);
         }
         self.fetch();
     }
@@ -197,10 +210,10 @@ impl Packets {
         let due_ns = self.due_ns;
         self.settled_ns = due_ns;
         for venue in 0..self.senders.len() {
-            let sender = &self.senders[venue];
-            if sender.due_ns() > due_ns {
+            if self.dues_ns[venue] > due_ns {
                 continue;
             }
+            let sender = &self.senders[venue];
             if sender.stream.messages() > 0 {
                 self.flush(venue, due_ns);
             } else {
@@ -226,15 +239,17 @@ impl Packets {
         let sender = &mut self.senders[venue];
         sender.stream.begin_next();
         sender.deadline_ns = u64::MAX;
+        self.note_due(venue);
     }
 
     /// Sends the venue's packet on its lines: the open one, or one without messages.
     fn send(&mut self, venue: usize, now_ns: u64, content: Content) {
-        let Sender { stream, builders, heartbeat_ns, .. } = &mut self.senders[venue];
-        let payload_bytes = stream.close(now_ns, content);
         if self.heartbeat_ns > 0 {
-            *heartbeat_ns = now_ns + self.heartbeat_ns;
+            self.senders[venue].heartbeat_ns = now_ns + self.heartbeat_ns;
+            self.note_due(venue);
         }
+        let Sender { stream, builders, .. } = &mut self.senders[venue];
+        let payload_bytes = stream.close(now_ns, content);
         let report = &mut self.counter.report;
         let (heartbeats, venue_report) = (&mut report.heartbeats, &mut report.venues[venue]);
         let outgoing = Outgoing { venue, now_ns, content, messages: stream.messages() };

@@ -275,6 +275,48 @@ impl Dialect for Pitch {
         say!(outbox, stamp, RetailPriceImprovementFields { symbol: stock, retail_price_improvement });
     }
 
+    fn imbalance(
+        outbox: &mut Outbox,
+        _: VenueKind,
+        stamp: &Stamp,
+        instrument: &Instrument,
+        paired: u32,
+        imbalance: i32,
+        code: u8,
+    ) {
+        let price = long(instrument.reference_price());
+        let more = imbalance.unsigned_abs();
+        let [buy_shares, sell_shares] =
+            if imbalance > 0 { [paired + more, paired] } else { [paired, paired + more] };
+        say!(
+            outbox,
+            stamp,
+            AuctionUpdateFields {
+                symbol: instrument.symbol,
+                auction_type: AuctionType::from_raw(code),
+                reference_price: price,
+                buy_shares,
+                sell_shares,
+                indicative_price: price,
+                auction_only_price: price,
+            }
+        );
+    }
+
+    fn cross(
+        outbox: &mut Outbox,
+        _: VenueKind,
+        stamp: &Stamp,
+        instrument: &Instrument,
+        shares: u32,
+        _: u64,
+        code: u8,
+    ) {
+        let price = long(instrument.reference_price());
+        let auction_type = AuctionType::from_raw(code);
+        say!(outbox, stamp, AuctionSummaryFields { symbol: instrument.symbol, auction_type, price, shares });
+    }
+
     fn trade_break(outbox: &mut Outbox, _: VenueKind, _: &Stamp, stamp: &Stamp, print: &Print) {
         say!(outbox, stamp, TradeBreakFields { execution_id: print.trade_id });
     }

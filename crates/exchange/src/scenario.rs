@@ -485,6 +485,10 @@ pub struct Scenario {
     pub micro_bursts: u32,
     /// Symbols that are halted or paused and resumed once during the market hours.
     pub halts: u32,
+    /// Of a hundred moves of a symbol's price, so many go the way of the market, which turns now and then; 0: symbols move each for itself.
+    pub correlation_percent: u32,
+    /// NYSE, NYSE Arca and Cboe BZX open and close the symbols that they list with auctions too, not only Nasdaq and IEX.
+    pub listing_auctions: bool,
     /// Messages of one venue that come within this time share a packet (up to 1,400 bytes of payload), in nanoseconds.
     pub packet_hold_ns: u64,
     /// A venue that is silent for this long sends a heartbeat, in nanoseconds; 0: none.
@@ -515,6 +519,8 @@ impl Scenario {
             bursts: Vec::new(),
             micro_bursts: 50,
             halts: 2,
+            correlation_percent: 0,
+            listing_auctions: false,
             packet_hold_ns: 5_000,
             heartbeat_ns: SECOND_NS,
             line_b: false,
@@ -548,6 +554,40 @@ impl Scenario {
             micro_bursts: 100,
             halts: 3,
             ..Self::full_session(2_000_000, 300)
+        }
+    }
+
+    /// The whole US market: 14 markets and both SIPs, 2,000 symbols that move together, auctions at each listing market, bursts at the open and the close.
+    #[must_use]
+    pub fn us_market(messages: u64) -> Self {
+        use VenueKind as Kind;
+        let shares = [
+            (Kind::Nasdaq, 75),
+            (Kind::Bx, 5),
+            (Kind::Psx, 2),
+            (Kind::IexDeepPlus, 15),
+            (Kind::Memx, 15),
+            (Kind::Bzx, 60),
+            (Kind::Byx, 10),
+            (Kind::Edga, 10),
+            (Kind::Edgx, 50),
+            (Kind::Nyse, 60),
+            (Kind::Arca, 50),
+            (Kind::American, 5),
+            (Kind::National, 5),
+            (Kind::Texas, 2),
+            (Kind::Uqdf, 3),
+            (Kind::Cqs, 3),
+        ];
+        let venue = |(kind, share)| VenueConfig { kind, share, unit: Unit::WHOLE };
+        Self {
+            venues: shares.into_iter().map(venue).collect(),
+            symbols: 2_000,
+            messages,
+            halts: 20,
+            correlation_percent: 50,
+            listing_auctions: true,
+            ..Self::demo()
         }
     }
 

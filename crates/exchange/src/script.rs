@@ -184,8 +184,15 @@ pub(crate) fn scripts(scenario: &Scenario) -> Vec<Script> {
         writer.venue = number as u8;
         start_of_day(&mut writer, venue.kind);
         phases(&mut writer);
-        if venue.kind == VenueKind::Nasdaq {
-            auctions(&mut writer);
+        let listed: &[u32] = match venue.kind {
+            VenueKind::Nasdaq => &[0],
+            VenueKind::Nyse if scenario.listing_auctions => &[1, 3],
+            VenueKind::Arca if scenario.listing_auctions => &[5],
+            VenueKind::Bzx if scenario.listing_auctions => &[7],
+            _ => &[],
+        };
+        for first in listed {
+            auctions(&mut writer, *first, if venue.kind == VenueKind::Nasdaq { 2 } else { 8 });
         }
         if venue.kind.transport() == TransportKind::IexTp {
             iex_auctions(&mut writer, venue.kind);
@@ -237,17 +244,16 @@ fn phases(writer: &mut Writer<'_>) {
     writer.add(end_ns + SECOND_NS, Step::System(b'C'), 0);
 }
 
-/// Imbalances before the opening and closing crosses of the listed symbols, and the crosses.
-fn auctions(writer: &mut Writer<'_>) {
-    const LISTED_STRIDE: u32 = 2;
+/// Imbalances before the opening and closing crosses of the listed symbols, and the crosses. Every so many symbols from the first on are listed.
+fn auctions(writer: &mut Writer<'_>, first: u32, stride: u32) {
     for before_ns in [2 * MINUTE_NS, MINUTE_NS, 10 * SECOND_NS] {
-        writer.round_within(OPEN_NS - before_ns, Step::Imbalance(b'O'), 0, LISTED_STRIDE);
+        writer.round_within(OPEN_NS - before_ns, Step::Imbalance(b'O'), first, stride);
     }
-    writer.round_within(OPEN_NS + 200_000, Step::Cross(b'O'), 0, LISTED_STRIDE);
+    writer.round_within(OPEN_NS + 200_000, Step::Cross(b'O'), first, stride);
     for before_ns in [10 * MINUTE_NS, MINUTE_NS, 5 * SECOND_NS] {
-        writer.round_within(CLOSE_NS - before_ns, Step::Imbalance(b'C'), 0, LISTED_STRIDE);
+        writer.round_within(CLOSE_NS - before_ns, Step::Imbalance(b'C'), first, stride);
     }
-    writer.round_within(CLOSE_NS + 200_000, Step::Cross(b'C'), 0, LISTED_STRIDE);
+    writer.round_within(CLOSE_NS + 200_000, Step::Cross(b'C'), first, stride);
 }
 
 /// The auctions, and the end of the opening and closing of every symbol.

@@ -4,11 +4,16 @@
 //! says something of the national best bid and offer, events of the SIP's: [`Quotes`]. The SIP's own time is that of the block, which a message does not
 //! have: all events have the participant's time.
 //!
-//! Sizes are in round lots, and nothing says how many shares these have: a hundred.
+//! Sizes are in round lots, and nothing says how many shares these have: a hundred. From November 2025 on they are in shares.
 //!
 //! Suffixes are of CQS' convention, and are spelled as at the other venues: `XYZpA` becomes `XYZ-A` ([`symbology`](tapeworks_market::symbology)).
 //!
-//! A long quote may have price bands in the place of prices: it is no quote of the participant's. Its security status is a status of the SIP's.
+//! A long quote may have price bands in the place of prices: it is no quote of the participant's. One of FINRA's may be a market maker's that leaves FINRA's
+//! best as it was, or say that FINRA has none.
+//!
+//! The security status of a quote is a status of the SIP's where it is regulatory: news, a pause, a circuit breaker. Any other halt is the participant's alone:
+//! an imbalance, its systems, sub-penny trading, no opening. A resumption is the participant's, and the SIP's if the listing market says it. The short-sale
+//! restriction is a status of the SIP's when it changes.
 //!
 //! Cost: the message's own lines, one lookup of the symbol (two where it has a suffix), and up to four events.
 
@@ -16,19 +21,24 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use tapeworks_market::event::{Session, Status, StatusAction};
+use tapeworks_market::luld::PriceBands;
+use tapeworks_market::quote_conditions::{self, Sip};
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, symbology};
 use tapeworks_session::{CtaBlock, SessionId};
 use tapeworks_stage::Sink;
 use tapeworks_wire::cta::block::CQS;
 use tapeworks_wire::cta::cqs191::{
-    LongQuote, Message, SecurityStatusIndicator as Security, ShortQuote, SpecialLongQuote,
+    FinraBboIndicator, LongQuote, Message, Participant, PrimaryListingMarketParticipantId as Listing,
+    SecurityStatusIndicator as Security, ShortQuote, ShortSaleRestrictionIndicator as Restriction,
+    SpecialLongQuote,
 };
 use tapeworks_wire::national::{NationalSide, of_cents};
-use tapeworks_wire::{DecodeError, Nanoseconds, SecondsSinceEpoch};
+use tapeworks_wire::{Decimal, DecodeError, Nanoseconds, SecondsSinceEpoch};
 
 use crate::locates::Contradiction;
 use crate::naming::{Naming, Suffixes};
-use crate::normaliser::{Normaliser, OPERATIONAL, REGULATORY, Start, Target};
+use crate::normaliser::{Normaliser, OPERATIONAL, Start, Target};
 use crate::probe::packet_fits;
 use crate::sip::{self, Best, OF_CTA, Quote, Quotes, USUAL_LOT};
 use crate::symbols::{SymbolHasher, UNWANTED};
@@ -63,6 +73,9 @@ pub(crate) fn time(message: &[u8]) -> Option<u64> {
     Some(number(5)? * SECOND_NS + number(9)?)
 }
 
+/// DBN's status reason of an imbalance of orders.
+const ORDER_IMBALANCE: u16 = 40;
+
 /// Whether a UDP payload is a block of CQS.
 pub(crate) fn recognise(payload: &[u8]) -> bool {
     // The block says how long it is.
@@ -91,11 +104,19 @@ pub(crate) struct CqsNormaliser {
     /// What the table of symbols says of those with a suffix, which it has in another spelling.
     #[cfg_attr(feature = "serde", serde(skip))]
     suffixed: Suffixed,
+    /// By instrument: whether a short-sale price test restricts it.
+    restricted: Vec<bool>,
+    sizes: SipSizes,
 }
 
 impl Normaliser for CqsNormaliser {
-    fn new(_start: &Start) -> Self {
-        Self { quotes: Quotes::default(), suffixed: Suffixed::default() }
+    fn new(start: &Start) -> Self {
+        Self {
+            quotes: Quotes::default(),
+            suffixed: Suffixed::default(),
+            restricted: Vec::new(),
+            sizes: start.sip_sizes,
+        }
     }
 
     #[inline]
@@ -119,7 +140,7 @@ impl Normaliser for CqsNormaliser {
 
     #[cfg(feature = "serde")]
     fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
-        self.quotes.is_sound(symbols)
+        self.quotes.is_sound(symbols) && self.restricted.len() <= symbols.instruments().len()
     }
 }
 
@@ -128,15 +149,26 @@ const fn nanos(seconds: SecondsSinceEpoch, nanoseconds: Nanoseconds) -> Nanos {
     Nanos(seconds.0 as u64 * SECOND_NS + nanoseconds.0)
 }
 
-/// A quote. What it says of the national best has the participant's time, and nothing says how many shares a lot has.
+/// A quote that counts. What it says of the national best has the participant's time, and nothing says how many shares a lot has.
 #[inline]
 const fn quote_of(
     participant: Option<Publisher>,
     time: Nanos,
     sides: [Best; 2],
     national: [NationalSide; 2],
+    sizes: SipSizes,
 ) -> Quote {
-    Quote { participant, time, national_time: time, sides, national, lot: USUAL_LOT }
+    Quote {
+        participant,
+        time,
+        national_time: time,
+        sides,
+        eligible: [true; 2],
+        national,
+        lot: sip::shares_each(sizes, time, USUAL_LOT),
+        standing: None,
+        bands: None,
+    }
 }
 
 impl CqsNormaliser {
@@ -154,25 +186,53 @@ impl CqsNormaliser {
             (of_cents(m.bid_price_short()), u32::from(m.bid_size_short())),
             (of_cents(m.offer_price_short()), u32::from(m.offer_size_short())),
         ];
-        let quote = quote_of(sip::participant(m.participant_id().raw()), time, sides, national);
+        let quote = quote_of(sip::participant(m.participant_id().raw()), time, sides, national, self.sizes);
         self.put(instrument, &quote, to);
         Ok(())
     }
 
     #[inline]
     fn long<S: Sink<Event>>(&mut self, m: &LongQuote<'_>, to: &mut Target<'_, S>) -> Result<(), DecodeError> {
-        let national = m.national()?;
+        let mut national = m.national()?;
         let instrument = self.resolve(m.security_symbol().0, to);
         let time = nanos(m.participant_timestamp_seconds(), m.participant_timestamp_nanoseconds());
         let security = m.security_status_indicator();
         let has_bands = matches!(security, Security::LuldPriceBand | Security::RepublishedLuldPriceBand);
-        let participant = sip::participant(m.participant_id().raw()).filter(|_| !has_bands);
-        let sides = [
+        let finra = m.finra_bbo_indicator();
+        let is_own = !has_bands && finra != FinraBboIndicator::NoFinraBboChange;
+        let participant = sip::participant(m.participant_id().raw()).filter(|_| is_own);
+        let mut sides = [
             (m.bid_price_lower_limit_price_band(), m.bid_size_long()),
             (m.offer_price_upper_limit_price_band(), m.offer_size_long()),
         ];
-        let quote = quote_of(participant, time, sides, national);
-        put_status(security, instrument, time, to);
+        if finra == FinraBboIndicator::NoFinraBboExists {
+            sides = [(Decimal(0), 0); 2];
+        }
+        if has_bands {
+            // Bands are the best of nobody.
+            national.iter_mut().filter(|side| **side == NationalSide::OfQuote).for_each(|side| {
+                *side = NationalSide::Unchanged;
+            });
+        }
+        let bands = has_bands.then(|| PriceBands {
+            lower: sip::price(sides[0].0),
+            upper: sip::price(sides[1].0),
+            indicator: m.luld_indicator().0[0],
+            effective: time,
+        });
+        let quote = Quote {
+            eligible: sip::eligible(Sip::Cta, m.quote_condition().raw(), m.luld_indicator().0[0]),
+            standing: Some(m.national_bbo_luld_indicator().raw()).filter(|_| !has_bands),
+            bands,
+            ..quote_of(participant, time, sides, national, self.sizes)
+        };
+        let said = Said {
+            security,
+            restriction: m.short_sale_restriction_indicator(),
+            participant: m.participant_id(),
+            listing: m.primary_listing_market_participant_id(),
+        };
+        self.hear(said, instrument, time, to);
         self.put(instrument, &quote, to);
         Ok(())
     }
@@ -192,16 +252,83 @@ impl CqsNormaliser {
             (m.finra_best_bid_price(), m.finra_best_bid_size()),
             (m.finra_best_offer_price(), m.finra_best_offer_size()),
         ];
-        let quote = quote_of(sip::participant(m.participant_id().raw()), time, sides, national);
-        put_status(m.security_status_indicator(), instrument, time, to);
+        let conditions = [m.finra_best_bid_quote_condition(), m.finra_best_offer_quote_condition()];
+        let [bid, offer] = conditions.map(|condition| quote_conditions::counts(Sip::Cta, condition.raw()));
+        let quote = Quote {
+            eligible: [bid, offer],
+            standing: Some(m.national_bbo_luld_indicator().raw()),
+            ..quote_of(sip::participant(m.participant_id().raw()), time, sides, national, self.sizes)
+        };
+        let said = Said {
+            security: m.security_status_indicator(),
+            restriction: m.short_sale_restriction_indicator(),
+            participant: m.participant_id(),
+            listing: m.primary_listing_market_participant_id(),
+        };
+        self.hear(said, instrument, time, to);
         self.put(instrument, &quote, to);
         Ok(())
+    }
+
+    /// Puts what a message says of the security's state.
+    #[inline]
+    fn hear<S: Sink<Event>>(
+        &mut self,
+        said: Said,
+        instrument: InstrumentId,
+        time: Nanos,
+        to: &mut Target<'_, S>,
+    ) {
+        let was_restricted = self.restricted.get(instrument.index()).copied().unwrap_or_default();
+        let is_usual = said.security == Security::NotApplicable
+            && said.is_restricted().is_none_or(|is_restricted| is_restricted == was_restricted);
+        if !is_usual && instrument < UNWANTED {
+            self.put_said(said, instrument, time, to);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_said<S: Sink<Event>>(
+        &mut self,
+        said: Said,
+        instrument: InstrumentId,
+        time: Nanos,
+        to: &mut Target<'_, S>,
+    ) {
+        if self.restricted.len() <= instrument.index() {
+            self.restricted.resize(instrument.index() + 1, false);
+        }
+        let mut put = |publisher, status| {
+            let event = to.context.event(EventKind::Status, publisher, instrument, time);
+            to.sink.put(event.with_status(status));
+        };
+        if let Some(is_restricted) = said.is_restricted()
+            && std::mem::replace(&mut self.restricted[instrument.index()], is_restricted) != is_restricted
+        {
+            let status = Status {
+                action: StatusAction::ShortSaleRestrictionChange,
+                reason: 0,
+                is_trading: None,
+                is_quoting: None,
+                is_short_sell_restricted: Some(is_restricted),
+            };
+            put(SIP, status);
+        }
+        if let Some((status, of_sip, of_participant)) = said.status() {
+            if of_sip {
+                put(SIP, status);
+            }
+            if let Some(publisher) = sip::participant(said.participant.raw()).filter(|_| of_participant) {
+                put(publisher, status);
+            }
+        }
     }
 
     #[inline]
     fn put<S: Sink<Event>>(&mut self, instrument: InstrumentId, quote: &Quote, to: &mut Target<'_, S>) {
         if instrument != UNWANTED {
-            self.quotes.put(&OF_CTA, instrument, quote, to.context, to.sink);
+            self.quotes.put((&OF_CTA, Sip::Cta), instrument, quote, to.context, to.sink);
         }
     }
 
@@ -246,6 +373,13 @@ impl CqsNormaliser {
             Message::EndOfDay(_) => to.sink.put(of_market.with_session(Session::EndOfMessages)),
             Message::AuctionStatus(m) => {
                 let instrument = self.resolve(m.security_symbol().0, to);
+                let said = Said {
+                    security: Security::NotApplicable,
+                    restriction: m.short_sale_restriction_indicator(),
+                    participant: m.participant_id(),
+                    listing: m.primary_listing_market_participant_id(),
+                };
+                self.hear(said, instrument, time, to);
                 if instrument != UNWANTED {
                     to.sink.put(Event { instrument, ..of_market });
                 }
@@ -255,59 +389,66 @@ impl CqsNormaliser {
     }
 }
 
-/// Puts the status that the security status of a quote is, if it is one.
-#[inline]
-fn put_status<S: Sink<Event>>(
+/// What a message says of its security beside the quote.
+#[derive(Clone, Copy, Debug)]
+struct Said {
     security: Security,
-    instrument: InstrumentId,
-    time: Nanos,
-    to: &mut Target<'_, S>,
-) {
-    if security != Security::NotApplicable && instrument < UNWANTED {
-        put_known_status(security, instrument, time, to);
-    }
+    restriction: Restriction,
+    participant: Participant,
+    listing: Listing,
 }
 
-#[cold]
-#[inline(never)]
-fn put_known_status<S: Sink<Event>>(
-    security: Security,
-    instrument: InstrumentId,
-    time: Nanos,
-    to: &mut Target<'_, S>,
-) {
-    let (action, reason) = match security {
-        Security::NewsDissemination => (StatusAction::Halt, 31),
-        Security::NewsPending => (StatusAction::Halt, 30),
-        Security::OrderImbalance | Security::NoOpenNoResume | Security::SupPennyTrading => {
-            (StatusAction::Halt, REGULATORY)
+impl Said {
+    /// Whether a short-sale price test restricts it; `None` where the letter is not known.
+    #[inline]
+    const fn is_restricted(self) -> Option<bool> {
+        match self.restriction {
+            Restriction::NotInEffect | Restriction::ShortSaleRestrictionDeactivated => Some(false),
+            Restriction::ShortSaleRestrictionActivated
+            | Restriction::ShortSaleRestrictionContinued
+            | Restriction::ShortSaleRestrictionInEffect => Some(true),
+            Restriction::Unknown(_) => None,
         }
-        Security::LuldTradingPause => (StatusAction::Pause, 50),
-        Security::Operational => (StatusAction::Halt, OPERATIONAL),
-        Security::MarketWideCircuitBreakerLevel1Breached => (StatusAction::Halt, 120),
-        Security::MarketWideCircuitBreakerLevel2Breached => (StatusAction::Halt, 121),
-        Security::MarketWideCircuitBreakerLevel3Breached => (StatusAction::Halt, 122),
-        Security::Resume => (StatusAction::Trading, 0),
-        Security::NotApplicable
-        | Security::TradingRangeIndication
-        | Security::LuldPriceBand
-        | Security::RepublishedLuldPriceBand
-        | Security::Unknown(_) => return,
-    };
-    let is_trading = Some(action == StatusAction::Trading);
-    let status =
-        Status { action, reason, is_trading, is_quoting: is_trading, is_short_sell_restricted: None };
-    let event = to.context.event(EventKind::Status, SIP, instrument, time);
-    to.sink.put(event.with_status(status));
+    }
+
+    /// The status, whether it is of the SIP, and whether it is of the participant. `None`: the security status is none.
+    fn status(self) -> Option<(Status, bool, bool)> {
+        const REGULATORY: (bool, bool) = (true, false);
+        const OWN: (bool, bool) = (false, true);
+        let is_of_listing = self.participant == Participant::Cqs
+            || self.participant.raw() == self.listing.raw()
+            || self.listing == Listing::NotApplicable;
+        let (action, reason, (of_sip, of_participant)) = match self.security {
+            Security::NewsDissemination => (StatusAction::Halt, 31, REGULATORY),
+            Security::NewsPending => (StatusAction::Halt, 30, REGULATORY),
+            Security::LuldTradingPause => (StatusAction::Pause, 50, REGULATORY),
+            Security::MarketWideCircuitBreakerLevel1Breached => (StatusAction::Halt, 120, REGULATORY),
+            Security::MarketWideCircuitBreakerLevel2Breached => (StatusAction::Halt, 121, REGULATORY),
+            Security::MarketWideCircuitBreakerLevel3Breached => (StatusAction::Halt, 122, REGULATORY),
+            Security::OrderImbalance => (StatusAction::Halt, ORDER_IMBALANCE, OWN),
+            Security::Operational => (StatusAction::Halt, OPERATIONAL, OWN),
+            Security::SupPennyTrading | Security::NoOpenNoResume => (StatusAction::Halt, 0, OWN),
+            Security::Resume => (StatusAction::Trading, 0, (is_of_listing, true)),
+            Security::NotApplicable
+            | Security::TradingRangeIndication
+            | Security::LuldPriceBand
+            | Security::RepublishedLuldPriceBand
+            | Security::Unknown(_) => return None,
+        };
+        let is_trading = Some(action == StatusAction::Trading);
+        let status =
+            Status { action, reason, is_trading, is_quoting: is_trading, is_short_sell_restricted: None };
+        Some((status, of_sip, of_participant))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use tapeworks_market::Side;
+    use tapeworks_market::luld::Standing;
     use tapeworks_wire::Ascii;
-    use tapeworks_wire::Decimal;
     use tapeworks_wire::cta::cqs191::{
-        NationalBboIndicator, Participant, PrimaryListingMarketParticipantId, SCHEMA, ShortQuoteFields,
+        NationalBboIndicator, PrimaryListingMarketParticipantId, SCHEMA, ShortQuoteFields,
     };
     use tapeworks_wire::schema::{SplitMix64, arbitrary};
 
@@ -385,14 +526,110 @@ mod tests {
         let structure = SCHEMA.structure("LongQuote").unwrap();
         arbitrary(&SCHEMA, structure, &mut random, &mut message);
         message[26..37].copy_from_slice(b"STOR       ");
-        (message[4], message[39], message[86]) = (b'S', b'0', b' ');
+        message[85] = b' ';
+        (message[4], message[39], message[71], message[80], message[86]) = (b'S', b'0', b' ', b' ', b'G');
         let events = channel.take(&message);
-        assert_eq!(events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Other]);
-        (message[4], message[39]) = (b'N', b'M');
+        assert_eq!(events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::PriceBands]);
+        assert_eq!(events[0].publisher, SIP);
+        (message[4], message[39], message[86]) = (b'N', b'M', b' ');
         let events = channel.take(&message);
         let kinds: Vec<_> = events.iter().map(|event| (event.kind, event.publisher)).collect();
         let own = (EventKind::Quote, Publisher::SIP_XNYS);
         assert_eq!(kinds, [(EventKind::Status, SIP), own, own]);
+    }
+
+    /// A long quote of FINRA or of a participant, with these bytes at these places.
+    fn long_quote(changes: &[(usize, u8)]) -> Vec<u8> {
+        let (mut message, mut random) = (Vec::new(), SplitMix64::new(1));
+        let structure = SCHEMA.structure("LongQuote").unwrap();
+        arbitrary(&SCHEMA, structure, &mut random, &mut message);
+        message[5..13].fill(0);
+        message[26..37].copy_from_slice(b"STOR       ");
+        message[40..48].copy_from_slice(&29_450_000_u64.to_be_bytes());
+        message[48..52].copy_from_slice(&1_u32.to_be_bytes());
+        message[52..60].copy_from_slice(&29_470_000_u64.to_be_bytes());
+        message[60..64].copy_from_slice(&2_u32.to_be_bytes());
+        for place in [38, 39, 71, 80, 84, 85, 86] {
+            message[place] = b' ';
+        }
+        changes.iter().for_each(|(place, letter)| message[*place] = *letter);
+        message
+    }
+
+    #[test]
+    fn bands_standings_and_conditions_are_read() {
+        let mut channel = Channel::new();
+        let events = channel.take(&long_quote(&[(4, b'N'), (39, b'9'), (84, b'B'), (85, b'E')]));
+        let bands = events[0].price_bands().unwrap();
+        let cents = [bands.lower, bands.upper].map(|price| price.unwrap().e9() / 10_000_000);
+        assert_eq!((events.len(), cents, bands.indicator), (1, [2_945, 2_947], b'B'));
+        let mut counts = |changes: &[(usize, u8)]| {
+            let events = channel.take(&long_quote(&[&[(4, b'N')], changes].concat()));
+            let of_quotes = events.iter().filter(|event| event.kind == EventKind::Quote);
+            let counts: Vec<_> = of_quotes.map(|event| event.detail & Event::NOT_ELIGIBLE == 0).collect();
+            (counts, events.iter().find_map(Event::standing))
+        };
+        assert_eq!(counts(&[(85, b'C')]), (vec![true, true], Some(Standing::ASK_ABOVE)));
+        assert_eq!(counts(&[(85, b'C'), (38, b'N')]), (vec![false, false], None));
+        assert_eq!(counts(&[(84, b'A')]), (vec![false, true], Some(Standing::default())));
+    }
+
+    #[test]
+    fn a_market_maker_of_finra_moves_the_best_of_finra_only_where_the_quote_says_so() {
+        let mut channel = Channel::new();
+        let sides = |events: Vec<Event>| {
+            events.iter().map(|event| (event.kind, event.publisher, event.size)).collect::<Vec<_>>()
+        };
+        let adf = Publisher::SIP_XADF;
+        let own = [(EventKind::Quote, adf, 100), (EventKind::Quote, adf, 200)];
+        assert_eq!(sides(channel.take(&long_quote(&[(4, b'D')]))), own);
+        let unchanged = sides(channel.take(&long_quote(&[(4, b'D'), (71, b'A')])));
+        assert_eq!(unchanged, [(EventKind::Other, SIP, 0)]);
+        let none = channel.take(&long_quote(&[(4, b'D'), (71, b'B')]));
+        assert!(none.iter().all(|event| event.price.is_none()));
+        assert_eq!(sides(none), [(EventKind::Quote, adf, 0), (EventKind::Quote, adf, 0)]);
+    }
+
+    #[test]
+    fn a_halt_that_is_not_regulatory_is_of_the_participant_alone() {
+        let mut channel = Channel::new();
+        let statuses = |events: Vec<Event>| {
+            let of = |event: &Event| Some((event.publisher, event.status()?.action, event.status()?.reason));
+            events.iter().filter_map(of).collect::<Vec<_>>()
+        };
+        let edgx = Publisher::SIP_EDGX;
+        let mut said = |participant, security, listing| {
+            statuses(channel.take(&long_quote(&[(4, participant), (39, security), (81, listing)])))
+        };
+        for (letter, reason) in [(b'I', 40), (b'X', 60), (b'Y', 0), (b'Z', 0)] {
+            assert_eq!(said(b'K', letter, b'N'), [(edgx, StatusAction::Halt, reason)]);
+        }
+        for (letter, reason) in [(b'D', 31), (b'P', 30), (b'1', 120), (b'2', 121), (b'3', 122)] {
+            assert_eq!(said(b'K', letter, b'N'), [(SIP, StatusAction::Halt, reason)]);
+        }
+        assert_eq!(said(b'K', b'M', b'N'), [(SIP, StatusAction::Pause, 50)]);
+        assert_eq!(said(b'K', b'T', b'N'), [(edgx, StatusAction::Trading, 0)]);
+        let resumed = [(SIP, StatusAction::Trading, 0), (Publisher::SIP_XNYS, StatusAction::Trading, 0)];
+        assert_eq!(said(b'N', b'T', b'N'), resumed);
+        assert_eq!(said(b'N', b' ', b'N'), []);
+    }
+
+    #[test]
+    fn a_short_sale_restriction_is_a_status_when_it_changes() {
+        let mut channel = Channel::new();
+        let mut said = |letter| {
+            let events = channel.take(&long_quote(&[(4, b'N'), (80, letter)]));
+            let restricted =
+                |event: &Event| event.status().and_then(|status| status.is_short_sell_restricted);
+            events.iter().filter_map(restricted).collect::<Vec<_>>()
+        };
+        let said: Vec<_> = b" AEC?D E ".iter().map(|letter| said(*letter)).collect();
+        let (no, yes) = (vec![false], vec![true]);
+        let nothing = Vec::new;
+        assert_eq!(
+            said,
+            [nothing(), yes.clone(), nothing(), nothing(), nothing(), no.clone(), nothing(), yes, no]
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::SelfHelp;
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{Event, EventKind, InstrumentId, Instruments, Line, Nanos, Publisher, Symbol};
 use tapeworks_packet::net::Transport;
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler};
@@ -43,6 +44,8 @@ pub struct FeedOptions {
     /// When venues are under self-help. A [`LiveFeed`](crate::live::LiveFeed) puts out the events of it; around a [`Feed`] a
     /// [`SelfHelpSink`](tapeworks_market::nbbo::SelfHelpSink) does.
     pub self_help: Vec<SelfHelp>,
+    /// What the sizes of the SIPs' quotes count.
+    pub sip_sizes: SipSizes,
 }
 
 /// A destination of packets.
@@ -189,11 +192,17 @@ impl Feed {
         if let Some(index) = self.by_identity.get(&identity) {
             return *index;
         }
-        let start = Start { publisher, midnight, is_midnight_fixed: self.options.midnight.is_some() };
+        let start = self.start(publisher, midnight);
         let index = self.channels.len();
         self.channels.push(Channel::new(identity, application, index as u16, &start));
         self.by_identity.insert(identity, index);
         index
+    }
+
+    /// The start of a channel.
+    const fn start(&self, publisher: Publisher, midnight: Nanos) -> Start {
+        let is_midnight_fixed = self.options.midnight.is_some();
+        Start { publisher, midnight, is_midnight_fixed, sip_sizes: self.options.sip_sizes }
     }
 
     pub(crate) fn midnight(&self, received: Option<Nanos>) -> Nanos {
@@ -279,7 +288,7 @@ impl Feed {
         let publisher =
             application.spec().publisher(self.options.publisher, Some(packet.datagram.destination));
         let midnight = self.midnight(Some(packet.received));
-        let start = Start { publisher, midnight, is_midnight_fixed: self.options.midnight.is_some() };
+        let start = self.start(publisher, midnight);
         if let Some(channel) = self.channels.get_mut(index).filter(|channel| channel.counters.messages == 0) {
             channel.rename(application, &start);
         }

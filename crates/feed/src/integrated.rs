@@ -737,8 +737,12 @@ mod tests {
 
     impl Feed {
         fn new(wanted: Option<HashSet<Symbol>>) -> Self {
-            let start =
-                Start { publisher: Publisher::ARCX_PILLAR, midnight: Nanos(0), is_midnight_fixed: false };
+            let start = Start {
+                publisher: Publisher::ARCX_PILLAR,
+                midnight: Nanos(0),
+                is_midnight_fixed: false,
+                sip_sizes: Default::default(),
+            };
             Self {
                 normaliser: IntegratedNormaliser::new(&start),
                 symbols: SymbolTable::new(wanted),

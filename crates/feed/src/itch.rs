@@ -65,7 +65,7 @@ pub(crate) struct ItchNormaliser {
 
 impl Normaliser for ItchNormaliser {
     fn new(start: &Start) -> Self {
-        let Start { publisher, midnight, is_midnight_fixed } = *start;
+        let Start { publisher, midnight, is_midnight_fixed, .. } = *start;
         Self { publisher, midnight, is_midnight_fixed, locates: Locates::default() }
     }
 
@@ -636,6 +636,7 @@ mod tests {
                     publisher: Publisher::XNAS_ITCH,
                     midnight: Nanos(1_000),
                     is_midnight_fixed: true,
+                    sip_sizes: Default::default(),
                 });
                 let mut events = Vec::new();
                 let is_order = normaliser.order(&bytes, &CONTEXT, &mut symbols, &mut |event| events.push(event));

@@ -336,8 +336,12 @@ mod tests {
 
     impl Feed {
         fn new() -> Self {
-            let start =
-                Start { publisher: Publisher::MEMX_MEMOIR, midnight: Nanos(0), is_midnight_fixed: false };
+            let start = Start {
+                publisher: Publisher::MEMX_MEMOIR,
+                midnight: Nanos(0),
+                is_midnight_fixed: false,
+                sip_sizes: Default::default(),
+            };
             Self { normaliser: MemoirNormaliser::new(&start), symbols: SymbolTable::new(None) }
         }
 

@@ -660,8 +660,12 @@ mod tests {
 
     impl Feed {
         fn new(wanted: Option<&str>) -> Self {
-            let start =
-                Start { publisher: Publisher::XLON_MITCH, midnight: Nanos(OPEN), is_midnight_fixed: false };
+            let start = Start {
+                publisher: Publisher::XLON_MITCH,
+                midnight: Nanos(OPEN),
+                is_midnight_fixed: false,
+                sip_sizes: Default::default(),
+            };
             let wanted = wanted.map(|symbol| HashSet::from([Symbol::parse(symbol).unwrap()]));
             let normaliser = MitchNormaliser::new(&start);
             let mut feed = Self { normaliser, symbols: SymbolTable::new(wanted), sequence: 0 };
@@ -941,6 +945,7 @@ mod tests {
             publisher: Publisher::XLON_MITCH,
             midnight: Nanos(OPEN),
             is_midnight_fixed: false,
+            sip_sizes: Default::default(),
         });
         let (events, _) = feed.take_of(Line::A, 500, 0, &shell(5));
         assert_eq!((events[0].kind, events[0].instrument), (EventKind::Gap, InstrumentId::ALL));

@@ -7,6 +7,7 @@
 //! channel.
 
 use tapeworks_market::event::Gap;
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{Event, EventKind, InstrumentId, Line, Nanos, Publisher};
 use tapeworks_stage::Sink;
 use tapeworks_wire::DecodeError;
@@ -118,6 +119,8 @@ pub(crate) struct Start {
     pub(crate) midnight: Nanos,
     /// The user set the day; a new session does not change it.
     pub(crate) is_midnight_fixed: bool,
+    /// What sizes of a SIP count.
+    pub(crate) sip_sizes: SipSizes,
 }
 
 /// State that a checkpoint can hold.

@@ -453,8 +453,12 @@ mod tests {
 
     impl Feed {
         fn new(wanted: Option<HashSet<Symbol>>) -> Self {
-            let start =
-                Start { publisher: Publisher::BATY_PITCH, midnight: Nanos(0), is_midnight_fixed: false };
+            let start = Start {
+                publisher: Publisher::BATY_PITCH,
+                midnight: Nanos(0),
+                is_midnight_fixed: false,
+                sip_sizes: Default::default(),
+            };
             Self { normaliser: PitchNormaliser::new(&start), symbols: SymbolTable::new(wanted), sequence: 0 }
         }
 

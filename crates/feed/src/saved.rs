@@ -13,13 +13,15 @@ use crate::state::{Reader, StateError, Writer};
 
 /// The version of the layout, and the options that decide which events inputs give.
 fn described(options: &FeedOptions, channels: &[LiveChannelOptions]) -> String {
-    let FeedOptions { application, publisher, midnight, symbols, self_help } = options;
+    let FeedOptions { application, publisher, midnight, symbols, self_help, sip_sizes } = options;
     let symbols = symbols.as_ref().map(|symbols| {
         let mut symbols: Vec<_> = symbols.iter().collect();
         symbols.sort();
         symbols
     });
-    format!("8 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?} {self_help:?}")
+    format!(
+        "9 {channels:?} {application:?} {publisher:?} {midnight:?} {symbols:?} {self_help:?} {sip_sizes:?}"
+    )
 }
 
 impl LiveFeed {

@@ -3,8 +3,14 @@
 //! A participant's quote is of the participant's publisher as a SIP shows it, the national best bid and offer of the SIP's own. None of these counts in a
 //! synthetic NBBO. What a participant sends that no publisher stands for is an event of no meaning.
 //!
-//! Sizes count round lots, events shares. A lot has 100 shares unless the SIP says otherwise.
+//! Sizes count round lots, events shares. A lot has 100 shares unless the SIP says otherwise. From November 2025 on sizes count shares ([`SipSizes`]).
+//!
+//! A side of a participant's quote that counts in no national best is marked ([`Event::NOT_ELIGIBLE`]). A national best with such a condition is none: the
+//! SIP shows at the close what was the best. Price bands, and how the national best stands to them when that changes, are events of the SIP's.
 
+use tapeworks_market::luld::{PriceBands, Standing};
+use tapeworks_market::quote_conditions::{self, Sip};
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Nanos, Price, Publisher, Side};
 use tapeworks_stage::Sink;
 use tapeworks_wire::Decimal;
@@ -56,6 +62,19 @@ pub(crate) static OF_UTP: [PublisherSpec; 22] = publishers(one(Publisher::SIP_UT
 /// The publishers of CTA's channels.
 pub(crate) static OF_CTA: [PublisherSpec; 22] = publishers(one(Publisher::SIP_CTA, &["sip-cta"]));
 
+/// What sizes count: the shares of one of them.
+#[inline]
+pub(crate) const fn shares_each(sizes: SipSizes, at: Nanos, lot: u32) -> u32 {
+    if sizes.are_shares(at) { 1 } else { lot }
+}
+
+/// Whether bid and offer of a quote count in a national best, by the quote's condition and the letter that says which of them lies beyond the price bands.
+#[inline]
+pub(crate) const fn eligible(sip: Sip, condition: u8, beyond_bands: u8) -> [bool; 2] {
+    let counts = quote_conditions::counts(sip, condition);
+    [counts && !matches!(beyond_bands, b'A' | b'C'), counts && !matches!(beyond_bands, b'B' | b'C')]
+}
+
 /// The publisher of a participant's letter. `None`: of no participant that has one. Nasdaq is `Q` at UTP and `T` at CTA.
 #[inline]
 pub(crate) const fn participant(letter: u8) -> Option<Publisher> {
@@ -84,7 +103,7 @@ pub(crate) const fn participant(letter: u8) -> Option<Publisher> {
 
 /// A price of the wire. Zero is none.
 #[inline]
-fn price(price: Decimal<u64, 6>) -> Option<Price> {
+pub(crate) fn price(price: Decimal<u64, 6>) -> Option<Price> {
     if price.0 == 0 { None } else { price.to_e9().and_then(Price::from_e9) }
 }
 
@@ -102,10 +121,16 @@ pub(crate) struct Quote {
     pub(crate) national_time: Nanos,
     /// Bid and offer.
     pub(crate) sides: [Best; 2],
+    /// Whether each counts in a national best.
+    pub(crate) eligible: [bool; 2],
     /// What it says of the national best.
     pub(crate) national: [NationalSide; 2],
-    /// Shares in a lot.
+    /// Shares that a size of one stands for.
     pub(crate) lot: u32,
+    /// The letter that says how the national best stands to the price bands. `None`: the message has none.
+    pub(crate) standing: Option<u8>,
+    /// Price bands in the place of a quote.
+    pub(crate) bands: Option<PriceBands>,
 }
 
 /// The quotes of one channel: which participants have one of which instrument, so that they can be emptied.
@@ -114,13 +139,15 @@ pub(crate) struct Quote {
 pub(crate) struct Quotes {
     /// By instrument: the publishers, by the place in the table of publishers.
     quoted: Vec<u32>,
+    /// By instrument: how the national best stands to the price bands; up to the last one with a standing.
+    standings: Vec<Standing>,
 }
 
 impl Quotes {
     /// Whether every instrument is one of `instruments`.
     #[cfg(feature = "serde")]
     pub(crate) fn is_sound(&self, symbols: &crate::symbols::SymbolTable) -> bool {
-        self.quoted.len() <= symbols.instruments().len()
+        self.quoted.len().max(self.standings.len()) <= symbols.instruments().len()
     }
 
     /// Notes that a publisher has a quote.
@@ -142,11 +169,20 @@ impl Quotes {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn stand(&mut self, instrument: InstrumentId, standing: Standing) {
+        if self.standings.len() <= instrument.index() {
+            self.standings.resize(instrument.index() + 1, Standing::default());
+        }
+        self.standings[instrument.index()] = standing;
+    }
+
     /// Puts the events of a quote: both sides of the participant's, then the sides of the national best that changed.
     #[inline]
     pub(crate) fn put<S: Sink<Event>>(
         &mut self,
-        publishers: &[PublisherSpec],
+        (publishers, of): (&[PublisherSpec], Sip),
         instrument: InstrumentId,
         quote: &Quote,
         context: &Context,
@@ -160,7 +196,9 @@ impl Quotes {
             Some(publisher) => {
                 self.note(publishers, publisher, instrument);
                 let mut event = context.event(EventKind::Quote, publisher, instrument, quote.time);
-                for (side, (at, lots)) in [Side::Bid, Side::Ask].into_iter().zip(quote.sides) {
+                let sides = quote.sides.into_iter().zip(quote.eligible);
+                for (side, ((at, lots), is_eligible)) in [Side::Bid, Side::Ask].into_iter().zip(sides) {
+                    event.detail = if is_eligible { 0 } else { Event::NOT_ELIGIBLE };
                     event.set_flags(if side == Side::Ask {
                         Flags::TOP_OF_BOOK.with(Flags::LAST)
                     } else {
@@ -170,7 +208,19 @@ impl Quotes {
                     sink.put(event);
                 }
             }
-            None => sink.put(context.event(EventKind::Other, sip, instrument, quote.time)),
+            None => {
+                let event = context.event(EventKind::Other, sip, instrument, quote.time);
+                let bands = quote.bands.filter(|_| instrument < UNWANTED);
+                sink.put(bands.map_or(event, |bands| event.with_price_bands(bands)));
+            }
+        }
+        if let Some(standing) = quote.standing.and_then(Standing::of_letter)
+            && self.standings.get(instrument.index()).copied().unwrap_or_default() != standing
+            && instrument < UNWANTED
+        {
+            self.stand(instrument, standing);
+            let event = context.event(EventKind::LimitState, sip, instrument, quote.national_time);
+            sink.put(event.with_standing(standing));
         }
         let [bid, offer] = quote.national;
         let changed = |side: NationalSide| side != NationalSide::Unchanged;
@@ -185,9 +235,10 @@ impl Quotes {
                 NationalSide::Unchanged => continue,
                 NationalSide::Absent => (None, 0, None),
                 NationalSide::OfQuote => (price(own.0), own.1, quote.participant),
-                NationalSide::Appended(best) => {
+                NationalSide::Appended(best) if quote_conditions::counts(of, best.condition) => {
                     (price(best.price), best.size, self::participant(best.center))
                 }
+                NationalSide::Appended(_) => (None, 0, None),
             };
             event.set_flags(if side == last {
                 Flags::TOP_OF_BOOK.with(Flags::LAST)
@@ -211,6 +262,10 @@ impl Quotes {
         to: &mut Target<'_, S>,
     ) -> bool {
         let mut has_any = false;
+        if only.is_none() {
+            // What was said of them ends with the day: the books of the NBBO forget it too.
+            self.standings.clear();
+        }
         for (place, one) in publishers.iter().enumerate() {
             if only.is_some_and(|only| only != one.publisher) {
                 continue;
@@ -246,8 +301,14 @@ pub(crate) mod testing {
 
     impl<N: Normaliser> Channel<N> {
         pub(crate) fn new() -> Self {
+            Self::with_sizes(tapeworks_market::round_lots::SipSizes::default())
+        }
+
+        /// A channel whose sizes count what they are said to.
+        pub(crate) fn with_sizes(sip_sizes: tapeworks_market::round_lots::SipSizes) -> Self {
+            let midnight = Nanos(0);
             let start =
-                Start { publisher: Publisher::default(), midnight: Nanos(0), is_midnight_fixed: false };
+                Start { publisher: Publisher::default(), midnight, is_midnight_fixed: false, sip_sizes };
             Self { normaliser: N::new(&start), symbols: SymbolTable::new(None) }
         }
 

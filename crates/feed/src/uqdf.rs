@@ -4,13 +4,16 @@
 //! something of the national best bid and offer, events of the SIP's: [`Quotes`]. The participant's quote has the participant's time, everything else the
 //! SIP's.
 //!
-//! Sizes are in round lots, of which the symbol directory says how many shares they have.
+//! Sizes are in round lots, of which the symbol directory says how many shares they have; from November 2025 on in shares.
 //!
 //! The start of the day empties the books of the channel's instruments, and a wipe-out those of its market centre; one of no market centre all.
 //!
 //! Cost: the message's own lines, one lookup of the symbol, and up to four events.
 
 use tapeworks_market::event::{Definition, Session, Status, StatusAction};
+use tapeworks_market::luld::PriceBands;
+use tapeworks_market::quote_conditions::Sip;
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, Symbol};
 use tapeworks_session::MoldUdp64;
 use tapeworks_stage::Sink;
@@ -63,11 +66,12 @@ pub(crate) struct UqdfNormaliser {
     quotes: Quotes,
     /// Shares in a round lot, by instrument; 0: the directory has not said.
     lots: Vec<u16>,
+    sizes: SipSizes,
 }
 
 impl Normaliser for UqdfNormaliser {
-    fn new(_start: &Start) -> Self {
-        Self { quotes: Quotes::default(), lots: Vec::new() }
+    fn new(start: &Start) -> Self {
+        Self { quotes: Quotes::default(), lots: Vec::new(), sizes: start.sip_sizes }
     }
 
     #[inline]
@@ -87,8 +91,15 @@ impl Normaliser for UqdfNormaliser {
                         (of_cents(m.bid_price_short()), u32::from(m.bid_size_short())),
                         (of_cents(m.ask_price_short()), u32::from(m.ask_size_short())),
                     ],
+                    eligible: sip::eligible(
+                        Sip::Utp,
+                        m.quote_condition().raw(),
+                        m.luld_bbo_indicator().raw(),
+                    ),
                     national: m.national()?,
-                    lot: self.lot(instrument),
+                    lot: sip::shares_each(self.sizes, nanos(m.sip_timestamp()), self.lot(instrument)),
+                    standing: Some(m.luld_national_bbo_indicator().raw()),
+                    bands: None,
                 };
                 self.put(instrument, &quote, to);
             }
@@ -99,8 +110,15 @@ impl Normaliser for UqdfNormaliser {
                     time: time_of(m.participant_timestamp(), m.sip_timestamp()),
                     national_time: nanos(m.sip_timestamp()),
                     sides: [(m.bid_price(), m.bid_size()), (m.ask_price(), m.ask_size())],
+                    eligible: sip::eligible(
+                        Sip::Utp,
+                        m.quote_condition().raw(),
+                        m.luld_bbo_indicator().raw(),
+                    ),
                     national: m.national()?,
-                    lot: self.lot(instrument),
+                    lot: sip::shares_each(self.sizes, nanos(m.sip_timestamp()), self.lot(instrument)),
+                    standing: Some(m.luld_national_bbo_indicator().raw()),
+                    bands: None,
                 };
                 self.put(instrument, &quote, to);
             }
@@ -172,7 +190,7 @@ impl UqdfNormaliser {
     #[inline]
     fn put<S: Sink<Event>>(&mut self, instrument: InstrumentId, quote: &Quote, to: &mut Target<'_, S>) {
         if instrument != UNWANTED {
-            self.quotes.put(&OF_UTP, instrument, quote, to.context, to.sink);
+            self.quotes.put((&OF_UTP, Sip::Utp), instrument, quote, to.context, to.sink);
         }
     }
 
@@ -270,7 +288,15 @@ impl UqdfNormaliser {
             }
             Message::LimitUpLimitDownPriceBand(m) => {
                 let instrument = resolve(m.symbol().0, to);
-                put(instrument, other(instrument, m.sip_timestamp()), to, |event| event);
+                let bands = PriceBands {
+                    lower: sip::price(m.limit_down_price()),
+                    upper: sip::price(m.limit_up_price()),
+                    indicator: m.luld_price_band_indicator().raw(),
+                    effective: nanos(m.luld_timestamp()),
+                };
+                put(instrument, other(instrument, m.sip_timestamp()), to, |event| {
+                    event.with_price_bands(bands)
+                });
             }
             // One of several quotes of a facility, which has its best ones in a quote.
             Message::FinraAdfMarketParticipantQuotation(m) => {
@@ -321,6 +347,7 @@ const fn trading(code: TradingActionCode, reason: u16) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use tapeworks_market::luld::Standing;
     use tapeworks_market::{Flags, Side};
     use tapeworks_wire::schema::{SplitMix64, arbitrary};
     use tapeworks_wire::utp::uqdf15::{
@@ -428,6 +455,78 @@ mod tests {
             &[],
         ));
         assert_eq!((events[0].size, events[1].size), (40, 80));
+    }
+
+    /// A quote with these bytes at these places.
+    fn changed(changes: &[(usize, u8)], nbbo: NbboAppendageIndicator, appendages: &[u8]) -> Vec<u8> {
+        let mut message = quote(MarketCenter::Edgx, [1, 2], nbbo, appendages);
+        changes.iter().for_each(|(place, letter)| message[*place] = *letter);
+        message
+    }
+
+    const CONDITION: usize = 42;
+    const BEYOND_BANDS: usize = 44;
+    const STANDING: usize = 47;
+
+    #[test]
+    fn a_quote_that_counts_in_no_national_best_is_marked() {
+        let mut channel = Channel::new();
+        let mut counts = |changes: &[(usize, u8)]| {
+            let events = channel.take(&changed(changes, NbboAppendageIndicator::NoNationalBboChange, &[]));
+            assert!(events.iter().all(|event| event.price.is_some()), "the book has it all the same");
+            events.iter().map(|event| event.detail & Event::NOT_ELIGIBLE == 0).collect::<Vec<_>>()
+        };
+        assert_eq!(counts(&[]), [true, true]);
+        assert_eq!(counts(&[(CONDITION, b'L')]), [false, false]);
+        assert_eq!(counts(&[(CONDITION, b'A')]), [true, true]);
+        assert_eq!(counts(&[(BEYOND_BANDS, b'A')]), [false, true]);
+        assert_eq!(counts(&[(BEYOND_BANDS, b'B')]), [true, false]);
+        assert_eq!(counts(&[(BEYOND_BANDS, b'C')]), [false, false]);
+    }
+
+    #[test]
+    fn a_closed_national_best_is_none() {
+        let mut channel = Channel::new();
+        let mut national = |condition| {
+            let appendage = [condition, b'Z', 0x14, 0x03, 0, 9, b'K', 0x14, 0x04, 0, 9];
+            let indicator = NbboAppendageIndicator::ShortFormNationalBboAppendage;
+            let events = channel.take(&changed(&[], indicator, &appendage));
+            events[2..].iter().map(|event| event.price.is_some()).collect::<Vec<_>>()
+        };
+        assert_eq!(national(b'R'), [true, true]);
+        assert_eq!(national(b'L'), [false, false]);
+    }
+
+    #[test]
+    fn the_standing_of_the_national_best_is_an_event_when_it_changes() {
+        let mut channel = Channel::new();
+        let mut standing = |letter| {
+            let none = NbboAppendageIndicator::NoNationalBboChange;
+            let events = channel.take(&changed(&[(STANDING, letter)], none, &[]));
+            assert!(events.iter().all(|event| event.kind == EventKind::Quote || event.publisher == SIP));
+            events.iter().find_map(Event::standing)
+        };
+        assert_eq!(standing(b'A'), None);
+        assert_eq!(standing(b'E'), Some(Standing::BID_AT_UPPER));
+        assert_eq!([standing(b'E'), standing(b'?')], [None; 2]);
+        assert_eq!(standing(b' '), Some(Standing::default()));
+    }
+
+    #[test]
+    fn sizes_are_shares_from_the_day_of_the_rule_on_or_as_the_user_says() {
+        let sizes_of = |sizes, is_late: bool| {
+            let mut channel = Channel::with_sizes(sizes);
+            let indicator = NbboAppendageIndicator::QuoteContainsAllNationalBboInformation;
+            let mut message = quote(MarketCenter::Edgx, [40, 80], indicator, &[]);
+            if is_late {
+                message[5..13].copy_from_slice(&1_762_182_000_000_000_000_u64.to_be_bytes());
+            }
+            channel.take(&message).iter().map(|event| event.size).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes_of(SipSizes::ByDate, false), [4_000, 8_000, 4_000, 8_000]);
+        assert_eq!(sizes_of(SipSizes::ByDate, true), [40, 80, 40, 80]);
+        assert_eq!(sizes_of(SipSizes::Lots, true), [4_000, 8_000, 4_000, 8_000]);
+        assert_eq!(sizes_of(SipSizes::Shares, false), [40, 80, 40, 80]);
     }
 
     #[test]

@@ -8,10 +8,14 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use tapeworks_feed::{Application, Feed, FeedOptions, FileFormat, Frame, Packet, ProblemKind};
 use tapeworks_market::event::{Gap, Session, StatusAction};
-use tapeworks_market::{Event, EventKind, Flags, Line, Nanos, Publisher, Side};
+use tapeworks_market::luld::Standing;
+use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::{
+    BookStage, Event, EventKind, Flags, Line, Nanos, NbboStage, NbboUpdate, Price, Publisher, Side,
+};
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net::{self, Datagram, Transport};
-use tapeworks_stage::Stage;
+use tapeworks_stage::{Stage, Through};
 use tapeworks_wire::nasdaq::{itch50, moldudp64};
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 
@@ -158,7 +162,42 @@ fn a_quote_of_utp_is_of_the_participant_and_nothing_of_itch() {
     );
     let (events, feed) = events_of("utp-uqdf/LimitUpLimitDownPriceBandMessage.pcap");
     assert_eq!((feed.problems().total, events.len()), (0, 2));
-    assert_eq!((events[1].kind, events[1].publisher), (EventKind::Other, Publisher::SIP_UTP));
+    assert_eq!((events[1].kind, events[1].publisher), (EventKind::PriceBands, Publisher::SIP_UTP));
+    let bands = events[1].price_bands().unwrap();
+    let shown = [bands.lower, bands.upper].map(|price| price.unwrap().to_string());
+    assert_eq!((shown.each_ref().map(String::as_str), bands.indicator), (["8.87", "10.84"], b'C'));
+}
+
+#[test]
+fn the_bands_of_a_real_message_keep_a_bid_above_and_an_offer_below_them_out_of_the_nbbo() {
+    let (mut events, _) = events_of("utp-uqdf/LimitUpLimitDownPriceBandMessage.pcap");
+    let instrument = events[1].instrument;
+    let quote = |publisher, side, cents: i64| {
+        let mut event = Event::new(EventKind::Quote, publisher, instrument);
+        (event.side, event.size, event.price) = (side, 300, Price::from_e9(cents * 10_000_000));
+        event
+    };
+    // The bands are 8.87 and 10.84.
+    let (iex, nasdaq) = (Publisher::IEXG_TOPS, Publisher::XNAS_ITCH);
+    let quotes = [
+        (iex, Side::Bid, 1_085),
+        (nasdaq, Side::Bid, 1_000),
+        (iex, Side::Ask, 886),
+        (nasdaq, Side::Ask, 1_100),
+    ];
+    events.splice(0..0, quotes.map(|(publisher, side, cents)| quote(publisher, side, cents)));
+    for (ignores_price_bands, expected) in [(false, [1_000, 1_100]), (true, [1_085, 886])] {
+        let rules = NbboRules { ignores_price_bands, ..NbboRules::default() };
+        let mut market = Through::new(BookStage::new([]), NbboStage::new(rules, [], 1));
+        market.process(&events, &mut |_: NbboUpdate<'_>| {});
+        let nbbo = *market.second.nbbo(instrument);
+        let cents = [nbbo.bid, nbbo.ask].map(|side| side.price.unwrap().e9() / 10_000_000);
+        assert_eq!(cents, expected);
+        assert_eq!(market.second.luld(instrument).sip, Publisher::SIP_UTP);
+        // The offer of 11.00 is above the upper band: it counts, and is not executable.
+        let standing = market.second.standing(instrument);
+        assert_eq!(standing.contains(Standing::ASK_ABOVE), !ignores_price_bands);
+    }
 }
 
 #[test]

@@ -107,6 +107,37 @@ fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
     }
 }
 
+/// Every channel of the whole market is read, every event fits, and each listing market opens and closes the symbols that it lists with an auction.
+#[test]
+fn the_us_market_is_read_whole_and_its_listing_markets_have_auctions() {
+    let scenario = Scenario { symbols: 16, ..Scenario::us_market(60_000) };
+    let (events, feed) = events_in(&scenario);
+    assert_eq!(feed.channels().len(), 16);
+    let capacity = Capacity { instruments: 32, orders: 1 << 10, levels: 1 << 12 };
+    let mut books = BookStage::with_unnamed([], capacity);
+    let (mut crosses, mut imbalances) = (BTreeMap::new(), BTreeMap::new());
+    for event in events {
+        if event.kind == EventKind::Trade && event.detail & Event::CROSS != 0 {
+            assert!(event.size > 0 && event.price.is_some(), "{event:?}");
+            *crosses.entry(event.publisher).or_insert(0) += 1;
+        }
+        if event.kind == EventKind::Imbalance {
+            *imbalances.entry(event.publisher).or_insert(0) += 1;
+        }
+        books.process(&[event], &mut |update: BookUpdate<'_>| {
+            assert_eq!(update.outcome, Outcome::Applied, "{:?}", update.event);
+        });
+    }
+    // Of 16 symbols NYSE lists four, Arca and BZX two each. Three imbalances come before each auction.
+    for (publisher, listed) in
+        [(Publisher::XNYS_PILLAR, 4), (Publisher::ARCX_PILLAR, 2), (Publisher::BATS_PITCH, 2)]
+    {
+        assert_eq!(crosses.get(&publisher), Some(&(2 * listed)), "{publisher:?}");
+        assert_eq!(imbalances.get(&publisher), Some(&(6 * listed)), "{publisher:?}");
+    }
+    assert!(crosses.get(&Publisher::XNAS_ITCH).is_some_and(|crosses| *crosses >= 16));
+}
+
 /// Each halt of a venue alone, and each of the market, ends: nothing that a feed says of trading lasts longer than the venue says it.
 #[test]
 fn halted_instruments_trade_again() {

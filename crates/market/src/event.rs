@@ -11,6 +11,7 @@
 //! Cost: writing one is one cache line; every kind is the same size, so events lie in arrays and rings.
 
 use crate::instrument::{InstrumentId, Symbol};
+use crate::luld::{PriceBands, Standing};
 use crate::price::{Nanos, Price};
 use crate::venue::Publisher;
 
@@ -61,6 +62,10 @@ pub enum EventKind {
     SymbolMapping = 18,
     /// The gap is closed: the books of the instrument, or of all instruments of the feed, are no longer stale.
     Recovered = 19,
+    /// A SIP states the limit up, limit down price bands of an instrument: [`Event::price_bands`].
+    PriceBands = 20,
+    /// A SIP states how its national best bid and offer of an instrument stand to the price bands: [`Event::standing`].
+    LimitState = 21,
 }
 
 impl EventKind {
@@ -71,7 +76,7 @@ impl EventKind {
     }
 
     /// Every kind, by its number less one.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Add,
         Self::Execute,
         Self::Cancel,
@@ -91,6 +96,8 @@ impl EventKind {
         Self::Other,
         Self::SymbolMapping,
         Self::Recovered,
+        Self::PriceBands,
+        Self::LimitState,
     ];
 
     /// The kind with this number, if there is one.
@@ -462,6 +469,9 @@ impl Event {
     /// it, it goes behind all of them.
     pub const KEEPS_PRIORITY: u8 = 4;
 
+    /// In `detail` of a quote of a SIP's participant: it counts in no national best ([`quote_conditions`](crate::quote_conditions), price bands).
+    pub const NOT_ELIGIBLE: u8 = 8;
+
     /// An event of `kind` with nothing else in it; the caller fills in what the kind has.
     #[inline]
     pub const fn new(kind: EventKind, publisher: Publisher, instrument: InstrumentId) -> Self {
@@ -710,6 +720,46 @@ impl Event {
         matches!(self.kind, EventKind::Clear) && self.detail == 1
     }
 
+    /// Writes `bands` into an event of kind [`EventKind::PriceBands`].
+    #[must_use]
+    pub const fn with_price_bands(mut self, bands: PriceBands) -> Self {
+        self.kind = EventKind::PriceBands;
+        self.price = bands.lower;
+        self.order_id = price_to_bits(bands.upper);
+        self.detail = bands.indicator;
+        self.aux = bands.effective.0;
+        self
+    }
+
+    /// The price bands, of a [`EventKind::PriceBands`].
+    pub const fn price_bands(&self) -> Option<PriceBands> {
+        match self.kind {
+            EventKind::PriceBands => Some(PriceBands {
+                lower: self.price,
+                upper: price_from_bits(self.order_id),
+                indicator: self.detail,
+                effective: Nanos(self.aux),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Writes `standing` into an event of kind [`EventKind::LimitState`].
+    #[must_use]
+    pub const fn with_standing(mut self, standing: Standing) -> Self {
+        self.kind = EventKind::LimitState;
+        self.detail = standing.bits();
+        self
+    }
+
+    /// How the SIP's national best stands to the bands, of a [`EventKind::LimitState`].
+    pub const fn standing(&self) -> Option<Standing> {
+        match self.kind {
+            EventKind::LimitState => Some(Standing::from_bits(self.detail)),
+            _ => None,
+        }
+    }
+
     /// Writes `session` into an event of kind [`EventKind::Session`].
     #[must_use]
     pub const fn with_session(mut self, session: Session) -> Self {
@@ -779,7 +829,7 @@ mod tests {
         for kind in EventKind::ALL {
             assert_eq!(EventKind::from_number(kind as u8), Some(kind));
         }
-        assert_eq!([0, 20, 255].map(EventKind::from_number), [None; 3]);
+        assert_eq!([0, 22, 255].map(EventKind::from_number), [None; 3]);
     }
 
     #[test]
@@ -869,6 +919,21 @@ mod tests {
         };
         assert_eq!(blank(EventKind::Definition).with_definition(definition).definition(), Some(definition));
         assert_eq!(blank(EventKind::Add).definition(), None);
+    }
+
+    #[test]
+    fn price_bands_and_standings_survive_a_round_trip() {
+        for (lower, upper) in
+            [(None, None), (Price::from_e9(5), None), (Price::from_e9(5), Price::from_e9(7))]
+        {
+            let bands = PriceBands { lower, upper, indicator: b'B', effective: Nanos(9) };
+            assert_eq!(blank(EventKind::Other).with_price_bands(bands).price_bands(), Some(bands));
+        }
+        for letter in b"ABCDEFGHI" {
+            let standing = Standing::of_letter(*letter).unwrap();
+            assert_eq!(blank(EventKind::Other).with_standing(standing).standing(), Some(standing));
+        }
+        assert_eq!((blank(EventKind::Add).price_bands(), blank(EventKind::Add).standing()), (None, None));
     }
 
     #[test]

@@ -15,7 +15,10 @@
 //! | [`orders`] | order reference to order | 1, rarely 2 |
 //! | [`levels`] | price levels of both sides of every book | 1 or 2 |
 //! | [`nbbo`] | best across venues | 1 per venue that quotes the instrument |
+//! | [`luld`] | limit up, limit down price bands, and how quotes stand to them | 1 per NBBO that is compared, where a SIP sends bands |
+//! | [`quote_conditions`] | which quotes of a SIP's participants count in a national best | none |
 //! | [`round_lots`] | round lots by price and date, and of venues that state none | none |
+//! | [`sale_conditions`] | what a trade updates: volume, high and low, last | none |
 
 pub mod book;
 pub mod conflate;
@@ -23,11 +26,14 @@ pub mod event;
 pub mod image;
 pub mod instrument;
 pub mod levels;
+pub mod luld;
 pub mod nbbo;
 mod options;
 pub mod orders;
 pub mod price;
+pub mod quote_conditions;
 pub mod round_lots;
+pub mod sale_conditions;
 pub mod shared;
 pub mod state;
 pub mod symbology;

@@ -9,6 +9,8 @@
 //! A venue with several feeds (depth and quotes) counts once, by its most detailed feed whose book is not stale:
 //! `nbbo/feeds.rs`. A venue against which the user declares self-help does not count: [`SelfHelp`].
 //!
+//! A bid above an instrument's limit up price and an offer below its limit down price do not count while a SIP's bands hold: [`luld`](crate::luld).
+//!
 //! Ties go to the price, then the size, then the feed that came first in the table: deterministic. Direct
 //! feeds show locked (bid equals ask) and crossed (bid above ask) markets for microseconds, because venues are seen at
 //! different times: such markets are counted and not hidden.
@@ -29,6 +31,7 @@ use crate::book::{BestMoved, BookRef, BookUpdate, round_lot_best};
 use crate::event::{Event, EventKind, Flags, Session, Side};
 use crate::image::{UnsoundImage, ensure};
 use crate::instrument::{InstrumentId, Symbol};
+use crate::luld::{Luld, PriceBands, Standing};
 use crate::orders::MAX_INSTRUMENTS;
 use crate::price::{Nanos, Price};
 use crate::round_lots::{RoundLotPrices, TakenLot};
@@ -60,6 +63,8 @@ pub struct NbboRules {
     pub odd_lots_count: bool,
     /// Prices that give a round lot where no venue states one.
     pub round_lot_prices: RoundLotPrices,
+    /// Whether quotes count that lie beyond the price bands of the SIPs.
+    pub ignores_price_bands: bool,
 }
 
 /// How bid and ask stand to each other.
@@ -174,6 +179,8 @@ pub struct NbboStage {
     shared: SharedVenues,
     /// By instrument the lot for the venues that state none; as long as `best`.
     lots: Vec<TakenLot>,
+    /// By instrument what the SIPs say of its price bands; up to the last instrument of which they said something.
+    luld: Vec<Luld>,
     /// The receive time of the event that is taken.
     now: Nanos,
 }
@@ -231,6 +238,7 @@ impl NbboStage {
             all_stale: 0,
             shared,
             lots: vec![TakenLot::default(); instruments],
+            luld: Vec::new(),
             now: Nanos(0),
         }
     }
@@ -251,6 +259,7 @@ impl NbboStage {
         image.all_stale = self.all_stale;
         image.own.clone_from(&self.shared.own);
         image.lots.clone_from(&self.lots);
+        image.luld.clone_from(&self.luld);
         image.self_help.clear();
         image.self_help.extend_from_slice(self.shared.self_help());
     }
@@ -270,6 +279,7 @@ impl NbboStage {
             all_stale,
             own,
             lots,
+            luld,
             self_help,
         } = image;
         ensure(venues.len() <= MAX_VENUES, "more venues than are possible")?;
@@ -277,13 +287,27 @@ impl NbboStage {
         ensure(stride == venues.len().next_power_of_two(), "the places of the venues")?;
         ensure(best.len().checked_mul(stride) == Some(contributions.len()), "the venues' contributions")?;
         ensure(lots.len() == best.len(), "the lots of the instruments")?;
+        ensure(luld.len() <= best.len(), "the price bands of the instruments")?;
         ensure(self_help.len() <= MAX_VENUES, "self-help against more venues than are possible")?;
         let mut shared = SharedVenues::of(&venues, self_help);
         shared.own = own;
         let kept = if shared.mask == 0 { 0 } else { contributions.len() };
         ensure(shared.own.len() == kept, "the contributions of feeds that share a venue")?;
         let now = Nanos(0);
-        Ok(Self { rules, venues, contributions, best, stride, ignored, counts, all_stale, shared, lots, now })
+        Ok(Self {
+            rules,
+            venues,
+            contributions,
+            best,
+            stride,
+            ignored,
+            counts,
+            all_stale,
+            shared,
+            lots,
+            luld,
+            now,
+        })
     }
 
     /// The feeds, in the order of the bits of [`BestSide::venues`].
@@ -299,6 +323,18 @@ impl NbboStage {
     /// The NBBO of `instrument`.
     pub fn nbbo(&self, instrument: InstrumentId) -> &Nbbo {
         self.best.get(instrument.index()).unwrap_or(&NO_NBBO)
+    }
+
+    /// What the SIPs say of the price bands of `instrument`.
+    pub fn luld(&self, instrument: InstrumentId) -> Luld {
+        self.luld.get(instrument.index()).copied().unwrap_or_default()
+    }
+
+    /// How the NBBO of `instrument` stands to the price bands of the SIPs.
+    pub fn standing(&self, instrument: InstrumentId) -> Standing {
+        let (nbbo, luld) = (self.nbbo(instrument), self.luld(instrument));
+        luld.bands
+            .map_or_else(Standing::default, |bands| Standing::of(&bands, nbbo.bid.price, nbbo.ask.price))
     }
 
     /// How often it changed, and to what.
@@ -323,6 +359,8 @@ impl NbboStage {
                 | EventKind::Gap
                 | EventKind::Recovered
                 | EventKind::Clear
+                | EventKind::PriceBands
+                | EventKind::LimitState
         );
         if is_rare {
             return self.update_rarely(update);
@@ -349,6 +387,8 @@ impl NbboStage {
                 self.name(update.event);
                 return false;
             }
+            EventKind::PriceBands | EventKind::LimitState => return self.hear_bands(update.event),
+            EventKind::Gap if is_of_bands(update.event) => return self.lose_bands(update.event.instrument),
             _ => {}
         }
         let is_clear = update.event.kind == EventKind::Clear;
@@ -387,6 +427,41 @@ impl NbboStage {
             }
         }
         is_changed && self.compare(first, instrument, BestMoved::Both)
+    }
+
+    /// A SIP states price bands, or how its national best stands to them. Returns whether the NBBO changed.
+    fn hear_bands(&mut self, event: &Event) -> bool {
+        let instrument = event.instrument;
+        if instrument.index() >= self.best.len() && self.widen(instrument).is_none() {
+            return false;
+        }
+        if instrument.index() >= self.luld.len() {
+            self.luld.resize(instrument.index() + 1, Luld::default());
+        }
+        let Some(luld) = self.luld.get_mut(instrument.index()) else { return false };
+        if let Some(standing) = event.standing() {
+            luld.national = standing;
+            luld.sip = if luld.bands.is_some() { luld.sip } else { event.publisher };
+        }
+        let Some(bands) = event.price_bands() else { return false };
+        (luld.bands, luld.sip) = (Some(bands), event.publisher);
+        self.compare(instrument.index() * self.stride, instrument, BestMoved::Both)
+    }
+
+    /// The price bands of an instrument are not known any more. Returns whether the NBBO changed.
+    fn lose_bands(&mut self, instrument: InstrumentId) -> bool {
+        let had_bands = self.luld.get_mut(instrument.index()).is_some_and(|luld| luld.bands.take().is_some());
+        had_bands && self.compare(instrument.index() * self.stride, instrument, BestMoved::Both)
+    }
+
+    /// The bands that quotes must lie in to count.
+    #[inline]
+    fn limits(&self, instrument: InstrumentId) -> Option<PriceBands> {
+        // No SIP has sent any: the usual case costs one compare.
+        if self.luld.is_empty() || self.rules.ignores_price_bands {
+            return None;
+        }
+        self.luld.get(instrument.index())?.bands
     }
 
     /// An instrument has a symbol: the user may have given its price.
@@ -562,6 +637,7 @@ impl NbboStage {
     /// Computes the sides of the NBBO of an instrument, whose contributions begin at `first`. Returns whether it changed.
     #[inline(always)]
     fn compare(&mut self, first: usize, instrument: InstrumentId, moved: BestMoved) -> bool {
+        let limits = self.limits(instrument);
         let Some(contributions) = self.contributions.get(first..first + self.venues.len()) else {
             return false;
         };
@@ -571,13 +647,15 @@ impl NbboStage {
         if moved.includes(Side::Bid) {
             nbbo.bid = BestSide::default();
             for (index, (one, publisher)) in places() {
-                offer(&mut nbbo.bid, one.bid, one.bid_size, *publisher, index, |new, best| new > best);
+                let bid = one.bid.filter(|bid| limits.is_none_or(|bands| bands.admits_bid(*bid)));
+                offer(&mut nbbo.bid, bid, one.bid_size, *publisher, index, |new, best| new > best);
             }
         }
         if moved.includes(Side::Ask) {
             nbbo.ask = BestSide::default();
             for (index, (one, publisher)) in places() {
-                offer(&mut nbbo.ask, one.ask, one.ask_size, *publisher, index, |new, best| new < best);
+                let ask = one.ask.filter(|ask| limits.is_none_or(|bands| bands.admits_ask(*ask)));
+                offer(&mut nbbo.ask, ask, one.ask_size, *publisher, index, |new, best| new < best);
             }
         }
         let best = nbbo.bid.venues | nbbo.ask.venues;
@@ -734,6 +812,13 @@ impl NbboStage {
             self.self_help(update, is_declared, sink);
             return;
         }
+        if update.event.publisher.is_of_sip() {
+            // Its quotes are in no NBBO.
+            if is_of_bands(update.event) {
+                self.end_bands(update, sink);
+            }
+            return;
+        }
         let instruments = update.book.all_instruments().min(self.best.len());
         let is_gap = update.event.kind == EventKind::Gap;
         let heard = Heard::by(update.event);
@@ -765,7 +850,44 @@ impl NbboStage {
     }
 }
 
+/// Whether an event of a SIP says that the price bands it sent hold no longer: its day begins, or the hours of the rule are over; or that they may be others:
+/// messages are missing.
+fn is_of_bands(event: &Event) -> bool {
+    let is_sips = matches!(event.publisher, Publisher::SIP_UTP | Publisher::SIP_CTA);
+    is_sips
+        && match event.kind {
+            EventKind::Gap => !event.is_contradiction(),
+            EventKind::Session => !matches!(event.session(), Some(Session::StartOfMarketHours) | None),
+            _ => false,
+        }
+}
+
 impl NbboStage {
+    /// The price bands that a SIP sent hold no longer, or are not known any more.
+    #[cold]
+    fn end_bands<S>(&mut self, update: &BookUpdate<'_>, sink: &mut S)
+    where
+        S: for<'a> Sink<NbboUpdate<'a>>,
+    {
+        self.now = update.event.ts_recv;
+        let is_session = update.event.kind == EventKind::Session;
+        for instrument in (0..self.luld.len()).map(|index| InstrumentId(index as u32)) {
+            let Some(luld) = self.luld.get_mut(instrument.index()) else { break };
+            if luld.sip != update.event.publisher {
+                continue;
+            }
+            if is_session {
+                luld.national = Standing::default();
+            }
+            if self.lose_bands(instrument) {
+                let event = Event { instrument, ..*update.event };
+                let book = update.book.of(instrument);
+                let update = BookUpdate { event: &event, book, ..*update };
+                sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });
+            }
+        }
+    }
+
     /// Self-help is declared against a venue, or revoked.
     #[cold]
     fn self_help<S>(&mut self, update: &BookUpdate<'_>, is_declared: bool, sink: &mut S)

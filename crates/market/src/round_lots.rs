@@ -28,6 +28,9 @@ struct Dated {
     tiers: &'static [(i64, u32)],
 }
 
+/// Midnight in New York of 2025-11-03, the first business day of November: the compliance date.
+const RULE_FROM: Nanos = Nanos(1_762_146_000 * Nanos::SECOND);
+
 /// Round lots of NMS stocks by date.
 ///
 /// The price is the average closing price on the primary listing exchange in March, for the lots from the first business day of May
@@ -38,7 +41,7 @@ struct Dated {
 const ROUND_LOTS: [Dated; 2] = [
     Dated { from: Nanos(0), tiers: &[(i64::MAX, 100)] },
     Dated {
-        from: Nanos(1_762_146_000 * Nanos::SECOND),
+        from: RULE_FROM,
         tiers: &[(250 * Price::ONE, 100), (1_000 * Price::ONE, 40), (10_000 * Price::ONE, 10), (i64::MAX, 1)],
     },
 ];
@@ -57,6 +60,43 @@ pub fn round_lot_of(price: Price, at: Nanos) -> u32 {
     let dated = ROUND_LOTS.iter().rev().find(|dated| dated.from <= at);
     let tier = dated.and_then(|dated| dated.tiers.iter().find(|(highest, _)| price.e9() <= *highest));
     tier.map_or(DEFAULT_ROUND_LOT, |(_, lot)| *lot)
+}
+
+/// What the sizes of the SIPs' quotes count.
+///
+/// The rule asks the SIPs for shares, rounded down to whole lots, from the day on that its round lots hold (UTP Vendor Alert 2025-10); before, they count round
+/// lots. No capture of theirs from then on has been seen.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SipSizes {
+    /// Round lots before 2025-11-03, shares from then on.
+    #[default]
+    ByDate,
+    /// Round lots on any day.
+    Lots,
+    /// Shares on any day.
+    Shares,
+}
+
+impl SipSizes {
+    /// Whether sizes count shares at a time.
+    ///
+    /// ```
+    /// use tapeworks_market::Nanos;
+    /// use tapeworks_market::round_lots::SipSizes;
+    /// // 2025-10-31 and 2025-11-03, 10:00 in New York.
+    /// assert!(!SipSizes::ByDate.are_shares(Nanos(1_761_919_200_000_000_000)));
+    /// assert!(SipSizes::ByDate.are_shares(Nanos(1_762_182_000_000_000_000)));
+    /// ```
+    #[must_use]
+    #[inline]
+    pub const fn are_shares(self, at: Nanos) -> bool {
+        match self {
+            Self::ByDate => at.0 >= RULE_FROM.0,
+            Self::Lots => false,
+            Self::Shares => true,
+        }
+    }
 }
 
 /// The average closing price of symbols, by which the rule gives their round lots. A clone shares the table.

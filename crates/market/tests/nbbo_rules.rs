@@ -1,7 +1,7 @@
 //! The synthetic NBBO after every event of drawn days, against its rules written down a second time.
 //!
 //! There are seven feeds of five venues, one of which has three feeds, with round and odd lots, directories, halts, closings, gaps,
-//! contradictions and self-help. A failing day is made smaller and printed with its seed.
+//! contradictions, self-help, and price bands of two SIPs. A failing day is made smaller and printed with its seed.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tapeworks_market::event::{Definition, Gap, Session, Status, StatusAction};
+use tapeworks_market::luld::{PriceBands, Standing};
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::{
@@ -57,6 +58,19 @@ enum Step {
     /// Something that concerns no book.
     Trade,
     SelfHelp(bool),
+    /// A SIP states bands: the lower and the upper, or none.
+    Bands {
+        is_ctas: bool,
+        lower: u32,
+        upper: u32,
+        indicator: u8,
+    },
+    /// Something else of a SIP: a standing, a gap of all or one, a phase of its day, a quote, a status.
+    OfSip {
+        is_ctas: bool,
+        what: u8,
+        session: Session,
+    },
 }
 
 /// A step of a feed about an instrument.
@@ -99,6 +113,13 @@ fn other_step() -> impl Strategy<Value = Step> {
         2 => Just(Session::EndOfSystemHours),
         1 => Just(Session::EndOfMessages),
     ];
+    let bands = (any::<bool>(), 0..9u32, 0..9u32, prop::sample::select(&b"ABBBCDEF "[..]))
+        .prop_map(|(is_ctas, lower, upper, indicator)| Step::Bands { is_ctas, lower, upper, indicator });
+    let of_sip = (any::<bool>(), 0..6u8, session.clone()).prop_map(|(is_ctas, what, session)| Step::OfSip {
+        is_ctas,
+        what,
+        session,
+    });
     let lot = prop_oneof![Just(0u32), Just(1), Just(10), Just(40), Just(100), Just(200)];
     prop_oneof![
         2 => any::<bool>().prop_map(Step::Gap),
@@ -111,6 +132,8 @@ fn other_step() -> impl Strategy<Value = Step> {
             .prop_map(|(lot, listing)| Step::Definition { lot, listing }),
         1 => Just(Step::Trade),
         2 => any::<bool>().prop_map(Step::SelfHelp),
+        4 => bands,
+        2 => of_sip,
     ]
 }
 
@@ -173,7 +196,42 @@ fn events((feed, instrument, step): &Of) -> Vec<Event> {
         }
         Step::Trade => Event { size: 100, price: Some(Price::from_e4(100)), ..new(EventKind::Trade) },
         Step::SelfHelp(is_declared) => Event::of_self_help(publisher, *is_declared),
+        Step::Bands { is_ctas, lower, upper, indicator } => {
+            let price = |cents: u32| Some(Price::from_e4(cents * 100)).filter(|_| cents > 0);
+            Event::new(EventKind::PriceBands, sip(*is_ctas), one).with_price_bands(PriceBands {
+                lower: price(*lower),
+                upper: price(*upper),
+                indicator: *indicator,
+                effective: Nanos(0),
+            })
+        }
+        Step::OfSip { is_ctas, what, session } => {
+            let of = |kind, instrument| Event::new(kind, sip(*is_ctas), instrument);
+            match what {
+                0 => of(EventKind::LimitState, one).with_standing(Standing::BID_BELOW),
+                1 => of(EventKind::Gap, InstrumentId::ALL).with_gap(gap),
+                2 => of(EventKind::Gap, one).with_gap(gap),
+                3 => of(EventKind::Session, InstrumentId::ALL).with_session(*session),
+                4 => Event {
+                    side: Side::Bid,
+                    price: Some(Price::from_e4(700)),
+                    size: 500,
+                    ..of(EventKind::Quote, one)
+                },
+                _ => of(EventKind::Status, one).with_status(Status {
+                    action: StatusAction::Halt,
+                    reason: 0,
+                    is_trading: Some(false),
+                    is_quoting: None,
+                    is_short_sell_restricted: None,
+                }),
+            }
+        }
     }]
+}
+
+const fn sip(is_ctas: bool) -> Publisher {
+    if is_ctas { Publisher::SIP_CTA } else { Publisher::SIP_UTP }
 }
 
 fn book_events(publisher: Publisher, one: InstrumentId, shows: Shows, step: &Step) -> Vec<Event> {
@@ -241,12 +299,14 @@ proptest! {
         is_named in any::<bool>(),
         excludes in any::<bool>(),
         odd_lots_count in prop::bool::weighted(0.2),
+        ignores_price_bands in prop::bool::weighted(0.1),
         saves_every in 5usize..60,
         time in prop::sample::select(&TIMES[..]),
     ) {
         let rules = NbboRules {
             stale_books: if excludes { StaleBooks::Exclude } else { StaleBooks::Flag },
             odd_lots_count,
+            ignores_price_bands,
             round_lot_prices: RoundLotPrices::parse(PRICES).unwrap(),
         };
         // The feeds are named, or join as they are heard; tables start too small.

@@ -10,6 +10,7 @@ use tapeworks_feed::Application;
 use tapeworks_feed::arbitration::{ArbiterOptions, RetransmissionOptions};
 use tapeworks_feed::live::{LiveChannelOptions, SnapshotOptions};
 use tapeworks_market::nbbo::{NbboRules, SelfHelp};
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{BookOptions, Capacity, Publisher, Symbol};
 use tapeworks_ring::wait::Wait;
 use tapeworks_session::requests::RequestLogin;
@@ -189,6 +190,8 @@ pub struct PlantOptions {
     pub rules: NbboRules,
     /// When venues are under self-help: out of the NBBO.
     pub self_help: Vec<SelfHelp>,
+    /// What the sizes of the SIPs' quotes count.
+    pub sip_sizes: SipSizes,
     /// The only symbols wanted.
     pub symbols: Option<HashSet<Symbol>>,
     /// The journal.
@@ -212,6 +215,7 @@ impl Default for PlantOptions {
             ring_events: 1 << 20,
             rules: NbboRules::default(),
             self_help: Vec::new(),
+            sip_sizes: SipSizes::default(),
             symbols: None,
             journal: None,
             shared_memory: None,
@@ -263,6 +267,7 @@ impl PlantOptions {
             channels,
             symbols: self.symbols.clone(),
             self_help: self.self_help.clone(),
+            sip_sizes: self.sip_sizes,
             books: self.books(),
             keeps_last_trades: self.journal.is_some(),
         }

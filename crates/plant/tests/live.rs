@@ -429,7 +429,8 @@ fn lossy(topology: Topology, name: &str) {
         }
     }
     assert_eq!(seen, status.shared);
-    assert!(seen as usize >= events.len());
+    // A pipeline whose market lags lets old quotes give way to later ones.
+    assert!((seen + status.conflated) as usize >= events.len(), "{seen} {}", status.conflated);
     // The quotes are those after the last event of each symbol.
     assert!(quotes.keys() > 0);
     for (symbol, item) in last {

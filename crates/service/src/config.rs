@@ -9,6 +9,7 @@ use tapeworks_feed::live::SnapshotOptions;
 use tapeworks_feed::{Application, clock};
 use tapeworks_journal::JournalOptions;
 use tapeworks_market::nbbo::{NbboRules, SelfHelp, StaleBooks};
+use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::venue::{FEEDS, mics};
 use tapeworks_market::{Publisher, Symbol};
 #[cfg(feature = "af-xdp")]
@@ -116,6 +117,10 @@ impl Config {
 
 const TOPOLOGIES: [(Topology, &str); 2] = [(Topology::Inline, "inline"), (Topology::Pipeline, "pipeline")];
 const FAILING: [(WhenFailing, &str); 2] = [(WhenFailing::GoOn, "go-on"), (WhenFailing::Stop, "stop")];
+/// The names of what sizes of the SIPs count.
+const SIP_SIZES: [(SipSizes, &str); 3] =
+    [(SipSizes::ByDate, "by-date"), (SipSizes::Lots, "lots"), (SipSizes::Shares, "shares")];
+
 const STALE: [(StaleBooks, &str); 2] = [(StaleBooks::Flag, "flag"), (StaleBooks::Exclude, "exclude")];
 
 fn one_of<T: Copy + PartialEq>(
@@ -231,8 +236,10 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         plant.rules = NbboRules {
             stale_books: one_of(reading, &mut nbbo, "stale_books", &STALE).unwrap_or_default(),
             odd_lots_count: nbbo.boolean(reading, "odd_lots").unwrap_or_default(),
+            ignores_price_bands: nbbo.boolean(reading, "ignore_price_bands").unwrap_or_default(),
             ..NbboRules::default()
         };
+        plant.sip_sizes = one_of(reading, &mut nbbo, "sip_sizes", &SIP_SIZES).unwrap_or_default();
         round_lot_prices = nbbo.text(reading, "round_lot_prices").map(|(path, _)| PathBuf::from(path));
         plant.self_help =
             nbbo.tables(reading, "self_help").into_iter().filter_map(|one| self_help(reading, one)).collect();
@@ -868,7 +875,7 @@ mod tests {
         ring_events = 65_536
         cores = { ingest = 2, market = 3 }
         receive = { buffer_mb = 8, busy_poll = "50us", datagram_bytes = 9_000, buffers = 4_096, from = "packet", device = "eth0" }
-        nbbo = { stale_books = "exclude", odd_lots = true, round_lot_prices = "prices.csv", self_help = [{ venue = "XBOS", from = "2025-11-14T10:00", until = "2025-11-14T15:10:00Z" }] }
+        nbbo = { stale_books = "exclude", odd_lots = true, ignore_price_bands = true, sip_sizes = "shares", round_lot_prices = "prices.csv", self_help = [{ venue = "XBOS", from = "2025-11-14T10:00", until = "2025-11-14T15:10:00Z" }] }
         journal = { folder = "journal", segment_mb = 64, keep_gb = 10, sync = "250ms", when_failing = "stop" }
         web = { listen = "0.0.0.0:8080", token = "a-secret-of-some-length", stream = true }
         roll = { folder = "days", schemas = ["mbo", "cmbp-1"], format = "parquet" }
@@ -936,11 +943,16 @@ mod tests {
         assert_eq!(plant.receive.buffer_bytes, Some(8 << 20));
         assert_eq!(plant.receive.source, Source::Packet { device: "eth0".to_owned() });
         assert_eq!((plant.receive.busy_poll_us, plant.receive.datagram_bytes), (50, 9_000));
-        let rules =
-            NbboRules { stale_books: StaleBooks::Exclude, odd_lots_count: true, ..NbboRules::default() };
+        let rules = NbboRules {
+            stale_books: StaleBooks::Exclude,
+            odd_lots_count: true,
+            ignores_price_bands: true,
+            ..NbboRules::default()
+        };
         assert_eq!(plant.rules, rules);
         assert_eq!(config.round_lot_prices.as_deref(), Some(Path::new("prices.csv")));
         let (from, until) = (Nanos(1_763_132_400_000_000_000), Some(Nanos(1_763_133_000_000_000_000)));
+        assert_eq!(plant.sip_sizes, SipSizes::Shares);
         assert_eq!(plant.self_help, [SelfHelp { venue: Publisher::XBOS_ITCH, from, until }]);
         let journal = plant.journal.as_ref().unwrap();
         assert_eq!(

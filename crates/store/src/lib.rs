@@ -84,6 +84,7 @@
 pub mod apart;
 #[cfg(feature = "arrow")]
 mod arrays;
+pub mod bars;
 #[cfg(feature = "arrow")]
 mod batches;
 mod chunk;

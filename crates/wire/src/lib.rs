@@ -63,6 +63,7 @@
 
 extern crate self as tapeworks_wire;
 
+mod appendages;
 pub mod cboe;
 pub mod cta;
 mod error;
@@ -96,6 +97,7 @@ pub fn bytes_at<const OFFSET: usize, const COUNT: usize, const LENGTH: usize>(
     }
 }
 
+pub use appendages::appendages;
 pub use error::{DecodeError, EncodeError, TagNumber};
 pub use group::{Group, GroupEntries, GroupEntry};
 pub use registry::{Carrier, Protocol, Role, StreamFraming, Transport, protocol_by_name, protocols};

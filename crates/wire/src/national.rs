@@ -24,6 +24,8 @@ pub struct NationalBest {
     pub price: Decimal<u64, 6>,
     /// The size, as the feed counts it.
     pub size: u32,
+    /// The letter of its quote condition; a space where the appendage has none.
+    pub condition: u8,
 }
 
 /// A price of the short form, which counts cents.

@@ -316,7 +316,8 @@ fn a_real_quote_of_cta_has_the_values_that_its_bytes_show() {
     let prices = [quote.bid_price_lower_limit_price_band(), quote.offer_price_upper_limit_price_band()];
     assert_eq!(prices.map(|price| price.to_string()), ["29.450000", "29.470000"]);
     assert_eq!((quote.bid_size_long(), quote.offer_size_long()), (1, 1));
-    let best =
-        |price, size| NationalSide::Appended(NationalBest { center: b'Z', price: Decimal(price), size });
+    let best = |price, size| {
+        NationalSide::Appended(NationalBest { center: b'Z', price: Decimal(price), size, condition: b'R' })
+    };
     assert_eq!(quote.national(), Ok([best(29_460_000, 3), best(29_470_000, 2)]));
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use tapeworks_market::event::{Definition, Event, EventKind, Status, StatusAction};
+use tapeworks_market::luld::{PriceBands, Standing};
 use tapeworks_market::{InstrumentId, Nanos, Publisher};
 
 /// What a feed says of an instrument.
@@ -14,6 +15,10 @@ pub struct Listing {
     pub status: Option<(Nanos, Status)>,
     /// Whether a short-sale price test restricts it, by the last message that says so.
     pub is_short_sell_restricted: Option<bool>,
+    /// A SIP's last price bands.
+    pub bands: Option<PriceBands>,
+    /// The last word of a SIP on how its national best stands to them.
+    pub standing: Option<Standing>,
 }
 
 /// What feeds say of instruments, by instrument and feed.
@@ -24,7 +29,14 @@ impl Directory {
     /// Whether events of a kind say something of an instrument that belongs here.
     #[inline]
     pub(super) const fn takes(kind: EventKind) -> bool {
-        matches!(kind, EventKind::SymbolMapping | EventKind::Definition | EventKind::Status)
+        matches!(
+            kind,
+            EventKind::SymbolMapping
+                | EventKind::Definition
+                | EventKind::Status
+                | EventKind::PriceBands
+                | EventKind::LimitState
+        )
     }
 
     /// Takes an event. One of another kind, or of no single instrument, says nothing.
@@ -36,6 +48,8 @@ impl Directory {
         if let Some(definition) = event.definition() {
             listing.definition = Some(definition);
         }
+        listing.bands = event.price_bands().or(listing.bands);
+        listing.standing = event.standing().or(listing.standing);
         if let Some(status) = event.status() {
             if !matches!(status.action, StatusAction::None | StatusAction::ShortSaleRestrictionChange) {
                 listing.status = Some((event.ts_event, status));

@@ -12,6 +12,7 @@ use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, Publisher, Side, Symbol
 use tapeworks_packet::CaptureError;
 use tapeworks_store::Schema;
 
+use crate::bars::Bars;
 use crate::compare::Comparison;
 
 use super::{Directory, Options, Run};
@@ -163,6 +164,8 @@ pub struct Summary {
     pub busiest: Vec<Busy>,
     /// The NBBO beside the SIPs', if [requested](super::Options::compare_sip).
     pub comparison: Option<Comparison>,
+    /// The bars, where they were asked for.
+    pub bars: Option<Bars>,
     /// The files written.
     pub written: Vec<Written>,
 }
@@ -201,6 +204,10 @@ impl Summary {
 /// The summary of what went through `run`; the loop fills in the rest.
 pub(super) fn summarise(run: Run, options: &Options) -> Summary {
     let Run { feed, market, mut outlet, .. } = run;
+    let mut bars = outlet.bars.take().map(|bars| *bars);
+    if let Some(bars) = &mut bars {
+        bars.finish();
+    }
     let mut comparison = outlet.comparison.take().map(|comparison| *comparison);
     if let Some(comparison) = &mut comparison {
         comparison.finish();
@@ -264,6 +271,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
         .collect();
     Summary {
         comparison,
+        bars,
         files: options.inputs.iter().map(|path| path.display().to_string()).collect(),
         file_counters: FileCounters::default(),
         without_day: Vec::new(),

@@ -16,7 +16,7 @@ use super::replay::ending;
 use crate::ending::{Failure, Result};
 use crate::table::{Align, Table, counted, thousands};
 use crate::terminal::{self, Bar};
-use crate::values::{self, Symbols};
+use crate::values::{self, SipSizes, Symbols};
 use crate::{output, report};
 
 /// Compare the synthetic NBBO with that of others.
@@ -57,6 +57,12 @@ struct Sip {
     /// Let odd lots count in the synthetic NBBO as they are, at their own prices.
     #[arg(long)]
     odd_lots: bool,
+    /// Count quotes in the synthetic NBBO that lie beyond the price bands of the SIPs.
+    #[arg(long)]
+    ignore_price_bands: bool,
+    /// What the sizes of the SIPs' quotes count: round lots before 2025-11-03 and shares from then on, or one of them on any day.
+    #[arg(long, value_enum, default_value_t = SipSizes::ByDate)]
+    sip_sizes: SipSizes,
     /// One JSON object.
     #[arg(short = 'J', long)]
     json: bool,
@@ -69,7 +75,12 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         inputs: arguments.files,
         threads: values::default_threads(),
         compare_sip: true,
-        rules: NbboRules { odd_lots_count: arguments.odd_lots, ..NbboRules::default() },
+        rules: NbboRules {
+            odd_lots_count: arguments.odd_lots,
+            ignores_price_bands: arguments.ignore_price_bands,
+            ..NbboRules::default()
+        },
+        sip_sizes: arguments.sip_sizes.into(),
         ..replay::Options::default()
     };
     let mut bar = Bar::new("Comparing");

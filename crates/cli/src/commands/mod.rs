@@ -1,5 +1,6 @@
 //! The commands: each reads its arguments, calls the library that does the work, and shows the answer.
 
+pub(crate) mod bars;
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod dump;

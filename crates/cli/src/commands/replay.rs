@@ -14,7 +14,7 @@ use tapeworks_store::{Format, Schema};
 use crate::ending::{Ending, Failure, Result};
 use crate::table::thousands;
 use crate::terminal::{self, Bar, complain};
-use crate::values::{self, Speed, Symbols};
+use crate::values::{self, SipSizes, Speed, Symbols};
 use crate::{output, report};
 
 /// Rebuild the books and the synthetic NBBO of captures, and write files.
@@ -85,6 +85,12 @@ pub(crate) struct Arguments {
     /// Lines of SYMBOL,PRICE: the average closing price that gives a round lot by the rule where no venue states one.
     #[arg(long, value_name = "FILE", value_parser = values::round_lot_prices)]
     round_lot_prices: Option<RoundLotPrices>,
+    /// Count quotes in the NBBO that lie beyond the price bands of the SIPs.
+    #[arg(long)]
+    ignore_price_bands: bool,
+    /// What the sizes of the SIPs' quotes count: round lots before 2025-11-03 and shares from then on, or one of them on any day.
+    #[arg(long, value_enum, default_value_t = SipSizes::ByDate)]
+    sip_sizes: SipSizes,
     /// Leave a venue out of the NBBO for a time: its market identifier code, and receive times as for --from and --to. May be given
     /// several times.
     #[arg(long, value_name = "VENUE,FROM[,UNTIL]", value_parser = values::self_help)]
@@ -190,10 +196,13 @@ pub(crate) fn run(arguments: Arguments) -> Result {
             },
             odd_lots_count: arguments.odd_lots,
             round_lot_prices: arguments.round_lot_prices.unwrap_or_default(),
+            ignores_price_bands: arguments.ignore_price_bands,
         },
         self_help: arguments.self_help,
+        sip_sizes: arguments.sip_sizes.into(),
         measure: arguments.measure,
         compare_sip: false,
+        bars: None,
         symbols: arguments.symbols.map(|symbols| symbols.0),
         inputs: arguments.files,
         threads: arguments.threads.unwrap_or_else(values::default_threads),

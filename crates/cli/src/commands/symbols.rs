@@ -8,6 +8,7 @@ use tapeworks_analysis::paint::Paint;
 use tapeworks_analysis::replay::{self, Listing, Summary};
 use tapeworks_feed::Application;
 use tapeworks_market::event::{Status, StatusAction};
+use tapeworks_market::luld::{LimitState, PriceBands};
 use tapeworks_market::price::price_e9;
 use tapeworks_market::symbology::{Convention, convert, describe};
 use tapeworks_market::{InstrumentId, Nanos, Price, Publisher, Symbol};
@@ -183,6 +184,15 @@ impl Row<'_> {
             remarks.push("short sales restricted".to_owned());
         }
         for (publisher, listing) in &self.listings {
+            if let Some(bands) = listing.bands.filter(PriceBands::are_in_effect) {
+                let price =
+                    |price: Option<Price>| price.map_or_else(|| "-".to_owned(), |price| price.to_string());
+                remarks.push(format!("bands {} to {}", price(bands.lower), price(bands.upper)));
+            }
+            match listing.standing.unwrap_or_default().state() {
+                LimitState::None => {}
+                state => remarks.push(format!("{} state at {}", state.words(), publisher.venue_name())),
+            }
             if let Some((_, status)) = listing.status.filter(|(_, status)| status.is_trading != Some(true)) {
                 remarks.push(format!("{} at {}", word(status), publisher.venue_name()));
             }
@@ -214,6 +224,13 @@ impl Row<'_> {
                 "status_reason": listing.status.map(|(_, status)| status.reason).filter(|reason| *reason > 0),
                 "status_time": listing.status.map(|(time, _)| time.0),
                 "is_short_sell_restricted": listing.is_short_sell_restricted,
+                "price_bands": listing.bands.map(|bands| json!({
+                    "lower_e9": bands.lower.map(|price| price_e9(Some(price))),
+                    "upper_e9": bands.upper.map(|price| price_e9(Some(price))),
+                    "indicator": char::from(bands.indicator).to_string(),
+                    "is_in_effect": bands.are_in_effect(),
+                })),
+                "limit_state": listing.standing.map(|standing| standing.state().words()),
             })).collect::<Vec<_>>(),
         })
     }

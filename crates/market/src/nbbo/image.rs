@@ -1,6 +1,7 @@
 //! The NBBO as plain values: see [`image`](crate::image).
 
 use super::{Contribution, Nbbo, NbboCounts};
+use crate::luld::Luld;
 use crate::round_lots::TakenLot;
 use crate::venue::Publisher;
 
@@ -17,5 +18,6 @@ pub struct NbboImage {
     pub(crate) all_stale: u32,
     pub(crate) own: Vec<Contribution>,
     pub(crate) lots: Vec<TakenLot>,
+    pub(crate) luld: Vec<Luld>,
     pub(crate) self_help: Vec<Publisher>,
 }

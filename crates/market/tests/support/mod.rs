@@ -166,6 +166,8 @@ pub(crate) struct Model {
     stated: Vec<(u32, Publisher, u32, u8)>,
     /// Those of the instruments whose symbols are known.
     by_price: BTreeMap<u32, u32>,
+    /// The SIP's highest bid and lowest offer that may count, by instrument.
+    bands: BTreeMap<u32, (Publisher, Option<i64>, Option<i64>)>,
 }
 
 fn row(publisher: Publisher) -> (Publisher, &'static str, u8, Shows) {
@@ -180,6 +182,9 @@ impl Model {
 
     /// Takes an event as it comes to the books.
     pub(crate) fn take(&mut self, event: &Event) {
+        if event.publisher.is_of_sip() {
+            return self.take_of_sip(event);
+        }
         let feed = self.feeds.entry(event.publisher).or_default();
         // A message may name an order alone.
         let names_order = event.kind.is_of_order() && event.kind != EventKind::Add;
@@ -253,6 +258,27 @@ impl Model {
         }
     }
 
+    /// Bands hold from the event on that states them, unless it says that they are suspended or out of hours. They are forgotten when the SIP loses
+    /// messages, begins a day, or ends the hours of the market; its quotes count nowhere.
+    fn take_of_sip(&mut self, event: &Event) {
+        if let Some(bands) = event.price_bands() {
+            let holds = bands.indicator != b'D' && bands.indicator != b'F';
+            let [upper, lower] =
+                [bands.upper, bands.lower].map(|price| price.filter(|_| holds).map(Price::e9));
+            self.bands.insert(event.instrument.0, (event.publisher, upper, lower));
+        }
+        let forgets = match event.kind {
+            EventKind::Gap => !event.is_contradiction(),
+            EventKind::Session => event.session() != Some(Session::StartOfMarketHours),
+            _ => false,
+        };
+        if forgets {
+            let all = event.instrument == InstrumentId::ALL;
+            self.bands
+                .retain(|one, (sip, ..)| !(*sip == event.publisher && all || *one == event.instrument.0));
+        }
+    }
+
     /// The lot of a venue that states none. The venues stand in the order `table`.
     fn taken_lot(&self, one: u32, table: &[Publisher]) -> u32 {
         let place = |publisher: Publisher| table.iter().position(|known| *known == publisher).unwrap();
@@ -264,6 +290,18 @@ impl Model {
             return *lot;
         }
         self.by_price.get(&one).copied().unwrap_or(100)
+    }
+
+    /// No bid above the upper band counts, and no offer below the lower one.
+    fn is_within_bands(&self, one: u32, side: Side, price: i64) -> bool {
+        let Some((_, upper, lower)) = self.bands.get(&one).filter(|_| !self.rules.ignores_price_bands) else {
+            return true;
+        };
+        if side == Side::Bid {
+            upper.is_none_or(|upper| price <= upper)
+        } else {
+            lower.is_none_or(|lower| price >= lower)
+        }
     }
 
     /// The NBBO of an instrument. Ties go to the feed that stands first in `table`.
@@ -303,6 +341,7 @@ impl Model {
                 .filter_map(|(place, (feed, is_stale, lot))| {
                     Some((*place, *is_stale, feed.best(one, side, *lot)?))
                 })
+                .filter(|(.., (cents, _))| self.is_within_bands(one, side, *cents))
                 .collect();
             let prices = bests.iter().map(|(.., (cents, _))| *cents);
             let Some(price) = (if side == Side::Bid { prices.max() } else { prices.min() }) else { continue };

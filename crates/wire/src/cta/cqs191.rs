@@ -566,6 +566,7 @@ fn side(place: NationalPlace, appendages: &[u8]) -> Result<(NationalSide, &[u8])
                 center: best.best_bid_participant_id().raw(),
                 price: of_cents(best.best_bid_price_short()),
                 size: u32::from(best.best_bid_size_short()),
+                condition: b' ',
             };
             (
                 NationalSide::Appended(best),
@@ -578,6 +579,7 @@ fn side(place: NationalPlace, appendages: &[u8]) -> Result<(NationalSide, &[u8])
                 center: best.best_bid_participant_id().raw(),
                 price: best.best_bid_price_long(),
                 size: best.best_bid_size_long(),
+                condition: best.best_bid_quote_condition().raw(),
             };
             (
                 NationalSide::Appended(best),
@@ -636,8 +638,9 @@ mod tests {
             [&[center, b'R'][..], &100_010_000_u64.to_be_bytes(), &[0, 0, 0, 3], b"    "].concat()
         };
         let short = |center: u8| vec![center, 0x27, 0x11, 0, 3];
-        let best =
-            |center| NationalSide::Appended(NationalBest { center, price: Decimal(100_010_000), size: 3 });
+        let best = |center, condition| {
+            NationalSide::Appended(NationalBest { center, price: Decimal(100_010_000), size: 3, condition })
+        };
         for letter in b'A'..=b'W' {
             let indicator = NationalBboIndicator::from_raw(letter);
             assert!(!matches!(indicator, NationalBboIndicator::Unknown(_)));
@@ -649,7 +652,8 @@ mod tests {
                     NationalPlace::Nowhere => NationalSide::Unchanged,
                     NationalPlace::Absent => NationalSide::Absent,
                     NationalPlace::Quote => NationalSide::OfQuote,
-                    NationalPlace::Short | NationalPlace::Long => best(center),
+                    NationalPlace::Short => best(center, b' '),
+                    NationalPlace::Long => best(center, b'R'),
                 });
                 match place {
                     NationalPlace::Short => appendages.extend(short(center)),

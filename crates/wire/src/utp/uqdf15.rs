@@ -532,11 +532,13 @@ fn national(indicator: NbboAppendageIndicator, appendages: &[u8]) -> Result<[Nat
                     center: best.national_best_bid_market_center().raw(),
                     price: of_cents(best.national_best_bid_price_short()),
                     size: u32::from(best.national_best_bid_size_short()),
+                    condition: best.nbbo_quote_condition().raw(),
                 }),
                 NationalSide::Appended(NationalBest {
                     center: best.national_best_ask_market_center().raw(),
                     price: of_cents(best.national_best_ask_price_short()),
                     size: u32::from(best.national_best_ask_size_short()),
+                    condition: best.nbbo_quote_condition().raw(),
                 }),
             ])
         }
@@ -547,11 +549,13 @@ fn national(indicator: NbboAppendageIndicator, appendages: &[u8]) -> Result<[Nat
                     center: best.best_bid_market_center().raw(),
                     price: best.best_bid_price(),
                     size: best.best_bid_size(),
+                    condition: best.nbbo_quote_condition().raw(),
                 }),
                 NationalSide::Appended(NationalBest {
                     center: best.best_ask_market_center().raw(),
                     price: best.best_ask_price(),
                     size: best.best_ask_size(),
+                    condition: best.nbbo_quote_condition().raw(),
                 }),
             ])
         }
@@ -623,7 +627,7 @@ mod tests {
         );
         let short = [b'R', b'Z', 0x27, 0x11, 0, 3, b'K', 0x27, 0x12, 0, 4];
         let best = |center, price, size| {
-            NationalSide::Appended(NationalBest { center, price: Decimal(price), size })
+            NationalSide::Appended(NationalBest { center, price: Decimal(price), size, condition: b'R' })
         };
         let expected = [best(b'Z', 100_010_000, 3), best(b'K', 100_020_000, 4)];
         assert_eq!(national(Indicator::ShortFormNationalBboAppendage, &short), Ok(expected));

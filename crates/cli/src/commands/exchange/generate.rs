@@ -82,6 +82,8 @@ enum Kind {
     Benchmark,
     /// One Nasdaq day.
     Session,
+    /// The whole US market: 14 markets and both SIPs, 2,000 symbols that move together, 20 million messages.
+    Us,
 }
 
 fn venue(text: &str) -> std::result::Result<(VenueKind, u32), String> {
@@ -105,6 +107,7 @@ impl Generate {
             Kind::Session => {
                 Scenario::full_session(self.messages.unwrap_or(5_000_000), self.symbols.unwrap_or(3_000))
             }
+            Kind::Us => Scenario::us_market(self.messages.unwrap_or(20_000_000)),
         };
         scenario.messages = self.messages.unwrap_or(scenario.messages);
         scenario.symbols = self.symbols.unwrap_or(scenario.symbols);

@@ -1,0 +1,188 @@
+//! `tapeworks bars`: open, high, low, close, volume and average price by symbol and interval.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tapeworks_analysis::bars::{self, Bars};
+use tapeworks_analysis::input;
+use tapeworks_analysis::replay::{self, Summary};
+use tapeworks_feed::Application;
+use tapeworks_market::sale_conditions::SaleRules;
+use tapeworks_market::{Nanos, Publisher};
+use tapeworks_store::bars::{BarRow, csv, json, parquet};
+
+use super::replay::ending;
+use crate::ending::{Failure, Result};
+use crate::table::{counted, thousands};
+use crate::terminal::{self, Bar as Progress};
+use crate::values::{self, Symbols};
+use crate::{output, report};
+
+/// Make bars of the trades: open, high, low, close, volume, number of trades, average price.
+///
+/// Which trade updates what follows the sale conditions of the SIPs: odd lots and trades outside of regular hours count in the volume
+/// alone, executions that are not printable for nothing. So a bar may have a volume and no price.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks bars testdata/captures/nasdaq-itch50/*.pcap
+  tapeworks bars day.pcap.zst --interval 5m --out bars.parquet
+  tapeworks bars day.pcap.zst --by-venue --symbols AAPL --pretty
+
+Exit code 3: messages are missing, or some of the input could not be read or applied.")]
+pub(crate) struct Arguments {
+    /// Captures or message files, merged by time; - is standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The width of a bar: 1s, 5m, 1h.
+    #[arg(short, long, value_name = "TIME", value_parser = values::duration, default_value = "1m")]
+    interval: std::time::Duration,
+    /// A bar for each venue, instead of one for all of them.
+    #[arg(long)]
+    by_venue: bool,
+    /// Let odd lots update open, high, low and close too.
+    #[arg(long)]
+    odd_lots: bool,
+    /// Let trades outside of regular hours update open, high, low and close too.
+    #[arg(long)]
+    extended_hours: bool,
+    /// Write the bars here: .csv, .json, .jsonl or .parquet, text with .zst too. Without it they are printed as CSV.
+    #[arg(short, long, value_name = "OUT")]
+    out: Option<PathBuf>,
+    /// Replace the file if it exists.
+    #[arg(short, long)]
+    force: bool,
+    /// In CSV and JSON, times in ISO 8601 and prices as decimals.
+    #[arg(long)]
+    pretty: bool,
+    /// Print the bars as JSON, an object a line.
+    #[arg(short = 'J', long, conflicts_with = "out")]
+    json: bool,
+    /// Only these symbols: A,B or @FILE.
+    #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
+    symbols: Option<Symbols>,
+    /// Trades received from this time on: ISO 8601, or nanoseconds since 1970.
+    #[arg(long, value_name = "TIME", value_parser = values::instant)]
+    from: Option<Nanos>,
+    /// Trades received before this time.
+    #[arg(long, value_name = "TIME", value_parser = values::instant)]
+    to: Option<Nanos>,
+    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
+    #[arg(short, long, value_name = "NAME", value_parser = values::application)]
+    protocol: Option<Application>,
+    /// The venue, where the messages do not say it: bx of ITCH, edgx of PITCH, arca of NYSE Integrated.
+    #[arg(long, value_name = "NAME", value_parser = values::venue)]
+    venue: Option<Publisher>,
+    /// The day in New York of files whose day cannot be found in name or content.
+    #[arg(long, value_name = "DATE", value_parser = values::midnight)]
+    date: Option<Nanos>,
+}
+
+/// The form of a file of bars.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Csv,
+    Json,
+    Parquet,
+}
+
+/// The form by the ending of a file's name.
+fn form_of(path: &Path) -> Result<Form> {
+    let name = path.to_string_lossy();
+    let plain = name.strip_suffix(".zst").unwrap_or(&name);
+    if plain.ends_with(".csv") {
+        return Ok(Form::Csv);
+    }
+    if plain.ends_with(".json") || plain.ends_with(".jsonl") {
+        return Ok(Form::Json);
+    }
+    if name.ends_with(".parquet") {
+        return Ok(Form::Parquet);
+    }
+    Err(Failure::Usage(format!(
+        "{name}: cannot choose the format by the file's name: expected one ending in .csv, .csv.zst, .json, .json.zst, .jsonl, .jsonl.zst, .parquet"
+    )))
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result {
+    values::refuse_empty_window(arguments.from, arguments.to)?;
+    values::refuse_other_venue(arguments.protocol, arguments.venue)?;
+    let form = arguments.out.as_deref().map(form_of).transpose()?;
+    input::refuse_inputs(&arguments.files, arguments.out.as_deref())?;
+    if arguments.interval.is_zero() {
+        return Err(Failure::Usage("--interval: a bar needs a width above 0".to_owned()));
+    }
+    let interval_ns = u64::try_from(arguments.interval.as_nanos()).unwrap_or(u64::MAX);
+    let rules =
+        SaleRules { odd_lots_count: arguments.odd_lots, extended_hours_count: arguments.extended_hours };
+    let options = replay::Options {
+        inputs: arguments.files,
+        application: arguments.protocol,
+        publisher: arguments.venue,
+        midnight: arguments.date,
+        symbols: arguments.symbols.map(|symbols| symbols.0),
+        from: arguments.from,
+        to: arguments.to,
+        threads: values::default_threads(),
+        bars: Some(bars::Options { interval_ns, by_venue: arguments.by_venue, rules }),
+        ..replay::Options::default()
+    };
+    let mut progress = Progress::new("Reading");
+    let summary = replay::replay(&options, &mut |so_far| {
+        progress.show(so_far.bytes, so_far.total_bytes, Some(so_far.messages))
+    })?;
+    progress.clear();
+    let ended = ending(&summary);
+    let Some(bars) = &summary.bars else { return Ok(ended) };
+    let rows = rows(bars, &summary);
+    let pretty = arguments.pretty;
+    let Some((path, form)) = arguments.out.as_deref().zip(form) else {
+        output::print(&if arguments.json { json(&rows, pretty) } else { csv(&rows, pretty) })?;
+        for line in said(bars, rows.len()).lines().skip(1) {
+            terminal::complain(line);
+        }
+        return Ok(ended);
+    };
+    let bytes = match form {
+        Form::Csv => csv(&rows, pretty).into_bytes(),
+        Form::Json => json(&rows, pretty).into_bytes(),
+        Form::Parquet => {
+            parquet(&rows).map_err(|error| Failure::from_file(path, &std::io::Error::other(error)))?
+        }
+    };
+    output::write_file(path, arguments.force, &bytes)?;
+    let verdict = report::verdict(&summary, terminal::paint());
+    output::print(&format!("{}{verdict}", said(bars, rows.len())))?;
+    Ok(ended)
+}
+
+fn rows(bars: &Bars, summary: &Summary) -> Vec<BarRow> {
+    let row = |bar: &bars::Bar| {
+        Some(BarRow {
+            start: bar.start,
+            publisher_id: bar.publisher.map_or(0, |publisher| publisher.0),
+            prices: [bar.open, bar.high, bar.low, bar.close],
+            volume: bar.volume,
+            trades: bar.trades,
+            vwap: bar.vwap(),
+            symbol: summary.symbols.get(bar.instrument.index()).copied()?,
+        })
+    };
+    bars.bars().iter().filter_map(row).collect()
+}
+
+/// How many bars there are, and what none of them has.
+fn said(bars: &Bars, count: usize) -> String {
+    let mut text = format!("{}\n", counted(count as u64, "bar", "bars"));
+    for (number, what) in [
+        (bars.uncounted, "trades that count in no volume"),
+        (bars.repeated, "trades of a second feed of a venue, left out"),
+        (bars.breaks, "breaks of trades, which no bar reflects"),
+        (bars.left_out, "bars beyond the most that are kept"),
+    ] {
+        if number > 0 {
+            text += &format!("{what}: {}\n", thousands(number));
+        }
+    }
+    text
+}

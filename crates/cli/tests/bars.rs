@@ -1,0 +1,90 @@
+//! `tapeworks bars`.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use support::{Folder, assert_one_error, run, stdout};
+
+/// The only real capture with an execution. It begins in mid-day: the order, and so the price, are not known.
+const EXECUTION: [&str; 5] = [
+    "bars",
+    "testdata/captures/nyse-pillar-integrated/OrderExecutionMessage.pcap",
+    "--protocol",
+    "integrated",
+    "--json",
+];
+
+#[test]
+fn an_execution_of_an_unknown_order_is_in_no_bar_and_counted() {
+    let output = run(&EXECUTION);
+    assert_eq!((stdout(&output).as_str(), output.status.code()), ("", Some(3)));
+    assert!(support::stderr(&output).contains("trades that count in no volume: 1"), "{output:?}");
+}
+
+/// The bars of a generated session have the shares of its records of trades, and the prices of those that count.
+#[test]
+fn bars_have_the_volume_of_the_records_of_trades() {
+    let folder = Folder::new("bars");
+    let path = folder.path("session.pcap");
+    let arguments =
+        ["exchange", "generate", "--venues", "nasdaq,memx", "--messages", "40000", "--symbols", "8"];
+    let made = run(&[&arguments[..], &["--force", "--out", &path]].concat());
+    assert!(made.status.success(), "{made:?}");
+    let trades = folder.path("trades.csv");
+    assert!(run(&["replay", &path, "--schema", "trades", "--out", &trades]).status.success());
+    let columns = |text: &str, names: &[&str]| -> Vec<Vec<String>> {
+        let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let header = lines.next().unwrap();
+        let places: Vec<usize> =
+            names.iter().map(|name| header.iter().position(|one| one == name).unwrap()).collect();
+        lines.map(|line| places.iter().map(|place| line[*place].clone()).collect()).collect()
+    };
+    let trades = columns(&std::fs::read_to_string(&trades).unwrap(), &["symbol", "size"]);
+    let bars = columns(&stdout(&run(&["bars", &path, "-i", "5m"])), &["symbol", "volume", "trades"]);
+    assert!(bars.len() > 50, "{}", bars.len());
+    let sum = |rows: &[Vec<String>], symbol: &str, place: usize| -> u64 {
+        rows.iter().filter(|row| row[0] == symbol).map(|row| row[place].parse::<u64>().unwrap()).sum()
+    };
+    let symbols: std::collections::BTreeSet<&String> = trades.iter().map(|row| &row[0]).collect();
+    assert_eq!(symbols.len(), 8);
+    for symbol in symbols {
+        assert_eq!(sum(&bars, symbol, 1), sum(&trades, symbol, 1), "{symbol}");
+        assert_eq!(sum(&bars, symbol, 2), trades.iter().filter(|row| row[0] == *symbol).count() as u64);
+    }
+    // By venue there are more bars, and two runs give the same file in every form.
+    let by_venue = stdout(&run(&["bars", &path, "-i", "5m", "--by-venue"]));
+    assert!(by_venue.lines().count() > bars.len() + 1);
+    for ending in ["csv", "jsonl", "csv.zst", "parquet"] {
+        let [one, two] = ["one", "two"].map(|name| folder.path(&format!("{name}.{ending}")));
+        for out in [&one, &two] {
+            assert!(run(&["bars", &path, "-i", "5m", "--out", out]).status.success());
+        }
+        let file = std::fs::read(&one).unwrap();
+        assert!(!file.is_empty() && file == std::fs::read(&two).unwrap(), "{ending}");
+    }
+}
+
+/// `TAPEWORKS_BLESS=1` writes the file anew; read the difference before you commit it.
+#[test]
+fn the_bars_of_a_session_are_as_they_were_when_a_person_checked_them() {
+    let folder = Folder::new("bars-golden");
+    let path = folder.path("session.pcap");
+    let arguments =
+        ["exchange", "generate", "--venues", "nasdaq,memx,iex-deep", "--messages", "40000", "--symbols", "6"];
+    assert!(run(&[&arguments[..], &["--force", "--out", &path]].concat()).status.success());
+    let text = stdout(&run(&["bars", &path, "--interval", "1h", "--pretty"]));
+    let golden = support::root().join("testdata/golden/bars/session.1h.csv");
+    if std::env::var_os("TAPEWORKS_BLESS").is_some() {
+        std::fs::create_dir_all(golden.parent().unwrap()).unwrap();
+        std::fs::write(&golden, &text).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&golden).unwrap(), text);
+}
+
+#[test]
+fn a_wrong_ending_or_width_is_refused() {
+    let capture = EXECUTION[1];
+    assert_one_error(&run(&["bars", capture, "--out", "bars.dbn"]), 2, "expected one ending in .csv");
+    assert_one_error(&run(&["bars", capture, "-i", "0"]), 2, "a bar needs a width above 0");
+}

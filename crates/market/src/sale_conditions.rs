@@ -1,0 +1,101 @@
+//! What a trade updates: the volume, the high and low, the last price. By the sale conditions of the SIPs.
+//!
+//! The direct feeds have no sale conditions. The condition that a venue would report follows from what they say: whether a trade is printable, whether it is of an
+//! auction, its size, and its time.
+//!
+//! | trade | letter | volume | high and low | last |
+//! | --- | --- | --- | --- | --- |
+//! | regular | `@` | yes | yes | yes |
+//! | of an auction, whatever its size and time | `X` | yes | yes | yes |
+//! | odd lot, from 2013-12-09 on | `I` | yes | no | no |
+//! | odd lot before: it was not reported | | no | no | no |
+//! | outside of regular hours | `T` | yes | no | no |
+//! | not printable: the venue reports it again, in bulk | | no | no | no |
+//!
+//! The table is that of the consolidated tapes as public copies have it (CTS, UTDF); neither it nor the date of odd lots is verified.
+
+use crate::event::Event;
+use crate::price::Nanos;
+
+/// What a trade updates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Updates {
+    /// It counts in the volume.
+    pub volume: bool,
+    /// It can be the high or the low.
+    pub high_low: bool,
+    /// It is the last price, and the first one is the open.
+    pub last: bool,
+}
+
+impl Updates {
+    /// Nothing.
+    pub const NOTHING: Self = Self { volume: false, high_low: false, last: false };
+    /// The volume alone.
+    pub const VOLUME: Self = Self { volume: true, high_low: false, last: false };
+    /// All of it.
+    pub const ALL: Self = Self { volume: true, high_low: true, last: true };
+}
+
+/// What the user lets count beyond the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SaleRules {
+    /// Odd lots update what round lots do.
+    pub odd_lots_count: bool,
+    /// Trades outside of regular hours update what others do.
+    pub extended_hours_count: bool,
+}
+
+/// Midnight in New York of 2013-12-09, from when on odd lots are reported.
+const ODD_LOTS_FROM: Nanos = Nanos(1_386_565_200 * Nanos::SECOND);
+
+/// What a trade updates. `round_lot`: shares in a lot of the instrument. `is_regular`: it is within regular hours.
+///
+/// ```
+/// use tapeworks_market::sale_conditions::{SaleRules, Updates, updates};
+/// use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher};
+/// let mut trade = Event::new(EventKind::Trade, Publisher::XNAS_ITCH, InstrumentId(0));
+/// (trade.size, trade.ts_event) = (100, Nanos(1_762_182_000_000_000_000));
+/// let rules = SaleRules::default();
+/// assert_eq!(updates(&trade, 100, true, &rules), Updates::ALL);
+/// assert_eq!(updates(&trade, 200, true, &rules), Updates::VOLUME);
+/// ```
+#[must_use]
+pub const fn updates(trade: &Event, round_lot: u32, is_regular: bool, rules: &SaleRules) -> Updates {
+    if trade.detail & Event::NOT_PRINTABLE != 0 {
+        return Updates::NOTHING;
+    }
+    if trade.detail & Event::CROSS != 0 {
+        return Updates::ALL;
+    }
+    if trade.size < round_lot && !rules.odd_lots_count {
+        return if trade.ts_event.0 < ODD_LOTS_FROM.0 { Updates::NOTHING } else { Updates::VOLUME };
+    }
+    if is_regular || rules.extended_hours_count { Updates::ALL } else { Updates::VOLUME }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::EventKind;
+    use crate::{InstrumentId, Publisher};
+
+    #[test]
+    fn a_trade_updates_what_its_condition_lets_it() {
+        let (old, new) = (Nanos(ODD_LOTS_FROM.0 - 1), ODD_LOTS_FROM);
+        let of = |size, detail, ts_event, is_regular, rules: &SaleRules| {
+            let trade = Event::new(EventKind::Trade, Publisher::XNAS_ITCH, InstrumentId(0));
+            updates(&Event { size, detail, ts_event, ..trade }, 100, is_regular, rules)
+        };
+        let table = SaleRules::default();
+        assert_eq!(of(100, 0, new, true, &table), Updates::ALL);
+        assert_eq!(of(99, 0, new, true, &table), Updates::VOLUME);
+        assert_eq!(of(99, 0, old, true, &table), Updates::NOTHING);
+        assert_eq!(of(100, 0, new, false, &table), Updates::VOLUME);
+        assert_eq!(of(99, Event::CROSS, new, false, &table), Updates::ALL);
+        assert_eq!(of(100, Event::NOT_PRINTABLE, new, true, &table), Updates::NOTHING);
+        let all = SaleRules { odd_lots_count: true, extended_hours_count: true };
+        assert_eq!(of(99, 0, new, false, &all), Updates::ALL);
+        assert_eq!(of(100, Event::NOT_PRINTABLE, new, true, &all), Updates::NOTHING);
+    }
+}
