@@ -57,10 +57,10 @@ enum Outcome {
 const MDBOOK: &str = "0.5.4";
 
 /// Mutated inputs of each target in the step `fuzz`: some seconds each.
-const FUZZ_INPUTS: &str = "60000";
+const FUZZ_INPUTS: &str = "40000";
 
 /// Seconds of the step `hostile`, in all.
-const HOSTILE_SECONDS: u64 = 160;
+const HOSTILE_SECONDS: u64 = 120;
 
 /// Parts of the hostile runs, which share the two cores of the machine that they are planned for.
 const HOSTILE_PARTS: u64 = 7;

@@ -147,6 +147,7 @@ def test_wrong_arguments_and_files_are_errors_at_once(session, tmp_path):
         {"date": "yesterday"},
         {"start": "soon"},
         {"start": -1},
+        {"start": 1.5},
         {"start": 2, "end": 1},
         {"symbols": [""]},
     ):

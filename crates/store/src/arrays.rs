@@ -11,8 +11,8 @@ use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, TimeUnit};
 
 use crate::chunk::{Dictionary, NO_KEY, Values};
+use crate::column::{Description, Kind};
 use crate::options::Prices;
-use crate::rows::columns::{Description, Kind};
 
 /// The time zone of all times.
 const UTC: &str = "UTC";

@@ -17,19 +17,6 @@ use crate::shape::{self, Shape};
 use crate::symbols::Symbols;
 use crate::target::{Destination, Scratch};
 
-/// Takes record batches in their order.
-pub trait BatchSink: Send {
-    /// Takes a batch, and may wait until there is room.
-    ///
-    /// # Errors
-    /// [`Closed`] when nothing takes batches any more.
-    fn put(&mut self, batch: RecordBatch) -> Result<(), Closed>;
-}
-
-/// Nothing takes batches any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Closed;
-
 /// The columns of the batches of `schema`: names and order are those of a Parquet file.
 pub fn arrow_schema(schema: Schema, prices: Prices) -> SchemaRef {
     struct Describe(Schema, Prices);

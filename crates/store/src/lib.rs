@@ -86,8 +86,11 @@ pub mod apart;
 mod arrays;
 pub mod bars;
 #[cfg(feature = "arrow")]
+mod batch;
+#[cfg(feature = "arrow")]
 mod batches;
 mod chunk;
+mod column;
 mod encode;
 mod error;
 mod format;
@@ -106,7 +109,9 @@ mod target;
 mod writer;
 
 #[cfg(feature = "arrow")]
-pub use batches::{BatchSink, Closed, ReceivedBatches, arrow_schema};
+pub use batch::{BatchSink, Closed};
+#[cfg(feature = "arrow")]
+pub use batches::{ReceivedBatches, arrow_schema};
 pub use error::StoreError;
 pub use format::Format;
 pub use options::{Compression, Options, Prices};

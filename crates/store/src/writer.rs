@@ -6,7 +6,9 @@ use tapeworks_market::{Event, Instruments, NbboUpdate};
 
 use crate::apart::Encoders;
 #[cfg(feature = "arrow")]
-use crate::batches::{BatchSink, InMemory};
+use crate::batch::BatchSink;
+#[cfg(feature = "arrow")]
+use crate::batches::InMemory;
 #[cfg(feature = "arrow")]
 use crate::encode::Batches;
 use crate::encode::{Binary, Csv, Encode, Ending, Json, Parquet, ParquetApart};

@@ -55,7 +55,10 @@ def ns_of(time: Optional[Time]) -> Optional[int]:
         except ValueError:
             raise _usage(f"'{time}' is no time such as 2025-11-14T14:30:00Z") from None
         return ns_of_datetime(moment) + int(digits.ljust(9, "0") or "0")
-    return ns_of_datetime(time) + getattr(time, "nanosecond", 0)
+    if not isinstance(time, datetime.datetime):
+        raise _usage(f"{time!r} is no time: use ns since 1970 UTC, ISO 8601 or a datetime")
+    # A timestamp of pandas has nanoseconds besides.
+    return ns_of_datetime(time) + int(getattr(time, "nanosecond", 0))
 
 
 def ns_of_datetime(moment: datetime.datetime) -> int:
@@ -88,7 +91,8 @@ class Reader(_native.Reader):
     """The records of captures.
 
     A reader can be iterated (a :class:`Record` each), taken by anything that speaks the Arrow PyCapsule interface
-    (``pyarrow.table(reader)``, ``polars.from_arrow(reader)``, DuckDB), or asked for a data frame or a file. It reads once.
+    (``pyarrow.table(reader)``, ``polars.DataFrame(reader)``, DuckDB), or asked for a data frame or a file. It reads once, and one
+    thread at a time may use it.
     """
 
     def batches(self, *, progress: Optional[bool] = None) -> Iterator["pyarrow.RecordBatch"]:

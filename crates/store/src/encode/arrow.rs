@@ -13,7 +13,7 @@ use tapeworks_market::{Instruments, Price};
 
 use super::{Encode, Ending};
 use crate::arrays::{self, Arrays};
-use crate::batches::{BatchSink, Closed};
+use crate::batch::{BatchSink, Closed};
 use crate::chunk::Dictionary;
 use crate::error::Failure;
 use crate::options::Prices;

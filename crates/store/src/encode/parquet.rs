@@ -23,9 +23,10 @@ use tapeworks_market::{Instruments, Price};
 
 use super::{Encode, Ending};
 use crate::chunk::{ColumnChunk, Compressor, Dictionary, Pages, Press};
+use crate::column::{Description, Kind};
 use crate::error::Failure;
 use crate::options::{Compression, Options, Prices};
-use crate::rows::columns::{self, Description, Kind, Scratch};
+use crate::rows::columns::{self, Scratch};
 use crate::rows::{Row, Rows};
 use crate::schema::Schema;
 use crate::summary::Summary;

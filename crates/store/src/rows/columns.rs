@@ -17,34 +17,12 @@ use super::{Row, Rows};
 #[cfg(feature = "arrow")]
 use crate::arrays::Arrays;
 use crate::chunk::{Dictionary, NO_KEY, Pages, Press, Values};
+use crate::column::{Description, Kind};
 use crate::options::Prices;
 use crate::symbols::Symbols;
 
 /// The first magnitude, in 1e-9, that a decimal of 18 digits does not hold.
 const DECIMAL_LIMIT: u64 = 1_000_000_000_000_000_000;
-
-/// What a column holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    /// An unsigned number of so many bits.
-    Unsigned(i8),
-    /// A signed number of 32 bits.
-    Signed,
-    /// Nanoseconds UTC.
-    Time,
-    /// A price.
-    Price(Prices),
-    /// Text, by dictionary.
-    Text,
-}
-
-/// A column before there are rows.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Description {
-    pub(crate) name: String,
-    pub(crate) kind: Kind,
-    pub(crate) is_optional: bool,
-}
 
 /// Arrays that each column of each batch uses again.
 #[derive(Debug, Default)]
