@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
 from . import _native
 
@@ -72,6 +72,35 @@ def _usage(text: str) -> Exception:
     from .errors import UsageError
 
     return UsageError(text)
+
+
+def _dollars(column: Any) -> Any:
+    """Prices of any form as floats; what is absent is not a number."""
+    import pyarrow
+
+    if pyarrow.types.is_integer(column.type):
+        return column.to_numpy(zero_copy_only=False) / 1e9
+    return column.cast("float64").to_numpy(zero_copy_only=False)
+
+
+def _modify_in_part(events: Any, hftbacktest: Any) -> None:
+    """Makes modifications of the cancellations that leave a part of their orders."""
+    add, cancel, modify, clear = (
+        getattr(hftbacktest, f"{kind}_EVENT") for kind in ("ADD_ORDER", "CANCEL_ORDER", "MODIFY_ORDER", "DEPTH_CLEAR")
+    )
+    left: Dict[int, float] = {}
+    kinds = (events["ev"] & 0xFF).tolist()
+    for at, (kind, order, size) in enumerate(zip(kinds, events["order_id"].tolist(), events["qty"].tolist())):
+        if kind in (add, modify):
+            left[order] = size
+        elif kind == cancel:
+            rest = left.pop(order, 0.0) - size
+            if rest > 0:
+                left[order] = rest
+                events["ev"][at] += modify - cancel
+                events["qty"][at] = rest
+        elif kind == clear:
+            left.clear()
 
 
 def _bar(wanted: Optional[bool]) -> Any:
@@ -141,6 +170,65 @@ class Reader(_native.Reader):
     def to_parquet(self, path: Path, *, overwrite: bool = False) -> Any:
         """Writes the records to a Parquet file, without pyarrow. Returns the summary."""
         return self.write(os.fspath(path), overwrite=overwrite, format="parquet")
+
+    def to_hftbacktest(self, path: Optional[Path] = None, *, base_latency: int = 0) -> Any:
+        """The orders of one symbol at one venue as events of hftbacktest: an array of its ``event_dtype``, for its L3 backtests.
+
+        Needs hftbacktest, whose own functions order the events and keep local times behind the exchange's. What leaves a part of an
+        order is a modification there, with the part that is left: a cancellation removes the whole.
+
+        Args:
+            path: A file to write it to (``.npz``), which hftbacktest reads.
+            base_latency: The least feed latency in ns, where the capture's clock is behind the venue's.
+
+        Raises:
+            UsageError: The records are not ``mbo``, or of several symbols or venues, whose order numbers would mix.
+        """
+        if self.schema != "mbo":
+            raise _usage(f"hftbacktest takes orders: read mbo, not {self.schema}")
+        import hftbacktest
+        import numpy
+        from hftbacktest.data import correct_event_order, correct_local_timestamp, validate_event_order
+
+        table = self.to_arrow()
+        for name, what in (("symbol", "symbols"), ("publisher_id", "venues")):
+            found = table[name].unique().to_pylist()
+            if len(found) > 1:
+                raise _usage(f"the records are of {len(found)} {what}: read one at a time")
+        kinds = {
+            "A": hftbacktest.ADD_ORDER_EVENT,
+            "C": hftbacktest.CANCEL_ORDER_EVENT,
+            "M": hftbacktest.MODIFY_ORDER_EVENT,
+            "R": hftbacktest.DEPTH_CLEAR_EVENT,
+            "T": hftbacktest.TRADE_EVENT,
+            "F": hftbacktest.FILL_EVENT,
+        }
+        sides = {"B": hftbacktest.BUY_EVENT, "A": hftbacktest.SELL_EVENT}
+        events = numpy.zeros(len(table), hftbacktest.types.event_dtype)
+        for batch in table.combine_chunks().to_batches():
+            codes = {}
+            for name, numbers in (("action", kinds), ("side", sides)):
+                column = batch[name]
+                known = [numbers.get(text, 0) for text in column.dictionary.to_pylist()]
+                codes[name] = numpy.array([*known, 0], "u8")[column.indices.fill_null(len(known)).to_numpy()]
+            # Records without an action that moves an order or trades ("N") have no event.
+            events["ev"] = numpy.where(codes["action"] > 0, codes["action"] | codes["side"], 0)
+            events["exch_ts"] = batch["ts_event"].cast("int64").to_numpy(zero_copy_only=False)
+            events["local_ts"] = batch["ts_recv"].cast("int64").to_numpy(zero_copy_only=False)
+            events["px"] = _dollars(batch["price"])
+            events["qty"] = batch["size"].to_numpy()
+            events["order_id"] = batch["order_id"].to_numpy()
+            events["ival"] = batch["flags"].to_numpy()
+        events = events[events["ev"] > 0]
+        _modify_in_part(events, hftbacktest)
+        events = correct_local_timestamp(events, base_latency)
+        by_exchange = numpy.argsort(events["exch_ts"], kind="stable")
+        by_receipt = numpy.argsort(events["local_ts"], kind="stable")
+        events = correct_event_order(events, by_exchange, by_receipt)
+        validate_event_order(events)
+        if path is not None:
+            numpy.savez_compressed(os.fspath(path), data=events)
+        return events
 
     def __enter__(self) -> "Reader":
         return self
