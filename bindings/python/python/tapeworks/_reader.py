@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
@@ -76,11 +77,14 @@ def _usage(text: str) -> Exception:
 
 def _dollars(column: Any) -> Any:
     """Prices of any form as floats; what is absent is not a number."""
+    import numpy
     import pyarrow
 
-    if pyarrow.types.is_integer(column.type):
-        return column.to_numpy(zero_copy_only=False) / 1e9
-    return column.cast("float64").to_numpy(zero_copy_only=False)
+    if pyarrow.types.is_decimal(column.type):
+        # Its own cast does not give the nearest float.
+        return numpy.array([float("nan") if price is None else float(price) for price in column.to_pylist()])
+    prices = column.to_numpy(zero_copy_only=False)
+    return prices / 1e9 if pyarrow.types.is_integer(column.type) else prices
 
 
 def _modify_in_part(events: Any, hftbacktest: Any) -> None:
@@ -186,9 +190,9 @@ class Reader(_native.Reader):
         """
         if self.schema != "mbo":
             raise _usage(f"hftbacktest takes orders: read mbo, not {self.schema}")
-        import hftbacktest
+        hftbacktest: Any = importlib.import_module("hftbacktest")
+        data: Any = importlib.import_module("hftbacktest.data")
         import numpy
-        from hftbacktest.data import correct_event_order, correct_local_timestamp, validate_event_order
 
         table = self.to_arrow()
         for name, what in (("symbol", "symbols"), ("publisher_id", "venues")):
@@ -204,7 +208,7 @@ class Reader(_native.Reader):
             "F": hftbacktest.FILL_EVENT,
         }
         sides = {"B": hftbacktest.BUY_EVENT, "A": hftbacktest.SELL_EVENT}
-        events = numpy.zeros(len(table), hftbacktest.types.event_dtype)
+        events: Any = numpy.zeros(len(table), hftbacktest.types.event_dtype)
         for batch in table.combine_chunks().to_batches():
             codes = {}
             for name, numbers in (("action", kinds), ("side", sides)):
@@ -221,11 +225,11 @@ class Reader(_native.Reader):
             events["ival"] = batch["flags"].to_numpy()
         events = events[events["ev"] > 0]
         _modify_in_part(events, hftbacktest)
-        events = correct_local_timestamp(events, base_latency)
+        events = data.correct_local_timestamp(events, base_latency)
         by_exchange = numpy.argsort(events["exch_ts"], kind="stable")
         by_receipt = numpy.argsort(events["local_ts"], kind="stable")
-        events = correct_event_order(events, by_exchange, by_receipt)
-        validate_event_order(events)
+        events = data.correct_event_order(events, by_exchange, by_receipt)
+        data.validate_event_order(events)
         if path is not None:
             numpy.savez_compressed(os.fspath(path), data=events)
         return events
