@@ -94,9 +94,12 @@ const DATA: [&str; 16] = [
 ];
 
 /// The sources of the Python package.
-const PACKAGE: [&str; 10] = [
+const PACKAGE: [&str; 13] = [
     "bindings/python",
     "interop/requirements.txt",
+    "crates/stage",
+    "crates/wire",
+    "crates/session",
     "crates/packet",
     "crates/market",
     "crates/feed",

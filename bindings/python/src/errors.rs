@@ -44,6 +44,12 @@ impl Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl From<&CaptureError> for Failure {
     fn from(error: &CaptureError) -> Self {
         Self {

@@ -43,8 +43,9 @@ fn interruptible<T: Send + 'static>(
         }
         if let Err(interrupt) = py.check_signals() {
             stop.store(true, Ordering::Relaxed);
-            // It ends soon: what it has begun to write is removed then.
-            let _ended = py.detach(|| thread.join());
+            // It ends soon, and removes what it has begun to write. A thread that waits for a pipe is left to itself.
+            let receiver = &mut receiver;
+            let _ended = py.detach(move || receiver.recv_timeout(10 * LOOK));
             return Err(interrupt);
         }
     }
@@ -292,6 +293,7 @@ impl Dump {
 #[pyfunction]
 #[pyo3(signature = (paths, *, symbols=None, messages=None, protocol=None, limit=None))]
 pub(crate) fn dump(
+    py: Python<'_>,
     paths: Vec<PathBuf>,
     symbols: Option<Vec<String>>,
     messages: Option<Vec<String>>,
@@ -312,7 +314,8 @@ pub(crate) fn dump(
         messages: messages.into_iter().flatten().map(|name| name.to_ascii_lowercase()).collect(),
         ..dumping::Options::default()
     };
-    let mut inputs = input::open_any(&paths, application).map_err(Failure::from)?;
+    // A pipe opens when its other end does.
+    let mut inputs = interruptible(py, move |_| Ok(input::open_any(&paths, application)?))?;
     let (sender, lines) = sync_channel(4);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);

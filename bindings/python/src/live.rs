@@ -2,11 +2,14 @@
 
 use std::collections::HashMap;
 use std::net::ToSocketAddrs as _;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use arrow_array::RecordBatch;
-use dbn::{ErrorMsg, Record as _, SystemMsg};
+use dbn::enums::ErrorCode;
+use dbn::{ErrorMsg, Record as _};
 use pyo3::prelude::*;
 use tapeworks_outputs::subscriber::{Records as _, SubscribeError, Subscriber, SubscriberOptions};
 use tapeworks_store::{Prices, ReceivedBatches, Schema, is_market, is_snapshot};
@@ -35,17 +38,31 @@ pub(crate) struct Live {
     resume: Resume,
     is_ended: bool,
     is_refused: bool,
+    /// A failure whose records come first.
+    failed: Option<Failure>,
+    /// What the server has said that does not end the session, and why it is about to end it.
+    said: Vec<String>,
+    reason: Option<String>,
 }
 
-/// What a session that is begun anew has to leave out: what has come already.
+/// What a session that is begun anew has to leave out: what has come already. Each record type has a place of its own, since the time
+/// of an interval's record is the interval's beginning.
 #[derive(Default)]
 struct Resume {
-    /// The greatest receive time so far, in ns, and how many records of each type have it.
-    last: Option<u64>,
-    at_last: HashMap<u8, u64>,
-    /// Where the session was begun anew, and how many records of each type with that receive time are to be left out.
-    from: u64,
-    left_out: HashMap<u8, u64>,
+    /// The receive time of the first record, in ns.
+    first: Option<u64>,
+    /// By record type.
+    places: HashMap<u8, Place>,
+}
+
+/// How far the records of a type have come.
+#[derive(Default)]
+struct Place {
+    /// The greatest receive time so far, in ns, and how many records have it.
+    last: u64,
+    at_last: u64,
+    /// How many records with that time are still to be left out, and all before it; `None` once the session is past it.
+    left_out: Option<u64>,
 }
 
 impl Resume {
@@ -54,31 +71,38 @@ impl Resume {
         if received == u64::MAX {
             return true;
         }
-        if received < self.from {
-            return false;
-        }
-        if received == self.from
-            && let Some(left) = self.left_out.get_mut(&rtype).filter(|left| **left > 0)
-        {
-            *left -= 1;
-            return false;
-        }
-        match self.last {
-            Some(last) if received < last => {}
-            Some(last) if received == last => *self.at_last.entry(rtype).or_default() += 1,
-            _ => {
-                self.last = Some(received);
-                self.at_last = HashMap::from([(rtype, 1)]);
+        self.first.get_or_insert(received);
+        let place = self.places.entry(rtype).or_default();
+        if let Some(left) = place.left_out {
+            if received < place.last {
+                return false;
             }
+            if received == place.last && left > 0 {
+                place.left_out = Some(left - 1);
+                return false;
+            }
+            place.left_out = None;
+        }
+        if received > place.last {
+            (place.last, place.at_last) = (received, 1);
+        } else if received == place.last {
+            place.at_last += 1;
         }
         true
     }
 
-    /// Where to begin anew; `None` when nothing has come.
-    fn begin(&mut self) -> Option<u64> {
-        self.from = self.last?;
-        self.left_out = self.at_last.clone();
-        self.last
+    /// Where to begin anew for records of these schemas; `None` when nothing has come.
+    fn begin(&mut self, schemas: &[Schema]) -> Option<u64> {
+        let first = self.first?;
+        for place in self.places.values_mut() {
+            place.left_out = Some(place.at_last);
+        }
+        // Of a schema without a record so far, the interval of the first record of others counts.
+        let start = |schema: &Schema| {
+            let place = self.places.get(&schema.rtype());
+            place.map_or_else(|| first.saturating_sub(schema.interval_ns().unwrap_or(0)), |place| place.last)
+        };
+        schemas.iter().map(start).min()
     }
 }
 
@@ -92,23 +116,41 @@ enum Came {
 }
 
 impl Live {
-    /// Connects if it has not, and reads what is there; at most for [`LOOK`].
-    fn read(&mut self) -> Result<Came, Failure> {
-        if self.is_ended {
-            return Ok(Came::End);
-        }
-        let connected = match &mut self.connection {
-            Some(connected) => connected,
-            none => {
-                let subscriber = Subscriber::connect(&self.options).inspect_err(|error| {
-                    self.is_refused |=
-                        !matches!(error, SubscribeError::Connection { .. } | SubscribeError::Decode { .. });
-                })?;
-                let batches = ReceivedBatches::new(&self.schemas, self.prices);
-                none.insert(Mutex::new((subscriber, batches)))
+    /// Connects in a thread of its own, so that an interrupt ends the waiting.
+    fn connect(&mut self, py: Python<'_>) -> PyResult<()> {
+        let (sender, mut receiver) = sync_channel(1);
+        let options = self.options.clone();
+        thread::spawn(move || {
+            // Where nobody waits any more the connection ends here.
+            let _unwanted = sender.send(Subscriber::connect(&options));
+        });
+        let connected = loop {
+            let waiting = &mut receiver;
+            match py.detach(move || waiting.recv_timeout(LOOK)) {
+                Ok(connected) => break connected,
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::internal("a thread has panicked").into());
+                }
             }
         };
-        let (subscriber, batches) = connected.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let subscriber = connected.map_err(|error| {
+            self.is_refused =
+                !matches!(error, SubscribeError::Connection { .. } | SubscribeError::Decode { .. });
+            Failure::from(error)
+        })?;
+        let batches = ReceivedBatches::new(&self.schemas, self.prices);
+        self.connection = Some(Mutex::new((subscriber, batches)));
+        Ok(())
+    }
+
+    /// Reads what is there; at most for [`LOOK`]. What came before a failure is handed out before it.
+    fn read(&mut self) -> Result<Came, Failure> {
+        if let Some(failure) = self.failed.take() {
+            return Err(failure);
+        }
+        let Some(connection) = &mut self.connection else { return Ok(Came::End) };
+        let (subscriber, batches) = connection.get_mut().unwrap_or_else(PoisonError::into_inner);
         // Of a rush a batch is made at a time, of light load each record at once.
         while self.ready.is_empty() {
             let record = match subscriber.next_record() {
@@ -118,16 +160,34 @@ impl Live {
                     break;
                 }
                 Err(error) if error.is_timeout() => break,
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    self.failed = Some(error.into());
+                    break;
+                }
             };
             if let Some(error) = record.get::<ErrorMsg>() {
-                self.is_refused = true;
-                return Err(Failure::live(error.err().unwrap_or("an error that is not text")));
+                let text = error.err().unwrap_or("an error that is not text").to_owned();
+                match error.code() {
+                    // It goes on.
+                    Ok(ErrorCode::SymbolResolutionFailed | ErrorCode::SkippedRecordsAfterSlowReading) => {
+                        self.said.push(text);
+                    }
+                    Ok(
+                        ErrorCode::AuthFailed | ErrorCode::ApiKeyDeactivated | ErrorCode::InvalidSubscription,
+                    ) => {
+                        self.is_refused = true;
+                        self.failed = Some(Failure::live(text));
+                        break;
+                    }
+                    // The server ends the session.
+                    _ => self.reason = Some(text),
+                }
+                continue;
             }
-            if record.get::<SystemMsg>().is_none() && is_market(&record) {
-                let is_kept =
+            if is_market(&record) {
+                let is_new =
                     is_snapshot(&record) || self.resume.takes(record.header().rtype, record.raw_index_ts());
-                if !is_kept {
+                if !is_new {
                     continue;
                 }
                 self.records += 1;
@@ -139,20 +199,34 @@ impl Live {
         }
         let rest = batches.take()?;
         self.ready.splice(0..0, rest);
-        if self.is_ended && self.ready.is_empty() {
-            return Ok(Came::End);
+        if !self.ready.is_empty() {
+            return Ok(Came::Some);
         }
-        Ok(if self.ready.is_empty() { Came::Nothing } else { Came::Some })
+        match self.failed.take() {
+            Some(failure) => Err(failure),
+            None if self.is_ended => Ok(Came::End),
+            None => Ok(Came::Nothing),
+        }
     }
 
     /// The next batch; `None` when the server has ended the session, or nothing came for `seconds`.
     fn wait(&mut self, py: Python<'_>, seconds: Option<f64>) -> PyResult<Option<(Schema, RecordBatch)>> {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         loop {
             if let Some(batch) = self.ready.pop() {
                 return Ok(Some(batch));
             }
-            match py.detach(|| self.read())? {
+            if self.is_ended && self.failed.is_none() {
+                return Ok(None);
+            }
+            if self.connection.is_none() && self.failed.is_none() {
+                self.connect(py)?;
+            }
+            let came = py.detach(|| self.read());
+            for text in std::mem::take(&mut self.said) {
+                py.import("tapeworks.errors")?.call_method1("say", (text,))?;
+            }
+            match came? {
                 Came::Some => {}
                 Came::Nothing => py.check_signals()?,
                 Came::End => return Ok(None),
@@ -227,7 +301,6 @@ impl Live {
         };
         let prices = self::prices(prices)?;
         let (connection, ready, current) = (None, Vec::new(), None);
-        let (records, resume, is_ended, is_refused) = (0, Resume::default(), false, false);
         Ok(Self {
             options,
             schemas,
@@ -235,10 +308,13 @@ impl Live {
             connection,
             ready,
             current,
-            records,
-            resume,
-            is_ended,
-            is_refused,
+            records: 0,
+            resume: Resume::default(),
+            is_ended: false,
+            is_refused: false,
+            failed: None,
+            said: Vec::new(),
+            reason: None,
         })
     }
 
@@ -254,6 +330,17 @@ impl Live {
         self.is_ended
     }
 
+    /// What the server has said before it ended the session.
+    #[getter]
+    fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    /// Ends the connection.
+    fn close(&mut self) {
+        (self.connection, self.is_ended) = (None, true);
+    }
+
     /// Whether the server has refused: to try again is no use.
     #[getter]
     fn is_refused(&self) -> bool {
@@ -263,8 +350,8 @@ impl Live {
     /// Begins a session anew at the next read, where the last one ended: with a replay from the receive time of the last record,
     /// without the records that have come already.
     fn resume(&mut self) {
-        (self.connection, self.is_ended) = (None, false);
-        if let Some(last) = self.resume.begin() {
+        (self.connection, self.is_ended, self.failed, self.reason) = (None, false, None, None);
+        if let Some(last) = self.resume.begin(&self.schemas) {
             (self.options.start, self.options.snapshot) = (Some(last), false);
         }
     }

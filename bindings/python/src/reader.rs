@@ -51,6 +51,8 @@ struct Running {
     thread: Option<JoinHandle<Result<Summary, ReplayError>>>,
     shared: Arc<Shared>,
     summary: Option<Box<Summary>>,
+    /// What the input lacked is said once.
+    is_reported: bool,
 }
 
 enum Next {
@@ -89,7 +91,7 @@ impl Running {
             drop(kept);
             summary
         });
-        Self { batches: Some(receiver), thread: Some(thread), shared, summary: None }
+        Self { batches: Some(receiver), thread: Some(thread), shared, summary: None, is_reported: false }
     }
 
     fn next(&mut self) -> Result<Next, Failure> {
@@ -139,7 +141,8 @@ fn next_of(running: &Handle) -> Result<Next, Failure> {
 struct Batches {
     running: Handle,
     schema: SchemaRef,
-    raises: bool,
+    /// As of `read`.
+    errors: String,
     /// Whose signals are looked at: another thread must not wait for the interpreter's lock.
     thread: ThreadId,
     looked: Instant,
@@ -166,21 +169,41 @@ impl Batches {
                 Ok(Next::Batch(batch)) => return Ok(Some(batch)),
                 Ok(Next::Wait) => {}
                 Ok(Next::End) => return self.end(),
-                Err(failure) => return Err(ArrowError::ComputeError(PyErr::from(failure).to_string())),
+                Err(failure) => return Err(ArrowError::ComputeError(failure.to_string())),
             }
         }
     }
 
+    /// Says what the input lacked. On a thread of another library's nothing can be raised but an error of Arrow.
     fn end(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
-        let found = match locked(&self.running).as_ref().and_then(|running| running.summary.as_ref()) {
-            Some(summary) if self.raises && !summary.is_clean() => summary.file_errors.first().map_or_else(
-                || "messages are missing or cannot be read: see the reader's summary".to_owned(),
-                ToString::to_string,
-            ),
-            _ => return Ok(None),
-        };
-        Err(ArrowError::ComputeError(found))
+        let Some(summary) = unclean(&self.running) else { return Ok(None) };
+        if thread::current().id() == self.thread {
+            let said = Python::attach(|py| report(py, &summary, &self.errors));
+            return said.map(|()| None).map_err(|error| ArrowError::ComputeError(error.to_string()));
+        }
+        match self.errors.as_str() {
+            "raise" => Err(ArrowError::ComputeError(
+                "messages are missing or cannot be read: see the reader's summary".to_owned(),
+            )),
+            _ => Ok(None),
+        }
     }
+}
+
+/// The summary of input that lacked something, the first time that it is asked for.
+fn unclean(running: &Handle) -> Option<serde_json::Value> {
+    let mut running = locked(running);
+    let running = running.as_mut()?;
+    let summary = running.summary.as_ref().filter(|summary| !summary.is_clean())?;
+    if std::mem::replace(&mut running.is_reported, true) {
+        return None;
+    }
+    Some(summary.to_json())
+}
+
+fn report(py: Python<'_>, summary: &serde_json::Value, errors: &str) -> PyResult<()> {
+    let summary = to_python(py, summary)?;
+    py.import("tapeworks.errors")?.call_method1("report", (summary, errors)).map(drop)
 }
 
 impl Iterator for Batches {
@@ -235,19 +258,10 @@ impl Reader {
 
     /// Says at the end, once, what the input lacked.
     fn report(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(summary) = self.summary(py)? else { return Ok(()) };
-        let is_clean = py.detach(|| {
-            let running = locked(&self.running);
-            running
-                .as_ref()
-                .and_then(|running| running.summary.as_ref())
-                .is_none_or(|summary| summary.is_clean())
-        });
-        if is_clean {
-            return Ok(());
+        match py.detach(|| unclean(&self.running)) {
+            Some(summary) => report(py, &summary, &self.errors),
+            None => Ok(()),
         }
-        let errors = py.import("tapeworks.errors")?;
-        errors.call_method1("report", (summary, &self.errors)).map(drop)
     }
 }
 
@@ -385,7 +399,7 @@ impl Reader {
         let batches = Batches {
             running: Arc::clone(&self.running),
             schema: arrow_schema(self.schema, self.prices),
-            raises: self.errors == "raise",
+            errors: self.errors.clone(),
             thread: thread::current().id(),
             looked: Instant::now(),
         };

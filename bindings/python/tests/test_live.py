@@ -3,7 +3,9 @@
 import asyncio
 import collections
 import os
+import select
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -151,9 +153,9 @@ def test_asyncio_gets_each_record_and_its_loop_runs_on(server):
 class Relay(threading.Thread):
     """Passes connections to a server on, and cuts each but the last after so many bytes."""
 
-    def __init__(self, port, cuts):
+    def __init__(self, port, cuts, is_reset=False):
         super().__init__(daemon=True)
-        self.to, self.cuts = port, cuts
+        self.to, self.cuts, self.is_reset = port, cuts, is_reset
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.connections = 0
@@ -163,35 +165,38 @@ class Relay(threading.Thread):
             client, _ = self.listener.accept()
             self.connections += 1
             upstream = socket.create_connection(("127.0.0.1", self.to))
-
-            def pass_on(source, sink):
-                try:
-                    while data := source.recv(4096):
-                        sink.sendall(data)
-                except OSError:
-                    pass
-
-            threading.Thread(target=pass_on, args=(client, upstream), daemon=True).start()
             try:
-                while data := upstream.recv(4096):
-                    if left is not None and len(data) > left:
-                        client.sendall(data[:left])
-                        break
-                    client.sendall(data)
-                    left = None if left is None else left - len(data)
+                self.pass_on(client, upstream, left)
             except OSError:
                 pass
-            for one in (client, upstream):
-                # A thread still reads from it, which a close alone would wait for.
-                one.shutdown(socket.SHUT_RDWR)
-                one.close()
+            if self.is_reset:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            upstream.close()
+
+    @staticmethod
+    def pass_on(client, upstream, left):
+        while True:
+            for source in select.select([client, upstream], [], [])[0]:
+                data = source.recv(4096)
+                if not data:
+                    return
+                if source is client:
+                    upstream.sendall(data)
+                    continue
+                client.sendall(data if left is None else data[:left])
+                if left is not None:
+                    left -= len(data)
+                    if left <= 0:
+                        return
 
 
-def test_a_cut_connection_is_resumed_and_each_record_comes_once(server):
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_cut_connection_is_resumed_and_each_record_comes_once(server, is_reset):
     expected = server.expected("mbo")
     server.publish()
     # In the midst of records: 56 bytes each.
-    relay = Relay(server.port, [100_001, 77_777, 200_003])
+    relay = Relay(server.port, [100_001, 77_777, 200_003], is_reset)
     relay.start()
     session = live(relay.port, start=1, pause=0.01)
     found = []
@@ -201,6 +206,36 @@ def test_a_cut_connection_is_resumed_and_each_record_comes_once(server):
             break
     assert found == expected and session.reconnects == 3 == relay.connections - 1
     assert session.records == len(expected)
+
+
+def test_bars_between_cuts_come_once_too(server):
+    server.publish()
+    databento = pytest.importorskip("databento")
+    bars = lambda record: (record.ts_event, record.open, record.close, record.volume, record.publisher_id)
+    expected = [bars(record) for record in databento.DBNStore.from_file(server.folder / "ohlcv-1s.dbn")]
+    orders = len(server.expected("mbo"))
+    relay = Relay(server.port, [300_001, 200_003])
+    relay.start()
+    session = tapeworks.Live(f"127.0.0.1:{relay.port}", "mbo,ohlcv-1s", prices="fixed", start=1, pause=0.01)
+    counted, found = 0, []
+    for record in session:
+        if record.schema == "mbo":
+            counted += 1
+        else:
+            found.append(bars(record))
+        if counted == orders and len(found) >= len(expected) - 1:
+            break
+    # The last bar is that of an interval which has not ended.
+    assert sorted(found) == sorted(expected)[: len(found)] and session.reconnects == 2
+
+
+def test_a_symbol_that_is_not_there_yet_is_a_warning(server):
+    with pytest.warns(tapeworks.DataWarning, match="NOSUCH"):
+        session = live(server.port, symbols="NOSUCH")
+        assert session.run(lambda record: None, seconds=1) == 0
+    with session:
+        pass
+    assert session.records == 0
 
 
 def test_a_refusal_is_an_error_at_once(server):

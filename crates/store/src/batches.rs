@@ -93,7 +93,7 @@ impl ReceivedBatches {
         }
         let mut tables = HashMap::new();
         for schema in schemas {
-            let rtype = dbn::RType::from(schema.to_dbn()) as u8;
+            let rtype = schema.rtype();
             tables
                 .entry(rtype)
                 .or_insert_with(|| (*schema, shape::of_schema(*schema, Open(*schema, prices))));

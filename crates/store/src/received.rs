@@ -135,7 +135,7 @@ impl RecordWriter {
         let output = target.open(format.is_zstd().then_some(options.zstd_level))?;
         let form = Self::open(output, format, one, metadata, options)
             .map_err(|failure| error(target.path().to_owned(), 0, failure))?;
-        let rtype = schema.map(|schema| dbn::RType::from(schema.to_dbn()) as u8);
+        let rtype = schema.map(|schema| schema.rtype());
         Ok(Self { target, form, rtype, symbols: HashMap::new(), records: 0, has_failed: false })
     }
 

@@ -105,9 +105,14 @@ impl Schema {
         }
     }
 
+    /// The record type of its records, as DBN numbers it.
+    pub fn rtype(self) -> u8 {
+        dbn::RType::from(self.to_dbn()) as u8
+    }
+
     /// Whether a record of `other` looks like one of this schema: they have one record type and number of it.
     pub fn has_records_of(self, other: Self) -> bool {
-        dbn::RType::from(self.to_dbn()) == dbn::RType::from(other.to_dbn())
+        self.rtype() == other.rtype()
     }
 
     pub(crate) const fn to_dbn(self) -> dbn::Schema {

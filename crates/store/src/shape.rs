@@ -75,7 +75,7 @@ pub(crate) trait Use {
 
 /// Hands `user` the shape of `schema`.
 pub(crate) fn of_schema<U: Use>(schema: Schema, user: U) -> U::Output {
-    let rtype = dbn::RType::from(schema.to_dbn()) as u8;
+    let rtype = schema.rtype();
     let interval_ns = schema.interval_ns().unwrap_or(1);
     match schema {
         Schema::Mbo => user.with(Orders::default()),

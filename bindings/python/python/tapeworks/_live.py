@@ -20,7 +20,8 @@ class Live:
 
     Iterate it for records as they come, call :meth:`run` with a callback, or use ``async for``. When the connection breaks it
     connects again and asks for a replay from the last record's receive time on, so that nothing is lost as far as the server's
-    history goes; records of that nanosecond that have come already are left out.
+    history goes; what has come already is left out. What the server says of unknown symbols and of records that it left out for a slow
+    reader is a :class:`DataWarning`.
 
     Args:
         address: Host and port.
@@ -84,6 +85,11 @@ class Live:
     def close(self) -> None:
         """Ends the session. May be called from another thread: the reader ends at its next look, within 0.1 s."""
         self._is_closed = True
+        try:
+            self._native.close()
+        except RuntimeError:
+            # Another thread reads: it ends the connection.
+            pass
 
     def __enter__(self) -> "Live":
         return self
@@ -101,7 +107,7 @@ class Live:
                 return taken
             if not self._native.is_ended:
                 return None
-            error = LiveError("the server has ended the session")
+            error = LiveError(self._native.reason or "the server has ended the session")
         except LiveError as failure:
             error = failure
         if self._native.records > before:
@@ -119,6 +125,7 @@ class Live:
             record = self._turn(self._native.next_record)
             if record is not None:
                 yield record
+        self._native.close()
 
     def batches(self) -> Iterator[Any]:
         """``(schema, batch)`` as they come, each batch a ``pyarrow.RecordBatch``: one record at light load, thousands in a rush."""
@@ -129,6 +136,7 @@ class Live:
             if taken is not None:
                 schema, batch = taken
                 yield schema, pyarrow.record_batch(batch)
+        self._native.close()
 
     def run(self, on_record: Callable[[_native.Record], Any], seconds: Optional[float] = None) -> int:
         """Calls ``on_record`` with each record, until :meth:`close` or for ``seconds``. Returns how many."""
@@ -139,6 +147,8 @@ class Live:
             if record is not None:
                 count += 1
                 on_record(record)
+        if self._is_closed:
+            self._native.close()
         return count
 
     async def __aiter__(self) -> AsyncIterator[_native.Record]:
@@ -155,3 +165,5 @@ class Live:
                         yield record
             finally:
                 self._is_closed = True
+                # Behind what the thread still does.
+                waiting.submit(self._native.close)

@@ -276,8 +276,8 @@ def read(
         limit: The most messages to take.
         threads: As ``--threads`` of ``tapeworks replay``.
         errors: What happens at the end where messages are missing or cannot be read: ``warn`` (:class:`DataWarning`), ``raise``
-            (:class:`DataError`) or ``ignore``. The records that could be read come in any case, and the reader's ``summary`` says
-            what was lost.
+            (:class:`DataError`) or ``ignore``, once. The records that could be read come before it (``to_df`` and the like, which
+            give all at once, give none with ``raise``), and the reader's ``summary`` says what was lost.
 
     Raises:
         InputError: A file cannot be read at all.

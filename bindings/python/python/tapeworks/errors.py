@@ -66,7 +66,7 @@ class DataError(Error):
 
 
 class DataWarning(UserWarning):
-    """Part of the input could not be read, or messages are missing."""
+    """Part of the input could not be read, messages are missing, or a live server says something of that kind."""
 
 
 def _describe(summary: Dict[str, Any]) -> tuple[str, Dict[str, Any]]:
@@ -97,4 +97,9 @@ def report(summary: Dict[str, Any], policy: str) -> None:
     text, place = _describe(summary)
     if policy == "raise":
         raise DataError(text, summary=summary, **place)
+    warnings.warn(DataWarning(text), stacklevel=3)
+
+
+def say(text: str) -> None:
+    """Passes on what a live server has said, such as that it has left out records for a slow client."""
     warnings.warn(DataWarning(text), stacklevel=3)
