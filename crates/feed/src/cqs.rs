@@ -367,7 +367,7 @@ impl CqsNormaliser {
         let of_market = to.context.event(EventKind::Other, SIP, InstrumentId::ALL, time);
         match message {
             Message::StartOfDay(_) => {
-                self.quotes.clear(&OF_CTA, None, time, to);
+                self.quotes.begin_day(&OF_CTA, time, to);
                 to.sink.put(of_market.with_session(Session::StartOfSystemHours));
             }
             Message::EndOfDay(_) => to.sink.put(of_market.with_session(Session::EndOfMessages)),

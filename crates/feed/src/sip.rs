@@ -251,6 +251,18 @@ impl Quotes {
         }
     }
 
+    /// Begins a day: empties all books of the channel's quotes, and forgets how the national bests stand to the price bands, as the NBBO does then.
+    #[cold]
+    pub(crate) fn begin_day<S: Sink<Event>>(
+        &mut self,
+        publishers: &[PublisherSpec],
+        time: Nanos,
+        to: &mut Target<'_, S>,
+    ) {
+        self.standings.clear();
+        self.clear(publishers, None, time, to);
+    }
+
     /// Empties the books of the channel's quotes, of one publisher or of all. Whether there were any.
     #[cold]
     #[inline(never)]
@@ -262,10 +274,6 @@ impl Quotes {
         to: &mut Target<'_, S>,
     ) -> bool {
         let mut has_any = false;
-        if only.is_none() {
-            // What was said of them ends with the day: the books of the NBBO forget it too.
-            self.standings.clear();
-        }
         for (place, one) in publishers.iter().enumerate() {
             if only.is_some_and(|only| only != one.publisher) {
                 continue;

@@ -205,7 +205,7 @@ impl UqdfNormaliser {
         let of_market = |time| other(InstrumentId::ALL, time);
         match message {
             Message::StartOfDay(m) => {
-                self.quotes.clear(&OF_UTP, None, nanos(m.sip_timestamp()), to);
+                self.quotes.begin_day(&OF_UTP, nanos(m.sip_timestamp()), to);
                 to.sink.put(of_market(m.sip_timestamp()).with_session(Session::StartOfSystemHours));
             }
             Message::QuoteWipeOut(m) => {
@@ -554,6 +554,22 @@ mod tests {
         assert_eq!(standing(b'E'), Some(Standing::BID_AT_UPPER));
         assert_eq!([standing(b'E'), standing(b'?')], [None; 2]);
         assert_eq!(standing(b' '), Some(Standing::default()));
+    }
+
+    #[test]
+    fn a_standing_outlives_a_wipe_out_and_ends_with_the_day() {
+        let mut channel = Channel::new();
+        let standing = |channel: &mut Channel, letter| {
+            let none = NbboAppendageIndicator::NoNationalBboChange;
+            channel.take(&changed(&[(STANDING, letter)], none, &[])).iter().find_map(Event::standing)
+        };
+        assert_eq!(standing(&mut channel, b'E'), Some(Standing::BID_AT_UPPER));
+        channel.take(&wipe_out(MarketCenter::MarketIndependent));
+        assert_eq!(standing(&mut channel, b'A'), Some(Standing::default()), "the limit state is over");
+        assert_eq!(standing(&mut channel, b'E'), Some(Standing::BID_AT_UPPER));
+        channel.take(&start_of_day());
+        assert_eq!(standing(&mut channel, b'A'), None, "the NBBO has forgotten it");
+        assert_eq!(standing(&mut channel, b'E'), Some(Standing::BID_AT_UPPER));
     }
 
     #[test]
