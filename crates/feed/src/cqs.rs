@@ -205,7 +205,7 @@ impl CqsNormaliser {
             (m.bid_price_lower_limit_price_band(), m.bid_size_long()),
             (m.offer_price_upper_limit_price_band(), m.offer_size_long()),
         ];
-        if finra == FinraBboIndicator::NoFinraBboExists {
+        if !has_bands && finra == FinraBboIndicator::NoFinraBboExists {
             sides = [(Decimal(0), 0); 2];
         }
         if has_bands {
@@ -367,7 +367,7 @@ impl CqsNormaliser {
         let of_market = to.context.event(EventKind::Other, SIP, InstrumentId::ALL, time);
         match message {
             Message::StartOfDay(_) => {
-                self.quotes.clear(&OF_CTA, None, time, to);
+                self.quotes.begin_day(&OF_CTA, time, to);
                 to.sink.put(of_market.with_session(Session::StartOfSystemHours));
             }
             Message::EndOfDay(_) => to.sink.put(of_market.with_session(Session::EndOfMessages)),
@@ -563,6 +563,8 @@ mod tests {
         let bands = events[0].price_bands().unwrap();
         let cents = [bands.lower, bands.upper].map(|price| price.unwrap().e9() / 10_000_000);
         assert_eq!((events.len(), cents, bands.indicator), (1, [2_945, 2_947], b'B'));
+        let of_no_finra = channel.take(&long_quote(&[(4, b'N'), (39, b'9'), (71, b'B'), (84, b'B')]));
+        assert_eq!(of_no_finra[0].price_bands(), Some(bands), "FINRA's best is another matter");
         let mut counts = |changes: &[(usize, u8)]| {
             let events = channel.take(&long_quote(&[&[(4, b'N')], changes].concat()));
             let of_quotes = events.iter().filter(|event| event.kind == EventKind::Quote);

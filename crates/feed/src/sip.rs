@@ -5,8 +5,8 @@
 //!
 //! Sizes count round lots, events shares. A lot has 100 shares unless the SIP says otherwise. From November 2025 on sizes count shares ([`SipSizes`]).
 //!
-//! A side of a participant's quote that counts in no national best is marked ([`Event::NOT_ELIGIBLE`]). A national best with such a condition is none: the
-//! SIP shows at the close what was the best. Price bands, and how the national best stands to them when that changes, are events of the SIP's.
+//! A side of a participant's quote that counts in no national best is marked ([`Event::NOT_ELIGIBLE`]). A national best that is such a side, or has such a
+//! condition, is none: the SIP shows at the close what was the best. Price bands, and how the national best stands to them when that changes, are events of the SIP's.
 
 use tapeworks_market::luld::{PriceBands, Standing};
 use tapeworks_market::quote_conditions::{self, Sip};
@@ -230,15 +230,15 @@ impl Quotes {
         self.note(publishers, sip, instrument);
         let last = if changed(offer) { Side::Ask } else { Side::Bid };
         let mut event = context.event(EventKind::Quote, sip, instrument, quote.national_time);
-        for ((side, national), own) in [(Side::Bid, bid), (Side::Ask, offer)].into_iter().zip(quote.sides) {
+        let sides = [(Side::Bid, bid), (Side::Ask, offer)].into_iter().zip(quote.sides).zip(quote.eligible);
+        for (((side, national), own), is_eligible) in sides {
             let (at, lots, center) = match national {
                 NationalSide::Unchanged => continue,
-                NationalSide::Absent => (None, 0, None),
-                NationalSide::OfQuote => (price(own.0), own.1, quote.participant),
+                NationalSide::OfQuote if is_eligible => (price(own.0), own.1, quote.participant),
                 NationalSide::Appended(best) if quote_conditions::counts(of, best.condition) => {
                     (price(best.price), best.size, self::participant(best.center))
                 }
-                NationalSide::Appended(_) => (None, 0, None),
+                NationalSide::Absent | NationalSide::OfQuote | NationalSide::Appended(_) => (None, 0, None),
             };
             event.set_flags(if side == last {
                 Flags::TOP_OF_BOOK.with(Flags::LAST)
@@ -249,6 +249,18 @@ impl Quotes {
             event.aux = center.map_or(0, |publisher| u64::from(publisher.0));
             sink.put(event);
         }
+    }
+
+    /// Begins a day: empties all books of the channel's quotes, and forgets how the national bests stand to the price bands, as the NBBO does then.
+    #[cold]
+    pub(crate) fn begin_day<S: Sink<Event>>(
+        &mut self,
+        publishers: &[PublisherSpec],
+        time: Nanos,
+        to: &mut Target<'_, S>,
+    ) {
+        self.standings.clear();
+        self.clear(publishers, None, time, to);
     }
 
     /// Empties the books of the channel's quotes, of one publisher or of all. Whether there were any.
@@ -262,10 +274,6 @@ impl Quotes {
         to: &mut Target<'_, S>,
     ) -> bool {
         let mut has_any = false;
-        if only.is_none() {
-            // What was said of them ends with the day: the books of the NBBO forget it too.
-            self.standings.clear();
-        }
         for (place, one) in publishers.iter().enumerate() {
             if only.is_some_and(|only| only != one.publisher) {
                 continue;

@@ -205,7 +205,7 @@ impl UqdfNormaliser {
         let of_market = |time| other(InstrumentId::ALL, time);
         match message {
             Message::StartOfDay(m) => {
-                self.quotes.clear(&OF_UTP, None, nanos(m.sip_timestamp()), to);
+                self.quotes.begin_day(&OF_UTP, nanos(m.sip_timestamp()), to);
                 to.sink.put(of_market(m.sip_timestamp()).with_session(Session::StartOfSystemHours));
             }
             Message::QuoteWipeOut(m) => {
@@ -468,6 +468,30 @@ mod tests {
     const BEYOND_BANDS: usize = 44;
     const STANDING: usize = 47;
 
+    fn wipe_out(center: MarketCenter) -> Vec<u8> {
+        let fields = QuoteWipeOutFields {
+            version: VERSION,
+            market_center_originator_id: center,
+            sub_market_center_id: SUB,
+            sip_timestamp: NanosecondsSinceEpoch(60),
+            participant_timestamp: NanosecondsSinceEpoch(0),
+            participant_token: 0,
+        };
+        fields.encode().to_vec()
+    }
+
+    fn start_of_day() -> Vec<u8> {
+        let fields = StartOfDayFields {
+            version: VERSION,
+            market_center_originator_id: MarketCenter::MarketIndependent,
+            sub_market_center_id: SUB,
+            sip_timestamp: NanosecondsSinceEpoch(60),
+            participant_timestamp: NanosecondsSinceEpoch(0),
+            participant_token: 0,
+        };
+        fields.encode().to_vec()
+    }
+
     #[test]
     fn a_quote_that_counts_in_no_national_best_is_marked() {
         let mut channel = Channel::new();
@@ -498,6 +522,26 @@ mod tests {
     }
 
     #[test]
+    fn a_quote_that_does_not_count_is_no_national_best() {
+        let mut channel = Channel::new();
+        let mut national = |changes: &[(usize, u8)]| {
+            let all = NbboAppendageIndicator::QuoteContainsAllNationalBboInformation;
+            let events = channel.take(&changed(changes, all, &[]));
+            assert!(events[..2].iter().all(|event| event.price.is_some()), "the book has it all the same");
+            events[2..].iter().map(|event| (shown(event), event.aux)).collect::<Vec<_>>()
+        };
+        let edgx = u64::from(Publisher::SIP_EDGX.0);
+        let bid = ((SIP, Side::Bid, Some(5_123), 100), edgx);
+        let ask = ((SIP, Side::Ask, Some(5_124), 200), edgx);
+        let [no_bid, no_ask] = [Side::Bid, Side::Ask].map(|side| ((SIP, side, None, 0), 0));
+        assert_eq!(national(&[]), [bid, ask]);
+        assert_eq!(national(&[(CONDITION, b'L')]), [no_bid, no_ask]);
+        assert_eq!(national(&[(BEYOND_BANDS, b'A')]), [no_bid, ask]);
+        assert_eq!(national(&[(BEYOND_BANDS, b'B')]), [bid, no_ask]);
+        assert_eq!(national(&[(BEYOND_BANDS, b'C')]), [no_bid, no_ask]);
+    }
+
+    #[test]
     fn the_standing_of_the_national_best_is_an_event_when_it_changes() {
         let mut channel = Channel::new();
         let mut standing = |letter| {
@@ -510,6 +554,22 @@ mod tests {
         assert_eq!(standing(b'E'), Some(Standing::BID_AT_UPPER));
         assert_eq!([standing(b'E'), standing(b'?')], [None; 2]);
         assert_eq!(standing(b' '), Some(Standing::default()));
+    }
+
+    #[test]
+    fn a_standing_outlives_a_wipe_out_and_ends_with_the_day() {
+        let mut channel = Channel::new();
+        let standing = |channel: &mut Channel, letter| {
+            let none = NbboAppendageIndicator::NoNationalBboChange;
+            channel.take(&changed(&[(STANDING, letter)], none, &[])).iter().find_map(Event::standing)
+        };
+        assert_eq!(standing(&mut channel, b'E'), Some(Standing::BID_AT_UPPER));
+        channel.take(&wipe_out(MarketCenter::MarketIndependent));
+        assert_eq!(standing(&mut channel, b'A'), Some(Standing::default()), "the limit state is over");
+        assert_eq!(standing(&mut channel, b'E'), Some(Standing::BID_AT_UPPER));
+        channel.take(&start_of_day());
+        assert_eq!(standing(&mut channel, b'A'), None, "the NBBO has forgotten it");
+        assert_eq!(standing(&mut channel, b'E'), Some(Standing::BID_AT_UPPER));
     }
 
     #[test]
@@ -532,17 +592,6 @@ mod tests {
     #[test]
     fn a_wipe_out_empties_the_books_of_its_market_center() {
         let mut channel = Channel::new();
-        let wipe_out = |center| {
-            let fields = QuoteWipeOutFields {
-                version: VERSION,
-                market_center_originator_id: center,
-                sub_market_center_id: SUB,
-                sip_timestamp: NanosecondsSinceEpoch(60),
-                participant_timestamp: NanosecondsSinceEpoch(0),
-                participant_token: 0,
-            };
-            fields.encode()
-        };
         let all = NbboAppendageIndicator::QuoteContainsAllNationalBboInformation;
         for center in [MarketCenter::Edgx, MarketCenter::Nasdaq] {
             channel.take(&quote(center, [1, 1], all, &[]));
@@ -559,18 +608,10 @@ mod tests {
     #[test]
     fn a_day_begins_with_empty_books_and_says_so() {
         let mut channel = Channel::new();
-        let fields = StartOfDayFields {
-            version: VERSION,
-            market_center_originator_id: MarketCenter::MarketIndependent,
-            sub_market_center_id: SUB,
-            sip_timestamp: NanosecondsSinceEpoch(60),
-            participant_timestamp: NanosecondsSinceEpoch(0),
-            participant_token: 0,
-        };
         let begun = |events: Vec<Event>| events.iter().map(Event::session).collect::<Vec<_>>();
-        assert_eq!(begun(channel.take(&fields.encode())), [Some(Session::StartOfSystemHours)]);
+        assert_eq!(begun(channel.take(&start_of_day())), [Some(Session::StartOfSystemHours)]);
         channel.take(&quote(MarketCenter::Edgx, [1, 1], NbboAppendageIndicator::NoNationalBboChange, &[]));
-        assert_eq!(begun(channel.take(&fields.encode())), [None, Some(Session::StartOfSystemHours)]);
+        assert_eq!(begun(channel.take(&start_of_day())), [None, Some(Session::StartOfSystemHours)]);
     }
 
     #[test]
