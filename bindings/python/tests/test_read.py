@@ -122,8 +122,14 @@ def test_a_gap_is_a_warning_an_error_or_nothing(capture):
         reader = tapeworks.read(capture, errors="ignore")
         assert reader.to_arrow() == table
     assert reader.summary["problems"]["total"] >= 1
-    with pytest.raises(Exception, match="messages are missing or cannot be read"):
+    with pytest.raises(Exception, match="DataError: [0-9,]+ messages are missing"):
         pyarrow.table(tapeworks.read(capture, errors="raise"))
+    with pytest.warns(tapeworks.DataWarning, match="missing") as warned:
+        reader = tapeworks.read(capture)
+        assert pyarrow.table(reader).num_rows == len(table)
+        # It is said once.
+        assert reader.next_batch() is None and list(reader) == []
+    assert len(warned) == 1
 
 
 def test_a_cut_file_gives_what_is_whole_and_names_the_place(session, tmp_path):
