@@ -1,7 +1,7 @@
 //! Bars: open, high, low, close, volume, number of trades and their average price, by symbol and interval.
 //!
-//! Which trade updates what is a rule of its own: [`sale_conditions`](tapeworks_market::sale_conditions). So a bar may have a volume and no price. Its average price is that of
-//! all trades in its volume. An interval without a trade has no bar. The clock is the receive time, as that of the `ohlcv` schemas: a trade that comes late is in the bar that
+//! Which trade updates what is a rule of its own: [`sale_conditions`](tapeworks_market::sale_conditions). A round lot is what it is for the NBBO, also at a venue that states
+//! none: [`NbboUpdate::round_lot`]. So a bar may have a volume and no price. Its average price is that of all trades in its volume. An interval without a trade has no bar. The clock is the receive time, as that of the `ohlcv` schemas: a trade that comes late is in the bar that
 //! runs. Regular hours are from 9:30 to 16:00 in New York, by the time of the trade; London's venues have no others.
 //!
 //! Trades of all venues are in one bar, or in one each. A venue with several feeds counts by the one that had the first trade of the two.
@@ -13,7 +13,6 @@
 use std::collections::BTreeMap;
 
 use tapeworks_feed::clock;
-use tapeworks_market::book::DEFAULT_ROUND_LOT;
 use tapeworks_market::sale_conditions::{SaleRules, updates};
 use tapeworks_market::{EventKind, InstrumentId, Nanos, NbboUpdate, Price, Publisher};
 use tapeworks_store::trade_of;
@@ -150,9 +149,8 @@ impl Bars {
             self.uncounted += 1;
             return;
         };
-        let lot = update.book.book.round_lot().unwrap_or(DEFAULT_ROUND_LOT);
         let is_regular = event.publisher == Publisher::XLON_MITCH || self.is_regular(event.ts_event);
-        let updates = updates(event, lot, is_regular, &self.options.rules);
+        let updates = updates(event, update.round_lot(), is_regular, &self.options.rules);
         let Some(price) = Price::from_e9(trade.price).filter(|_| updates.volume) else {
             self.uncounted += 1;
             return;
@@ -204,8 +202,10 @@ impl Bars {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tapeworks_market::event::Definition;
     use tapeworks_market::nbbo::NbboRules;
-    use tapeworks_market::{BookStage, Event, NbboStage};
+    use tapeworks_market::round_lots::RoundLotPrices;
+    use tapeworks_market::{BookStage, Event, NbboStage, Symbol};
     use tapeworks_stage::{Stage as _, Through};
 
     use super::*;
@@ -228,11 +228,16 @@ mod tests {
     }
 
     fn bars_of(trades: &[Of], options: Options) -> Bars {
+        let trades: Vec<Event> = trades.iter().map(event).collect();
+        bars_of_events(&trades, NbboRules::default(), options)
+    }
+
+    fn bars_of_events(events: &[Event], rules: NbboRules, options: Options) -> Bars {
         let mut bars = Bars::new(options);
-        let nbbo = NbboStage::new(NbboRules::default(), [], 1);
+        let nbbo = NbboStage::new(rules, [], 1);
         let mut market = Through::new(BookStage::new([]), nbbo);
-        for trade in trades {
-            market.process(&[event(trade)], &mut |update: NbboUpdate<'_>| bars.put(&update));
+        for event in events {
+            market.process(&[*event], &mut |update: NbboUpdate<'_>| bars.put(&update));
         }
         bars.finish();
         bars
@@ -325,6 +330,40 @@ mod tests {
             assert_eq!(bar.vwap(), Price::from_e9(vwap), "{notional} / {volume}");
         }
         assert_eq!(Bars::new(Options { interval_ns: 0, ..options }).options, options);
+    }
+
+    #[test]
+    fn a_venue_that_states_no_lot_has_that_of_the_nbbo() {
+        let options = Options { interval_ns: MINUTE, by_venue: false, rules: SaleRules::default() };
+        let rules = NbboRules {
+            round_lot_prices: RoundLotPrices::parse("BKNG,5400").unwrap(),
+            ..NbboRules::default()
+        };
+        let mapping = |instrument, symbol| {
+            let event = Event::new(EventKind::SymbolMapping, FEEDS[1], InstrumentId(instrument));
+            event.with_symbol(Symbol::parse(symbol).unwrap())
+        };
+        let definition = Definition {
+            round_lot: 40,
+            reference_price: None,
+            tick: None,
+            class: b' ',
+            listing: b'Q',
+            is_test: false,
+            is_etp: false,
+        };
+        let stated = Event::new(EventKind::Definition, FEEDS[0], InstrumentId(0)).with_definition(definition);
+        // Nasdaq states a lot of the first instrument, the rule gives that of the second, and nothing that of the third.
+        let known = [mapping(0, "AAPL"), mapping(1, "BKNG"), mapping(2, "A"), stated];
+        for (feed, instrument, lot) in [(0, 0, 40), (1, 0, 40), (1, 1, 10), (1, 2, 100)] {
+            let is_priced = |shares| {
+                let trade = event(&(feed, instrument, 36_000, 1_000, shares, 0));
+                let bars = bars_of_events(&[&known[..], &[trade]].concat(), rules.clone(), options);
+                assert_eq!((bars.bars().len(), bars.bars()[0].volume), (1, u64::from(shares)));
+                bars.bars()[0].open.is_some()
+            };
+            assert_eq!([lot - 1, lot].map(is_priced), [false, true], "{feed}, {instrument}");
+        }
     }
 
     #[test]

@@ -4,6 +4,8 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
 use support::{Folder, assert_one_error, run, stdout};
 
 /// The only real capture with an execution. It begins in mid-day: the order, and so the price, are not known.
@@ -46,7 +48,7 @@ fn bars_have_the_volume_of_the_records_of_trades() {
     let sum = |rows: &[Vec<String>], symbol: &str, place: usize| -> u64 {
         rows.iter().filter(|row| row[0] == symbol).map(|row| row[place].parse::<u64>().unwrap()).sum()
     };
-    let symbols: std::collections::BTreeSet<&String> = trades.iter().map(|row| &row[0]).collect();
+    let symbols: BTreeSet<&String> = trades.iter().map(|row| &row[0]).collect();
     assert_eq!(symbols.len(), 8);
     for symbol in symbols {
         assert_eq!(sum(&bars, symbol, 1), sum(&trades, symbol, 1), "{symbol}");
@@ -63,6 +65,33 @@ fn bars_have_the_volume_of_the_records_of_trades() {
         let file = std::fs::read(&one).unwrap();
         assert!(!file.is_empty() && file == std::fs::read(&two).unwrap(), "{ending}");
     }
+}
+
+/// Cboe's feed states no lot. By the rule a stock at 5,000 dollars has one of 10 shares on the day of the session.
+#[test]
+fn bars_take_the_round_lots_of_a_venue_without_a_directory_from_prices() {
+    let folder = Folder::new("bars-round-lots");
+    let path = folder.path("session.pcap");
+    let made = ["exchange", "generate", "--venues", "bzx", "--messages", "20000", "--symbols", "8"];
+    assert!(run(&[&made[..], &["--force", "--out", &path]].concat()).status.success());
+    let bars = |more: &[&str]| -> Vec<serde_json::Value> {
+        let text = stdout(&run(&[&["bars", &path, "-i", "1m", "--pretty", "--json"], more].concat()));
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let without = bars(&[]);
+    let prices: String = without
+        .iter()
+        .map(|bar| bar["symbol"].as_str().unwrap())
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .fold(String::new(), |text, symbol| text + symbol + ",5000\n");
+    std::fs::write(folder.path("prices.csv"), prices).unwrap();
+    let with = bars(&["--round-lot-prices", &folder.path("prices.csv")]);
+    let volumes =
+        |bars: &[serde_json::Value]| bars.iter().map(|bar| bar["volume"].clone()).collect::<Vec<_>>();
+    let priced = |bars: &[serde_json::Value]| bars.iter().filter(|bar| !bar["open"].is_null()).count();
+    assert_eq!(volumes(&with), volumes(&without));
+    assert!(priced(&with) > priced(&without), "{} {}", priced(&with), priced(&without));
 }
 
 /// `TAPEWORKS_BLESS=1` writes the file anew; read the difference before you commit it.

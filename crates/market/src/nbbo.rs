@@ -206,6 +206,17 @@ pub struct NbboUpdate<'a> {
     pub nbbo: &'a Nbbo,
     /// Whether this event changed it.
     pub changed: bool,
+    /// The lot of the update's instrument for a venue that states none. By reference: few that read updates want it.
+    taken_lot: &'a TakenLot,
+}
+
+impl NbboUpdate<'_> {
+    /// Shares in a round lot of the update's book: its venue's own lot, or the one that the NBBO takes for it ([`round_lots`](crate::round_lots)).
+    #[must_use]
+    pub fn round_lot(&self) -> u32 {
+        let BookUpdate { book, event, .. } = self.book;
+        book.round_lot().unwrap_or_else(|| self.taken_lot.shares(event.ts_recv))
+    }
 }
 
 const NO_NBBO: Nbbo = Nbbo {
@@ -675,6 +686,14 @@ impl NbboStage {
         true
     }
 
+    /// A book's update with the NBBO of its instrument.
+    #[inline]
+    fn of<'a>(&'a self, book: BookUpdate<'a>, changed: bool) -> NbboUpdate<'a> {
+        let instrument = book.event.instrument;
+        let taken_lot = self.lots.get(instrument.index()).unwrap_or(&TakenLot::NONE);
+        NbboUpdate { book, nbbo: self.nbbo(instrument), changed, taken_lot }
+    }
+
     /// The lot for a venue that states none.
     #[inline(never)]
     fn taken_lot(&self, instrument: InstrumentId) -> u32 {
@@ -788,7 +807,7 @@ where
                 continue;
             }
             let changed = self.update(update);
-            sink.put(NbboUpdate { book: *update, nbbo: self.nbbo(update.event.instrument), changed });
+            sink.put(self.of(*update, changed));
         }
     }
 
@@ -807,7 +826,7 @@ impl NbboStage {
     where
         S: for<'a> Sink<NbboUpdate<'a>>,
     {
-        sink.put(NbboUpdate { book: *update, nbbo: &NO_NBBO, changed: false });
+        sink.put(NbboUpdate { book: *update, nbbo: &NO_NBBO, changed: false, taken_lot: &TakenLot::NONE });
         if let Some(is_declared) = update.event.self_help() {
             self.self_help(update, is_declared, sink);
             return;
@@ -839,7 +858,7 @@ impl NbboStage {
             if self.refresh(venue, at, book, BestMoved::Both, heard) {
                 let event = Event { instrument, ..*update.event };
                 let update = BookUpdate { event: &event, book, ..*update };
-                sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });
+                sink.put(self.of(update, true));
             }
         }
         if let Some(venue) = venue_of_all {
@@ -883,7 +902,7 @@ impl NbboStage {
                 let event = Event { instrument, ..*update.event };
                 let book = update.book.of(instrument);
                 let update = BookUpdate { event: &event, book, ..*update };
-                sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });
+                sink.put(self.of(update, true));
             }
         }
     }
@@ -908,7 +927,7 @@ impl NbboStage {
                 let event = Event { instrument, ..*update.event };
                 let book = update.book.of(instrument);
                 let update = BookUpdate { event: &event, book, ..*update };
-                sink.put(NbboUpdate { book: update, nbbo: self.nbbo(instrument), changed: true });
+                sink.put(self.of(update, true));
             }
         }
         self.shared.settle();

@@ -176,6 +176,9 @@ pub(crate) struct TakenLot {
 }
 
 impl TakenLot {
+    /// Of an instrument of which nobody said anything.
+    pub(crate) const NONE: Self = Self { shares: 0, rank: 0, price: None };
+
     /// Shares at a time.
     pub(crate) fn shares(self, now: Nanos) -> u32 {
         match (self.shares, self.price) {

@@ -320,16 +320,21 @@ proptest! {
         let mut model = Model::new(rules.clone(), INSTRUMENTS, lots_by_price);
         let mut before = [Nbbo::default(); INSTRUMENTS as usize];
         for (number, step) in days.iter().enumerate() {
-            let mut changed = Vec::new();
+            let (mut changed, mut lots) = (Vec::new(), Vec::new());
             for mut event in events(step) {
                 event.ts_recv = Nanos(time);
                 model.take(&event);
                 market.process(&[event], &mut |update: NbboUpdate<'_>| {
                     let one = update.book.event.instrument;
+                    lots.push((one.0, update.book.event.publisher, update.round_lot()));
                     if update.changed {
                         changed.push((one.0, *update.nbbo));
                     }
                 });
+            }
+            for (one, publisher, lot) in lots.into_iter().filter(|(one, ..)| *one < INSTRUMENTS) {
+                let expected = model.round_lot(one, publisher, market.second.venues());
+                prop_assert_eq!(lot, expected, "lot of instrument {} after {:?}", one, step);
             }
             for one in 0..INSTRUMENTS {
                 let expected = model.nbbo(one, market.second.venues());

@@ -7,6 +7,8 @@ use tapeworks_analysis::bars::{self, Bars};
 use tapeworks_analysis::input;
 use tapeworks_analysis::replay::{self, Summary};
 use tapeworks_feed::Application;
+use tapeworks_market::nbbo::NbboRules;
+use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::sale_conditions::SaleRules;
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_store::bars::{BarRow, csv, json, parquet};
@@ -43,6 +45,9 @@ pub(crate) struct Arguments {
     /// Let odd lots update open, high, low and close too.
     #[arg(long)]
     odd_lots: bool,
+    /// Lines of SYMBOL,PRICE: the average closing price that gives a round lot by the rule where no venue states one.
+    #[arg(long, value_name = "FILE", value_parser = values::round_lot_prices)]
+    round_lot_prices: Option<RoundLotPrices>,
     /// Let trades outside of regular hours update open, high, low and close too.
     #[arg(long)]
     extended_hours: bool,
@@ -123,6 +128,10 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         symbols: arguments.symbols.map(|symbols| symbols.0),
         from: arguments.from,
         to: arguments.to,
+        rules: NbboRules {
+            round_lot_prices: arguments.round_lot_prices.unwrap_or_default(),
+            ..NbboRules::default()
+        },
         threads: values::default_threads(),
         bars: Some(bars::Options { interval_ns, by_venue: arguments.by_venue, rules }),
         ..replay::Options::default()

@@ -292,6 +292,12 @@ impl Model {
         self.by_price.get(&one).copied().unwrap_or(100)
     }
 
+    /// The lot of an instrument at a feed. The venues stand in the order `table`.
+    pub(crate) fn round_lot(&self, one: u32, publisher: Publisher, table: &[Publisher]) -> u32 {
+        let stated = self.feeds.get(&publisher).and_then(|feed| feed.lots.get(&one)).filter(|lot| **lot > 0);
+        stated.copied().unwrap_or_else(|| self.taken_lot(one, table))
+    }
+
     /// No bid above the upper band counts, and no offer below the lower one.
     fn is_within_bands(&self, one: u32, side: Side, price: i64) -> bool {
         let Some((_, upper, lower)) = self.bands.get(&one).filter(|_| !self.rules.ignores_price_bands) else {
@@ -326,12 +332,7 @@ impl Model {
             if feed.is_closed || is_halted || is_stale && self.rules.stale_books == StaleBooks::Exclude {
                 continue;
             }
-            let stated = feed.lots.get(&one).copied().filter(|lot| *lot > 0);
-            let lot = if self.rules.odd_lots_count {
-                1
-            } else {
-                stated.unwrap_or_else(|| self.taken_lot(one, table))
-            };
+            let lot = if self.rules.odd_lots_count { 1 } else { self.round_lot(one, table[place], table) };
             counting.insert(place, (feed, is_stale, lot));
         }
         let mut nbbo = Nbbo::default();
