@@ -262,6 +262,26 @@ fn packets_of_other_answers_are_counted_and_change_nothing() {
     assert_eq!((got.0.len(), got.1), (9, 50));
 }
 
+#[test]
+fn the_directory_of_another_clients_request_is_as_good() {
+    let (mut client, mut server) = both();
+    let made = || image(&[1, 2], 50);
+    for packet in answers_to(Wanted::Directory(ALL), made()) {
+        client.receive_datagram(&packet);
+    }
+    assert_eq!(client.ignored(), 0);
+    // The client's own is lost.
+    assert_eq!(answered(&mut client, &mut server, made()).len(), 1);
+    let books = answered(&mut client, &mut server, made());
+    assert_eq!(books.len(), 2, "the refresh was requested");
+    books.iter().for_each(|packet| client.receive_datagram(packet));
+    let end = std::iter::from_fn(|| match client.fetch().unwrap().unwrap() {
+        Fetched::Message(_) => Some(()),
+        Fetched::End { .. } => None,
+    });
+    assert_eq!(end.count(), 9);
+}
+
 /// The mapping of one index, as another client's request brought it, was the whole directory: all other books were empty and good.
 #[test]
 fn a_mapping_of_one_index_is_not_the_directory() {
