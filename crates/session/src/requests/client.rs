@@ -173,6 +173,13 @@ struct Replay {
     blocks: Vec<u8>,
 }
 
+impl Replay {
+    /// The number of the message that comes next.
+    const fn next(&self) -> u64 {
+        self.first.saturating_add(self.count as u64)
+    }
+}
+
 /// The client's end of one channel.
 ///
 /// The caller opens a connection where [`Requester::wants`] says so, reports it by [`Requester::connected`], moves the bytes, and closes what is
@@ -524,14 +531,23 @@ impl Requester {
             }
             (Ok(Message::LoginRejected(_)), State::LoggingIn, _) => self.logged_in(false, now_ns),
             (Ok(Message::EndOfSession(_)), ..) => self.end(RequesterEnd::Closed),
+            // A server that has not kept the first messages begins later.
             (Ok(Message::ReplayBegin(begin)), State::Ready, Some(sent))
-                if sent.numbers.start == begin.next_sequence_number() =>
+                if sent.numbers.contains(&begin.next_sequence_number()) =>
             {
+                self.close_packet();
                 let SessionId::Memoir(session_id) = sent.session else { return };
                 let first = begin.next_sequence_number();
                 self.replay = Some(Replay { session_id, first, count: 0, blocks: Vec::new() });
             }
-            (Ok(Message::SequencedMessage(m)), State::Ready, Some(_)) if self.replay.is_some() => {
+            (Ok(Message::ReplayBegin(_)), ..) => {
+                self.close_packet();
+                self.replay = None;
+                self.counters.unexpected += 1;
+            }
+            (Ok(Message::SequencedMessage(m)), State::Ready, Some(sent))
+                if self.replay.as_ref().is_some_and(|replay| sent.numbers.contains(&replay.next())) =>
+            {
                 let (message, longest) = (m.message(), ANSWER_BYTES);
                 if self.replay.as_ref().is_some_and(|replay| replay.blocks.len() + message.len() > longest) {
                     self.close_packet();
@@ -549,6 +565,8 @@ impl Requester {
                 self.response(sent.session, &sent.numbers, RequestStatus::Accepted, now_ns);
             }
             (Ok(Message::ReplayRejected(rejected)), State::Ready, Some(sent)) => {
+                self.close_packet();
+                self.replay = None;
                 let status = RequestStatus::of_memx(rejected.replay_reject_code());
                 self.response(sent.session, &sent.numbers, status, now_ns);
             }
@@ -570,7 +588,7 @@ impl Requester {
         let mut packet = vec![0; usize::from(HEADER_LENGTH) + 2 + replay.blocks.len()];
         let written = fields.encode_into(&mut packet);
         debug_assert!(written.is_ok(), "the packet has its room: {written:?}");
-        replay.first = replay.first.saturating_add(u64::from(replay.count));
+        replay.first = replay.next();
         replay.count = 0;
         replay.blocks.clear();
         self.put_answer(packet);

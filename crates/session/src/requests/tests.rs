@@ -120,6 +120,59 @@ fn a_client_of_london_and_one_of_memx_get_the_messages_over_the_connection() {
     }
 }
 
+/// Messages of a replay, each with one byte.
+fn sequenced(bytes: std::ops::Range<u8>) -> Vec<u8> {
+    let mut messages = Vec::new();
+    bytes.for_each(|byte| append_sequenced(&[byte], &mut messages));
+    messages
+}
+
+/// The numbers of the messages that the caller of a client of MEMX has got, and the bytes.
+fn answers_of(client: &mut Requester) -> Vec<(u64, u8)> {
+    let mut got = Vec::new();
+    while let Some(packet) = client.take_answer() {
+        TransportKind::Memoir.each_message(&packet, |number, message| got.push((number, message[0])));
+    }
+    got
+}
+
+/// The messages of such a replay were thrown away, and five of them ended the connection.
+#[test]
+fn a_client_of_memx_takes_a_replay_that_begins_later_than_it_requested() {
+    let (mut client, _) = connected(RequestProtocol::Memx);
+    client.request(&request(RequestProtocol::Memx, 5, 40), 0);
+    client.receive(&[&begin_by_memx(15, 3)[..], &sequenced(1..4), &complete_by_memx(3)[..]].concat(), 0);
+    assert_eq!(answers_of(&mut client), [(15, 1), (16, 2), (17, 3)]);
+    assert_eq!((client.counters().of(RequestStatus::Accepted), client.counters().unexpected), (1, 0));
+    // One of other messages is none of this request's, nor are messages behind it.
+    client.request(&request(RequestProtocol::Memx, 50, 2), 0);
+    for other in [49, 52] {
+        client
+            .receive(&[&begin_by_memx(other, 1)[..], &sequenced(0..1), &complete_by_memx(1)[..]].concat(), 0);
+    }
+    assert_eq!((client.counters().of(RequestStatus::Accepted), client.counters().unexpected), (1, 6));
+    client.receive(&[&begin_by_memx(51, 2)[..], &sequenced(7..9), &complete_by_memx(2)[..]].concat(), 0);
+    assert_eq!(answers_of(&mut client), [(51, 7)]);
+    assert_eq!((client.counters().of(RequestStatus::Accepted), client.counters().unexpected), (2, 7));
+}
+
+#[test]
+fn a_replay_of_memx_that_is_rejected_numbers_no_later_message() {
+    let (mut client, mut server) = connected(RequestProtocol::Memx);
+    client.request(&request(RequestProtocol::Memx, 5, 40), 0);
+    server.receive(client.output(), 0);
+    client.sent(client.output().len(), 0);
+    client.receive(&[&begin_by_memx(5, 40)[..], &sequenced(1..3)].concat(), 0);
+    server.answer(RequestStatus::OutOfRange, 0);
+    client.receive(server.output(), 0);
+    assert_eq!(client.counters().of(RequestStatus::OutOfRange), 1);
+    assert_eq!(answers_of(&mut client), [(5, 1), (6, 2)]);
+    client.request(&request(RequestProtocol::Memx, 7, 10), 0);
+    client.receive(&[&sequenced(3..4)[..], &complete_by_memx(1)[..]].concat(), 0);
+    assert_eq!((answers_of(&mut client), client.counters().unexpected), (vec![], 2));
+    assert_eq!(client.counters().of(RequestStatus::Accepted), 0);
+}
+
 #[test]
 fn a_packet_of_nyse_says_the_time_of_the_day_that_its_caller_gives() {
     const DAY_NS: u64 = 1_763_130_600 * SECOND_NS;
