@@ -188,19 +188,29 @@ impl LiveFeed {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let Some(next) = channel.followed.awaited.as_ref().and_then(|awaited| awaited.next) else { return };
         let is_joining = channel.arbiter.is_joining();
-        if !is_joining {
-            let (Some(place), Some(awaited)) = (channel.followed.place, &mut channel.followed.awaited) else {
-                return;
-            };
-            let reaches = *awaited.reaches.get_or_insert_with(|| {
-                let messages = Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok);
-                messages.map(|message| self.feed.reach_of(place, message)).max().unwrap_or_default()
-            });
-            // What its books hold is put out before, by the lines.
-            let needed = next.max(reaches.saturating_add(1));
-            if channel.arbiter.next().is_none_or(|reached| reached < needed) {
-                return;
+        let Some(session) = channel.arbiter.session() else { return };
+        let number = index as u16;
+        let place = match channel.followed.place {
+            _ if is_joining => place_of(&mut self.feed, number, &channel.options, session, now),
+            Some(place) => place,
+            None => return,
+        };
+        let Some(awaited) = &mut channel.followed.awaited else { return };
+        let reaches = *awaited.reaches.get_or_insert_with(|| {
+            let messages = Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok);
+            messages.map(|message| self.feed.reach_of(place, message)).max().unwrap_or_default()
+        });
+        // What its books hold is put out before, by the lines; or is held, while joining: a number that no line confirms would hide what follows.
+        let is_there = match is_joining {
+            true if reaches < next => true,
+            true => channel.arbiter.held_to().is_some_and(|held| held > reaches),
+            false => {
+                let needed = next.max(reaches.saturating_add(1));
+                channel.arbiter.next().is_some_and(|reached| reached >= needed)
             }
+        };
+        if !is_there {
+            return;
         }
         let Some(awaited) = channel.followed.awaited.take() else { return };
         // A snapshot that ends before the first kept packet leaves a gap.
@@ -215,9 +225,6 @@ impl LiveFeed {
             self.snapshot_failed(index, now, sink);
             return;
         }
-        let Some(session) = channel.arbiter.session() else { return };
-        let number = index as u16;
-        let place = place_of(&mut self.feed, number, &channel.options, session, now);
         channel.followed.place = Some(place);
         channel.followed.known_gaps =
             self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
