@@ -66,6 +66,18 @@ pub(super) struct Awaited {
     pub(super) since_bytes: usize,
 }
 
+/// Events that say nothing of books: behind a snapshot they are not put out again.
+const fn is_left_out(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Trade
+            | EventKind::TradeBreak
+            | EventKind::Imbalance
+            | EventKind::ImbalancePrices
+            | EventKind::Other
+    )
+}
+
 /// Marks the events of a snapshot, and of messages that are applied again behind it: books change, trades are not put out twice.
 struct AsSnapshot<'s, S>(&'s mut S);
 
@@ -80,11 +92,7 @@ impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
                 event.aux = 0;
                 event.detail = 0;
             }
-            EventKind::Trade
-            | EventKind::TradeBreak
-            | EventKind::Imbalance
-            | EventKind::ImbalancePrices
-            | EventKind::Other => return,
+            kind if is_left_out(kind) => return,
             _ => {}
         }
         self.0.put(event);
@@ -101,7 +109,7 @@ impl<S: Sink<Event>> Sink<Event> for CatchUp<'_, S> {
     fn put(&mut self, mut event: Event) {
         if event.channel_sequence < self.before {
             let is_last = event.channel_sequence.saturating_add(1) == self.before;
-            if is_last && matches!(event.kind, EventKind::Other | EventKind::Trade | EventKind::TradeBreak) {
+            if is_last && is_left_out(event.kind) {
                 // The last number of a snapshot says where the lines go on.
                 (event.kind, event.price, event.size) = (EventKind::Other, None, 0);
                 (event.aux, event.detail) = (0, 0);
@@ -273,6 +281,35 @@ impl LiveFeed {
             let LiveChannel { options, followed, .. } = channel;
             let mut target = Target { feed, number, options, followed, sink, unread: 0 };
             target.deliver(Delivery::Silent { now });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::{InstrumentId, Publisher};
+
+    use super::*;
+
+    #[test]
+    fn the_last_event_that_a_snapshot_has_keeps_its_number_whatever_it_is() {
+        for kind in [
+            EventKind::Other,
+            EventKind::Trade,
+            EventKind::TradeBreak,
+            EventKind::Imbalance,
+            EventKind::ImbalancePrices,
+            EventKind::Execute,
+        ] {
+            let mut put = Vec::new();
+            let mut sink = CatchUp { before: 10, sink: &mut |event: Event| put.push(event) };
+            let mut event = Event::new(kind, Publisher::XNYS_PILLAR, InstrumentId::ALL);
+            event.channel_sequence = 9;
+            sink.put(event);
+            let numbers: Vec<_> = put.iter().map(|event| event.channel_sequence).collect();
+            assert_eq!(numbers, [9], "{kind:?}");
+            assert!(put[0].flags().contains(Flags::SNAPSHOT));
+            assert!(kind == EventKind::Other || put[0].kind != kind, "{kind:?}");
         }
     }
 }
