@@ -71,6 +71,18 @@ enum Wanted {
     Book(u32),
 }
 
+impl Wanted {
+    /// Whether its answer has all that the other one's has.
+    const fn covers(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Directory(index), Self::Directory(of)) | (Self::Book(index), Self::Book(of)) => {
+                index == ALL || index == of
+            }
+            _ => false,
+        }
+    }
+}
+
 /// The type of a message.
 fn tag(message: &[u8]) -> u16 {
     message.get(2..4).and_then(|tag| tag.try_into().ok()).map_or(0, u16::from_le_bytes)
@@ -495,6 +507,7 @@ pub(super) struct RefreshService {
     pub(super) day_time: DayTime,
     /// The number of the next packet of the connection.
     next_number: u32,
+    /// None is part of another: one image answers each symbol once, and the directory.
     wanted: VecDeque<Wanted>,
     datagrams: VecDeque<Vec<u8>>,
     /// The number of the next packet to the group.
@@ -553,12 +566,14 @@ impl RefreshService {
         };
         let status = match source {
             Some(source) if source_id.trimmed() != source.as_bytes() => PillarStatus::InvalidSource,
-            _ if self.wanted.len() >= MOST_WANTED => PillarStatus::TooManyRefreshRequests,
-            _ => PillarStatus::Accepted,
+            _ if self.wanted.iter().any(|waiting| waiting.covers(wanted)) => PillarStatus::Accepted,
+            _ => {
+                self.wanted.retain(|waiting| !wanted.covers(*waiting));
+                let has_room = self.wanted.len() < MOST_WANTED;
+                self.wanted.extend(has_room.then_some(wanted));
+                if has_room { PillarStatus::Accepted } else { PillarStatus::TooManyRefreshRequests }
+            }
         };
-        if status == PillarStatus::Accepted {
-            self.wanted.push_back(wanted);
-        }
         let response = RequestResponseFields {
             length: RequestResponse::LENGTH as u16,
             request_sequence: number,

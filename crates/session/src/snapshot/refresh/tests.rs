@@ -361,6 +361,34 @@ fn a_channel_of_one_symbol_has_it_when_two_requests_got_the_same() {
     assert_eq!(server.image_messages(), 1 + 1 + 5);
 }
 
+/// One client had as many images built as it could send requests.
+#[test]
+fn a_server_answers_requests_that_repeat_each_other_once() {
+    let requests = |wanted: &[u32]| {
+        let (_, mut server) = both();
+        for (number, symbol_index) in (1..).zip(wanted) {
+            let fields = RefreshRequestFields {
+                length: RefreshRequest::LENGTH as u16,
+                symbol_index: *symbol_index,
+                source_id: Ascii([0; 10]),
+                product_id: 0,
+                channel_id: 0,
+            };
+            server.receive(&pillar_of(&fields.encode(), number, 0), 0);
+        }
+        let responses = server.output().chunks(HEADER_BYTES + RequestResponse::LENGTH);
+        let status = |packet: &[u8]| RequestResponse::decode(&packet[HEADER_BYTES..]).unwrap().status();
+        let accepted = responses.filter(|packet| status(packet) == PillarStatus::Accepted).count();
+        server.give(image(&[1; 200], 50), 0);
+        (accepted, std::iter::from_fn(|| server.next_datagram()).count())
+    };
+    assert_eq!(requests(&[ALL; 64]), (64, 200));
+    assert_eq!(requests(&[7, 8, 7, 7]), (4, 2));
+    assert_eq!(requests(&[7, 8, ALL, 9]), (4, 200));
+    let each: Vec<u32> = (1..=100).collect();
+    assert_eq!(requests(&each), (64, 64));
+}
+
 proptest! {
     #[test]
     fn a_refresh_comes_whole_however_many_packets_are_lost(
