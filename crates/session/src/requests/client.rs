@@ -32,7 +32,7 @@ const WAITS_NS: u64 = 2 * SECOND_NS;
 /// How long a login, with the connection before it, may take, in ns.
 const LOGIN_NS: u64 = 5 * SECOND_NS;
 
-/// How long a response may take, in ns.
+/// How long a response may take, and each message of a replay over the connection, in ns.
 const RESPONSE_NS: u64 = SECOND_NS;
 
 /// After so many requests in a row without a response the connection is given up.
@@ -317,6 +317,7 @@ impl Requester {
             self.wait_ns = LONGEST_WAIT_NS;
         }
         self.state = State::Apart;
+        self.close_packet();
         (self.outstanding, self.replay) = (None, None);
         self.packets.clear();
         self.output.clear();
@@ -536,6 +537,7 @@ impl Requester {
                 if sent.numbers.contains(&begin.next_sequence_number()) =>
             {
                 self.close_packet();
+                self.moves(now_ns);
                 let SessionId::Memoir(session_id) = sent.session else { return };
                 let first = begin.next_sequence_number();
                 self.replay = Some(Replay { session_id, first, count: 0, blocks: Vec::new() });
@@ -548,6 +550,7 @@ impl Requester {
             (Ok(Message::SequencedMessage(m)), State::Ready, Some(sent))
                 if self.replay.as_ref().is_some_and(|replay| sent.numbers.contains(&replay.next())) =>
             {
+                self.moves(now_ns);
                 let (message, longest) = (m.message(), ANSWER_BYTES);
                 if self.replay.as_ref().is_some_and(|replay| replay.blocks.len() + message.len() > longest) {
                     self.close_packet();
@@ -571,6 +574,13 @@ impl Requester {
                 self.response(sent.session, &sent.numbers, status, now_ns);
             }
             _ => self.counters.unexpected += 1,
+        }
+    }
+
+    /// The request is being answered: its time begins anew.
+    const fn moves(&mut self, now_ns: u64) {
+        if let Some(sent) = &mut self.outstanding {
+            sent.since_ns = now_ns;
         }
     }
 
@@ -726,6 +736,7 @@ impl Requester {
             return;
         }
         if self.outstanding.as_ref().is_some_and(|sent| since(sent.since_ns) >= RESPONSE_NS) {
+            self.close_packet();
             (self.outstanding, self.replay) = (None, None);
             self.counters.unanswered += 1;
             self.unanswered += 1;

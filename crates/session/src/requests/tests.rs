@@ -173,6 +173,40 @@ fn a_replay_of_memx_that_is_rejected_numbers_no_later_message() {
     assert_eq!(client.counters().of(RequestStatus::Accepted), 0);
 }
 
+/// A slow replay was cut after a second, and what had come of its last packet was discarded.
+#[test]
+fn a_replay_of_memx_has_a_second_from_each_message_to_the_next() {
+    let (mut client, _) = connected(RequestProtocol::Memx);
+    client.request(&request(RequestProtocol::Memx, 5, 40), 0);
+    client.receive(&begin_by_memx(5, 40), 900 * MS);
+    for byte in 0..10 {
+        let now_ns = (1_800 + 900 * u64::from(byte)) * MS;
+        client.tick(now_ns - 1);
+        client.sent(client.output().len(), now_ns);
+        client.receive(&sequenced(byte..byte + 1), now_ns);
+    }
+    assert_eq!((client.counters().unanswered, client.counters().unexpected), (0, 0));
+    client.tick(9_900 * MS + SECOND_NS);
+    assert_eq!((client.counters().unanswered, client.over()), (1, None));
+    assert!(answers_of(&mut client).into_iter().eq((0..10).map(|byte| (5 + u64::from(byte), byte))));
+    // What came before the connection went is there too.
+    client.request(&request(RequestProtocol::Memx, 15, 30), 11 * SECOND_NS);
+    client.receive(&[&begin_by_memx(15, 30)[..], &sequenced(10..12)].concat(), 11 * SECOND_NS);
+    client.disconnected(11 * SECOND_NS);
+    assert_eq!(answers_of(&mut client), [(15, 10), (16, 11)]);
+}
+
+/// Messages that were not requested keep a request no longer.
+#[test]
+fn a_replay_of_memx_does_not_go_on_behind_its_request() {
+    let (mut client, _) = connected(RequestProtocol::Memx);
+    client.request(&request(RequestProtocol::Memx, 5, 1), 0);
+    client.receive(&[&begin_by_memx(5, 1)[..], &sequenced(0..1)].concat(), 0);
+    client.receive(&sequenced(1..2), 900 * MS);
+    client.tick(SECOND_NS);
+    assert_eq!((client.counters().unanswered, client.counters().unexpected), (1, 1));
+}
+
 #[test]
 fn a_packet_of_nyse_says_the_time_of_the_day_that_its_caller_gives() {
     const DAY_NS: u64 = 1_763_130_600 * SECOND_NS;
