@@ -514,6 +514,8 @@ pub(super) struct RefreshService {
     next_datagram: u32,
     /// Messages of all answers.
     pub(super) messages: u64,
+    /// Answers that need more packets than a header can count.
+    pub(super) unanswered: u64,
 }
 
 impl RefreshService {
@@ -617,27 +619,29 @@ impl RefreshService {
 
     /// The packets of one answer.
     fn answer(&mut self, messages: &[&[u8]], last: u32, now_ns: u64) {
-        let mut parts: Vec<(u8, Vec<u8>)> = Vec::new();
+        // Of each packet: messages, and their bytes.
+        let mut parts: Vec<(u8, usize)> = Vec::new();
         for message in messages {
             match parts.last_mut() {
                 // With its header a packet has 255 messages at most.
-                Some((count, part)) if part.len() + message.len() <= BLOCK_BYTES && *count < 254 => {
-                    part.extend_from_slice(message);
+                Some((count, bytes)) if *bytes + message.len() <= BLOCK_BYTES && *count < 254 => {
+                    *bytes += message.len();
                     *count += 1;
                 }
-                _ => parts.push((1, message.to_vec())),
+                _ => parts.push((1, message.len())),
             }
         }
-        if parts.is_empty() {
-            // A directory without symbols.
+        let Ok(total) = u16::try_from(parts.len()) else {
+            // A part of the answer would look like all of it.
+            self.unanswered += 1;
             return;
-        }
-        // A symbol with more packets than a header can count has more orders than any book here.
-        let total = u16::try_from(parts.len()).unwrap_or(u16::MAX);
+        };
         let send_ns = self.day_time.at(now_ns);
-        for (number, (count, part)) in (1..=total).zip(&parts) {
-            let header = header_of(number, total, (last, 0));
-            let blocks = [&header[..], part].concat();
+        let mut rest = messages.iter();
+        for (number, (count, bytes)) in (1..=total).zip(parts) {
+            let mut blocks = Vec::with_capacity(RefreshHeader::LENGTH + bytes);
+            blocks.extend_from_slice(&header_of(number, total, (last, 0)));
+            rest.by_ref().take(usize::from(count)).for_each(|message| blocks.extend_from_slice(message));
             let length = HEADER_BYTES + blocks.len();
             let fields = PillarPacketFields {
                 // A part has 1,400 bytes.
@@ -658,7 +662,7 @@ impl RefreshService {
             let mut packet = vec![0; length];
             let written = fields.encode_into(&mut packet);
             debug_assert!(written.is_ok(), "the packet has its room: {written:?}");
-            self.messages += u64::from(*count);
+            self.messages += u64::from(count);
             self.datagrams.push_back(packet);
         }
     }

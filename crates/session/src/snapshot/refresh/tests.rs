@@ -389,6 +389,18 @@ fn a_server_answers_requests_that_repeat_each_other_once() {
     assert_eq!(requests(&each), (64, 64));
 }
 
+/// The packets that a header can count went out, and looked like the whole answer.
+#[test]
+fn a_server_gives_no_part_of_an_answer_that_is_too_long() {
+    let mut longest = vec![0; BLOCK_BYTES];
+    longest[..2].copy_from_slice(&(BLOCK_BYTES as u16).to_le_bytes());
+    let mut service = RefreshService::default();
+    service.answer(&vec![longest.as_slice(); 1 + usize::from(u16::MAX)], 5, 0);
+    assert_eq!((service.next_datagram(), service.unanswered, service.messages), (None, 1, 0));
+    service.answer(&[longest.as_slice(); 3], 5, 0);
+    assert_eq!((service.datagrams.len(), service.unanswered, service.messages), (3, 1, 3));
+}
+
 proptest! {
     #[test]
     fn a_refresh_comes_whole_however_many_packets_are_lost(
