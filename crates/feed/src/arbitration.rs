@@ -348,6 +348,11 @@ impl Arbiter {
         self.gaps.requested_since()
     }
 
+    /// The number behind the last packet that is held; `None`: none is.
+    pub(crate) fn held_to(&self) -> Option<u64> {
+        self.held.back().map(Held::end)
+    }
+
     /// Packets held behind a sequence gap, while joining, or of sessions that may follow.
     pub fn held_packets(&self) -> usize {
         self.held.len() + self.successors.iter().map(|successor| successor.packets.len()).sum::<usize>()

@@ -65,6 +65,9 @@ const GROUP_LOOK: Duration = Duration::from_millis(1);
 /// The kernel's buffer of a group's socket, in bytes, as requested.
 const GROUP_BUFFER_BYTES: usize = 16 << 20;
 
+/// Calls of the kernel for a group's packets before a thread looks at its time and its connection.
+const MOST_BATCHES: usize = 4;
+
 /// The longest packet of a group, in bytes.
 const GROUP_PACKET_BYTES: usize = 2_048;
 
@@ -136,18 +139,19 @@ impl<W: World> Group<W> {
         Ok(Self { receiver, pool: Pool::new(2 * MAX_BATCH, GROUP_PACKET_BYTES) })
     }
 
-    /// Hands all packets that are there to the client.
+    /// Hands packets that are there to the client, some at most: the attempt's time may be over.
     fn receive(&mut self, client: &mut SnapshotClient) -> io::Result<()> {
-        loop {
+        for _ in 0..MOST_BATCHES {
             let count = self.receiver.receive(&mut self.pool, MAX_BATCH, 0, |received| match received {
                 Received::Packet(packet) => client.receive_datagram(packet.bytes()),
                 // No packet of a refresh is so long: it is ignored, and counted as such.
                 Received::TooLong => client.receive_datagram(&[]),
             })?;
             if count == 0 {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 }
 
@@ -377,5 +381,25 @@ mod tests {
         let attempt = Attempt::<System> { wanted, until, newest, answers, stop };
         let error = attempt.hand_on(&mut vec![0; 3], &mut 0).unwrap_err();
         assert!(error.to_string().contains("in time"), "{error}");
+    }
+
+    /// A group that was busier than the thread kept an attempt from ever ending.
+    #[test]
+    fn a_busy_group_is_left_for_the_time_and_the_connection() {
+        let receiver = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = receiver.local_addr().unwrap();
+        drop(receiver);
+        let mut group = Group::<System>::join(address, None).unwrap();
+        let login = tapeworks_session::requests::RequestLogin::pillar("FIRM", 1, 2).unwrap();
+        let mut client = SnapshotClient::by_group(login, DayTime::new(0, 0), 0).unwrap();
+        let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let most = (MOST_BATCHES * MAX_BATCH) as u64;
+        for _ in 0..most + 10 {
+            sender.send_to(b"x", address).unwrap();
+        }
+        group.receive(&mut client).unwrap();
+        assert_eq!(client.ignored(), most);
+        group.receive(&mut client).unwrap();
+        assert_eq!(client.ignored(), most + 10);
     }
 }

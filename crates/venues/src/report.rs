@@ -51,6 +51,8 @@ pub struct SnapshotReport {
     pub timed_out: u64,
     /// Connections closed because there were too many.
     pub refused: u64,
+    /// Answers of refreshes that were not given, since they need more packets than can be counted.
+    pub unanswered: u64,
 }
 
 /// Counters of one venue.
@@ -156,6 +158,7 @@ impl VenueReport {
                 "malformed": served.malformed,
                 "timed_out": served.timed_out,
                 "refused": served.refused,
+                "unanswered": served.unanswered,
             },
         })
     }
@@ -177,6 +180,7 @@ pub(crate) struct Counters {
     pub(crate) connections: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) snapshot_messages: AtomicU64,
+    pub(crate) snapshot_unanswered: AtomicU64,
     served: AtomicU64,
     rejected: AtomicU64,
     left: AtomicU64,
@@ -239,6 +243,7 @@ impl Counters {
             malformed: get(&self.malformed_clients),
             timed_out: get(&self.timed_out),
             refused: get(&self.refused),
+            unanswered: get(&self.snapshot_unanswered),
         }
     }
 }

@@ -628,6 +628,7 @@ impl<W: World> Servers<W> {
         };
         let counters = &self.venues[client.venue].counters;
         counters.end(end);
+        add(&counters.snapshot_unanswered, server.unanswered());
         if end == SnapshotEnd::Served {
             add(&counters.snapshot_messages, server.image_messages());
         }

@@ -66,6 +66,18 @@ pub(super) struct Awaited {
     pub(super) since_bytes: usize,
 }
 
+/// Events that say nothing of books: behind a snapshot they are not put out again.
+const fn is_left_out(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Trade
+            | EventKind::TradeBreak
+            | EventKind::Imbalance
+            | EventKind::ImbalancePrices
+            | EventKind::Other
+    )
+}
+
 /// Marks the events of a snapshot, and of messages that are applied again behind it: books change, trades are not put out twice.
 struct AsSnapshot<'s, S>(&'s mut S);
 
@@ -80,11 +92,7 @@ impl<S: Sink<Event>> Sink<Event> for AsSnapshot<'_, S> {
                 event.aux = 0;
                 event.detail = 0;
             }
-            EventKind::Trade
-            | EventKind::TradeBreak
-            | EventKind::Imbalance
-            | EventKind::ImbalancePrices
-            | EventKind::Other => return,
+            kind if is_left_out(kind) => return,
             _ => {}
         }
         self.0.put(event);
@@ -101,7 +109,7 @@ impl<S: Sink<Event>> Sink<Event> for CatchUp<'_, S> {
     fn put(&mut self, mut event: Event) {
         if event.channel_sequence < self.before {
             let is_last = event.channel_sequence.saturating_add(1) == self.before;
-            if is_last && matches!(event.kind, EventKind::Other | EventKind::Trade | EventKind::TradeBreak) {
+            if is_last && is_left_out(event.kind) {
                 // The last number of a snapshot says where the lines go on.
                 (event.kind, event.price, event.size) = (EventKind::Other, None, 0);
                 (event.aux, event.detail) = (0, 0);
@@ -188,19 +196,29 @@ impl LiveFeed {
         let Some(channel) = self.channels.get_mut(index) else { return };
         let Some(next) = channel.followed.awaited.as_ref().and_then(|awaited| awaited.next) else { return };
         let is_joining = channel.arbiter.is_joining();
-        if !is_joining {
-            let (Some(place), Some(awaited)) = (channel.followed.place, &mut channel.followed.awaited) else {
-                return;
-            };
-            let reaches = *awaited.reaches.get_or_insert_with(|| {
-                let messages = Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok);
-                messages.map(|message| self.feed.reach_of(place, message)).max().unwrap_or_default()
-            });
-            // What its books hold is put out before, by the lines.
-            let needed = next.max(reaches.saturating_add(1));
-            if channel.arbiter.next().is_none_or(|reached| reached < needed) {
-                return;
+        let Some(session) = channel.arbiter.session() else { return };
+        let number = index as u16;
+        let place = match channel.followed.place {
+            _ if is_joining => place_of(&mut self.feed, number, &channel.options, session, now),
+            Some(place) => place,
+            None => return,
+        };
+        let Some(awaited) = &mut channel.followed.awaited else { return };
+        let reaches = *awaited.reaches.get_or_insert_with(|| {
+            let messages = Blocks::new(&awaited.messages, BigEndian).filter_map(Result::ok);
+            messages.map(|message| self.feed.reach_of(place, message)).max().unwrap_or_default()
+        });
+        // What its books hold is put out before, by the lines; or is held, while joining: a number that no line confirms would hide what follows.
+        let is_there = match is_joining {
+            true if reaches < next => true,
+            true => channel.arbiter.held_to().is_some_and(|held| held > reaches),
+            false => {
+                let needed = next.max(reaches.saturating_add(1));
+                channel.arbiter.next().is_some_and(|reached| reached >= needed)
             }
+        };
+        if !is_there {
+            return;
         }
         let Some(awaited) = channel.followed.awaited.take() else { return };
         // A snapshot that ends before the first kept packet leaves a gap.
@@ -215,9 +233,6 @@ impl LiveFeed {
             self.snapshot_failed(index, now, sink);
             return;
         }
-        let Some(session) = channel.arbiter.session() else { return };
-        let number = index as u16;
-        let place = place_of(&mut self.feed, number, &channel.options, session, now);
         channel.followed.place = Some(place);
         channel.followed.known_gaps =
             self.feed.channels().get(place).map_or(0, |channel| channel.sequence().gaps);
@@ -266,6 +281,35 @@ impl LiveFeed {
             let LiveChannel { options, followed, .. } = channel;
             let mut target = Target { feed, number, options, followed, sink, unread: 0 };
             target.deliver(Delivery::Silent { now });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_market::{InstrumentId, Publisher};
+
+    use super::*;
+
+    #[test]
+    fn the_last_event_that_a_snapshot_has_keeps_its_number_whatever_it_is() {
+        for kind in [
+            EventKind::Other,
+            EventKind::Trade,
+            EventKind::TradeBreak,
+            EventKind::Imbalance,
+            EventKind::ImbalancePrices,
+            EventKind::Execute,
+        ] {
+            let mut put = Vec::new();
+            let mut sink = CatchUp { before: 10, sink: &mut |event: Event| put.push(event) };
+            let mut event = Event::new(kind, Publisher::XNYS_PILLAR, InstrumentId::ALL);
+            event.channel_sequence = 9;
+            sink.put(event);
+            let numbers: Vec<_> = put.iter().map(|event| event.channel_sequence).collect();
+            assert_eq!(numbers, [9], "{kind:?}");
+            assert!(put[0].flags().contains(Flags::SNAPSHOT));
+            assert!(kind == EventKind::Other || put[0].kind != kind, "{kind:?}");
         }
     }
 }

@@ -32,7 +32,7 @@ const WAITS_NS: u64 = 2 * SECOND_NS;
 /// How long a login, with the connection before it, may take, in ns.
 const LOGIN_NS: u64 = 5 * SECOND_NS;
 
-/// How long a response may take, in ns.
+/// How long a response may take, and each message of a replay over the connection, in ns.
 const RESPONSE_NS: u64 = SECOND_NS;
 
 /// After so many requests in a row without a response the connection is given up.
@@ -173,6 +173,13 @@ struct Replay {
     blocks: Vec<u8>,
 }
 
+impl Replay {
+    /// The number of the message that comes next.
+    const fn next(&self) -> u64 {
+        self.first.saturating_add(self.count as u64)
+    }
+}
+
 /// The client's end of one channel.
 ///
 /// The caller opens a connection where [`Requester::wants`] says so, reports it by [`Requester::connected`], moves the bytes, and closes what is
@@ -310,6 +317,7 @@ impl Requester {
             self.wait_ns = LONGEST_WAIT_NS;
         }
         self.state = State::Apart;
+        self.close_packet();
         (self.outstanding, self.replay) = (None, None);
         self.packets.clear();
         self.output.clear();
@@ -524,14 +532,25 @@ impl Requester {
             }
             (Ok(Message::LoginRejected(_)), State::LoggingIn, _) => self.logged_in(false, now_ns),
             (Ok(Message::EndOfSession(_)), ..) => self.end(RequesterEnd::Closed),
+            // A server that has not kept the first messages begins later.
             (Ok(Message::ReplayBegin(begin)), State::Ready, Some(sent))
-                if sent.numbers.start == begin.next_sequence_number() =>
+                if sent.numbers.contains(&begin.next_sequence_number()) =>
             {
+                self.close_packet();
+                self.moves(now_ns);
                 let SessionId::Memoir(session_id) = sent.session else { return };
                 let first = begin.next_sequence_number();
                 self.replay = Some(Replay { session_id, first, count: 0, blocks: Vec::new() });
             }
-            (Ok(Message::SequencedMessage(m)), State::Ready, Some(_)) if self.replay.is_some() => {
+            (Ok(Message::ReplayBegin(_)), ..) => {
+                self.close_packet();
+                self.replay = None;
+                self.counters.unexpected += 1;
+            }
+            (Ok(Message::SequencedMessage(m)), State::Ready, Some(sent))
+                if self.replay.as_ref().is_some_and(|replay| sent.numbers.contains(&replay.next())) =>
+            {
+                self.moves(now_ns);
                 let (message, longest) = (m.message(), ANSWER_BYTES);
                 if self.replay.as_ref().is_some_and(|replay| replay.blocks.len() + message.len() > longest) {
                     self.close_packet();
@@ -549,10 +568,19 @@ impl Requester {
                 self.response(sent.session, &sent.numbers, RequestStatus::Accepted, now_ns);
             }
             (Ok(Message::ReplayRejected(rejected)), State::Ready, Some(sent)) => {
+                self.close_packet();
+                self.replay = None;
                 let status = RequestStatus::of_memx(rejected.replay_reject_code());
                 self.response(sent.session, &sent.numbers, status, now_ns);
             }
             _ => self.counters.unexpected += 1,
+        }
+    }
+
+    /// The request is being answered: its time begins anew.
+    const fn moves(&mut self, now_ns: u64) {
+        if let Some(sent) = &mut self.outstanding {
+            sent.since_ns = now_ns;
         }
     }
 
@@ -570,7 +598,7 @@ impl Requester {
         let mut packet = vec![0; usize::from(HEADER_LENGTH) + 2 + replay.blocks.len()];
         let written = fields.encode_into(&mut packet);
         debug_assert!(written.is_ok(), "the packet has its room: {written:?}");
-        replay.first = replay.first.saturating_add(u64::from(replay.count));
+        replay.first = replay.next();
         replay.count = 0;
         replay.blocks.clear();
         self.put_answer(packet);
@@ -708,6 +736,7 @@ impl Requester {
             return;
         }
         if self.outstanding.as_ref().is_some_and(|sent| since(sent.since_ns) >= RESPONSE_NS) {
+            self.close_packet();
             (self.outstanding, self.replay) = (None, None);
             self.counters.unanswered += 1;
             self.unanswered += 1;

@@ -120,6 +120,93 @@ fn a_client_of_london_and_one_of_memx_get_the_messages_over_the_connection() {
     }
 }
 
+/// Messages of a replay, each with one byte.
+fn sequenced(bytes: std::ops::Range<u8>) -> Vec<u8> {
+    let mut messages = Vec::new();
+    bytes.for_each(|byte| append_sequenced(&[byte], &mut messages));
+    messages
+}
+
+/// The numbers of the messages that the caller of a client of MEMX has got, and the bytes.
+fn answers_of(client: &mut Requester) -> Vec<(u64, u8)> {
+    let mut got = Vec::new();
+    while let Some(packet) = client.take_answer() {
+        TransportKind::Memoir.each_message(&packet, |number, message| got.push((number, message[0])));
+    }
+    got
+}
+
+/// The messages of such a replay were thrown away, and five of them ended the connection.
+#[test]
+fn a_client_of_memx_takes_a_replay_that_begins_later_than_it_requested() {
+    let (mut client, _) = connected(RequestProtocol::Memx);
+    client.request(&request(RequestProtocol::Memx, 5, 40), 0);
+    client.receive(&[&begin_by_memx(15, 3)[..], &sequenced(1..4), &complete_by_memx(3)[..]].concat(), 0);
+    assert_eq!(answers_of(&mut client), [(15, 1), (16, 2), (17, 3)]);
+    assert_eq!((client.counters().of(RequestStatus::Accepted), client.counters().unexpected), (1, 0));
+    // One of other messages is none of this request's, nor are messages behind it.
+    client.request(&request(RequestProtocol::Memx, 50, 2), 0);
+    for other in [49, 52] {
+        client
+            .receive(&[&begin_by_memx(other, 1)[..], &sequenced(0..1), &complete_by_memx(1)[..]].concat(), 0);
+    }
+    assert_eq!((client.counters().of(RequestStatus::Accepted), client.counters().unexpected), (1, 6));
+    client.receive(&[&begin_by_memx(51, 2)[..], &sequenced(7..9), &complete_by_memx(2)[..]].concat(), 0);
+    assert_eq!(answers_of(&mut client), [(51, 7)]);
+    assert_eq!((client.counters().of(RequestStatus::Accepted), client.counters().unexpected), (2, 7));
+}
+
+#[test]
+fn a_replay_of_memx_that_is_rejected_numbers_no_later_message() {
+    let (mut client, mut server) = connected(RequestProtocol::Memx);
+    client.request(&request(RequestProtocol::Memx, 5, 40), 0);
+    server.receive(client.output(), 0);
+    client.sent(client.output().len(), 0);
+    client.receive(&[&begin_by_memx(5, 40)[..], &sequenced(1..3)].concat(), 0);
+    server.answer(RequestStatus::OutOfRange, 0);
+    client.receive(server.output(), 0);
+    assert_eq!(client.counters().of(RequestStatus::OutOfRange), 1);
+    assert_eq!(answers_of(&mut client), [(5, 1), (6, 2)]);
+    client.request(&request(RequestProtocol::Memx, 7, 10), 0);
+    client.receive(&[&sequenced(3..4)[..], &complete_by_memx(1)[..]].concat(), 0);
+    assert_eq!((answers_of(&mut client), client.counters().unexpected), (vec![], 2));
+    assert_eq!(client.counters().of(RequestStatus::Accepted), 0);
+}
+
+/// A slow replay was cut after a second, and what had come of its last packet was discarded.
+#[test]
+fn a_replay_of_memx_has_a_second_from_each_message_to_the_next() {
+    let (mut client, _) = connected(RequestProtocol::Memx);
+    client.request(&request(RequestProtocol::Memx, 5, 40), 0);
+    client.receive(&begin_by_memx(5, 40), 900 * MS);
+    for byte in 0..10 {
+        let now_ns = (1_800 + 900 * u64::from(byte)) * MS;
+        client.tick(now_ns - 1);
+        client.sent(client.output().len(), now_ns);
+        client.receive(&sequenced(byte..byte + 1), now_ns);
+    }
+    assert_eq!((client.counters().unanswered, client.counters().unexpected), (0, 0));
+    client.tick(9_900 * MS + SECOND_NS);
+    assert_eq!((client.counters().unanswered, client.over()), (1, None));
+    assert!(answers_of(&mut client).into_iter().eq((0..10).map(|byte| (5 + u64::from(byte), byte))));
+    // What came before the connection went is there too.
+    client.request(&request(RequestProtocol::Memx, 15, 30), 11 * SECOND_NS);
+    client.receive(&[&begin_by_memx(15, 30)[..], &sequenced(10..12)].concat(), 11 * SECOND_NS);
+    client.disconnected(11 * SECOND_NS);
+    assert_eq!(answers_of(&mut client), [(15, 10), (16, 11)]);
+}
+
+/// Messages that were not requested keep a request no longer.
+#[test]
+fn a_replay_of_memx_does_not_go_on_behind_its_request() {
+    let (mut client, _) = connected(RequestProtocol::Memx);
+    client.request(&request(RequestProtocol::Memx, 5, 1), 0);
+    client.receive(&[&begin_by_memx(5, 1)[..], &sequenced(0..1)].concat(), 0);
+    client.receive(&sequenced(1..2), 900 * MS);
+    client.tick(SECOND_NS);
+    assert_eq!((client.counters().unanswered, client.counters().unexpected), (1, 1));
+}
+
 #[test]
 fn a_packet_of_nyse_says_the_time_of_the_day_that_its_caller_gives() {
     const DAY_NS: u64 = 1_763_130_600 * SECOND_NS;

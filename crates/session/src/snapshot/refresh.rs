@@ -13,8 +13,12 @@
 //! **Each symbol is refreshed at a time of its own.** A client has a snapshot when it has the directory and each symbol in it. It hands on each symbol behind
 //! its header, and the least number of them all: live messages from there on are to be applied, to a symbol only those behind its own number.
 //!
+//! **A packet with one mapping may answer another client**, which requested that index alone. So an answer with several indices is the directory. One with a
+//! single index is it only if two requests got the same, and no packet of the group has another index: then the books end when the group has been quiet
+//! behind them. A symbol that the directory lacks is awaited as soon as a refresh names it.
+//!
 //! What the field tables do not say is taken so, and not verified on real packets: index 0 stands for all symbols; the mappings come like refreshes, in
-//! packets with nothing else; a refresh begins with the symbol's mapping.
+//! packets with nothing else; a refresh begins with the symbol's mapping, and its first packet has more than that.
 //!
 //! Cost: a client keeps each packet's messages once until all are there, at most 256 MiB of them.
 
@@ -52,6 +56,9 @@ const MOST_BYTES: usize = 256 << 20;
 /// Requests of a client that wait for an image.
 const MOST_WANTED: usize = 64;
 
+/// Symbols of a snapshot.
+const MOST_SYMBOLS: usize = 1 << 20;
+
 /// The index of all symbols.
 const ALL: u32 = 0;
 
@@ -62,6 +69,18 @@ enum Wanted {
     Directory(u32),
     /// The refresh of an index.
     Book(u32),
+}
+
+impl Wanted {
+    /// Whether its answer has all that the other one's has.
+    const fn covers(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Directory(index), Self::Directory(of)) | (Self::Book(index), Self::Book(of)) => {
+                index == ALL || index == of
+            }
+            _ => false,
+        }
+    }
 }
 
 /// The type of a message.
@@ -143,6 +162,14 @@ pub(super) struct RefreshClient {
     outstanding: Option<(u32, u64)>,
     wanted: VecDeque<Wanted>,
     requests: u32,
+    /// Of these: for the directory.
+    directory_requests: u32,
+    /// An answer had one index alone: the requests for the directory until then.
+    single_after: Option<u32>,
+    /// The first index that a packet of the group had.
+    first_index: Option<u32>,
+    /// A packet of the group had another one.
+    has_several: bool,
     /// When a packet that was missing came, or a request went out.
     moved_ns: u64,
     directory: Parts,
@@ -176,6 +203,10 @@ impl RefreshClient {
             outstanding: None,
             wanted: VecDeque::from([Wanted::Directory(ALL)]),
             requests: 0,
+            directory_requests: 0,
+            single_after: None,
+            first_index: None,
+            has_several: false,
             moved_ns: now_ns,
             directory: Parts::default(),
             symbols: BTreeMap::new(),
@@ -215,6 +246,7 @@ impl RefreshClient {
         let (source_id, product_id, channel_id) = (self.source, self.product, self.channel);
         let number = match wanted {
             Wanted::Directory(symbol_index) => {
+                self.directory_requests += 1;
                 let fields = SymbolIndexMappingRequestFields {
                     length: SymbolIndexMappingRequest::LENGTH as u16,
                     symbol_index,
@@ -302,8 +334,17 @@ impl RefreshClient {
         let header = RefreshHeader::decode(&header).ok()?;
         let first = (*indices.first()?)?;
         let messages = payload.get(HEADER_BYTES + RefreshHeader::LENGTH..).unwrap_or_default();
+        let is_one_symbol = indices.iter().all(|index| *index == Some(first));
+        self.notice(&indices);
         if !self.directory.is_whole() {
-            let is_of_directory = are_mappings && indices.iter().all(Option::is_some);
+            let is_of_directory = are_mappings
+                && indices.iter().all(Option::is_some)
+                && match (is_one_symbol, header.total_refresh_packets()) {
+                    (true, 1) => self.is_confirmed(),
+                    // Only its last packet has room left.
+                    (true, total) => header.current_refresh_packet() == total,
+                    (false, _) => true,
+                };
             let was_missing = is_of_directory && self.directory.put(&header, messages);
             self.note(was_missing, messages.len())?;
             if self.directory.is_whole() {
@@ -311,19 +352,55 @@ impl RefreshClient {
             }
             return Some(());
         }
-        let is_one_symbol = indices.iter().all(|index| *index == Some(first));
-        let symbol = self.symbols.get_mut(&first).filter(|_| is_one_symbol)?;
-        // An earlier refresh, for another client, may be of a time before this one's first live message.
-        if symbol.is_whole() || header.last_sequence() < self.directory.last_sequence {
+        // Mappings alone are of a directory. An earlier refresh, for another client, may be of a time before this one's first live message.
+        if !is_one_symbol || are_mappings || header.last_sequence() < self.directory.last_sequence {
             return None;
         }
+        if !self.symbols.contains_key(&first) {
+            if self.symbols.len() >= MOST_SYMBOLS {
+                self.failure = Some(SnapshotFailure::RefreshIncomplete);
+                return None;
+            }
+            self.symbols.insert(first, Parts::default());
+            self.missing += 1;
+        }
+        let symbol = self.symbols.get_mut(&first).filter(|symbol| !symbol.is_whole())?;
         let was_missing = symbol.put(&header, messages);
         self.missing -= usize::from(symbol.is_whole());
         self.note(was_missing, messages.len())?;
-        if self.missing == 0 {
+        if self.missing == 0 && self.has_several {
             self.finish();
         }
         Some(())
+    }
+
+    /// Notes the indices of a packet, whosever answer it is. A directory of one index is wrong if there is another.
+    fn notice(&mut self, indices: &[Option<u32>]) {
+        let is_certain = self.has_several;
+        for index in indices.iter().flatten() {
+            self.has_several |= self.first_index.get_or_insert(*index) != index;
+        }
+        if self.has_several && !is_certain && self.directory.is_whole() {
+            self.directory = Parts::default();
+            self.symbols.clear();
+            (self.missing, self.kept_bytes) = (0, 0);
+            self.wanted = VecDeque::from([Wanted::Directory(ALL)]);
+            self.send_next();
+        }
+    }
+
+    /// An answer with one index alone: whether it is the second to a request for all, and no other index is known.
+    fn is_confirmed(&mut self) -> bool {
+        if self.has_several {
+            return false;
+        }
+        if let Some(requests) = self.single_after {
+            return self.directory_requests > requests;
+        }
+        self.single_after = Some(self.directory_requests);
+        self.wanted.push_back(Wanted::Directory(ALL));
+        self.send_next();
+        false
     }
 
     fn note(&mut self, was_missing: bool, bytes: usize) -> Option<()> {
@@ -348,9 +425,6 @@ impl RefreshClient {
             });
         }
         self.missing = self.symbols.len();
-        if self.missing == 0 {
-            return self.finish();
-        }
         self.wanted.clear();
         self.wanted.push_back(Wanted::Book(ALL));
         self.send_next();
@@ -382,6 +456,9 @@ impl RefreshClient {
         if self.outstanding.is_none() && self.wanted.is_empty() && since(self.moved_ns) >= QUIET_NS {
             if !self.directory.is_whole() {
                 self.wanted.push_back(Wanted::Directory(ALL));
+            } else if self.missing == 0 {
+                // A directory of one index, and nothing contradicts it.
+                return self.finish();
             } else if self.missing > MOST_SINGLE {
                 self.wanted.push_back(Wanted::Book(ALL));
             } else {
@@ -430,12 +507,15 @@ pub(super) struct RefreshService {
     pub(super) day_time: DayTime,
     /// The number of the next packet of the connection.
     next_number: u32,
+    /// None is part of another: one image answers each symbol once, and the directory.
     wanted: VecDeque<Wanted>,
     datagrams: VecDeque<Vec<u8>>,
     /// The number of the next packet to the group.
     next_datagram: u32,
     /// Messages of all answers.
     pub(super) messages: u64,
+    /// Answers that need more packets than a header can count.
+    pub(super) unanswered: u64,
 }
 
 impl RefreshService {
@@ -488,12 +568,14 @@ impl RefreshService {
         };
         let status = match source {
             Some(source) if source_id.trimmed() != source.as_bytes() => PillarStatus::InvalidSource,
-            _ if self.wanted.len() >= MOST_WANTED => PillarStatus::TooManyRefreshRequests,
-            _ => PillarStatus::Accepted,
+            _ if self.wanted.iter().any(|waiting| waiting.covers(wanted)) => PillarStatus::Accepted,
+            _ => {
+                self.wanted.retain(|waiting| !wanted.covers(*waiting));
+                let has_room = self.wanted.len() < MOST_WANTED;
+                self.wanted.extend(has_room.then_some(wanted));
+                if has_room { PillarStatus::Accepted } else { PillarStatus::TooManyRefreshRequests }
+            }
         };
-        if status == PillarStatus::Accepted {
-            self.wanted.push_back(wanted);
-        }
         let response = RequestResponseFields {
             length: RequestResponse::LENGTH as u16,
             request_sequence: number,
@@ -537,27 +619,29 @@ impl RefreshService {
 
     /// The packets of one answer.
     fn answer(&mut self, messages: &[&[u8]], last: u32, now_ns: u64) {
-        let mut parts: Vec<(u8, Vec<u8>)> = Vec::new();
+        // Of each packet: messages, and their bytes.
+        let mut parts: Vec<(u8, usize)> = Vec::new();
         for message in messages {
             match parts.last_mut() {
                 // With its header a packet has 255 messages at most.
-                Some((count, part)) if part.len() + message.len() <= BLOCK_BYTES && *count < 254 => {
-                    part.extend_from_slice(message);
+                Some((count, bytes)) if *bytes + message.len() <= BLOCK_BYTES && *count < 254 => {
+                    *bytes += message.len();
                     *count += 1;
                 }
-                _ => parts.push((1, message.to_vec())),
+                _ => parts.push((1, message.len())),
             }
         }
-        if parts.is_empty() {
-            // A directory without symbols.
+        let Ok(total) = u16::try_from(parts.len()) else {
+            // A part of the answer would look like all of it.
+            self.unanswered += 1;
             return;
-        }
-        // A symbol with more packets than a header can count has more orders than any book here.
-        let total = u16::try_from(parts.len()).unwrap_or(u16::MAX);
+        };
         let send_ns = self.day_time.at(now_ns);
-        for (number, (count, part)) in (1..=total).zip(&parts) {
-            let header = header_of(number, total, (last, 0));
-            let blocks = [&header[..], part].concat();
+        let mut rest = messages.iter();
+        for (number, (count, bytes)) in (1..=total).zip(parts) {
+            let mut blocks = Vec::with_capacity(RefreshHeader::LENGTH + bytes);
+            blocks.extend_from_slice(&header_of(number, total, (last, 0)));
+            rest.by_ref().take(usize::from(count)).for_each(|message| blocks.extend_from_slice(message));
             let length = HEADER_BYTES + blocks.len();
             let fields = PillarPacketFields {
                 // A part has 1,400 bytes.
@@ -578,7 +662,7 @@ impl RefreshService {
             let mut packet = vec![0; length];
             let written = fields.encode_into(&mut packet);
             debug_assert!(written.is_ok(), "the packet has its room: {written:?}");
-            self.messages += u64::from(*count);
+            self.messages += u64::from(count);
             self.datagrams.push_back(packet);
         }
     }

@@ -457,6 +457,15 @@ impl SnapshotServer {
         self.image_messages
     }
 
+    /// Answers of refreshes that were not given, since they need more packets than a header can count.
+    #[must_use]
+    pub const fn unanswered(&self) -> u64 {
+        match &self.packets {
+            Packets::Refresh(service) => service.unanswered,
+            Packets::Glimpse(_) | Packets::Own(..) => 0,
+        }
+    }
+
     /// The client closed its side.
     pub fn closed(&mut self) {
         // A client of refreshes goes when it has all.

@@ -207,30 +207,198 @@ fn a_stranger_is_refused_and_what_is_no_request_ends_the_connection() {
     }
 }
 
+/// The packets that answer a request of another client.
+fn answers_to(wanted: Wanted, image: Arc<Image>) -> Vec<Vec<u8>> {
+    let (source_id, product_id, channel_id) = (Ascii([0; 10]), 0, 0);
+    let request = match wanted {
+        Wanted::Directory(symbol_index) => {
+            let length = SymbolIndexMappingRequest::LENGTH as u16;
+            let retransmit_method = 0;
+            let fields = SymbolIndexMappingRequestFields {
+                length,
+                symbol_index,
+                source_id,
+                product_id,
+                channel_id,
+                retransmit_method,
+            };
+            fields.encode().to_vec()
+        }
+        Wanted::Book(symbol_index) => {
+            let length = RefreshRequest::LENGTH as u16;
+            let fields = RefreshRequestFields { length, symbol_index, source_id, product_id, channel_id };
+            fields.encode().to_vec()
+        }
+    };
+    let (_, mut server) = both();
+    server.receive(&pillar_of(&request, 1, 0), 0);
+    server.give(image, 0);
+    std::iter::from_fn(|| server.next_datagram()).collect()
+}
+
+/// Moves the client's requests and their responses. The packets to the group are lost, but for those that are returned.
+fn answered(client: &mut SnapshotClient, server: &mut SnapshotServer, image: Arc<Image>) -> Vec<Vec<u8>> {
+    server.receive(&client.take_output(), 0);
+    server.give(image, 0);
+    let output = server.output().to_vec();
+    server.sent(output.len(), 0);
+    client.receive(&output);
+    std::iter::from_fn(|| server.next_datagram()).collect()
+}
+
+fn count_of(messages: &[Vec<u8>], wanted: u16) -> usize {
+    messages.iter().filter(|message| tag(message) == wanted).count()
+}
+
 #[test]
 fn packets_of_other_answers_are_counted_and_change_nothing() {
     let (mut client, mut server) = both();
     let mut strangers = vec![pillar_of(&mapping(1), 7, 0), vec![1, 2, 3]];
-    let (_, mut other) = both();
-    let (mut of_other, _) = both();
-    other.receive(&of_other.take_output(), 0);
-    other.give(image(&[1], 9_999), 0);
-    // The directory of another client's request is as good; a book before the directory is not.
-    let book = RefreshRequestFields {
-        length: RefreshRequest::LENGTH as u16,
-        symbol_index: 0,
-        source_id: Ascii([0; 10]),
-        product_id: 0,
-        channel_id: 0,
-    };
-    let (_, mut early) = both();
-    early.receive(&pillar_of(&book.encode(), 1, 0), 0);
-    early.give(image(&[1], 3), 0);
-    strangers.extend(std::iter::from_fn(|| early.next_datagram()));
+    // A book before the directory.
+    strangers.extend(answers_to(Wanted::Book(ALL), image(&[1], 3)));
     strangers.iter().for_each(|packet| client.receive_datagram(packet));
     assert_eq!(client.ignored(), strangers.len() as u64);
     let got = fetched(&mut client, &mut server, |_| image(&[1, 2], 50), || false).unwrap();
     assert_eq!((got.0.len(), got.1), (9, 50));
+}
+
+#[test]
+fn the_directory_of_another_clients_request_is_as_good() {
+    let (mut client, mut server) = both();
+    let made = || image(&[1, 2], 50);
+    for packet in answers_to(Wanted::Directory(ALL), made()) {
+        client.receive_datagram(&packet);
+    }
+    assert_eq!(client.ignored(), 0);
+    // The client's own is lost.
+    assert_eq!(answered(&mut client, &mut server, made()).len(), 1);
+    let books = answered(&mut client, &mut server, made());
+    assert_eq!(books.len(), 2, "the refresh was requested");
+    books.iter().for_each(|packet| client.receive_datagram(packet));
+    let end = std::iter::from_fn(|| match client.fetch().unwrap().unwrap() {
+        Fetched::Message(_) => Some(()),
+        Fetched::End { .. } => None,
+    });
+    assert_eq!(end.count(), 9);
+}
+
+/// The mapping of one index, as another client's request brought it, was the whole directory: all other books were empty and good.
+#[test]
+fn a_mapping_of_one_index_is_not_the_directory() {
+    let made = || image(&[3, 1, 2], 50);
+    let mut bare = Image::new(SessionId::Pillar, 50);
+    bare.put(&mapping(2), |_| {});
+    bare.finish();
+    let bare = Arc::new(bare);
+    for stranger in
+        [answers_to(Wanted::Directory(2), made()), answers_to(Wanted::Book(ALL), Arc::clone(&bare))]
+    {
+        let (mut client, mut server) = both();
+        assert_eq!(stranger.len(), 1);
+        client.receive_datagram(&stranger[0]);
+        let (messages, next) = fetched(&mut client, &mut server, |_| made(), || false).unwrap();
+        assert_eq!(
+            (count_of(&messages, RefreshHeader::TAG), count_of(&messages, AddOrderRefresh::TAG)),
+            (3, 6)
+        );
+        assert_eq!(next, 50);
+        // Behind the directory it was the symbol's whole refresh: that book was empty and good.
+        let (mut client, mut server) = both();
+        let directory = answered(&mut client, &mut server, made());
+        directory.iter().chain(&stranger).for_each(|packet| client.receive_datagram(packet));
+        assert_eq!(client.ignored(), 1);
+        let (messages, _) = fetched(&mut client, &mut server, |_| made(), || false).unwrap();
+        assert_eq!(count_of(&messages, AddOrderRefresh::TAG), 6);
+    }
+}
+
+#[test]
+fn a_directory_of_one_index_ends_where_a_refresh_has_another() {
+    let made = || image(&[3, 1, 2], 50);
+    let stranger = answers_to(Wanted::Directory(2), made());
+    let (mut client, mut server) = both();
+    // Both answers of the client are lost, and another client gets one each time.
+    for _ in 0..2 {
+        client.receive_datagram(&stranger[0]);
+        answered(&mut client, &mut server, made());
+    }
+    client.receive_datagram(&stranger[0]);
+    let books = answered(&mut client, &mut server, made());
+    assert_eq!(books.len(), 3, "one index is the directory");
+    // Only that symbol's refresh comes: it is not the end yet.
+    client.receive_datagram(&books[1]);
+    assert_eq!(client.fetch(), Ok(None));
+    client.receive_datagram(&books[2]);
+    let (messages, _) = fetched(&mut client, &mut server, |_| made(), || false).unwrap();
+    assert_eq!(count_of(&messages, AddOrderRefresh::TAG), 6);
+}
+
+#[test]
+fn a_symbol_that_the_directory_lacks_is_awaited_when_a_refresh_names_it() {
+    let (mut client, mut server) = both();
+    let directory = answered(&mut client, &mut server, image(&[1, 1], 50));
+    directory.iter().for_each(|packet| client.receive_datagram(packet));
+    // A third symbol began. The first of its packets is lost.
+    let books = answered(&mut client, &mut server, image(&[1, 1, 90], 60));
+    assert!(books.len() > 4);
+    for (number, packet) in books.iter().rev().enumerate() {
+        let is_lost = number == books.len() - 3;
+        if !is_lost {
+            client.receive_datagram(packet);
+        }
+    }
+    let (messages, next) = fetched(&mut client, &mut server, |_| image(&[1, 1, 90], 60), || false).unwrap();
+    assert_eq!((count_of(&messages, AddOrderRefresh::TAG), next), (92, 50));
+}
+
+#[test]
+fn a_channel_of_one_symbol_has_it_when_two_requests_got_the_same() {
+    let (mut client, mut server) = both();
+    let (messages, next) = fetched(&mut client, &mut server, |_| image(&[3], 50), || false).unwrap();
+    assert_eq!((messages.len(), next), (6, 50));
+    // Two directories and a book.
+    server.closed();
+    assert_eq!(server.image_messages(), 1 + 1 + 5);
+}
+
+/// One client had as many images built as it could send requests.
+#[test]
+fn a_server_answers_requests_that_repeat_each_other_once() {
+    let requests = |wanted: &[u32]| {
+        let (_, mut server) = both();
+        for (number, symbol_index) in (1..).zip(wanted) {
+            let fields = RefreshRequestFields {
+                length: RefreshRequest::LENGTH as u16,
+                symbol_index: *symbol_index,
+                source_id: Ascii([0; 10]),
+                product_id: 0,
+                channel_id: 0,
+            };
+            server.receive(&pillar_of(&fields.encode(), number, 0), 0);
+        }
+        let responses = server.output().chunks(HEADER_BYTES + RequestResponse::LENGTH);
+        let status = |packet: &[u8]| RequestResponse::decode(&packet[HEADER_BYTES..]).unwrap().status();
+        let accepted = responses.filter(|packet| status(packet) == PillarStatus::Accepted).count();
+        server.give(image(&[1; 200], 50), 0);
+        (accepted, std::iter::from_fn(|| server.next_datagram()).count())
+    };
+    assert_eq!(requests(&[ALL; 64]), (64, 200));
+    assert_eq!(requests(&[7, 8, 7, 7]), (4, 2));
+    assert_eq!(requests(&[7, 8, ALL, 9]), (4, 200));
+    let each: Vec<u32> = (1..=100).collect();
+    assert_eq!(requests(&each), (64, 64));
+}
+
+/// The packets that a header can count went out, and looked like the whole answer.
+#[test]
+fn a_server_gives_no_part_of_an_answer_that_is_too_long() {
+    let mut longest = vec![0; BLOCK_BYTES];
+    longest[..2].copy_from_slice(&(BLOCK_BYTES as u16).to_le_bytes());
+    let mut service = RefreshService::default();
+    service.answer(&vec![longest.as_slice(); 1 + usize::from(u16::MAX)], 5, 0);
+    assert_eq!((service.next_datagram(), service.unanswered, service.messages), (None, 1, 0));
+    service.answer(&[longest.as_slice(); 3], 5, 0);
+    assert_eq!((service.datagrams.len(), service.unanswered, service.messages), (3, 1, 3));
 }
 
 proptest! {
