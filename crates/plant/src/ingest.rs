@@ -8,7 +8,7 @@
 //! publication in the ring; per turn one read of the clock.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -135,6 +135,8 @@ pub(super) struct Ingest<W: World> {
     contradicted: Arc<Contradicted>,
     wanted: W::Sender<Wanted>,
     answers: W::Receiver<Owned>,
+    /// By channel: packets of a snapshot's group that belonged to no snapshot.
+    snapshot_packets_ignored: Arc<[AtomicU64]>,
     /// The way to the request servers over TCP, if there are any.
     requests: Option<Outbox<W>>,
     status: Arc<Mutex<Status>>,
@@ -167,6 +169,7 @@ impl<W: World> Ingest<W> {
         let (receivers, servers) = Receivers::open(options)?;
         let (wanted, wanted_out) = W::channel();
         let (answers_in, answers) = W::sync_channel(ANSWERS);
+        let ignored: Arc<[AtomicU64]> = options.venues.iter().map(|_| AtomicU64::new(0)).collect();
         let (journal, journal_wake_up) = journal.unzip();
         let now = W::time_of_day();
         {
@@ -187,6 +190,7 @@ impl<W: World> Ingest<W> {
             contradicted,
             wanted,
             answers,
+            snapshot_packets_ignored: Arc::clone(&ignored),
             requests,
             status,
             wait: options.wait,
@@ -201,7 +205,7 @@ impl<W: World> Ingest<W> {
             losses_seen: 0,
             coordinator,
         };
-        Ok((ingest, Requests { wanted: wanted_out, answers: answers_in }))
+        Ok((ingest, Requests { wanted: wanted_out, answers: answers_in, ignored }))
     }
 
     /// Brings the engine to where the journal ends. The events go into the ring and the books as if they came now.
@@ -560,7 +564,12 @@ impl<W: World> Ingest<W> {
             .map(|(at, channel)| {
                 let lines = self.receivers.lines.iter_mut().filter(|line| usize::from(line.channel) == at);
                 let requester = self.requests.as_ref().and_then(|requests| requests.status(at));
-                channel_status(channel, lines, requester)
+                let ignored = self.snapshot_packets_ignored.get(at);
+                let ignored = ignored.map_or(0, |ignored| ignored.load(Ordering::Relaxed));
+                ChannelStatus {
+                    snapshot_packets_ignored: ignored,
+                    ..channel_status(channel, lines, requester)
+                }
             })
             .collect();
         let feed = engine.feed().feed();
@@ -612,6 +621,7 @@ fn channel_status<'l, W: World>(
         last_recovery: arbiter.last_recovery().copied(),
         requester,
         snapshots: *channel.snapshots(),
+        snapshot_packets_ignored: 0,
         lines: lines
             .map(|line| LineStatus {
                 line: line.line,

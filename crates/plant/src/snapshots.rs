@@ -7,7 +7,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, TrySendError};
 use std::time::{Duration, Instant};
 
@@ -50,6 +50,8 @@ pub(super) struct Wanted {
 pub(super) struct Requests<W: World = System> {
     pub(super) wanted: W::Receiver<Wanted>,
     pub(super) answers: W::SyncSender<Owned>,
+    /// By channel: packets of its group that belonged to no snapshot of the plant's.
+    pub(super) ignored: Arc<[AtomicU64]>,
 }
 
 /// Bytes of messages handed on at once.
@@ -99,6 +101,7 @@ pub(super) fn run<W: World>(
                     newest: Arc::clone(newest),
                     answers: requests.answers.clone(),
                     stop: Arc::clone(stop),
+                    ignored: Arc::clone(&requests.ignored),
                 };
                 let (attempt, server) = (Arc::new(attempt), server.clone());
                 let its = Arc::clone(&attempt);
@@ -163,6 +166,8 @@ struct Attempt<W: World> {
     newest: Arc<AtomicU32>,
     answers: W::SyncSender<Owned>,
     stop: Arc<AtomicBool>,
+    /// See [`Requests::ignored`].
+    ignored: Arc<[AtomicU64]>,
 }
 
 impl<W: World> Attempt<W> {
@@ -247,7 +252,11 @@ impl<W: World> Attempt<W> {
         loop {
             self.time_left()?;
             if let Some(group) = &mut group {
+                let before = client.ignored();
                 group.receive(&mut client)?;
+                if let Some(ignored) = self.ignored.get(usize::from(self.wanted.channel)) {
+                    ignored.fetch_add(client.ignored() - before, Ordering::Relaxed);
+                }
                 client.tick(now_ns());
             }
             let output = client.take_output();
@@ -345,8 +354,9 @@ mod tests {
         let (answers, received) = sync_channel(4);
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let all =
-            std::thread::spawn(move || run(&[server], &Requests::<System> { wanted, answers }, &stopped));
+        let all = std::thread::spawn(move || {
+            run(&[server], &Requests::<System> { wanted, answers, ignored: Arc::new([]) }, &stopped)
+        });
         let session = SessionId::MoldUdp64(*b"2511140000");
         let request = |attempt| {
             wants.send(Wanted { channel: 0, session, attempt }).unwrap();
@@ -378,7 +388,7 @@ mod tests {
         let session = SessionId::MoldUdp64(*b"2511140000");
         let wanted = Wanted { channel: 0, session, attempt: 7 };
         let until = Instant::now() + Duration::from_millis(20);
-        let attempt = Attempt::<System> { wanted, until, newest, answers, stop };
+        let attempt = Attempt::<System> { wanted, until, newest, answers, stop, ignored: Arc::new([]) };
         let error = attempt.hand_on(&mut vec![0; 3], &mut 0).unwrap_err();
         assert!(error.to_string().contains("in time"), "{error}");
     }
@@ -401,5 +411,48 @@ mod tests {
         assert_eq!(client.ignored(), most);
         group.receive(&mut client).unwrap();
         assert_eq!(client.ignored(), most + 10);
+    }
+
+    #[test]
+    fn a_packet_of_the_group_that_is_of_no_snapshot_is_counted() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let receiver = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let group = receiver.local_addr().unwrap();
+        drop(receiver);
+        let login = tapeworks_session::requests::RequestLogin::pillar("FIRM", 1, 2).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = Server {
+            server: Some(SnapshotServer::Group { address, group, login }),
+            login: SnapshotLogin::default(),
+            interface: None,
+            timeout: Duration::from_secs(20),
+        };
+        let (answers, _received) = sync_channel(1);
+        let ignored: Arc<[AtomicU64]> = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+        let stop = Arc::new(AtomicBool::new(false));
+        let attempt = Attempt::<System> {
+            wanted: Wanted { channel: 1, session: SessionId::Pillar, attempt: 7 },
+            until: Instant::now() + server.timeout,
+            newest: Arc::new(AtomicU32::new(7)),
+            answers,
+            stop: Arc::clone(&stop),
+            ignored: Arc::clone(&ignored),
+        };
+        let fetch = std::thread::spawn(move || attempt.fetch(&server));
+        // The group is joined before the connection is made.
+        let (_connection, _) = listener.accept().unwrap();
+        let sender = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        // One is longer than any packet of a refresh.
+        for packet in [&b"x"[..], &[0; 1_400], &[0; 4_000]] {
+            sender.send_to(packet, group).unwrap();
+        }
+        let began = Instant::now();
+        let counted = || [0, 1].map(|channel: usize| ignored[channel].load(Ordering::Relaxed));
+        while counted() != [0, 3] && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(counted(), [0, 3]);
+        stop.store(true, Ordering::Release);
+        assert!(fetch.join().unwrap().is_err());
     }
 }

@@ -60,6 +60,8 @@ pub struct ChannelStatus {
     pub requester: Option<RequesterStatus>,
     /// Its snapshots.
     pub snapshots: SnapshotCounters,
+    /// Packets of the group of its snapshots that belonged to none of its own: of other clients, more than once, or too long.
+    pub snapshot_packets_ignored: u64,
     /// Lines A and B and, where there is a server, the retransmissions.
     pub lines: Vec<LineStatus>,
     /// Something is missing, and is awaited or requested.
@@ -86,6 +88,7 @@ impl ChannelStatus {
             last_recovery: None,
             requester: None,
             snapshots: SnapshotCounters::default(),
+            snapshot_packets_ignored: 0,
             lines: Vec::new(),
             is_recovering: false,
             recovering_since: None,

@@ -458,7 +458,7 @@ fn read_venue(
         login = SnapshotLogin {
             sub_id: if is_spin { word("sub_id", 4) } else { String::new() },
             user: word("user", protocol.map_or(6, SnapshotProtocol::user_characters)),
-            password: word("password", 10),
+            password: word("password", protocol.map_or(10, SnapshotProtocol::password_characters)),
         };
         section.refuse_the_rest(reading);
     }
@@ -1133,6 +1133,27 @@ mod tests {
         assert_eq!(servers, [server([192, 0, 2, 1], london), server([192, 0, 2, 2], memx)]);
         let with_group = text.replace("user = \"FIRM\"", "group = \"239.1.1.1:5\", user = \"FIRM\"");
         assert_eq!(Config::parse("p.toml", &with_group).unwrap_err().len(), 2);
+    }
+
+    #[test]
+    fn a_login_for_snapshots_of_memx_is_as_long_as_one_for_requests() {
+        let (user, password) = ("SIXTEENCHARACTER", "a password of thirty-two letters");
+        let text = format!(
+            r#"
+            [[venue]]
+            name = "MEMX"
+            protocol = "memoir"
+            publisher = "MEMX.MEMOIR"
+            lines = ["239.192.2.1:30001"]
+            retransmission = {{ tcp = "192.0.2.2:31001", user = "{user}", password = "{password}" }}
+            snapshot = "192.0.2.3:31001"
+            snapshots = {{ user = "{user}", password = "{password}" }}
+        "#
+        );
+        let login = Config::parse("p.toml", &text).unwrap().plant.venues[0].login.clone();
+        assert_eq!((login.user.as_str(), login.password.as_str()), (user, password));
+        let too_long = text.replace(user, "SEVENTEENLETTERSX");
+        assert_eq!(Config::parse("p.toml", &too_long).unwrap_err().len(), 2);
     }
 
     #[test]

@@ -149,6 +149,7 @@ fn venue(channel: &ChannelStatus) -> Value {
             "messages": snapshots.messages,
             "given_up": snapshots.given_up,
             "contradicted": snapshots.contradicted,
+            "packets_ignored": channel.snapshot_packets_ignored,
         },
         "lines": channel.lines.iter().map(line).collect::<Vec<_>>(),
     })

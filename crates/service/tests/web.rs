@@ -57,6 +57,7 @@ fn channel(name: &str) -> ChannelStatus {
         next: Some(101),
         counters: tapeworks_feed::arbitration::ArbiterCounters { messages: 100, ..Default::default() },
         lines: vec![line(Line::A, 60), line(Line::B, 40)],
+        snapshot_packets_ignored: 13,
         ..ChannelStatus::new(name, Publisher::XNAS_ITCH)
     }
 }
@@ -372,6 +373,8 @@ fn metrics_have_names_units_and_help_and_equal_the_status() {
     assert_eq!(of("tapeworks_checkpoint_pause_seconds", "thread=\"ingest\""), 0.002);
     assert_eq!(of("tapeworks_line_won_messages_total", "venue=\"Nasdaq\",line=\"B\""), 40.0);
     assert_eq!(of("tapeworks_channel_next_sequence", "venue=\"Nasdaq\",feed=\"XNAS.ITCH\""), 101.0);
+    let ignored = "tapeworks_channel_snapshot_packets_ignored_total";
+    assert_eq!(of(ignored, "venue=\"Nasdaq\",feed=\"XNAS.ITCH\""), 13.0);
     assert_eq!(of("tapeworks_delay_seconds_bucket", "le=\"0.000002\""), 90.0);
     assert_eq!(of("tapeworks_delay_seconds_bucket", "le=\"+Inf\""), 100.0);
     assert_eq!(of("tapeworks_delay_seconds_count", ""), 100.0);

@@ -92,9 +92,20 @@ impl SnapshotProtocol {
     #[must_use]
     pub const fn user_characters(self) -> usize {
         match self {
-            Self::Glimpse | Self::Mitch | Self::Memx => 6,
+            Self::Glimpse | Self::Mitch => 6,
             Self::Spin => 4,
             Self::Refresh => 10,
+            Self::Memx => 16,
+        }
+    }
+
+    /// The most characters of a password; a refresh has none.
+    #[must_use]
+    pub const fn password_characters(self) -> usize {
+        match self {
+            Self::Glimpse | Self::Mitch | Self::Spin => 10,
+            Self::Refresh => 0,
+            Self::Memx => 32,
         }
     }
 

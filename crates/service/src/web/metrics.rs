@@ -370,6 +370,11 @@ fn channels(text: &mut Text, channels: &[ChannelStatus]) {
             get(&channel.snapshots) as f64
         });
     }
+    let name = "channel_snapshot_packets_ignored_total";
+    let help = "Packets of the group of the channel's snapshots that belonged to none of its own";
+    text.each((name, Kind::Counter, help), &named, labels, |(channel, _)| {
+        channel.snapshot_packets_ignored as f64
+    });
     let flags: [(&str, &str, Is); 5] = [
         ("followed", "1 when the channel has received packets and does not wait for a snapshot", |channel| {
             channel.next.is_some() && !channel.is_joining

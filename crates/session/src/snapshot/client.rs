@@ -28,9 +28,9 @@ const LOGOUT: [u8; UNIT_HEADER_BYTES + 2] = [10, 0, 1, 0, 0, 0, 0, 0, 2, recover
 pub struct SnapshotLogin {
     /// The session's sub-id, of Cboe: up to 4 characters.
     pub sub_id: String,
-    /// The user's name: up to 6 characters, 4 of Cboe.
+    /// The user's name: up to 6 characters; of Cboe 4, of MEMX 16.
     pub user: String,
-    /// The password: up to 10 characters.
+    /// The password: up to 10 characters; of MEMX 32.
     pub password: String,
 }
 
@@ -150,7 +150,8 @@ impl SnapshotClient {
             }
             SnapshotProtocol::Memx => {
                 let cut = |text: &str, most: usize| text.bytes().take(most).collect::<Vec<u8>>();
-                token_login(&cut(&login.user, 6), &cut(&login.password, 10))
+                let (user, password) = (protocol.user_characters(), protocol.password_characters());
+                token_login(&cut(&login.user, user), &cut(&login.password, password))
             }
             SnapshotProtocol::Glimpse => {
                 let fields = LoginRequestFields {

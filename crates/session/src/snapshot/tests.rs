@@ -302,6 +302,19 @@ fn a_client_of_london_and_one_of_memx_get_the_snapshot_that_they_request() {
     }
 }
 
+/// The requests of the same venue took them whole.
+#[test]
+fn a_login_of_memx_has_the_characters_that_its_requests_have() {
+    let (user, password) = ("SIXTEENCHARACTER", "a password of thirty-two letters");
+    assert!(crate::requests::RequestLogin::memx(user, password).is_some());
+    let (user, password) = (user.to_owned(), password.to_owned());
+    let known = Credentials { user: user.clone(), password: password.clone() };
+    let mut server = SnapshotServer::new(SnapshotProtocol::Memx, Some(known), 0);
+    let login = SnapshotLogin { sub_id: String::new(), user, password };
+    server.receive(&SnapshotClient::new(&login, &MEMX).take_output(), 0);
+    assert!(server.wants_image(), "{server:?}");
+}
+
 #[test]
 fn a_snapshot_of_memx_is_of_the_session_that_the_client_follows() {
     let mut server = SnapshotServer::new(SnapshotProtocol::Memx, None, 0);
