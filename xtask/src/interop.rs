@@ -62,8 +62,11 @@ pub(crate) fn python_package() -> Result<String, Lack> {
         .env("PYTHONDONTWRITEBYTECODE", "1");
     tests.run().map_err(Lack::Failed)?;
     let source = package.join("python/tapeworks");
-    let types =
-        process::program(&python).args(["-m", "mypy", "--strict", "--cache-dir=/dev/null"]).arg(&source);
+    // What it need not know of others stands in the configuration.
+    let types = process::program(&python)
+        .args(["-m", "mypy", "--strict", "--cache-dir=/dev/null", "--config-file"])
+        .arg(package.join("pyproject.toml"))
+        .arg(&source);
     types.run().map_err(Lack::Failed)?;
     let types = process::program(&python).args(["-m", "pyright"]).arg(&source);
     types.run().map_err(Lack::Failed)?;

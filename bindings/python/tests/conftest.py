@@ -19,7 +19,7 @@ def capture():
 def session(tmp_path_factory):
     """A whole day of four venues."""
     path = tmp_path_factory.mktemp("session") / "session.pcap.zst"
-    tapeworks.generate(path, messages=60_000, seed=7)
+    tapeworks.generate(path, messages=30_000, seed=7)
     return path
 
 

@@ -8,7 +8,7 @@ import tapeworks
 def test_a_dump_has_each_message(session, busy):
     # A packet without messages is an object of the transport alone.
     messages = [one for one in tapeworks.dump(session) if "protocol" in one["transport"]]
-    assert len(messages) == tapeworks.stats(session)["messages"] > 50_000
+    assert len(messages) == tapeworks.stats(session)["messages"] > 25_000
     assert all("message" in one and "fields" in one for one in messages)
     few = list(tapeworks.dump(session, limit=5, symbols=busy[0]))
     assert len(few) == 5
@@ -47,6 +47,6 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
 
 def test_a_study_says_how_long_the_queue_became(session):
     found = tapeworks.study(session, [100, 750], window_ns=1_000_000)
-    assert found["messages"] > 50_000 and len(found["servers"]) == 2
+    assert found["messages"] > 25_000 and len(found["servers"]) == 2
     with pytest.raises(tapeworks.UsageError):
         tapeworks.study(session, [])

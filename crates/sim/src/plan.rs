@@ -159,8 +159,7 @@ pub struct VenuePlan {
     /// Requests go to it over TCP, and the answers to a group, of Cboe's and NYSE's venues, or over the connection.
     #[serde(default)]
     pub requests_by_tcp: bool,
-    /// Whether its snapshots go to a group, as NYSE's refreshes do. Only scenarios say so: of drawn plans seed 41021 shows an order of an
-    /// instrument that no mapping has named, and that is open.
+    /// Whether its snapshots go to a group, as NYSE's refreshes do. Scenarios say so, no drawn plan.
     #[serde(default)]
     pub refreshes: bool,
     /// Whether it has a snapshot server.
