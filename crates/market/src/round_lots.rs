@@ -176,7 +176,7 @@ pub(crate) struct TakenLot {
 }
 
 impl TakenLot {
-    /// Of an instrument of which nobody said anything.
+    /// Of an instrument without a definition and a price.
     pub(crate) const NONE: Self = Self { shares: 0, rank: 0, price: None };
 
     /// Shares at a time.
