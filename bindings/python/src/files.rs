@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 
 use pyo3::prelude::*;
 use tapeworks_analysis::{dump as dumping, input, stats as counting, study as studying};
-use tapeworks_exchange::{Report, Scenario, Unit, VenueConfig, VenueKind, write_itch, write_pcap};
+use tapeworks_exchange::{FileForm, Report, ScenarioKind, VenueConfig, VenueKind, WrongVenue};
 use tapeworks_market::{Nanos, Symbol};
 use tapeworks_packet::new_file::CompressedFile;
 
@@ -101,14 +101,14 @@ pub(crate) fn study<'py>(
     to_python(py, &found)
 }
 
-fn venue(text: &str) -> Result<VenueConfig, Failure> {
-    let (name, share) = text.split_once('=').unwrap_or((text, "1"));
-    let kind = VenueKind::by_key(&name.trim().to_ascii_lowercase()).ok_or_else(|| {
-        let keys: Vec<&str> = VenueKind::all().map(VenueKind::key).collect();
-        Failure::usage(format!("unknown venue '{name}': expected one of {}", keys.join(", ")))
-    })?;
-    let share = share.trim().parse().map_err(|_| Failure::usage("a share is a whole number"))?;
-    Ok(VenueConfig { kind, share, unit: Unit::WHOLE })
+fn venue(text: &String) -> Result<VenueConfig, Failure> {
+    VenueConfig::parse(text).map_err(|wrong| match wrong {
+        WrongVenue::Name => {
+            let keys: Vec<&str> = VenueKind::all().map(VenueKind::key).collect();
+            Failure::usage(format!("unknown venue '{text}': expected one of {}", keys.join(", ")))
+        }
+        WrongVenue::Share => Failure::usage("a share is a whole number"),
+    })
 }
 
 /// A file that ends when the user interrupts.
@@ -147,35 +147,24 @@ pub(crate) fn generate<'py>(
     date: Option<String>,
     overwrite: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let mut wanted = match scenario {
-        "demo" => Scenario::demo(),
-        "close" => Scenario::close_burst(),
-        "benchmark" => Scenario::benchmark(messages.unwrap_or(20_000_000), symbols.unwrap_or(8_000)),
-        "session" => Scenario::full_session(messages.unwrap_or(5_000_000), symbols.unwrap_or(3_000)),
-        other => {
-            let text = format!("unknown scenario '{other}': expected one of demo, close, benchmark, session");
-            return Err(Failure::usage(text).into());
-        }
-    };
-    wanted.messages = messages.unwrap_or(wanted.messages);
-    wanted.symbols = symbols.unwrap_or(wanted.symbols);
+    let kind = ScenarioKind::by_name(scenario).ok_or_else(|| {
+        let names = ScenarioKind::NAMES.map(|(name, _)| name).join(", ");
+        Failure::usage(format!("unknown scenario '{scenario}': expected one of {names}"))
+    })?;
+    let mut wanted = kind.scenario(messages, symbols);
     wanted.seed = seed.unwrap_or(wanted.seed);
     if let Some(date) = date {
         wanted.midnight_ns = midnight(&date)?.0;
     }
     if !venues.is_empty() {
-        wanted.venues = venues.iter().map(|text| venue(text)).collect::<Result<_, _>>()?;
+        wanted.venues = venues.iter().map(venue).collect::<Result<_, _>>()?;
     }
     if symbols.is_none() {
         wanted.fit_symbols();
     }
     wanted.check().map_err(|error| Failure::usage(error.to_string()))?;
-    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
-    let stem = name.strip_suffix(".zst").or_else(|| name.strip_suffix(".gz")).unwrap_or(&name).to_owned();
-    let is_raw = stem.ends_with(".itch");
-    if !is_raw && !stem.ends_with(".pcap") {
-        return Err(Failure::usage("use a name that ends in .pcap or .itch, with .gz or .zst").into());
-    }
+    let form = FileForm::from_path(&path)
+        .ok_or_else(|| Failure::usage("use a name that ends in .pcap or .itch, with .gz or .zst"))?;
     let report = interruptible(py, move |stop| {
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::InvalidInput => Failure::usage(error.to_string()),
@@ -184,8 +173,7 @@ pub(crate) fn generate<'py>(
         let mut file = CompressedFile::create(&path, overwrite)
             .map_err(|error| Failure::output(error.to_string(), &path))?;
         let sink = Watched { file: &mut file, stop };
-        let made = if is_raw { write_itch(&wanted, sink) } else { write_pcap(&wanted, sink) };
-        let report = made.map_err(failed)?;
+        let report = form.write(&wanted, sink).map_err(failed)?;
         file.finish().map_err(|error| Failure::output(error.to_string(), &path))?;
         Ok(report)
     })?;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use tapeworks_analysis::replay;
-use tapeworks_feed::{Application, FEEDS, clock};
+use tapeworks_feed::{Application, FEEDS, clock, shared_publisher, shared_publishers};
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::{Nanos, Publisher, Symbol};
 use tapeworks_store::Prices;
@@ -35,11 +35,8 @@ pub(crate) fn application(name: &str) -> Result<Application, Failure> {
 }
 
 fn venue(name: &str) -> Result<Publisher, Failure> {
-    let shared = FEEDS.iter().filter(|feed| feed.only_publisher().is_none()).flat_map(|feed| feed.publishers);
-    let wanted = name.to_ascii_lowercase();
-    let found = shared.clone().find(|one| one.names.contains(&wanted.as_str()));
-    found.map(|found| found.publisher).ok_or_else(|| {
-        let names: Vec<_> = shared.filter_map(|one| one.names.first().copied()).collect();
+    shared_publisher(name).ok_or_else(|| {
+        let names: Vec<_> = shared_publishers().filter_map(|one| one.names.first().copied()).collect();
         Failure::usage(format!("unknown venue '{name}': expected one of {}", names.join(", ")))
     })
 }
@@ -95,9 +92,7 @@ impl Given {
                 return Err(Failure::usage(format!("stale is '{other}': expected one of flag, exclude")));
             }
         };
-        let threads = self.threads.unwrap_or_else(|| {
-            std::thread::available_parallelism().map_or(1, |processors| processors.get().min(4))
-        });
+        let threads = self.threads.unwrap_or_else(replay::default_threads);
         if !(1..=replay::MAX_THREADS).contains(&threads) {
             return Err(Failure::usage(format!("threads: use 1 to {}", replay::MAX_THREADS)));
         }

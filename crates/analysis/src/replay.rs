@@ -101,6 +101,13 @@ pub struct Options {
 /// The most [threads](Options::threads).
 pub const MAX_THREADS: usize = 64;
 
+/// The [threads](Options::threads) that suit this machine: as many as it has processors, at most 4. With more, the one that reads and applies
+/// the messages is the slowest.
+#[must_use]
+pub fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |processors| processors.get().min(4))
+}
+
 /// One packet, or group of file messages, in so many is measured.
 pub const MEASURED_EVERY: u64 = 16;
 

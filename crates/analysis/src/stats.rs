@@ -18,7 +18,7 @@ use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress
 use crate::fix::{FixMessage, UNDECLARED};
 use crate::input::Input;
 use crate::subjects::{Subjects, own_time};
-use tapeworks_feed::clock::iso_time;
+use tapeworks_feed::clock;
 
 /// How many problems are kept with their places; all are counted.
 pub const KEPT_PROBLEMS: usize = 1_000;
@@ -209,13 +209,10 @@ impl Stats {
     /// A time as the files have it: ISO 8601, or the time of day at the venue.
     #[must_use]
     pub fn show_time(&self, time: Nanos) -> String {
-        let mut text = String::new();
         if self.is_time_of_day {
-            tapeworks_wire::NanosecondsSinceMidnight(time.0).to_string()
-        } else {
-            iso_time(&mut text, time);
-            text
+            return tapeworks_wire::NanosecondsSinceMidnight(time.0).to_string();
         }
+        clock::iso(time)
     }
 
     /// The statistics for programs, with the `top` busiest symbols.

@@ -23,7 +23,7 @@ use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress
 use crate::input::Input;
 use crate::stats::Peak;
 use crate::subjects::own_time;
-use tapeworks_feed::clock::iso_time;
+use tapeworks_feed::clock;
 
 /// Service times studied unless others are chosen, in ns.
 pub const SERVICE_NS: [u64; 6] = [250, 500, 750, 1_000, 5_000, 10_000];
@@ -226,9 +226,7 @@ impl Study {
         if self.is_time_of_day {
             return tapeworks_wire::NanosecondsSinceMidnight(time.0).to_string();
         }
-        let mut text = String::new();
-        iso_time(&mut text, time);
-        text
+        clock::iso(time)
     }
 
     /// The study for programs, windows included.

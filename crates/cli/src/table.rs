@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tapeworks_analysis::paint::Paint;
-use tapeworks_feed::clock::iso_time;
+use tapeworks_feed::clock;
 use tapeworks_market::Nanos;
 
 /// How a column is set.
@@ -135,9 +135,7 @@ pub(crate) fn number(value: f64) -> String {
 
 /// A time in UTC, as ISO 8601.
 pub(crate) fn time(time: Nanos) -> String {
-    let mut text = String::new();
-    iso_time(&mut text, time);
-    text
+    clock::iso(time)
 }
 
 /// A part of a whole in percent.

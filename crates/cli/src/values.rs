@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::civil;
 use tapeworks_analysis::replay::MAX_THREADS;
-use tapeworks_feed::{Application, FEEDS, clock};
+use tapeworks_feed::{Application, FEEDS, clock, shared_publisher, shared_publishers};
 use tapeworks_market::nbbo::SelfHelp;
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::{Nanos, Publisher, Symbol};
@@ -49,15 +49,10 @@ pub(crate) fn application(name: &str) -> Result<Application, String> {
 
 /// The publisher of a feed that several venues have.
 pub(crate) fn venue(name: &str) -> Result<Publisher, String> {
-    let shared = FEEDS.iter().filter(|feed| feed.only_publisher().is_none()).flat_map(|feed| feed.publishers);
-    let wanted = name.to_ascii_lowercase();
-    match shared.clone().find(|one| one.names.contains(&wanted.as_str())) {
-        Some(found) => Ok(found.publisher),
-        None => {
-            let names = one_of(shared.filter_map(|one| one.names.first().copied()));
-            Err(format!("unknown venue; use {names} (the other feeds name themselves)"))
-        }
-    }
+    shared_publisher(name).ok_or_else(|| {
+        let names = one_of(shared_publishers().filter_map(|one| one.names.first().copied()));
+        format!("unknown venue; use {names} (the other feeds name themselves)")
+    })
 }
 
 /// An error if the venue does not speak the protocol.
@@ -119,11 +114,6 @@ pub(crate) fn self_help(text: &str) -> Result<SelfHelp, String> {
 pub(crate) fn threads(text: &str) -> Result<usize, String> {
     let known = text.parse().ok().filter(|threads| (1..=MAX_THREADS).contains(threads));
     known.ok_or_else(|| format!("use a whole number from 1 to {MAX_THREADS}"))
-}
-
-/// The default number of threads: with more than 4, the one that reads and applies the messages is the slowest.
-pub(crate) fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |processors| processors.get().min(4))
 }
 
 /// A window of time that ends before it begins is empty.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tapeworks_feed::clock::iso_time;
+use tapeworks_feed::clock::iso;
 use tapeworks_market::{Event, Nanos};
 
 use crate::Start;
@@ -30,12 +30,6 @@ impl HistoryError {
     pub fn unreadable(reason: impl Into<String>) -> Self {
         Self::Unreadable { reason: reason.into() }
     }
-}
-
-fn iso(time: Nanos) -> String {
-    let mut text = String::new();
-    iso_time(&mut text, time);
-    text
 }
 
 /// The result of reading a history.

@@ -1,6 +1,7 @@
 //! Scenarios written as files: raw ITCH and captures.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use tapeworks_packet::capture::{Writer, WriterOptions};
 use tapeworks_packet::framed::LENGTH_PREFIX_BYTES;
@@ -16,6 +17,37 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// pcap's own headers, of the file and of each packet.
 const PCAP_HEADER_BYTES: u64 = 24;
 const PCAP_RECORD_HEADER_BYTES: u64 = 16;
+
+/// What a file of a scenario is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileForm {
+    /// Raw ITCH messages of one venue: [`write_itch`].
+    Itch,
+    /// A capture of each venue's packets: [`write_pcap`].
+    Capture,
+}
+
+impl FileForm {
+    /// By the ending of a file's name, `.itch` or `.pcap`, in any case, with `.gz` or `.zst` behind it or not.
+    #[must_use]
+    pub fn from_path(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
+        let stem = name.strip_suffix(".zst").or_else(|| name.strip_suffix(".gz")).unwrap_or(&name);
+        let endings = [(".itch", Self::Itch), (".pcap", Self::Capture)];
+        endings.into_iter().find(|(ending, _)| stem.ends_with(ending)).map(|(_, form)| form)
+    }
+
+    /// Writes a scenario in this form.
+    ///
+    /// # Errors
+    /// Those of [`write_itch`] and [`write_pcap`].
+    pub fn write(self, scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
+        match self {
+            Self::Itch => write_itch(scenario, sink),
+            Self::Capture => write_pcap(scenario, sink),
+        }
+    }
+}
 
 /// Writes the scenario as a raw ITCH file: each message behind its big-endian two-byte length. The scenario must have one
 /// venue that speaks ITCH. `sink` needs no buffer of its own.

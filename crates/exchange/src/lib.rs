@@ -51,14 +51,14 @@ mod scenario;
 mod schedule;
 mod script;
 
-pub use files::{write_itch, write_pcap};
+pub use files::{FileForm, write_itch, write_pcap};
 pub use generator::{Generated, Generator, MAX_MESSAGE_BYTES};
 pub use instrument::symbol_name;
 pub use packets::{Packet, Packets};
 pub use report::{Injected, Report, VenueReport};
 pub use scenario::{
     Burst, DEFAULT_MIDNIGHT_NS, FEWEST_ORDERS, LineFaults, MAX_MARKETS, MAX_VENUES, MOST_ORDERS, Popularity,
-    Scenario, ScenarioError, USUAL_MOST_ORDERS, Unit, VenueConfig, VenueKind,
+    Scenario, ScenarioError, ScenarioKind, USUAL_MOST_ORDERS, Unit, VenueConfig, VenueKind, WrongVenue,
 };
 
 /// The examples of the README, compiled.

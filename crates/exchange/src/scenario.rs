@@ -501,6 +501,77 @@ pub struct Scenario {
     pub faults: [LineFaults; 2],
 }
 
+/// The scenarios that have a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScenarioKind {
+    /// [`Scenario::demo`].
+    Demo,
+    /// [`Scenario::close_burst`].
+    Close,
+    /// [`Scenario::benchmark`]: 20 million messages of 8,000 symbols unless others are given.
+    Benchmark,
+    /// [`Scenario::full_session`]: 5 million messages of 3,000 symbols unless others are given.
+    Session,
+    /// [`Scenario::us_market`]: 20 million messages unless others are given.
+    Us,
+}
+
+impl ScenarioKind {
+    /// Each with its name.
+    pub const NAMES: [(&'static str, Self); 5] = [
+        ("demo", Self::Demo),
+        ("close", Self::Close),
+        ("benchmark", Self::Benchmark),
+        ("session", Self::Session),
+        ("us", Self::Us),
+    ];
+
+    /// The kind with this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+
+    /// Its scenario, with so many messages and symbols where they are given.
+    #[must_use]
+    pub fn scenario(self, messages: Option<u64>, symbols: Option<u32>) -> Scenario {
+        let scenario = match self {
+            Self::Demo => Scenario::demo(),
+            Self::Close => Scenario::close_burst(),
+            Self::Benchmark => Scenario::benchmark(messages.unwrap_or(20_000_000), symbols.unwrap_or(8_000)),
+            Self::Session => Scenario::full_session(messages.unwrap_or(5_000_000), symbols.unwrap_or(3_000)),
+            Self::Us => Scenario::us_market(messages.unwrap_or(20_000_000)),
+        };
+        Scenario {
+            messages: messages.unwrap_or(scenario.messages),
+            symbols: symbols.unwrap_or(scenario.symbols),
+            ..scenario
+        }
+    }
+}
+
+/// Why a text is no venue with its share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WrongVenue {
+    /// No venue has this name.
+    Name,
+    /// The share is no number.
+    Share,
+}
+
+impl VenueConfig {
+    /// A whole venue by its [key](VenueKind::key), in any case, and its share: `nasdaq=60`, or `nasdaq` for a share of 1.
+    ///
+    /// # Errors
+    /// [`WrongVenue`].
+    pub fn parse(text: &str) -> Result<Self, WrongVenue> {
+        let (name, share) = text.split_once('=').unwrap_or((text, "1"));
+        let kind = VenueKind::by_key(&name.trim().to_ascii_lowercase()).ok_or(WrongVenue::Name)?;
+        let share = share.trim().parse().map_err(|_| WrongVenue::Share)?;
+        Ok(Self { kind, share, unit: Unit::WHOLE })
+    }
+}
+
 impl Scenario {
     /// One Nasdaq day from 04:00 to 20:00.
     #[must_use]

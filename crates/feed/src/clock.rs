@@ -137,6 +137,14 @@ pub fn iso_time(out: &mut String, time: Nanos) {
     debug_assert!(written.is_ok(), "writing to a string");
 }
 
+/// The time as [`iso_time`] writes it.
+#[must_use]
+pub fn iso(time: Nanos) -> String {
+    let mut text = String::new();
+    iso_time(&mut text, time);
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::civil::date;

@@ -148,7 +148,19 @@ macro_rules! feeds {
             },)*
         ];
 
-        impl Application {
+        /// The publishers of the feeds that several venues speak, each of which a name can choose.
+pub fn shared_publishers() -> impl Iterator<Item = &'static PublisherSpec> + Clone {
+    FEEDS.iter().filter(|feed| feed.only_publisher().is_none()).flat_map(|feed| feed.publishers)
+}
+
+/// The publisher of a shared feed by one of its venue's names, in any case.
+#[must_use]
+pub fn shared_publisher(name: &str) -> Option<Publisher> {
+    let wanted = name.to_ascii_lowercase();
+    shared_publishers().find(|one| one.names.contains(&wanted.as_str())).map(|one| one.publisher)
+}
+
+impl Application {
             /// The transport of its UDP channels.
             #[inline]
             #[must_use]

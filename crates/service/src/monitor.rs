@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use tapeworks_feed::arbitration::RecoveryReport;
 
-use tapeworks_feed::clock::iso_time;
+use tapeworks_feed::clock;
 use tapeworks_outputs::clients::server::Stats;
 
 use crate::report::Report;
@@ -124,9 +124,11 @@ impl Monitor {
                     match day.from {
                         None => (Severity::Info, rolled),
                         Some(from) => {
-                            let mut text = format!("{rolled}; earlier records were removed: they begin at ");
-                            iso_time(&mut text, from);
-                            (Severity::Warning, text)
+                            let from = clock::iso(from);
+                            (
+                                Severity::Warning,
+                                format!("{rolled}; earlier records were removed: they begin at {from}"),
+                            )
                         }
                     }
                 }

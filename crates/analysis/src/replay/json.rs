@@ -3,17 +3,11 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use tapeworks_feed::clock::iso_time;
+use tapeworks_feed::clock;
 use tapeworks_market::nbbo::BestSide;
-use tapeworks_market::{Flags, Level, Nanos};
+use tapeworks_market::{Flags, Level};
 
 use super::{Busy, Summary};
-
-fn time(time: Nanos) -> String {
-    let mut text = String::new();
-    iso_time(&mut text, time);
-    text
-}
 
 impl Summary {
     /// All of it for programs, with the first 100 problems. [`crate::replay`] has the meaning of the fields.
@@ -78,8 +72,8 @@ impl Summary {
                 "p999": times.value_at_quantile(0.999),
                 "max": times.max(),
             })),
-            "first_time": self.times.map(|(first, _)| time(first)),
-            "last_time": self.times.map(|(_, last)| time(last)),
+            "first_time": self.times.map(|(first, _)| clock::iso(first)),
+            "last_time": self.times.map(|(_, last)| clock::iso(last)),
             "worst_lateness_ns": self.worst_lateness.map(|lateness| lateness.as_nanos() as u64),
             "channels": self.channels.iter().map(|channel| json!({
                 "channel": channel.identity.to_string(),

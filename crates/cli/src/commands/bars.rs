@@ -11,6 +11,7 @@ use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_market::sale_conditions::SaleRules;
 use tapeworks_market::{Nanos, Publisher};
+use tapeworks_store::Format;
 use tapeworks_store::bars::{BarRow, csv, json, parquet};
 
 use super::replay::ending;
@@ -83,36 +84,22 @@ pub(crate) struct Arguments {
     date: Option<Nanos>,
 }
 
-/// The form of a file of bars.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
-    Csv,
-    Json,
-    Parquet,
-}
-
-/// The form by the ending of a file's name.
-fn form_of(path: &Path) -> Result<Form> {
-    let name = path.to_string_lossy();
-    let plain = name.strip_suffix(".zst").unwrap_or(&name);
-    if plain.ends_with(".csv") {
-        return Ok(Form::Csv);
-    }
-    if plain.ends_with(".json") || plain.ends_with(".jsonl") {
-        return Ok(Form::Json);
-    }
-    if name.ends_with(".parquet") {
-        return Ok(Form::Parquet);
-    }
-    Err(Failure::Usage(format!(
-        "{name}: cannot choose the format by the file's name: expected one ending in .csv, .csv.zst, .json, .json.zst, .jsonl, .jsonl.zst, .parquet"
-    )))
+/// The format by the ending of a file's name: one of those that bars have.
+fn format_of(path: &Path) -> Result<Format> {
+    let format =
+        Format::from_path(path).ok().filter(|format| !matches!(format, Format::Dbn | Format::DbnZstd));
+    format.ok_or_else(|| {
+        Failure::Usage(format!(
+            "{}: cannot choose the format by the file's name: expected one ending in .csv, .csv.zst, .json, .json.zst, .jsonl, .jsonl.zst, .parquet",
+            path.to_string_lossy()
+        ))
+    })
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result {
     values::refuse_empty_window(arguments.from, arguments.to)?;
     values::refuse_other_venue(arguments.protocol, arguments.venue)?;
-    let form = arguments.out.as_deref().map(form_of).transpose()?;
+    let format = arguments.out.as_deref().map(format_of).transpose()?;
     input::refuse_inputs(&arguments.files, arguments.out.as_deref())?;
     if arguments.interval.is_zero() {
         return Err(Failure::Usage("--interval: a bar needs a width above 0".to_owned()));
@@ -132,7 +119,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
             round_lot_prices: arguments.round_lot_prices.unwrap_or_default(),
             ..NbboRules::default()
         },
-        threads: values::default_threads(),
+        threads: replay::default_threads(),
         bars: Some(bars::Options { interval_ns, by_venue: arguments.by_venue, rules }),
         ..replay::Options::default()
     };
@@ -145,19 +132,20 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     let Some(bars) = &summary.bars else { return Ok(ended) };
     let rows = rows(bars, &summary);
     let pretty = arguments.pretty;
-    let Some((path, form)) = arguments.out.as_deref().zip(form) else {
+    let Some((path, format)) = arguments.out.as_deref().zip(format) else {
         output::print(&if arguments.json { json(&rows, pretty) } else { csv(&rows, pretty) })?;
         for line in said(bars, rows.len()).lines().skip(1) {
             terminal::complain(line);
         }
         return Ok(ended);
     };
-    let bytes = match form {
-        Form::Csv => csv(&rows, pretty).into_bytes(),
-        Form::Json => json(&rows, pretty).into_bytes(),
-        Form::Parquet => {
+    let bytes = match format {
+        Format::Json | Format::JsonZstd => json(&rows, pretty).into_bytes(),
+        Format::Parquet => {
             parquet(&rows).map_err(|error| Failure::from_file(path, &std::io::Error::other(error)))?
         }
+        // Of text only these are left.
+        _ => csv(&rows, pretty).into_bytes(),
     };
     output::write_file(path, arguments.force, &bytes)?;
     let verdict = report::verdict(&summary, terminal::paint());

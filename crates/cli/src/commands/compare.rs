@@ -73,7 +73,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     let options = replay::Options {
         symbols: arguments.symbols.map(|symbols| symbols.0),
         inputs: arguments.files,
-        threads: values::default_threads(),
+        threads: replay::default_threads(),
         compare_sip: true,
         rules: NbboRules {
             odd_lots_count: arguments.odd_lots,

@@ -205,7 +205,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         bars: None,
         symbols: arguments.symbols.map(|symbols| symbols.0),
         inputs: arguments.files,
-        threads: arguments.threads.unwrap_or_else(values::default_threads),
+        threads: arguments.threads.unwrap_or_else(replay::default_threads),
     };
     let mut bar = Bar::new("Replaying");
     let summary = replay::replay(&options, &mut |progress| {

@@ -67,7 +67,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         midnight: arguments.date,
         symbols: arguments.symbols.map(|symbols| symbols.0),
         inputs: arguments.files,
-        threads: values::default_threads(),
+        threads: replay::default_threads(),
         ..replay::Options::default()
     };
     let mut bar = Bar::new("Reading");

@@ -10,7 +10,7 @@ use super::{Handle, NewFile, NewFileError};
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A [`NewFile`] that is compressed if its name ends in `.gz` or `.zst`. `-` is standard output. Dropped before
+/// A [`NewFile`] that is compressed if its name ends in `.gz` or `.zst`, in any case. `-` is standard output. Dropped before
 /// [`CompressedFile::finish`], it leaves no file.
 pub struct CompressedFile {
     file: NewFile,
@@ -32,7 +32,8 @@ impl CompressedFile {
         let file = NewFile::create(path, overwrite)?;
         let failed = |source| NewFileError::Write { path: path.to_owned(), source };
         let buffered = BufWriter::with_capacity(BUFFER_BYTES, file.handle().map_err(failed)?);
-        let encoder = match path.extension().and_then(|ending| ending.to_str()) {
+        let ending = path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase);
+        let encoder = match ending.as_deref() {
             Some("gz") => Encoder::Gzip(GzEncoder::new(buffered, flate2::Compression::fast())),
             Some("zst") => Encoder::Zstd(zstd::stream::write::Encoder::new(buffered, 1).map_err(failed)?),
             _ => Encoder::Plain(buffered),
@@ -78,5 +79,28 @@ impl Write for CompressedFile {
 impl std::fmt::Debug for CompressedFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CompressedFile").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ending_compresses_in_any_case() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, magic) in [
+            ("a.csv.zst", &[0x28, 0xb5, 0x2f, 0xfd][..]),
+            ("A.CSV.ZST", &[0x28, 0xb5, 0x2f, 0xfd]),
+            ("a.csv.gz", &[0x1f, 0x8b]),
+            ("A.CSV.GZ", &[0x1f, 0x8b]),
+            ("A.CSV", b"text"),
+        ] {
+            let path = folder.path().join(name);
+            let mut file = CompressedFile::create(&path, false).unwrap();
+            file.write_all(b"text").unwrap();
+            file.finish().unwrap();
+            assert!(std::fs::read(&path).unwrap().starts_with(magic), "{name}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapeworks_exchange::{
-    LineFaults, Report, Scenario, Unit, VenueConfig, VenueKind, write_itch, write_pcap,
+    FileForm, LineFaults, Report, Scenario, ScenarioKind, VenueConfig, VenueKind, WrongVenue,
 };
 use tapeworks_market::Nanos;
 use tapeworks_packet::new_file;
@@ -45,7 +45,7 @@ pub(super) struct Generate {
     /// Venues with their shares: nasdaq=60,bx=12,psx,iex-deep,iex-deep-plus,iex-tops,memx,bzx,byx,edga,edgx,nyse,arca,american,
     /// national,texas,lse,uqdf,cqs.
     #[arg(long, value_name = "VENUES", value_delimiter = ',', value_parser = venue)]
-    venues: Vec<(VenueKind, u32)>,
+    venues: Vec<VenueConfig>,
     /// Same seed, same bytes.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -86,40 +86,37 @@ enum Kind {
     Us,
 }
 
-fn venue(text: &str) -> std::result::Result<(VenueKind, u32), String> {
-    let (name, share) = text.split_once('=').unwrap_or((text, "1"));
-    let Some(kind) = VenueKind::by_key(&name.trim().to_ascii_lowercase()) else {
-        let keys: Vec<&str> = VenueKind::all().map(VenueKind::key).collect();
-        let keys = values::one_of(keys.into_iter());
-        return Err(format!("use {keys}, each with =SHARE if you like"));
-    };
-    share.trim().parse().map(|share| (kind, share)).map_err(|_| "a share is a whole number".to_owned())
+impl From<Kind> for ScenarioKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Demo => Self::Demo,
+            Kind::Close => Self::Close,
+            Kind::Benchmark => Self::Benchmark,
+            Kind::Session => Self::Session,
+            Kind::Us => Self::Us,
+        }
+    }
+}
+
+fn venue(text: &str) -> std::result::Result<VenueConfig, String> {
+    VenueConfig::parse(text).map_err(|wrong| match wrong {
+        WrongVenue::Name => {
+            let keys = values::one_of(VenueKind::all().map(VenueKind::key));
+            format!("use {keys}, each with =SHARE if you like")
+        }
+        WrongVenue::Share => "a share is a whole number".to_owned(),
+    })
 }
 
 impl Generate {
     fn scenario(&self) -> Scenario {
-        let mut scenario = match self.scenario {
-            Kind::Demo => Scenario::demo(),
-            Kind::Close => Scenario::close_burst(),
-            Kind::Benchmark => {
-                Scenario::benchmark(self.messages.unwrap_or(20_000_000), self.symbols.unwrap_or(8_000))
-            }
-            Kind::Session => {
-                Scenario::full_session(self.messages.unwrap_or(5_000_000), self.symbols.unwrap_or(3_000))
-            }
-            Kind::Us => Scenario::us_market(self.messages.unwrap_or(20_000_000)),
-        };
-        scenario.messages = self.messages.unwrap_or(scenario.messages);
-        scenario.symbols = self.symbols.unwrap_or(scenario.symbols);
+        let kind = ScenarioKind::from(self.scenario);
+        let mut scenario = kind.scenario(self.messages, self.symbols);
         scenario.seed = self.seed.unwrap_or(scenario.seed);
         scenario.midnight_ns = self.date.map_or(scenario.midnight_ns, |midnight| midnight.0);
         scenario.line_b |= self.line_b;
         if !self.venues.is_empty() {
-            scenario.venues = self
-                .venues
-                .iter()
-                .map(|(kind, share)| VenueConfig { kind: *kind, share: *share, unit: Unit::WHOLE })
-                .collect();
+            scenario.venues.clone_from(&self.venues);
         }
         if self.symbols.is_none() {
             scenario.fit_symbols();
@@ -136,34 +133,26 @@ impl Generate {
     }
 }
 
-/// Whether the file is to hold raw ITCH messages, by its name.
-fn is_raw(path: &Path) -> Result<bool> {
+/// What the file is to be, by its name.
+fn form_of(path: &Path) -> Result<FileForm> {
     if new_file::is_stdout(path) {
         return match std::io::stdout().is_terminal() {
             true => Err(Failure::Usage("a capture is not text: redirect standard output".to_owned())),
-            false => Ok(false),
+            false => Ok(FileForm::Capture),
         };
     }
-    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
-    let stem = name.strip_suffix(".zst").or_else(|| name.strip_suffix(".gz")).unwrap_or(&name);
-    if stem.ends_with(".itch") {
-        Ok(true)
-    } else if stem.ends_with(".pcap") {
-        Ok(false)
-    } else {
+    FileForm::from_path(path).ok_or_else(|| {
         let path = path.display();
-        Err(Failure::Usage(format!("{path}: use a name that ends in .pcap or .itch, with .gz or .zst")))
-    }
+        Failure::Usage(format!("{path}: use a name that ends in .pcap or .itch, with .gz or .zst"))
+    })
 }
 
 pub(super) fn run(arguments: &Generate) -> Result {
-    let is_raw = is_raw(&arguments.out)?;
+    let form = form_of(&arguments.out)?;
     let scenario = arguments.scenario();
     scenario.check().map_err(|error| Failure::Usage(error.to_string()))?;
     let started = Instant::now();
-    let generated = output::generate(&arguments.out, arguments.force, |sink| {
-        if is_raw { write_itch(&scenario, sink) } else { write_pcap(&scenario, sink) }
-    })?;
+    let generated = output::generate(&arguments.out, arguments.force, |sink| form.write(&scenario, sink))?;
     let Some(report) = generated else { return Ok(Ending::Interrupted) };
     let seconds = started.elapsed().as_secs_f64();
     let text = if arguments.json {
