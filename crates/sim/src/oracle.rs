@@ -16,8 +16,10 @@ use std::hash::{Hash as _, Hasher as _};
 
 use rustc_hash::{FxHashMap, FxHasher};
 use tapeworks_engine::{EngineOptions, MarketStage, Start};
+use tapeworks_feed::Application;
+use tapeworks_market::price::price_e9;
 use tapeworks_market::{
-    BookOptions, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Side, Symbol,
+    BookOptions, Capacity, Event, EventKind, Flags, InstrumentId, Line, Nanos, Publisher, Side, Symbol,
 };
 
 use tapeworks_session::SessionId;
@@ -28,6 +30,7 @@ use truth::{SessionTruth, Truth};
 /// An event without what depends on how its packet came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Essence {
+    publisher: Publisher,
     sequence: u64,
     kind: EventKind,
     symbol: Option<Symbol>,
@@ -41,13 +44,20 @@ pub(crate) struct Essence {
 }
 
 impl Essence {
-    /// Whether the plant may show this event so. A plant that has joined late does not know the names that were sent before. A second that is guessed
-    /// may be another one.
+    /// Whether the plant may show this event so. A plant that has joined late does not know the names that were sent before, nor, where the names say how many
+    /// places prices have, the prices. A second that is guessed may be another one.
     fn is_shown_as(&self, is: &Self, is_second_guessed: bool) -> bool {
         let is_whole_seconds_off = self.time.0.abs_diff(is.time.0).is_multiple_of(Nanos::SECOND);
         let time = if is_second_guessed && is_whole_seconds_off { is.time } else { self.time };
-        Self { symbol: is.symbol.and(self.symbol), time, ..*self } == *is
+        let has_no_scale = is.symbol.is_none() && is.price == price_e9(None) && names_scale(self.publisher);
+        let price = if has_no_scale { is.price } else { self.price };
+        Self { symbol: is.symbol.and(self.symbol), time, price, ..*self } == *is
     }
+}
+
+/// Whether prices of this feed have as many places as the mapping of their symbol says.
+fn names_scale(publisher: Publisher) -> bool {
+    Application::of_publisher(publisher) == Some(Application::NyseIntegrated25)
 }
 
 /// Symbols by the instruments' numbers of one stream.
@@ -63,11 +73,12 @@ impl Names {
 
     fn essence(&self, event: &Event) -> Essence {
         Essence {
+            publisher: event.publisher,
             sequence: event.channel_sequence,
             kind: event.kind,
             symbol: self.0.get(&event.instrument).copied(),
             order: event.order_id,
-            price: tapeworks_market::price::price_e9(event.price),
+            price: price_e9(event.price),
             size: event.size,
             aux: event.aux,
             detail: event.detail,

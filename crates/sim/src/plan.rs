@@ -159,7 +159,7 @@ pub struct VenuePlan {
     /// Requests go to it over TCP, and the answers to a group, of Cboe's and NYSE's venues, or over the connection.
     #[serde(default)]
     pub requests_by_tcp: bool,
-    /// Whether its snapshots go to a group, as NYSE's refreshes do. Scenarios say so, no drawn plan.
+    /// Whether its snapshots, if it is NYSE's and takes requests over TCP, are refreshes, which go to a group.
     #[serde(default)]
     pub refreshes: bool,
     /// Whether it has a snapshot server.
@@ -779,7 +779,7 @@ impl Plan {
             has_line_b: draw.chance(80),
             has_retransmission: true,
             requests_by_tcp: true,
-            refreshes: false,
+            refreshes: true,
             has_snapshots: draw.chance(50),
             answers_lost_per_million: draw.rarely(300_000),
             silence: None,
