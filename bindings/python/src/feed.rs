@@ -7,7 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use pyo3::prelude::*;
 use tapeworks_analysis::replay::{Advanced, Walk};
 use tapeworks_feed::ProblemKind;
-use tapeworks_market::{Flags, InstrumentId, Nanos, Price, Publisher, Symbol};
+use tapeworks_market::book::Books;
+use tapeworks_market::{Flags, InstrumentId, Nanos, Price, Side, Symbol};
 use tapeworks_packet::capture::LinkType;
 use tapeworks_packet::net::{self, Datagram, Transport};
 
@@ -180,6 +181,13 @@ fn instrument(walk: &Walk, symbol: &str) -> Option<InstrumentId> {
     walk.instruments().find(Symbol::from_bytes(symbol.as_bytes()).ok()?)
 }
 
+/// The books of the feeds of the venue with this market identifier code, in any case.
+fn books_of<'w>(walk: &'w Walk, mic: &str) -> impl Iterator<Item = &'w Books> {
+    walk.books().feeds().iter().filter(move |books| {
+        books.publisher().feed().is_some_and(|feed| feed.venue.mic.eq_ignore_ascii_case(mic))
+    })
+}
+
 fn address(text: &str) -> Result<SocketAddr, Failure> {
     let address = text.parse();
     address.map_err(|_| {
@@ -271,17 +279,12 @@ impl Feed {
     ) -> PyResult<Option<Book>> {
         let walk = self.walk()?;
         let Some(instrument) = instrument(walk, symbol) else { return Ok(None) };
-        let is_of_venue = |publisher: Publisher| {
-            publisher.feed().is_some_and(|feed| feed.venue.mic.eq_ignore_ascii_case(venue))
+        // A venue may have several feeds: the first that has the symbol.
+        let is_empty = |books: &&Books| {
+            let book = books.book(instrument);
+            book.depth(Side::Bid) + book.depth(Side::Ask) == 0
         };
-        let mut books = walk.books().feeds().iter().filter(|books| is_of_venue(books.publisher()));
-        // A venue may have several feeds: that which has the symbol.
-        let has = |side| move |books: &&tapeworks_market::book::Books| books.book(instrument).depth(side) > 0;
-        let of_venue: Vec<_> = books.by_ref().collect();
-        let found = of_venue
-            .iter()
-            .find(|books| has(tapeworks_market::Side::Bid)(books) || has(tapeworks_market::Side::Ask)(books));
-        let Some(books) = found.or(of_venue.first()) else { return Ok(None) };
+        let Some(books) = books_of(walk, venue).min_by_key(is_empty) else { return Ok(None) };
         let book = books.book(instrument);
         let levels = |side| {
             let levels = book.levels(side).take(depth.unwrap_or(usize::MAX));
@@ -290,8 +293,8 @@ impl Feed {
         Ok(Some(Book {
             symbol: symbol.to_owned(),
             venue: books.publisher().venue_name(),
-            bids: levels(tapeworks_market::Side::Bid)?,
-            asks: levels(tapeworks_market::Side::Ask)?,
+            bids: levels(Side::Bid)?,
+            asks: levels(Side::Ask)?,
             is_stale: book.is_stale(),
         }))
     }
@@ -301,16 +304,12 @@ impl Feed {
     fn orders(&mut self, symbol: &str, venue: &str) -> PyResult<Vec<(u64, char, f64, u32)>> {
         let walk = self.walk()?;
         let Some(instrument) = instrument(walk, symbol) else { return Ok(Vec::new()) };
-        let is_of_venue = |publisher: Publisher| {
-            publisher.feed().is_some_and(|feed| feed.venue.mic.eq_ignore_ascii_case(venue))
-        };
         let side = |side| match side {
-            tapeworks_market::Side::Bid => 'B',
-            tapeworks_market::Side::Ask => 'A',
-            tapeworks_market::Side::None => 'N',
+            Side::Bid => 'B',
+            Side::Ask => 'A',
+            Side::None => 'N',
         };
-        let of_venue = walk.books().feeds().iter().filter(|books| is_of_venue(books.publisher()));
-        let orders = of_venue.flat_map(|books| books.book(instrument).queue());
+        let orders = books_of(walk, venue).flat_map(|books| books.book(instrument).queue());
         Ok(orders.map(|order| (order.id, side(order.side), float(order.price), order.size)).collect())
     }
 
