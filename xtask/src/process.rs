@@ -1,8 +1,18 @@
 //! Running other programs from the root of the repository.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+/// The last lines of a failed program that stand below the summary, in continuous integration.
+const LAST_LINES: usize = 30;
+
+/// How long what a program left running may still hold its output open.
+const LEFT_RUNNING: Duration = Duration::from_secs(2);
 
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
@@ -18,6 +28,25 @@ pub(crate) fn target_folder() -> PathBuf {
 /// Whether this is a run of continuous integration: what is missing is installed, and nothing is skipped for the lack of it.
 pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
+
+/// Optimised as what is released is; in continuous integration by the profile `quick`, which takes half the time to build.
+pub(crate) fn optimised() -> &'static [&'static str] {
+    if is_ci() { &["--profile", "quick"] } else { &["--release"] }
+}
+
+/// Where [`optimised`] programs are.
+pub(crate) fn optimised_folder() -> PathBuf {
+    target_folder().join(if is_ci() { "quick" } else { "release" })
+}
+
+/// The processor time that ended programs have taken; nothing where the system does not say.
+pub(crate) fn processor_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name in brackets may have spaces. Fields 16 and 17 are those of ended programs, in hundredths of a second.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
+    let hundredths = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(hundredths * 10))
 }
 
 /// Whether `program --version` runs.
@@ -78,11 +107,16 @@ impl Program {
         words.replace(&format!("{}/", root().display()), "")
     }
 
-    /// Runs it with our output; an error names the program and how it ended.
+    /// Runs it with our output; an error names the program and how it ended, and in continuous integration what it printed last.
     pub(crate) fn run(mut self) -> Result<(), String> {
         println!("$ {}", self.shown());
-        let status = self.command.status().map_err(|error| format!("{}: {error}", self.shown()))?;
-        if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", self.shown())) }
+        let ended = if is_ci() {
+            run_and_keep(&mut self.command)
+        } else {
+            self.command.status().map(|status| (status, String::new()))
+        };
+        let (status, last) = ended.map_err(|error| format!("{}: {error}", self.shown()))?;
+        if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}{last}", self.shown())) }
     }
 
     /// Runs it and gives what it printed; its error output goes into the error when it fails.
@@ -93,5 +127,78 @@ impl Program {
             return Err(format!("`{}` failed: {}\n{}", self.shown(), output.status, errors.trim()));
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// Runs a program with our output, and gives its last lines too, each after a line break.
+fn run_and_keep(command: &mut Command) -> std::io::Result<(ExitStatus, String)> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let last = Arc::new(Mutex::new(VecDeque::new()));
+    let (over, overs) = mpsc::channel();
+    let mut readers = 0;
+    if let Some(stdout) = child.stdout.take() {
+        pass_on(stdout, std::io::stdout(), &last, &over);
+        readers += 1;
+    }
+    if let Some(stderr) = child.stderr.take() {
+        pass_on(stderr, std::io::stderr(), &last, &over);
+        readers += 1;
+    }
+    let status = child.wait()?;
+    for _ in 0..readers {
+        // Without an end the lines so far are all there are.
+        let _ = overs.recv_timeout(LEFT_RUNNING);
+    }
+    let last = last.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok((status, last.iter().fold(String::new(), |text, line| text + "\n" + line)))
+}
+
+/// Copies lines from a program to our output on a thread of its own, and keeps the last.
+fn pass_on(
+    from: impl Read + Send + 'static,
+    mut to: impl Write + Send + 'static,
+    last: &Arc<Mutex<VecDeque<String>>>,
+    over: &mpsc::Sender<()>,
+) {
+    let (last, over) = (Arc::clone(last), over.clone());
+    std::thread::spawn(move || {
+        let (mut from, mut line) = (BufReader::new(from), Vec::new());
+        while from.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+            // Whoever no longer reads our output still gets the summary's exit code.
+            let _ = to.write_all(&line);
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
+            if last.len() > LAST_LINES {
+                last.pop_front();
+            }
+            line.clear();
+        }
+        // The program's end may have been waited for long enough.
+        let _ = over.send(());
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_program_shows_what_it_printed_last() {
+        let lines = LAST_LINES + 5;
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("seq {lines}; exit 3")]).stdin(Stdio::null());
+        let (status, last) = run_and_keep(&mut command).unwrap();
+        assert_eq!(status.code(), Some(3));
+        let expected: Vec<String> = (6..=lines).map(|number| number.to_string()).collect();
+        assert_eq!(last.lines().skip(1).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_a_program_left_running_does_not_hold_us_up() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo begun; sleep 600 &"]).stdin(Stdio::null());
+        let (status, last) = run_and_keep(&mut command).unwrap();
+        assert!(status.success());
+        assert_eq!(last, "\nbegun");
     }
 }

@@ -53,11 +53,31 @@ enum Outcome {
     Unchanged,
 }
 
+/// A step that ran.
+struct Ended {
+    name: &'static str,
+    outcome: Outcome,
+    time: Duration,
+    /// Of its programs; less than `time` on each core means that it waited.
+    processor_time: Option<Duration>,
+    /// Of the disk, behind the step.
+    free_gigabytes: Option<f64>,
+}
+
 /// The version of mdbook that is installed where none is.
 const MDBOOK: &str = "0.5.4";
 
 /// Mutated inputs of each target in the step `fuzz`: some seconds each.
 const FUZZ_INPUTS: &str = "40000";
+
+/// What says how many inputs the tests of the fuzz targets mutate.
+const FUZZ_INPUTS_OF_TESTS: &str = "TAPEWORKS_FUZZ_INPUTS";
+
+/// Those of the step `tests` where the step `fuzz` follows.
+const FUZZ_INPUTS_BEFORE: &str = "200";
+
+/// A step builds less than this; with less on the disk, what was built before makes room.
+const ROOM_GIGABYTES: f64 = 10.0;
 
 /// Seconds of the step `hostile`, in all.
 const HOSTILE_SECONDS: u64 = 120;
@@ -197,7 +217,13 @@ const STEPS: &[Step] = &[
         needs: tools::af_xdp,
         run: af_xdp,
     },
-    Step { name: "binary", what: "the release binary builds", when: When::Long, needs: nothing, run: binary },
+    Step {
+        name: "binary",
+        what: "the optimised programs build",
+        when: When::Long,
+        needs: nothing,
+        run: binary,
+    },
     Step {
         name: "fuzz",
         what: "every fuzz target takes its seeds and many mutations of them",
@@ -351,7 +377,7 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
         return Err(format!("`{unknown}` is no step; `cargo xtask test --list` lists them"));
     }
     let changed = if *long && !all { changes(*since)? } else { None };
-    println!("{}", free_space());
+    println!("{}", free_space(free_gigabytes()));
     let mut ended = Vec::new();
     for step in STEPS {
         let is_wanted = match step.when {
@@ -363,7 +389,7 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
             continue;
         }
         println!("\n=== {}: {} ===", step.name, step.what);
-        let started = Instant::now();
+        let (started, processor) = (Instant::now(), process::processor_time());
         let outcome = match step.when {
             When::Covers(paths) if names.is_empty() && !touches(changed.as_deref(), paths) => {
                 Outcome::Unchanged
@@ -382,26 +408,57 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
         }
         if process::is_ci() {
             remove_test_programs();
-            println!("{}", free_space());
+            make_room();
         }
-        ended.push((step.name, outcome, started.elapsed()));
+        let free_gigabytes = free_gigabytes();
+        let processor_time = process::processor_time().zip(processor).map(|(now, then)| now - then);
+        ended.push(Ended {
+            name: step.name,
+            outcome,
+            time: started.elapsed(),
+            processor_time,
+            free_gigabytes,
+        });
     }
     let left_out = STEPS.iter().filter(|step| step.when != When::Always).count();
     if names.is_empty() && !long {
         println!("\n{left_out} steps that take minutes were left out: `cargo xtask test --long` runs them");
     }
-    println!("\n{}", free_space());
     summarise(&ended)
 }
 
 /// How much room the disk has where everything is built: a full one fails steps in many ways, few of which say so.
-fn free_space() -> String {
-    let printed = process::program("df").args(["-P", "-m", "."]).output().unwrap_or_default();
-    let megabytes =
-        printed.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse::<u32>().ok());
-    match megabytes {
-        Some(megabytes) => format!("free on the disk: {:.1} GB", f64::from(megabytes) / 1_000.0),
+fn free_gigabytes() -> Option<f64> {
+    let printed = process::program("df").args(["-P", "-m", "."]).output().ok()?;
+    let megabytes: u32 = printed.lines().nth(1)?.split_whitespace().nth(3)?.parse().ok()?;
+    Some(f64::from(megabytes) / 1_000.0)
+}
+
+fn free_space(gigabytes: Option<f64>) -> String {
+    match gigabytes {
+        Some(gigabytes) => format!("free on the disk: {gigabytes:.1} GB"),
         None => "free on the disk: unknown".into(),
+    }
+}
+
+/// Removes what the steps so far have built, if the disk has less room than a step may take: building it again takes minutes, and a
+/// full disk fails every step that is left.
+fn make_room() {
+    let has_room = |free: Option<f64>| free.is_none_or(|free| free >= ROOM_GIGABYTES);
+    let free = free_gigabytes();
+    println!("{}", free_space(free));
+    if has_room(free) {
+        return;
+    }
+    for built in ["debug/incremental", "debug", "quick", "release"] {
+        // What is not there takes no room.
+        if std::fs::remove_dir_all(process::target_folder().join(built)).is_ok() {
+            let free = free_gigabytes();
+            println!("the disk is nearly full: removed target/{built}; {}", free_space(free));
+            if has_room(free) {
+                return;
+            }
+        }
     }
 }
 
@@ -409,7 +466,7 @@ fn free_space() -> String {
 /// needs again are linked in seconds. A program that cargo has linked to its final place, such as ours, has two names and stays.
 fn remove_test_programs() {
     use std::os::unix::fs::MetadataExt;
-    for profile in ["debug", "release"] {
+    for profile in ["debug", "release", "quick"] {
         let Ok(entries) = std::fs::read_dir(process::target_folder().join(profile).join("deps")) else {
             continue;
         };
@@ -463,10 +520,10 @@ fn touches(changed: Option<&[String]>, paths: &[&str]) -> bool {
     changed.iter().any(|file| paths.iter().chain(&of_all).any(|path| is_below(file, path)))
 }
 
-fn summarise(ended: &[(&str, Outcome, Duration)]) -> Result<(), String> {
+fn summarise(ended: &[Ended]) -> Result<(), String> {
     println!("\n=== summary ===");
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (name, outcome, time) in ended {
+    for Ended { name, outcome, time, processor_time, free_gigabytes } in ended {
         let (word, what, count) = match outcome {
             Outcome::Passed(what) => ("passed", what.as_str(), &mut passed),
             Outcome::Failed(what) => ("FAILED", what.as_str(), &mut failed),
@@ -475,10 +532,24 @@ fn summarise(ended: &[(&str, Outcome, Duration)]) -> Result<(), String> {
         };
         *count += 1;
         let what = what.lines().next().unwrap_or_default();
-        println!("{word:8} {name:14} {:7.1} s  {what}", time.as_secs_f64());
+        let processor =
+            processor_time.map_or_else(|| "?".into(), |time| format!("{:.0}", time.as_secs_f64()));
+        let free = free_gigabytes.map_or_else(|| "?".into(), |free| format!("{free:.0}"));
+        println!(
+            "{word:8} {name:14} {:7.1} s, {processor:>5} s of processor, {free:>3} GB free  {what}",
+            time.as_secs_f64()
+        );
     }
     println!("{passed} passed, {failed} failed, {skipped} skipped");
-    if failed > 0 { Err(format!("{failed} of {} steps failed", ended.len())) } else { Ok(()) }
+    if failed == 0 {
+        return Ok(());
+    }
+    for Ended { name, outcome, .. } in ended {
+        if let Outcome::Failed(why) = outcome {
+            eprintln!("\n=== why {name} failed ===\n{why}");
+        }
+    }
+    Err(format!("{failed} of {} steps failed", ended.len()))
 }
 
 fn ran(result: Result<(), String>, what: &str) -> Result<String, Lack> {
@@ -514,7 +585,11 @@ fn tools_of_tests() -> Result<(), Lack> {
 }
 
 fn tests() -> Result<String, Lack> {
-    ran(cargo(["test", "--workspace", "--no-fail-fast", "--locked"]).run(), "all tests pass")
+    let mut run = cargo(["test", "--workspace", "--no-fail-fast", "--locked"]);
+    if process::is_ci() {
+        run = run.env(FUZZ_INPUTS_OF_TESTS, FUZZ_INPUTS_BEFORE);
+    }
+    ran(run.run(), "all tests pass")
 }
 
 /// The models of the concurrent parts: another configuration, so a target folder of its own.
@@ -602,10 +677,10 @@ fn features() -> Result<String, Lack> {
                 combinations += 1;
             }
         }
-        let of_clients = ["--package", "tapeworks-outputs", "--test", "clients", "tls::"];
-        let of_gateways = ["--package", "tapeworks-gateway", "--test", "tls"];
-        for tested in [&of_clients[..], &of_gateways] {
-            cargo(["test", "--locked", "--features", "tls"]).args(tested).run()?;
+        // In the whole workspace, as its tests are built: what does not know of TLS is not built again.
+        let of_tls = ["--workspace", "--features", "tapeworks-outputs/tls,tapeworks-gateway/tls", "--test"];
+        for tested in [&["clients", "tls::"][..], &["tls"]] {
+            cargo(["test", "--locked"]).args(of_tls).args(tested).run()?;
         }
         for (package, tested) in [("tapeworks-packet", "uring"), ("tapeworks-lab", "kernel_bypass")] {
             cargo(["test", "--locked", "--features", "io-uring", "--package", package, "--lib", tested])
@@ -636,13 +711,15 @@ fn book() -> Result<String, Lack> {
 fn binary() -> Result<String, Lack> {
     let binary = tools::release_binary()?;
     let size = std::fs::metadata(&binary).map_err(|error| Lack::Failed(error.to_string()))?.len();
-    Ok(format!("target/release/tapeworks has {:.1} MB", size as f64 / 1e6))
+    let shown = binary.strip_prefix(process::root()).unwrap_or(&binary).display();
+    Ok(format!("{shown} has {:.1} MB", size as f64 / 1e6))
 }
 
 /// As part of `tests` does, with many more inputs and optimised.
 fn fuzz() -> Result<String, Lack> {
-    let run = cargo(["test", "--release", "--locked", "--package", "tapeworks-fuzz-targets"]);
-    ran(run.env("TAPEWORKS_FUZZ_INPUTS", FUZZ_INPUTS).run(), "no target fails")
+    let run = tools::optimised("tapeworks-fuzz-targets", "mutate")
+        .and_then(|mutate| process::program(mutate).arg(FUZZ_INPUTS).run());
+    ran(run, "no target fails")
 }
 
 /// The program as a hostile world meets it, for so many seconds; the seed is printed.
@@ -671,23 +748,15 @@ pub(crate) fn simulate(arguments: &[&str]) -> Result<(), String> {
 }
 
 fn simulate_with(arguments: &[&str]) -> Result<(), String> {
-    let mut run = cargo([
-        "run",
-        "--release",
-        "--locked",
-        "--quiet",
-        "--package",
-        "tapeworks-sim",
-        "--bin",
-        "simulate",
-        "--",
-    ]);
     if arguments.iter().any(|argument| argument.starts_with("--bug")) {
         // Its own folder: neither build makes the other again.
         let folder = process::target_folder().join("planted");
-        run = run.env("RUSTFLAGS", "--cfg tapeworks_bug").env("CARGO_TARGET_DIR", folder);
+        let run =
+            ["run", "--release", "--locked", "--quiet", "--package", "tapeworks-sim", "--bin", "simulate"];
+        let run = cargo(run).env("RUSTFLAGS", "--cfg tapeworks_bug").env("CARGO_TARGET_DIR", folder);
+        return run.arg("--").args(arguments).run();
     }
-    run.args(arguments).run()
+    process::program(tools::optimised("tapeworks-sim", "simulate")?).args(arguments).run()
 }
 
 fn fuzzers() -> Result<String, Lack> {

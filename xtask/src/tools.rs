@@ -15,11 +15,20 @@ pub(crate) enum Lack {
     Skipped(String),
 }
 
-/// The release build of the product; where it is up to date this costs nothing.
+/// The optimised build of the product; where it is up to date this costs nothing.
 pub(crate) fn release_binary() -> Result<PathBuf, Lack> {
-    let build = process::cargo(["build", "--release", "--locked", "--package", "tapeworks"]);
-    build.run().map_err(Lack::Failed)?;
-    Ok(process::target_folder().join("release/tapeworks"))
+    optimised("tapeworks", "tapeworks").map_err(Lack::Failed)
+}
+
+/// Builds an optimised program of a package. In continuous integration, which needs them all, all are built at once: with the features of
+/// one build for all, no crate is built twice.
+pub(crate) fn optimised(package: &str, program: &str) -> Result<PathBuf, String> {
+    let all = ["tapeworks", "tapeworks-sim", "tapeworks-fuzz-targets"];
+    let one = [package];
+    let packages = if process::is_ci() { &all[..] } else { &one };
+    let named = packages.iter().flat_map(|package| ["--package", package]);
+    process::cargo(["build", "--locked", "--bins"]).args(process::optimised()).args(named).run()?;
+    Ok(process::optimised_folder().join(program))
 }
 
 /// A program of a Debian package.

@@ -258,7 +258,7 @@ fn patient() -> RetransmissionOptions {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn messages_that_the_server_has_are_not_missing(

@@ -1067,6 +1067,9 @@ fn damage_to_what_was_synced_stops_a_start_and_nothing_is_cut() {
 }
 
 proptest! {
+    // Hundreds of days of it are simulated in each long run: `cargo xtask simulate --orders`.
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
     #[test]
     fn no_crash_loses_or_doubles_an_order_or_a_fill(steps in prop::collection::vec(step(), 1..120)) {
         run(&steps, native, native_gate);

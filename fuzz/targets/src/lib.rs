@@ -1,8 +1,8 @@
 //! The bodies of the fuzz targets: checks that hold for any bytes.
 //!
 //! A target is a function of bytes that panics when a check fails. `cargo fuzz run NAME` drives it with libFuzzer (see
-//! `fuzz/README.md`); the test of this crate runs every target over the seeds of `fuzz/seeds` and over seeded mutations of
-//! them, with nothing but the toolchain. [`TARGETS`] lists them all.
+//! `fuzz/README.md`); the test of this crate and the program `mutate` run every target over the seeds of `fuzz/seeds` and over
+//! seeded mutations of them, with nothing but the toolchain. [`TARGETS`] lists them all.
 //!
 //! Cost: some microseconds for each input, so that a fuzzer reaches tens of thousands a second.
 
@@ -16,6 +16,7 @@ mod fix;
 mod gateway;
 mod live;
 mod multicast;
+pub mod mutate;
 mod network;
 mod orders;
 mod packets;

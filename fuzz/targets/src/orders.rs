@@ -48,6 +48,11 @@ pub fn native_session(bytes: &[u8]) {
             assert_eq!(first, *last + 1);
             *last += count;
         }
+        Event::BeganAnew { app_id } => {
+            if let Some(last) = last.get_mut(usize::from(app_id)) {
+                *last = 0;
+            }
+        }
         _ => {}
     };
     let mut is_on = false;
