@@ -164,7 +164,7 @@ fn pass_on(
     std::thread::spawn(move || {
         let (mut from, mut line) = (BufReader::new(from), Vec::new());
         while from.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-            // Whoever no longer reads our output still gets the summary's exit code.
+            // A reader that is gone still gets the exit code of the summary.
             let _ = to.write_all(&line);
             let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
             last.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_left_running_does_not_hold_us_up() {
+    fn a_program_left_running_does_not_hold_us_up() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo begun; sleep 600 &"]).stdin(Stdio::null());
         let (status, last) = run_and_keep(&mut command).unwrap();
