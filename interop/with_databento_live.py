@@ -54,10 +54,13 @@ class Server:
         self.process.stdin.close()
         assert self.process.wait(30) == 0, "the server failed"
 
+    def records(self, schema):
+        """The records of a schema."""
+        return databento.DBNStore.from_file(self.folder / f"{schema}.dbn")
+
     def file(self, schema):
         """The records of a schema, as bytes."""
-        store = databento.DBNStore.from_file(self.folder / f"{schema}.dbn")
-        return [bytes(record) for record in store]
+        return [bytes(record) for record in self.records(schema)]
 
 
 class Client:

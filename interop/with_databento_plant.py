@@ -33,7 +33,7 @@ def ports(kind, count):
     return numbers
 
 
-def configure(folder):
+def configure(folder, messages=MARKET, rate=20_000):
     """Writes the configurations of the venues and the plant; returns them and the clients' port."""
     [clients, *snapshots] = ports(socket.SOCK_STREAM, 3)
     [line, *retransmissions] = ports(socket.SOCK_DGRAM, 3)
@@ -48,7 +48,7 @@ def configure(folder):
         faults = "{ a = { lost_per_million = 5_000 }, b = { lost_per_million = 5_000 } }"
         venues += f'{both}kind = "{kind}"\nfaults = {faults}\n'
         plant += f'{both}protocol = "itch"\npublisher = "{publisher}"\n'
-    head = f'rate = 20_000\nmessages = {MARKET}\nsymbols = 20\nwait = "rest"\ninterface = "127.0.0.1"\n'
+    head = f'rate = {rate}\nmessages = {messages}\nsymbols = 20\nwait = "rest"\ninterface = "127.0.0.1"\n'
     (folder / "venues.toml").write_text(head + venues)
     head = (
         f'interface = "127.0.0.1"\n[journal]\nfolder = "journal"\nsegment_mb = 4\ncheckpoint_every = "200ms"\n'

@@ -1,6 +1,6 @@
 """The Java client of the stream, in both encodings at once: the same records, line by line.
 
-Usage: with_java_stream.py --server STREAM_SERVER --client FOLDER, where FOLDER has client.jar and its dependencies.
+Usage: with_java_stream.py --server STREAM_SERVER --client FOLDER, where FOLDER has tapeworks-client.jar.
 """
 
 import argparse
@@ -24,10 +24,10 @@ def main() -> int:
     try:
         word, port = server.stdout.readline().split()
         assert word == "port", word
-        path = f"{arguments.client}/client.jar:{arguments.client}/dependency/*"
+        jar = f"{arguments.client}/tapeworks-client.jar"
         for encoding in ("json", "protobuf"):
             url = f"ws://127.0.0.1:{port}/stream?schema=nbbo,trades&encoding={encoding}"
-            words = ["java", "-cp", path, "io.tapeworks.client.Client", url, str(RECORDS)]
+            words = ["java", "-jar", jar, "stream", url, str(RECORDS)]
             clients[encoding] = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         lines = {}
         for encoding, client in clients.items():
@@ -50,7 +50,7 @@ def compare(text: list[str], binary: list[str]) -> int:
         print(f"{len(text)} records as JSON, {len(binary)} as Protobuf, expected {RECORDS} each")
         wrong += 1
     for place, (one, other) in enumerate(zip(text, binary)):
-        if one != other:
+        if json.loads(one) != json.loads(other):
             print(f"record {place}:\n  json      {one}\n  protobuf  {other}")
             wrong += 1
             if wrong > 10:

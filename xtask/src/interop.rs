@@ -136,23 +136,41 @@ pub(crate) fn needs_of_java() -> Result<(), Lack> {
     tools::debian("python3", "python3")
 }
 
-/// The Java client of the stream, built by Maven: the same records in both encodings.
+pub(crate) fn needs_of_java_client() -> Result<(), Lack> {
+    needs_of_java()?;
+    tools::python().map(drop)
+}
+
+/// The Java client, built and tested by Maven: the stream in both encodings, every field of live records, and a plant that is stopped
+/// and started.
 pub(crate) fn java() -> Result<String, Lack> {
-    let folder = process::root().join("clients/java");
     let maven = ["--quiet", "--batch-mode", "--file", "clients/java/pom.xml", "package"];
     process::program("mvn").args(maven).run().map_err(Lack::Failed)?;
-    // As the tests have built it.
-    let build = ["build", "--locked", "--workspace", "--example", "stream_server"];
+    // As the tests have built them.
+    let build =
+        ["build", "--locked", "--workspace", "--example", "stream_server", "--example", "live_server"];
     process::cargo(build).run().map_err(Lack::Failed)?;
-    process::program("python3")
-        .arg(process::root().join("interop/with_java_stream.py"))
+    let python = tools::python()?;
+    let server = |name: &str| process::target_folder().join("debug/examples").join(name);
+    let work = process::target_folder().join("interop");
+    let compare = |name: &str| {
+        process::program(&python)
+            .arg(process::root().join("interop").join(name))
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .arg("--client")
+            .arg(process::root().join("clients/java/target"))
+    };
+    compare("with_java_stream.py")
         .arg("--server")
-        .arg(process::target_folder().join("debug/examples/stream_server"))
-        .arg("--client")
-        .arg(folder.join("target"))
+        .arg(server("stream_server"))
         .run()
         .map_err(Lack::Failed)?;
-    Ok("the Java client reads the same records in both encodings".into())
+    let live = compare("with_java_live.py").arg("--server").arg(server("live_server"));
+    live.arg("--work").arg(&work).run().map_err(Lack::Failed)?;
+    let plant = compare("with_java_plant.py").arg("--tapeworks").arg(tools::release_binary()?);
+    plant.arg("--work").arg(&work).run().map_err(Lack::Failed)?;
+    Ok("the Java client reads stream and live records as others do, each once over a plant's second start"
+        .into())
 }
 
 /// The folder of QuickFIX/J's client, built by Maven with its dependencies.

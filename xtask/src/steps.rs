@@ -324,15 +324,16 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "java",
-        what: "the Java client reads the stream in both encodings",
+        what: "the Java client reads the stream and live records, and resumes",
         when: When::Covers(&[
             "crates/runtime",
             "crates/plant",
             "crates/outputs",
             "crates/service",
+            "crates/cli",
             "clients",
         ]),
-        needs: interop::needs_of_java,
+        needs: interop::needs_of_java_client,
         run: interop::java,
     },
     Step {

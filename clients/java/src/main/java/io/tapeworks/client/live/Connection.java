@@ -1,0 +1,113 @@
+package io.tapeworks.client.live;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.net.SocketTimeoutException;
+import java.net.StandardSocketOptions;
+import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
+
+/** The bytes of a TCP connection, with or without TLS, blocking or not. */
+final class Connection implements AutoCloseable {
+    /** A longer line is none of the protocol. */
+    private static final int MAX_LINE = 64 << 10;
+
+    private final SocketChannel channel;
+    private final Socket socket;
+    private final InputStream input;
+    private final OutputStream output;
+    private boolean isBusy;
+
+    Connection(LiveOptions options) throws IOException {
+        int patience = milliseconds(options.patience());
+        channel = SocketChannel.open();
+        try {
+            channel.socket().connect(new InetSocketAddress(options.host(), options.port()), patience);
+            channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+            channel.socket().setSoTimeout(patience);
+            if (options.tls() == null) {
+                socket = channel.socket();
+            } else {
+                SSLSocket secured = (SSLSocket) options.tls().createSocket(channel.socket(), options.host(), options.port(), true);
+                SSLParameters parameters = secured.getSSLParameters();
+                parameters.setEndpointIdentificationAlgorithm("HTTPS");
+                secured.setSSLParameters(parameters);
+                secured.startHandshake();
+                socket = secured;
+            }
+            input = socket.getInputStream();
+            output = socket.getOutputStream();
+        } catch (IOException failed) {
+            channel.close();
+            throw failed;
+        }
+    }
+
+    private static int milliseconds(Duration duration) {
+        return (int) Math.max(1, Math.min(Integer.MAX_VALUE, duration.toMillis()));
+    }
+
+    /** A line of the protocol, without its end. What comes behind it stays where it is: it is read byte by byte. */
+    String line() throws IOException {
+        StringBuilder line = new StringBuilder();
+        while (true) {
+            int next = input.read();
+            if (next < 0) {
+                throw new EOFException("the connection was closed");
+            }
+            if (next == '\n') {
+                return line.toString();
+            }
+            if (line.length() == MAX_LINE) {
+                throw new IOException("a line of more than " + MAX_LINE + " characters");
+            }
+            line.append((char) next);
+        }
+    }
+
+    void send(String text) throws IOException {
+        output.write(text.getBytes(StandardCharsets.UTF_8));
+        output.flush();
+    }
+
+    /** The lines are over: from now on {@link #read}. */
+    void begin(LiveOptions options) throws IOException {
+        isBusy = options.waiting() == LiveOptions.Waiting.BUSY;
+        if (isBusy) {
+            channel.configureBlocking(false);
+        } else {
+            socket.setSoTimeout(milliseconds(options.silence()));
+        }
+    }
+
+    /** Reads what there is. 0: nothing yet, of a busy connection alone; -1: the end. */
+    int read(ByteBuffer into) throws IOException {
+        if (isBusy) {
+            return channel.read(into);
+        }
+        int read;
+        try {
+            read = input.read(into.array(), into.arrayOffset() + into.position(), into.remaining());
+        } catch (SocketTimeoutException silent) {
+            throw new IOException("the server is silent, without a heartbeat", silent);
+        }
+        if (read > 0) {
+            into.position(into.position() + read);
+        }
+        return read;
+    }
+
+    /** May be called by another thread: a read that waits ends. */
+    @Override
+    public void close() throws IOException {
+        channel.close();
+    }
+}

@@ -1,0 +1,261 @@
+package io.tapeworks.client.live;
+
+import io.tapeworks.client.dbn.DbnDecoder;
+import io.tapeworks.client.dbn.DbnException;
+import io.tapeworks.client.dbn.RecordHandler;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.time.Duration;
+import java.util.HexFormat;
+import java.util.List;
+
+/**
+ * A live session of DBN: with a plant ({@code tapeworks plant}), or with another server of the protocol.
+ *
+ * <p>When the connection breaks, the client connects again and requests a replay from the last record's time on, and leaves out what
+ * has come already: each record comes once, as far as the server's history goes. What the server says itself (mappings, system and error
+ * messages) is handed over as it comes.
+ *
+ * <p>One thread uses a client; {@link #close} may be called by any. Once the session runs, the client allocates nothing.
+ *
+ * <pre>{@code
+ * try (LiveClient client = new LiveClient(LiveOptions.of("127.0.0.1", 13000, "mbo"))) {
+ *     client.run(new RecordHandler() {
+ *         public void onMbo(Mbo mbo, long sequence, boolean endOfBatch) {
+ *             ...
+ *         }
+ *     });
+ * }
+ * }</pre>
+ *
+ * <p>Source of the protocol: the public client libraries of Databento.
+ */
+public final class LiveClient implements AutoCloseable {
+    private static final int BUFFER = 1 << 20;
+    private static final int BUCKET = 5;
+    private static final int SYMBOLS_A_LINE = 500;
+    private static final long LONGEST_PAUSE_MS = 10_000;
+
+    private final LiveOptions options;
+    private final Resume resume = new Resume();
+    private final DbnDecoder decoder = new DbnDecoder(resume::takes);
+    private final ByteBuffer buffer = ByteBuffer.allocate(BUFFER);
+    private volatile Connection connection;
+    private volatile boolean isClosed;
+    private boolean hasBegun;
+    private int failed;
+    private long reconnects;
+    private long readAtNanos;
+
+    /** A session that is not connected yet: {@link #run} and {@link #poll} connect. */
+    public LiveClient(LiveOptions options) {
+        this.options = options;
+    }
+
+    /** Records handed over so far. */
+    public long records() {
+        return decoder.records();
+    }
+
+    /** How often the client connected again. */
+    public long reconnects() {
+        return reconnects;
+    }
+
+    /**
+     * Hands records over until {@link #close}.
+     *
+     * @throws LiveException the server refused, or cannot be reached any more, or has ended the session and reconnects are off
+     * @throws DbnException what the server sends is no DBN
+     */
+    public void run(RecordHandler handler) throws IOException {
+        while (!isClosed) {
+            if (poll(handler) == 0 && options.waiting() == LiveOptions.Waiting.BUSY) {
+                Thread.onSpinWait();
+            }
+        }
+    }
+
+    /**
+     * One turn: connects if need be, waits for bytes (unless waiting is busy), and hands over the records that came.
+     *
+     * @return how many
+     * @throws LiveException as {@link #run}
+     * @throws DbnException as {@link #run}
+     */
+    public int poll(RecordHandler handler) throws IOException {
+        if (isClosed) {
+            return 0;
+        }
+        try {
+            Connection connection = this.connection;
+            if (connection == null) {
+                connection = connect();
+                if (connection == null) {
+                    return 0;
+                }
+            }
+            int read = connection.read(buffer);
+            if (read < 0) {
+                throw new LiveException("the server has ended the session", LiveException.Reason.ENDED);
+            }
+            if (read == 0) {
+                checkSilence();
+                return 0;
+            }
+            readAtNanos = System.nanoTime();
+            buffer.flip();
+            long before = resume.count();
+            int handed;
+            try {
+                handed = decoder.decode(buffer, handler);
+            } finally {
+                buffer.compact();
+            }
+            if (resume.count() != before) {
+                failed = 0;
+            }
+            return handed;
+        } catch (DbnException wrong) {
+            disconnect();
+            throw wrong;
+        } catch (IOException broken) {
+            return again(broken);
+        }
+    }
+
+    private void checkSilence() throws LiveException {
+        if (System.nanoTime() - readAtNanos > options.silence().toNanos()) {
+            throw new LiveException("the server is silent, without a heartbeat", LiveException.Reason.BROKEN);
+        }
+    }
+
+    /** The session broke: the next turn connects again, after a pause. */
+    private int again(IOException broken) throws IOException {
+        disconnect();
+        if (isClosed) {
+            return 0;
+        }
+        LiveException failure = broken instanceof LiveException said ? said : new LiveException(where(), broken);
+        if (failure.reason() == LiveException.Reason.REFUSED || failed >= options.attempts()) {
+            throw failure;
+        }
+        long pause = Math.min(LONGEST_PAUSE_MS, options.pause().toMillis() << Math.min(failed, 20));
+        failed += 1;
+        reconnects += 1;
+        long until = System.nanoTime() + Duration.ofMillis(pause).toNanos();
+        while (!isClosed && until - System.nanoTime() > 0) {
+            try {
+                Thread.sleep(Math.max(1, Math.min(100, Duration.ofNanos(until - System.nanoTime()).toMillis())));
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+                throw failure;
+            }
+        }
+        return 0;
+    }
+
+    private String where() {
+        return options.host() + ":" + options.port();
+    }
+
+    private Connection connect() throws IOException {
+        long from = hasBegun ? resume.begin(options.schemas()) : -1;
+        Connection made = new Connection(options);
+        connection = made;
+        if (isClosed) {
+            disconnect();
+            return null;
+        }
+        decoder.restart();
+        buffer.clear();
+        authenticate(made);
+        made.send(subscriptions(from >= 0 ? from : options.start(), options.snapshot() && from < 0) + "start_session\n");
+        made.begin(options);
+        hasBegun = true;
+        readAtNanos = System.nanoTime();
+        return made;
+    }
+
+    private void authenticate(Connection made) throws IOException {
+        String greeting = made.line();
+        String challenge = made.line();
+        String cram = value(challenge, "cram");
+        if (!greeting.startsWith("lsg_version=") || cram == null) {
+            throw new LiveException(where() + ": no live server: '" + greeting + "'", LiveException.Reason.REFUSED);
+        }
+        String key = options.key();
+        String request = "auth=" + answer(cram, key) + "-" + key.substring(key.length() - BUCKET) + "|dataset=" + options.dataset()
+                + "|encoding=dbn|compression=none|ts_out=" + (options.tsOut() ? 1 : 0) + "|client=tapeworks-java";
+        if (options.slowReader() != null) {
+            request += "|slow_reader_behavior=" + options.slowReader();
+        }
+        made.send(request + "\n");
+        String said = made.line();
+        if (!"1".equals(value(said, "success"))) {
+            String error = value(said, "error");
+            throw new LiveException(where() + ": " + (error == null ? said : error), LiveException.Reason.REFUSED);
+        }
+    }
+
+    private String subscriptions(long start, boolean snapshot) {
+        StringBuilder lines = new StringBuilder();
+        List<String> symbols = options.symbols().isEmpty() ? List.of("ALL_SYMBOLS") : options.symbols();
+        for (String schema : options.schemas()) {
+            for (int at = 0; at < symbols.size(); at += SYMBOLS_A_LINE) {
+                int end = Math.min(symbols.size(), at + SYMBOLS_A_LINE);
+                lines.append("schema=").append(schema).append("|stype_in=raw_symbol|symbols=")
+                        .append(String.join(",", symbols.subList(at, end)))
+                        .append("|snapshot=").append(snapshot ? 1 : 0)
+                        .append("|is_last=").append(end == symbols.size() ? 1 : 0);
+                if (start >= 0) {
+                    lines.append("|start=").append(start);
+                }
+                lines.append('\n');
+            }
+        }
+        return lines.toString();
+    }
+
+    /** The value of a key in a line of {@code key=value|key=value}; null: it is not there. */
+    static String value(String line, String key) {
+        for (String pair : line.split("\\|")) {
+            if (pair.startsWith(key + "=")) {
+                return pair.substring(key.length() + 1);
+            }
+        }
+        return null;
+    }
+
+    /** The answer to a challenge: SHA-256 of challenge and key, in hexadecimal digits. */
+    static String answer(String challenge, String key) {
+        try {
+            byte[] hash = MessageDigest.getInstance("SHA-256").digest((challenge + "|" + key).getBytes(StandardCharsets.UTF_8));
+            return HexFormat.of().formatHex(hash);
+        } catch (NoSuchAlgorithmException impossible) {
+            throw new AssertionError("every Java has SHA-256", impossible);
+        }
+    }
+
+    private void disconnect() {
+        Connection ended = connection;
+        connection = null;
+        if (ended != null) {
+            try {
+                ended.close();
+            } catch (IOException ignored) {
+                // It is given up in any case.
+            }
+        }
+    }
+
+    /** Ends the session. A turn that waits in another thread ends at once. */
+    @Override
+    public void close() {
+        isClosed = true;
+        disconnect();
+    }
+}

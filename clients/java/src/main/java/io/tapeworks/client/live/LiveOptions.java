@@ -1,0 +1,145 @@
+package io.tapeworks.client.live;
+
+import io.tapeworks.client.dbn.Dbn;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import javax.net.ssl.SSLSocketFactory;
+
+/** What a live session requests, and how it goes on where it breaks. Immutable: each method returns another. */
+public record LiveOptions(
+        String host,
+        int port,
+        String key,
+        String dataset,
+        List<String> schemas,
+        List<String> symbols,
+        long start,
+        boolean snapshot,
+        String slowReader,
+        boolean tsOut,
+        SSLSocketFactory tls,
+        Waiting waiting,
+        Duration patience,
+        Duration silence,
+        int attempts,
+        Duration pause) {
+    /** The key of {@code tapeworks demo}. */
+    public static final String DEMO_KEY = "db-TapeworksDemoKey0000000000000";
+
+    private static final int KEY_LENGTH = 32;
+
+    /** How a client waits for the next bytes. */
+    public enum Waiting {
+        /** The thread sleeps until the system has some. */
+        BLOCKING,
+        /** The thread looks again and again: some microseconds sooner, for a core of its own. Not with TLS. */
+        BUSY
+    }
+
+    /** @throws IllegalArgumentException an option cannot be used; the message says which */
+    public LiveOptions {
+        schemas = List.copyOf(schemas);
+        symbols = List.copyOf(symbols);
+        check(port > 0 && port < 1 << 16, "port " + port + ": expected 1 to 65535");
+        check(key.length() == KEY_LENGTH && key.startsWith("db-"), "a key has 32 characters and begins with db-");
+        check(!schemas.isEmpty(), "no schema");
+        Map<Integer, String> types = new HashMap<>();
+        for (String schema : schemas) {
+            int type = Dbn.recordTypeOf(schema);
+            check(type >= 0, "'" + schema + "' is no schema");
+            String other = types.put(type, schema);
+            check(other == null, schema + " and " + other + " have records that look alike: use a session for each");
+        }
+        for (String text : symbols) {
+            check(isPlain(text), "'" + text + "' is no symbol");
+        }
+        check(isPlain(dataset), "'" + dataset + "' is no dataset");
+        check(slowReader == null || List.of("warn", "skip", "conflate").contains(slowReader),
+                "slow reader '" + slowReader + "': expected warn, skip or conflate");
+        check(tls == null || waiting == Waiting.BLOCKING, "TLS does not go with busy waiting");
+        check(attempts >= 0, "attempts " + attempts + ": expected 0 or more");
+        check(!patience.isNegative() && !patience.isZero(), "patience " + patience + ": expected more than nothing");
+        check(!silence.isNegative() && !silence.isZero(), "silence " + silence + ": expected more than nothing");
+        check(!pause.isNegative(), "pause " + pause + ": expected no less than nothing");
+    }
+
+    /** All symbols of some schemas, of the plant of {@code tapeworks demo} unless said otherwise, from now on. */
+    public static LiveOptions of(String host, int port, String... schemas) {
+        return new LiveOptions(host, port, DEMO_KEY, "TAPEWORKS.DEMO", List.of(schemas), List.of(), -1, false, null, false, null,
+                Waiting.BLOCKING, Duration.ofSeconds(10), Duration.ofSeconds(90), 10, Duration.ofMillis(100));
+    }
+
+    /** The key: 32 characters that begin with {@code db-}. It is never sent. */
+    public LiveOptions withKey(String key) {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+    }
+
+    /** The dataset. */
+    public LiveOptions withDataset(String dataset) {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+    }
+
+    /** Only these symbols. */
+    public LiveOptions withSymbols(String... symbols) {
+        return new LiveOptions(host, port, key, dataset, schemas, List.of(symbols), start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+    }
+
+    /** A replay from this time on, in ns since the epoch, UTC, then the present. */
+    public LiveOptions withStart(long start) {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+    }
+
+    /** The state of now first. */
+    public LiveOptions withSnapshot() {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, true, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+    }
+
+    /** What the server does where this end is slow: {@code warn}, {@code skip} or {@code conflate}. */
+    public LiveOptions withSlowReader(String behaviour) {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, behaviour, tsOut, tls, waiting, patience, silence, attempts, pause);
+    }
+
+    /** Each record says when it was sent. */
+    public LiveOptions withTsOut() {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, true, tls, waiting, patience, silence, attempts, pause);
+    }
+
+    /** TLS, with the server's name checked. */
+    public LiveOptions withTls(SSLSocketFactory tls) {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+    }
+
+    /** How to wait for bytes. */
+    public LiveOptions withWaiting(Waiting waiting) {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+    }
+
+    /** How long the server may take to connect and to answer, and be silent later on; it sends a heartbeat every 30 s. */
+    public LiveOptions withPatience(Duration answers, Duration silence) {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, answers, silence, attempts, pause);
+    }
+
+    /** How often in a row to connect again without a record between, 0: never; and how long to wait first. It doubles, up to 10 s. */
+    public LiveOptions withReconnects(int attempts, Duration pause) {
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+    }
+
+    private static void check(boolean holds, String what) {
+        if (!holds) {
+            throw new IllegalArgumentException(what);
+        }
+    }
+
+    /** Whether it cannot end its place in a line of the protocol. */
+    private static boolean isPlain(String text) {
+        return !text.isEmpty() && text.chars().allMatch(c -> c > ' ' && c < 0x7F && c != '|' && c != ',' && c != '=');
+    }
+
+    /** Without the key. */
+    @Override
+    public String toString() {
+        return "LiveOptions(" + host + ":" + port + ", " + dataset + ", " + schemas + ")";
+    }
+}

@@ -1,0 +1,337 @@
+package io.tapeworks.client.stream;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+import java.net.InetSocketAddress;
+import java.net.Socket;
+import java.net.SocketTimeoutException;
+import java.net.URI;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.security.SecureRandom;
+import java.time.Duration;
+import java.util.Base64;
+import java.util.Locale;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
+import javax.net.ssl.SSLSocketFactory;
+
+/**
+ * A client of a plant's stream: the NBBO, trades and gaps over a WebSocket.
+ *
+ * <p>When the connection breaks, the client connects again; {@link StreamHandler#onReconnect} says so. One thread uses a client;
+ * {@link #close} may be called by any. Once the stream runs, the client allocates nothing (in Protobuf; JSON comes as texts).
+ *
+ * <pre>{@code
+ * URI address = URI.create("ws://127.0.0.1:8080/stream?schema=nbbo,trades&encoding=protobuf");
+ * try (StreamClient client = new StreamClient(address, null)) {
+ *     client.run(handler);
+ * }
+ * }</pre>
+ *
+ * <p>Source: RFC 6455; {@code tapeworks.proto}.
+ */
+public final class StreamClient implements AutoCloseable {
+    private static final int BUFFER = 1 << 18;
+    private static final int MAX_HEADER = 64 << 10;
+    private static final String ACCEPT = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    private static final long LONGEST_PAUSE_MS = 10_000;
+
+    private final URI address;
+    private final String token;
+    private final SecureRandom random = new SecureRandom();
+    private final StreamDecoder decoder = new StreamDecoder();
+    private final WebSocketFrames frames = new WebSocketFrames();
+    private final WebSocketFrames.Sink sink = this::take;
+    private ByteBuffer buffer = ByteBuffer.allocate(BUFFER);
+    private int attempts = 10;
+    private Duration pause = Duration.ofMillis(100);
+    private Duration patience = Duration.ofSeconds(10);
+    private Duration silence = Duration.ofMinutes(5);
+    private SSLSocketFactory tls;
+    private volatile Socket socket;
+    private volatile boolean isClosed;
+    private StreamHandler handler;
+    private int failed;
+    private long reconnects;
+    private long records;
+
+    /**
+     * A stream that is not connected yet: {@link #run} connects.
+     *
+     * @param address such as {@code ws://127.0.0.1:8080/stream?schema=nbbo&encoding=protobuf}, or {@code wss:}
+     * @param token the token of {@code [web]}; null: none
+     * @throws IllegalArgumentException the address is none of a WebSocket, or the token cannot be sent
+     */
+    public StreamClient(URI address, String token) {
+        String scheme = address.getScheme();
+        if (address.getHost() == null || !("ws".equals(scheme) || "wss".equals(scheme))) {
+            throw new IllegalArgumentException("'" + address + "': expected ws://HOST:PORT/stream");
+        }
+        if (token != null && !token.chars().allMatch(c -> c > ' ' && c < 0x7F)) {
+            throw new IllegalArgumentException("the token has characters that cannot be sent");
+        }
+        this.address = address;
+        this.token = token;
+        this.tls = "wss".equals(scheme) ? (SSLSocketFactory) SSLSocketFactory.getDefault() : null;
+    }
+
+    /** How often in a row to connect again without a record between, 0: never; and how long to wait first. It doubles, up to 10 s. */
+    public StreamClient withReconnects(int attempts, Duration pause) {
+        this.attempts = attempts;
+        this.pause = pause;
+        return this;
+    }
+
+    /** How long the server may take to connect and to answer, and be silent later on. */
+    public StreamClient withPatience(Duration answers, Duration silence) {
+        this.patience = answers;
+        this.silence = silence;
+        return this;
+    }
+
+    /** The keys and certificates of a {@code wss:} address. */
+    public StreamClient withTls(SSLSocketFactory tls) {
+        this.tls = tls;
+        return this;
+    }
+
+    /** Messages so far. */
+    public long records() {
+        return records;
+    }
+
+    /** How often the client connected again. */
+    public long reconnects() {
+        return reconnects;
+    }
+
+    /** Messages without a kind that this client knows. */
+    public long unknown() {
+        return decoder.unknown();
+    }
+
+    /**
+     * Hands records over until {@link #close}.
+     *
+     * @throws IOException the server refused, or cannot be reached any more
+     */
+    public void run(StreamHandler handler) throws IOException {
+        this.handler = handler;
+        while (!isClosed) {
+            long before = records;
+            try {
+                connect();
+                if (reconnects > 0) {
+                    handler.onReconnect(reconnects);
+                }
+                read();
+            } catch (IOException broken) {
+                disconnect();
+                if (records > before) {
+                    failed = 0;
+                }
+                if (isClosed) {
+                    return;
+                }
+                if (broken instanceof StreamException || failed >= attempts) {
+                    throw broken;
+                }
+                rest(broken);
+            }
+        }
+    }
+
+    private void rest(IOException broken) throws IOException {
+        long left = Math.min(LONGEST_PAUSE_MS, pause.toMillis() << Math.min(failed, 20));
+        failed += 1;
+        reconnects += 1;
+        for (; left > 0 && !isClosed; left -= 100) {
+            try {
+                Thread.sleep(Math.min(100, left));
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+                throw broken;
+            }
+        }
+    }
+
+    private void connect() throws IOException {
+        int port = address.getPort() >= 0 ? address.getPort() : tls != null ? 443 : 80;
+        int milliseconds = (int) Math.max(1, Math.min(Integer.MAX_VALUE, patience.toMillis()));
+        Socket made = new Socket();
+        socket = made;
+        made.connect(new InetSocketAddress(address.getHost(), port), milliseconds);
+        made.setTcpNoDelay(true);
+        made.setSoTimeout(milliseconds);
+        if (tls != null) {
+            SSLSocket secured = (SSLSocket) tls.createSocket(made, address.getHost(), port, true);
+            SSLParameters parameters = secured.getSSLParameters();
+            parameters.setEndpointIdentificationAlgorithm("HTTPS");
+            secured.setSSLParameters(parameters);
+            secured.startHandshake();
+            made = secured;
+            socket = secured;
+        }
+        byte[] nonce = new byte[16];
+        random.nextBytes(nonce);
+        String key = Base64.getEncoder().encodeToString(nonce);
+        String path = address.getRawPath().isEmpty() ? "/" : address.getRawPath();
+        String query = address.getRawQuery() == null ? "" : "?" + address.getRawQuery();
+        String request = "GET " + path + query + " HTTP/1.1\r\nHost: " + address.getHost() + ":" + port
+                + "\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + key + "\r\n"
+                + (token == null ? "" : "Authorization: Bearer " + token + "\r\n") + "\r\n";
+        OutputStream output = made.getOutputStream();
+        output.write(request.getBytes(StandardCharsets.ISO_8859_1));
+        output.flush();
+        frames.restart();
+        buffer.clear();
+        checkAnswer(made.getInputStream(), key);
+        made.setSoTimeout((int) Math.max(1, Math.min(Integer.MAX_VALUE, silence.toMillis())));
+    }
+
+    private void checkAnswer(InputStream input, String key) throws IOException {
+        StringBuilder header = new StringBuilder();
+        while (header.length() < 4 || header.indexOf("\r\n\r\n", header.length() - 4) < 0) {
+            int next = input.read();
+            if (next < 0) {
+                throw new EOFException("the server closed the connection instead of an answer");
+            }
+            if (header.length() == MAX_HEADER) {
+                throw new StreamException("an answer of more than " + MAX_HEADER + " bytes");
+            }
+            header.append((char) next);
+        }
+        String[] lines = header.toString().split("\r\n");
+        String[] status = lines[0].split(" ", 3);
+        if (status.length < 2 || !status[1].equals("101")) {
+            String said = "the server refused: " + lines[0] + body(input, lines);
+            // Of its own failures it may recover.
+            throw status.length > 1 && status[1].startsWith("5") ? new IOException(said) : new StreamException(said);
+        }
+        String accept = field(lines, "sec-websocket-accept");
+        if (!acceptOf(key).equals(accept)) {
+            throw new StreamException("no WebSocket server: it answered the key with " + accept);
+        }
+    }
+
+    /** What a refusal says. */
+    private static String body(InputStream input, String[] lines) throws IOException {
+        String length = field(lines, "content-length");
+        if (length == null || !length.matches("[0-9]{1,5}")) {
+            return "";
+        }
+        byte[] text = input.readNBytes(Integer.parseInt(length));
+        return ": " + new String(text, StandardCharsets.UTF_8).strip();
+    }
+
+    private static String field(String[] lines, String name) {
+        for (String line : lines) {
+            int colon = line.indexOf(':');
+            if (colon > 0 && line.substring(0, colon).toLowerCase(Locale.ROOT).equals(name)) {
+                return line.substring(colon + 1).strip();
+            }
+        }
+        return null;
+    }
+
+    /** The answer to a key: RFC 6455, section 4.2.2. */
+    static String acceptOf(String key) {
+        try {
+            byte[] hash = MessageDigest.getInstance("SHA-1").digest((key + ACCEPT).getBytes(StandardCharsets.ISO_8859_1));
+            return Base64.getEncoder().encodeToString(hash);
+        } catch (NoSuchAlgorithmException impossible) {
+            throw new AssertionError("every Java has SHA-1", impossible);
+        }
+    }
+
+    private void read() throws IOException {
+        Socket socket = this.socket;
+        if (socket == null) {
+            throw new EOFException("the stream was closed");
+        }
+        InputStream input = socket.getInputStream();
+        while (!isClosed) {
+            int read;
+            try {
+                read = input.read(buffer.array(), buffer.position(), buffer.remaining());
+            } catch (SocketTimeoutException silent) {
+                throw new IOException("the server is silent", silent);
+            }
+            if (read < 0) {
+                throw new EOFException("the server closed the connection");
+            }
+            buffer.position(buffer.position() + read).flip();
+            int wanted;
+            try {
+                wanted = frames.take(buffer, sink);
+            } finally {
+                buffer.compact();
+            }
+            if (wanted > buffer.capacity()) {
+                buffer = ByteBuffer.allocate(wanted).put(buffer.flip());
+            }
+        }
+    }
+
+    private void take(int opcode, ByteBuffer from, int at, int length, boolean endOfBatch) throws IOException {
+        switch (opcode) {
+            case WebSocketFrames.BINARY -> {
+                records += 1;
+                decoder.decode(from, at, length, endOfBatch, handler);
+            }
+            case WebSocketFrames.TEXT -> {
+                records += 1;
+                handler.onText(new String(from.array(), at, length, StandardCharsets.UTF_8), endOfBatch);
+            }
+            case WebSocketFrames.PING -> send(WebSocketFrames.PONG, from, at, length);
+            case WebSocketFrames.CLOSE -> {
+                int code = length < 2 ? 1005 : Byte.toUnsignedInt(from.get(at)) << 8 | Byte.toUnsignedInt(from.get(at + 1));
+                String reason = length < 3 ? "" : " " + new String(from.array(), at + 2, length - 2, StandardCharsets.UTF_8);
+                send(WebSocketFrames.CLOSE, from, at, Math.min(2, length));
+                throw new EOFException("the server closed the stream: " + code + reason);
+            }
+            default -> { }
+        }
+    }
+
+    private void send(int opcode, ByteBuffer from, int at, int length) throws IOException {
+        Socket socket = this.socket;
+        if (socket == null) {
+            return;
+        }
+        byte[] frame = new byte[6 + length];
+        byte[] mask = new byte[4];
+        random.nextBytes(mask);
+        frame[0] = (byte) (0x80 | opcode);
+        frame[1] = (byte) (0x80 | length);
+        System.arraycopy(mask, 0, frame, 2, mask.length);
+        for (int place = 0; place < length; place++) {
+            frame[6 + place] = (byte) (from.get(at + place) ^ mask[place & 3]);
+        }
+        socket.getOutputStream().write(frame);
+    }
+
+    private void disconnect() {
+        Socket ended = socket;
+        socket = null;
+        if (ended != null) {
+            try {
+                ended.close();
+            } catch (IOException ignored) {
+                // It is given up in any case.
+            }
+        }
+    }
+
+    /** Ends the stream. A read that waits in another thread ends at once. */
+    @Override
+    public void close() {
+        isClosed = true;
+        disconnect();
+    }
+}

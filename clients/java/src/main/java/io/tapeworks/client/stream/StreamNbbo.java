@@ -1,0 +1,160 @@
+package io.tapeworks.client.stream;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+
+/** The synthetic NBBO of an instrument after it changed, or as it is (flag 0x20) when the stream begins. One object serves all records of its kind. */
+public final class StreamNbbo {
+    private ByteBuffer buffer;
+    private int symbolFrom;
+    private int symbolLength;
+    private long tsEvent;
+    private long tsRecv;
+    private long bidPrice;
+    private boolean hasBidPrice;
+    private long askPrice;
+    private boolean hasAskPrice;
+    private long bidSize;
+    private long askSize;
+    private int bidPublisher;
+    private int askPublisher;
+    private int flags;
+    private int state;
+
+    StreamNbbo() {}
+
+    void read(ProtobufReader reader, ByteBuffer buffer) throws StreamException {
+        this.buffer = buffer;
+        symbolLength = 0;
+        tsEvent = 0;
+        tsRecv = 0;
+        bidPrice = 0;
+        hasBidPrice = false;
+        askPrice = 0;
+        hasAskPrice = false;
+        bidSize = 0;
+        askSize = 0;
+        bidPublisher = 0;
+        askPublisher = 0;
+        flags = 0;
+        state = 0;
+        while (reader.next()) {
+            if (reader.field() == 1 && reader.wireType() == ProtobufReader.LENGTH_DELIMITED) {
+                symbolFrom = reader.from();
+                symbolLength = reader.length();
+            }
+            if (reader.wireType() != ProtobufReader.VARINT) {
+                continue;
+            }
+            switch (reader.field()) {
+                case 2 -> tsEvent = reader.zigzag();
+                case 3 -> tsRecv = reader.zigzag();
+                case 4 -> {
+                    bidPrice = reader.zigzag();
+                    hasBidPrice = true;
+                }
+                case 5 -> {
+                    askPrice = reader.zigzag();
+                    hasAskPrice = true;
+                }
+                case 6 -> bidSize = reader.number();
+                case 7 -> askSize = reader.number();
+                case 8 -> bidPublisher = (int) reader.number();
+                case 9 -> askPublisher = (int) reader.number();
+                case 10 -> flags = (int) reader.number();
+                case 11 -> state = (int) reader.number();
+                default -> { }
+            }
+        }
+    }
+
+    /** The instrument, as a new text. */
+    public String symbol() {
+        byte[] bytes = new byte[symbolLength];
+        buffer.get(symbolFrom, bytes);
+        return new String(bytes, StandardCharsets.UTF_8);
+    }
+
+    /** Bytes of the instrument's name, in UTF-8. */
+    public int symbolLength() {
+        return symbolLength;
+    }
+
+    /** A byte of the instrument's name: what a table of a user's own is looked up by without a new text. */
+    public byte symbolByte(int at) {
+        return buffer.get(symbolFrom + java.util.Objects.checkIndex(at, symbolLength));
+    }
+
+    /** Whether the instrument's name has these bytes. */
+    public boolean isSymbol(byte[] name) {
+        if (name.length != symbolLength) {
+            return false;
+        }
+        for (int at = 0; at < name.length; at++) {
+            if (buffer.get(symbolFrom + at) != name[at]) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** The venue's time, in ns since the epoch, UTC. */
+    public long tsEvent() {
+        return tsEvent;
+    }
+
+    /** When it was received, in ns since the epoch, UTC. */
+    public long tsRecv() {
+        return tsRecv;
+    }
+
+    /** The bid price, in 1e-9 of the currency; only if {@link #hasBidPrice}. */
+    public long bidPrice() {
+        return bidPrice;
+    }
+
+    /** Whether there is one. */
+    public boolean hasBidPrice() {
+        return hasBidPrice;
+    }
+
+    /** The ask price, in 1e-9 of the currency; only if {@link #hasAskPrice}. */
+    public long askPrice() {
+        return askPrice;
+    }
+
+    /** Whether there is one. */
+    public boolean hasAskPrice() {
+        return hasAskPrice;
+    }
+
+    /** Shares at the bid price, over all venues. */
+    public long bidSize() {
+        return bidSize;
+    }
+
+    /** Shares at the ask price, over all venues. */
+    public long askSize() {
+        return askSize;
+    }
+
+    /** The feed of the first venue at the bid price. */
+    public int bidPublisher() {
+        return bidPublisher;
+    }
+
+    /** The feed of the first venue at the ask price. */
+    public int askPublisher() {
+        return askPublisher;
+    }
+
+    /** 0x04: a venue among the best has a book that may be wrong; 0x20: the state when the stream begins. */
+    public int flags() {
+        return flags;
+    }
+
+    /** How bid and offer stand to each other: 0 one-sided, 1 normal, 2 locked, 3 crossed. */
+    public int state() {
+        return state;
+    }
+}

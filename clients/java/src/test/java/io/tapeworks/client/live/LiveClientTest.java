@@ -1,0 +1,187 @@
+package io.tapeworks.client.live;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.tapeworks.client.dbn.Dbn;
+import io.tapeworks.client.dbn.DbnException;
+import io.tapeworks.client.dbn.Mbo;
+import io.tapeworks.client.dbn.RecordHandler;
+import io.tapeworks.client.dbn.Records;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(30)
+final class LiveClientTest {
+    private static final String KEY = "db-0123456789012345678901234567Z";
+
+    /** A server that sends a stream to each connection, one after the other, and notes what was requested. */
+    private static final class Server {
+        final ServerSocket listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress());
+        final List<String> requests = Collections.synchronizedList(new ArrayList<>());
+
+        Server(byte[]... streams) throws IOException {
+            Thread thread = new Thread(() -> {
+                try (listener) {
+                    for (byte[] stream : streams) {
+                        try (Socket socket = listener.accept()) {
+                            serve(socket, stream);
+                        }
+                    }
+                } catch (IOException over) {
+                    requests.add("failed: " + over.getMessage());
+                }
+            });
+            thread.setDaemon(true);
+            thread.start();
+        }
+
+        private void serve(Socket socket, byte[] stream) throws IOException {
+            var output = socket.getOutputStream();
+            var input = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
+            output.write("lsg_version=test\ncram=abc\n".getBytes());
+            String auth = input.readLine();
+            requests.add(auth);
+            if (!auth.startsWith("auth=" + LiveClient.answer("abc", KEY) + "-4567Z|")) {
+                output.write("success=0|error=authentication failed\n".getBytes());
+                return;
+            }
+            output.write("success=1|session_id=1\n".getBytes());
+            for (String line = input.readLine(); !line.equals("start_session"); line = input.readLine()) {
+                requests.add(line);
+            }
+            output.write(stream);
+        }
+
+        LiveOptions options(String... schemas) {
+            return LiveOptions.of("127.0.0.1", listener.getLocalPort(), schemas).withKey(KEY).withReconnects(0, Duration.ofMillis(1));
+        }
+    }
+
+    private static final class Orders implements RecordHandler {
+        final List<Long> seen = new ArrayList<>();
+
+        @Override
+        public void onMbo(Mbo mbo, long sequence, boolean endOfBatch) {
+            assertEquals(seen.size(), sequence);
+            seen.add(mbo.orderId());
+        }
+    }
+
+    @Test
+    void eachRecordComesOnceThoughTheConnectionBreaks() throws IOException {
+        byte[] begin = Records.metadata(3);
+        byte[] cut = Records.mbo(5, 30);
+        Server server = new Server(
+                Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20), Records.mbo(3, 20), java.util.Arrays.copyOf(cut, 20)),
+                // The second connection brings nothing, and the third begins with what came already.
+                begin,
+                Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 20), Records.mbo(4, 20), Records.mbo(5, 30)));
+        Orders orders = new Orders();
+        try (LiveClient client = new LiveClient(server.options("mbo").withReconnects(2, Duration.ofMillis(1)).withSnapshot())) {
+            assertThrows(LiveException.class, () -> client.run(orders));
+            assertTrue(client.reconnects() >= 2);
+        }
+        assertEquals(List.of(1L, 2L, 3L, 4L, 5L), orders.seen);
+        String subscription = "schema=mbo|stype_in=raw_symbol|symbols=ALL_SYMBOLS|snapshot=";
+        assertEquals(subscription + "1|is_last=1", server.requests.get(1));
+        assertEquals(subscription + "0|is_last=1|start=20", server.requests.get(3));
+        assertEquals(subscription + "0|is_last=1|start=20", server.requests.get(5));
+    }
+
+    @Test
+    void aRefusedKeyIsNotTriedAgain() throws IOException {
+        Server server = new Server(Records.metadata(3));
+        LiveOptions options = server.options("mbo").withKey(LiveOptions.DEMO_KEY).withReconnects(5, Duration.ofMillis(1));
+        try (LiveClient client = new LiveClient(options)) {
+            LiveException refused = assertThrows(LiveException.class, () -> client.run(new Orders()));
+            assertEquals(LiveException.Reason.REFUSED, refused.reason());
+            assertTrue(refused.getMessage().endsWith(": authentication failed"), refused.getMessage());
+            assertEquals(0, client.reconnects());
+        }
+        assertFalse(options.toString().contains("db-"));
+    }
+
+    @Test
+    void bytesThatAreNoDbnEndTheSessionWithTheirOffset() throws IOException {
+        Server server = new Server(Records.joined(Records.metadata(3), Records.mbo(1, 1), new byte[4]));
+        Orders orders = new Orders();
+        try (LiveClient client = new LiveClient(server.options("mbo"))) {
+            DbnException wrong = assertThrows(DbnException.class, () -> client.run(orders));
+            assertEquals("byte 164 of the stream: a record of 0 bytes", wrong.getMessage());
+        }
+        assertEquals(List.of(1L), orders.seen);
+    }
+
+    @Test
+    void aSilentServerIsGivenUp() throws IOException {
+        try (ServerSocket listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
+            LiveOptions options = LiveOptions.of("127.0.0.1", listener.getLocalPort(), "mbo")
+                    .withPatience(Duration.ofMillis(50), Duration.ofMillis(50)).withReconnects(1, Duration.ofMillis(1));
+            try (LiveClient client = new LiveClient(options)) {
+                assertThrows(LiveException.class, () -> client.run(new Orders()));
+            }
+        }
+    }
+
+    @Test
+    void anotherThreadEndsASession() throws Exception {
+        try (ServerSocket listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress())) {
+            LiveClient client = new LiveClient(LiveOptions.of("127.0.0.1", listener.getLocalPort(), "mbo"));
+            Thread closer = new Thread(() -> {
+                try {
+                    listener.accept();
+                    Thread.sleep(50);
+                } catch (IOException | InterruptedException over) {
+                    // The test fails by its time limit.
+                }
+                client.close();
+            });
+            closer.start();
+            client.run(new Orders());
+            closer.join();
+        }
+    }
+
+    @Test
+    void optionsThatCannotWorkAreRefused() {
+        for (String[] schemas : new String[][] {{}, {"nothing"}, {"mbp-1", "tbbo"}, {"mbo", "mbo"}}) {
+            assertThrows(IllegalArgumentException.class, () -> LiveOptions.of("127.0.0.1", 1, schemas));
+        }
+        LiveOptions options = LiveOptions.of("127.0.0.1", 1, "mbo");
+        assertThrows(IllegalArgumentException.class, () -> options.withSymbols("A|start=1"));
+        assertThrows(IllegalArgumentException.class, () -> options.withSymbols("A\nstart_session"));
+        assertThrows(IllegalArgumentException.class, () -> options.withKey("short"));
+        assertThrows(IllegalArgumentException.class, () -> options.withSlowReader("drop"));
+        assertThrows(IllegalArgumentException.class, () -> options.withReconnects(-1, Duration.ZERO));
+    }
+
+    @Test
+    void aSessionOfSeveralSchemasBeginsAnewWhereTheLastOfThemIs() {
+        Resume resume = new Resume();
+        assertEquals(-1, resume.begin(List.of("mbo")));
+        assertTrue(resume.takes(Dbn.MBO, 5_000_000_000L));
+        assertTrue(resume.takes(Dbn.OHLCV_1S, 3_000_000_000L));
+        assertEquals(3_000_000_000L, resume.begin(List.of("mbo", "ohlcv-1s")));
+        assertFalse(resume.takes(Dbn.OHLCV_1S, 3_000_000_000L));
+        assertTrue(resume.takes(Dbn.OHLCV_1S, 4_000_000_000L));
+        assertFalse(resume.takes(Dbn.MBO, 4_999_999_999L));
+        assertFalse(resume.takes(Dbn.MBO, 5_000_000_000L));
+        assertTrue(resume.takes(Dbn.MBO, 5_000_000_000L));
+        // Of a schema without a record, the interval before the first record of others counts.
+        assertEquals(4_000_000_000L, resume.begin(List.of("mbo", "bbo-1s")));
+    }
+}
