@@ -8,6 +8,12 @@ use crate::tools::{self, Lack};
 /// Where the units say that the binary is.
 const INSTALLED: &str = "/usr/local/bin/tapeworks";
 
+/// The version of Kubernetes whose schemas the objects must fit.
+const KUBERNETES: &str = "1.37.0";
+
+/// The exposure that `systemd-analyze security` may find in a unit, in tenths: 0 is none, 100 all.
+const MOST_EXPOSED: u32 = 15;
+
 pub(crate) fn needs() -> Result<(), Lack> {
     tools::debian("systemd-analyze", "systemd")?;
     tools::python().map(drop)
@@ -19,6 +25,7 @@ pub(crate) fn run() -> Result<String, Lack> {
     let root = process::root();
     for (command, folder) in [
         (&["validate"][..], "examples/plant"),
+        (&["validate"], "deploy/kubernetes"),
         (&["exchange", "check"], "examples/exchange"),
         (&["gateway", "check"], "examples/gateway"),
     ] {
@@ -50,11 +57,30 @@ pub(crate) fn run() -> Result<String, Lack> {
         if let Some(line) = answer.lines().find(|line| line.contains(&*name)) {
             return Err(Lack::Failed(line.to_owned()));
         }
+        let exposure = process::program("systemd-analyze").args(["security", "--offline=true", "--no-pager"]);
+        let exposure = exposure.arg(format!("--threshold={MOST_EXPOSED}")).arg(&copy).output();
+        // The line of the figure is its last.
+        println!("{}", exposure.map_err(Lack::Failed)?.trim_end().lines().next_back().unwrap_or_default());
     }
     let python = tools::python()?;
     let hadolint = python.with_file_name("hadolint");
     process::program(hadolint).arg(root.join("deploy/Dockerfile")).run().map_err(Lack::Failed)?;
-    Ok("systemd, hadolint and the product itself have nothing to say".into())
+    let schema = process::program(python.with_file_name("check-jsonschema"));
+    let schema = schema
+        .args(["--builtin-schema", "vendor.compose-spec"])
+        .arg(root.join("deploy/compose/compose.yaml"));
+    schema.run().map_err(Lack::Failed)?;
+    let mut objects = files(&root.join("deploy/kubernetes"), "yaml")?;
+    // What is made of them is no object of Kubernetes.
+    objects.retain(|path| !path.ends_with("kustomization.yaml"));
+    let kubernetes = process::program(python.with_file_name("kubernetes-validate"));
+    kubernetes
+        .args(["--strict", "--kubernetes-version", KUBERNETES])
+        .args(objects)
+        .run()
+        .map_err(Lack::Failed)?;
+    Ok("systemd, hadolint, the schemas of compose and Kubernetes, and the product itself have nothing to say"
+        .into())
 }
 
 /// The files of a folder with an ending, of which there is at least one.

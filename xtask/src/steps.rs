@@ -275,7 +275,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "deploy",
-        what: "the services' units, the container's file and the shipped configurations are sound",
+        what: "the services' units, the files for containers and the shipped configurations are sound",
         when: When::Long,
         needs: deploy::needs,
         run: deploy::run,
