@@ -10,6 +10,7 @@
 //! | Rust of a library crate | names no file outside the crate: what a test or `include_str!` needs is there, as a link if others have it |
 //! | Markdown | links into the repository lead somewhere; the book's summary lists every page |
 
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
 use crate::process;
@@ -89,6 +90,9 @@ const UNSAFE: &str = concat!("uns", "afe");
 /// The peers that are written anew for the benches of the ring need what the originals have; nothing of it ships.
 const MAY_BE_UNSAFE: &[&str] = &["crates/ring/", "crates/packet/", "bench/src/ring/"];
 
+/// The threat model, which names the test of each of its claims.
+const SECURITY: &str = "SECURITY.md";
+
 /// Files whose lines are made by machines, or are not ours to shape.
 fn is_exempt(path: &str) -> bool {
     path.ends_with("Cargo.lock")
@@ -104,6 +108,7 @@ pub(crate) fn run() -> Result<String, String> {
     paths.sort_unstable();
     paths.dedup();
     let (mut violations, mut looked_at) = (Vec::new(), 0);
+    let mut functions = HashSet::new();
     for path in paths {
         // A file of git's list may have been removed; one that is no text has no lines to look at.
         let Ok(text) = std::fs::read_to_string(process::root().join(path)) else { continue };
@@ -111,15 +116,41 @@ pub(crate) fn run() -> Result<String, String> {
             continue;
         }
         looked_at += 1;
+        if path.ends_with(".rs") {
+            functions.extend(functions_of(&text).map(str::to_owned));
+        }
         let exists = |target: &Path| process::root().join(target).exists();
         violations.extend(check(path, &text, &exists));
     }
     violations.extend(pages_missing_from_the_summary()?);
+    let promised = std::fs::read_to_string(process::root().join(SECURITY));
+    let promised = promised.map_err(|error| format!("{SECURITY}: {error}"))?;
+    violations.extend(tests_missing(&promised, &functions));
     violations.extend(lints_that_differ());
     if violations.is_empty() {
         return Ok(format!("{looked_at} files are tidy"));
     }
     Err(format!("{} untidy places:\n  {}", violations.len(), violations.join("\n  ")))
+}
+
+/// The names of the functions of a Rust file.
+fn functions_of(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("fn ")?;
+        rest.split_once(['(', '<']).map(|(name, _)| name)
+    })
+}
+
+/// The tests that the threat model names and that are not there. A test's name has three underscores at least; no other word of it
+/// has.
+fn tests_missing(text: &str, functions: &HashSet<String>) -> Vec<String> {
+    let names = text.split('`').skip(1).step_by(2);
+    let tests = names.filter(|name| {
+        name.matches('_').count() >= 3
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    });
+    let missing = tests.filter(|name| !functions.contains(*name));
+    missing.map(|name| format!("{SECURITY}: no test is called {name}")).collect()
 }
 
 /// What is wrong with one file.
@@ -410,6 +441,16 @@ mod tests {
         );
         assert_eq!(found("crates/wire/tests/a.rs", "let text = \"../../..\";"), 0);
         assert_eq!(found("crates/cli/tests/a.rs", "env!(\"CARGO_MANIFEST_DIR\").join(\"../..\")"), 0);
+    }
+
+    #[test]
+    fn a_test_that_the_threat_model_names_must_be_there() {
+        let functions = functions_of("    fn a_key_is_never_shown() {\n    pub(crate) fn two<T>(x: T) {}\n")
+            .map(str::to_owned);
+        let functions: HashSet<String> = functions.collect();
+        assert!(functions.contains("two"));
+        let text = "| `a_key_is_never_shown`, `a_key_is_never_kept` | `max_connections` of `[a_b_c_d]` |";
+        assert_eq!(tests_missing(text, &functions), ["SECURITY.md: no test is called a_key_is_never_kept"]);
     }
 
     #[test]
