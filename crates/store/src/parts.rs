@@ -186,7 +186,8 @@ mod tests {
             .map(|order| event(EventKind::Add, InstrumentId((order % 3) as u32), order, order as i64))
             .collect();
         events.push(event(EventKind::Delete, InstrumentId(1), 4, 4));
-        events.push(event(EventKind::Session, InstrumentId::ALL, 40, 0).with_session(Session::StartOfMessages));
+        events
+            .push(event(EventKind::Session, InstrumentId::ALL, 40, 0).with_session(Session::StartOfMessages));
         events
     }
 
@@ -217,7 +218,8 @@ mod tests {
                 let one = name("one");
                 let whole = write(Writer::create(&one, schema, &options).unwrap(), &instruments);
                 let names = [name("0"), name("1"), name("2")];
-                let file = |path: &PathBuf| Box::new(NewFile::create(path, false).unwrap()) as Box<dyn Destination>;
+                let file =
+                    |path: &PathBuf| Box::new(NewFile::create(path, false).unwrap()) as Box<dyn Destination>;
                 let files = names.iter().map(file).collect();
                 // The last part gets nothing.
                 let part_of: PartOf = Box::new(|symbol| usize::from(symbol.as_str() == "BBB"));

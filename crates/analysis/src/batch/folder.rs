@@ -12,7 +12,7 @@
 //! Order on the disk: the files are whole in `NAME.work`; `NAME.publishing` names them; they are moved; `NAME.publishing` becomes
 //! `NAME.json`. A run that finds `NAME.publishing` removes the files that it names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -74,7 +74,8 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, BatchError> {
 }
 
 fn parse<T: serde::de::DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, BatchError> {
-    let damaged = |error: serde_json::Error| BatchError::Damaged { path: path.to_owned(), why: error.to_string() };
+    let damaged =
+        |error: serde_json::Error| BatchError::Damaged { path: path.to_owned(), why: error.to_string() };
     serde_json::from_slice(bytes).map_err(damaged)
 }
 
@@ -154,11 +155,12 @@ impl Folder {
             let path = self.task_file(&name, "work");
             fs::remove_dir_all(&path).map_err(BatchError::io(&path, "cannot be removed"))?;
         }
-        for name in self.names("lock")?.into_iter().chain(self.names("partial")?) {
-            remove(&self.task_file(&name, "lock"))?;
-            remove(&self.task_file(&name, "partial"))?;
+        for ending in ["lock", "partial"] {
+            for name in self.names(ending)? {
+                remove(&self.task_file(&name, ending))?;
+            }
         }
-        Ok(())
+        remove(&self.root.join(format!("{MANIFEST}.partial")))
     }
 
     /// Compares the settings with those of the results, or keeps them if there are none.
@@ -259,6 +261,7 @@ impl Folder {
             self.remove_outputs(&parse(&publishing, &bytes)?)?;
             remove(&publishing)?;
         }
+        remove(&self.task_file(name, "publishing.partial"))?;
         Ok(lock)
     }
 
@@ -284,14 +287,18 @@ impl Folder {
         let text = serde_json::to_string_pretty(record)
             .map_err(|error| BatchError::Damaged { path: finished.clone(), why: error.to_string() })?;
         write(&publishing, &format!("{text}\n"), true)?;
+        let mut folders = BTreeSet::new();
         for output in &record.outputs {
             let path = self.root.join(&output.path);
             let folder = path.parent().unwrap_or(&self.root);
             fs::create_dir_all(folder).map_err(BatchError::io(folder, "cannot be made"))?;
-            fs::rename(work.join(&output.path), &path).map_err(BatchError::io(&path, "cannot be moved here"))?;
-            for folder in path.ancestors().skip(1).take(4) {
-                sync_folder(folder).map_err(BatchError::io(folder, "cannot be synced"))?;
-            }
+            fs::rename(work.join(&output.path), &path)
+                .map_err(BatchError::io(&path, "cannot be moved here"))?;
+            // The bucket, the date, the schema, and the root, which may all be new.
+            folders.extend(path.ancestors().skip(1).take(4).map(Path::to_owned));
+        }
+        for folder in folders {
+            sync_folder(&folder).map_err(BatchError::io(&folder, "cannot be synced"))?;
         }
         fs::rename(&publishing, &finished).map_err(BatchError::io(&finished, "cannot be moved here"))?;
         let tasks = self.root.join(TASKS);

@@ -80,7 +80,9 @@ pub struct Record {
     pub missing_messages: u64,
     /// Files that end early or are damaged; what was before the damage is taken.
     pub damaged_files: Vec<String>,
-    /// Whether everything was understood and nothing was missing.
+    /// The wanted symbols without a message.
+    pub unseen_symbols: Vec<String>,
+    /// Whether everything was understood and nothing was missing. A wanted symbol may be missing.
     pub is_clean: bool,
     /// The replay's counters and problems.
     pub report: Value,
@@ -107,7 +109,7 @@ pub struct SharedChannel {
 }
 
 /// What of a replay's summary says how it was made, or depends on the machine: it is in no record.
-const NOT_RECORDED: [&str; 9] = [
+const NOT_RECORDED: [&str; 11] = [
     "is_interrupted",
     "elapsed_seconds",
     "messages_per_second",
@@ -117,14 +119,18 @@ const NOT_RECORDED: [&str; 9] = [
     "written",
     "first_gaps",
     "files",
+    "damaged_files",
+    "unseen_symbols",
 ];
 
 /// The part of a replay's summary that is in a record.
 pub(super) fn report_of(summary: &Summary) -> Value {
     match summary.to_json() {
-        Value::Object(all) => {
-            all.into_iter().filter(|(name, _)| !NOT_RECORDED.contains(&name.as_str())).collect::<Map<_, _>>().into()
-        }
+        Value::Object(all) => all
+            .into_iter()
+            .filter(|(name, _)| !NOT_RECORDED.contains(&name.as_str()))
+            .collect::<Map<_, _>>()
+            .into(),
         other => other,
     }
 }
@@ -148,21 +154,22 @@ pub(super) fn shared_channels(records: &BTreeMap<String, Record>) -> Vec<SharedC
 }
 
 fn task(record: &Record) -> Value {
-    let Record { task, channels, inputs, outputs, gaps, missing_messages, damaged_files, is_clean, report } =
-        record;
-    let input = |input: &InputRecord| json!({ "path": input.path, "size": input.size, "sha256": input.sha256 });
+    let Record { task, channels, inputs, outputs, gaps, .. } = record;
+    let input =
+        |input: &InputRecord| json!({ "path": input.path, "size": input.size, "sha256": input.sha256 });
     json!({
         "name": task.name,
         "kind": task.kind,
         "date": task.date.to_string(),
         "channels": channels,
-        "is_clean": is_clean,
-        "missing_messages": missing_messages,
+        "is_clean": record.is_clean,
+        "missing_messages": record.missing_messages,
         "inputs": inputs.iter().map(input).collect::<Vec<_>>(),
         "outputs": outputs,
         "gaps": gaps,
-        "damaged_files": damaged_files,
-        "report": report,
+        "damaged_files": record.damaged_files,
+        "unseen_symbols": record.unseen_symbols,
+        "report": record.report,
     })
 }
 

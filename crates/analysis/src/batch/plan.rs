@@ -87,7 +87,12 @@ pub fn plan(
     }
     failed.sort_by(|one, other| one.path.cmp(&other.path));
     let tasks = tasks_of(&files, settings);
-    Ok(Plan { settings: settings.clone(), tasks, inputs: files.into_iter().map(|(path, _)| path).collect(), failed })
+    Ok(Plan {
+        settings: settings.clone(),
+        tasks,
+        inputs: files.into_iter().map(|(path, _)| path).collect(),
+        failed,
+    })
 }
 
 /// The files that the patterns name, sorted, each once.
@@ -180,11 +185,8 @@ fn probe(path: &Path, settings: &Settings, date: Option<Date>) -> Result<Probed,
     let mut input = Input::open(0, path, settings.protocol)?;
     let is_without_day = input.is_without_day();
     let given = date.and_then(clock::midnight_of).filter(|_| is_without_day);
-    let mut feed = Feed::new(FeedOptions {
-        application: settings.protocol,
-        midnight: given,
-        ..FeedOptions::default()
-    });
+    let mut feed =
+        Feed::new(FeedOptions { application: settings.protocol, midnight: given, ..FeedOptions::default() });
     let mut unwanted = |_: Event| {};
     let mut first = None;
     match &mut input.source {
@@ -311,7 +313,9 @@ mod tests {
     fn inputs(tasks: &[Task], kind: Kind) -> Vec<String> {
         let of_kind = tasks.iter().filter(|task| task.kind == kind);
         let mut inputs: Vec<String> = of_kind
-            .map(|task| task.inputs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" "))
+            .map(|task| {
+                task.inputs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+            })
             .collect();
         inputs.sort();
         inputs
@@ -336,7 +340,10 @@ mod tests {
         // A group keeps its name when another file of its channels comes.
         let alone = tasks_of(&files[4..5], &settings());
         let two = tasks_of(&[files[4].clone(), file("g", 14, &["2"])], &settings());
-        assert_eq!(alone.iter().map(|task| &task.name).collect::<Vec<_>>(), two.iter().map(|task| &task.name).collect::<Vec<_>>());
+        assert_eq!(
+            alone.iter().map(|task| &task.name).collect::<Vec<_>>(),
+            two.iter().map(|task| &task.name).collect::<Vec<_>>()
+        );
     }
 
     #[test]

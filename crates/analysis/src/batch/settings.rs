@@ -10,6 +10,9 @@ use tapeworks_store::{Format, Schema};
 /// The most buckets. Each is an open file for each schema of a task.
 pub const MOST_BUCKETS: u16 = 1_000;
 
+/// Letters of a setting that are shown.
+const MOST_SHOWN: usize = 60;
+
 /// What changes the bytes of the results.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "Plain", into = "Plain")]
@@ -126,7 +129,13 @@ impl Settings {
             .into_iter()
             .filter(|name| before.get(name) != now.get(name))
             .map(|name| {
-                let shown = |value: Option<&Value>| value.unwrap_or(&Value::Null).to_string();
+                let shown = |value: Option<&Value>| {
+                    let text = value.unwrap_or(&Value::Null).to_string();
+                    match text.char_indices().nth(MOST_SHOWN) {
+                        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+                        None => text,
+                    }
+                };
                 format!("{name} {}, now {}", shown(before.get(&name)), shown(now.get(&name)))
             })
             .collect()

@@ -277,7 +277,7 @@ pub fn perform(
                 return Err(TaskError::Changed { file: input.path.display().to_string() });
             }
         }
-        let record = record_of(task, inputs, outputs, &summary);
+        let record = record_of(task, inputs, outputs, summary);
         folder.publish(&record, &work)?;
         Ok(record)
     });
@@ -376,7 +376,15 @@ fn open(task: &Task, schema: Schema, work: &Path) -> Result<(Writer, Parts), Tas
     Ok(Writer::create_parts(&together, files, part_of, schema, &options).map_err(ReplayError::from)?)
 }
 
-fn record_of(task: &Task, inputs: Vec<InputRecord>, outputs: Vec<OutputRecord>, summary: &Summary) -> Record {
+fn record_of(
+    task: &Task,
+    inputs: Vec<InputRecord>,
+    outputs: Vec<OutputRecord>,
+    mut summary: Summary,
+) -> Record {
+    let report = report_of(&summary);
+    // A venue need not have every symbol.
+    let unseen_symbols = std::mem::take(&mut summary.unseen_symbols);
     let channel = |index: usize| {
         let channel = summary.channels.get(index)?;
         let file = match channel.identity {
@@ -402,8 +410,9 @@ fn record_of(task: &Task, inputs: Vec<InputRecord>, outputs: Vec<OutputRecord>, 
         gaps: gaps.collect(),
         missing_messages: summary.missing_messages(),
         damaged_files: summary.file_errors.iter().map(ToString::to_string).collect(),
+        unseen_symbols: unseen_symbols.iter().map(ToString::to_string).collect(),
         is_clean: summary.is_clean() && lost == 0,
-        report: report_of(summary),
+        report,
     }
 }
 

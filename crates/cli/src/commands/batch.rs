@@ -15,10 +15,11 @@ use tapeworks_analysis::batch::{
 };
 use tapeworks_analysis::replay;
 use tapeworks_feed::Application;
+use tapeworks_market::Symbol;
 use tapeworks_packet::new_file;
 use tapeworks_store::{Format, Schema};
 
-use super::replay::Stale;
+use super::replay::{Stale, complain_of_unseen};
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, counted, thousands};
 use crate::terminal::{self, Bar, complain};
@@ -173,17 +174,13 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     let folder = Folder::open(&arguments.out, &plan.settings, Access::Alone, arguments.force)?;
     let jobs = Threads(arguments.jobs.unwrap_or_else(replay::default_threads));
     let mut bar = Bar::new("Replaying");
-    let ran = batch::run(
-        &plan,
-        &folder,
-        &jobs,
-        arguments.force,
-        &mut |line| complain(&line),
-        &mut |progress| match progress.tasks {
-            0 => unless_stopped(),
-            _ => bar.show(progress.bytes, Some(progress.total_bytes), None),
-        },
-    );
+    let ran =
+        batch::run(&plan, &folder, &jobs, arguments.force, &mut |line| complain(&line), &mut |progress| {
+            match progress.tasks {
+                0 => unless_stopped(),
+                _ => bar.show(progress.bytes, Some(progress.total_bytes), None),
+            }
+        });
     bar.clear();
     let report = ran?;
     complain_of_inputs(&plan);
@@ -298,11 +295,20 @@ fn complain_of_tasks(plan: &Plan, report: &Report) -> bool {
             shared.tasks.join(", ")
         ));
     }
-    report.failed.is_empty() && report.shared.is_empty() && records.iter().all(|record| record.is_clean)
+    let is_unseen = |symbol: &&Symbol| {
+        records.iter().all(|record| record.unseen_symbols.iter().any(|name| name == symbol.as_str()))
+    };
+    let unseen: Vec<Symbol> = plan.settings.symbols.iter().flatten().filter(is_unseen).copied().collect();
+    complain_of_unseen(&unseen);
+    report.failed.is_empty()
+        && report.shared.is_empty()
+        && unseen.is_empty()
+        && records.iter().all(|record| record.is_clean)
 }
 
 fn to_json(plan: &Plan, report: &Report) -> String {
-    let failed = |failed: &batch::FailedTask| json!({ "name": failed.task.name, "error": failed.error.to_string() });
+    let failed =
+        |failed: &batch::FailedTask| json!({ "name": failed.task.name, "error": failed.error.to_string() });
     let object = json!({
         "manifest": report.manifest.as_ref().map(|path| path.display().to_string()),
         "tasks": plan.tasks.len(),
@@ -321,7 +327,8 @@ fn show(plan: &Plan, report: &Report) -> String {
     let mut out = String::new();
     let done = counted(report.performed as u64, "task", "tasks");
     let _infallible = write!(out, "{done} done");
-    let counts = [(report.resumed, "finished before"), (report.failed.len(), "failed"), (report.left, "left")];
+    let counts =
+        [(report.resumed, "finished before"), (report.failed.len(), "failed"), (report.left, "left")];
     for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
         let _infallible = write!(out, ", {} {what}", thousands(*count as u64));
     }
