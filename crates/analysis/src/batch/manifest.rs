@@ -1,7 +1,7 @@
 //! What a task has made, and the manifest of all tasks.
 //!
-//! Neither has a time of its making, so that the same inputs and settings give the same manifest, whoever does the tasks and in
-//! whatever order.
+//! Neither has a time of its making, so that the same inputs and settings give the same manifest, in whatever process and order
+//! the tasks are done.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
