@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::run::FailedTask;
-use super::settings::PROGRAM;
 use super::{FailedInput, Kind, Settings, Task};
 use crate::replay::Summary;
 
@@ -184,7 +183,6 @@ pub(super) fn manifest(
     let outputs = || records.values().flat_map(|record| &record.outputs);
     let failed = |failed: &FailedTask| json!({ "name": failed.task.name, "error": failed.error.to_string() });
     let manifest = json!({
-        "program": PROGRAM,
         "settings": settings.to_value(),
         "totals": {
             "tasks": records.len(),

@@ -52,7 +52,7 @@ struct Plain {
 }
 
 /// The program and its version.
-pub(crate) const PROGRAM: &str = concat!("tapeworks ", env!("CARGO_PKG_VERSION"));
+const PROGRAM: &str = concat!("tapeworks ", env!("CARGO_PKG_VERSION"));
 
 impl From<Settings> for Plain {
     fn from(settings: Settings) -> Self {
@@ -168,7 +168,7 @@ pub(crate) mod tests {
             ("schemas", serde_json::json!(["mbp-2"])),
             ("format", "xlsx".into()),
             ("protocol", "none".into()),
-            ("symbols", serde_json::json!(["a b c"])),
+            ("symbols", serde_json::json!([""])),
             ("program", "tapeworks 0.0.1".into()),
             ("more", 1.into()),
         ] {
