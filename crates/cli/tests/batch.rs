@@ -120,16 +120,15 @@ fn fnv(text: &str) -> u64 {
     hash
 }
 
-/// The lines of CSV files of a schema and date, sorted. The numbers of instruments, which are a file's own, are left out.
-fn rows<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
+/// The lines of CSV files, sorted, without the columns `own`.
+fn rows<'t>(texts: impl Iterator<Item = &'t str>, own: &[&str]) -> Vec<String> {
     let mut rows = Vec::new();
     for text in texts {
         let mut lines = text.lines();
-        let names: Vec<&str> = lines.next().unwrap().split(',').collect();
-        let number = names.iter().position(|name| *name == "instrument_id").unwrap();
+        let is_kept: Vec<bool> = lines.next().unwrap().split(',').map(|name| !own.contains(&name)).collect();
         rows.extend(lines.map(|line| {
-            let fields = line.split(',').enumerate().filter(|(place, _)| *place != number);
-            fields.map(|(_, field)| field).collect::<Vec<_>>().join(",")
+            let fields = line.split(',').zip(&is_kept).filter(|(_, is_kept)| **is_kept);
+            fields.map(|(field, _)| field).collect::<Vec<_>>().join(",")
         }));
     }
     rows.sort();
@@ -163,9 +162,11 @@ fn the_partitions_together_have_the_records_of_a_replay_of_each_date() {
                 .map(|(name, bytes)| (name, std::str::from_utf8(bytes).unwrap()))
                 .collect();
             assert!(parts.len() > 2, "{start}: {}", parts.len());
-            let expected = rows([fs::read_to_string(&whole).unwrap().as_str()].into_iter());
+            // The replay of a date has numbers of its own for the channels and instruments of its tasks; the merge is that replay.
+            let own = if schema == "cmbp-1" { &[][..] } else { &["instrument_id", "channel_id"] };
+            let expected = rows([fs::read_to_string(&whole).unwrap().as_str()].into_iter(), own);
             assert!(expected.len() > 10, "{schema} {date}: {}", expected.len());
-            assert!(rows(parts.iter().map(|(_, text)| *text)) == expected, "{schema} {date}");
+            assert!(rows(parts.iter().map(|(_, text)| *text), own) == expected, "{schema} {date}");
             for (name, text) in parts {
                 let bucket: u64 = name.split_once("bucket=").unwrap().1[..2].parse().unwrap();
                 let symbols: BTreeSet<&str> =
@@ -240,7 +241,8 @@ fn gaps_are_in_the_manifest() {
     let manifest = manifest(&folder, "out");
     let stats = run(&["stats", "--json", &folder.path("in/14/memx.pcap")]);
     let stats: Value = serde_json::from_str(&stdout(&stats)).unwrap();
-    let missing: u64 = array(&stats["channels"]).iter().map(|one| one["missing"].as_u64().unwrap()).sum();
+    let missing: u64 =
+        array(&stats["channels"]).iter().map(|one| one["missing_messages"].as_u64().unwrap()).sum();
     assert!(missing > 0, "{stats:#}");
     let mut seen = 0;
     for task in array(&manifest["tasks"]) {
