@@ -71,6 +71,7 @@ impl From<InputError> for Failure {
             | InputError::OtherProtocol { file, .. }
             | InputError::IsOutput { file }
             | InputError::NoDay { file, .. }
+            | InputError::NoPackets { file }
             | InputError::OtherDay { file, .. }
             | InputError::Thread { file, .. } => {
                 Self::new("InputError", error.to_string(), Some(file.clone()))

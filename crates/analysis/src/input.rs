@@ -60,6 +60,12 @@ pub enum InputError {
         /// The reason that needs the day.
         why: &'static str,
     },
+    /// A file whose day its first packet would say has none.
+    #[error("{file}: has no packet with a time, and so no day")]
+    NoPackets {
+        /// The file.
+        file: String,
+    },
     /// Message files of different days where only times of day are compared.
     #[error(
         "{file}: is of another day than {other}; times of day are compared here, so take files of one day"

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tapeworks_feed::{Application, Feed, FeedOptions, Frame, Packet, Problem, ProblemKind};
 use tapeworks_market::book::BATCH;
+use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::{NbboRules, SelfHelp, SelfHelpSchedule, SelfHelpSink};
 use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{
@@ -35,7 +36,9 @@ mod walk;
 
 pub use directory::{Directory, Listing};
 use summary::summarise;
-pub use summary::{BUSIEST, Busy, ChannelSummary, FeedSummary, FileCounters, Summary, Top, Written};
+pub use summary::{
+    BUSIEST, Busy, ChannelSummary, FeedSummary, FileCounters, GapSummary, KEPT_GAPS, Summary, Top, Written,
+};
 pub use walk::{Advanced, Walk};
 
 /// A file to write.
@@ -165,6 +168,8 @@ struct Outlet {
     timer: ServiceTimer,
     comparison: Option<Box<Comparison>>,
     bars: Option<Box<Bars>>,
+    /// The channel, what is missing of it, and when the message behind the gap came: the first [`KEPT_GAPS`].
+    gaps: Vec<(u16, Gap, Nanos)>,
     error: Option<StoreError>,
 }
 
@@ -179,6 +184,9 @@ impl Sink<NbboUpdate<'_>> for Outlet {
         }
         if Directory::takes(event.kind) {
             self.learn(event);
+        }
+        if event.kind == EventKind::Gap {
+            self.keep_gap(event);
         }
         if update.changed
             && update.nbbo.bid.price.is_some()
@@ -233,6 +241,17 @@ impl Outlet {
             self.instruments.intern(symbol);
         }
         self.directory.learn(event);
+    }
+
+    /// A gap of a channel comes once for each of its publishers. What contradicts a book is a gap of one instrument, and of no channel.
+    #[cold]
+    fn keep_gap(&mut self, event: &Event) {
+        let Some(gap) = event.gap().filter(|_| event.instrument == InstrumentId::ALL) else { return };
+        let is_known =
+            self.gaps.last().is_some_and(|(channel, last, _)| (*channel, *last) == (event.channel, gap));
+        if !is_known && self.gaps.len() < KEPT_GAPS {
+            self.gaps.push((event.channel, gap, event.ts_recv));
+        }
     }
 
     #[cold]
@@ -320,6 +339,7 @@ impl Run {
                 timer: ServiceTimer::new(),
                 comparison: options.compare_sip.then(Box::default),
                 bars: options.bars.map(|bars| Box::new(Bars::new(bars))),
+                gaps: Vec::new(),
                 error: None,
             },
             groups: 0,

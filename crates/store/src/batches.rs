@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -133,13 +133,7 @@ impl ReceivedBatches {
             return Ok(None);
         };
         let (schema, table) = table;
-        let failed = |failure| {
-            let path = PathBuf::from("received records");
-            match failure {
-                Failure::Io(source) => StoreError::Write { path, records: 0, source },
-                Failure::Encode(reason) => StoreError::Encode { path, records: 0, reason },
-            }
-        };
+        let failed = |failure: Failure| failure.at(Path::new("received records"), 0);
         Ok(table.batch(&self.symbols).map_err(failed)?.map(|batch| (*schema, batch)))
     }
 }

@@ -60,7 +60,7 @@ impl From<StoreError> for Ending {
 }
 
 /// The symbol of a record's instrument; empty for a number without one.
-fn symbol(instruments: &Instruments, instrument_number: u64) -> Option<tapeworks_market::Symbol> {
+pub(crate) fn symbol(instruments: &Instruments, instrument_number: u64) -> Option<tapeworks_market::Symbol> {
     let index = u32::try_from(instrument_number).ok()?.checked_sub(1)?;
     instruments.symbol(tapeworks_market::InstrumentId(index))
 }

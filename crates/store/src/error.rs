@@ -1,7 +1,7 @@
 //! Why a file could not be written.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tapeworks_packet::new_file::NewFileError;
 
@@ -98,6 +98,17 @@ pub(crate) fn list<'a>(items: impl Iterator<Item = &'a str>) -> String {
 pub(crate) enum Failure {
     Io(io::Error),
     Encode(String),
+}
+
+impl Failure {
+    /// The error of a file that has so many records.
+    pub(crate) fn at(self, path: &Path, records: u64) -> StoreError {
+        let path = path.to_owned();
+        match self {
+            Self::Io(source) => StoreError::Write { path, records, source },
+            Self::Encode(reason) => StoreError::Encode { path, records, reason },
+        }
+    }
 }
 
 impl From<io::Error> for Failure {

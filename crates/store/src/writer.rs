@@ -18,6 +18,7 @@ use crate::live::{Carried, State};
 use crate::options::Options;
 #[cfg(feature = "arrow")]
 use crate::options::Prices;
+use crate::parts::{Part, PartOf, Parts, Split, Together};
 use crate::rows::{Row as _, Rows};
 use crate::schema::Schema;
 use crate::shape::{self, Shape};
@@ -84,6 +85,44 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         let format = options.format.map_or_else(|| Format::from_path(file.path()), Ok)?;
         Self::begin(Target::of(file), format, schema, options, None)
+    }
+
+    /// Writes the records of `schema` to several files of the caller's: each record to the file that `part_of` names for its symbol, the
+    /// first file counting as 0. The files together have the records that one file would have, with the same
+    /// flags and instrument numbers. `path` names them all where an error is of none alone. What went into each
+    /// file is in [`Parts`] when [`Writer::finish`] has returned.
+    ///
+    /// Cost: one copy of each record more than with one file.
+    ///
+    /// # Errors
+    /// As [`Writer::create_into`].
+    pub fn create_parts(
+        path: &Path,
+        files: Vec<Box<dyn Destination>>,
+        part_of: PartOf,
+        schema: Schema,
+        options: &Options,
+    ) -> Result<(Self, Parts), StoreError> {
+        struct OpenParts<'a>(&'a Path, Vec<Box<dyn Destination>>, PartOf, Schema, &'a Options, Parts);
+        impl shape::Use for OpenParts<'_> {
+            type Output = Result<Box<dyn Table>, StoreError>;
+
+            fn with<S: Shape + 'static>(self, shape: S) -> Self::Output {
+                let Self(path, files, part_of, schema, options, written) = self;
+                let part = |file: Box<dyn Destination>| {
+                    let format = options.format.map_or_else(|| Format::from_path(file.path()), Ok)?;
+                    let mut target = Target::of(file);
+                    let encoder = encoder_of::<S>(&mut target, format, schema, options, None)?;
+                    Ok(Part::new(target, encoder))
+                };
+                let parts = files.into_iter().map(part).collect::<Result<Vec<_>, StoreError>>()?;
+                let split = Split::new(parts, part_of, written);
+                Ok(table(shape, Target::of(Box::new(Together(path.to_owned()))), Box::new(split)))
+            }
+        }
+        let written = Parts::default();
+        let open = OpenParts(path, files, part_of, schema, options, written.clone());
+        Ok((Self { table: shape::of_schema(schema, open)? }, written))
     }
 
     /// Hands the records of `schema` to `sink`, as record batches of Apache Arrow with the columns of
@@ -198,6 +237,18 @@ impl shape::Use for Open<'_> {
 
 fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, StoreError> {
     let Open { mut target, format, schema, options, encoders } = open;
+    let encoder = encoder_of::<S>(&mut target, format, schema, options, encoders)?;
+    Ok(table(shape, target, encoder))
+}
+
+/// Begins a file: what encodes records into it.
+fn encoder_of<S: Shape + 'static>(
+    target: &mut Target,
+    format: Format,
+    schema: Schema,
+    options: &Options,
+    encoders: Option<Box<dyn Encoders>>,
+) -> Result<Box<dyn Encode<S::Row>>, StoreError> {
     let zstd_level = format.is_zstd().then_some(options.zstd_level);
     let output = match format {
         Format::Dbn | Format::DbnZstd => target.open_scratch(zstd_level)?,
@@ -217,8 +268,7 @@ fn open<S: Shape + 'static>(shape: S, open: Open<'_>) -> Result<Box<dyn Table>, 
         }
         Format::Json | Format::JsonZstd => Ok(Box::new(Json::new(output, options))),
     };
-    let encoder = encoder.map_err(|failure| error(&target, 0, failure))?;
-    Ok(table(shape, target, encoder))
+    encoder.map_err(|failure| error(target, 0, failure))
 }
 
 fn table<S: Shape + 'static>(shape: S, target: Target, encoder: Box<dyn Encode<S::Row>>) -> Box<dyn Table> {
@@ -227,11 +277,7 @@ fn table<S: Shape + 'static>(shape: S, target: Target, encoder: Box<dyn Encode<S
 }
 
 fn error(target: &Target, records: u64, failure: Failure) -> StoreError {
-    let path = target.path().to_owned();
-    match failure {
-        Failure::Io(source) => StoreError::Write { path, records, source },
-        Failure::Encode(reason) => StoreError::Encode { path, records, reason },
-    }
+    failure.at(target.path(), records)
 }
 
 impl<S: Shape> TableOf<S> {

@@ -10,7 +10,7 @@ use tapeworks_market::{Flags, Level};
 use super::{Busy, Summary};
 
 impl Summary {
-    /// All of it for programs, with the first 100 problems. [`crate::replay`] has the meaning of the fields.
+    /// All of it for programs, with the first 100 gaps and problems. [`crate::replay`] has the meaning of the fields.
     pub fn to_json(&self) -> Value {
         let times = &self.service_times;
         let level = |level: Option<Level>| {
@@ -87,6 +87,12 @@ impl Summary {
                 "late_messages": channel.sequence.late_messages,
                 "gaps": channel.sequence.gaps,
                 "missing_messages": channel.sequence.missing_messages,
+            })).collect::<Vec<_>>(),
+            "first_gaps": self.gaps.iter().take(100).map(|gap| json!({
+                "channel": self.channels.get(gap.channel).map(|channel| channel.identity.to_string()),
+                "first": gap.first,
+                "count": gap.count,
+                "received": clock::iso(gap.received),
             })).collect::<Vec<_>>(),
             "books": self.feeds.iter().map(|feed| json!({
                 "venue": feed.publisher.venue_name(),

@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use tapeworks_feed::sequence::SequenceCounters;
 use tapeworks_feed::{Application, ChannelCounters, ChannelIdentity, FeedCounters, Problems};
 use tapeworks_market::book::BookCounters;
+use tapeworks_market::event::Gap;
 use tapeworks_market::nbbo::NbboCounts;
 use tapeworks_market::{InstrumentId, Level, Nanos, Nbbo, Publisher, Side, Symbol};
 use tapeworks_packet::CaptureError;
@@ -34,6 +35,22 @@ pub struct ChannelSummary {
     /// Destinations that carried it.
     pub lines: usize,
 }
+
+/// Messages of a channel that did not come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GapSummary {
+    /// The channel, by its place in [`Summary::channels`].
+    pub channel: usize,
+    /// The number of the first of them.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// When the message behind them was received.
+    pub received: Nanos,
+}
+
+/// The first gaps are kept with their places; each channel counts all of its own.
+pub const KEPT_GAPS: usize = 1_000;
 
 /// The books of a feed at the end.
 #[derive(Clone, Debug)]
@@ -141,6 +158,8 @@ pub struct Summary {
     pub times: Option<(Nanos, Nanos)>,
     /// Every channel.
     pub channels: Vec<ChannelSummary>,
+    /// The first [`KEPT_GAPS`] gaps, in the order of their times.
+    pub gaps: Vec<GapSummary>,
     /// The books of every feed.
     pub feeds: Vec<FeedSummary>,
     /// Counters of input.
@@ -226,6 +245,13 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
             lines: channel.lines().len(),
         })
         .collect();
+    let place = |(channel, gap, received): &(u16, Gap, Nanos)| GapSummary {
+        channel: usize::from(*channel),
+        first: gap.first,
+        count: gap.count,
+        received: *received,
+    };
+    let gaps = outlet.gaps.iter().map(place).collect();
     let feeds = market
         .first
         .feeds()
@@ -287,6 +313,7 @@ pub(super) fn summarise(run: Run, options: &Options) -> Summary {
             None => Some((first, last)),
         }),
         channels,
+        gaps,
         feeds,
         feed_counters: *feed.counters(),
         unreadable_symbols: feed.unreadable_symbols(),

@@ -1,6 +1,7 @@
 //! The commands: each reads its arguments, calls the library that does the work, and shows the answer.
 
 pub(crate) mod bars;
+pub(crate) mod batch;
 pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod dump;

@@ -111,8 +111,9 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// The effect of a gap on the NBBO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-enum Stale {
+pub(crate) enum Stale {
     Flag,
     Exclude,
 }

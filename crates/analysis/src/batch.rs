@@ -1,0 +1,154 @@
+//! Batches: captures of many days, venues and channels into one folder of partitioned files.
+//!
+//! [`plan`] looks at the beginning of each file and makes [`Task`]s of them: one for each group of files that share a date and a channel, and
+//! one for each date whose files are merged for the NBBO. A task is plain data. [`perform`] does it anywhere, and its
+//! result depends on the task and its inputs alone. [`run`] gives the tasks to an [`Executor`] and writes the manifest of what is in
+//! the folder.
+//!
+//! ```text
+//! DIR/schema=mbo/date=2025-11-14/bucket=03/nasdaq-0123456789ab.parquet     records of one task
+//! DIR/schema=cmbp-1/date=2025-11-14/bucket=03/nbbo.parquet
+//! DIR/manifest.json                                                       all results, when a run has ended
+//! DIR/.tasks/settings.json                                                what the results were made with
+//! DIR/.tasks/2025-11-14-nasdaq-0123456789ab.json                          a finished task: see `Record`
+//! DIR/.tasks/….work/, DIR/.tasks/….publishing                             a task under way: see `Folder`
+//! ```
+//!
+//! A task writes into its own folder under `.tasks`, then records what it is about to publish, then moves its files into the
+//! partitions, then turns the record into that of a finished task. So a killed run leaves whole tasks and recorded remains, which the
+//! next run removes.
+//!
+//! Cost of a task: a replay of its files by one thread, and the SHA-256 of its inputs and outputs.
+
+mod folder;
+mod manifest;
+mod plan;
+mod run;
+mod settings;
+mod task;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tapeworks_market::Symbol;
+
+pub use folder::{Access, Folder};
+pub use manifest::{GapRecord, InputRecord, MANIFEST, OutputRecord, Record, SharedChannel};
+pub use plan::{FailedInput, Plan, PlanOptions, plan};
+pub use run::{Executor, FailedTask, Progress, Report, Step, Threads, run};
+pub use settings::{MOST_BUCKETS, Settings};
+pub use task::{Kind, Task, TaskError, perform, perform_here};
+
+/// Why a batch cannot run, or cannot go on. What concerns one file or one task is a [`FailedInput`] or a [`TaskError`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BatchError {
+    /// No file has such a name.
+    #[error("{pattern}: no file matches")]
+    NoMatch {
+        /// The pattern, or the name.
+        pattern: String,
+    },
+    /// A pattern that is none.
+    #[error("{pattern}: is no pattern of file names: {why}")]
+    Pattern {
+        /// The pattern.
+        pattern: String,
+        /// Why.
+        why: String,
+    },
+    /// Another run works in the folder.
+    #[error("{}: another run works in this folder", folder.display())]
+    Busy {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Another process does the task.
+    #[error("{task}: another process does it")]
+    TaskBusy {
+        /// The task.
+        task: String,
+    },
+    /// The folder has results of other settings.
+    #[error("{}: has results of other settings: {differences}", folder.display())]
+    OtherSettings {
+        /// The folder.
+        folder: PathBuf,
+        /// Each setting that differs, with both values.
+        differences: String,
+    },
+    /// The folder has results of a date, from files that are not among the inputs.
+    #[error("{}: has results of {date} from {file}, which is not among the readable inputs", folder.display())]
+    OtherFiles {
+        /// The folder.
+        folder: PathBuf,
+        /// The date.
+        date: jiff::civil::Date,
+        /// The first of the files.
+        file: String,
+    },
+    /// A folder or file of the batch cannot be made, read or moved.
+    #[error("{}: {what}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// What failed.
+        what: &'static str,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file of the batch cannot be written.
+    #[error(transparent)]
+    NewFile(#[from] tapeworks_packet::new_file::NewFileError),
+    /// A file under `.tasks` is not what a run has written.
+    #[error("{}: is damaged: {why}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A task's description that is none.
+    #[error("is no description of a task: {why}")]
+    NoTask {
+        /// Why.
+        why: String,
+    },
+    /// The system gives no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// The user stopped it before a task began.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl BatchError {
+    pub(crate) fn io(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { path, what, source }
+    }
+}
+
+/// The bucket of a symbol, of so many: 64-bit FNV-1a of the symbol's letters (without padding), modulo `buckets`. It is part of the
+/// interface: a reader computes it to find a symbol's partition.
+#[must_use]
+pub fn bucket_of(symbol: Symbol, buckets: u16) -> u16 {
+    let hash = symbol.as_str().bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    (hash % u64::from(buckets.max(1))) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symbols_bucket_is_that_of_the_published_hash() {
+        // FNV-1a of "a" and of "foobar", as its authors publish them.
+        let bucket = |symbol: &str, buckets| bucket_of(Symbol::parse(symbol).unwrap(), buckets);
+        assert_eq!(u64::from(bucket("a", 1_000)), 0xAF63_DC4C_8601_EC8C % 1_000);
+        assert_eq!(u64::from(bucket("foobar", 997)), 0x8594_4171_F739_67E8 % 997);
+        assert_eq!(bucket("AAPL", 1), 0);
+    }
+}

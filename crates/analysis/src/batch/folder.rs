@@ -1,0 +1,335 @@
+//! The folder of a batch: its lock, its settings, finished tasks, and tasks under way.
+//!
+//! | under `.tasks` | what it is |
+//! | --- | --- |
+//! | `lock` | locked by the run that works here; by all that do one task each, together |
+//! | `settings.json` | what the results were made with |
+//! | `NAME.json` | a finished task: its [`Record`] |
+//! | `NAME.work` | the files of a task under way |
+//! | `NAME.publishing` | the record of a task whose files are being moved into the partitions |
+//! | `NAME.lock` | locked by the process that does this task |
+//!
+//! Order on the disk: the files are whole in `NAME.work`; `NAME.publishing` names them; they are moved; `NAME.publishing` becomes
+//! `NAME.json`. A run that finds `NAME.publishing` removes the files that it names.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use tapeworks_packet::new_file::{NewFile, NewFileError};
+
+use super::manifest::{MANIFEST, Record};
+use super::{BatchError, Settings};
+
+/// The folder of what is no result.
+const TASKS: &str = ".tasks";
+
+/// How often a process looks again at settings that another one is writing.
+const LOOKS: u32 = 200;
+
+/// The time between two of these looks.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+/// What a process does in the folder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// The whole run: alone.
+    Alone,
+    /// Single tasks, beside other processes that do others.
+    OneTask,
+}
+
+/// The folder, open for this process.
+#[derive(Debug)]
+pub struct Folder {
+    root: PathBuf,
+    /// Open, and so locked.
+    _lock: File,
+}
+
+/// Where `path` leads below `root`, if it stays there.
+fn below(root: &Path, path: &Path) -> Option<PathBuf> {
+    let is_plain = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    is_plain.then(|| root.join(path))
+}
+
+/// Waits until the disk has the names of a folder.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // A file system that does not sync folders.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        synced => synced,
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, BatchError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(BatchError::io(path, "cannot be read")(error)),
+    }
+}
+
+fn parse<T: serde::de::DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, BatchError> {
+    let damaged =
+        |error: serde_json::Error| BatchError::Damaged { path: path.to_owned(), why: error.to_string() };
+    serde_json::from_slice(bytes).map_err(damaged)
+}
+
+/// Writes a whole file, in place of an earlier one if `overwrite` says so.
+fn write(path: &Path, text: &str, overwrite: bool) -> Result<(), BatchError> {
+    let file = NewFile::create(path, overwrite)?;
+    let written = file.handle().and_then(|mut handle| handle.write_all(text.as_bytes()));
+    written.map_err(BatchError::io(path, "cannot be written"))?;
+    file.finish()?;
+    Ok(())
+}
+
+/// Removes a file that may be gone.
+fn remove(path: &Path) -> Result<(), BatchError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(BatchError::io(path, "cannot be removed")(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Folder {
+    /// Opens the folder at `root`, or makes it. With [`Access::Alone`] it removes what a killed run has left. With `force`, results of
+    /// other settings are removed too.
+    ///
+    /// # Errors
+    /// [`BatchError::Busy`], [`BatchError::OtherSettings`], [`BatchError::Io`].
+    pub fn open(root: &Path, settings: &Settings, access: Access, force: bool) -> Result<Self, BatchError> {
+        let tasks = root.join(TASKS);
+        fs::create_dir_all(&tasks).map_err(BatchError::io(&tasks, "cannot be made"))?;
+        let path = tasks.join("lock");
+        let lock = lock(&path, access, || BatchError::Busy { folder: root.to_owned() })?;
+        let folder = Self { root: root.to_owned(), _lock: lock };
+        if access == Access::Alone {
+            folder.recover()?;
+        }
+        folder.settle(settings, access == Access::Alone && force)?;
+        Ok(folder)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn task_file(&self, name: &str, ending: &str) -> PathBuf {
+        self.root.join(TASKS).join(format!("{name}.{ending}"))
+    }
+
+    /// The names of the tasks that have a file or folder with this ending, sorted.
+    fn names(&self, ending: &str) -> Result<Vec<String>, BatchError> {
+        let tasks = self.root.join(TASKS);
+        let unreadable = || BatchError::io(&tasks, "cannot be read");
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&tasks).map_err(unreadable())? {
+            let name = entry.map_err(unreadable())?.file_name().to_string_lossy().into_owned();
+            if let Some(name) = name.strip_suffix(ending).and_then(|name| name.strip_suffix('.')) {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Removes what a killed run has left: files that are half published, files under way, locks.
+    fn recover(&self) -> Result<(), BatchError> {
+        for name in self.names("publishing")? {
+            let path = self.task_file(&name, "publishing");
+            if let Some(bytes) = read(&path)? {
+                self.remove_outputs(&parse(&path, &bytes)?)?;
+            }
+            remove(&path)?;
+        }
+        for name in self.names("work")? {
+            let path = self.task_file(&name, "work");
+            fs::remove_dir_all(&path).map_err(BatchError::io(&path, "cannot be removed"))?;
+        }
+        for ending in ["lock", "partial"] {
+            for name in self.names(ending)? {
+                remove(&self.task_file(&name, ending))?;
+            }
+        }
+        remove(&self.root.join(format!("{MANIFEST}.partial")))
+    }
+
+    /// Compares the settings with those of the results, or keeps them if there are none.
+    fn settle(&self, settings: &Settings, force: bool) -> Result<(), BatchError> {
+        let path = self.root.join(TASKS).join("settings.json");
+        let text = format!("{:#}\n", settings.to_value());
+        for _ in 0..LOOKS {
+            let Some(bytes) = read(&path)? else {
+                match write(&path, &text, false) {
+                    Ok(()) => return Ok(()),
+                    // Another process that does a task here writes them.
+                    Err(BatchError::NewFile(NewFileError::Exists { .. } | NewFileError::Busy { .. })) => {
+                        std::thread::sleep(BETWEEN_LOOKS);
+                        continue;
+                    }
+                    Err(error) => return Err(error),
+                }
+            };
+            let differences = settings.differences(&parse::<Value>(&path, &bytes)?);
+            if differences.is_empty() {
+                return Ok(());
+            }
+            if !force {
+                let differences = differences.join("; ");
+                return Err(BatchError::OtherSettings { folder: self.root.clone(), differences });
+            }
+            self.remove_manifest()?;
+            for name in self.names("json")?.iter().filter(|name| *name != "settings") {
+                self.withdraw(name)?;
+            }
+            return write(&path, &text, true);
+        }
+        Err(BatchError::Busy { folder: self.root.clone() })
+    }
+
+    /// The files that a record names, whatever settings it is of.
+    fn remove_outputs(&self, record: &Value) -> Result<(), BatchError> {
+        let outputs = record.get("outputs").and_then(Value::as_array);
+        let paths = outputs.into_iter().flatten().filter_map(|output| output.get("path")?.as_str());
+        for path in paths.filter_map(|path| below(&self.root, Path::new(path))) {
+            remove(&path)?;
+            // Partitions that are empty now go; another task may have a file in one.
+            for folder in path.ancestors().skip(1).take(3) {
+                if fs::remove_dir(folder).is_err() {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the results of a finished task, if there are some.
+    ///
+    /// # Errors
+    /// [`BatchError::Io`], [`BatchError::Damaged`].
+    pub(super) fn withdraw(&self, name: &str) -> Result<(), BatchError> {
+        let path = self.task_file(name, "json");
+        if let Some(bytes) = read(&path)? {
+            self.remove_outputs(&parse(&path, &bytes)?)?;
+            remove(&path)?;
+        }
+        Ok(())
+    }
+
+    /// The record of a finished task.
+    ///
+    /// # Errors
+    /// [`BatchError::Io`], [`BatchError::Damaged`].
+    pub fn finished(&self, name: &str) -> Result<Option<Record>, BatchError> {
+        let path = self.task_file(name, "json");
+        read(&path)?.map(|bytes| parse(&path, &bytes)).transpose()
+    }
+
+    /// The records of all finished tasks, by name.
+    ///
+    /// # Errors
+    /// [`BatchError::Io`], [`BatchError::Damaged`].
+    pub fn all_finished(&self) -> Result<BTreeMap<String, Record>, BatchError> {
+        let mut records = BTreeMap::new();
+        for name in self.names("json")?.into_iter().filter(|name| name != "settings") {
+            if let Some(record) = self.finished(&name)? {
+                records.insert(name, record);
+            }
+        }
+        Ok(records)
+    }
+
+    /// Locks a task for this process, beside others in the folder. The lock ends when the file is closed.
+    ///
+    /// # Errors
+    /// [`BatchError::TaskBusy`] when another process does it.
+    pub fn lock_task(&self, name: &str) -> Result<File, BatchError> {
+        let path = self.task_file(name, "lock");
+        let lock = lock(&path, Access::Alone, || BatchError::TaskBusy { task: name.to_owned() })?;
+        // What a killed process has left of this task.
+        let publishing = self.task_file(name, "publishing");
+        if let Some(bytes) = read(&publishing)? {
+            self.remove_outputs(&parse(&publishing, &bytes)?)?;
+            remove(&publishing)?;
+        }
+        remove(&self.task_file(name, "publishing.partial"))?;
+        Ok(lock)
+    }
+
+    /// Begins a task: its earlier results are removed. Returns the folder for its files, which is empty.
+    pub(super) fn begin(&self, name: &str) -> Result<PathBuf, BatchError> {
+        self.withdraw(name)?;
+        let work = self.task_file(name, "work");
+        self.end(&work);
+        fs::create_dir(&work).map_err(BatchError::io(&work, "cannot be made"))?;
+        Ok(work)
+    }
+
+    /// Removes the folder of a task's files, with those that are not published.
+    pub(super) fn end(&self, work: &Path) {
+        // What cannot be removed now is removed by the next run.
+        let _left_behind_at_worst = fs::remove_dir_all(work);
+    }
+
+    /// Moves the files of a task from `work` into the partitions, and records it as finished.
+    pub(super) fn publish(&self, record: &Record, work: &Path) -> Result<(), BatchError> {
+        let name = &record.task.name;
+        let (publishing, finished) = (self.task_file(name, "publishing"), self.task_file(name, "json"));
+        let text = serde_json::to_string_pretty(record)
+            .map_err(|error| BatchError::Damaged { path: finished.clone(), why: error.to_string() })?;
+        write(&publishing, &format!("{text}\n"), true)?;
+        let mut folders = BTreeSet::new();
+        for output in &record.outputs {
+            let path = self.root.join(&output.path);
+            let folder = path.parent().unwrap_or(&self.root);
+            fs::create_dir_all(folder).map_err(BatchError::io(folder, "cannot be made"))?;
+            fs::rename(work.join(&output.path), &path)
+                .map_err(BatchError::io(&path, "cannot be moved here"))?;
+            // The bucket, the date, the schema, and the root, which may all be new.
+            folders.extend(path.ancestors().skip(1).take(4).map(Path::to_owned));
+        }
+        for folder in folders {
+            sync_folder(&folder).map_err(BatchError::io(&folder, "cannot be synced"))?;
+        }
+        fs::rename(&publishing, &finished).map_err(BatchError::io(&finished, "cannot be moved here"))?;
+        let tasks = self.root.join(TASKS);
+        sync_folder(&tasks).map_err(BatchError::io(&tasks, "cannot be synced"))
+    }
+
+    /// Removes the manifest: it is of all results, which are about to change.
+    pub(super) fn remove_manifest(&self) -> Result<(), BatchError> {
+        remove(&self.root.join(MANIFEST))
+    }
+
+    /// Writes the manifest. Returns where.
+    pub(super) fn write_manifest(&self, text: &str) -> Result<PathBuf, BatchError> {
+        let path = self.root.join(MANIFEST);
+        write(&path, text, true)?;
+        Ok(path)
+    }
+}
+
+/// Locks the file at `path`: alone, or together with others.
+fn lock(path: &Path, access: Access, busy: impl FnOnce() -> BatchError) -> Result<File, BatchError> {
+    let unusable = || BatchError::io(path, "cannot be locked");
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(unusable())?;
+    let locked = match access {
+        Access::Alone => file.try_lock(),
+        Access::OneTask => file.try_lock_shared(),
+    };
+    match locked {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(busy()),
+        Err(TryLockError::Error(error)) => Err(unusable()(error)),
+    }
+}

@@ -1,0 +1,199 @@
+//! What a task has made, and the manifest of all tasks.
+//!
+//! Neither has a time of its making, so that the same inputs and settings give the same manifest, in whatever process and order
+//! the tasks are done.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::run::FailedTask;
+use super::{FailedInput, Kind, Settings, Task};
+use crate::replay::Summary;
+
+/// The manifest's name in the folder.
+pub const MANIFEST: &str = "manifest.json";
+
+/// A file that a task has read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InputRecord {
+    /// Where.
+    pub path: PathBuf,
+    /// In bytes.
+    pub size: u64,
+    /// Its last change, in nanoseconds since 1970. Not in the manifest.
+    pub modified_ns: u64,
+    /// Its SHA-256, in hexadecimal.
+    pub sha256: String,
+}
+
+/// A file that a task has written.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OutputRecord {
+    /// Where, below the folder.
+    pub path: PathBuf,
+    /// The schema.
+    pub schema: String,
+    /// The bucket.
+    pub bucket: u16,
+    /// How many records.
+    pub records: u64,
+    /// In bytes.
+    pub bytes: u64,
+    /// Its SHA-256, in hexadecimal.
+    pub sha256: String,
+    /// Values that the file could not hold, so that it has none in their place.
+    pub values_out_of_range: u64,
+}
+
+/// Messages of a channel that did not come.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GapRecord {
+    /// The channel.
+    pub channel: String,
+    /// The number of the first of them.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// When the message behind them was received, in UTC.
+    pub received: String,
+}
+
+/// A finished task.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// The task.
+    pub task: Task,
+    /// The channels that it found in its files.
+    pub channels: Vec<String>,
+    /// What it has read.
+    pub inputs: Vec<InputRecord>,
+    /// What it has written: a bucket without records has no file.
+    pub outputs: Vec<OutputRecord>,
+    /// The first gaps, in the order of their times: see [`KEPT_GAPS`](crate::replay::KEPT_GAPS).
+    pub gaps: Vec<GapRecord>,
+    /// Messages that did not come, over all channels.
+    pub missing_messages: u64,
+    /// Files that end early or are damaged; what was before the damage is taken.
+    pub damaged_files: Vec<String>,
+    /// The wanted symbols without a message.
+    pub unseen_symbols: Vec<String>,
+    /// Whether everything was understood and nothing was missing. A wanted symbol may be missing.
+    pub is_clean: bool,
+    /// The replay's counters and problems.
+    pub report: Value,
+}
+
+impl Record {
+    /// As plain data.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        // Names are UTF-8: the plan has no others.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+/// A channel that two tasks of a date have: the beginnings of their files did not show it. Its records are there twice.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct SharedChannel {
+    /// The date.
+    pub date: String,
+    /// The channel.
+    pub channel: String,
+    /// The tasks.
+    pub tasks: Vec<String>,
+}
+
+/// What of a replay's summary says how it was made, or depends on the machine: it is in no record.
+const NOT_RECORDED: [&str; 11] = [
+    "is_interrupted",
+    "elapsed_seconds",
+    "messages_per_second",
+    "mean_ns_per_message",
+    "service_time_ns",
+    "worst_lateness_ns",
+    "written",
+    "first_gaps",
+    "files",
+    "damaged_files",
+    "unseen_symbols",
+];
+
+/// The part of a replay's summary that is in a record.
+pub(super) fn report_of(summary: &Summary) -> Value {
+    match summary.to_json() {
+        Value::Object(all) => all
+            .into_iter()
+            .filter(|(name, _)| !NOT_RECORDED.contains(&name.as_str()))
+            .collect::<Map<_, _>>()
+            .into(),
+        other => other,
+    }
+}
+
+/// The channels that more than one task of a date has.
+pub(super) fn shared_channels(records: &BTreeMap<String, Record>) -> Vec<SharedChannel> {
+    let mut tasks: BTreeMap<(Date, &str), Vec<String>> = BTreeMap::new();
+    for record in records.values().filter(|record| record.task.kind == Kind::Channels) {
+        for channel in &record.channels {
+            tasks.entry((record.task.date, channel)).or_default().push(record.task.name.clone());
+        }
+    }
+    let shared = tasks.into_iter().filter(|(_, tasks)| tasks.len() > 1);
+    shared
+        .map(|((date, channel), tasks)| SharedChannel {
+            date: date.to_string(),
+            channel: channel.to_owned(),
+            tasks,
+        })
+        .collect()
+}
+
+fn task(record: &Record) -> Value {
+    let Record { task, channels, inputs, outputs, gaps, .. } = record;
+    let input =
+        |input: &InputRecord| json!({ "path": input.path, "size": input.size, "sha256": input.sha256 });
+    json!({
+        "name": task.name,
+        "kind": task.kind,
+        "date": task.date.to_string(),
+        "channels": channels,
+        "is_clean": record.is_clean,
+        "missing_messages": record.missing_messages,
+        "inputs": inputs.iter().map(input).collect::<Vec<_>>(),
+        "outputs": outputs,
+        "gaps": gaps,
+        "damaged_files": record.damaged_files,
+        "unseen_symbols": record.unseen_symbols,
+        "report": record.report,
+    })
+}
+
+/// The manifest, as text.
+pub(super) fn manifest(
+    settings: &Settings,
+    records: &BTreeMap<String, Record>,
+    failed_inputs: &[FailedInput],
+    failed_tasks: &[FailedTask],
+    shared: &[SharedChannel],
+) -> String {
+    let outputs = || records.values().flat_map(|record| &record.outputs);
+    let failed = |failed: &FailedTask| json!({ "name": failed.task.name, "error": failed.error.to_string() });
+    let manifest = json!({
+        "settings": settings.to_value(),
+        "totals": {
+            "tasks": records.len(),
+            "files": outputs().count(),
+            "records": outputs().map(|output| output.records).sum::<u64>(),
+            "bytes": outputs().map(|output| output.bytes).sum::<u64>(),
+        },
+        "failed_inputs": failed_inputs,
+        "failed_tasks": failed_tasks.iter().map(failed).collect::<Vec<_>>(),
+        "shared_channels": shared,
+        "tasks": records.values().map(task).collect::<Vec<_>>(),
+    });
+    format!("{manifest:#}\n")
+}

@@ -1,0 +1,387 @@
+//! The plan: which files there are, what they hold, and which tasks that makes.
+//!
+//! A file's date and channels are what its first [`PROBED_PACKETS`] packets say. Files of a date that share a channel are one group:
+//! lines A and B, and the hours of a day. A file without a known channel is a group alone. A channel that is silent at the
+//! beginning of a file may be missed; if two tasks of a date turn out to have it, the run says so
+//! ([`SharedChannel`](super::SharedChannel)).
+//!
+//! Cost: for each file, opening it and translating its first packets, some 10 ms.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Date;
+use serde::Serialize;
+use tapeworks_feed::{Feed, FeedOptions, Frame, Packet, clock};
+use tapeworks_market::{Event, Nanos};
+use tapeworks_packet::net;
+use tapeworks_stage::Stage as _;
+
+use super::task::channel_key;
+use super::{BatchError, Kind, Settings, Task};
+use crate::input::{Input, InputError, Source};
+
+/// Packets of a file that are looked at.
+const PROBED_PACKETS: u64 = 65_536;
+
+/// What to plan.
+#[derive(Clone, Debug, Default)]
+pub struct PlanOptions {
+    /// Files, folders (all files below) and patterns: `captures/**`, `*/2025-11-1?/*.pcap.zst`.
+    pub patterns: Vec<String>,
+    /// Patterns of files to leave out.
+    pub excluded: Vec<String>,
+    /// The day of message files whose names have none.
+    pub date: Option<Date>,
+}
+
+/// A file that cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct FailedInput {
+    /// The file.
+    pub path: String,
+    /// Why, with the file and, where there is one, the packet and the offset.
+    pub error: String,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What all tasks have in common.
+    pub settings: Settings,
+    /// The tasks, by their names.
+    pub tasks: Vec<Task>,
+    /// The files that can be read, sorted.
+    pub inputs: Vec<PathBuf>,
+    /// The files that cannot be used, sorted.
+    pub failed: Vec<FailedInput>,
+}
+
+/// Plans the tasks for what `options` names. Files below `folder`, where the results go, are left out. `observe` gets the number of files
+/// looked at and of all files.
+///
+/// # Errors
+/// [`BatchError::Pattern`], [`BatchError::NoMatch`], [`BatchError::Stopped`].
+pub fn plan(
+    options: &PlanOptions,
+    folder: &Path,
+    settings: &Settings,
+    observe: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Plan, BatchError> {
+    let (paths, mut failed) = matching(options, folder)?;
+    let mut files = Vec::new();
+    for (index, path) in paths.iter().enumerate() {
+        if observe(index as u64, paths.len() as u64).is_break() {
+            return Err(BatchError::Stopped);
+        }
+        let probed = match path.to_str() {
+            Some(_) => probe(path, settings, options.date).map_err(|error| error.to_string()),
+            None => Err(format!("{}: its name is not UTF-8", path.display())),
+        };
+        match probed {
+            Ok(probed) => files.push((path.clone(), probed)),
+            Err(error) => failed.push(FailedInput { path: path.display().to_string(), error }),
+        }
+    }
+    failed.sort_by(|one, other| one.path.cmp(&other.path));
+    let tasks = tasks_of(&files, settings);
+    Ok(Plan {
+        settings: settings.clone(),
+        tasks,
+        inputs: files.into_iter().map(|(path, _)| path).collect(),
+        failed,
+    })
+}
+
+/// The files that the patterns name, sorted, each once.
+fn matching(options: &PlanOptions, folder: &Path) -> Result<(Vec<PathBuf>, Vec<FailedInput>), BatchError> {
+    let pattern_error = |pattern: &str, error: &glob::PatternError| BatchError::Pattern {
+        pattern: pattern.to_owned(),
+        why: error.to_string(),
+    };
+    let matched = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
+    let excluded = options.excluded.iter().map(|pattern| {
+        glob::Pattern::new(&with_files(pattern)).map_err(|error| pattern_error(pattern, &error))
+    });
+    let excluded = excluded.collect::<Result<Vec<_>, _>>()?;
+    let is_excluded = |path: &Path| excluded.iter().any(|pattern| pattern.matches_path_with(path, matched));
+    let results = absolute(folder);
+    let mut files: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+    let mut failed = Vec::new();
+    let mut take = |path: PathBuf| {
+        let canonical = absolute(&path);
+        if canonical.starts_with(&results) || is_excluded(&path) {
+            return;
+        }
+        let name = files.entry(canonical).or_insert_with(|| path.clone());
+        if path < *name {
+            *name = path;
+        }
+    };
+    for pattern in &options.patterns {
+        let path = Path::new(pattern);
+        let there = fs::metadata(path);
+        if there.as_ref().is_ok_and(|there| !there.is_dir()) {
+            take(path.to_owned());
+            continue;
+        }
+        let text = match there {
+            Ok(_) => format!("{}/**/*", glob::Pattern::escape(pattern.trim_end_matches('/'))),
+            Err(_) => with_files(pattern),
+        };
+        let found = glob::glob_with(&text, matched).map_err(|error| pattern_error(pattern, &error))?;
+        let mut is_empty = true;
+        for entry in found {
+            match entry {
+                Ok(path) if path.is_dir() => {}
+                Ok(path) => {
+                    is_empty = false;
+                    take(path);
+                }
+                Err(error) => failed.push(FailedInput {
+                    path: error.path().display().to_string(),
+                    error: format!("{}: {}", error.path().display(), error.error()),
+                }),
+            }
+        }
+        if is_empty {
+            return Err(BatchError::NoMatch { pattern: pattern.clone() });
+        }
+    }
+    let mut paths: Vec<PathBuf> = files.into_values().collect();
+    paths.sort();
+    if paths.is_empty() {
+        return Err(BatchError::NoMatch { pattern: options.patterns.join(" ") });
+    }
+    Ok((paths, failed))
+}
+
+/// `**` at the end of a pattern means all files below, not the folders.
+fn with_files(pattern: &str) -> String {
+    match pattern == "**" || pattern.ends_with("/**") {
+        true => format!("{pattern}/*"),
+        false => pattern.to_owned(),
+    }
+}
+
+/// The one name of a file, if it is there.
+fn absolute(path: &Path) -> PathBuf {
+    fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
+}
+
+/// What a file's beginning says.
+#[derive(Clone, Debug)]
+struct Probed {
+    date: Date,
+    /// Neither its packets nor its name have the day.
+    is_without_day: bool,
+    channels: BTreeSet<String>,
+    venues: BTreeSet<String>,
+}
+
+fn probe(path: &Path, settings: &Settings, date: Option<Date>) -> Result<Probed, InputError> {
+    let mut input = Input::open(0, path, settings.protocol)?;
+    let is_without_day = input.is_without_day();
+    let given = date.and_then(clock::midnight_of).filter(|_| is_without_day);
+    let mut feed =
+        Feed::new(FeedOptions { application: settings.protocol, midnight: given, ..FeedOptions::default() });
+    let mut unwanted = |_: Event| {};
+    let mut first = None;
+    match &mut input.source {
+        Source::Capture(reader) => {
+            for _ in 0..PROBED_PACKETS {
+                // Damage behind the first packet is for the task to report, which takes what is before it.
+                let captured = match reader.next_packet() {
+                    Ok(Some(captured)) => captured,
+                    Err(error) if first.is_none() => return Err(error.into()),
+                    Ok(None) | Err(_) => break,
+                };
+                let received = Nanos(captured.timestamp_ns);
+                first.get_or_insert(received);
+                if let Ok(datagram) = net::parse(captured.link_type, captured.bytes) {
+                    let (number, offset) = (captured.number, captured.offset);
+                    feed.process(&[Packet { file: 0, number, offset, received, datagram }], &mut unwanted);
+                }
+            }
+        }
+        Source::Framed { reader, format, midnight, .. } => {
+            let Some(midnight) = given.or(*midnight) else {
+                let why = "the folder of its results";
+                return Err(InputError::NoDay { file: path.display().to_string(), why });
+            };
+            first = Some(midnight);
+            if let Some(frame) = reader.next_batch()?.and_then(|mut frames| frames.next()) {
+                let frame = Frame { file: 0, offset: frame.offset, bytes: frame.bytes };
+                feed.file(0, *format, Some(midnight)).process(&[frame], &mut unwanted);
+            }
+        }
+        Source::FixLog(_) => return Err(InputError::FixLog { file: path.display().to_string() }),
+    }
+    let file = path.display().to_string();
+    let Some(date) = first.and_then(clock::date_at) else {
+        return Err(InputError::NoPackets { file });
+    };
+    let channels = feed.channels().iter();
+    let mut keys: BTreeSet<String> = channels
+        .clone()
+        .map(|channel| channel_key(channel.publisher(), channel.application(), channel.identity(), &file))
+        .collect();
+    if keys.is_empty() {
+        keys.insert(format!("file {file}"));
+    }
+    let venues = channels.map(|channel| channel.publisher().venue_name()).collect();
+    Ok(Probed { date, is_without_day, channels: keys, venues })
+}
+
+/// The tasks of files, by name.
+fn tasks_of(files: &[(PathBuf, Probed)], settings: &Settings) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    if settings.schemas.iter().any(|schema| !schema.is_consolidated()) {
+        let mut groups: BTreeMap<usize, Vec<&(PathBuf, Probed)>> = BTreeMap::new();
+        for (index, group) in groups_of(files).into_iter().enumerate() {
+            groups.entry(group).or_default().extend(files.get(index));
+        }
+        tasks.extend(groups.values().filter_map(|group| task_of(Kind::Channels, group, settings)));
+    }
+    if settings.schemas.iter().any(|schema| schema.is_consolidated()) {
+        let mut dates: BTreeMap<Date, Vec<&(PathBuf, Probed)>> = BTreeMap::new();
+        for file in files {
+            dates.entry(file.1.date).or_default().push(file);
+        }
+        tasks.extend(dates.values().filter_map(|group| task_of(Kind::Nbbo, group, settings)));
+    }
+    tasks.sort_by(|one, other| one.name.cmp(&other.name));
+    tasks
+}
+
+/// The group of each file: the place of its first file. Files of a date are of one group if they share a channel, or if both share
+/// one with a third.
+fn groups_of(files: &[(PathBuf, Probed)]) -> Vec<usize> {
+    let mut groups: Vec<usize> = (0..files.len()).collect();
+    let mut group_of: BTreeMap<(Date, &str), usize> = BTreeMap::new();
+    for (index, (_, probed)) in files.iter().enumerate() {
+        for channel in &probed.channels {
+            let known = *group_of.entry((probed.date, channel)).or_insert(index);
+            let (Some(one), Some(other)) = (groups.get(known).copied(), groups.get(index).copied()) else {
+                continue;
+            };
+            // Few files and fewer joints: each joint may look at all.
+            let (first, second) = (one.min(other), one.max(other));
+            groups.iter_mut().filter(|group| **group == second).for_each(|group| *group = first);
+        }
+    }
+    groups
+}
+
+fn task_of(kind: Kind, files: &[&(PathBuf, Probed)], settings: &Settings) -> Option<Task> {
+    let (_, first) = files.first()?;
+    let date = first.date;
+    let all = |get: fn(&Probed) -> &BTreeSet<String>| -> BTreeSet<&String> {
+        files.iter().flat_map(|(_, probed)| get(probed)).collect()
+    };
+    let channels: Vec<String> = all(|probed| &probed.channels).into_iter().cloned().collect();
+    let venues: Vec<&String> = all(|probed| &probed.venues).into_iter().collect();
+    let name = match kind {
+        Kind::Nbbo => format!("{date}-nbbo"),
+        Kind::Channels => Task::name_of(date, &venues, &channels),
+    };
+    Some(Task {
+        name,
+        kind,
+        date,
+        channels,
+        inputs: files.iter().map(|(path, _)| path.clone()).collect(),
+        is_day_given: files.iter().any(|(_, probed)| probed.is_without_day),
+        settings: settings.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::settings::tests::settings;
+
+    fn file(name: &str, day: i8, channels: &[&str]) -> (PathBuf, Probed) {
+        let channels = channels.iter().map(|&channel| channel.to_owned()).collect();
+        let venues = BTreeSet::from(["Nasdaq".to_owned()]);
+        let date = Date::new(2025, 11, day).unwrap();
+        (name.into(), Probed { date, is_without_day: false, channels, venues })
+    }
+
+    fn inputs(tasks: &[Task], kind: Kind) -> Vec<String> {
+        let of_kind = tasks.iter().filter(|task| task.kind == kind);
+        let mut inputs: Vec<String> = of_kind
+            .map(|task| {
+                task.inputs.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        inputs.sort();
+        inputs
+    }
+
+    #[test]
+    fn files_that_share_a_channel_of_a_date_are_one_task_and_each_date_is_one_merge() {
+        let files = [
+            file("a", 14, &["1", "2"]),
+            file("b", 14, &["3"]),
+            file("c", 14, &["4"]),
+            file("d", 14, &["4", "3"]),
+            file("e", 14, &["2"]),
+            file("f", 15, &["1"]),
+        ];
+        let tasks = tasks_of(&files, &settings());
+        assert_eq!(inputs(&tasks, Kind::Channels), ["a e", "b c d", "f"]);
+        assert_eq!(inputs(&tasks, Kind::Nbbo), ["a b c d e", "f"]);
+        let names: BTreeSet<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
+        assert_eq!(names.len(), tasks.len());
+        assert!(names.contains("2025-11-15-nbbo"), "{names:?}");
+        // A group keeps its name when another file of its channels comes.
+        let alone = tasks_of(&files[4..5], &settings());
+        let two = tasks_of(&[files[4].clone(), file("g", 14, &["2"])], &settings());
+        assert_eq!(
+            alone.iter().map(|task| &task.name).collect::<Vec<_>>(),
+            two.iter().map(|task| &task.name).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn schemas_of_venues_alone_make_no_merge_and_the_nbbo_alone_no_other_task() {
+        let files = [file("a", 14, &["1"])];
+        let only = |schema: &str| {
+            let settings = Settings { schemas: vec![schema.parse().unwrap()], ..settings() };
+            tasks_of(&files, &settings).iter().map(|task| task.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(only("mbo"), [Kind::Channels]);
+        assert_eq!(only("cbbo-1s"), [Kind::Nbbo]);
+    }
+
+    #[test]
+    fn patterns_name_each_file_once_and_no_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().to_str().unwrap();
+        for name in ["one/a.pcap", "one/two/b.pcap", "one/.hidden", "out/manifest.json", "c.txt"] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        let found = |patterns: &[&str], excluded: &[&str]| {
+            let all = |names: &[&str]| names.iter().map(|name| format!("{root}/{name}")).collect();
+            let options = PlanOptions { patterns: all(patterns), excluded: all(excluded), date: None };
+            let found = matching(&options, &folder.path().join("out"));
+            found.map(|(paths, _)| -> Vec<String> {
+                let name = |path: &PathBuf| path.strip_prefix(root).unwrap().display().to_string();
+                paths.iter().map(name).collect()
+            })
+        };
+        assert_eq!(found(&["**"], &[]).unwrap(), ["c.txt", "one/a.pcap", "one/two/b.pcap"]);
+        assert_eq!(found(&["**"], &["one/**"]).unwrap(), ["c.txt"]);
+        assert_eq!(found(&["one"], &[]).unwrap(), ["one/a.pcap", "one/two/b.pcap"]);
+        assert_eq!(found(&["one/*.pcap", "one/./a.pcap", "c.txt"], &[]).unwrap(), ["c.txt", "one/a.pcap"]);
+        assert!(matches!(found(&["one/*.gz"], &[]), Err(BatchError::NoMatch { .. })));
+        assert!(matches!(found(&["nowhere.pcap"], &[]), Err(BatchError::NoMatch { .. })));
+        assert!(matches!(found(&["c.txt"], &["*"]), Err(BatchError::NoMatch { .. })));
+        assert!(matches!(found(&["a***"], &[]), Err(BatchError::Pattern { .. })));
+    }
+}

@@ -1,0 +1,249 @@
+//! A run: which tasks are left, who does them, and the manifest at the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use super::manifest::{Record, manifest, shared_channels};
+use super::task::is_current;
+use super::{BatchError, Folder, Plan, SharedChannel, Task, TaskError, perform};
+
+/// The time between two reports of progress.
+const REPORT_EVERY: Duration = Duration::from_millis(50);
+
+/// What happens while tasks are done.
+#[derive(Debug)]
+pub enum Step<'t> {
+    /// So many bytes of all inputs are replayed, each task's files counted for it.
+    Replayed(u64),
+    /// A task has ended. It is finished if the folder has its record.
+    Ended(&'t Task, Result<(), TaskError>),
+}
+
+/// Who does tasks. The result of a task is its record in the folder, so an executor may do it in another process or on another host that
+/// sees the folder (`tapeworks batch --task`), in any order, and more than once.
+pub trait Executor {
+    /// Does the tasks. `watch` gets what happens, and may stop it: then tasks that have not begun do not begin, and those under way end
+    /// without a result.
+    ///
+    /// # Errors
+    /// [`BatchError`] when no more tasks can be done at all.
+    fn execute(
+        &self,
+        tasks: &[&Task],
+        folder: &Folder,
+        watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
+    ) -> Result<(), BatchError>;
+}
+
+/// So many threads of this process, each of which does one task at a time, the largest first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Threads(pub usize);
+
+impl Executor for Threads {
+    fn execute(
+        &self,
+        tasks: &[&Task],
+        folder: &Folder,
+        watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
+    ) -> Result<(), BatchError> {
+        let mut order: Vec<(u64, &Task)> = tasks.iter().map(|task| (task.input_bytes(), *task)).collect();
+        order.sort_by(|(one, first), (other, second)| other.cmp(one).then(first.name.cmp(&second.name)));
+        let (next, replayed, is_stopped) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let work = |ended: mpsc::Sender<(usize, Result<(), TaskError>)>| {
+            while !is_stopped.load(Ordering::Relaxed) {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                let Some((bytes, task)) = order.get(index) else { return };
+                let mut counted = 0;
+                let mut observe = |done: u64| {
+                    let done = done.min(*bytes).max(counted);
+                    replayed.fetch_add(done - counted, Ordering::Relaxed);
+                    counted = done;
+                    match is_stopped.load(Ordering::Relaxed) {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
+                    }
+                };
+                let performed = perform(task, folder, &mut observe);
+                let _stopped_at_worst = observe(*bytes);
+                // The receiver lives as long as this thread.
+                let _received = ended.send((index, performed.map(|_| ())));
+            }
+        };
+        let work = &work;
+        std::thread::scope(|scope| {
+            let (sender, ended) = mpsc::channel();
+            for number in 0..self.0.clamp(1, order.len().max(1)) {
+                let sender = sender.clone();
+                let thread = std::thread::Builder::new().name(format!("batch-{number}"));
+                if let Err(error) = thread.spawn_scoped(scope, move || work(sender)) {
+                    is_stopped.store(true, Ordering::Relaxed);
+                    return Err(BatchError::Thread(error));
+                }
+            }
+            drop(sender);
+            loop {
+                let step = match ended.recv_timeout(REPORT_EVERY) {
+                    Ok((index, result)) => match order.get(index) {
+                        Some((_, task)) => Step::Ended(task, result),
+                        None => continue,
+                    },
+                    Err(RecvTimeoutError::Timeout) => Step::Replayed(replayed.load(Ordering::Relaxed)),
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                };
+                if watch(step).is_break() {
+                    is_stopped.store(true, Ordering::Relaxed);
+                }
+            }
+        })
+    }
+}
+
+/// A task without a result.
+#[derive(Debug)]
+pub struct FailedTask {
+    /// The task.
+    pub task: Task,
+    /// Why.
+    pub error: TaskError,
+}
+
+/// How a run has ended.
+#[derive(Debug)]
+pub struct Report {
+    /// Tasks that this run has done.
+    pub performed: usize,
+    /// Tasks of the plan that were finished before.
+    pub resumed: usize,
+    /// Tasks that were not begun, or stopped.
+    pub left: usize,
+    /// Tasks that failed, by name.
+    pub failed: Vec<FailedTask>,
+    /// The finished tasks of the folder, by name: those of other dates too.
+    pub records: BTreeMap<String, Record>,
+    /// Channels whose records are there twice.
+    pub shared: Vec<SharedChannel>,
+    /// The manifest; `None` if the user stopped the run.
+    pub manifest: Option<PathBuf>,
+}
+
+/// What a run is about to do, and how far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Bytes replayed.
+    pub bytes: u64,
+    /// Bytes of the tasks to do.
+    pub total_bytes: u64,
+    /// Tasks that have ended.
+    pub ended: usize,
+    /// Tasks to do.
+    pub tasks: usize,
+}
+
+/// Runs a plan: does its tasks that are not finished, and writes the manifest. Results of the plan's dates that the plan does not have
+/// any more are removed if all their files are among its inputs, or with `force`. `notice` gets a line for each task that is done
+/// again or removed; `observe` may stop the run.
+///
+/// # Errors
+/// [`BatchError`]. A task that fails does not fail the run: see [`Report::failed`].
+pub fn run(
+    plan: &Plan,
+    folder: &Folder,
+    executor: &dyn Executor,
+    force: bool,
+    notice: &mut dyn FnMut(String),
+    observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+) -> Result<Report, BatchError> {
+    let superseded = superseded(plan, folder, force)?;
+    let mut left = Vec::new();
+    for task in &plan.tasks {
+        let Some(record) = folder.finished(&task.name)? else {
+            left.push(task);
+            continue;
+        };
+        let mut observe = |_| observe(&Progress::default());
+        match is_current(&record, task, folder, &mut observe) {
+            Ok(true) => {}
+            Ok(false) => {
+                notice(format!("{}: its inputs or results have changed since; it is done again", task.name));
+                left.push(task);
+            }
+            Err(_) => return Err(BatchError::Stopped),
+        }
+    }
+    if !left.is_empty() || !superseded.is_empty() {
+        folder.remove_manifest()?;
+    }
+    for name in superseded {
+        notice(format!("{name}: its files are in other tasks now; its results are removed"));
+        folder.withdraw(&name)?;
+    }
+    let mut progress = Progress {
+        total_bytes: left.iter().map(|task| task.input_bytes()).sum(),
+        tasks: left.len(),
+        ..Progress::default()
+    };
+    let (mut performed, mut failed, mut is_stopped) = (0, Vec::new(), false);
+    executor.execute(&left, folder, &mut |step| {
+        match step {
+            Step::Replayed(bytes) => progress.bytes = bytes,
+            Step::Ended(task, result) => {
+                progress.ended += 1;
+                match result {
+                    Ok(()) => performed += 1,
+                    Err(TaskError::Stopped) => is_stopped = true,
+                    Err(error) => failed.push(FailedTask { task: task.clone(), error }),
+                }
+            }
+        }
+        let observed = observe(&progress);
+        is_stopped |= observed.is_break();
+        observed
+    })?;
+    failed.sort_by(|one, other| one.task.name.cmp(&other.task.name));
+    let records = folder.all_finished()?;
+    let shared = shared_channels(&records);
+    let unfinished = left.len() - performed - failed.len();
+    let manifest = match is_stopped && unfinished > 0 {
+        true => None,
+        false => {
+            let text = manifest(&plan.settings, &records, &plan.failed, &failed, &shared);
+            Some(folder.write_manifest(&text)?)
+        }
+    };
+    Ok(Report {
+        performed,
+        resumed: plan.tasks.len() - left.len(),
+        left: unfinished,
+        failed,
+        records,
+        shared,
+        manifest,
+    })
+}
+
+/// The finished tasks of the plan's dates that the plan does not have.
+fn superseded(plan: &Plan, folder: &Folder, force: bool) -> Result<Vec<String>, BatchError> {
+    let planned: BTreeMap<&str, &Task> = plan.tasks.iter().map(|task| (task.name.as_str(), task)).collect();
+    let dates: BTreeSet<_> = plan.tasks.iter().map(|task| task.date).collect();
+    let inputs: BTreeSet<&Path> = plan.inputs.iter().map(PathBuf::as_path).collect();
+    let mut superseded = Vec::new();
+    for (name, record) in folder.all_finished()? {
+        let date = record.task.date;
+        if !dates.contains(&date) {
+            continue;
+        }
+        let other = record.task.inputs.iter().find(|path| !inputs.contains(path.as_path()));
+        if let Some(file) = other.filter(|_| !force) {
+            let (folder, file) = (folder.root().to_owned(), file.display().to_string());
+            return Err(BatchError::OtherFiles { folder, date, file });
+        }
+        if !planned.contains_key(name.as_str()) {
+            superseded.push(name);
+        }
+    }
+    Ok(superseded)
+}

@@ -1,0 +1,475 @@
+//! A task: a group of files of one date into the partitions of that date.
+//!
+//! A [`Task`] is plain data, and [`perform`] needs nothing else: other threads, processes and hosts that see the same
+//! files and the same folder can do it. Its files are made in a folder of its own; [`Folder`] publishes them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use jiff::civil::Date;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tapeworks_feed::{Application, ChannelIdentity, clock};
+use tapeworks_market::{Publisher, Symbol};
+use tapeworks_packet::new_file::NewFile;
+use tapeworks_store::{Destination, PartOf, Parts, Schema, Writer};
+
+use super::manifest::{GapRecord, InputRecord, OutputRecord, Record, report_of};
+use super::{BatchError, Folder, Settings, bucket_of};
+use crate::replay::{self, ReplayError, Summary};
+
+/// Bytes that are hashed between two looks at the request to stop.
+const HASHED_BYTES: usize = 1 << 20;
+
+/// The most letters of a task's name.
+const MOST_NAME: usize = 120;
+
+/// Venues that a task's name lists.
+const NAMED_VENUES: usize = 3;
+
+/// What a task makes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The schemas of the venues themselves, of files that share channels.
+    Channels,
+    /// The schemas of the synthetic NBBO, of all files of a date.
+    Nbbo,
+}
+
+/// A task, as plain data.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    /// Its name: date, venues and a hash of its channels. Its results are under this name.
+    pub name: String,
+    /// What it makes.
+    pub kind: Kind,
+    /// The day in New York.
+    #[serde(with = "date")]
+    pub date: Date,
+    /// The channels that the beginnings of its files have.
+    pub channels: Vec<String>,
+    /// Its files, as they were given.
+    pub inputs: Vec<PathBuf>,
+    /// Whether some of its files have no day, so that `date` is theirs.
+    pub is_day_given: bool,
+    /// What it shares with the other tasks of the folder.
+    pub settings: Settings,
+}
+
+mod date {
+    //! A date as text.
+
+    use jiff::civil::Date;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(date: &Date, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(date)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Date, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Why a task has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TaskError {
+    /// The replay of its files failed.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// An input cannot be read, or an output not be moved.
+    #[error(transparent)]
+    Batch(#[from] BatchError),
+    /// An input was written while the task read it.
+    #[error("{file}: changed while it was read")]
+    Changed {
+        /// The file.
+        file: String,
+    },
+    /// A process that an executor started for it failed.
+    #[error("{0}")]
+    Elsewhere(String),
+    /// The user stopped it.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl TaskError {
+    /// Whether its inputs are to blame; otherwise it is the place of its results.
+    #[must_use]
+    pub const fn is_of_input(&self) -> bool {
+        matches!(self, Self::Replay(ReplayError::Input(_)) | Self::Changed { .. })
+    }
+}
+
+/// The name of a channel that is the same in every file. A file without packets is a channel by its path.
+pub(super) fn channel_key(
+    publisher: Publisher,
+    application: Application,
+    identity: &ChannelIdentity,
+    file: &str,
+) -> String {
+    match identity {
+        ChannelIdentity::File { .. } => format!("file {file}"),
+        identity => format!("{}, {}, {identity}", publisher.venue_name(), application.protocol()),
+    }
+}
+
+/// The letters and digits of a name, in lower case, with single dashes between them.
+fn slug(name: &str) -> String {
+    let words = name.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
+}
+
+/// A hash in hexadecimal.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _infallible = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl Task {
+    /// The name of a task for channels of venues.
+    pub(super) fn name_of(date: Date, venues: &[&String], channels: &[String]) -> String {
+        let venues: Vec<String> = match venues.len() {
+            0 => vec!["unknown".to_owned()],
+            1..=NAMED_VENUES => venues.iter().map(|venue| slug(venue)).collect(),
+            more => vec![format!("{more}-venues")],
+        };
+        let hash = hex(&Sha256::digest(channels.join("\n")));
+        format!("{date}-{}-{}", venues.join("-"), hash.get(..12).unwrap_or_default())
+    }
+
+    /// Reads a task's description.
+    ///
+    /// # Errors
+    /// [`BatchError::NoTask`].
+    pub fn from_json(text: &str) -> Result<Self, BatchError> {
+        let task: Self =
+            serde_json::from_str(text).map_err(|error| BatchError::NoTask { why: error.to_string() })?;
+        let is_letter = |letter: u8| matches!(letter, b'a'..=b'z' | b'0'..=b'9' | b'-');
+        // It becomes the name of files.
+        let is_name = task.name.starts_with(&format!("{}-", task.date)) && task.name.bytes().all(is_letter);
+        if !is_name || task.name.len() > MOST_NAME {
+            return Err(BatchError::NoTask { why: format!("its name is {:?}", task.name) });
+        }
+        Ok(task)
+    }
+
+    /// Its description, for [`Task::from_json`].
+    #[must_use]
+    pub fn to_value(&self) -> serde_json::Value {
+        // Names are UTF-8: the plan and the description have no others.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// The schemas that it writes.
+    pub fn schemas(&self) -> impl Iterator<Item = Schema> + '_ {
+        let is_nbbo = self.kind == Kind::Nbbo;
+        self.settings.schemas.iter().copied().filter(move |schema| schema.is_consolidated() == is_nbbo)
+    }
+
+    /// The bytes of its files.
+    #[must_use]
+    pub fn input_bytes(&self) -> u64 {
+        self.inputs.iter().filter_map(|path| fs::metadata(path).ok()).map(|there| there.len()).sum()
+    }
+
+    /// Where the records of a schema and bucket go, below the folder.
+    fn output(&self, schema: Schema, bucket: u16) -> PathBuf {
+        let digits = self.settings.buckets.saturating_sub(1).to_string().len().max(2);
+        let date = self.date.to_string();
+        let name = self.name.strip_prefix(&date).unwrap_or(&self.name).trim_start_matches('-');
+        PathBuf::from(format!("schema={schema}"))
+            .join(format!("date={date}"))
+            .join(format!("bucket={bucket:0digits$}"))
+            .join(format!("{name}.{}", self.settings.format.name()))
+    }
+}
+
+/// What a file is: its size and the time of its last change.
+fn stamp(path: &Path) -> Result<(u64, u64), BatchError> {
+    let unreadable = BatchError::io(path, "cannot be read");
+    let there = fs::metadata(path).and_then(|there| Ok((there.len(), there.modified()?)));
+    let (size, modified) = there.map_err(unreadable)?;
+    let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok((size, u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
+}
+
+/// The SHA-256 of a file.
+fn hash(path: &Path, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<String, TaskError> {
+    let mut file = File::open(path).map_err(BatchError::io(path, "cannot be read"))?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; HASHED_BYTES];
+    loop {
+        let read = file.read(&mut buffer).map_err(BatchError::io(path, "cannot be read"))?;
+        if read == 0 {
+            return Ok(hex(&hasher.finalize()));
+        }
+        hasher.update(buffer.get(..read).unwrap_or_default());
+        if observe(0).is_break() {
+            return Err(TaskError::Stopped);
+        }
+    }
+}
+
+/// Whether a finished task has what `task` would make: it is the same task, its inputs are what they were, and its files are there. An
+/// input counts as unchanged if its size and the time of its last change are, or its size and its content.
+///
+/// # Errors
+/// [`TaskError::Stopped`].
+pub(super) fn is_current(
+    record: &Record,
+    task: &Task,
+    folder: &Folder,
+    observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<bool, TaskError> {
+    if record.task != *task {
+        return Ok(false);
+    }
+    for output in &record.outputs {
+        if !fs::metadata(folder.root().join(&output.path)).is_ok_and(|there| there.len() == output.bytes) {
+            return Ok(false);
+        }
+    }
+    for input in &record.inputs {
+        match stamp(&input.path) {
+            Ok((size, modified)) if (size, modified) == (input.size, input.modified_ns) => {}
+            Ok((size, _)) if size == input.size => match hash(&input.path, observe) {
+                Ok(sha256) if sha256 == input.sha256 => {}
+                Err(TaskError::Stopped) => return Err(TaskError::Stopped),
+                Ok(_) | Err(_) => return Ok(false),
+            },
+            Ok(_) | Err(_) => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Does a task and publishes its results in `folder`, in place of those of an earlier run. `observe` gets the bytes of its files that have
+/// been replayed, now and then, and may stop it; then nothing is published. Returns the record.
+///
+/// # Errors
+/// [`TaskError`]. A file that turns out to be cut or damaged does not fail the task: the record has it.
+pub fn perform(
+    task: &Task,
+    folder: &Folder,
+    observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Record, TaskError> {
+    let mut inputs = Vec::new();
+    for path in &task.inputs {
+        let (size, modified_ns) = stamp(path)?;
+        inputs.push(InputRecord { path: path.clone(), size, modified_ns, sha256: hash(path, observe)? });
+    }
+    let work = folder.begin(&task.name)?;
+    let made = make(task, &work, observe);
+    let publish = made.and_then(|(summary, outputs)| {
+        for input in &inputs {
+            if stamp(&input.path)? != (input.size, input.modified_ns) {
+                return Err(TaskError::Changed { file: input.path.display().to_string() });
+            }
+        }
+        let record = record_of(task, inputs, outputs, summary);
+        folder.publish(&record, &work)?;
+        Ok(record)
+    });
+    folder.end(&work);
+    publish
+}
+
+/// [`perform`] in a process that does this task alone, beside other processes that do others: locks the task, and does nothing if it is
+/// finished already.
+///
+/// # Errors
+/// As [`perform`], and [`BatchError::TaskBusy`].
+pub fn perform_here(
+    task: &Task,
+    folder: &Folder,
+    observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Record, TaskError> {
+    let _lock = folder.lock_task(&task.name)?;
+    if let Some(record) = folder.finished(&task.name)?
+        && is_current(&record, task, folder, observe)?
+    {
+        return Ok(record);
+    }
+    perform(task, folder, observe)
+}
+
+/// Replays the files into the folder `work`, where the files have the names that they will have below the results' folder.
+fn make(
+    task: &Task,
+    work: &Path,
+    observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<(Summary, Vec<OutputRecord>), TaskError> {
+    let settings = &task.settings;
+    let schemas: Vec<Schema> = task.schemas().collect();
+    let options = replay::Options {
+        inputs: task.inputs.clone(),
+        application: settings.protocol,
+        midnight: clock::midnight_of(task.date).filter(|_| task.is_day_given),
+        symbols: settings.symbols.as_ref().map(|symbols| symbols.iter().copied().collect()),
+        rules: settings.rules(),
+        threads: 1,
+        ..replay::Options::default()
+    };
+    let mut writers = Vec::new();
+    let mut parts = BTreeMap::new();
+    for (place, schema) in schemas.iter().enumerate() {
+        let (writer, written) = open(task, *schema, work)?;
+        writers.push((*schema, writer));
+        parts.insert(place, written);
+    }
+    let mut observe_replay = |progress: &replay::Progress| observe(progress.bytes);
+    let summary = replay::replay_into(&options, writers, &mut observe_replay)?;
+    if summary.is_interrupted {
+        return Err(TaskError::Stopped);
+    }
+    let mut outputs = Vec::new();
+    for (schema, written) in schemas.iter().zip(parts.values()) {
+        for (bucket, part) in (0..).zip(written.written()) {
+            let path = task.output(*schema, bucket);
+            let made = work.join(&path);
+            if part.records == 0 {
+                fs::remove_file(&made).map_err(BatchError::io(&made, "cannot be removed"))?;
+                continue;
+            }
+            let sha256 = hash(&made, observe)?;
+            outputs.push(OutputRecord {
+                path,
+                schema: schema.to_string(),
+                bucket,
+                records: part.records,
+                bytes: part.bytes,
+                sha256,
+                values_out_of_range: part.out_of_range,
+            });
+        }
+    }
+    Ok((summary, outputs))
+}
+
+/// Begins the files of a schema.
+fn open(task: &Task, schema: Schema, work: &Path) -> Result<(Writer, Parts), TaskError> {
+    let settings = &task.settings;
+    let mut files: Vec<Box<dyn Destination>> = Vec::new();
+    for bucket in 0..settings.buckets {
+        let path = work.join(task.output(schema, bucket));
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(BatchError::io(parent, "cannot be made"))?;
+        }
+        files.push(Box::new(NewFile::create(&path, false).map_err(BatchError::from)?));
+    }
+    let options =
+        tapeworks_store::Options { format: Some(settings.format), ..tapeworks_store::Options::default() };
+    let buckets = settings.buckets;
+    let part_of: PartOf = Box::new(move |symbol: Symbol| usize::from(bucket_of(symbol, buckets)));
+    let together = work.join(format!("schema={schema}"));
+    Ok(Writer::create_parts(&together, files, part_of, schema, &options).map_err(ReplayError::from)?)
+}
+
+fn record_of(
+    task: &Task,
+    inputs: Vec<InputRecord>,
+    outputs: Vec<OutputRecord>,
+    mut summary: Summary,
+) -> Record {
+    let report = report_of(&summary);
+    // A venue need not have every symbol.
+    let unseen_symbols = std::mem::take(&mut summary.unseen_symbols);
+    let channel = |index: usize| {
+        let channel = summary.channels.get(index)?;
+        let file = match channel.identity {
+            ChannelIdentity::File { file } => summary.files.get(usize::from(file)),
+            _ => None,
+        };
+        let file = file.map_or("", String::as_str);
+        Some(channel_key(channel.publisher, channel.application, &channel.identity, file))
+    };
+    let gaps = summary.gaps.iter().map(|gap| GapRecord {
+        channel: channel(gap.channel).unwrap_or_default(),
+        first: gap.first,
+        count: gap.count,
+        received: clock::iso(gap.received),
+    });
+    // The writers are the replay's guests, which its own report shows without a name.
+    let lost = outputs.iter().map(|output| output.values_out_of_range).sum::<u64>();
+    Record {
+        task: task.clone(),
+        channels: (0..summary.channels.len()).filter_map(channel).collect(),
+        inputs,
+        outputs,
+        gaps: gaps.collect(),
+        missing_messages: summary.missing_messages(),
+        damaged_files: summary.file_errors.iter().map(ToString::to_string).collect(),
+        unseen_symbols: unseen_symbols.iter().map(ToString::to_string).collect(),
+        is_clean: summary.is_clean() && lost == 0,
+        report,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::settings::tests::settings;
+
+    fn task() -> Task {
+        Task {
+            name: "2025-11-14-nasdaq-0123456789ab".to_owned(),
+            kind: Kind::Channels,
+            date: Date::new(2025, 11, 14).unwrap(),
+            channels: vec!["Nasdaq".to_owned()],
+            inputs: vec!["a.pcap".into()],
+            is_day_given: true,
+            settings: settings(),
+        }
+    }
+
+    #[test]
+    fn a_task_survives_being_plain_data() {
+        let text = task().to_value().to_string();
+        assert_eq!(Task::from_json(&text).unwrap(), task());
+        assert!(text.contains("\"date\":\"2025-11-14\""), "{text}");
+    }
+
+    #[test]
+    fn a_description_cannot_name_a_file_elsewhere() {
+        for name in ["../2025-11-14-x", "2025-11-14-a/b", "2025-11-14-A", "2025-11-15-a", ""] {
+            let text = Task { name: name.to_owned(), ..task() }.to_value().to_string();
+            assert!(matches!(Task::from_json(&text), Err(BatchError::NoTask { .. })), "{name}");
+        }
+        assert!(matches!(Task::from_json("{}"), Err(BatchError::NoTask { .. })));
+    }
+
+    #[test]
+    fn a_tasks_name_lists_its_venues_or_counts_them() {
+        let date = Date::new(2025, 11, 14).unwrap();
+        let venues: Vec<String> =
+            ["Cboe BZX", "Nasdaq", "NYSE (SIP)", "x"].iter().map(|&name| name.to_owned()).collect();
+        let venues: Vec<&String> = venues.iter().collect();
+        let name = |count| Task::name_of(date, &venues[..count], &["one".to_owned()]);
+        assert!(name(3).starts_with("2025-11-14-cboe-bzx-nasdaq-nyse-sip-"), "{}", name(3));
+        assert!(name(4).starts_with("2025-11-14-4-venues-"), "{}", name(4));
+        assert!(name(0).starts_with("2025-11-14-unknown-"), "{}", name(0));
+    }
+
+    #[test]
+    fn outputs_lie_in_partitions_that_sort_by_bucket() {
+        let task = task();
+        let path = |buckets, bucket| {
+            let settings = Settings { buckets, ..settings() };
+            Task { settings, ..task.clone() }.output(Schema::Mbo, bucket).display().to_string()
+        };
+        assert_eq!(path(4, 3), "schema=mbo/date=2025-11-14/bucket=03/nasdaq-0123456789ab.parquet");
+        assert_eq!(path(1_000, 3), "schema=mbo/date=2025-11-14/bucket=003/nasdaq-0123456789ab.parquet");
+        assert_eq!(task.schemas().collect::<Vec<_>>(), [Schema::Mbo]);
+    }
+}

@@ -1,0 +1,371 @@
+//! `tapeworks batch`: captures of many days and venues into one folder of partitioned files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::io::Read as _;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use jiff::civil::Date;
+use serde_json::json;
+use tapeworks_analysis::batch::{
+    self, Access, BatchError, Folder, Kind, MOST_BUCKETS, Plan, PlanOptions, Record, Report, Settings, Task,
+    Threads,
+};
+use tapeworks_analysis::replay;
+use tapeworks_feed::Application;
+use tapeworks_market::Symbol;
+use tapeworks_packet::new_file;
+use tapeworks_store::{Format, Schema};
+
+use super::replay::{Stale, complain_of_unseen};
+use crate::ending::{Ending, Failure, Result};
+use crate::table::{Align, Table, bytes, counted, thousands};
+use crate::terminal::{self, Bar, complain};
+use crate::values::{self, Symbols};
+use crate::{interrupt, output};
+
+/// Write the records of many captures into one folder of partitioned files, day by day and venue by venue.
+///
+/// Each group of files that share a date and a channel is a task, and each date is one more task for the NBBO of all its venues. The
+/// folder has schema=…/date=…/bucket=…/*.parquet, as DuckDB and Polars read partitions, and manifest.json. The files have the same bytes with
+/// any number of jobs. A run that was stopped or killed goes on with the same command.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  tapeworks batch 'captures/**' --out days --schema trades,mbp-1,cmbp-1
+  tapeworks batch 'captures/**' --out days --dry-run
+  tapeworks batch captures/2025-11-14 captures/2025-11-17 --exclude '**/*.md' --out days --buckets 1 --jobs 8
+  tapeworks batch --task task.json --out days
+
+Exit code 3: a file could not be used, messages are missing, or some of the input could not be read or applied.")]
+pub(crate) struct Arguments {
+    /// Captures and message files, folders (all files below), and patterns: 'captures/**', '*/2025-11-1?/*.pcap.zst'. Quote patterns, so
+    /// that the shell leaves them alone.
+    #[arg(required_unless_present = "task", value_name = "FILE|PATTERN")]
+    files: Vec<String>,
+    /// The folder of the results.
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+    /// The schemas to write, as for "tapeworks replay".
+    #[arg(long, value_name = "SCHEMA", value_delimiter = ',', default_value = "mbo")]
+    schema: Vec<Schema>,
+    /// The format: parquet, csv, json, dbn, csv.zst, json.zst, dbn.zst.
+    #[arg(long, value_name = "FORMAT", default_value = "parquet")]
+    format: Format,
+    /// Partitions by symbol, 1 to 1000: 64-bit FNV-1a of the symbol, modulo N. Each is an open file for each schema and job.
+    #[arg(long, value_name = "N", default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(MOST_BUCKETS)))]
+    buckets: u16,
+    /// Leave out files that match; may be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<String>,
+    /// Tasks at the same time. Unless given, as many as there are processors, at most 4.
+    #[arg(short, long, value_name = "N", value_parser = values::threads)]
+    jobs: Option<usize>,
+    /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
+    #[arg(short, long, value_name = "NAME", value_parser = values::application)]
+    protocol: Option<Application>,
+    /// The day in New York of message files whose names have none.
+    #[arg(long, value_name = "DATE", value_parser = date)]
+    date: Option<Date>,
+    /// Only these symbols: A,B or @FILE.
+    #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
+    symbols: Option<Symbols>,
+    /// The effect of a gap on the NBBO: venues with stale books are flagged, or excluded until recovered.
+    #[arg(long, value_enum, default_value_t = Stale::Flag)]
+    stale: Stale,
+    /// Count odd lots in the NBBO at their own prices.
+    #[arg(long)]
+    odd_lots: bool,
+    /// Count quotes in the NBBO that lie beyond the price bands of the SIPs.
+    #[arg(long)]
+    ignore_price_bands: bool,
+    /// Remove results in the folder that are of other settings, or of these dates and of files that are not among the inputs.
+    #[arg(short, long)]
+    force: bool,
+    /// Show the tasks and write nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Do the one task that this file describes, in the words of --dry-run --json; - is standard input. Other processes may do other tasks
+    /// in the same folder meanwhile. A run with the same inputs writes the manifest when all are done.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "schema", "format", "buckets", "exclude", "jobs", "protocol", "date",
+        "symbols", "stale", "odd_lots", "ignore_price_bands", "force", "dry_run"])]
+    task: Option<PathBuf>,
+    /// The tasks, or the result, as one JSON object.
+    #[arg(short = 'J', long)]
+    json: bool,
+}
+
+fn date(text: &str) -> std::result::Result<Date, String> {
+    text.parse().map_err(|_| "use a date such as 2025-11-14".to_owned())
+}
+
+impl From<BatchError> for Failure {
+    fn from(error: BatchError) -> Self {
+        match error {
+            BatchError::NewFile(error) => error.into(),
+            BatchError::Stopped => Self::Stopped,
+            BatchError::Pattern { .. } => Self::Usage(error.to_string()),
+            BatchError::OtherSettings { .. } | BatchError::OtherFiles { .. } => {
+                Self::Failed(format!("{error}; take another folder, or remove those results with --force"))
+            }
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl Arguments {
+    fn settings(&self) -> Settings {
+        let mut schemas: Vec<Schema> = Vec::new();
+        for schema in &self.schema {
+            if !schemas.contains(schema) {
+                schemas.push(*schema);
+            }
+        }
+        let symbols = self.symbols.as_ref().map(|Symbols(symbols)| {
+            let mut symbols: Vec<_> = symbols.iter().copied().collect();
+            symbols.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+            symbols
+        });
+        Settings {
+            schemas,
+            format: self.format,
+            buckets: self.buckets,
+            protocol: self.protocol,
+            symbols,
+            excludes_stale_books: self.stale == Stale::Exclude,
+            odd_lots_count: self.odd_lots,
+            ignores_price_bands: self.ignore_price_bands,
+        }
+    }
+}
+
+/// Whether the user has requested a stop.
+fn unless_stopped() -> ControlFlow<()> {
+    if interrupt::is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result {
+    if let Some(description) = &arguments.task {
+        return one_task(description, &arguments);
+    }
+    let options = PlanOptions {
+        patterns: arguments.files.clone(),
+        excluded: arguments.exclude.clone(),
+        date: arguments.date,
+    };
+    let mut bar = Bar::of_messages("Planning");
+    let planned = batch::plan(&options, &arguments.out, &arguments.settings(), &mut |done, of| {
+        bar.step(done, of, "");
+        unless_stopped()
+    });
+    bar.clear();
+    let plan = planned?;
+    if arguments.dry_run {
+        return dry_run(&plan, arguments.json);
+    }
+    if plan.tasks.is_empty() {
+        complain_of_inputs(&plan);
+        let files = counted(plan.failed.len() as u64, "file", "files");
+        return Err(Failure::Failed(format!("nothing to do: none of {files} can be used")));
+    }
+    let folder = Folder::open(&arguments.out, &plan.settings, Access::Alone, arguments.force)?;
+    let jobs = Threads(arguments.jobs.unwrap_or_else(replay::default_threads));
+    let mut bar = Bar::new("Replaying");
+    let ran =
+        batch::run(&plan, &folder, &jobs, arguments.force, &mut |line| complain(&line), &mut |progress| {
+            match progress.tasks {
+                0 => unless_stopped(),
+                _ => bar.show(progress.bytes, Some(progress.total_bytes), None),
+            }
+        });
+    bar.clear();
+    let report = ran?;
+    complain_of_inputs(&plan);
+    let is_clean = complain_of_tasks(&plan, &report);
+    let text = if arguments.json { to_json(&plan, &report) } else { show(&plan, &report) };
+    output::print(&text)?;
+    if report.manifest.is_none() {
+        complain(&format!(
+            "stopped with {} left; the same command goes on with them",
+            counted(report.left as u64, "task", "tasks")
+        ));
+        return Ok(Ending::Interrupted);
+    }
+    Ok(match report.failed.iter().all(|failed| failed.error.is_of_input()) {
+        false => Ending::Failed,
+        true if is_clean && plan.failed.is_empty() => Ending::Complete,
+        true => Ending::WithProblems,
+    })
+}
+
+/// Does one task, beside other processes.
+fn one_task(description: &Path, arguments: &Arguments) -> Result {
+    let read = match new_file::is_stdout(description) {
+        true => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map(|_| text)
+        }
+        false => std::fs::read_to_string(description),
+    };
+    let named = |error: &dyn std::fmt::Display| format!("{}: {error}", description.display());
+    let text = read.map_err(|error| Failure::Failed(named(&error)))?;
+    let task = Task::from_json(&text).map_err(|error| Failure::Failed(named(&error)))?;
+    let folder = Folder::open(&arguments.out, &task.settings, Access::OneTask, false)?;
+    let mut bar = Bar::new("Replaying");
+    let total = task.input_bytes();
+    let performed = batch::perform_here(&task, &folder, &mut |done| bar.show(done, Some(total), None));
+    bar.clear();
+    let record = match performed {
+        Ok(record) => record,
+        Err(batch::TaskError::Stopped) => return Err(Failure::Stopped),
+        Err(error) => return Err(Failure::Failed(format!("{}: {error}", task.name))),
+    };
+    record.damaged_files.iter().for_each(|error| complain(error));
+    let text = match arguments.json {
+        true => format!("{:#}\n", record.to_value()),
+        false => format!("{}: {}\n", task.name, made(std::iter::once(&record))),
+    };
+    output::print(&text)?;
+    Ok(if record.is_clean { Ending::Complete } else { Ending::WithProblems })
+}
+
+/// `12 files, 3,456 records, 1.2 MB`.
+fn made<'r>(records: impl Iterator<Item = &'r Record> + Clone) -> String {
+    let outputs = || records.clone().flat_map(|record| &record.outputs);
+    format!(
+        "{}, {}, {}",
+        counted(outputs().count() as u64, "file", "files"),
+        counted(outputs().map(|output| output.records).sum(), "record", "records"),
+        bytes(outputs().map(|output| output.bytes).sum())
+    )
+}
+
+fn dry_run(plan: &Plan, is_json: bool) -> Result {
+    complain_of_inputs(plan);
+    let text = if is_json {
+        let tasks: Vec<_> = plan.tasks.iter().map(Task::to_value).collect();
+        format!("{:#}\n", json!({ "tasks": tasks, "failed_inputs": plan.failed }))
+    } else {
+        let mut table = Table::new(&[
+            ("task", Align::Left),
+            ("schemas", Align::Left),
+            ("files", Align::Right),
+            ("size", Align::Right),
+            ("channels", Align::Right),
+        ]);
+        for task in &plan.tasks {
+            table.row([
+                task.name.clone(),
+                task.schemas().map(Schema::as_str).collect::<Vec<_>>().join(","),
+                thousands(task.inputs.len() as u64),
+                bytes(task.input_bytes()),
+                thousands(task.channels.len() as u64),
+            ]);
+        }
+        let tasks = counted(plan.tasks.len() as u64, "task", "tasks");
+        let files = counted(plan.inputs.len() as u64, "file", "files");
+        format!("{}{tasks} for {files}.\n", table.render(terminal::width(), terminal::paint()))
+    };
+    output::print(&text)?;
+    Ok(if plan.failed.is_empty() { Ending::Complete } else { Ending::WithProblems })
+}
+
+/// Reports the files that cannot be used.
+fn complain_of_inputs(plan: &Plan) {
+    plan.failed.iter().for_each(|failed| complain(&failed.error));
+}
+
+/// Reports what went wrong in the plan's tasks. `true` if nothing did.
+fn complain_of_tasks(plan: &Plan, report: &Report) -> bool {
+    let records: Vec<_> = plan.tasks.iter().filter_map(|task| report.records.get(&task.name)).collect();
+    for failed in &report.failed {
+        complain(&format!("{}: {}", failed.task.name, failed.error));
+    }
+    // The merge of a date has read the files of its other tasks too.
+    let damaged: BTreeSet<&String> = records.iter().flat_map(|record| &record.damaged_files).collect();
+    damaged.into_iter().for_each(|error| complain(error));
+    for shared in &report.shared {
+        complain(&format!(
+            "{}: {} is in several tasks, so its records are there more than once: {}",
+            shared.date,
+            shared.channel,
+            shared.tasks.join(", ")
+        ));
+    }
+    let is_unseen = |symbol: &&Symbol| {
+        records.iter().all(|record| record.unseen_symbols.iter().any(|name| name == symbol.as_str()))
+    };
+    let unseen: Vec<Symbol> = plan.settings.symbols.iter().flatten().filter(is_unseen).copied().collect();
+    complain_of_unseen(&unseen);
+    report.failed.is_empty()
+        && report.shared.is_empty()
+        && unseen.is_empty()
+        && records.iter().all(|record| record.is_clean)
+}
+
+fn to_json(plan: &Plan, report: &Report) -> String {
+    let failed =
+        |failed: &batch::FailedTask| json!({ "name": failed.task.name, "error": failed.error.to_string() });
+    let object = json!({
+        "manifest": report.manifest.as_ref().map(|path| path.display().to_string()),
+        "tasks": plan.tasks.len(),
+        "performed": report.performed,
+        "resumed": report.resumed,
+        "left": report.left,
+        "failed_tasks": report.failed.iter().map(failed).collect::<Vec<_>>(),
+        "failed_inputs": plan.failed,
+        "shared_channels": report.shared,
+    });
+    format!("{object:#}\n")
+}
+
+fn show(plan: &Plan, report: &Report) -> String {
+    let (width, paint) = (terminal::width(), terminal::paint());
+    let mut out = String::new();
+    let done = counted(report.performed as u64, "task", "tasks");
+    let _infallible = write!(out, "{done} done");
+    let counts =
+        [(report.resumed, "finished before"), (report.failed.len(), "failed"), (report.left, "left")];
+    for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
+        let _infallible = write!(out, ", {} {what}", thousands(*count as u64));
+    }
+    out.push('\n');
+    let records = plan.tasks.iter().filter_map(|task| report.records.get(&task.name));
+    let mut schemas: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+    for output in records.clone().flat_map(|record| &record.outputs) {
+        let (files, records, bytes) = schemas.entry(&output.schema).or_default();
+        (*files, *records, *bytes) = (*files + 1, *records + output.records, *bytes + output.bytes);
+    }
+    let mut table = Table::new(&[
+        ("schema", Align::Left),
+        ("files", Align::Right),
+        ("records", Align::Right),
+        ("size", Align::Right),
+    ]);
+    for (schema, (files, records, size)) in schemas {
+        table.row([schema.to_owned(), thousands(files), thousands(records), bytes(size)]);
+    }
+    if !table.is_empty() {
+        let _infallible = write!(out, "\n{}\n", table.render(width, paint));
+    }
+    let (mut unclean, mut missing) = (0u64, 0u64);
+    // A date's merge counts what its other tasks have counted, unless there are none.
+    let has_channels = plan.tasks.iter().any(|task| task.kind == Kind::Channels);
+    for record in records.filter(|record| !has_channels || record.task.kind == Kind::Channels) {
+        unclean += u64::from(!record.is_clean);
+        missing += record.missing_messages;
+    }
+    if unclean > 0 {
+        let tasks = counted(unclean, "task", "tasks");
+        let missing = counted(missing, "message", "messages");
+        let text = format!("{tasks} with problems, {missing} missing: see the manifest.");
+        let _infallible = writeln!(out, "{}", paint.bad(&text));
+    }
+    if let Some(manifest) = &report.manifest {
+        let _infallible = writeln!(out, "Manifest: {}", manifest.display());
+    }
+    out
+}
