@@ -299,8 +299,8 @@ fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
             let reason = ReasonCode::NewsAndResumptionTimes;
             writer.add(quotes_ns, trading(TradingState::QuotationOnlyPeriod, reason), symbol);
         }
-        if kind == VenueKind::Nasdaq && (pause || nasdaq::is_listed(symbol)) {
-            if pause {
+        if reopens(scenario, kind, symbol, pause) {
+            if pause && kind == VenueKind::Nasdaq {
                 writer.add(start_ns + 1_000_000, Step::Collar, symbol);
             }
             for seconds in [60, 30, 1] {
@@ -309,6 +309,17 @@ fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
             writer.add(resume_ns - 1_000, Step::Cross(b'H'), symbol);
         }
         writer.add(resume_ns, trading(TradingState::Trading, ReasonCode::ReasonNotAvailable), symbol);
+    }
+}
+
+/// Whether a venue reopens a symbol with an auction: the one that lists it. In scenarios without auctions at other markets Nasdaq ends every pause with one.
+fn reopens(scenario: &Scenario, kind: VenueKind, symbol: u32, is_pause: bool) -> bool {
+    match kind {
+        VenueKind::Nasdaq => nasdaq::is_listed(symbol) || is_pause && !scenario.listing_auctions,
+        VenueKind::Nyse | VenueKind::Arca | VenueKind::American | VenueKind::Bzx => {
+            scenario.listing_auctions && kind.listing_letter() == Some(nasdaq::listing_market(symbol))
+        }
+        _ => false,
     }
 }
 

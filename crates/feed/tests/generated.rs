@@ -13,6 +13,7 @@ use tapeworks_exchange::{
 };
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::{Outcome, round_lot_best};
+use tapeworks_market::event::StatusAction;
 use tapeworks_market::nbbo::{Nbbo, NbboRules, StaleBooks};
 use tapeworks_market::state::InstrumentState;
 use tapeworks_market::{
@@ -110,7 +111,7 @@ fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
 /// Every channel of the whole market is read, every event fits, and each listing market opens and closes the symbols that it lists with an auction.
 #[test]
 fn the_us_market_is_read_whole_and_its_listing_markets_have_auctions() {
-    let scenario = Scenario { symbols: 16, ..Scenario::us_market(60_000) };
+    let scenario = Scenario { symbols: 16, halts: 0, ..Scenario::us_market(60_000) };
     let (events, feed) = events_in(&scenario);
     assert_eq!(feed.channels().len(), 16);
     let capacity = Capacity { instruments: 32, orders: 1 << 10, levels: 1 << 12 };
@@ -167,6 +168,59 @@ fn halted_instruments_trade_again() {
             "{kind:?}: {halts} halts, {resumptions} ends, {halted} are halted at the end"
         );
         assert_eq!(halts, resumptions + halted, "{kind:?}");
+    }
+}
+
+/// A halt or pause of the market ends with an auction at the market that lists the instrument, and at no other: three imbalances, and the auction's trade before
+/// trading resumes.
+#[test]
+fn the_listing_market_ends_each_halt_with_an_auction() {
+    const SYMBOLS: u32 = 40;
+    let scenario = Scenario { symbols: SYMBOLS, ..Scenario::us_market(150_000) };
+    let (events, feed) = events_in(&scenario);
+    // New issues, and one with halts of single venues, have the highest numbers.
+    let listing: BTreeMap<String, Publisher> = (0..SYMBOLS - 3)
+        .map(|number| {
+            let market = match number % 8 {
+                1 | 3 => Publisher::XNYS_PILLAR,
+                5 => Publisher::ARCX_PILLAR,
+                7 => Publisher::BATS_PITCH,
+                _ => Publisher::XNAS_ITCH,
+            };
+            (tapeworks_exchange::symbol_name(number), market)
+        })
+        .collect();
+    // By feed and instrument: whether it is halted, and imbalances and auctions since.
+    let mut halted: BTreeMap<(Publisher, InstrumentId), (u32, u32)> = BTreeMap::new();
+    let mut reopened: BTreeMap<Publisher, u32> = BTreeMap::new();
+    let mut resumed = 0;
+    for event in &events {
+        let key = (event.publisher, event.instrument);
+        let symbol = feed.instruments().symbol(event.instrument).map(|symbol| symbol.to_string());
+        let Some(market) = symbol.and_then(|symbol| listing.get(&symbol)) else { continue };
+        match event.status().map(|status| status.action) {
+            Some(StatusAction::Halt | StatusAction::Pause) => {
+                halted.entry(key).or_default();
+            }
+            Some(StatusAction::Trading) if !event.publisher.is_of_sip() => {
+                let Some(counts) = halted.remove(&key) else { continue };
+                let is_listing = event.publisher == *market;
+                let expected = if is_listing { (3, 1) } else { (0, 0) };
+                assert_eq!(counts, expected, "{event:?}");
+                *reopened.entry(event.publisher).or_default() += u32::from(is_listing);
+                resumed += 1;
+            }
+            _ => {}
+        }
+        if let Some((imbalances, auctions)) = halted.get_mut(&key) {
+            *imbalances += u32::from(event.kind == EventKind::Imbalance);
+            let is_cross = event.kind == EventKind::Trade && event.detail & Event::CROSS != 0;
+            *auctions += u32::from(is_cross && event.price.is_some());
+        }
+    }
+    assert!(resumed > 100, "{resumed}");
+    for market in listing.values() {
+        assert!(reopened.get(market).is_some_and(|count| *count > 0), "{market:?}: {reopened:?}");
     }
 }
 
