@@ -120,9 +120,9 @@ impl Counted {
     const REGULAR: u8 = 4;
 
     const fn bits(updates: Updates, is_regular: bool) -> u8 {
-        updates.high_low as u8 * Self::HIGH_LOW
-            | updates.last as u8 * Self::LAST
-            | is_regular as u8 * Self::REGULAR
+        (updates.high_low as u8 * Self::HIGH_LOW)
+            | (updates.last as u8 * Self::LAST)
+            | (is_regular as u8 * Self::REGULAR)
     }
 }
 
