@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMAS = [
     "mbo", "mbp-1", "mbp-10", "bbo-1s", "bbo-1m", "tbbo", "trades", "cmbp-1", "cbbo-1s", "cbbo-1m", "status",
-    "imbalance", "definition", "ohlcv-1s", "ohlcv-1m", "ohlcv-1h", "ohlcv-1d",
+    "imbalance", "definition", "statistics", "ohlcv-1s", "ohlcv-1m", "ohlcv-1h", "ohlcv-1d",
 ]
 ENDINGS = ["dbn", "dbn.zst", "parquet", "csv"]
 

@@ -6,19 +6,28 @@
 //!
 //! Trades of all venues are in one bar, or in one each. A venue with several feeds counts by the one that had the first trade of the two.
 //!
-//! A break takes nothing back: breaks are counted.
+//! A broken trade is in no bar, and a corrected one counts as corrected where the first was, however late the break comes: the trades of all bars are kept to the end of the
+//! input, and bars that lost a trade are made anew of the others. A break names its trade by its number, and by its instrument where the venue says it
+//! (Cboe does not). It is of the same day in New York. A break of a trade that no bar has changes nothing, and is counted.
 //!
-//! Cost: one search in a small tree for each trade. Memory: 120 bytes for each bar, at most [`MOST_BARS`] of them.
+//! Cost: one search in a small tree for each trade, and, if there are breaks, two passes over the trades. Memory: 120 bytes for each bar, 32 for each trade, at
+//! most [`MOST_BARS`] and [`MOST_TRADES`] of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use tapeworks_feed::clock;
-use tapeworks_market::sale_conditions::{SaleRules, updates};
-use tapeworks_market::{EventKind, InstrumentId, Nanos, NbboUpdate, Price, Publisher};
+use tapeworks_market::sale_conditions::{self, SaleRules, Updates};
+use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, NbboUpdate, Price, Publisher};
 use tapeworks_store::trade_of;
 
 /// The most bars that are kept. Those beyond are counted.
 pub const MOST_BARS: usize = 1 << 22;
+
+/// The most trades that are kept for breaks: half a gigabyte of them. Breaks of those beyond change nothing.
+pub const MOST_TRADES: usize = 1 << 24;
+
+/// The most breaks that are kept. Those beyond change nothing.
+pub const MOST_BREAKS: usize = 1 << 20;
 
 const MINUTE: u64 = 60 * Nanos::SECOND;
 
@@ -67,6 +76,21 @@ impl Bar {
         Self { start, instrument, publisher, open, high, low, close, volume: 0, trades: 0, notional: 0 }
     }
 
+    /// Counts a trade.
+    fn add(&mut self, price: Price, size: u32, high_low: bool, last: bool) {
+        self.volume += u64::from(size);
+        self.trades += 1;
+        self.notional += i128::from(price.e9()) * i128::from(size);
+        if high_low {
+            self.high = Some(self.high.map_or(price, |high| high.max(price)));
+            self.low = Some(self.low.map_or(price, |low| low.min(price)));
+        }
+        if last {
+            self.open = self.open.or(Some(price));
+            self.close = Some(price);
+        }
+    }
+
     /// The average price by volume, to the nearest 1e-9.
     #[must_use]
     pub fn vwap(&self) -> Option<Price> {
@@ -76,24 +100,86 @@ impl Bar {
     }
 }
 
+/// A trade of a bar.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    number: u64,
+    price: Price,
+    size: u32,
+    /// Its bar, by the order in which bars begin.
+    bar: u32,
+    publisher: Publisher,
+    channel: u16,
+    /// Whether it is the high or low if it can be, the last price, and within regular hours.
+    bits: u8,
+}
+
+impl Counted {
+    const HIGH_LOW: u8 = 1;
+    const LAST: u8 = 2;
+    const REGULAR: u8 = 4;
+
+    const fn bits(updates: Updates, is_regular: bool) -> u8 {
+        (updates.high_low as u8 * Self::HIGH_LOW)
+            | (updates.last as u8 * Self::LAST)
+            | (is_regular as u8 * Self::REGULAR)
+    }
+}
+
+/// The terms of a trade that was corrected. What it updates depends on whether the first trade was within regular hours.
+#[derive(Clone, Copy, Debug)]
+struct Corrected {
+    price: Price,
+    size: u32,
+    outside: Updates,
+    regular: Updates,
+}
+
+/// A break of a trade, or its correction.
+#[derive(Clone, Copy, Debug)]
+struct Break {
+    /// The trades that were counted before it.
+    at: usize,
+    number: u64,
+    publisher: Publisher,
+    instrument: InstrumentId,
+    channel: u16,
+    sequence: u64,
+    /// Midnight of its day.
+    midnight: Nanos,
+    /// What stands in the place of the trade, if anything does.
+    corrected: Option<Corrected>,
+}
+
 /// Makes bars of the updates of a replay.
 #[derive(Clone, Debug)]
 pub struct Bars {
     options: Options,
     /// The end of the interval that runs.
     end: Option<u64>,
-    running: BTreeMap<(InstrumentId, Publisher), Bar>,
+    /// The places of the bars of the interval that runs; beyond the most bars there is none.
+    running: BTreeMap<(InstrumentId, Publisher), u32>,
     bars: Vec<Bar>,
+    /// Bars of the intervals that are over.
+    ended: usize,
+    /// The first so many bars have all of their trades in `trades`.
+    whole: usize,
+    trades: Vec<Counted>,
+    pending: Vec<Break>,
     /// The feed whose trades count, by venue.
     counting: BTreeMap<u16, Publisher>,
     /// Midnight in New York of the last trade.
     midnight: Nanos,
     /// Trades that counted for nothing.
     pub uncounted: u64,
-    /// Trades of a second feed of a venue.
+    /// Trades of a second feed of a venue, and their breaks.
     pub repeated: u64,
-    /// Breaks of trades, which no bar reflects.
-    pub breaks: u64,
+    /// Trades that were broken, and are in no bar.
+    pub broken: u64,
+    /// Trades that were corrected: bars have them as corrected.
+    pub corrected: u64,
+    /// Breaks and corrections of trades that no bar has.
+    pub unmatched: u64,
     /// Bars beyond [`MOST_BARS`].
     pub left_out: u64,
 }
@@ -107,16 +193,22 @@ impl Bars {
             end: None,
             running: BTreeMap::new(),
             bars: Vec::new(),
+            ended: 0,
+            whole: usize::MAX,
+            trades: Vec::new(),
+            pending: Vec::new(),
             counting: BTreeMap::new(),
             midnight: Nanos(0),
             uncounted: 0,
             repeated: 0,
-            breaks: 0,
+            broken: 0,
+            corrected: 0,
+            unmatched: 0,
             left_out: 0,
         }
     }
 
-    /// The bars of the intervals that are over: by interval, then instrument, then venue.
+    /// The bars, once the input has ended: by interval, then instrument, then venue.
     #[must_use]
     pub fn bars(&self) -> &[Bar] {
         &self.bars
@@ -127,7 +219,7 @@ impl Bars {
     pub fn put(&mut self, update: &NbboUpdate<'_>) {
         match update.book.event.kind {
             EventKind::Execute | EventKind::Trade => self.trade(update),
-            EventKind::TradeBreak => self.breaks += 1,
+            EventKind::TradeBreak => self.note_break(update.book.event),
             _ => {}
         }
     }
@@ -140,35 +232,92 @@ impl Bars {
             let width = self.options.interval_ns;
             self.end = Some((now / width).saturating_add(1).saturating_mul(width));
         }
-        let venue = event.publisher.feed().map_or(event.publisher.0, |feed| feed.venue.id);
-        if *self.counting.entry(venue).or_insert(event.publisher) != event.publisher {
+        if self.is_repeated(event.publisher) {
             self.repeated += 1;
             return;
         }
+        let is_correction = self.pending.last().is_some_and(|broken| broken.is_corrected_by(event));
         let Ok(trade) = trade_of(&update.book) else {
-            self.uncounted += 1;
+            self.uncounted += u64::from(!is_correction);
             return;
         };
+        let (lot, rules) = (update.round_lot(), self.options.rules);
+        let updates_if = |is_regular| sale_conditions::updates(event, lot, is_regular, &rules);
+        if is_correction {
+            let (outside, regular) = (updates_if(false), updates_if(true));
+            if let Some(broken) = self.pending.last_mut()
+                && let Some(price) = Price::from_e9(trade.price).filter(|_| regular.volume)
+            {
+                broken.corrected = Some(Corrected { price, size: trade.size, outside, regular });
+            }
+            return;
+        }
         let is_regular = event.publisher == Publisher::XLON_MITCH || self.is_regular(event.ts_event);
-        let updates = updates(event, update.round_lot(), is_regular, &self.options.rules);
+        let updates = updates_if(is_regular);
         let Some(price) = Price::from_e9(trade.price).filter(|_| updates.volume) else {
             self.uncounted += 1;
             return;
         };
-        let publisher = Some(event.publisher).filter(|_| self.options.by_venue);
-        let start = Nanos(self.end.unwrap_or_default().saturating_sub(self.options.interval_ns));
-        let key = (event.instrument, publisher.unwrap_or_default());
-        let bar = self.running.entry(key).or_insert_with(|| Bar::new(start, event.instrument, publisher));
-        bar.volume += u64::from(trade.size);
-        bar.trades += 1;
-        bar.notional += i128::from(trade.price) * i128::from(trade.size);
-        if updates.high_low {
-            bar.high = Some(bar.high.map_or(price, |high| high.max(price)));
-            bar.low = Some(bar.low.map_or(price, |low| low.min(price)));
+        let Some(place) = self.place(event) else { return };
+        if let Some(bar) = self.bars.get_mut(place as usize) {
+            bar.add(price, trade.size, updates.high_low, updates.last);
         }
-        if updates.last {
-            bar.open = bar.open.or(Some(price));
-            bar.close = Some(price);
+        if self.trades.len() < MOST_TRADES {
+            self.trades.push(Counted {
+                number: event.aux,
+                price,
+                size: trade.size,
+                bar: place,
+                publisher: event.publisher,
+                channel: event.channel,
+                bits: Counted::bits(updates, is_regular),
+            });
+        } else {
+            self.whole = self.whole.min(self.ended);
+        }
+    }
+
+    /// The place of the bar that a trade is in. `None`: it is beyond the most bars.
+    fn place(&mut self, event: &Event) -> Option<u32> {
+        let publisher = Some(event.publisher).filter(|_| self.options.by_venue);
+        let key = (event.instrument, publisher.unwrap_or_default());
+        if let Some(place) = self.running.get(&key) {
+            return Some(*place).filter(|place| (*place as usize) < self.bars.len());
+        }
+        let place = self.bars.len();
+        self.running.insert(key, if place < MOST_BARS { place as u32 } else { u32::MAX });
+        if place == MOST_BARS {
+            self.left_out += 1;
+            return None;
+        }
+        let start = Nanos(self.end.unwrap_or_default().saturating_sub(self.options.interval_ns));
+        self.bars.push(Bar::new(start, event.instrument, publisher));
+        Some(place as u32)
+    }
+
+    /// Whether another feed of the venue is the one whose trades count.
+    fn is_repeated(&mut self, publisher: Publisher) -> bool {
+        let venue = publisher.feed().map_or(publisher.0, |feed| feed.venue.id);
+        *self.counting.entry(venue).or_insert(publisher) != publisher
+    }
+
+    #[cold]
+    fn note_break(&mut self, event: &Event) {
+        if self.is_repeated(event.publisher) {
+            self.repeated += 1;
+        } else if self.pending.len() < MOST_BREAKS {
+            self.pending.push(Break {
+                at: self.trades.len(),
+                number: event.aux,
+                publisher: event.publisher,
+                instrument: event.instrument,
+                channel: event.channel,
+                sequence: event.channel_sequence,
+                midnight: clock::midnight_before(event.ts_recv).unwrap_or_default(),
+                corrected: None,
+            });
+        } else {
+            self.unmatched += 1;
         }
     }
 
@@ -184,18 +333,110 @@ impl Bars {
     }
 
     fn end_interval(&mut self) {
-        for bar in std::mem::take(&mut self.running).into_values() {
-            if self.bars.len() < MOST_BARS {
-                self.bars.push(bar);
-            } else {
-                self.left_out += 1;
+        self.running.clear();
+        self.ended = self.bars.len();
+    }
+
+    /// The end of the input ends the interval that runs, and takes back what was broken.
+    pub(crate) fn finish(&mut self) {
+        self.end_interval();
+        if !self.pending.is_empty() {
+            self.take_back();
+        }
+        self.trades = Vec::new();
+        self.bars.retain(|bar| bar.trades > 0);
+        self.bars.sort_by_key(|bar| (bar.start, bar.instrument, bar.publisher));
+    }
+
+    /// Applies the breaks and corrections to the trades, and makes the bars of these anew.
+    fn take_back(&mut self) {
+        let breaks = std::mem::take(&mut self.pending);
+        let numbers: HashSet<(Publisher, u64)> =
+            breaks.iter().map(|broken| (broken.publisher, broken.number)).collect();
+        let mut known = Known::default();
+        let (mut from, mut gone, mut changed) = (0, HashSet::new(), BTreeSet::new());
+        for broken in &breaks {
+            for place in from..broken.at {
+                let Some(trade) = self.trades.get(place) else { break };
+                if numbers.contains(&(trade.publisher, trade.number))
+                    && let Some(bar) = self.bars.get(trade.bar as usize)
+                {
+                    known.note(trade, bar.instrument, place);
+                }
+            }
+            from = broken.at;
+            let place = known.place_of(broken).filter(|place| !gone.contains(place));
+            let found = place.zip(place.and_then(|place| self.trades.get_mut(place)));
+            let of_day = found.filter(|(_, trade)| {
+                let bar = self.bars.get(trade.bar as usize).filter(|_| (trade.bar as usize) < self.whole);
+                bar.is_some_and(|bar| {
+                    bar.start.0.saturating_add(self.options.interval_ns) > broken.midnight.0
+                })
+            });
+            let Some((place, trade)) = of_day else {
+                self.unmatched += 1;
+                continue;
+            };
+            changed.insert(trade.bar);
+            let Some(corrected) = broken.corrected else {
+                self.broken += 1;
+                gone.insert(place);
+                continue;
+            };
+            self.corrected += 1;
+            let is_regular = trade.bits & Counted::REGULAR != 0;
+            let updates = if is_regular { corrected.regular } else { corrected.outside };
+            (trade.price, trade.size) = (corrected.price, corrected.size);
+            trade.bits = Counted::bits(updates, is_regular);
+        }
+        for place in &changed {
+            if let Some(bar) = self.bars.get_mut(*place as usize) {
+                *bar = Bar::new(bar.start, bar.instrument, bar.publisher);
+            }
+        }
+        for (place, trade) in self.trades.iter().enumerate() {
+            if changed.contains(&trade.bar)
+                && !gone.contains(&place)
+                && let Some(bar) = self.bars.get_mut(trade.bar as usize)
+            {
+                let is = |bit| trade.bits & bit != 0;
+                bar.add(trade.price, trade.size, is(Counted::HIGH_LOW), is(Counted::LAST));
             }
         }
     }
+}
 
-    /// The end of the input ends the interval that runs.
-    pub(crate) fn finish(&mut self) {
-        self.end_interval();
+impl Break {
+    /// Whether a trade stands in the place of the one that is broken: one message says both.
+    fn is_corrected_by(&self, trade: &Event) -> bool {
+        (self.publisher, self.channel, self.sequence)
+            == (trade.publisher, trade.channel, trade.channel_sequence)
+            && (self.number, self.instrument) == (trade.aux, trade.instrument)
+            && self.corrected.is_none()
+    }
+}
+
+/// Where the last trade of each number is that some break names.
+#[derive(Debug, Default)]
+struct Known {
+    by_instrument: HashMap<(Publisher, InstrumentId, u64), usize>,
+    /// For breaks without an instrument: the instrument and the place; no place where two instruments have the number.
+    by_channel: HashMap<(Publisher, u16, u64), (InstrumentId, Option<usize>)>,
+}
+
+impl Known {
+    fn note(&mut self, trade: &Counted, instrument: InstrumentId, place: usize) {
+        self.by_instrument.insert((trade.publisher, instrument, trade.number), place);
+        let key = (trade.publisher, trade.channel, trade.number);
+        let one = self.by_channel.entry(key).or_insert((instrument, Some(place)));
+        one.1 = if one.0 == instrument { one.1.and(Some(place)) } else { None };
+    }
+
+    fn place_of(&self, broken: &Break) -> Option<usize> {
+        if broken.instrument != InstrumentId::UNKNOWN {
+            return self.by_instrument.get(&(broken.publisher, broken.instrument, broken.number)).copied();
+        }
+        self.by_channel.get(&(broken.publisher, broken.channel, broken.number)).and_then(|(_, place)| *place)
     }
 }
 
@@ -205,7 +446,7 @@ mod tests {
     use tapeworks_market::event::Definition;
     use tapeworks_market::nbbo::NbboRules;
     use tapeworks_market::round_lots::RoundLotPrices;
-    use tapeworks_market::{BookStage, Event, NbboStage, Symbol};
+    use tapeworks_market::{BookStage, NbboStage, Symbol};
     use tapeworks_stage::{Stage as _, Through};
 
     use super::*;
@@ -227,9 +468,20 @@ mod tests {
         event
     }
 
+    /// The number of a trade is its place.
+    fn numbered(trades: &[Of]) -> Vec<Event> {
+        trades.iter().zip(0..).map(|(trade, aux)| Event { aux, ..event(trade) }).collect()
+    }
+
     fn bars_of(trades: &[Of], options: Options) -> Bars {
-        let trades: Vec<Event> = trades.iter().map(event).collect();
-        bars_of_events(&trades, NbboRules::default(), options)
+        bars_of_events(&numbered(trades), NbboRules::default(), options)
+    }
+
+    /// A break of the trade with this number, so many seconds later. Cboe names no instrument.
+    fn broken(trade: &Of, number: usize, later: u64) -> Event {
+        let at = event(&(trade.0, trade.1, trade.2 + later, trade.3, trade.4, 0));
+        let instrument = if trade.0 == 1 { InstrumentId::UNKNOWN } else { at.instrument };
+        Event { kind: EventKind::TradeBreak, aux: number as u64, instrument, ..at }
     }
 
     fn bars_of_events(events: &[Event], rules: NbboRules, options: Options) -> Bars {
@@ -243,8 +495,8 @@ mod tests {
         bars
     }
 
-    /// Every bar by itself, from all trades.
-    fn slowly(trades: &[Of], options: &Options) -> Vec<Bar> {
+    /// Every bar by itself, from all trades but those that are gone.
+    fn slowly(trades: &[Of], gone: &[bool], options: &Options) -> Vec<Bar> {
         let venue = |feed: usize| if feed == 3 { 2 } else { feed };
         let counts = |trade: &&Of| {
             let first = trades.iter().find(|other| venue(other.0) == venue(trade.0)).unwrap();
@@ -268,6 +520,9 @@ mod tests {
                 for feeds in of_feeds {
                     let of_bar: Vec<&Of> = trades
                         .iter()
+                        .zip(gone)
+                        .filter(|(_, gone)| !**gone)
+                        .map(|(trade, _)| trade)
                         .filter(|trade| (begin..begin + width).contains(&trade.2) && trade.1 == instrument)
                         .filter(|trade| feeds.contains(&trade.0))
                         .filter(counts)
@@ -314,9 +569,61 @@ mod tests {
             let rules = SaleRules { odd_lots_count, extended_hours_count };
             let options = Options { interval_ns: interval * Nanos::SECOND, by_venue, rules };
             let bars = bars_of(&trades, options);
-            prop_assert_eq!(bars.bars(), &slowly(&trades, &options)[..]);
+            prop_assert_eq!(bars.bars(), &slowly(&trades, &vec![false; trades.len()], &options)[..]);
             let counted: u64 = bars.bars().iter().map(|bar| bar.trades).sum();
             prop_assert_eq!(counted + bars.uncounted + bars.repeated, trades.len() as u64);
+        }
+
+        #[test]
+        fn broken_trades_are_in_no_bar_and_corrected_ones_as_corrected(
+            mut trades in prop::collection::vec(
+                (0..4usize, 0..3u32, 33_000..59_000u64, 1..2_000i64, 1..300u32, 0..4u8), 1..40),
+            breaks in prop::collection::vec(
+                (any::<prop::sample::Index>(), 0..20_000u64, prop::option::of((1..2_000i64, 1..300u32))), 0..20),
+            interval in prop::sample::select(&[60u64, 900, 3_600][..]),
+            by_venue in any::<bool>(),
+        ) {
+            trades.sort_by_key(|trade| trade.2);
+            let options = Options { interval_ns: interval * Nanos::SECOND, by_venue, rules: SaleRules::default() };
+            // Breaks in the order of their times, each behind the trades of its time.
+            let mut breaks: Vec<_> = breaks
+                .iter()
+                .map(|(of, later, terms)| (of.index(trades.len()), *later, *terms))
+                .collect();
+            breaks.sort_by_key(|(of, later, _)| trades[*of].2 + later);
+            let mut events = numbered(&trades);
+            let first_of = |feed: usize| trades.iter().find(|other| other.0.min(2) == feed.min(2)).unwrap().0;
+            let mut expected = trades.clone();
+            let (mut gone, mut counts) = (vec![false; trades.len()], [0u64; 4]);
+            for (sequence, (of, later, terms)) in (1..).zip(breaks) {
+                let trade = trades[of];
+                // Cboe and Nasdaq correct nothing; London and MEMX do, which any feed can stand for here.
+                let terms = terms.filter(|_| trade.0 != 1);
+                let stop = Event { channel_sequence: sequence, ..broken(&trade, of, later) };
+                let mut new = vec![stop];
+                if let Some((cents, size)) = terms {
+                    let corrected = event(&(trade.0, trade.1, trade.2 + later, cents, size, trade.5));
+                    new.push(Event { aux: of as u64, channel_sequence: sequence, ..corrected });
+                }
+                let at = events.iter().position(|one| one.ts_recv > stop.ts_recv).unwrap_or(events.len());
+                let said = new.len() as u64;
+                events.splice(at..at, new);
+                if first_of(trade.0) != trade.0 {
+                    counts[3] += said;
+                } else if gone[of] || trade.5 & Event::NOT_PRINTABLE != 0 {
+                    counts[2] += 1;
+                } else if let Some((cents, size)) = terms {
+                    (expected[of].3, expected[of].4) = (cents, size);
+                    counts[1] += 1;
+                } else {
+                    gone[of] = true;
+                    counts[0] += 1;
+                }
+            }
+            let bars = bars_of_events(&events, NbboRules::default(), options);
+            prop_assert_eq!(bars.bars(), &slowly(&expected, &gone, &options)[..]);
+            let repeated = trades.iter().filter(|trade| first_of(trade.0) != trade.0).count() as u64;
+            prop_assert_eq!([bars.broken, bars.corrected, bars.unmatched, bars.repeated - repeated], counts);
         }
     }
 
@@ -367,12 +674,34 @@ mod tests {
     }
 
     #[test]
-    fn a_break_is_counted_and_takes_nothing_back() {
+    fn a_break_takes_back_volume_prices_and_the_bar_itself() {
         let options = Options { interval_ns: MINUTE, by_venue: false, rules: SaleRules::default() };
-        let mut bars = bars_of(&[(0, 0, 36_000, 1_000, 100, 0)], options);
-        let broken = Event { kind: EventKind::TradeBreak, ..event(&(0, 0, 36_001, 0, 0, 0)) };
-        let mut market = Through::new(BookStage::new([]), NbboStage::new(NbboRules::default(), [], 1));
-        market.process(&[broken], &mut |update: NbboUpdate<'_>| bars.put(&update));
-        assert_eq!((bars.breaks, bars.bars().len(), bars.bars()[0].volume), (1, 1, 100));
+        let trades =
+            [(0, 0, 36_000, 1_000, 100, 0), (0, 0, 36_001, 1_200, 300, 0), (0, 0, 36_060, 900, 100, 0)];
+        let mut events = numbered(&trades);
+        // Hours later, of the high and last of the first bar, and of the second bar's only trade.
+        events.extend([broken(&trades[1], 1, 7_200), broken(&trades[2], 2, 7_200)]);
+        let bars = bars_of_events(&events, NbboRules::default(), options);
+        let [bar] = bars.bars() else { panic!("{:?}", bars.bars()) };
+        let price = Price::from_e9(10_000_000_000);
+        assert_eq!([bar.open, bar.high, bar.low, bar.close, bar.vwap()], [price; 5]);
+        assert_eq!((bar.volume, bar.trades, bars.broken, bars.unmatched), (100, 1, 2, 0));
+    }
+
+    #[test]
+    fn a_break_of_no_trade_of_its_day_changes_nothing() {
+        let options = Options { interval_ns: MINUTE, by_venue: false, rules: SaleRules::default() };
+        let (one, other) = ((1, 0, 36_000, 1_000, 100, 0), (1, 1, 36_000, 1_000, 100, 0));
+        let trade = event(&one);
+        let unmatched = |events: &[Event]| {
+            let bars = bars_of_events(events, NbboRules::default(), options);
+            assert_eq!(bars.broken, 0);
+            assert_eq!(bars.bars().iter().map(|bar| bar.volume).sum::<u64>() % 100, 0);
+            bars.unmatched
+        };
+        assert_eq!(unmatched(&[trade, broken(&one, 0, 86_400)]), 1, "of the next day");
+        assert_eq!(unmatched(&[trade, broken(&one, 1, 60)]), 1, "of another number");
+        assert_eq!(unmatched(&[broken(&one, 0, 0), trade]), 1, "before the trade");
+        assert_eq!(unmatched(&[trade, event(&other), broken(&one, 0, 60)]), 1, "of two instruments");
     }
 }

@@ -5,7 +5,8 @@
 //! than the direct feeds. Each SIP has symbols of its own: [`is_on_tape`]. It also has a book of its own, as every simulated venue: that of a market without a
 //! direct feed, MIAX Pearl, whose quotes only the SIP shows.
 //!
-//! The national best is the best price; of equal prices the larger quote; of equal ones that of the first venue.
+//! The national best is the best price; of equal prices the larger quote; of equal ones that of the first venue. A bid above the upper [price band](crate::bands) and an
+//! offer below the lower one do not count in it. The bands follow from the trades of the direct feeds.
 
 use tapeworks_market::Nanos;
 use tapeworks_market::round_lots::SipSizes;
@@ -14,6 +15,7 @@ use tapeworks_wire::nasdaq::itch50::TradingState;
 use tapeworks_wire::utp::uqdf15 as uqdf;
 use tapeworks_wire::{Ascii, Decimal, Nanoseconds, NanosecondsSinceEpoch, SecondsSinceEpoch};
 
+use crate::bands::Bands;
 use crate::book::{Book, Side};
 use crate::dialect::Dialect;
 use crate::instrument::Instrument;
@@ -92,6 +94,22 @@ pub(crate) fn quote_of(book: &Book, lot: u32) -> Lots {
 /// One side of the national best: price, lots, and the letter of the venue.
 type National = (u32, u32, u8);
 
+/// Encodes a message of UQDF that the SIP itself makes.
+macro_rules! say_uqdf {
+    ($outbox:expr, $stamp:expr, $name:ident { $($own:tt)* }) => {{
+        let fields = uqdf::$name {
+            version: uqdf::VERSION,
+            market_center_originator_id: uqdf::MarketCenter::MarketIndependent,
+            sub_market_center_id: uqdf::SubMarketCenter::FinraAlternativeDisplayFacility,
+            sip_timestamp: NanosecondsSinceEpoch($stamp.utc_ns),
+            participant_timestamp: NanosecondsSinceEpoch(0),
+            participant_token: u64::MAX,
+            $($own)*
+        };
+        $outbox.push($stamp, &fields.encode());
+    }};
+}
+
 /// What one SIP has published.
 #[derive(Debug, Clone)]
 pub(crate) struct Sip {
@@ -104,6 +122,8 @@ pub(crate) struct Sip {
     quotes: Vec<Lots>,
     /// By symbol.
     national: Vec<[National; 2]>,
+    /// By symbol.
+    bands: Vec<Bands>,
 }
 
 /// A quote to publish.
@@ -133,7 +153,14 @@ impl Sip {
             letters.push(letter);
         }
         let quotes = vec![Lots::default(); symbols * venues.len()];
-        Some(Self { venue, kind, letters, quotes, national: vec![[(0, 0, b' '); 2]; symbols] })
+        Some(Self {
+            venue,
+            kind,
+            letters,
+            quotes,
+            national: vec![[(0, 0, b' '); 2]; symbols],
+            bands: vec![Bands::default(); symbols],
+        })
     }
 
     /// Whether a venue reports its quotes of a symbol.
@@ -152,10 +179,12 @@ impl Sip {
     /// The best bid (0) or offer (1) of a symbol.
     fn best(&self, symbol: u32, side: usize) -> National {
         let mut best = (0, 0, b' ');
+        let bands = self.bands_of(symbol);
         for (quote, letter) in self.quotes_of(symbol).iter().zip(&self.letters) {
             let (price, lots) = quote[side];
             let is_better = match (best.0, price) {
                 (_, 0) => false,
+                (_, price) if !bands.admit(side, price) => false,
                 (0, _) => true,
                 (known, price) if known == price => lots > best.1,
                 (known, price) => (price > known) == (side == 0),
@@ -165,6 +194,10 @@ impl Sip {
             }
         }
         best
+    }
+
+    fn bands_of(&self, symbol: u32) -> Bands {
+        self.bands.get(symbol as usize).copied().unwrap_or_default()
     }
 
     /// Publishes a venue's quote and what it changes of the national best.
@@ -183,22 +216,192 @@ impl Sip {
         let old = std::mem::replace(known, report.quote);
         let letter = *letter;
         let national = self.national.get(report.symbol as usize).copied().unwrap_or([(0, 0, b' '); 2]);
+        let Some(bands) = self.bands.get(report.symbol as usize) else { return };
         let best = [0, 1].map(|side| {
             let (best, (price, _)) = (national[side], report.quote[side]);
             // The quote of another venue stays the best while this one is worse.
             let is_worse = price == 0 || if side == 0 { price < best.0 } else { price > best.0 };
-            let is_others = best.0 != 0 && best.2 != letter && is_worse;
+            let is_others = best.0 != 0 && best.2 != letter && (is_worse || !bands.admit(side, price));
             if old[side] == report.quote[side] || is_others { best } else { self.best(report.symbol, side) }
         });
         let Some(before) = self.national.get_mut(report.symbol as usize) else { return };
         let changed = [best[0] != before[0], best[1] != before[1]];
         *before = best;
+        let quote = Quote { letter, sides: report.quote, best, changed, is_generated: false };
         let participant_ns = stamp.utc_ns.saturating_sub(latency_ns(report.source));
-        say(self.kind, outbox, stamp, participant_ns, instrument, (letter, report.quote), (best, changed));
+        self.say(outbox, stamp, participant_ns, (report.symbol, instrument), &quote);
+    }
+
+    /// Writes a quote, with how the national best stands to the price bands.
+    fn say(
+        &mut self,
+        outbox: &mut Outbox,
+        stamp: &Stamp,
+        participant_ns: u64,
+        (symbol, instrument): (u32, &Instrument),
+        quote: &Quote,
+    ) {
+        let Some(bands) = self.bands.get_mut(symbol as usize) else { return };
+        let standing = bands.standing_of(quote.best[0].0, quote.best[1].0);
+        let luld = Luld {
+            beyond: bands.beyond(quote.sides[0].0, quote.sides[1].0),
+            national: if bands.hold() { standing } else { b' ' },
+            is_news: std::mem::replace(&mut bands.standing, standing) != standing,
+        };
+        say(self.kind, outbox, stamp, participant_ns, instrument, quote, &luld);
+    }
+
+    /// A look at the trades since the last one: other bands may follow from them.
+    pub(crate) fn look(
+        &mut self,
+        outbox: &mut Outbox,
+        stamp: &Stamp,
+        symbol: u32,
+        instrument: &mut Instrument,
+        is_trading: bool,
+    ) {
+        if !is_on_tape(self.kind, symbol, instrument) {
+            return;
+        }
+        let traded = std::mem::take(&mut instrument.traded);
+        let Some(bands) = self.bands.get_mut(symbol as usize) else { return };
+        if let Some((reference, indicator)) =
+            bands.look(instrument, traded, (symbol, stamp.time_ns, is_trading))
+        {
+            self.set_bands(outbox, stamp, (symbol, instrument), reference, indicator);
+        }
+    }
+
+    /// The market opens: the trades before do not count.
+    pub(crate) fn open(&mut self, symbol: u32, instrument: &mut Instrument) {
+        if let Some(bands) = self.bands.get_mut(symbol as usize)
+            && is_on_tape(self.kind, symbol, instrument)
+        {
+            instrument.traded = (0, 0);
+            bands.begin();
+        }
+    }
+
+    /// The opening auction gave a symbol its first reference price.
+    pub(crate) fn open_at(
+        &mut self,
+        outbox: &mut Outbox,
+        stamp: &Stamp,
+        symbol: u32,
+        instrument: &mut Instrument,
+        price: u32,
+    ) {
+        if self.bands_of(symbol).reference == 0 {
+            self.set_bands(outbox, stamp, (symbol, instrument), price, b'A');
+        }
+    }
+
+    /// A symbol is halted, or the hours of the bands are over: none hold.
+    pub(crate) fn end_bands(
+        &mut self,
+        outbox: &mut Outbox,
+        stamp: &Stamp,
+        symbol: u32,
+        instrument: &mut Instrument,
+        indicator: u8,
+    ) {
+        let ended = self.bands.get_mut(symbol as usize).is_some_and(|bands| bands.end(instrument));
+        instrument.reopened = 0;
+        if ended {
+            self.say_bands(outbox, stamp, symbol, instrument, indicator);
+            self.restate(outbox, stamp, symbol, instrument);
+        }
+    }
+
+    /// A symbol trades again: its reference price is that of the auction that ended the halt, if there was one.
+    pub(crate) fn reopen(
+        &mut self,
+        outbox: &mut Outbox,
+        stamp: &Stamp,
+        symbol: u32,
+        instrument: &mut Instrument,
+    ) {
+        let Some(bands) = self.bands.get_mut(symbol as usize) else { return };
+        instrument.traded = (0, 0);
+        bands.begin();
+        let known = bands.reference;
+        let reference = if instrument.reopened > 0 { instrument.reopened } else { known };
+        if reference > 0 {
+            let indicator = if known == 0 { b'A' } else { b'E' };
+            self.set_bands(outbox, stamp, (symbol, instrument), reference, indicator);
+        }
+    }
+
+    fn set_bands(
+        &mut self,
+        outbox: &mut Outbox,
+        stamp: &Stamp,
+        (symbol, instrument): (u32, &mut Instrument),
+        reference: u32,
+        indicator: u8,
+    ) {
+        let Some(bands) = self.bands.get_mut(symbol as usize) else { return };
+        bands.set(reference, instrument, symbol, stamp.time_ns);
+        self.say_bands(outbox, stamp, symbol, instrument, indicator);
+        self.restate(outbox, stamp, symbol, instrument);
+    }
+
+    fn say_bands(
+        &self,
+        outbox: &mut Outbox,
+        stamp: &Stamp,
+        symbol: u32,
+        instrument: &Instrument,
+        indicator: u8,
+    ) {
+        let bands = self.bands_of(symbol);
+        let prices = if bands.hold() { bands.prices } else { [0; 2] };
+        if self.kind == VenueKind::Cqs {
+            cqs_bands(outbox, stamp, instrument, prices, indicator);
+        } else {
+            say_uqdf!(
+                outbox,
+                stamp,
+                LimitUpLimitDownPriceBandFields {
+                    symbol: long_symbol(instrument.symbol),
+                    luld_price_band_indicator: uqdf::LuldPriceBandIndicator::from_raw(indicator),
+                    luld_timestamp: NanosecondsSinceEpoch(stamp.utc_ns),
+                    limit_down_price: long(prices[0]),
+                    limit_up_price: long(prices[1]),
+                }
+            );
+        }
+    }
+
+    /// Other bands hold: if the national best or how it stands to them is another one now, the SIP says so with the quote of a participant of it.
+    fn restate(&mut self, outbox: &mut Outbox, stamp: &Stamp, symbol: u32, instrument: &Instrument) {
+        let best = [0, 1].map(|side| self.best(symbol, side));
+        let (place, bands) = (symbol as usize, self.bands_of(symbol));
+        let before = self.national.get(place).copied().unwrap_or([(0, 0, b' '); 2]);
+        let changed = [best[0] != before[0], best[1] != before[1]];
+        if changed == [false; 2] && bands.standing_of(best[0].0, best[1].0) == bands.standing {
+            return;
+        }
+        if let Some(national) = self.national.get_mut(place) {
+            *national = best;
+        }
+        let quoted = || {
+            self.quotes_of(symbol).iter().zip(&self.letters).filter(|(quote, _)| **quote != Lots::default())
+        };
+        let of = |letter: u8| quoted().find(|(_, one)| **one == Some(letter));
+        let participant = of(best[0].2).or_else(|| of(best[1].2)).or_else(|| quoted().next());
+        if let Some((sides, Some(letter))) = participant.map(|(quote, letter)| (*quote, *letter)) {
+            let quote = Quote { letter, sides, best, changed, is_generated: true };
+            self.say(outbox, stamp, stamp.utc_ns, (symbol, instrument), &quote);
+        }
     }
 
     /// The quotes of a symbol, the last with the national best.
     pub(crate) fn image(&self, outbox: &mut Outbox, stamp: &Stamp, symbol: u32, instrument: &Instrument) {
+        let bands = self.bands_of(symbol);
+        if bands.hold() {
+            self.say_bands(outbox, stamp, symbol, instrument, b'C');
+        }
         let quotes: Vec<(u8, Lots)> = self
             .quotes_of(symbol)
             .iter()
@@ -208,11 +411,33 @@ impl Sip {
             .collect();
         let best = self.national.get(symbol as usize).copied().unwrap_or([(0, 0, b' '); 2]);
         let last = quotes.len().saturating_sub(1);
-        for (place, quote) in quotes.into_iter().enumerate() {
-            let changed = [place == last; 2];
-            say(self.kind, outbox, stamp, stamp.utc_ns, instrument, quote, (best, changed));
+        for (place, (letter, sides)) in quotes.into_iter().enumerate() {
+            let quote = Quote { letter, sides, best, changed: [place == last; 2], is_generated: false };
+            let luld = Luld {
+                beyond: bands.beyond(sides[0].0, sides[1].0),
+                national: if bands.hold() { bands.standing } else { b' ' },
+                is_news: place == last,
+            };
+            say(self.kind, outbox, stamp, stamp.utc_ns, instrument, &quote, &luld);
         }
     }
+}
+
+/// A quote of a participant with what changed of the national best. Sizes are lots.
+struct Quote {
+    letter: u8,
+    sides: Lots,
+    best: [National; 2],
+    changed: [bool; 2],
+    /// The SIP makes it, no participant.
+    is_generated: bool,
+}
+
+/// What a quote says of the price bands: the letter of its own sides, that of the national best, and whether this is another one than before.
+struct Luld {
+    beyond: u8,
+    national: u8,
+    is_news: bool,
 }
 
 /// A price of six places.
@@ -236,26 +461,28 @@ const fn lots((price, lots, _): National) -> (u32, u32) {
     (price, lots)
 }
 
-/// Writes a quote with what changed of the national best. Sizes are lots here; what the SIP sends depends on the day.
+/// Writes a quote. What the sizes count depends on the day.
 fn say(
     kind: VenueKind,
     outbox: &mut Outbox,
     stamp: &Stamp,
     participant_ns: u64,
     instrument: &Instrument,
-    (letter, quote): (u8, Lots),
-    (best, changed): ([National; 2], [bool; 2]),
+    quote: &Quote,
+    luld: &Luld,
 ) {
     let are_shares = SipSizes::ByDate.are_shares(Nanos(stamp.utc_ns));
     let each = if are_shares { instrument.round_lot } else { 1 };
-    let quote = (letter, quote.map(|(price, lots)| (price, lots.saturating_mul(each))));
-    let best = best.map(|(price, lots, letter)| (price, lots.saturating_mul(each), letter));
-    let national = (best, changed);
+    let quote = &Quote {
+        sides: quote.sides.map(|(price, lots)| (price, lots.saturating_mul(each))),
+        best: quote.best.map(|(price, lots, letter)| (price, lots.saturating_mul(each), letter)),
+        ..*quote
+    };
     let mut bytes = [0; LONGEST];
     let written = if kind == VenueKind::Cqs {
-        cqs_quote(&mut bytes, participant_ns, instrument, quote, national)
+        cqs_quote(&mut bytes, participant_ns, instrument, quote, luld)
     } else {
-        uqdf_quote(&mut bytes, stamp, participant_ns, instrument, quote, national)
+        uqdf_quote(&mut bytes, stamp, participant_ns, instrument, quote, luld)
     };
     debug_assert!(written.is_some(), "a quote has room");
     outbox.push(stamp, written.and_then(|length| bytes.get(..length)).unwrap_or_default());
@@ -279,9 +506,10 @@ fn uqdf_quote(
     stamp: &Stamp,
     participant_ns: u64,
     instrument: &Instrument,
-    (letter, quote): (u8, Lots),
-    ([bid, ask], changed): ([National; 2], [bool; 2]),
+    said: &Quote,
+    luld: &Luld,
 ) -> Option<usize> {
+    let Quote { letter, sides: quote, best: [bid, ask], changed, is_generated } = *said;
     use uqdf::NbboAppendageIndicator as Indicator;
     let condition = |sides: Lots| match sides {
         [(0, _), _] | [_, (0, _)] => uqdf::QuoteCondition::AutomatedBidNoOfferOrAutomatedOfferNoBid,
@@ -324,6 +552,13 @@ fn uqdf_quote(
     let sip_timestamp = NanosecondsSinceEpoch(stamp.utc_ns);
     let participant_timestamp = NanosecondsSinceEpoch(participant_ns);
     let market_center_originator_id = uqdf::MarketCenter::from_raw(letter);
+    let luld_bbo_indicator = uqdf::LuldBboIndicator::from_raw(luld.beyond);
+    let luld_national_bbo_indicator = uqdf::LuldNationalBboIndicator::from_raw(luld.national);
+    let sip_generated_update = if is_generated {
+        uqdf::SipGeneratedUpdate::SipGeneratedTransaction
+    } else {
+        uqdf::SipGeneratedUpdate::OriginatedFromTheMarketParticipant
+    };
     if let Some([(bid_price_short, bid_size_short), (ask_price_short, ask_size_short)]) = short_sides(quote) {
         let fields = uqdf::QuoteShortFormFields {
             version: uqdf::VERSION,
@@ -338,11 +573,11 @@ fn uqdf_quote(
             ask_price_short,
             ask_size_short,
             quote_condition: condition(quote),
-            sip_generated_update: uqdf::SipGeneratedUpdate::OriginatedFromTheMarketParticipant,
-            luld_bbo_indicator: uqdf::LuldBboIndicator::NotApplicable,
+            sip_generated_update,
+            luld_bbo_indicator,
             retail_interest_indicator: uqdf::RetailInterestIndicator::NotApplicable,
             nbbo_appendage_indicator: indicator,
-            luld_national_bbo_indicator: uqdf::LuldNationalBboIndicator::Executable,
+            luld_national_bbo_indicator,
             appendages,
         };
         return fields.encode_into(bytes).ok();
@@ -362,11 +597,11 @@ fn uqdf_quote(
         ask_price: long(ask_price),
         ask_size,
         quote_condition: condition(quote),
-        sip_generated_update: uqdf::SipGeneratedUpdate::OriginatedFromTheMarketParticipant,
-        luld_bbo_indicator: uqdf::LuldBboIndicator::NotApplicable,
+        sip_generated_update,
+        luld_bbo_indicator,
         retail_interest_indicator: uqdf::RetailInterestIndicator::NotApplicable,
         nbbo_appendage_indicator: indicator,
-        luld_national_bbo_indicator: uqdf::LuldNationalBboIndicator::Executable,
+        luld_national_bbo_indicator,
         finra_adf_mpid_appendage_indicator: uqdf::FinraAdfMpidAppendageIndicator::NotApplicable,
         appendages,
     };
@@ -435,9 +670,16 @@ fn cqs_quote(
     bytes: &mut [u8],
     participant_ns: u64,
     instrument: &Instrument,
-    (letter, quote): (u8, Lots),
-    ([bid, offer], [bid_changed, offer_changed]): ([National; 2], [bool; 2]),
+    said: &Quote,
+    luld: &Luld,
 ) -> Option<usize> {
+    let Quote {
+        letter,
+        sides: quote,
+        best: [bid, offer],
+        changed: [bid_changed, offer_changed],
+        is_generated,
+    } = *said;
     let mut appendages = Vec::new();
     // No indicator has a short appendage beside a long one.
     let is_long = short(lots(bid)).is_none() || short(lots(offer)).is_none();
@@ -447,8 +689,11 @@ fn cqs_quote(
     ];
     let national_bbo_indicator = cqs::NationalBboIndicator::of(places)?;
     let primary = cqs::PrimaryListingMarketParticipantId::Nyse;
+    // The short form has no place for what the bands do to a quote or to the national best.
+    let is_plain =
+        luld.beyond == b' ' && matches!(luld.national, b' ' | b'A') && !luld.is_news && !is_generated;
     if let Some([(bid_price_short, bid_size_short), (offer_price_short, offer_size_short)]) =
-        short_sides(quote)
+        short_sides(quote).filter(|_| is_plain)
     {
         let length = (41 + appendages.len()) as u16;
         let fields = cqs_fields!(ShortQuoteFields, length, letter, participant_ns, {
@@ -465,15 +710,42 @@ fn cqs_quote(
     }
     let [(bid_price, bid_size), (offer_price, offer_size)] = quote;
     let length = (87 + appendages.len()) as u16;
-    let fields = cqs_fields!(LongQuoteFields, length, letter, participant_ns, {
-        security_symbol: long_symbol(instrument.symbol),
-        instrument_type: cqs::InstrumentType::CtaEligibleEquity,
-        quote_condition: cqs::QuoteCondition::RegularFinraOpen,
-        security_status_indicator: cqs::SecurityStatusIndicator::NotApplicable,
+    let fields = long_quote(length, letter, participant_ns, instrument, &appendages);
+    let fields = cqs::LongQuoteFields {
         bid_price_lower_limit_price_band: long(bid_price),
         bid_size_long: bid_size,
         offer_price_upper_limit_price_band: long(offer_price),
         offer_size_long: offer_size,
+        sip_generated_message_identifier: if is_generated {
+            cqs::SipGeneratedMessageIdentifier::ConsolidatedQuotationSystem
+        } else {
+            cqs::SipGeneratedMessageIdentifier::NotApplicable
+        },
+        luld_indicator: Ascii([luld.beyond]),
+        national_bbo_luld_indicator: cqs::NationalBboLuldIndicator::from_raw(luld.national),
+        national_bbo_indicator,
+        ..fields
+    };
+    fields.encode_into(bytes).ok()
+}
+
+/// A long quote of CQS without prices.
+fn long_quote<'m>(
+    length: u16,
+    letter: u8,
+    participant_ns: u64,
+    instrument: &Instrument,
+    appendages: &'m [u8],
+) -> cqs::LongQuoteFields<'m> {
+    cqs_fields!(LongQuoteFields, length, letter, participant_ns, {
+        security_symbol: long_symbol(instrument.symbol),
+        instrument_type: cqs::InstrumentType::CtaEligibleEquity,
+        quote_condition: cqs::QuoteCondition::RegularFinraOpen,
+        security_status_indicator: cqs::SecurityStatusIndicator::NotApplicable,
+        bid_price_lower_limit_price_band: long(0),
+        bid_size_long: 0,
+        offer_price_upper_limit_price_band: long(0),
+        offer_size_long: 0,
         retail_interest_indicator: cqs::RetailInterestIndicator::NotApplicable,
         settlement_condition: cqs::SettlementCondition::RegularWaySettlement,
         market_condition: cqs::MarketCondition::NormalAuctionMarket,
@@ -482,31 +754,36 @@ fn cqs_quote(
         adf_timestamp_seconds: SecondsSinceEpoch(0),
         adf_timestamp_nanoseconds: Nanoseconds(0),
         short_sale_restriction_indicator: cqs::ShortSaleRestrictionIndicator::NotInEffect,
-        primary_listing_market_participant_id: primary,
+        primary_listing_market_participant_id: cqs::PrimaryListingMarketParticipantId::Nyse,
         financial_status_indicator: cqs::FinancialStatusIndicator::NotApplicable,
         sip_generated_message_identifier: cqs::SipGeneratedMessageIdentifier::NotApplicable,
         luld_indicator: Ascii(*b" "),
-        national_bbo_luld_indicator: cqs::NationalBboLuldIndicator::Executable,
-        national_bbo_indicator,
-        appendages: &appendages,
-    });
-    fields.encode_into(bytes).ok()
+        national_bbo_luld_indicator: cqs::NationalBboLuldIndicator::NotApplicable,
+        national_bbo_indicator: cqs::NationalBboIndicator::NoBestBidChangeOrBestOfferChange,
+        appendages,
+    })
 }
 
-/// Encodes a message of UQDF that the SIP itself makes.
-macro_rules! say_uqdf {
-    ($outbox:expr, $stamp:expr, $name:ident { $($own:tt)* }) => {{
-        let fields = uqdf::$name {
-            version: uqdf::VERSION,
-            market_center_originator_id: uqdf::MarketCenter::MarketIndependent,
-            sub_market_center_id: uqdf::SubMarketCenter::FinraAlternativeDisplayFacility,
-            sip_timestamp: NanosecondsSinceEpoch($stamp.utc_ns),
-            participant_timestamp: NanosecondsSinceEpoch(0),
-            participant_token: u64::MAX,
-            $($own)*
-        };
-        $outbox.push($stamp, &fields.encode());
-    }};
+/// Price bands in the place of a quote.
+fn cqs_bands(
+    outbox: &mut Outbox,
+    stamp: &Stamp,
+    instrument: &Instrument,
+    [lower, upper]: [u32; 2],
+    indicator: u8,
+) {
+    let fields = cqs::LongQuoteFields {
+        security_status_indicator: cqs::SecurityStatusIndicator::LuldPriceBand,
+        bid_price_lower_limit_price_band: long(lower),
+        offer_price_upper_limit_price_band: long(upper),
+        sip_generated_message_identifier: cqs::SipGeneratedMessageIdentifier::ConsolidatedQuotationSystem,
+        luld_indicator: Ascii([indicator]),
+        ..long_quote(87, b'N', stamp.utc_ns, instrument, &[])
+    };
+    let mut bytes = [0; LONGEST];
+    let written = fields.encode_into(&mut bytes).ok();
+    debug_assert!(written.is_some(), "bands have room");
+    outbox.push(stamp, written.and_then(|length| bytes.get(..length)).unwrap_or_default());
 }
 
 /// The trading action of the listing market that `standing` has.

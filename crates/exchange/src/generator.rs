@@ -12,6 +12,7 @@ use std::collections::BinaryHeap;
 
 use tapeworks_wire::nasdaq::itch50::{CrossType, ReasonCode, TradingState};
 
+use crate::bands::LOOK_NS;
 use crate::book::{Book, Order, Side};
 use crate::consolidated::{self, Lots, Report, Sip};
 use crate::dialect::Dialect as _;
@@ -19,12 +20,12 @@ use crate::dialects::for_dialect;
 use crate::iex::{self, Quote};
 use crate::instrument::Instrument;
 use crate::nasdaq;
-use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
+use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::popularity::Chooser;
 use crate::random::Random;
-use crate::scenario::{FEWEST_ORDERS, Scenario, ScenarioError, Unit, VenueKind};
+use crate::scenario::{CLOSE_NS, FEWEST_ORDERS, Scenario, ScenarioError, Unit, VenueKind};
 use crate::schedule::Arrivals;
-use crate::script::{Script, Step, scripts};
+use crate::script::{Look, Script, Step, scripts};
 
 /// Trials to find a symbol whose change shows in the venue's feed.
 const TRIALS: u32 = 8;
@@ -444,7 +445,8 @@ impl Generator {
     }
 
     fn take_or_withdraw(&mut self, venue: usize, symbol: u32, side: Side, take: bool) {
-        if take {
+        let best = self.books[self.book_index(venue, symbol)].best(side);
+        if take && best.is_some_and(|order| self.instruments[symbol as usize].may_trade_at(order.price)) {
             self.execute(venue, symbol, side);
         } else {
             self.delete(venue, symbol, side, 0);
@@ -496,7 +498,10 @@ impl Generator {
             Side::Buy => (natural - away).min(other_best.map_or(i64::MAX, |best| best - 1)),
             Side::Sell => (natural + away.min(natural)).max(other_best.map_or(0, |best| best + 1)),
         };
-        u32::try_from(ticks).ok().filter(|ticks| *ticks > 0)?.checked_mul(tick)
+        let price = u32::try_from(ticks).ok().filter(|ticks| *ticks > 0)?.checked_mul(tick)?;
+        // No venue shows an order to buy above the upper price band, or one to sell below the lower one.
+        let [lower, upper] = self.instruments[symbol as usize].bands;
+        Some(if side == Side::Buy { price.min(upper) } else { price.max(lower) })
     }
 
     /// A third odd lots, mostly one round lot of a hundred, some larger.
@@ -565,6 +570,9 @@ impl Generator {
         };
         for number in 0..orders {
             let Some(order) = self.books[index].best(side) else { return };
+            if !self.instruments[symbol as usize].may_trade_at(order.price) {
+                return;
+            }
             let whole = number + 1 < orders || choice & 0x10 == 0;
             let shares = if whole { order.shares } else { 1 + self.random.below(order.shares) };
             self.books[index].reduce_at_rank(side, 0, shares);
@@ -582,6 +590,9 @@ impl Generator {
             Side::Buy => order.price.saturating_sub(tick).max(tick),
             Side::Sell => order.price + tick,
         };
+        if !self.instruments[symbol as usize].may_trade_at(price) {
+            return;
+        }
         let shares = 1 + self.random.below(order.shares);
         self.books[index].reduce_at_rank(side, 0, shares);
         let match_number = self.next_match(venue);
@@ -595,6 +606,8 @@ impl Generator {
     fn hidden_trade(&mut self, venue: usize, symbol: u32) {
         let instrument = &self.instruments[symbol as usize];
         let price = instrument.natural(Side::Buy) * instrument.tick + instrument.spread * instrument.tick / 2;
+        let [lower, upper] = instrument.bands;
+        let price = price.clamp(lower, upper);
         let shares = self.shares();
         let match_number = self.next_match(venue);
         self.publish(venue, symbol, &Change::Hidden { price, shares, match_number });
@@ -613,12 +626,15 @@ impl Generator {
     #[inline]
     fn publish(&mut self, venue: usize, symbol: u32, change: &Change) {
         let stamp = self.stamp(venue, Some(symbol));
-        let instrument = &self.instruments[symbol as usize];
         let kind = self.venues[venue].kind;
+        let instrument = &mut self.instruments[symbol as usize];
         if let Change::Execute { shares, match_number, order: Order { price, .. }, .. }
         | Change::ExecuteAt { shares, match_number, price, .. }
         | Change::Hidden { shares, match_number, price } = *change
         {
+            if !kind.is_sip() && !matches!(change, Change::ExecuteAt { printable: false, .. }) {
+                instrument.note_trade(price, shares);
+            }
             let print = Print::new(&stamp, instrument, shares, price, match_number);
             self.venues[venue].last_print = Some(print);
             for_dialect!(kind, D => D::trade(&mut self.outbox, kind, &stamp, &print));
@@ -895,6 +911,16 @@ impl Generator {
                 iex::security_event(&mut self.outbox, kind, &stamp, instrument.symbol, code);
             }
             Step::Correction => self.correct(symbol),
+            Step::Bands(look) => self.look_at_bands(venue, &of_market, look),
+            Step::OpeningPrice(price) => {
+                if !self.books[index].halted
+                    && let Some(sip) = self.sips.iter_mut().find(|sip| sip.venue == venue)
+                {
+                    let instrument = &mut self.instruments[symbol as usize];
+                    sip.open_at(&mut self.outbox, &stamp, symbol, instrument, price);
+                }
+            }
+            Step::RunIntoBand => self.run_into_band(venue, symbol),
             Step::Consolidate { source, quote } => {
                 self.on_their_way -= 1;
                 let report = Report { symbol, source: usize::from(source), quote };
@@ -917,8 +943,95 @@ impl Generator {
         let kind = self.venues[venue].kind;
         if self.is_said(venue, symbol) {
             for_dialect!(kind, D => D::trading_state(&mut self.outbox, kind, &stamp, stock, &standing));
+            if kind.is_sip() {
+                self.halt_bands(venue, symbol, &stamp);
+            }
         }
         self.publish_halt_in_quote(venue, symbol);
+    }
+
+    /// A SIP suspends the price bands of a symbol while it is halted.
+    fn halt_bands(&mut self, venue: usize, symbol: u32, stamp: &Stamp) {
+        let is_halted = self.books[self.book_index(venue, symbol)].halted;
+        let instrument = &mut self.instruments[symbol as usize];
+        let Some(sip) = self.sips.iter_mut().find(|sip| sip.venue == venue) else { return };
+        if is_halted {
+            sip.end_bands(&mut self.outbox, stamp, symbol, instrument, b'D');
+        } else if in_market_hours(stamp) {
+            sip.reopen(&mut self.outbox, stamp, symbol, instrument);
+        }
+    }
+
+    /// A SIP looks at the trades of all its symbols.
+    fn look_at_bands(&mut self, venue: usize, stamp: &Stamp, look: Look) {
+        let first = self.book_index(venue, 0);
+        let Some(sip) = self.sips.iter_mut().find(|sip| sip.venue == venue) else { return };
+        let books = self.books.get(first..).unwrap_or_default();
+        for ((instrument, book), symbol) in self.instruments.iter_mut().zip(books).zip(0..) {
+            match look {
+                Look::Begin => sip.open(symbol, instrument),
+                Look::Again => sip.look(&mut self.outbox, stamp, symbol, instrument, !book.halted),
+                Look::End => sip.end_bands(&mut self.outbox, stamp, symbol, instrument, b'F'),
+            }
+        }
+        let next_ns = stamp.time_ns + LOOK_NS;
+        if look != Look::End && next_ns < CLOSE_NS {
+            self.scripts.push(Reverse(Script::once(next_ns, Step::Bands(Look::Again), venue as u8, 0)));
+        }
+    }
+
+    /// Orders sweep all books up or down to a price band, and wait there. The SIP at `venue` has the symbol, or nothing happens.
+    fn run_into_band(&mut self, venue: usize, symbol: u32) {
+        let [lower, upper] = self.instruments[symbol as usize].bands;
+        if !self.is_said(venue, symbol) || upper == u32::MAX {
+            return;
+        }
+        let up = lower == 0 || self.random.bits() & 1 == 0;
+        let (side, band) = if up { (Side::Sell, upper) } else { (Side::Buy, lower) };
+        self.instruments[symbol as usize].jump_beyond(band, up);
+        let venues: Vec<usize> = self.carriers_of(symbol).collect();
+        for venue in venues {
+            let index = self.book_index(venue, symbol);
+            if self.books[index].halted || self.venues[venue].kind == VenueKind::Lse {
+                continue;
+            }
+            let is_within = |order: &Order| if up { order.price <= band } else { order.price >= band };
+            for number in 0.. {
+                let Some(order) = self.books[index].best(side).filter(is_within) else { break };
+                if number > 1 {
+                    self.delete(venue, symbol, side, 0);
+                    continue;
+                }
+                self.books[index].reduce_at_rank(side, 0, order.shares);
+                let match_number = self.next_match(venue);
+                let shares = order.shares;
+                self.publish(venue, symbol, &Change::Execute { side, order, shares, match_number });
+            }
+            let shares = 2 * self.instruments[symbol as usize].round_lot;
+            let order = Order { reference: self.next_reference(venue), price: band, shares };
+            self.books[index].insert(side.other(), order);
+            self.publish(venue, symbol, &Change::Add { side: side.other(), order, mpid: None });
+            self.finish(venue, symbol);
+        }
+    }
+
+    /// The price of an auction: that of the open gives a symbol its first price bands, that of a reopening the next ones.
+    fn note_auction(&mut self, venue: usize, symbol: u32, code: u8, price: u32) {
+        let instrument = &mut self.instruments[symbol as usize];
+        if code == b'H' {
+            instrument.reopened = price;
+            return;
+        }
+        if code != b'O' {
+            return;
+        }
+        for sip in self.sips.iter().filter(|sip| sip.takes(venue, symbol, instrument)) {
+            let time_ns = self.now_ns + consolidated::latency_ns(venue);
+            let step = Step::OpeningPrice(price);
+            self.reports = self.reports.wrapping_add(1);
+            let script = Script::numbered(time_ns, self.reports, step, sip.venue as u8, symbol);
+            self.scripts.push(Reverse(script));
+        }
     }
 
     /// Whether a venue says something of a symbol of its unit: a SIP only of those of its tape.
@@ -945,6 +1058,7 @@ impl Generator {
         let match_number = self.next_match(venue);
         let price = self.instruments[symbol as usize].reference_price();
         let kind = self.venues[venue].kind;
+        self.note_auction(venue, symbol, code, price);
         if kind != VenueKind::Nasdaq {
             // Orders of the book do not take part: Cboe cannot say that they are not printed twice.
             let (stamp, instrument) = (self.stamp(venue, Some(symbol)), &self.instruments[symbol as usize]);

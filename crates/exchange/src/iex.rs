@@ -6,7 +6,7 @@ use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch, SecondsSinceEpoch};
 
 use crate::book::{Book, Order, Side};
 use crate::dialect::Dialect;
-use crate::instrument::Instrument;
+use crate::instrument::{Instrument, is_tier_1};
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::scenario::{CLOSE_NS, OPEN_NS};
 use crate::scenario::{SECOND_NS, VenueKind};
@@ -73,7 +73,7 @@ fn directory(
         symbol,
         round_lot_size: instrument.round_lot,
         adjusted_poc_price: price(instrument.reference_price()),
-        luld_tier: if index < 1_000 { feed::LuldTier::Tier1NmsStock } else { feed::LuldTier::Tier2NmsStock },
+        luld_tier: if is_tier_1(index) { feed::LuldTier::Tier1NmsStock } else { feed::LuldTier::Tier2NmsStock },
     });
     trading_status(outbox, kind, stamp, symbol, standing);
     operational_halt(outbox, kind, stamp, symbol, standing.operational_halt);

@@ -27,6 +27,22 @@ pub(crate) struct Instrument {
     pub(crate) etp: bool,
     /// A correction of a crossed market is on its way.
     pub(crate) correction_due: bool,
+    /// The price of the day before, in 1e-4 dollars.
+    pub(crate) close: u32,
+    /// The price bands, in 1e-4 dollars: no order to sell is priced below the first, none to buy above the second, and no trade is outside of them.
+    pub(crate) bands: [u32; 2],
+    /// The trades since the SIPs looked last: the sum of their prices, and how many there were.
+    pub(crate) traded: (u64, u32),
+    /// The price of the last auction that ended a halt, in 1e-4 dollars; 0 since the next halt.
+    pub(crate) reopened: u32,
+}
+
+/// Price bands that hold nothing.
+pub(crate) const NO_BANDS: [u32; 2] = [0, u32::MAX];
+
+/// Whether the Plan to Address Extraordinary Market Volatility has a symbol in its first tier.
+pub(crate) const fn is_tier_1(index: u32) -> bool {
+    index < 1_000
 }
 
 impl Instrument {
@@ -45,6 +61,10 @@ impl Instrument {
             round_lot: round_lot(price),
             etp: random.below(4) == 0,
             correction_due: false,
+            close: price,
+            bands: NO_BANDS,
+            traded: (0, 0),
+            reopened: 0,
         }
     }
 
@@ -61,7 +81,32 @@ impl Instrument {
             round_lot,
             etp: false,
             correction_due: false,
+            close: 0,
+            bands: NO_BANDS,
+            traded: (0, 0),
+            reopened: 0,
         }
+    }
+
+    /// Whether a trade at a price is within the price bands.
+    #[inline]
+    pub(crate) const fn may_trade_at(&self, price: u32) -> bool {
+        let [lower, upper] = self.bands;
+        lower <= price && price <= upper
+    }
+
+    /// A trade that is a last price: the SIPs count those of a round lot at least.
+    #[inline]
+    pub(crate) const fn note_trade(&mut self, price: u32, shares: u32) {
+        if shares >= self.round_lot {
+            self.traded = (self.traded.0 + price as u64, self.traded.1 + 1);
+        }
+    }
+
+    /// Moves the reference price beyond a price band, so that all quotes are on one side of it.
+    pub(crate) fn jump_beyond(&mut self, band: u32, up: bool) {
+        let (at, more) = (band / self.tick.max(1), 2 * self.spread + 2);
+        self.reference = if up { at + more } else { at.saturating_sub(self.spread + more).max(1) };
     }
 
     /// The price, in ticks, at which a side quotes when it is up to date.
@@ -84,7 +129,7 @@ impl Instrument {
         self.reference = if (up || self.reference < self.low + self.step) && self.reference < self.high {
             self.reference + self.step
         } else {
-            self.reference - self.step
+            self.reference.saturating_sub(self.step).max(1)
         };
     }
 }

@@ -13,7 +13,7 @@ use crate::dialect::Dialect;
 use crate::instrument::Instrument;
 use crate::nasdaq::listing_market;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
-use crate::scenario::{CLOSE_NS, SECOND_NS, VenueKind};
+use crate::scenario::{CLOSE_NS, HOUR_NS, MINUTE_NS, SECOND_NS, VenueKind};
 
 /// Encodes one message about a symbol: the fields that all have, and its own. `whole`: it has all of its time.
 macro_rules! say {
@@ -208,6 +208,11 @@ fn status(outbox: &mut Outbox, stamp: &Stamp, code: SecurityStatusCode, standing
     );
 }
 
+/// A time in New York as NYSE writes it: 1406.
+const fn hours_and_minutes(time_ns: u64) -> u16 {
+    (time_ns / HOUR_NS * 100 + time_ns % HOUR_NS / MINUTE_NS) as u16
+}
+
 /// The state of a symbol as a status.
 fn state(outbox: &mut Outbox, stamp: &Stamp, standing: &Standing) {
     let code = match standing.state {
@@ -380,6 +385,12 @@ impl Dialect for Integrated {
         code: u8,
     ) {
         let at = price(instrument.reference_price(), instrument);
+        let (auction_type, auction_time) = match code {
+            b'C' => (AuctionType::Closing, 1_600),
+            // The next full minute.
+            b'H' => (AuctionType::Reopening, hours_and_minutes(stamp.time_ns + MINUTE_NS)),
+            _ => (AuctionType::CoreOpening, 930),
+        };
         let imbalance_side = match imbalance {
             0 => ImbalanceSide::None,
             1.. => ImbalanceSide::Buy,
@@ -395,9 +406,8 @@ impl Dialect for Integrated {
                 paired_quantity: paired,
                 total_imbalance_quantity: imbalance.unsigned_abs(),
                 market_imbalance_quantity: 0,
-                // Hours and minutes in New York.
-                auction_time: if code == b'C' { 1_600 } else { 930 },
-                auction_type: if code == b'C' { AuctionType::Closing } else { AuctionType::CoreOpening },
+                auction_time,
+                auction_type,
                 imbalance_side,
                 continuous_book_clearing_price: at,
                 auction_interest_clearing_price: at,
@@ -432,7 +442,11 @@ impl Dialect for Integrated {
                 cross_id: match_number as u32,
                 price: price(instrument.reference_price(), instrument),
                 volume: shares,
-                cross_type: if code == b'C' { CrossType::Closing } else { CrossType::Opening },
+                cross_type: match code {
+                    b'C' => CrossType::Closing,
+                    b'H' => CrossType::Reopening,
+                    _ => CrossType::Opening,
+                },
             }
         );
     }

@@ -23,6 +23,7 @@
 //! Cost: mostly cache misses, one core; memory as the live orders need it, 16 bytes each. `tapeworks exchange generate`
 //! prints the time that it took.
 
+mod bands;
 mod book;
 mod consolidated;
 mod dialect;

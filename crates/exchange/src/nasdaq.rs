@@ -5,7 +5,7 @@ use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight, SecondsSinceMidni
 
 use crate::book::Side;
 use crate::dialect::Dialect;
-use crate::instrument::Instrument;
+use crate::instrument::{Instrument, is_tier_1};
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing};
 use crate::scenario::VenueKind;
 
@@ -179,7 +179,7 @@ fn stock_directory(outbox: &mut Outbox, stamp: &Stamp, index: u32, instrument: &
             authenticity: Authenticity::LiveProduction,
             short_sale_threshold_indicator: ShortSaleThresholdIndicator::NotRestricted,
             ipo_flag: if new_issue { IpoFlag::SetUpForIpoRelease } else { IpoFlag::NotSetUpForIpoRelease },
-            luld_reference_price_tier: if index < 1_000 {
+            luld_reference_price_tier: if is_tier_1(index) {
                 LuldReferencePriceTier::Tier1
             } else {
                 LuldReferencePriceTier::Tier2

@@ -319,6 +319,18 @@ impl VenueKind {
         matches!(self, Self::IexTops | Self::IexDeep)
     }
 
+    /// The letter that symbols which it lists have in directories, if it lists some.
+    pub(crate) fn listing_letter(self) -> Option<u8> {
+        match self {
+            Self::Nasdaq => Some(b'Q'),
+            Self::Nyse => Some(b'N'),
+            Self::Arca => Some(b'P'),
+            Self::American => Some(b'A'),
+            Self::Bzx => Some(b'Z'),
+            _ => None,
+        }
+    }
+
     /// Its feed.
     #[must_use]
     pub fn publisher(self) -> Publisher {

@@ -3,6 +3,7 @@
 use tapeworks_session::TransportKind;
 use tapeworks_wire::nasdaq::itch50::{ReasonCode, TradingState};
 
+use crate::bands::LIMIT_STATE_NS;
 use crate::consolidated::Lots;
 use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
@@ -51,6 +52,23 @@ pub(crate) enum Step {
         source: u8,
         quote: Lots,
     },
+    /// A SIP computes price bands of all its symbols.
+    Bands(Look),
+    /// The price of an opening auction reaches a SIP.
+    OpeningPrice(u32),
+    /// A symbol runs into a price band.
+    RunIntoBand,
+}
+
+/// What a SIP does with the price bands of all its symbols.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It begins to count trades.
+    Begin,
+    /// It looks whether other bands follow from the trades.
+    Again,
+    /// The hours of the bands are over.
+    End,
 }
 
 impl Step {
@@ -74,7 +92,10 @@ impl Step {
             | Self::CircuitBreakerBreach
             | Self::BreakTrade
             | Self::Correction
-            | Self::Consolidate { .. } => false,
+            | Self::Consolidate { .. }
+            | Self::Bands(_)
+            | Self::OpeningPrice(_)
+            | Self::RunIntoBand => false,
         }
     }
 }
@@ -197,6 +218,9 @@ pub(crate) fn scripts(scenario: &Scenario) -> Vec<Script> {
         if venue.kind.transport() == TransportKind::IexTp {
             iex_auctions(&mut writer, venue.kind);
         }
+        if venue.kind.is_sip() {
+            bands(&mut writer);
+        }
         halts(&mut writer, venue.kind);
         new_issues(&mut writer, venue.kind);
         incidents(&mut writer, venue.kind);
@@ -269,7 +293,16 @@ fn iex_auctions(writer: &mut Writer<'_>, kind: VenueKind) {
     }
 }
 
-/// News halts and volatility pauses by turns, spread over the market hours.
+/// A SIP counts trades from the open on, and ends the price bands at the close.
+fn bands(writer: &mut Writer<'_>) {
+    let begins_ns = OPEN_NS.max(writer.scenario.start_ns);
+    if begins_ns < CLOSE_NS {
+        writer.add_within(begins_ns, Step::Bands(Look::Begin), 0);
+        writer.add_within(CLOSE_NS, Step::Bands(Look::End), 0);
+    }
+}
+
+/// News halts and volatility pauses by turns, spread over the market hours. Beside a SIP the symbol has been in a limit state before a pause.
 fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
     let scenario = writer.scenario;
     // The venues learn of it one after the other.
@@ -292,6 +325,9 @@ fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
             continue;
         }
         let trading = |state, reason| Step::Trading { state, reason };
+        if pause && kind.is_sip() {
+            writer.add_within(start_ns - delay_ns - LIMIT_STATE_NS, Step::RunIntoBand, symbol);
+        }
         if pause {
             writer.add(start_ns, trading(TradingState::Paused, ReasonCode::VolatilityTradingPause), symbol);
         } else {
@@ -299,8 +335,8 @@ fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
             let reason = ReasonCode::NewsAndResumptionTimes;
             writer.add(quotes_ns, trading(TradingState::QuotationOnlyPeriod, reason), symbol);
         }
-        if kind == VenueKind::Nasdaq && (pause || nasdaq::is_listed(symbol)) {
-            if pause {
+        if reopens(scenario, kind, symbol, pause) {
+            if pause && kind == VenueKind::Nasdaq {
                 writer.add(start_ns + 1_000_000, Step::Collar, symbol);
             }
             for seconds in [60, 30, 1] {
@@ -309,6 +345,17 @@ fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
             writer.add(resume_ns - 1_000, Step::Cross(b'H'), symbol);
         }
         writer.add(resume_ns, trading(TradingState::Trading, ReasonCode::ReasonNotAvailable), symbol);
+    }
+}
+
+/// Whether a venue reopens a symbol with an auction: the one that lists it. In scenarios without auctions at other markets Nasdaq ends every pause with one.
+fn reopens(scenario: &Scenario, kind: VenueKind, symbol: u32, is_pause: bool) -> bool {
+    match kind {
+        VenueKind::Nasdaq => nasdaq::is_listed(symbol) || is_pause && !scenario.listing_auctions,
+        VenueKind::Nyse | VenueKind::Arca | VenueKind::American | VenueKind::Bzx => {
+            scenario.listing_auctions && kind.listing_letter() == Some(nasdaq::listing_market(symbol))
+        }
+        _ => false,
     }
 }
 

@@ -13,11 +13,13 @@ use tapeworks_exchange::{
 };
 use tapeworks_feed::{Feed, FeedOptions, Packet};
 use tapeworks_market::book::{Outcome, round_lot_best};
+use tapeworks_market::event::StatusAction;
+use tapeworks_market::luld::{LimitState, Standing};
 use tapeworks_market::nbbo::{Nbbo, NbboRules, StaleBooks};
 use tapeworks_market::state::InstrumentState;
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Nanos, NbboStage, NbboUpdate,
-    Publisher, Side,
+    Price, Publisher, Side,
 };
 use tapeworks_packet::capture::CaptureReader;
 use tapeworks_packet::net;
@@ -110,7 +112,7 @@ fn every_event_fits_its_book_and_executions_take_the_first_in_line() {
 /// Every channel of the whole market is read, every event fits, and each listing market opens and closes the symbols that it lists with an auction.
 #[test]
 fn the_us_market_is_read_whole_and_its_listing_markets_have_auctions() {
-    let scenario = Scenario { symbols: 16, ..Scenario::us_market(60_000) };
+    let scenario = Scenario { symbols: 16, halts: 0, ..Scenario::us_market(60_000) };
     let (events, feed) = events_in(&scenario);
     assert_eq!(feed.channels().len(), 16);
     let capacity = Capacity { instruments: 32, orders: 1 << 10, levels: 1 << 12 };
@@ -168,6 +170,210 @@ fn halted_instruments_trade_again() {
         );
         assert_eq!(halts, resumptions + halted, "{kind:?}");
     }
+}
+
+/// A halt or pause of the market ends with an auction at the market that lists the instrument, and at no other: three imbalances, and the auction's trade before
+/// trading resumes.
+#[test]
+fn the_listing_market_ends_each_halt_with_an_auction() {
+    const SYMBOLS: u32 = 40;
+    let scenario = Scenario { symbols: SYMBOLS, ..Scenario::us_market(150_000) };
+    let (events, feed) = events_in(&scenario);
+    // New issues, and one with halts of single venues, have the highest numbers.
+    let listing: BTreeMap<String, Publisher> = (0..SYMBOLS - 3)
+        .map(|number| {
+            let market = match number % 8 {
+                1 | 3 => Publisher::XNYS_PILLAR,
+                5 => Publisher::ARCX_PILLAR,
+                7 => Publisher::BATS_PITCH,
+                _ => Publisher::XNAS_ITCH,
+            };
+            (tapeworks_exchange::symbol_name(number), market)
+        })
+        .collect();
+    // By feed and instrument: whether it is halted, and imbalances and auctions since.
+    let mut halted: BTreeMap<(Publisher, InstrumentId), (u32, u32)> = BTreeMap::new();
+    let mut reopened: BTreeMap<Publisher, u32> = BTreeMap::new();
+    let mut resumed = 0;
+    for event in &events {
+        let key = (event.publisher, event.instrument);
+        let symbol = feed.instruments().symbol(event.instrument).map(|symbol| symbol.to_string());
+        let Some(market) = symbol.and_then(|symbol| listing.get(&symbol)) else { continue };
+        match event.status().map(|status| status.action) {
+            Some(StatusAction::Halt | StatusAction::Pause) => {
+                halted.entry(key).or_default();
+            }
+            Some(StatusAction::Trading) if !event.publisher.is_of_sip() => {
+                let Some(counts) = halted.remove(&key) else { continue };
+                let is_listing = event.publisher == *market;
+                let expected = if is_listing { (3, 1) } else { (0, 0) };
+                assert_eq!(counts, expected, "{event:?}");
+                *reopened.entry(event.publisher).or_default() += u32::from(is_listing);
+                resumed += 1;
+            }
+            _ => {}
+        }
+        if let Some((imbalances, auctions)) = halted.get_mut(&key) {
+            *imbalances += u32::from(event.kind == EventKind::Imbalance);
+            let is_cross = event.kind == EventKind::Trade && event.detail & Event::CROSS != 0;
+            *auctions += u32::from(is_cross && event.price.is_some());
+        }
+    }
+    assert!(resumed > 100, "{resumed}");
+    for market in listing.values() {
+        assert!(reopened.get(market).is_some_and(|count| *count > 0), "{market:?}: {reopened:?}");
+    }
+}
+
+/// What the price bands of a symbol are at its SIP.
+#[derive(Clone, Default, Debug)]
+struct Banded {
+    reference: Option<f64>,
+    prices: Option<(f64, f64)>,
+    /// The trades since the open or the last halt: time and price.
+    trades: Vec<(u64, f64)>,
+    reopened: Option<f64>,
+    since: u64,
+    is_reached: bool,
+}
+
+/// The bands are those that follow from the trades of the direct feeds, computed in another way: from a list of trades. And the SIP says how its national best
+/// stands to them, as its own quotes say it. Before each pause the symbol has been in a limit state.
+#[test]
+fn price_bands_follow_from_the_trades_and_the_limit_states_from_the_bands() {
+    const SECOND: u64 = 1_000_000_000;
+    const OPEN: u64 = DEFAULT_MIDNIGHT_NS + 34_200 * SECOND;
+    let kinds = [VenueKind::Nasdaq, VenueKind::Bzx, VenueKind::Nyse, VenueKind::Uqdf, VenueKind::Cqs];
+    let scenario = Scenario {
+        venues: kinds.map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE }).to_vec(),
+        symbols: 24,
+        halts: 8,
+        listing_auctions: true,
+        ..Scenario::full_session(150_000, 24)
+    };
+    let (events, feed) = events_in(&scenario);
+    let capacity = Capacity { instruments: 32, orders: 1 << 12, levels: 1 << 12 };
+    let mut market =
+        Through::new(BookStage::with_unnamed([], capacity), NbboStage::new(NbboRules::default(), [], 32));
+    let mut known: BTreeMap<InstrumentId, Banded> = BTreeMap::new();
+    let mut national: BTreeMap<(InstrumentId, bool), Option<Price>> = BTreeMap::new();
+    let mut lots = BTreeMap::new();
+    let mut closes: BTreeMap<InstrumentId, f64> = BTreeMap::new();
+    let mut indicators: BTreeMap<u8, u32> = BTreeMap::new();
+    let (mut standings, mut pauses, mut compared) = (BTreeMap::new(), 0, 0);
+    for event in &events {
+        let dollars = |price: Option<Price>| price.map(|price| price.e9() as f64 / 1e9);
+        if let Some(definition) = event.definition() {
+            lots.entry(event.instrument).or_insert(definition.round_lot);
+        }
+        // The execution's price is the order's: the book completes the event.
+        let mut trade = None;
+        market.process(&[*event], &mut |update: NbboUpdate<'_>| {
+            let event = update.book.event;
+            if matches!(event.kind, EventKind::Execute | EventKind::Trade)
+                && event.detail & Event::NOT_PRINTABLE == 0
+            {
+                trade = Some((
+                    event.instrument,
+                    event.ts_event.0,
+                    dollars(event.price).unwrap(),
+                    event.size,
+                    event.detail,
+                ));
+            }
+        });
+        if let Some((instrument, at, price, size, detail)) = trade {
+            let symbol = known.entry(instrument).or_default();
+            // An early price stands for that of the day before, which the feeds do not say; it is in the same tier.
+            closes.entry(instrument).or_insert(price);
+            if detail & Event::CROSS != 0 {
+                symbol.reopened = Some(price);
+            } else if size >= lots.get(&instrument).copied().unwrap_or(100) && at >= OPEN {
+                symbol.trades.push((at, price));
+            }
+            if let Some((lower, upper)) = symbol.prices.filter(|_| detail & Event::CROSS == 0) {
+                assert!((lower..=upper).contains(&price), "{symbol:?}: {event:?}");
+            }
+        }
+        let instrument = event.instrument;
+        if let Some(bands) = event.price_bands() {
+            *indicators.entry(bands.indicator).or_default() += 1;
+            let symbol = known.entry(instrument).or_default();
+            let at = event.ts_event.0;
+            if bands.indicator == b'D' || bands.indicator == b'F' {
+                assert_eq!((bands.lower, bands.upper), (None, None));
+                (symbol.prices, symbol.reopened) = (None, None);
+                continue;
+            }
+            let mean = |from: u64| {
+                let since = symbol.trades.iter().filter(|(time, _)| (from + 1..=at).contains(time));
+                let prices: Vec<f64> = since.map(|(_, price)| *price).collect();
+                (!prices.is_empty()).then(|| prices.iter().sum::<f64>() / prices.len() as f64)
+            };
+            let reference = match bands.indicator {
+                b'A' | b'E' => symbol.reopened.or(symbol.reference).or_else(|| mean(0)).unwrap(),
+                letter => {
+                    assert_eq!(letter, b'B');
+                    assert!(!symbol.is_reached, "no bands follow in a limit state");
+                    let known = symbol.reference.unwrap();
+                    let mean = mean((at - 300 * SECOND).max(symbol.since)).unwrap_or(known);
+                    let moved = (mean - known).abs() >= known * 0.009_999;
+                    assert!(moved || at == OPEN + 21_900 * SECOND, "{mean} {symbol:?}");
+                    if moved { mean } else { known }
+                }
+            };
+            let is_late = at >= OPEN + 21_900 * SECOND;
+            let width = match closes[&instrument] {
+                close if close > 3.0 => reference * 0.05,
+                close if close >= 0.75 => reference * 0.2,
+                _ => (reference * 0.75).min(0.15),
+            };
+            let width = if is_late { 2.0 * width } else { width };
+            for (band, expected) in [(bands.lower, reference - width), (bands.upper, reference + width)] {
+                let band = dollars(band).unwrap_or_default();
+                assert!((band - expected.max(0.0)).abs() < 0.0052, "{band} {expected} {bands:?} {symbol:?}");
+                assert!((band * 100.0 - (band * 100.0).round()).abs() < 1e-6, "{bands:?}");
+            }
+            if bands.indicator != b'B' {
+                symbol.trades.retain(|(time, _)| bands.indicator == b'A' && *time > at - 3_600 * SECOND);
+                symbol.since = if bands.indicator == b'E' { at } else { symbol.since };
+            }
+            symbol.reference = Some(reference);
+            symbol.prices =
+                dollars(bands.upper).map(|upper| (dollars(bands.lower).unwrap_or_default(), upper));
+            compared += 1;
+        }
+        let is_national = matches!(event.publisher, Publisher::SIP_UTP | Publisher::SIP_CTA);
+        if is_national && event.kind == EventKind::Quote {
+            national.insert((instrument, event.side == Side::Ask), event.price);
+        }
+        if let Some(standing) = event.standing() {
+            standings.insert(instrument, (standing, event.ts_recv));
+            known.entry(instrument).or_default().is_reached = standing.state() == LimitState::Limit;
+        }
+        if is_national && event.kind == EventKind::Quote && event.flags().contains(Flags::LAST) {
+            let luld = market.second.luld(instrument);
+            let best = |side| national.get(&(instrument, side == Side::Ask)).copied().flatten();
+            let said = standings.get(&instrument).map(|(standing, _)| *standing).unwrap_or_default();
+            let expected = luld.bands.map(|bands| Standing::of(&bands, best(Side::Bid), best(Side::Ask)));
+            assert_eq!(said, expected.unwrap_or_default(), "{event:?} {luld:?} {national:?}");
+        }
+        // The listing market is the first to say it.
+        if event.publisher == Publisher::XNAS_ITCH
+            && event.status().is_some_and(|status| status.action == StatusAction::Pause)
+        {
+            let (standing, since) = standings.get(&instrument).unwrap();
+            assert_eq!(standing.state(), LimitState::Limit, "{event:?}");
+            let lasted = event.ts_recv.0 - since.0;
+            assert!((14 * SECOND..16 * SECOND).contains(&lasted), "{lasted}");
+            pauses += 1;
+        }
+    }
+    assert_eq!((feed.channels().len(), pauses), (5, 4));
+    assert!(
+        compared > 24 && b"ABDEF".iter().all(|letter| indicators.contains_key(letter)),
+        "{compared} {indicators:?}"
+    );
 }
 
 /// A halt, an opening and a definition come with every venue that has them.
@@ -385,6 +591,8 @@ proptest! {
             VenueKind::Nyse,
             VenueKind::IexTops,
             VenueKind::IexDeep,
+            VenueKind::Uqdf,
+            VenueKind::Cqs,
         ];
         let lost = LineFaults { lost_per_million, ..LineFaults::default() };
         let scenario = Scenario {
@@ -399,6 +607,7 @@ proptest! {
             events.insert(at, Event::of_self_help(rules::FEEDS[feed].0, is_declared));
         }
         let stale_books = if excludes { StaleBooks::Exclude } else { StaleBooks::Flag };
+        prop_assert!(events.iter().filter_map(Event::price_bands).any(|bands| bands.are_in_effect()));
         let rules = NbboRules { stale_books, ..NbboRules::default() };
         let capacity = Capacity { instruments: 1, orders: 1 << 8, levels: 1 << 8 };
         let nbbo = NbboStage::new(rules.clone(), [], 1);

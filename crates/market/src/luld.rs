@@ -102,6 +102,23 @@ impl Standing {
         })
     }
 
+    /// The letter of the SIPs' national indicator that says it. `None`: it contradicts itself.
+    #[must_use]
+    pub const fn letter(self) -> Option<u8> {
+        Some(match self.0 {
+            0 => b'A',
+            1 => b'B',
+            2 => b'C',
+            3 => b'D',
+            4 => b'E',
+            8 => b'F',
+            6 => b'G',
+            9 => b'H',
+            12 => b'I',
+            _ => return None,
+        })
+    }
+
     /// How bid and offer stand to bands. A crossed market is in no limit state.
     #[must_use]
     pub fn of(bands: &PriceBands, bid: Option<Price>, ask: Option<Price>) -> Self {
@@ -221,9 +238,11 @@ mod tests {
         ];
         for (letter, standing) in by_prices {
             assert_eq!(Standing::of_letter(letter), standing, "{}", letter as char);
+            assert_eq!(standing.and_then(Standing::letter), Some(letter));
         }
         let both = Standing::BID_AT_UPPER.with(Standing::ASK_AT_LOWER);
-        assert_eq!(Standing::of_letter(b'I'), Some(both));
+        assert_eq!((Standing::of_letter(b'I'), both.letter()), (Some(both), Some(b'I')));
+        assert_eq!(both.with(Standing::BID_BELOW).letter(), None);
         assert_eq!([b'J', b'0', 0].map(Standing::of_letter), [None; 3]);
     }
 }

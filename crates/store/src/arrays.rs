@@ -28,6 +28,7 @@ pub(crate) fn field(column: &Description) -> Field {
         Kind::Unsigned(64) => DataType::UInt64,
         Kind::Unsigned(_) => DataType::UInt32,
         Kind::Signed => DataType::Int32,
+        Kind::Long => DataType::Int64,
         Kind::Time => DataType::Timestamp(TimeUnit::Nanosecond, Some(UTC.into())),
         Kind::Price(Prices::Decimal) => DECIMAL,
         Kind::Price(Prices::Fixed) => DataType::Int64,

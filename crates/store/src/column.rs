@@ -9,6 +9,8 @@ pub(crate) enum Kind {
     Unsigned(i8),
     /// A signed number of 32 bits.
     Signed,
+    /// A signed number of 64 bits.
+    Long,
     /// Nanoseconds UTC.
     Time,
     /// A price.

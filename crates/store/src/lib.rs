@@ -47,6 +47,7 @@
 //! | `cmbp-1` | every change of the synthetic NBBO, every trade | sizes of all venues at the price, publisher of the first |
 //! | `cbbo-1s`, `cbbo-1m` | each interval of an instrument with a change of the synthetic NBBO or a trade | publisher of the last of them |
 //! | `status`, `imbalance`, `definition` | every one | |
+//! | `statistics` | every price band of a SIP, the upper and the lower one | |
 //! | `ohlcv-1s`, `ohlcv-1m`, `ohlcv-1h`, `ohlcv-1d` | each second, minute, hour or day (UTC) of a venue and instrument with a trade that counts | of the trades that the file or stream has |
 //!
 //! Only the last record of a venue's event carries the flag LAST, also when the last message of a group changed

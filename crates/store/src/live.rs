@@ -263,6 +263,7 @@ pub fn snapshot(
         | Schema::Status
         | Schema::Imbalance
         | Schema::Definition
+        | Schema::Statistics
         | Schema::Ohlcv1S
         | Schema::Ohlcv1M
         | Schema::Ohlcv1H

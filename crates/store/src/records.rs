@@ -4,7 +4,7 @@ use std::ffi::c_char;
 
 use dbn::{
     BboMsg, BidAskPair, CbboMsg, Cmbp1Msg, FlagSet, ImbalanceMsg, InstrumentDefMsg, MboMsg, Mbp1Msg,
-    Mbp10Msg, OhlcvMsg, RecordHeader, StatusMsg, TradeMsg,
+    Mbp10Msg, OhlcvMsg, RecordHeader, StatMsg, StatusMsg, TradeMsg,
 };
 use tapeworks_market::event::Event;
 use tapeworks_market::{InstrumentId, Side};
@@ -229,6 +229,21 @@ impl Row for ImbalanceMsg {
         columns.u8("num_extensions", |row| row.num_extensions);
         columns.letter("unpaired_side", |row| row.unpaired_side);
         columns.letter("significant_imbalance", |row| row.significant_imbalance);
+    }
+}
+
+impl Row for StatMsg {
+    fn columns(columns: &mut Columns<'_, Self>) {
+        header_columns!(columns);
+        columns.time("ts_ref", |row| row.ts_ref);
+        columns.price("price", |row| row.price);
+        columns.optional_i64("quantity", |row| row.quantity);
+        columns.u32("sequence", |row| row.sequence);
+        columns.i32("ts_in_delta", |row| row.ts_in_delta);
+        columns.u16("stat_type", |row| row.stat_type);
+        columns.u16("channel_id", |row| row.channel_id);
+        columns.u8("update_action", |row| row.update_action);
+        columns.u8("stat_flags", |row| row.stat_flags);
     }
 }
 

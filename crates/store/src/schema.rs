@@ -34,6 +34,8 @@ pub enum Schema {
     Imbalance,
     /// Every instrument definition.
     Definition,
+    /// Every price band of a SIP.
+    Statistics,
     /// Open, high, low, close and volume of each second with a trade.
     Ohlcv1S,
     /// The same of each minute.
@@ -46,7 +48,7 @@ pub enum Schema {
 
 impl Schema {
     /// Every schema.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Mbo,
         Self::Mbp1,
         Self::Mbp10,
@@ -60,6 +62,7 @@ impl Schema {
         Self::Status,
         Self::Imbalance,
         Self::Definition,
+        Self::Statistics,
         Self::Ohlcv1S,
         Self::Ohlcv1M,
         Self::Ohlcv1H,
@@ -82,6 +85,7 @@ impl Schema {
             Self::Status => "status",
             Self::Imbalance => "imbalance",
             Self::Definition => "definition",
+            Self::Statistics => "statistics",
             Self::Ohlcv1S => "ohlcv-1s",
             Self::Ohlcv1M => "ohlcv-1m",
             Self::Ohlcv1H => "ohlcv-1h",
@@ -130,6 +134,7 @@ impl Schema {
             Self::Status => dbn::Schema::Status,
             Self::Imbalance => dbn::Schema::Imbalance,
             Self::Definition => dbn::Schema::Definition,
+            Self::Statistics => dbn::Schema::Statistics,
             Self::Ohlcv1S => dbn::Schema::Ohlcv1S,
             Self::Ohlcv1M => dbn::Schema::Ohlcv1M,
             Self::Ohlcv1H => dbn::Schema::Ohlcv1H,

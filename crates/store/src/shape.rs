@@ -24,7 +24,7 @@ pub(crate) use consolidated::pair as consolidated_pair;
 use interval::{Bars, ConsolidatedQuotes, Quotes};
 use order::Orders;
 use price::{Prices, TradesAtBest};
-use reference::{Definitions, Imbalances, Statuses};
+use reference::{Definitions, Imbalances, Statistics, Statuses};
 
 /// Makes the records of one schema.
 pub(crate) trait Shape: Send {
@@ -89,6 +89,7 @@ pub(crate) fn of_schema<U: Use>(schema: Schema, user: U) -> U::Output {
         Schema::Status => user.with(Statuses),
         Schema::Imbalance => user.with(Imbalances::default()),
         Schema::Definition => user.with(Definitions),
+        Schema::Statistics => user.with(Statistics),
         Schema::Ohlcv1S | Schema::Ohlcv1M | Schema::Ohlcv1H | Schema::Ohlcv1D => {
             user.with(Bars::new(rtype, interval_ns))
         }

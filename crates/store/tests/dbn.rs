@@ -6,7 +6,8 @@ mod session;
 use dbn::decode::{DbnDecoder, DbnMetadata, DecodeRecord};
 use dbn::{
     BboMsg, BidAskPair, CbboMsg, Cmbp1Msg, FlagSet, HasRType, ImbalanceMsg, InstrumentDefMsg, MboMsg,
-    Mbp1Msg, Mbp10Msg, OhlcvMsg, Record, StatusMsg, SymbolIndex, TradeMsg, UNDEF_PRICE, UNDEF_TIMESTAMP,
+    Mbp1Msg, Mbp10Msg, OhlcvMsg, Record, StatMsg, StatusMsg, SymbolIndex, TradeMsg, UNDEF_PRICE,
+    UNDEF_TIMESTAMP,
 };
 use session::*;
 use tapeworks_market::{Event, EventKind, Side};
@@ -401,7 +402,7 @@ fn a_changed_order_is_a_modification_where_readers_of_dbn_leave_it_the_same_prio
 }
 
 #[test]
-fn status_imbalance_and_definition_have_the_values_of_the_venue() {
+fn status_imbalance_statistics_and_definition_have_the_values_of_the_venue() {
     let (records, _, _) = round_trip::<StatusMsg>(Schema::Status);
     let [status] = &records[..] else { panic!("{records:?}") };
     assert_eq!((status.action, status.reason, status.trading_event), (7, 0, 0));
@@ -430,6 +431,28 @@ fn status_imbalance_and_definition_have_the_values_of_the_venue() {
     };
     assert_eq!(records, [expected]);
     assert_eq!(summary.skipped(Skip::HalfImbalance), 0);
+
+    let (records, _, _) = round_trip::<StatMsg>(Schema::Statistics);
+    let upper = StatMsg {
+        hd: dbn::RecordHeader::new::<StatMsg>(0x18, 135, 1, START + 28_000_000),
+        ts_recv: START + 62 * SECOND,
+        ts_ref: START + 27_500_000,
+        price: e9("11.03"),
+        sequence: 28,
+        ts_in_delta: i32::MAX,
+        stat_type: dbn::StatType::UpperPriceLimit as u16,
+        channel_id: 0,
+        update_action: dbn::StatUpdateAction::New as u8,
+        stat_flags: b'B',
+        ..StatMsg::default()
+    };
+    let lower = StatMsg {
+        price: UNDEF_PRICE,
+        stat_type: dbn::StatType::LowerPriceLimit as u16,
+        update_action: dbn::StatUpdateAction::Delete as u8,
+        ..upper.clone()
+    };
+    assert_eq!((records, upper.quantity), (vec![upper, lower], dbn::UNDEF_STAT_QUANTITY));
 
     let (records, _, _) = round_trip::<InstrumentDefMsg>(Schema::Definition);
     let [definition] = &records[..] else { panic!("{records:?}") };

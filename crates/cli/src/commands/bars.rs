@@ -173,8 +173,10 @@ fn said(bars: &Bars, count: usize) -> String {
     let mut text = format!("{}\n", counted(count as u64, "bar", "bars"));
     for (number, what) in [
         (bars.uncounted, "trades that count in no volume"),
-        (bars.repeated, "trades of a second feed of a venue, left out"),
-        (bars.breaks, "breaks of trades, which no bar reflects"),
+        (bars.repeated, "trades and breaks of a second feed of a venue, left out"),
+        (bars.broken, "broken trades, taken back"),
+        (bars.corrected, "corrected trades"),
+        (bars.unmatched, "breaks and corrections of trades that no bar has"),
         (bars.left_out, "bars beyond the most that are kept"),
     ] {
         if number > 0 {

@@ -88,7 +88,7 @@ struct Export {
     #[arg(short, long, value_name = "FOLDER")]
     out: PathBuf,
     /// The schemas to write: mbo, mbp-1, mbp-10, bbo-1s, bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m,
-    /// status, imbalance, definition, ohlcv-1s, ohlcv-1m, ohlcv-1h, ohlcv-1d.
+    /// status, imbalance, definition, statistics, ohlcv-1s, ohlcv-1m, ohlcv-1h, ohlcv-1d.
     #[arg(long, value_name = "SCHEMAS", value_delimiter = ',', default_value = "mbo,cmbp-1")]
     schema: Vec<Schema>,
     /// The ending of the files: dbn, dbn.zst, parquet, csv, csv.zst, json, json.zst.

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FORMAT", requires = "out")]
     format: Option<Format>,
     /// The schemas to write, one for each --out or all into a name with {schema}; mbo by default: mbo, mbp-1, mbp-10, bbo-1s,
-    /// bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition, ohlcv-1s, ohlcv-1m,
+    /// bbo-1m, tbbo, trades, cmbp-1 (the synthetic NBBO), cbbo-1s, cbbo-1m, status, imbalance, definition, statistics, ohlcv-1s, ohlcv-1m,
     /// ohlcv-1h, ohlcv-1d.
     #[arg(long, value_name = "SCHEMA", value_delimiter = ',', requires = "out")]
     schema: Vec<Schema>,

@@ -131,6 +131,7 @@ fn is_record(message: &[u8]) -> bool {
         RType::Cbbo1S | RType::Cbbo1M => size_of::<dbn::CbboMsg>(),
         RType::Status => size_of::<dbn::StatusMsg>(),
         RType::Imbalance => size_of::<dbn::ImbalanceMsg>(),
+        RType::Statistics => size_of::<dbn::StatMsg>(),
         RType::InstrumentDef => size_of::<dbn::InstrumentDefMsg>(),
         RType::Ohlcv1S | RType::Ohlcv1M | RType::Ohlcv1H | RType::Ohlcv1D => size_of::<dbn::OhlcvMsg>(),
         RType::SymbolMapping => size_of::<dbn::SymbolMappingMsg>(),

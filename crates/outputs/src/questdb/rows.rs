@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use dbn::{
     BboMsg, BidAskPair, CbboMsg, Cmbp1Msg, ConsolidatedBidAskPair, ImbalanceMsg, InstrumentDefMsg, MboMsg,
-    Mbp1Msg, Mbp10Msg, OhlcvMsg, RecordRef, StatusMsg, TradeMsg, UNDEF_ORDER_SIZE, UNDEF_PRICE,
+    Mbp1Msg, Mbp10Msg, OhlcvMsg, RecordRef, StatMsg, StatusMsg, TradeMsg, UNDEF_ORDER_SIZE, UNDEF_PRICE,
     UNDEF_TIMESTAMP,
 };
 use questdb::ingress::{Buffer, ColumnName, TableName, TimestampNanos};
@@ -361,6 +361,25 @@ impl Row for InstrumentDefMsg {
     }
 }
 
+impl Row for StatMsg {
+    fn blank() -> Self {
+        Self::default()
+    }
+
+    fn columns(&self, to: &mut impl Columns) -> questdb::Result<()> {
+        to.time("ts_event", self.hd.ts_event)?;
+        to.time("ts_ref", self.ts_ref)?;
+        to.price("price", self.price)?;
+        to.long("quantity", (self.quantity != dbn::UNDEF_STAT_QUANTITY).then_some(self.quantity))?;
+        to.short("stat_type", Some(i32::from(self.stat_type)))?;
+        to.short("channel_id", Some(i32::from(self.channel_id)))?;
+        to.short("update_action", Some(i32::from(self.update_action)))?;
+        to.short("stat_flags", Some(i32::from(self.stat_flags)))?;
+        to.short("ts_in_delta", Some(self.ts_in_delta))?;
+        to.long("sequence", Some(i64::from(self.sequence)))
+    }
+}
+
 impl Row for OhlcvMsg {
     fn blank() -> Self {
         Self::default_for_schema(dbn::Schema::Ohlcv1S)
@@ -389,6 +408,7 @@ macro_rules! with_type {
             Schema::Status => with_type!(@ StatusMsg, $row, $do),
             Schema::Imbalance => with_type!(@ ImbalanceMsg, $row, $do),
             Schema::Definition => with_type!(@ InstrumentDefMsg, $row, $do),
+            Schema::Statistics => with_type!(@ StatMsg, $row, $do),
             Schema::Ohlcv1S | Schema::Ohlcv1M | Schema::Ohlcv1H | Schema::Ohlcv1D => {
                 with_type!(@ OhlcvMsg, $row, $do)
             }

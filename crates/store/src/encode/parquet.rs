@@ -71,6 +71,7 @@ fn field(column: &Description) -> Result<Type, ParquetError> {
         Kind::Unsigned(64) => (Physical::INT64, Some(LogicalType::integer(64, false))),
         Kind::Unsigned(bits) => (Physical::INT32, Some(LogicalType::integer(bits, false))),
         Kind::Signed => (Physical::INT32, Some(LogicalType::integer(32, true))),
+        Kind::Long => (Physical::INT64, Some(LogicalType::integer(64, true))),
         Kind::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
         Kind::Price(Prices::Decimal) => (Physical::INT64, Some(LogicalType::decimal(9, 18))),
         Kind::Price(Prices::Fixed) => (Physical::INT64, None),

@@ -334,6 +334,17 @@ impl<R: Row> Columns<'_, R> {
         self.optional(name, Kind::Signed, i32::MAX, get);
     }
 
+    /// A signed number of 64 bits of which the greatest is null.
+    pub(crate) fn optional_i64(&mut self, name: &str, get: impl Fn(&R) -> i64) {
+        self.column(name, Kind::Long, true, |mut place, records| {
+            let values = &mut place.scratch.wide;
+            values.clear();
+            values.extend(records.iter().map(get));
+            let defined = keep_defined(values, &mut place.scratch.defined, |value| value != i64::MAX);
+            place.output.put((records.len(), defined), &Values::Wide(values), None)
+        });
+    }
+
     pub(crate) fn u64(&mut self, name: &str, get: impl Fn(&R) -> u64) {
         self.column(name, Kind::Unsigned(64), false, |mut place, records| {
             let values = &mut place.scratch.wide;

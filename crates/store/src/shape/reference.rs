@@ -1,14 +1,14 @@
-//! `status`, `imbalance` and `definition`: what is said of an instrument apart from its book.
+//! `status`, `imbalance`, `definition` and `statistics`: what is said of an instrument apart from its book.
 
 use std::ffi::c_char;
 
-use dbn::{ImbalanceMsg, InstrumentDefMsg, StatusMsg};
+use dbn::{ImbalanceMsg, InstrumentDefMsg, StatMsg, StatType, StatUpdateAction, StatusMsg};
 use tapeworks_market::event::{Event, EventKind, Imbalance};
 use tapeworks_market::price::price_e9;
 use tapeworks_market::{Instruments, NbboUpdate, Symbol};
 
 use super::Shape;
-use crate::records::{header, instrument_number, letter};
+use crate::records::{header, instrument_number, letter, sequence};
 use crate::rows::Rows;
 use crate::summary::Skip;
 
@@ -141,6 +141,40 @@ impl Shape for Definitions {
             ..InstrumentDefMsg::default()
         };
         rows.push(record, event);
+    }
+}
+
+/// Makes `statistics` records: two of each price bands, the upper one first.
+#[derive(Debug, Default)]
+pub(crate) struct Statistics;
+
+impl Shape for Statistics {
+    type Row = StatMsg;
+
+    /// A band that does not hold any more, or is not there, is a deletion without a price. The flags are the SIP's letter.
+    fn put(&mut self, update: &NbboUpdate<'_>, _instruments: &Instruments, rows: &mut Rows<StatMsg>) {
+        let event = update.book.event;
+        let Some(bands) = event.price_bands() else { return rows.skip(Skip::NotInSchema) };
+        let limits = [(StatType::UpperPriceLimit, bands.upper), (StatType::LowerPriceLimit, bands.lower)];
+        for (stat_type, price) in limits {
+            let price = price.filter(|_| bands.are_in_effect());
+            let update_action =
+                if price.is_some() { StatUpdateAction::New } else { StatUpdateAction::Delete };
+            let record = StatMsg {
+                hd: header::<StatMsg>(dbn::rtype::STATISTICS, event),
+                ts_recv: event.ts_recv.0,
+                ts_ref: if bands.effective.0 == 0 { dbn::UNDEF_TIMESTAMP } else { bands.effective.0 },
+                price: price_e9(price),
+                sequence: sequence(event),
+                ts_in_delta: event.ts_in_delta(),
+                stat_type: stat_type as u16,
+                channel_id: event.channel,
+                update_action: update_action as u8,
+                stat_flags: bands.indicator,
+                ..StatMsg::default()
+            };
+            rows.push(record, event);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use tapeworks_market::event::{Definition, Gap, Imbalance, Session, Status, StatusAction};
+use tapeworks_market::luld::PriceBands;
 use tapeworks_market::nbbo::NbboRules;
 use tapeworks_market::{
     BookStage, BookUpdate, Capacity, Event, EventKind, Flags, InstrumentId, Instruments, Line, Nanos,
@@ -86,6 +87,12 @@ pub(crate) fn the_imbalance() -> Imbalance {
     }
 }
 
+/// They hold, but there is no lower one.
+pub(crate) fn the_bands() -> PriceBands {
+    let effective = Nanos(START + 27_500_000);
+    PriceBands { lower: None, upper: dollars("11.03"), indicator: b'B', effective }
+}
+
 /// Every kind of event there is.
 pub(crate) fn session() -> Vec<Event> {
     let definition = Definition {
@@ -117,6 +124,8 @@ pub(crate) fn session() -> Vec<Event> {
     trade_later.ts_recv = Nanos(START + 61 * SECOND + 5);
     let mut clear = event(27, EventKind::Clear, XNAS, InstrumentId::ALL);
     clear.ts_recv = Nanos(START + 62 * SECOND);
+    let mut bands = event(28, EventKind::Other, Publisher::SIP_UTP, AAA).with_price_bands(the_bands());
+    bands.ts_recv = Nanos(START + 62 * SECOND);
     vec![
         event(1, EventKind::Definition, XNAS, AAA).with_definition(definition),
         event(2, EventKind::Status, XNAS, AAA).with_status(THE_STATUS),
@@ -147,6 +156,7 @@ pub(crate) fn session() -> Vec<Event> {
         later,
         trade_later,
         clear,
+        bands,
     ]
 }
 
