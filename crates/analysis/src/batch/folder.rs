@@ -33,6 +33,9 @@ const LOOKS: u32 = 200;
 /// The time between two of these looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
+/// How often a task tries to move a file into a folder that other tasks remove while it is empty.
+const MOVES: u32 = 100;
+
 /// What a process does in the folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
@@ -86,6 +89,21 @@ fn write(path: &Path, text: &str, overwrite: bool) -> Result<(), BatchError> {
     written.map_err(BatchError::io(path, "cannot be written"))?;
     file.finish()?;
     Ok(())
+}
+
+/// Moves a file into a folder, which is made if it is not there. Another task removes the folder if it is empty just then.
+fn move_file(from: &Path, to: &Path) -> io::Result<()> {
+    let folder = to.parent().unwrap_or(to);
+    let mut moved = Ok(());
+    for _ in 0..MOVES {
+        moved = fs::create_dir_all(folder).and_then(|()| fs::rename(from, to));
+        match &moved {
+            // The second: `create_dir_all` found the folder, and then found it gone.
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {}
+            _ => break,
+        }
+    }
+    moved
 }
 
 /// Removes a file that may be gone.
@@ -290,9 +308,7 @@ impl Folder {
         let mut folders = BTreeSet::new();
         for output in &record.outputs {
             let path = self.root.join(&output.path);
-            let folder = path.parent().unwrap_or(&self.root);
-            fs::create_dir_all(folder).map_err(BatchError::io(folder, "cannot be made"))?;
-            fs::rename(work.join(&output.path), &path)
+            move_file(&work.join(&output.path), &path)
                 .map_err(BatchError::io(&path, "cannot be moved here"))?;
             // The bucket, the date, the schema, and the root, which may all be new.
             folders.extend(path.ancestors().skip(1).take(4).map(Path::to_owned));
@@ -331,5 +347,35 @@ fn lock(path: &Path, access: Access, busy: impl FnOnce() -> BatchError) -> Resul
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(busy()),
         Err(TryLockError::Error(error)) => Err(unusable()(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_task_moves_its_file_into_a_folder_that_another_removes_while_it_is_empty() {
+        let root = tempfile::tempdir().unwrap();
+        let (from, bucket) =
+            (root.path().join("made"), root.path().join("schema=mbo/date=2025-11-14/bucket=00"));
+        let to = bucket.join("nasdaq.parquet");
+        fs::write(&from, "made").unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let _another_file_is_in_it = bucket.ancestors().take(3).try_for_each(fs::remove_dir);
+                }
+            });
+            let moves =
+                (0..5_000).try_for_each(|_| move_file(&from, &to).and_then(|()| fs::rename(&to, &from)));
+            is_over.store(true, Ordering::Relaxed);
+            moves.unwrap();
+        });
+        // What cannot be moved at all is an error.
+        assert!(move_file(&root.path().join("nowhere"), &to).is_err());
     }
 }
