@@ -109,10 +109,11 @@ fn move_file(from: &Path, to: &Path) -> io::Result<()> {
 /// Removes a file that may be gone.
 fn remove(path: &Path) -> Result<(), BatchError> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(BatchError::io(path, "cannot be removed")(error))
+        // The second: a file is where its folder would be.
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(())
         }
-        _ => Ok(()),
+        removed => removed.map_err(BatchError::io(path, "cannot be removed")),
     }
 }
 
@@ -298,13 +299,29 @@ impl Folder {
         let _left_behind_at_worst = fs::remove_dir_all(work);
     }
 
-    /// Moves the files of a task from `work` into the partitions, and records it as finished.
+    /// Moves the files of a task from `work` into the partitions, and records it as finished. All of them, or none.
     pub(super) fn publish(&self, record: &Record, work: &Path) -> Result<(), BatchError> {
         let name = &record.task.name;
         let (publishing, finished) = (self.task_file(name, "publishing"), self.task_file(name, "json"));
+        let published = self.publish_all(record, work, &publishing, &finished);
+        if published.is_err() {
+            let removed = self.remove_outputs(&record.to_value()).and_then(|()| remove(&finished));
+            // What cannot be removed now is removed by the next run, as `publishing` is still there.
+            let _left_behind_at_worst = removed.and_then(|()| remove(&publishing));
+        }
+        published
+    }
+
+    fn publish_all(
+        &self,
+        record: &Record,
+        work: &Path,
+        publishing: &Path,
+        finished: &Path,
+    ) -> Result<(), BatchError> {
         let text = serde_json::to_string_pretty(record)
-            .map_err(|error| BatchError::Damaged { path: finished.clone(), why: error.to_string() })?;
-        write(&publishing, &format!("{text}\n"), true)?;
+            .map_err(|error| BatchError::Damaged { path: finished.to_owned(), why: error.to_string() })?;
+        write(publishing, &format!("{text}\n"), true)?;
         let mut folders = BTreeSet::new();
         for output in &record.outputs {
             let path = self.root.join(&output.path);
@@ -316,7 +333,7 @@ impl Folder {
         for folder in folders {
             sync_folder(&folder).map_err(BatchError::io(&folder, "cannot be synced"))?;
         }
-        fs::rename(&publishing, &finished).map_err(BatchError::io(&finished, "cannot be moved here"))?;
+        fs::rename(publishing, finished).map_err(BatchError::io(finished, "cannot be moved here"))?;
         let tasks = self.root.join(TASKS);
         sync_folder(&tasks).map_err(BatchError::io(&tasks, "cannot be synced"))
     }
@@ -355,6 +372,68 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+    use crate::batch::OutputRecord;
+    use crate::batch::task::tests::task;
+
+    /// A record with a file in each of some buckets.
+    fn record(buckets: u16) -> Record {
+        let output = |bucket| OutputRecord {
+            path: format!("schema=mbo/date=2025-11-14/bucket={bucket:02}/nasdaq.parquet").into(),
+            schema: "mbo".to_owned(),
+            bucket,
+            records: 1,
+            bytes: 4,
+            sha256: String::new(),
+            values_out_of_range: 0,
+        };
+        Record {
+            task: task(),
+            channels: Vec::new(),
+            inputs: Vec::new(),
+            outputs: (0..buckets).map(output).collect(),
+            gaps: Vec::new(),
+            missing_messages: 0,
+            damaged_files: Vec::new(),
+            unseen_symbols: Vec::new(),
+            is_clean: true,
+            report: Value::Null,
+        }
+    }
+
+    /// Makes the files of a record and publishes them.
+    fn publish(folder: &Folder, record: &Record) -> Result<(), BatchError> {
+        let work = folder.begin(&record.task.name).unwrap();
+        for output in &record.outputs {
+            let path = work.join(&output.path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "made").unwrap();
+        }
+        let published = folder.publish(record, &work);
+        folder.end(&work);
+        published
+    }
+
+    #[test]
+    fn a_task_whose_files_cannot_all_be_published_leaves_none() {
+        let root = tempfile::tempdir().unwrap();
+        let record = record(3);
+        let folder = Folder::open(root.path(), &record.task.settings, Access::Alone, false).unwrap();
+        let date = root.path().join("schema=mbo/date=2025-11-14");
+        fs::create_dir_all(&date).unwrap();
+        let obstacle = date.join("bucket=01");
+        fs::write(&obstacle, "a file").unwrap();
+        let refused = publish(&folder, &record).unwrap_err();
+        assert!(matches!(&refused, BatchError::Io { path, .. } if path.starts_with(&obstacle)), "{refused}");
+        let found: Vec<PathBuf> = fs::read_dir(&date).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(found, [obstacle.clone()]);
+        assert!(folder.all_finished().unwrap().is_empty());
+        assert!(folder.names("publishing").unwrap().is_empty());
+        // Once the obstacle is gone, so is the error.
+        fs::remove_file(&obstacle).unwrap();
+        publish(&folder, &record).unwrap();
+        assert_eq!(folder.finished(&record.task.name).unwrap(), Some(record.clone()));
+        assert!(record.outputs.iter().all(|output| root.path().join(&output.path).exists()));
+    }
 
     #[test]
     fn a_task_moves_its_file_into_a_folder_that_another_removes_while_it_is_empty() {
