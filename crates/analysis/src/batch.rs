@@ -87,6 +87,18 @@ pub enum BatchError {
         /// The first of the files.
         file: String,
     },
+    /// The folder has results of a date, from files that are of another date now.
+    #[error("{}: has results of {date} from {file}, whose date is {now} now", folder.display())]
+    OtherDate {
+        /// The folder.
+        folder: PathBuf,
+        /// The date of the results.
+        date: jiff::civil::Date,
+        /// The first of the files.
+        file: String,
+        /// Its date in the plan.
+        now: jiff::civil::Date,
+    },
     /// A folder or file of the batch cannot be made, read or moved.
     #[error("{}: {what}: {source}", path.display())]
     Io {

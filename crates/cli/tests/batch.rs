@@ -6,11 +6,13 @@ mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use serde_json::Value;
 use support::{Folder, assert_one_error, command, packets, run, stderr, stdout, wait_for};
+use tapeworks_analysis::batch::{self as batches, Access, BatchError, Executor, PlanOptions, Step, Task};
 use tapeworks_packet::capture::Writer;
 
 /// Runs that may end before they are stopped or killed.
@@ -460,6 +462,145 @@ fn a_folder_takes_one_run_and_one_set_of_settings_and_new_files() {
     assert_eq!(forced.status.code(), Some(0), "{}", stderr(&forced));
     let names: Vec<String> = files(&folder.path("out")).into_keys().collect();
     assert!(names.iter().all(|name| !name.contains("/nasdaq-")), "{names:?}");
+}
+
+/// A process for each task, all at once. Each task is reported twice, and another run is refused meanwhile.
+struct Processes<'f>(&'f Folder);
+
+impl Executor for Processes<'_> {
+    fn execute(
+        &self,
+        tasks: &[&Task],
+        folder: &batches::Folder,
+        watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
+    ) -> Result<(), BatchError> {
+        folder.share()?;
+        let out = self.0.path("apart");
+        let start = |(number, task): (usize, &&Task)| {
+            let description = self.0.write(&format!("{number}.json"), task.to_value().to_string().as_bytes());
+            command(&["batch", "--task", &description, "--out", &out])
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap()
+        };
+        let children: Vec<_> = tasks.iter().enumerate().map(start).collect();
+        let refused = batch(self.0, "apart", &["--schema", SCHEMAS]);
+        assert_one_error(&refused, 1, "another run works in this folder");
+        for (task, child) in tasks.iter().zip(children) {
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+            let failed = batches::TaskError::Elsewhere("one of two tries".to_owned());
+            assert!(watch(Step::Ended(task, Err(failed))).is_continue());
+            assert!(watch(Step::Ended(task, Ok(()))).is_continue());
+            assert!(watch(Step::Ended(task, Ok(()))).is_continue());
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn an_executor_starts_a_process_for_each_task() {
+    let folder = Folder::new("batch-processes");
+    generate(&folder, "in/a.pcap", "nasdaq", "2025-11-14", "600", &[]);
+    generate(&folder, "in/b.pcap", "memx", "2025-11-17", "600", &[]);
+    assert_eq!(batch(&folder, "one", &["--schema", SCHEMAS]).status.code(), Some(0));
+    let dry = batch(&folder, "one", &["--schema", SCHEMAS, "--dry-run", "--json"]);
+    let dry: Value = serde_json::from_str(&stdout(&dry)).unwrap();
+    let settings = Task::from_json(&dry["tasks"][0].to_string()).unwrap().settings;
+    let options = PlanOptions { patterns: vec![folder.path("in/**")], ..PlanOptions::default() };
+    let out = PathBuf::from(folder.path("apart"));
+    let plan = batches::plan(&options, &out, &settings, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    let results = batches::Folder::open(&out, &settings, Access::Alone, false).unwrap();
+    let mut most = 0;
+    let mut observe = |progress: &batches::Progress| {
+        most = most.max(progress.ended);
+        ControlFlow::Continue(())
+    };
+    let executor = Processes(&folder);
+    let report = batches::run(&plan, &results, &executor, false, &mut |_| {}, &mut observe).unwrap();
+    assert_eq!((report.performed, report.failed.len(), report.left, most), (4, 0, 0, 4));
+    assert!(report.manifest.is_some());
+    assert_same(&folder.path("one"), &folder.path("apart"));
+}
+
+#[test]
+fn a_process_that_does_a_task_again_removes_the_manifest() {
+    let folder = Folder::new("batch-again");
+    generate(&folder, "in/a.pcap", "nasdaq", "2025-11-14", "600", &[]);
+    let dry = batch(&folder, "out", &["--schema", "trades", "--dry-run", "--json"]);
+    let dry: Value = serde_json::from_str(&stdout(&dry)).unwrap();
+    let description = folder.write("task.json", dry["tasks"][0].to_string().as_bytes());
+    let (out, manifest) = (folder.path("out"), folder.path("out/manifest.json"));
+    let arguments = ["batch", "--task", &description, "--out", &out];
+    assert_eq!(batch(&folder, "out", &["--schema", "trades"]).status.code(), Some(0));
+    // Nothing to do: it stays.
+    assert_eq!(run(&arguments).status.code(), Some(0));
+    assert!(Path::new(&manifest).exists());
+    generate(&folder, "in/a.pcap", "nasdaq", "2025-11-14", "600", &["--seed", "5", "--force"]);
+    assert_eq!(run(&arguments).status.code(), Some(0));
+    assert!(!Path::new(&manifest).exists());
+    assert_eq!(batch(&folder, "out", &["--schema", "trades"]).status.code(), Some(0));
+    assert_eq!(batch(&folder, "new", &["--schema", "trades"]).status.code(), Some(0));
+    assert_same(&out, &folder.path("new"));
+}
+
+#[test]
+fn a_file_of_another_date_than_before_is_refused_or_forced() {
+    let folder = Folder::new("batch-date");
+    generate(&folder, "in/session.itch", "nasdaq", "2025-11-14", "600", &[]);
+    let on = |out: &str, date: &str, more: &[&str]| {
+        batch(&folder, out, &[&["--schema", "trades", "--date", date], more].concat())
+    };
+    assert_eq!(on("out", "2025-11-14", &[]).status.code(), Some(0));
+    let before = files(&folder.path("out"));
+    assert_one_error(
+        &on("out", "2025-11-17", &[]),
+        1,
+        "session.itch, whose date is 2025-11-17 now; take another folder, or remove those results with --force",
+    );
+    assert_eq!(files(&folder.path("out")), before);
+    assert_eq!(on("out", "2025-11-17", &["--force"]).status.code(), Some(0));
+    assert_eq!(on("new", "2025-11-17", &[]).status.code(), Some(0));
+    assert_same(&folder.path("out"), &folder.path("new"));
+}
+
+#[test]
+fn a_file_by_another_name_is_the_same_file() {
+    let folder = Folder::new("batch-spelled");
+    generate(&folder, "in/a.pcap", "nasdaq", "2025-11-14", "600", &[]);
+    let out = folder.path("out");
+    for name in ["in/a.pcap", "in/../in/a.pcap"] {
+        let output = run(&["batch", &folder.path(name), "--out", &out, "--schema", "trades"]);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
+    }
+    assert_eq!(array(&manifest(&folder, "out")["tasks"]).len(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_run_that_needs_more_open_files_than_allowed_is_refused() {
+    let folder = Folder::new("batch-open");
+    generate(&folder, "in/a.pcap", "nasdaq", "2025-11-14", "600", &[]);
+    let (input, out) = (folder.path("in/a.pcap"), folder.path("out"));
+    let limited = |limits: &str, buckets: &str| {
+        let script = format!("{limits}; exec \"$@\"");
+        std::process::Command::new("sh")
+            .args(["-c", &script, "sh", env!("CARGO_BIN_EXE_tapeworks"), "batch", &input, "--out", &out])
+            .args(["--schema", "trades", "--buckets", buckets])
+            .output()
+            .unwrap()
+    };
+    let refused = limited("ulimit -n 200", "90");
+    assert_one_error(
+        &refused,
+        1,
+        "up to 213 files would be open at the same time, and the system allows 200: ",
+    );
+    assert!(!Path::new(&out).exists());
+    // A low limit that may be raised is raised.
+    let output = limited("ulimit -Hn 300 && ulimit -Sn 100", "90");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! | under `.tasks` | what it is |
 //! | --- | --- |
-//! | `lock` | locked by the run that works here; by all that do one task each, together |
+//! | `run` | locked by the run that works here |
+//! | `lock` | locked by that run, except while its executor [shares](Folder::share) the folder; by all that do one task each, together |
 //! | `settings.json` | what the results were made with |
 //! | `NAME.json` | a finished task: its [`Record`] |
 //! | `NAME.work` | the files of a task under way |
@@ -16,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -49,8 +51,11 @@ pub enum Access {
 #[derive(Debug)]
 pub struct Folder {
     root: PathBuf,
-    /// Open, and so locked.
-    _lock: File,
+    /// Locked, except while the folder is shared.
+    lock: File,
+    is_shared: AtomicBool,
+    /// Open, and so locked; `None` for a process that does one task.
+    _run: Option<File>,
 }
 
 /// Where `path` leads below `root`, if it stays there.
@@ -126,14 +131,45 @@ impl Folder {
     pub fn open(root: &Path, settings: &Settings, access: Access, force: bool) -> Result<Self, BatchError> {
         let tasks = root.join(TASKS);
         fs::create_dir_all(&tasks).map_err(BatchError::io(&tasks, "cannot be made"))?;
-        let path = tasks.join("lock");
-        let lock = lock(&path, access, || BatchError::Busy { folder: root.to_owned() })?;
-        let folder = Self { root: root.to_owned(), _lock: lock };
+        let lock = |name: &str| {
+            let file = open_lock(&tasks.join(name))?;
+            lock(&file, &tasks.join(name), access, || BatchError::Busy { folder: root.to_owned() })?;
+            Ok::<_, BatchError>(file)
+        };
+        let run = (access == Access::Alone).then(|| lock("run")).transpose()?;
+        let folder =
+            Self { root: root.to_owned(), lock: lock("lock")?, is_shared: AtomicBool::new(false), _run: run };
         if access == Access::Alone {
             folder.recover()?;
         }
         folder.settle(settings, access == Access::Alone && force)?;
         Ok(folder)
+    }
+
+    fn lock_path(&self) -> PathBuf {
+        self.root.join(TASKS).join("lock")
+    }
+
+    /// Lets other processes do single tasks here ([`Access::OneTask`]), until the executor that calls this has ended. Another run is
+    /// refused all the time.
+    ///
+    /// # Errors
+    /// [`BatchError::Io`].
+    pub fn share(&self) -> Result<(), BatchError> {
+        self.is_shared.store(true, Ordering::Relaxed);
+        self.lock.unlock().map_err(BatchError::io(&self.lock_path(), "cannot be unlocked"))
+    }
+
+    /// Has the folder alone again.
+    ///
+    /// # Errors
+    /// [`BatchError::Busy`] when a process still does a task here.
+    pub(super) fn take_back(&self) -> Result<(), BatchError> {
+        if !self.is_shared.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let busy = || BatchError::Busy { folder: self.root.clone() };
+        lock(&self.lock, &self.lock_path(), Access::Alone, busy)
     }
 
     /// Where it is.
@@ -273,7 +309,8 @@ impl Folder {
     /// [`BatchError::TaskBusy`] when another process does it.
     pub fn lock_task(&self, name: &str) -> Result<File, BatchError> {
         let path = self.task_file(name, "lock");
-        let lock = lock(&path, Access::Alone, || BatchError::TaskBusy { task: name.to_owned() })?;
+        let file = open_lock(&path)?;
+        lock(&file, &path, Access::Alone, || BatchError::TaskBusy { task: name.to_owned() })?;
         // What a killed process has left of this task.
         let publishing = self.task_file(name, "publishing");
         if let Some(bytes) = read(&publishing)? {
@@ -281,7 +318,7 @@ impl Folder {
             remove(&publishing)?;
         }
         remove(&self.task_file(name, "publishing.partial"))?;
-        Ok(lock)
+        Ok(file)
     }
 
     /// Begins a task: its earlier results are removed. Returns the folder for its files, which is empty.
@@ -351,26 +388,32 @@ impl Folder {
     }
 }
 
-/// Locks the file at `path`: alone, or together with others.
-fn lock(path: &Path, access: Access, busy: impl FnOnce() -> BatchError) -> Result<File, BatchError> {
-    let unusable = || BatchError::io(path, "cannot be locked");
+/// Opens a file to lock it.
+fn open_lock(path: &Path) -> Result<File, BatchError> {
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-    let file = file.map_err(unusable())?;
+    file.map_err(BatchError::io(path, "cannot be locked"))
+}
+
+/// Locks the file at `path`: alone, or together with others.
+fn lock(
+    file: &File,
+    path: &Path,
+    access: Access,
+    busy: impl FnOnce() -> BatchError,
+) -> Result<(), BatchError> {
     let locked = match access {
         Access::Alone => file.try_lock(),
         Access::OneTask => file.try_lock_shared(),
     };
     match locked {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(()),
         Err(TryLockError::WouldBlock) => Err(busy()),
-        Err(TryLockError::Error(error)) => Err(unusable()(error)),
+        Err(TryLockError::Error(error)) => Err(BatchError::io(path, "cannot be locked")(error)),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use super::*;
     use crate::batch::OutputRecord;
     use crate::batch::task::tests::task;
@@ -414,6 +457,27 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_shares_its_folder_admits_tasks_and_no_other_run() {
+        let (root, settings) = (tempfile::tempdir().unwrap(), task().settings);
+        let open = |access| Folder::open(root.path(), &settings, access, false);
+        let is_busy = |opened| matches!(opened, Err(BatchError::Busy { .. }));
+        let run = open(Access::Alone).unwrap();
+        assert!(is_busy(open(Access::Alone)) && is_busy(open(Access::OneTask)));
+        run.share().unwrap();
+        let tasks = [open(Access::OneTask).unwrap(), open(Access::OneTask).unwrap()];
+        assert!(is_busy(open(Access::Alone)));
+        assert!(matches!(run.take_back(), Err(BatchError::Busy { .. })));
+        drop(tasks);
+        assert!(is_busy(open(Access::Alone)));
+        run.share().unwrap();
+        run.take_back().unwrap();
+        assert!(is_busy(open(Access::Alone)) && is_busy(open(Access::OneTask)));
+        drop(run);
+        open(Access::OneTask).unwrap();
+        open(Access::Alone).unwrap();
+    }
+
+    #[test]
     fn a_task_whose_files_cannot_all_be_published_leaves_none() {
         let root = tempfile::tempdir().unwrap();
         let record = record(3);
@@ -425,7 +489,7 @@ mod tests {
         let refused = publish(&folder, &record).unwrap_err();
         assert!(matches!(&refused, BatchError::Io { path, .. } if path.starts_with(&obstacle)), "{refused}");
         let found: Vec<PathBuf> = fs::read_dir(&date).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(found, [obstacle.clone()]);
+        assert_eq!(found, std::slice::from_ref(&obstacle));
         assert!(folder.all_finished().unwrap().is_empty());
         assert!(folder.names("publishing").unwrap().is_empty());
         // Once the obstacle is gone, so is the error.

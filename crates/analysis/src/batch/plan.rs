@@ -95,6 +95,16 @@ pub fn plan(
     })
 }
 
+impl Plan {
+    /// How many files so many tasks at the same time have open at most.
+    #[must_use]
+    pub fn open_files(&self, jobs: usize) -> u64 {
+        let mut tasks: Vec<u64> = self.tasks.iter().map(Task::open_files).collect();
+        tasks.sort_unstable_by(|one, other| other.cmp(one));
+        tasks.iter().take(jobs).sum()
+    }
+}
+
 /// The files that the patterns name, sorted, each once.
 fn matching(options: &PlanOptions, folder: &Path) -> Result<(Vec<PathBuf>, Vec<FailedInput>), BatchError> {
     let pattern_error = |pattern: &str, error: &glob::PatternError| BatchError::Pattern {
@@ -167,7 +177,7 @@ fn with_files(pattern: &str) -> String {
 }
 
 /// The one name of a file, if it is there.
-fn absolute(path: &Path) -> PathBuf {
+pub(super) fn absolute(path: &Path) -> PathBuf {
     fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 

@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use jiff::civil::Date;
+
 use super::manifest::{Record, manifest, shared_channels};
+use super::plan::absolute;
 use super::task::is_current;
 use super::{BatchError, Folder, Plan, SharedChannel, Task, TaskError, perform};
 
@@ -24,7 +27,8 @@ pub enum Step<'t> {
 }
 
 /// Who does tasks. The result of a task is its record in the folder, so an executor may do it in another process or on another host that
-/// sees the folder (`tapeworks batch --task`), in any order, and more than once.
+/// sees the folder (`tapeworks batch --task`), in any order, and more than once. Before it starts the first of them it calls
+/// [`Folder::share`], and it ends when they have.
 pub trait Executor {
     /// Does the tasks. `watch` gets what happens, and may stop it: then tasks that have not begun do not begin, and those under way end
     /// without a result.
@@ -144,7 +148,8 @@ pub struct Progress {
 }
 
 /// Runs a plan: does its tasks that are not finished, and writes the manifest. Results of the plan's dates that the plan does not have
-/// any more are removed if all their files are among its inputs, or with `force`. `notice` gets a line for each task that is done
+/// any more are removed if all their files are among its inputs, or with `force`; with `force` those of other dates too, if one of their
+/// files is of one of the plan's dates now. `notice` gets a line for each task that is done
 /// again or removed; `observe` may stop the run.
 ///
 /// # Errors
@@ -186,16 +191,22 @@ pub fn run(
         tasks: left.len(),
         ..Progress::default()
     };
-    let (mut performed, mut failed, mut is_stopped) = (0, Vec::new(), false);
+    // By name: an executor may do a task more than once.
+    let names: BTreeSet<&str> = left.iter().map(|task| task.name.as_str()).collect();
+    let (mut performed, mut failed) = (BTreeSet::new(), BTreeMap::new());
+    let (mut ended, mut is_stopped) = (BTreeSet::new(), false);
     executor.execute(&left, folder, &mut |step| {
         match step {
             Step::Replayed(bytes) => progress.bytes = bytes,
             Step::Ended(task, result) => {
-                progress.ended += 1;
-                match result {
-                    Ok(()) => performed += 1,
-                    Err(TaskError::Stopped) => is_stopped = true,
-                    Err(error) => failed.push(FailedTask { task: task.clone(), error }),
+                if let Some(name) = names.get(task.name.as_str()) {
+                    ended.insert(*name);
+                    progress.ended = ended.len();
+                    match result {
+                        Ok(()) => _ = performed.insert(*name),
+                        Err(TaskError::Stopped) => is_stopped = true,
+                        Err(error) => _ = failed.insert(*name, FailedTask { task: task.clone(), error }),
+                    }
                 }
             }
         }
@@ -203,10 +214,13 @@ pub fn run(
         is_stopped |= observed.is_break();
         observed
     })?;
-    failed.sort_by(|one, other| one.task.name.cmp(&other.task.name));
+    folder.take_back()?;
+    // A task that failed once and then not has a result.
+    failed.retain(|name, _| !performed.contains(name));
+    let failed: Vec<FailedTask> = failed.into_values().collect();
     let records = folder.all_finished()?;
     let shared = shared_channels(&records);
-    let unfinished = left.len() - performed - failed.len();
+    let unfinished = left.len() - performed.len() - failed.len();
     let manifest = match is_stopped && unfinished > 0 {
         true => None,
         false => {
@@ -215,7 +229,7 @@ pub fn run(
         }
     };
     Ok(Report {
-        performed,
+        performed: performed.len(),
         resumed: plan.tasks.len() - left.len(),
         left: unfinished,
         failed,
@@ -225,18 +239,29 @@ pub fn run(
     })
 }
 
-/// The finished tasks of the plan's dates that the plan does not have.
+/// The finished tasks that the plan does not have: those of its dates, and those of files that are of another date now.
 fn superseded(plan: &Plan, folder: &Folder, force: bool) -> Result<Vec<String>, BatchError> {
     let planned: BTreeMap<&str, &Task> = plan.tasks.iter().map(|task| (task.name.as_str(), task)).collect();
     let dates: BTreeSet<_> = plan.tasks.iter().map(|task| task.date).collect();
-    let inputs: BTreeSet<&Path> = plan.inputs.iter().map(PathBuf::as_path).collect();
+    let inputs: BTreeSet<PathBuf> = plan.inputs.iter().map(|path| absolute(path)).collect();
+    let date_of = |task: &Task| {
+        let date = task.date;
+        task.inputs.iter().map(|path| (absolute(path), date)).collect::<Vec<_>>()
+    };
+    let date_of: BTreeMap<PathBuf, Date> = plan.tasks.iter().flat_map(date_of).collect();
     let mut superseded = Vec::new();
     for (name, record) in folder.all_finished()? {
         let date = record.task.date;
         if !dates.contains(&date) {
+            let now = |path: &PathBuf| Some((path.display().to_string(), *date_of.get(&absolute(path))?));
+            let Some((file, now)) = record.task.inputs.iter().find_map(now) else { continue };
+            if !force {
+                return Err(BatchError::OtherDate { folder: folder.root().to_owned(), date, file, now });
+            }
+            superseded.push(name);
             continue;
         }
-        let other = record.task.inputs.iter().find(|path| !inputs.contains(path.as_path()));
+        let other = record.task.inputs.iter().find(|path| !inputs.contains(&absolute(path)));
         if let Some(file) = other.filter(|_| !force) {
             let (folder, file) = (folder.root().to_owned(), file.display().to_string());
             return Err(BatchError::OtherFiles { folder, date, file });

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -84,9 +84,17 @@ pub enum TaskError {
     /// The replay of its files failed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// An input cannot be read, or an output not be moved.
+    /// An output cannot be made, read or moved.
     #[error(transparent)]
     Batch(#[from] BatchError),
+    /// An input cannot be read, though the plan could.
+    #[error("{file}: cannot be read: {source}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// What the system says.
+        source: io::Error,
+    },
     /// An input was written while the task read it.
     #[error("{file}: changed while it was read")]
     Changed {
@@ -105,7 +113,11 @@ impl TaskError {
     /// Whether its inputs are to blame; otherwise it is the place of its results.
     #[must_use]
     pub const fn is_of_input(&self) -> bool {
-        matches!(self, Self::Replay(ReplayError::Input(_)) | Self::Changed { .. })
+        matches!(self, Self::Replay(ReplayError::Input(_)) | Self::Unreadable { .. } | Self::Changed { .. })
+    }
+
+    fn unreadable(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Unreadable { file: path.display().to_string(), source }
     }
 }
 
@@ -183,6 +195,13 @@ impl Task {
         self.inputs.iter().filter_map(|path| fs::metadata(path).ok()).map(|there| there.len()).sum()
     }
 
+    /// How many files it has open at most: its inputs, and each output twice, once to write and once to lock.
+    #[must_use]
+    pub fn open_files(&self) -> u64 {
+        let outputs = self.schemas().count() * usize::from(self.settings.buckets);
+        (2 * outputs + self.inputs.len()) as u64
+    }
+
     /// Where the records of a schema and bucket go, below the folder.
     fn output(&self, schema: Schema, bucket: u16) -> PathBuf {
         let digits = self.settings.buckets.saturating_sub(1).to_string().len().max(2);
@@ -196,27 +215,25 @@ impl Task {
 }
 
 /// What a file is: its size and the time of its last change.
-fn stamp(path: &Path) -> Result<(u64, u64), BatchError> {
-    let unreadable = BatchError::io(path, "cannot be read");
-    let there = fs::metadata(path).and_then(|there| Ok((there.len(), there.modified()?)));
-    let (size, modified) = there.map_err(unreadable)?;
-    let since = modified.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Ok((size, u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
+fn stamp(path: &Path) -> io::Result<(u64, u64)> {
+    let there = fs::metadata(path)?;
+    let since = there.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok((there.len(), u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)))
 }
 
-/// The SHA-256 of a file.
-fn hash(path: &Path, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> Result<String, TaskError> {
-    let mut file = File::open(path).map_err(BatchError::io(path, "cannot be read"))?;
+/// The SHA-256 of a file; `None` if `observe` stops it.
+fn hash(path: &Path, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> io::Result<Option<String>> {
+    let mut file = File::open(path)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; HASHED_BYTES];
     loop {
-        let read = file.read(&mut buffer).map_err(BatchError::io(path, "cannot be read"))?;
+        let read = file.read(&mut buffer)?;
         if read == 0 {
-            return Ok(hex(&hasher.finalize()));
+            return Ok(Some(hex(&hasher.finalize())));
         }
         hasher.update(buffer.get(..read).unwrap_or_default());
         if observe(0).is_break() {
-            return Err(TaskError::Stopped);
+            return Ok(None);
         }
     }
 }
@@ -244,9 +261,9 @@ pub(super) fn is_current(
         match stamp(&input.path) {
             Ok((size, modified)) if (size, modified) == (input.size, input.modified_ns) => {}
             Ok((size, _)) if size == input.size => match hash(&input.path, observe) {
-                Ok(sha256) if sha256 == input.sha256 => {}
-                Err(TaskError::Stopped) => return Err(TaskError::Stopped),
-                Ok(_) | Err(_) => return Ok(false),
+                Ok(Some(sha256)) if sha256 == input.sha256 => {}
+                Ok(None) => return Err(TaskError::Stopped),
+                Ok(Some(_)) | Err(_) => return Ok(false),
             },
             Ok(_) | Err(_) => return Ok(false),
         }
@@ -266,14 +283,18 @@ pub fn perform(
 ) -> Result<Record, TaskError> {
     let mut inputs = Vec::new();
     for path in &task.inputs {
-        let (size, modified_ns) = stamp(path)?;
-        inputs.push(InputRecord { path: path.clone(), size, modified_ns, sha256: hash(path, observe)? });
+        let unreadable = TaskError::unreadable(path);
+        let (size, modified_ns) = stamp(path).map_err(&unreadable)?;
+        let sha256 = hash(path, observe).map_err(&unreadable)?.ok_or(TaskError::Stopped)?;
+        inputs.push(InputRecord { path: path.clone(), size, modified_ns, sha256 });
     }
     let work = folder.begin(&task.name)?;
     let made = make(task, &work, observe);
     let publish = made.and_then(|(summary, outputs)| {
         for input in &inputs {
-            if stamp(&input.path)? != (input.size, input.modified_ns) {
+            if stamp(&input.path).map_err(TaskError::unreadable(&input.path))?
+                != (input.size, input.modified_ns)
+            {
                 return Err(TaskError::Changed { file: input.path.display().to_string() });
             }
         }
@@ -286,7 +307,7 @@ pub fn perform(
 }
 
 /// [`perform`] in a process that does this task alone, beside other processes that do others: locks the task, and does nothing if it is
-/// finished already.
+/// finished already. Otherwise it removes the manifest, which the next run writes again.
 ///
 /// # Errors
 /// As [`perform`], and [`BatchError::TaskBusy`].
@@ -301,6 +322,7 @@ pub fn perform_here(
     {
         return Ok(record);
     }
+    folder.remove_manifest()?;
     perform(task, folder, observe)
 }
 
@@ -342,7 +364,8 @@ fn make(
                 fs::remove_file(&made).map_err(BatchError::io(&made, "cannot be removed"))?;
                 continue;
             }
-            let sha256 = hash(&made, observe)?;
+            let sha256 = hash(&made, observe).map_err(BatchError::io(&made, "cannot be read"))?;
+            let sha256 = sha256.ok_or(TaskError::Stopped)?;
             outputs.push(OutputRecord {
                 path,
                 schema: schema.to_string(),
@@ -417,11 +440,12 @@ fn record_of(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::batch::Access;
     use crate::batch::settings::tests::settings;
 
-    fn task() -> Task {
+    pub(in crate::batch) fn task() -> Task {
         Task {
             name: "2025-11-14-nasdaq-0123456789ab".to_owned(),
             kind: Kind::Channels,
@@ -431,6 +455,16 @@ mod tests {
             is_day_given: true,
             settings: settings(),
         }
+    }
+
+    #[test]
+    fn a_task_whose_input_is_gone_blames_the_input() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::open(root.path(), &settings(), Access::Alone, false).unwrap();
+        let task = Task { inputs: vec![root.path().join("gone.pcap")], ..task() };
+        let failed = perform(&task, &folder, &mut |_| ControlFlow::Continue(())).unwrap_err();
+        assert!(matches!(&failed, TaskError::Unreadable { .. }) && failed.is_of_input(), "{failed}");
+        assert!(failed.to_string().contains("gone.pcap: cannot be read: "), "{failed}");
     }
 
     #[test]

@@ -26,6 +26,9 @@ use crate::terminal::{self, Bar, complain};
 use crate::values::{self, Symbols};
 use crate::{interrupt, output};
 
+/// Open files besides those of tasks: the standard ones, locks, records.
+const OTHER_OPEN_FILES: u64 = 32;
+
 /// Write the records of many captures into one folder of partitioned files, day by day and venue by venue.
 ///
 /// Each group of files that share a date and a channel is a task, and each date is one more task for the NBBO of all its venues. The
@@ -54,7 +57,7 @@ pub(crate) struct Arguments {
     /// The format: parquet, csv, json, dbn, csv.zst, json.zst, dbn.zst.
     #[arg(long, value_name = "FORMAT", default_value = "parquet")]
     format: Format,
-    /// Partitions by symbol, 1 to 1000: 64-bit FNV-1a of the symbol, modulo N. Each is an open file for each schema and job.
+    /// Partitions by symbol, 1 to 1000: 64-bit FNV-1a of the symbol, modulo N. Each is a file for each schema and job, open twice.
     #[arg(long, value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=i64::from(MOST_BUCKETS)))]
     buckets: u16,
@@ -108,7 +111,9 @@ impl From<BatchError> for Failure {
             BatchError::NewFile(error) => error.into(),
             BatchError::Stopped => Self::Stopped,
             BatchError::Pattern { .. } => Self::Usage(error.to_string()),
-            BatchError::OtherSettings { .. } | BatchError::OtherFiles { .. } => {
+            BatchError::OtherSettings { .. }
+            | BatchError::OtherFiles { .. }
+            | BatchError::OtherDate { .. } => {
                 Self::Failed(format!("{error}; take another folder, or remove those results with --force"))
             }
             error => Self::Failed(error.to_string()),
@@ -171,8 +176,10 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         let files = counted(plan.failed.len() as u64, "file", "files");
         return Err(Failure::Failed(format!("nothing to do: none of {files} can be used")));
     }
+    let jobs = arguments.jobs.unwrap_or_else(replay::default_threads);
+    allow_open_files(plan.open_files(jobs))?;
     let folder = Folder::open(&arguments.out, &plan.settings, Access::Alone, arguments.force)?;
-    let jobs = Threads(arguments.jobs.unwrap_or_else(replay::default_threads));
+    let jobs = Threads(jobs);
     let mut bar = Bar::new("Replaying");
     let ran =
         batch::run(&plan, &folder, &jobs, arguments.force, &mut |line| complain(&line), &mut |progress| {
@@ -201,6 +208,20 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     })
 }
 
+/// Sees to it that so many files may be open.
+fn allow_open_files(needed: u64) -> std::result::Result<(), Failure> {
+    let allowed = tapeworks_runtime::raise_descriptor_limit();
+    match needed.saturating_add(OTHER_OPEN_FILES) <= allowed {
+        true => Ok(()),
+        false => Err(Failure::Failed(format!(
+            "up to {} files would be open at the same time, and the system allows {}: take fewer buckets, schemas or jobs, or raise the \
+             limit (ulimit -n)",
+            thousands(needed.saturating_add(OTHER_OPEN_FILES)),
+            thousands(allowed)
+        ))),
+    }
+}
+
 /// Does one task, beside other processes.
 fn one_task(description: &Path, arguments: &Arguments) -> Result {
     let read = match new_file::is_stdout(description) {
@@ -213,6 +234,7 @@ fn one_task(description: &Path, arguments: &Arguments) -> Result {
     let named = |error: &dyn std::fmt::Display| format!("{}: {error}", description.display());
     let text = read.map_err(|error| Failure::Failed(named(&error)))?;
     let task = Task::from_json(&text).map_err(|error| Failure::Failed(named(&error)))?;
+    allow_open_files(task.open_files())?;
     let folder = Folder::open(&arguments.out, &task.settings, Access::OneTask, false)?;
     let mut bar = Bar::new("Replaying");
     let total = task.input_bytes();
