@@ -25,6 +25,7 @@ pub(crate) fn run() -> Result<String, Lack> {
     let root = process::root();
     for (command, folder) in [
         (&["validate"][..], "examples/plant"),
+        (&["validate"], "deploy/compose"),
         (&["validate"], "deploy/kubernetes"),
         (&["exchange", "check"], "examples/exchange"),
         (&["gateway", "check"], "examples/gateway"),

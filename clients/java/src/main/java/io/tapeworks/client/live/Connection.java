@@ -21,34 +21,34 @@ final class Connection implements AutoCloseable {
     private static final int MAX_LINE = 64 << 10;
 
     private final SocketChannel channel;
-    private final Socket socket;
-    private final InputStream input;
-    private final OutputStream output;
+    private Socket socket;
+    private InputStream input;
+    private OutputStream output;
     private boolean isBusy;
 
-    Connection(LiveOptions options) throws IOException {
-        int patience = milliseconds(options.patience());
+    /** A connection that is not open yet, and that {@link #close} keeps from opening. */
+    Connection() throws IOException {
         channel = SocketChannel.open();
-        try {
-            channel.socket().connect(new InetSocketAddress(options.host(), options.port()), patience);
-            channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-            channel.socket().setSoTimeout(patience);
-            if (options.tls() == null) {
-                socket = channel.socket();
-            } else {
-                SSLSocket secured = (SSLSocket) options.tls().createSocket(channel.socket(), options.host(), options.port(), true);
-                SSLParameters parameters = secured.getSSLParameters();
-                parameters.setEndpointIdentificationAlgorithm("HTTPS");
-                secured.setSSLParameters(parameters);
-                secured.startHandshake();
-                socket = secured;
-            }
-            input = socket.getInputStream();
-            output = socket.getOutputStream();
-        } catch (IOException failed) {
-            channel.close();
-            throw failed;
+    }
+
+    /** Connects, and shakes hands if there is TLS. Who made it closes it, whatever happens. */
+    void open(LiveOptions options) throws IOException {
+        int patience = milliseconds(options.patience());
+        channel.socket().connect(new InetSocketAddress(options.host(), options.port()), patience);
+        channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+        channel.socket().setSoTimeout(patience);
+        if (options.tls() == null) {
+            socket = channel.socket();
+        } else {
+            SSLSocket secured = (SSLSocket) options.tls().createSocket(channel.socket(), options.host(), options.port(), true);
+            SSLParameters parameters = secured.getSSLParameters();
+            parameters.setEndpointIdentificationAlgorithm("HTTPS");
+            secured.setSSLParameters(parameters);
+            secured.startHandshake();
+            socket = secured;
         }
+        input = socket.getInputStream();
+        output = socket.getOutputStream();
     }
 
     private static int milliseconds(Duration duration) {

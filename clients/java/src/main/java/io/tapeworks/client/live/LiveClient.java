@@ -45,7 +45,7 @@ public final class LiveClient implements AutoCloseable {
     private final ByteBuffer buffer = ByteBuffer.allocate(BUFFER);
     private volatile Connection connection;
     private volatile boolean isClosed;
-    private boolean hasBegun;
+    private boolean isReading;
     private int failed;
     private long reconnects;
     private long readAtNanos;
@@ -93,10 +93,12 @@ public final class LiveClient implements AutoCloseable {
         try {
             Connection connection = this.connection;
             if (connection == null) {
+                isReading = false;
                 connection = connect();
                 if (connection == null) {
                     return 0;
                 }
+                isReading = true;
             }
             int read = connection.read(buffer);
             if (read < 0) {
@@ -124,6 +126,12 @@ public final class LiveClient implements AutoCloseable {
             throw wrong;
         } catch (IOException broken) {
             return again(broken);
+        } catch (RuntimeException wrong) {
+            // Of TLS' factory, or of the handler: where a connection is not made yet, nobody else closes it.
+            if (!isReading) {
+                disconnect();
+            }
+            throw wrong;
         }
     }
 
@@ -163,25 +171,32 @@ public final class LiveClient implements AutoCloseable {
     }
 
     private Connection connect() throws IOException {
-        long from = hasBegun ? resume.begin(options.schemas()) : -1;
-        Connection made = new Connection(options);
+        Connection made = new Connection();
         connection = made;
+        // What closes it from now on finds it; what did before is seen here.
         if (isClosed) {
             disconnect();
             return null;
         }
+        made.open(options);
         decoder.restart();
         buffer.clear();
         authenticate(made);
-        made.send(subscriptions(from >= 0 ? from : options.start(), options.snapshot() && from < 0) + "start_session\n");
+        resume.begin();
+        boolean isAnew = resume.start(options.schemas()) >= 0;
+        boolean hasSnapshot = options.snapshot() && !isAnew;
+        resume.connected(hasSnapshot);
+        made.send(subscriptions(isAnew, hasSnapshot) + "start_session\n");
         made.begin(options);
-        hasBegun = true;
         readAtNanos = System.nanoTime();
         return made;
     }
 
     private void authenticate(Connection made) throws IOException {
         String greeting = made.line();
+        if ("0".equals(value(greeting, "success"))) {
+            throw refusal(greeting);
+        }
         String challenge = made.line();
         String cram = value(challenge, "cram");
         if (!greeting.startsWith("lsg_version=") || cram == null) {
@@ -196,15 +211,23 @@ public final class LiveClient implements AutoCloseable {
         made.send(request + "\n");
         String said = made.line();
         if (!"1".equals(value(said, "success"))) {
-            String error = value(said, "error");
-            throw new LiveException(where() + ": " + (error == null ? said : error), LiveException.Reason.REFUSED);
+            throw refusal(said);
         }
     }
 
-    private String subscriptions(long start, boolean snapshot) {
+    /** A server that has too many connections may have room later: it may still count the one that broke. */
+    private LiveException refusal(String said) {
+        String error = value(said, "error");
+        String why = error == null ? said : error;
+        boolean isBusy = why.contains("connections");
+        return new LiveException(where() + ": " + why, isBusy ? LiveException.Reason.BROKEN : LiveException.Reason.REFUSED);
+    }
+
+    private String subscriptions(boolean isAnew, boolean snapshot) {
         StringBuilder lines = new StringBuilder();
         List<String> symbols = options.symbols().isEmpty() ? List.of("ALL_SYMBOLS") : options.symbols();
         for (String schema : options.schemas()) {
+            long start = isAnew ? resume.start(schema) : options.start();
             for (int at = 0; at < symbols.size(); at += SYMBOLS_A_LINE) {
                 int end = Math.min(symbols.size(), at + SYMBOLS_A_LINE);
                 lines.append("schema=").append(schema).append("|stype_in=raw_symbol|symbols=")

@@ -24,7 +24,7 @@ public final class LiveException extends IOException {
     }
 
     LiveException(String what, Throwable cause) {
-        super(what + ": " + cause.getMessage(), cause);
+        super(what + ": " + (cause instanceof java.net.UnknownHostException ? "the host is not known" : cause.getMessage()), cause);
         this.reason = Reason.BROKEN;
     }
 

@@ -53,8 +53,9 @@ public record LiveOptions(
             check(other == null, schema + " and " + other + " have records that look alike: use a session for each");
         }
         for (String text : symbols) {
-            check(isPlain(text), "'" + text + "' is no symbol");
+            check(isSymbol(text), "'" + text + "' is no symbol");
         }
+        check(!snapshot || start < 0, "a session begins with a snapshot or with a start, not with both");
         check(isPlain(dataset), "'" + dataset + "' is no dataset");
         check(slowReader == null || List.of("warn", "skip", "conflate").contains(slowReader),
                 "slow reader '" + slowReader + "': expected warn, skip or conflate");
@@ -135,6 +136,11 @@ public record LiveOptions(
     /** Whether it cannot end its place in a line of the protocol. */
     private static boolean isPlain(String text) {
         return !text.isEmpty() && text.chars().allMatch(c -> c > ' ' && c < 0x7F && c != '|' && c != ',' && c != '=');
+    }
+
+    /** A symbol may have spaces inside and an equals sign, as that of a unit has. */
+    private static boolean isSymbol(String text) {
+        return !text.isBlank() && text.equals(text.strip()) && text.chars().allMatch(c -> c >= ' ' && c < 0x7F && c != '|' && c != ',');
     }
 
     /** Without the key. */

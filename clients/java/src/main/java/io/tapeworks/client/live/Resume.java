@@ -2,31 +2,75 @@ package io.tapeworks.client.live;
 
 import io.tapeworks.client.dbn.Dbn;
 import io.tapeworks.client.dbn.Record;
-import java.util.Arrays;
 import java.util.List;
 
 /**
  * What a session that is begun anew has to leave out: what has come already. Each record type has a place of its own, since the time of
  * an interval's record is the interval's beginning.
  *
- * <p>{@code start=} of a live server is inclusive, and several records may have one time: those of the last time come once more, in the
- * same order.
+ * <p>A live server replays, in the order in which they came, the records whose time is {@code start=} or later. Times may step back: what
+ * waited behind a gap comes behind what filled it. So a session begins anew some seconds before its last time, and leaves out as many
+ * records as it has had from there on.
  */
 final class Resume {
     private static final int TYPES = 256;
-    private static final long NONE = -1;
+    static final long NONE = -1;
+    /** How far back a session begins anew, in ns, if it has the times of all records since then. */
+    static final long WINDOW = 10_000_000_000L;
+    /** How many times of a record type are kept; a power of two. */
+    static final int KEPT = 1 << 16;
 
+    /** The records of one type. */
+    private static final class Place {
+        long first = NONE;
+        long last = NONE;
+        /** The times of the last records, in a ring. */
+        final long[] times = new long[KEPT];
+        long count;
+        /** The greatest time that is no longer in the ring. */
+        long gone = NONE;
+        /** Where the session was begun anew, and how many records from there on are still to be left out. */
+        long from;
+        long left;
+        /** Whether a record came that is none of the snapshot which was requested. */
+        boolean isPastSnapshot;
+
+        void note(long time) {
+            if (first == NONE) {
+                first = time;
+            }
+            int at = (int) (count & KEPT - 1);
+            if (count >= KEPT) {
+                gone = Math.max(gone, times[at]);
+            }
+            times[at] = time;
+            count += 1;
+            last = Math.max(last, time);
+        }
+
+        /** Where to begin anew. What came at the first time may have begun before the session did. */
+        void begin() {
+            from = Math.min(last, Math.max(last - WINDOW, Math.max(first, gone) + 1));
+            left = 0;
+            for (int at = 0; at < Math.min(count, KEPT); at++) {
+                left += times[at] >= from ? 1 : 0;
+            }
+        }
+    }
+
+    private final Place[] places = new Place[TYPES];
     private long count;
     private long first = NONE;
-    /** By record type: the greatest time so far, and how many records have it. */
-    private final long[] last = new long[TYPES];
-    private final long[] atLast = new long[TYPES];
-    /** How many records of that time are still to be left out, and all before it; none once the session is past it. */
-    private final long[] leftOut = new long[TYPES];
+    private boolean hasSnapshot;
 
-    Resume() {
-        Arrays.fill(last, NONE);
-        Arrays.fill(leftOut, NONE);
+    /** A connection begins, with a snapshot of the present or without. */
+    void connected(boolean hasSnapshot) {
+        this.hasSnapshot = hasSnapshot;
+        for (Place place : places) {
+            if (place != null) {
+                place.isPastSnapshot = false;
+            }
+        }
     }
 
     /** Records that came for the first time, without what the server says itself. */
@@ -40,54 +84,57 @@ final class Resume {
         if (type == Dbn.SYMBOL_MAPPING || type == Dbn.SYSTEM || type == Dbn.ERROR) {
             return true;
         }
-        boolean isNew = record.isSnapshot() || takes(type, record.indexTime());
+        boolean isNew = takes(type, record.indexTime(), record.isSnapshot());
         count += isNew ? 1 : 0;
         return isNew;
     }
 
-    boolean takes(int type, long time) {
+    boolean takes(int type, long time, boolean isFlagged) {
         if (time == Dbn.UNDEF_TIMESTAMP) {
             return true;
+        }
+        Place place = places[type];
+        if (place == null) {
+            place = new Place();
+            places[type] = place;
+        }
+        // A venue's own snapshot is flagged too: it is of the stream, and a replay has it again.
+        if (hasSnapshot && isFlagged && !place.isPastSnapshot) {
+            return true;
+        }
+        place.isPastSnapshot = true;
+        if (place.left > 0) {
+            place.left -= time >= place.from ? 1 : 0;
+            return false;
         }
         if (first == NONE) {
             first = time;
         }
-        if (leftOut[type] != NONE) {
-            if (time < last[type]) {
-                return false;
-            }
-            if (time == last[type] && leftOut[type] > 0) {
-                leftOut[type] -= 1;
-                return false;
-            }
-            leftOut[type] = NONE;
-        }
-        if (time > last[type]) {
-            last[type] = time;
-            atLast[type] = 1;
-        } else if (time == last[type]) {
-            atLast[type] += 1;
-        }
+        place.note(time);
         return true;
     }
 
-    /** Where to begin anew for these schemas, in ns since the epoch, UTC; -1: nothing has come. */
-    long begin(List<String> schemas) {
-        if (first == NONE) {
-            return NONE;
-        }
-        long start = Long.MAX_VALUE;
-        for (String schema : schemas) {
-            int type = Dbn.recordTypeOf(schema);
-            // Of a schema without a record so far, the interval of the first record of others counts.
-            long from = last[type] == NONE ? Math.max(0, first - Dbn.intervalOf(schema)) : last[type];
-            start = Math.min(start, from);
-        }
-        for (int type = 0; type < TYPES; type++) {
-            if (last[type] != NONE) {
-                leftOut[type] = atLast[type];
+    /** Makes ready for a session that begins anew. Then {@link #start} says from where. */
+    void begin() {
+        for (Place place : places) {
+            if (place != null && place.count > 0) {
+                place.begin();
             }
         }
-        return start;
+    }
+
+    /** Where a schema's records begin anew, in ns since the epoch, UTC; -1: nothing has come of any schema. */
+    long start(String schema) {
+        Place place = places[Dbn.recordTypeOf(schema)];
+        if (place != null && place.count > 0) {
+            return place.from;
+        }
+        // Of a schema without a record so far, the interval of the first record of others counts.
+        return first == NONE ? NONE : Math.max(0, first - Dbn.intervalOf(schema));
+    }
+
+    /** As {@link #start}, of several schemas: the earliest. */
+    long start(List<String> schemas) {
+        return schemas.stream().mapToLong(this::start).min().orElse(NONE);
     }
 }

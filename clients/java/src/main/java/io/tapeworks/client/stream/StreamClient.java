@@ -24,7 +24,8 @@ import javax.net.ssl.SSLSocketFactory;
  * A client of a plant's stream: the NBBO, trades and gaps over a WebSocket.
  *
  * <p>When the connection breaks, the client connects again; {@link StreamHandler#onReconnect} says so. One thread uses a client;
- * {@link #close} may be called by any. Once the stream runs, the client allocates nothing (in Protobuf; JSON comes as texts).
+ * {@link #close} may be called by any. Once the stream runs, its records allocate nothing (in Protobuf; JSON comes as texts, and an answer
+ * to a ping takes some bytes).
  *
  * <pre>{@code
  * URI address = URI.create("ws://127.0.0.1:8080/stream?schema=nbbo,trades&encoding=protobuf");
@@ -58,6 +59,7 @@ public final class StreamClient implements AutoCloseable {
     private StreamHandler handler;
     private int failed;
     private long reconnects;
+    private boolean hasBegun;
     private long records;
 
     /**
@@ -96,7 +98,10 @@ public final class StreamClient implements AutoCloseable {
 
     /** The keys and certificates of a {@code wss:} address. */
     public StreamClient withTls(SSLSocketFactory tls) {
-        this.tls = tls;
+        if (this.tls == null) {
+            throw new IllegalArgumentException("TLS is for addresses that begin with wss:");
+        }
+        this.tls = java.util.Objects.requireNonNull(tls, "a wss: address needs TLS");
         return this;
     }
 
@@ -126,9 +131,10 @@ public final class StreamClient implements AutoCloseable {
             long before = records;
             try {
                 connect();
-                if (reconnects > 0) {
+                if (hasBegun) {
                     handler.onReconnect(reconnects);
                 }
+                hasBegun = true;
                 read();
             } catch (IOException broken) {
                 disconnect();
@@ -142,6 +148,9 @@ public final class StreamClient implements AutoCloseable {
                     throw broken;
                 }
                 rest(broken);
+            } catch (RuntimeException wrong) {
+                disconnect();
+                throw wrong;
             }
         }
     }
@@ -165,6 +174,10 @@ public final class StreamClient implements AutoCloseable {
         int milliseconds = (int) Math.max(1, Math.min(Integer.MAX_VALUE, patience.toMillis()));
         Socket made = new Socket();
         socket = made;
+        // What closes it from now on finds it; what did before is seen here.
+        if (isClosed) {
+            throw new EOFException("the stream was closed");
+        }
         made.connect(new InetSocketAddress(address.getHost(), port), milliseconds);
         made.setTcpNoDelay(true);
         made.setSoTimeout(milliseconds);
@@ -216,6 +229,9 @@ public final class StreamClient implements AutoCloseable {
         String accept = field(lines, "sec-websocket-accept");
         if (!acceptOf(key).equals(accept)) {
             throw new StreamException("no WebSocket server: it answered the key with " + accept);
+        }
+        if (!"websocket".equalsIgnoreCase(field(lines, "upgrade"))) {
+            throw new StreamException("no WebSocket server: it upgrades to " + field(lines, "upgrade"));
         }
     }
 

@@ -104,6 +104,9 @@ final class WebSocketFrames {
         if ((first & 0x70) != 0) {
             throw new StreamException("a frame has reserved bits");
         }
+        if (opcode > BINARY && opcode < CLOSE || opcode > PONG) {
+            throw new StreamException("a frame with opcode " + opcode);
+        }
         if (opcode >= CLOSE) {
             if (!isFinal || length > MAX_CONTROL) {
                 throw new StreamException("a control frame is in parts or too long");

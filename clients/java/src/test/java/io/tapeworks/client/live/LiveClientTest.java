@@ -98,8 +98,8 @@ final class LiveClientTest {
         assertEquals(List.of(1L, 2L, 3L, 4L, 5L), orders.seen);
         String subscription = "schema=mbo|stype_in=raw_symbol|symbols=ALL_SYMBOLS|snapshot=";
         assertEquals(subscription + "1|is_last=1", server.requests.get(1));
-        assertEquals(subscription + "0|is_last=1|start=20", server.requests.get(3));
-        assertEquals(subscription + "0|is_last=1|start=20", server.requests.get(5));
+        assertEquals(subscription + "0|is_last=1|start=11", server.requests.get(3));
+        assertEquals(subscription + "0|is_last=1|start=11", server.requests.get(5));
     }
 
     @Test
@@ -164,24 +164,89 @@ final class LiveClientTest {
         LiveOptions options = LiveOptions.of("127.0.0.1", 1, "mbo");
         assertThrows(IllegalArgumentException.class, () -> options.withSymbols("A|start=1"));
         assertThrows(IllegalArgumentException.class, () -> options.withSymbols("A\nstart_session"));
+        assertThrows(IllegalArgumentException.class, () -> options.withSnapshot().withStart(5));
+        assertEquals(List.of("ABC=", "BRK A"), options.withSymbols("ABC=", "BRK A").symbols());
         assertThrows(IllegalArgumentException.class, () -> options.withKey("short"));
         assertThrows(IllegalArgumentException.class, () -> options.withSlowReader("drop"));
         assertThrows(IllegalArgumentException.class, () -> options.withReconnects(-1, Duration.ZERO));
     }
 
     @Test
-    void aSessionOfSeveralSchemasBeginsAnewWhereTheLastOfThemIs() {
+    void aSessionOfSeveralSchemasBeginsAnewWhereEachOfThemIs() {
         Resume resume = new Resume();
-        assertEquals(-1, resume.begin(List.of("mbo")));
-        assertTrue(resume.takes(Dbn.MBO, 5_000_000_000L));
-        assertTrue(resume.takes(Dbn.OHLCV_1S, 3_000_000_000L));
-        assertEquals(3_000_000_000L, resume.begin(List.of("mbo", "ohlcv-1s")));
-        assertFalse(resume.takes(Dbn.OHLCV_1S, 3_000_000_000L));
-        assertTrue(resume.takes(Dbn.OHLCV_1S, 4_000_000_000L));
-        assertFalse(resume.takes(Dbn.MBO, 4_999_999_999L));
-        assertFalse(resume.takes(Dbn.MBO, 5_000_000_000L));
-        assertTrue(resume.takes(Dbn.MBO, 5_000_000_000L));
+        resume.begin();
+        assertEquals(Resume.NONE, resume.start(List.of("mbo")));
+        for (long time : new long[] {100, 105, 106}) {
+            assertTrue(resume.takes(Dbn.MBO, time * 1_000_000_000L, false));
+        }
+        assertTrue(resume.takes(Dbn.OHLCV_1S, 104_000_000_000L, false));
+        resume.begin();
+        assertEquals(100_000_000_001L, resume.start("mbo"));
+        assertEquals(104_000_000_000L, resume.start("ohlcv-1s"));
+        assertEquals(100_000_000_001L, resume.start(List.of("mbo", "ohlcv-1s")));
         // Of a schema without a record, the interval before the first record of others counts.
-        assertEquals(4_000_000_000L, resume.begin(List.of("mbo", "bbo-1s")));
+        assertEquals(99_000_000_000L, resume.start("bbo-1s"));
+        assertFalse(resume.takes(Dbn.OHLCV_1S, 103_000_000_000L, false));
+        assertFalse(resume.takes(Dbn.OHLCV_1S, 104_000_000_000L, false));
+        assertTrue(resume.takes(Dbn.OHLCV_1S, 105_000_000_000L, false));
+        assertFalse(resume.takes(Dbn.MBO, 105_000_000_000L, false));
+        assertFalse(resume.takes(Dbn.MBO, 106_000_000_000L, false));
+        assertTrue(resume.takes(Dbn.MBO, 106_000_000_000L, false));
+    }
+
+    /** What a server replays of records, in their order: those of a time or later. */
+    private static List<Long> resumed(List<long[]> records, int broke) {
+        Resume resume = new Resume();
+        List<Long> seen = new ArrayList<>();
+        for (long[] record : records.subList(0, broke)) {
+            assertTrue(resume.takes(Dbn.MBO, record[1], record[2] != 0));
+            seen.add(record[0]);
+        }
+        resume.begin();
+        resume.connected(false);
+        long start = resume.start("mbo");
+        for (long[] record : records) {
+            if (record[1] >= start && resume.takes(Dbn.MBO, record[1], record[2] != 0)) {
+                seen.add(record[0]);
+            }
+        }
+        return seen;
+    }
+
+    @Test
+    void whatStepsBackInTimeOrIsOfAVenuesSnapshotComesOnceToo() {
+        java.util.Random random = new java.util.Random(3);
+        for (int round = 0; round < 200; round++) {
+            List<long[]> records = new ArrayList<>();
+            List<Long> all = new ArrayList<>();
+            long time = 1_000_000_000_000L;
+            // Long enough for the ring to forget, in some rounds.
+            int length = round % 20 == 0 ? Resume.KEPT * 2 : 300;
+            for (long number = 0; number < length; number++) {
+                time += random.nextInt(3) * 1_000;
+                // What waited behind a gap has an earlier time than what filled it; none is of before the first.
+                long back = number > 100 && random.nextInt(4) == 0 ? random.nextInt(100) * 500L : 0;
+                records.add(new long[] {number, time - back, random.nextInt(3) / 2});
+                all.add(number);
+            }
+            int broke = length - 1 - random.nextInt(100);
+            assertEquals(all, resumed(records, broke), "round " + round);
+        }
+    }
+
+    @Test
+    void aRequestedSnapshotIsNoPartOfWhatIsReplayed() {
+        Resume resume = new Resume();
+        resume.connected(true);
+        for (long time : new long[] {5, 6, 7}) {
+            assertTrue(resume.takes(Dbn.MBO, time, true));
+        }
+        assertTrue(resume.takes(Dbn.MBO, 10, false));
+        assertTrue(resume.takes(Dbn.MBO, 11, true));
+        resume.begin();
+        resume.connected(false);
+        assertEquals(11, resume.start("mbo"));
+        assertFalse(resume.takes(Dbn.MBO, 11, true));
+        assertTrue(resume.takes(Dbn.MBO, 12, true));
     }
 }

@@ -42,7 +42,7 @@ final class StreamClientTest {
     private static void answer(Socket socket) throws IOException {
         String header = header(socket.getInputStream());
         String key = header.replaceAll("(?s).*Sec-WebSocket-Key: ([^\r]*)\r.*", "$1");
-        socket.getOutputStream().write(("HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: " + StreamClient.acceptOf(key)
+        socket.getOutputStream().write(("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: " + StreamClient.acceptOf(key)
                 + "\r\n\r\n").getBytes(StandardCharsets.ISO_8859_1));
     }
 
