@@ -1,6 +1,6 @@
 //! Bars: open, high, low, close, volume, number of trades and their average price, by symbol and interval.
 //!
-//! Which trade updates what is a rule of its own: [`sale_conditions`](tapeworks_market::sale_conditions). A round lot is what it is for the NBBO, also at a venue that states
+//! Which trade updates what is a rule of its own: [`sale_conditions`]. A round lot is what it is for the NBBO, also at a venue that states
 //! none: [`NbboUpdate::round_lot`]. So a bar may have a volume and no price. Its average price is that of all trades in its volume. An interval without a trade has no bar. The clock is the receive time, as that of the `ohlcv` schemas: a trade that comes late is in the bar that
 //! runs. Regular hours are from 9:30 to 16:00 in New York, by the time of the trade; London's venues have no others.
 //!

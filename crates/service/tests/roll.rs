@@ -107,7 +107,8 @@ fn a_plant_that_starts_on_a_new_day_makes_the_files_of_the_day_before() {
             None => start == 1 && began.elapsed() > Duration::from_millis(300),
         };
         while !is_done() {
-            assert!(began.elapsed() < Duration::from_secs(30), "{:?}", service.status().roll);
+            // The roll has what processor time nobody else wants.
+            assert!(began.elapsed() < Duration::from_secs(180), "{:?}", service.status().roll);
             std::thread::sleep(Duration::from_millis(10));
         }
         let days = earlier_journals(journal.path()).unwrap();
