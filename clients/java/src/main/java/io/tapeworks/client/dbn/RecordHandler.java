@@ -9,7 +9,7 @@ package io.tapeworks.client.dbn;
  * <p>Implement {@link #onRecord}, or the methods of the types that matter.
  */
 public interface RecordHandler {
-    /** Takes each record whose own method is not implemented. */
+    /** Takes the records that no method of their type takes. */
     default void onRecord(Record record, long sequence, boolean endOfBatch) {}
 
     default void onMbo(Mbo record, long sequence, boolean endOfBatch) {

@@ -1,5 +1,6 @@
 package io.tapeworks.client.live;
 
+import io.tapeworks.client.net.Sockets;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
@@ -11,9 +12,6 @@ import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
-import java.time.Duration;
-import javax.net.ssl.SSLParameters;
-import javax.net.ssl.SSLSocket;
 
 /** The bytes of a TCP connection, with or without TLS, blocking or not. */
 final class Connection implements AutoCloseable {
@@ -33,26 +31,17 @@ final class Connection implements AutoCloseable {
 
     /** Connects, and shakes hands if there is TLS. Who made it closes it, whatever happens. */
     void open(LiveOptions options) throws IOException {
-        int patience = milliseconds(options.patience());
+        int patience = Sockets.milliseconds(options.patience());
         channel.socket().connect(new InetSocketAddress(options.host(), options.port()), patience);
         channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
         channel.socket().setSoTimeout(patience);
         if (options.tls() == null) {
             socket = channel.socket();
         } else {
-            SSLSocket secured = (SSLSocket) options.tls().createSocket(channel.socket(), options.host(), options.port(), true);
-            SSLParameters parameters = secured.getSSLParameters();
-            parameters.setEndpointIdentificationAlgorithm("HTTPS");
-            secured.setSSLParameters(parameters);
-            secured.startHandshake();
-            socket = secured;
+            socket = Sockets.secured(channel.socket(), options.tls(), options.host(), options.port());
         }
         input = socket.getInputStream();
         output = socket.getOutputStream();
-    }
-
-    private static int milliseconds(Duration duration) {
-        return (int) Math.max(1, Math.min(Integer.MAX_VALUE, duration.toMillis()));
     }
 
     /** A line of the protocol, without its end. What comes behind it stays where it is: it is read byte by byte. */
@@ -84,7 +73,7 @@ final class Connection implements AutoCloseable {
         if (isBusy) {
             channel.configureBlocking(false);
         } else {
-            socket.setSoTimeout(milliseconds(options.silence()));
+            socket.setSoTimeout(Sockets.milliseconds(options.silence()));
         }
     }
 

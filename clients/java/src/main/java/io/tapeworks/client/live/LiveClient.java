@@ -3,12 +3,12 @@ package io.tapeworks.client.live;
 import io.tapeworks.client.dbn.DbnDecoder;
 import io.tapeworks.client.dbn.DbnException;
 import io.tapeworks.client.dbn.RecordHandler;
+import io.tapeworks.client.net.Retries;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
-import java.time.Duration;
 import java.util.HexFormat;
 import java.util.List;
 
@@ -37,22 +37,20 @@ public final class LiveClient implements AutoCloseable {
     private static final int BUFFER = 1 << 20;
     private static final int BUCKET = 5;
     private static final int SYMBOLS_A_LINE = 500;
-    private static final long LONGEST_PAUSE_MS = 10_000;
 
     private final LiveOptions options;
     private final Resume resume = new Resume();
+    private final Retries retries;
     private final DbnDecoder decoder = new DbnDecoder(resume::takes);
     private final ByteBuffer buffer = ByteBuffer.allocate(BUFFER);
     private volatile Connection connection;
     private volatile boolean isClosed;
-    private boolean isReading;
-    private int failed;
-    private long reconnects;
     private long readAtNanos;
 
     /** A session that is not connected yet: {@link #run} and {@link #poll} connect. */
     public LiveClient(LiveOptions options) {
         this.options = options;
+        this.retries = new Retries(options.attempts(), options.pause());
     }
 
     /** Records handed over so far. */
@@ -62,7 +60,7 @@ public final class LiveClient implements AutoCloseable {
 
     /** How often the client connected again. */
     public long reconnects() {
-        return reconnects;
+        return retries.count();
     }
 
     /**
@@ -93,12 +91,10 @@ public final class LiveClient implements AutoCloseable {
         try {
             Connection connection = this.connection;
             if (connection == null) {
-                isReading = false;
                 connection = connect();
                 if (connection == null) {
                     return 0;
                 }
-                isReading = true;
             }
             int read = connection.read(buffer);
             if (read < 0) {
@@ -118,7 +114,7 @@ public final class LiveClient implements AutoCloseable {
                 buffer.compact();
             }
             if (resume.count() != before) {
-                failed = 0;
+                retries.succeeded();
             }
             return handed;
         } catch (DbnException wrong) {
@@ -126,12 +122,6 @@ public final class LiveClient implements AutoCloseable {
             throw wrong;
         } catch (IOException broken) {
             return again(broken);
-        } catch (RuntimeException wrong) {
-            // Of TLS' factory, or of the handler: where a connection is not made yet, nobody else closes it.
-            if (!isReading) {
-                disconnect();
-            }
-            throw wrong;
         }
     }
 
@@ -148,21 +138,10 @@ public final class LiveClient implements AutoCloseable {
             return 0;
         }
         LiveException failure = broken instanceof LiveException said ? said : new LiveException(where(), broken);
-        if (failure.reason() == LiveException.Reason.REFUSED || failed >= options.attempts()) {
+        if (failure.reason() == LiveException.Reason.REFUSED) {
             throw failure;
         }
-        long pause = Math.min(LONGEST_PAUSE_MS, options.pause().toMillis() << Math.min(failed, 20));
-        failed += 1;
-        reconnects += 1;
-        long until = System.nanoTime() + Duration.ofMillis(pause).toNanos();
-        while (!isClosed && until - System.nanoTime() > 0) {
-            try {
-                Thread.sleep(Math.max(1, Math.min(100, Duration.ofNanos(until - System.nanoTime()).toMillis())));
-            } catch (InterruptedException interrupted) {
-                Thread.currentThread().interrupt();
-                throw failure;
-            }
-        }
+        retries.rest(failure, () -> isClosed);
         return 0;
     }
 
@@ -178,6 +157,17 @@ public final class LiveClient implements AutoCloseable {
             disconnect();
             return null;
         }
+        try {
+            begin(made);
+        } catch (RuntimeException wrong) {
+            // Of the factory of TLS: nobody else closes the connection then.
+            disconnect();
+            throw wrong;
+        }
+        return made;
+    }
+
+    private void begin(Connection made) throws IOException {
         made.open(options);
         decoder.restart();
         buffer.clear();
@@ -189,7 +179,6 @@ public final class LiveClient implements AutoCloseable {
         made.send(subscriptions(isAnew, hasSnapshot) + "start_session\n");
         made.begin(options);
         readAtNanos = System.nanoTime();
-        return made;
     }
 
     private void authenticate(Connection made) throws IOException {

@@ -1,5 +1,7 @@
 package io.tapeworks.client.stream;
 
+import io.tapeworks.client.net.Retries;
+import io.tapeworks.client.net.Sockets;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InputStream;
@@ -16,8 +18,6 @@ import java.security.SecureRandom;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.Locale;
-import javax.net.ssl.SSLParameters;
-import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
 
 /**
@@ -40,7 +40,6 @@ public final class StreamClient implements AutoCloseable {
     private static final int BUFFER = 1 << 18;
     private static final int MAX_HEADER = 64 << 10;
     private static final String ACCEPT = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-    private static final long LONGEST_PAUSE_MS = 10_000;
 
     private final URI address;
     private final String token;
@@ -49,16 +48,13 @@ public final class StreamClient implements AutoCloseable {
     private final WebSocketFrames frames = new WebSocketFrames();
     private final WebSocketFrames.Sink sink = this::take;
     private ByteBuffer buffer = ByteBuffer.allocate(BUFFER);
-    private int attempts = 10;
-    private Duration pause = Duration.ofMillis(100);
+    private Retries retries = new Retries(10, Duration.ofMillis(100));
     private Duration patience = Duration.ofSeconds(10);
     private Duration silence = Duration.ofMinutes(5);
     private SSLSocketFactory tls;
     private volatile Socket socket;
     private volatile boolean isClosed;
     private StreamHandler handler;
-    private int failed;
-    private long reconnects;
     private boolean hasBegun;
     private long records;
 
@@ -84,8 +80,7 @@ public final class StreamClient implements AutoCloseable {
 
     /** How often in a row to connect again without a record between, 0: never; and how long to wait first. It doubles, up to 10 s. */
     public StreamClient withReconnects(int attempts, Duration pause) {
-        this.attempts = attempts;
-        this.pause = pause;
+        this.retries = new Retries(attempts, pause);
         return this;
     }
 
@@ -112,7 +107,7 @@ public final class StreamClient implements AutoCloseable {
 
     /** How often the client connected again. */
     public long reconnects() {
-        return reconnects;
+        return retries.count();
     }
 
     /** Messages without a kind that this client knows. */
@@ -132,22 +127,22 @@ public final class StreamClient implements AutoCloseable {
             try {
                 connect();
                 if (hasBegun) {
-                    handler.onReconnect(reconnects);
+                    handler.onReconnect(retries.count());
                 }
                 hasBegun = true;
                 read();
             } catch (IOException broken) {
                 disconnect();
                 if (records > before) {
-                    failed = 0;
+                    retries.succeeded();
                 }
                 if (isClosed) {
                     return;
                 }
-                if (broken instanceof StreamException || failed >= attempts) {
+                if (broken instanceof StreamException) {
                     throw broken;
                 }
-                rest(broken);
+                retries.rest(broken, () -> isClosed);
             } catch (RuntimeException wrong) {
                 disconnect();
                 throw wrong;
@@ -155,23 +150,9 @@ public final class StreamClient implements AutoCloseable {
         }
     }
 
-    private void rest(IOException broken) throws IOException {
-        long left = Math.min(LONGEST_PAUSE_MS, pause.toMillis() << Math.min(failed, 20));
-        failed += 1;
-        reconnects += 1;
-        for (; left > 0 && !isClosed; left -= 100) {
-            try {
-                Thread.sleep(Math.min(100, left));
-            } catch (InterruptedException interrupted) {
-                Thread.currentThread().interrupt();
-                throw broken;
-            }
-        }
-    }
-
     private void connect() throws IOException {
         int port = address.getPort() >= 0 ? address.getPort() : tls != null ? 443 : 80;
-        int milliseconds = (int) Math.max(1, Math.min(Integer.MAX_VALUE, patience.toMillis()));
+        int milliseconds = Sockets.milliseconds(patience);
         Socket made = new Socket();
         socket = made;
         // What closes it from now on finds it; what did before is seen here.
@@ -182,13 +163,8 @@ public final class StreamClient implements AutoCloseable {
         made.setTcpNoDelay(true);
         made.setSoTimeout(milliseconds);
         if (tls != null) {
-            SSLSocket secured = (SSLSocket) tls.createSocket(made, address.getHost(), port, true);
-            SSLParameters parameters = secured.getSSLParameters();
-            parameters.setEndpointIdentificationAlgorithm("HTTPS");
-            secured.setSSLParameters(parameters);
-            secured.startHandshake();
-            made = secured;
-            socket = secured;
+            made = Sockets.secured(made, tls, address.getHost(), port);
+            socket = made;
         }
         byte[] nonce = new byte[16];
         random.nextBytes(nonce);
@@ -204,7 +180,7 @@ public final class StreamClient implements AutoCloseable {
         frames.restart();
         buffer.clear();
         checkAnswer(made.getInputStream(), key);
-        made.setSoTimeout((int) Math.max(1, Math.min(Integer.MAX_VALUE, silence.toMillis())));
+        made.setSoTimeout(Sockets.milliseconds(silence));
     }
 
     private void checkAnswer(InputStream input, String key) throws IOException {

@@ -1,13 +1,7 @@
 package io.tapeworks.client.stream;
 
-import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
-
 /** The synthetic NBBO of an instrument after it changed, or as it is (flag 0x20) when the stream begins. One object serves all records of its kind. */
-public final class StreamNbbo {
-    private ByteBuffer buffer;
-    private int symbolFrom;
-    private int symbolLength;
+public final class StreamNbbo extends StreamInstrument {
     private long tsEvent;
     private long tsRecv;
     private long bidPrice;
@@ -23,9 +17,8 @@ public final class StreamNbbo {
 
     StreamNbbo() {}
 
-    void read(ProtobufReader reader, ByteBuffer buffer) throws StreamException {
-        this.buffer = buffer;
-        symbolLength = 0;
+    @Override
+    void clear() {
         tsEvent = 0;
         tsRecv = 0;
         bidPrice = 0;
@@ -38,64 +31,29 @@ public final class StreamNbbo {
         askPublisher = 0;
         flags = 0;
         state = 0;
-        while (reader.next()) {
-            if (reader.field() == 1 && reader.wireType() == ProtobufReader.LENGTH_DELIMITED) {
-                symbolFrom = reader.from();
-                symbolLength = reader.length();
+    }
+
+    @Override
+    void take(ProtobufReader reader) {
+        switch (reader.field()) {
+            case 2 -> tsEvent = reader.zigzag();
+            case 3 -> tsRecv = reader.zigzag();
+            case 4 -> {
+                bidPrice = reader.zigzag();
+                hasBidPrice = true;
             }
-            if (reader.wireType() != ProtobufReader.VARINT) {
-                continue;
+            case 5 -> {
+                askPrice = reader.zigzag();
+                hasAskPrice = true;
             }
-            switch (reader.field()) {
-                case 2 -> tsEvent = reader.zigzag();
-                case 3 -> tsRecv = reader.zigzag();
-                case 4 -> {
-                    bidPrice = reader.zigzag();
-                    hasBidPrice = true;
-                }
-                case 5 -> {
-                    askPrice = reader.zigzag();
-                    hasAskPrice = true;
-                }
-                case 6 -> bidSize = reader.number();
-                case 7 -> askSize = reader.number();
-                case 8 -> bidPublisher = (int) reader.number();
-                case 9 -> askPublisher = (int) reader.number();
-                case 10 -> flags = (int) reader.number();
-                case 11 -> state = (int) reader.number();
-                default -> { }
-            }
+            case 6 -> bidSize = reader.number();
+            case 7 -> askSize = reader.number();
+            case 8 -> bidPublisher = (int) reader.number();
+            case 9 -> askPublisher = (int) reader.number();
+            case 10 -> flags = (int) reader.number();
+            case 11 -> state = (int) reader.number();
+            default -> { }
         }
-    }
-
-    /** The instrument, as a new text. */
-    public String symbol() {
-        byte[] bytes = new byte[symbolLength];
-        buffer.get(symbolFrom, bytes);
-        return new String(bytes, StandardCharsets.UTF_8);
-    }
-
-    /** Bytes of the instrument's name, in UTF-8. */
-    public int symbolLength() {
-        return symbolLength;
-    }
-
-    /** A byte of the instrument's name: what a table of a user's own is looked up by without a new text. */
-    public byte symbolByte(int at) {
-        return buffer.get(symbolFrom + java.util.Objects.checkIndex(at, symbolLength));
-    }
-
-    /** Whether the instrument's name has these bytes. */
-    public boolean isSymbol(byte[] name) {
-        if (name.length != symbolLength) {
-            return false;
-        }
-        for (int at = 0; at < name.length; at++) {
-            if (buffer.get(symbolFrom + at) != name[at]) {
-                return false;
-            }
-        }
-        return true;
     }
 
     /** The venue's time, in ns since the epoch, UTC. */
