@@ -84,9 +84,16 @@ pub(crate) fn one_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
 
 /// A day in New York, as the instant of its midnight.
 pub(crate) fn midnight(text: &str) -> Result<Nanos, String> {
-    let date = text.parse::<civil::Date>().ok().or_else(|| clock::date_in(text));
-    date.and_then(clock::midnight_of).ok_or_else(|| "use a date such as 2025-11-14".to_owned())
+    let date = date(text).ok().or_else(|| clock::date_in(text));
+    date.and_then(clock::midnight_of).ok_or_else(|| DATE_FORM.to_owned())
 }
+
+/// A day in New York.
+pub(crate) fn date(text: &str) -> Result<civil::Date, String> {
+    text.parse().map_err(|_| DATE_FORM.to_owned())
+}
+
+const DATE_FORM: &str = "use a date such as 2025-11-14";
 
 /// An instant: nanoseconds since 1970, ISO 8601 with a zone, or a date and time in New York.
 pub(crate) fn instant(text: &str) -> Result<Nanos, String> {

@@ -248,7 +248,7 @@ impl Comparison {
         let stored = std::mem::take(&mut self.to_venue);
         let made = std::mem::take(&mut now.to_venue);
         for place in 0..stored.len().max(made.len()) {
-            let text = |bytes: Option<&Vec<u8>>| bytes.map_or("nothing".to_owned(), |bytes| hex(bytes));
+            let text = |bytes: Option<&Vec<u8>>| bytes.map_or("nothing".to_owned(), hex::encode);
             if stored.get(place) == made.get(place) {
                 self.replayed.to_venue += 1;
             } else {
@@ -271,10 +271,6 @@ impl Comparison {
             }
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Repeats everything that a store took in, and compares what that puts out with what the store says was put out.
@@ -383,7 +379,7 @@ pub fn describe(entry: &Entry<'_>) -> String {
         Kind::ToVenue | Kind::Unsent | Kind::Report => {
             let id = field(entry.bytes, 11)
                 .map_or_else(String::new, |id| String::from_utf8_lossy(id).into_owned());
-            format!("{}{id}", hex(entry.bytes))
+            format!("{}{id}", hex::encode(entry.bytes))
         }
         _ => entry.number.to_string(),
     }

@@ -162,15 +162,16 @@ pub fn run(
     notice: &mut dyn FnMut(String),
     observe: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
 ) -> Result<Report, BatchError> {
-    let superseded = superseded(plan, folder, force)?;
+    let before = folder.all_finished()?;
+    let superseded = superseded(plan, folder, &before, force)?;
     let mut left = Vec::new();
     for task in &plan.tasks {
-        let Some(record) = folder.finished(&task.name)? else {
+        let Some(record) = before.get(&task.name) else {
             left.push(task);
             continue;
         };
         let mut observe = |_| observe(&Progress::default());
-        match is_current(&record, task, folder, &mut observe) {
+        match is_current(record, task, folder, &mut observe) {
             Ok(true) => {}
             Ok(false) => {
                 notice(format!("{}: its inputs or results have changed since; it is done again", task.name));
@@ -240,7 +241,12 @@ pub fn run(
 }
 
 /// The finished tasks that the plan does not have: those of its dates, and those of files that are of another date now.
-fn superseded(plan: &Plan, folder: &Folder, force: bool) -> Result<Vec<String>, BatchError> {
+fn superseded(
+    plan: &Plan,
+    folder: &Folder,
+    before: &BTreeMap<String, Record>,
+    force: bool,
+) -> Result<Vec<String>, BatchError> {
     let planned: BTreeMap<&str, &Task> = plan.tasks.iter().map(|task| (task.name.as_str(), task)).collect();
     let dates: BTreeSet<_> = plan.tasks.iter().map(|task| task.date).collect();
     let inputs: BTreeSet<PathBuf> = plan.inputs.iter().map(|path| absolute(path)).collect();
@@ -250,7 +256,7 @@ fn superseded(plan: &Plan, folder: &Folder, force: bool) -> Result<Vec<String>, 
     };
     let date_of: BTreeMap<PathBuf, Date> = plan.tasks.iter().flat_map(date_of).collect();
     let mut superseded = Vec::new();
-    for (name, record) in folder.all_finished()? {
+    for (name, record) in before {
         let date = record.task.date;
         if !dates.contains(&date) {
             let now = |path: &PathBuf| Some((path.display().to_string(), *date_of.get(&absolute(path))?));
@@ -258,7 +264,7 @@ fn superseded(plan: &Plan, folder: &Folder, force: bool) -> Result<Vec<String>, 
             if !force {
                 return Err(BatchError::OtherDate { folder: folder.root().to_owned(), date, file, now });
             }
-            superseded.push(name);
+            superseded.push(name.clone());
             continue;
         }
         let other = record.task.inputs.iter().find(|path| !inputs.contains(&absolute(path)));
@@ -267,7 +273,7 @@ fn superseded(plan: &Plan, folder: &Folder, force: bool) -> Result<Vec<String>, 
             return Err(BatchError::OtherFiles { folder, date, file });
         }
         if !planned.contains_key(name.as_str()) {
-            superseded.push(name);
+            superseded.push(name.clone());
         }
     }
     Ok(superseded)

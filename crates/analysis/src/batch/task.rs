@@ -4,7 +4,6 @@
 //! files and the same folder can do it. Its files are made in a folder of its own; [`Folder`] publishes them.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::ops::ControlFlow;
@@ -140,14 +139,6 @@ fn slug(name: &str) -> String {
     words.map(str::to_ascii_lowercase).collect::<Vec<_>>().join("-")
 }
 
-/// A hash in hexadecimal.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _infallible = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 impl Task {
     /// The name of a task for channels of venues.
     pub(super) fn name_of(date: Date, venues: &[&String], channels: &[String]) -> String {
@@ -156,7 +147,7 @@ impl Task {
             1..=NAMED_VENUES => venues.iter().map(|venue| slug(venue)).collect(),
             more => vec![format!("{more}-venues")],
         };
-        let hash = hex(&Sha256::digest(channels.join("\n")));
+        let hash = hex::encode(Sha256::digest(channels.join("\n")));
         format!("{date}-{}-{}", venues.join("-"), hash.get(..12).unwrap_or_default())
     }
 
@@ -229,7 +220,7 @@ fn hash(path: &Path, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> io::Res
     loop {
         let read = file.read(&mut buffer)?;
         if read == 0 {
-            return Ok(Some(hex(&hasher.finalize())));
+            return Ok(Some(hex::encode(hasher.finalize())));
         }
         hasher.update(buffer.get(..read).unwrap_or_default());
         if observe(0).is_break() {

@@ -71,7 +71,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
     /// The day in New York of message files whose names have none.
-    #[arg(long, value_name = "DATE", value_parser = date)]
+    #[arg(long, value_name = "DATE", value_parser = values::date)]
     date: Option<Date>,
     /// Only these symbols: A,B or @FILE.
     #[arg(short, long, value_name = "SYMBOLS", value_parser = values::symbols)]
@@ -99,10 +99,6 @@ pub(crate) struct Arguments {
     /// The tasks, or the result, as one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
-}
-
-fn date(text: &str) -> std::result::Result<Date, String> {
-    text.parse().map_err(|_| "use a date such as 2025-11-14".to_owned())
 }
 
 impl From<BatchError> for Failure {
