@@ -159,7 +159,11 @@ public final class StreamClient implements AutoCloseable {
         if (isClosed) {
             throw new EOFException("the stream was closed");
         }
-        made.connect(new InetSocketAddress(address.getHost(), port), milliseconds);
+        try {
+            made.connect(new InetSocketAddress(address.getHost(), port), milliseconds);
+        } catch (IOException failed) {
+            throw new IOException(address.getHost() + ":" + port + ": " + failed.getMessage(), failed);
+        }
         made.setTcpNoDelay(true);
         made.setSoTimeout(milliseconds);
         if (tls != null) {

@@ -55,14 +55,18 @@ public final class Print {
     /** Exits with 0 after the requested number of records, 1 when the session ends before, 2 for wrong arguments. */
     public static void main(String[] arguments) {
         try {
-            long count = arguments.length > (arguments.length > 0 && arguments[0].equals("live") ? 3 : 2)
-                    ? Long.parseLong(arguments[arguments.length - 1]) : Long.MAX_VALUE;
+            boolean isLive = arguments.length > 0 && arguments[0].equals("live");
+            if (arguments.length < (isLive ? 3 : 2)) {
+                throw new IllegalArgumentException("expected live HOST:PORT SCHEMA,... or stream URL");
+            }
+            long count = arguments.length > (isLive ? 3 : 2)
+                    ? whole("COUNT", arguments[arguments.length - 1], 1) : Long.MAX_VALUE;
             Print print = new Print(count);
             try {
-                switch (arguments.length < 2 ? "" : arguments[0]) {
+                switch (arguments[0]) {
                     case "live" -> print.live(arguments[1], arguments[2].split(","));
                     case "stream" -> print.stream(URI.create(arguments[1]));
-                    default -> throw new IllegalArgumentException("expected live or stream, and where");
+                    default -> throw new IllegalArgumentException("'" + arguments[0] + "': expected live or stream");
                 }
             } finally {
                 print.out.flush();
@@ -71,7 +75,7 @@ public final class Print {
                 System.err.println("error: " + print.left + " records are missing");
                 System.exit(1);
             }
-        } catch (IllegalArgumentException | ArrayIndexOutOfBoundsException wrong) {
+        } catch (IllegalArgumentException wrong) {
             System.err.println("error: " + wrong.getMessage() + "\n" + USAGE);
             System.exit(2);
         } catch (IOException failed) {
@@ -85,7 +89,7 @@ public final class Print {
         if (colon < 0) {
             throw new IllegalArgumentException("'" + address + "': expected HOST:PORT");
         }
-        LiveOptions options = LiveOptions.of(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)), schemas)
+        LiveOptions options = LiveOptions.of(address.substring(0, colon), (int) Math.min(Integer.MAX_VALUE, whole("the port", address.substring(colon + 1), 1)), schemas)
                 .withReconnects((int) number("TAPEWORKS_RECONNECTS", 0), Duration.ofMillis(100))
                 .withStart(number("TAPEWORKS_START", -1));
         String key = System.getenv("TAPEWORKS_KEY");
@@ -120,7 +124,19 @@ public final class Print {
 
     private static long number(String variable, long otherwise) {
         String text = System.getenv(variable);
-        return text == null ? otherwise : Long.parseLong(text);
+        return text == null ? otherwise : whole(variable, text, 0);
+    }
+
+    private static long whole(String what, String text, long least) {
+        try {
+            long number = Long.parseLong(text);
+            if (number >= least) {
+                return number;
+            }
+        } catch (NumberFormatException none) {
+            // It is said below.
+        }
+        throw new IllegalArgumentException(what + " is '" + text + "': expected a whole number from " + least + " on");
     }
 
     private static boolean isMessage(Record record) {
