@@ -3,6 +3,7 @@
 //! | module | task |
 //! | --- | --- |
 //! | [`steps`] | `test`: everything that must hold before a change lands, step by step, with a summary |
+//! | [`test_programs`] | its step `tests`: as many programs with tests at once as there are cores |
 //! | [`deps`] | `deps`: which crate may use which |
 //! | [`modules`] | `deps` too: no circle between the modules of a crate |
 //! | [`tidy`] | `tidy`: house rules that text alone can break |
@@ -18,6 +19,7 @@ mod licences;
 mod modules;
 mod process;
 mod steps;
+mod test_programs;
 mod tidy;
 mod tools;
 

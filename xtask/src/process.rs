@@ -119,6 +119,30 @@ impl Program {
         if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}{last}", self.shown())) }
     }
 
+    /// Runs it with our error output, and gives what it printed; an error has the last lines of its error output.
+    pub(crate) fn run_for_output(mut self) -> Result<String, String> {
+        let shown = self.shown();
+        println!("$ {shown}");
+        let failed = |error: std::io::Error| format!("{shown}: {error}");
+        let mut child = self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
+        let last = Arc::new(Mutex::new(VecDeque::new()));
+        let (over, overs) = mpsc::channel();
+        if let Some(stderr) = child.stderr.take() {
+            pass_on(stderr, std::io::stderr(), &last, &over);
+        }
+        let mut printed = String::new();
+        if let Some(mut stdout) = child.stdout.take() {
+            stdout.read_to_string(&mut printed).map_err(failed)?;
+        }
+        let status = child.wait().map_err(failed)?;
+        let _ = overs.recv_timeout(LEFT_RUNNING);
+        if status.success() {
+            Ok(printed)
+        } else {
+            Err(format!("`{shown}` failed: {status}{}", joined(&last)))
+        }
+    }
+
     /// Runs it and gives what it printed; its error output goes into the error when it fails.
     pub(crate) fn output(mut self) -> Result<String, String> {
         let output = self.command.output().map_err(|error| format!("{}: {error}", self.shown()))?;
@@ -149,8 +173,19 @@ fn run_and_keep(command: &mut Command) -> std::io::Result<(ExitStatus, String)> 
         // Without an end the lines so far are all there are.
         let _ = overs.recv_timeout(LEFT_RUNNING);
     }
+    Ok((status, joined(&last)))
+}
+
+/// Kept lines, each after a line break.
+fn joined(last: &Mutex<VecDeque<String>>) -> String {
     let last = last.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok((status, last.iter().fold(String::new(), |text, line| text + "\n" + line)))
+    last.iter().fold(String::new(), |text, line| text + "\n" + line)
+}
+
+/// The last lines of what a failed program printed, as many as stand below the summary.
+pub(crate) fn last_lines(printed: &str) -> String {
+    let lines: Vec<&str> = printed.trim_end().lines().collect();
+    lines.get(lines.len().saturating_sub(LAST_LINES)..).unwrap_or_default().join("\n")
 }
 
 /// Copies lines from a program to our output on a thread of its own, and keeps the last.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::process::{self, cargo};
 use crate::tools::{self, Lack};
-use crate::{deploy, deps, instructions, interop, licences, modules, tidy};
+use crate::{deploy, deps, instructions, interop, licences, modules, test_programs, tidy};
 
 /// One step.
 struct Step {
@@ -586,11 +586,8 @@ fn tools_of_tests() -> Result<(), Lack> {
 }
 
 fn tests() -> Result<String, Lack> {
-    let mut run = cargo(["test", "--workspace", "--no-fail-fast", "--locked"]);
-    if process::is_ci() {
-        run = run.env(FUZZ_INPUTS_OF_TESTS, FUZZ_INPUTS_BEFORE);
-    }
-    ran(run.run(), "all tests pass")
+    let fewer = [(FUZZ_INPUTS_OF_TESTS, FUZZ_INPUTS_BEFORE)];
+    test_programs::run(if process::is_ci() { &fewer } else { &[] }).map_err(Lack::Failed)
 }
 
 /// The models of the concurrent parts: another configuration, so a target folder of its own.
