@@ -68,6 +68,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tapeworks-stage",
             "tapeworks-market",
             "tapeworks-feed",
+            "tapeworks-exchange",
             "tapeworks-store",
         ],
     ),

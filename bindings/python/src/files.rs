@@ -11,7 +11,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use pyo3::prelude::*;
-use tapeworks_analysis::{dump as dumping, input, stats as counting, study as studying};
+use tapeworks_analysis::{
+    dump as dumping, generate as generating, input, stats as counting, study as studying,
+};
 use tapeworks_exchange::{FileForm, Report, ScenarioKind, VenueConfig, VenueKind, WrongVenue};
 use tapeworks_market::{Nanos, Symbol};
 use tapeworks_packet::new_file::CompressedFile;
@@ -173,7 +175,7 @@ pub(crate) fn generate<'py>(
         let mut file = CompressedFile::create(&path, overwrite)
             .map_err(|error| Failure::output(error.to_string(), &path))?;
         let sink = Watched { file: &mut file, stop };
-        let report = form.write(&wanted, sink).map_err(failed)?;
+        let report = generating::write(form, &wanted, sink).map_err(failed)?;
         file.finish().map_err(|error| Failure::output(error.to_string(), &path))?;
         Ok(report)
     })?;

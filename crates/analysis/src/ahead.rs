@@ -1,105 +1,91 @@
-//! Decompression of an input on a thread of its own.
+//! Blocks that a thread fills ahead of the one that takes them: decompressed bytes, messages of a generated session.
 //!
-//! The thread decompresses [`BLOCKS`] blocks ahead of the reader and waits when they are full, so memory does not grow with the
-//! file. The reader gets the same bytes as without the thread, and an error after the bytes before it, so errors have the same
-//! packet number and offset. Dropping the reader ends the thread.
+//! The thread fills so many blocks and waits when none is empty, so memory does not grow with what comes. Who takes gets the blocks
+//! in their order, and an error after the blocks before it. Dropping the taker's end ends the thread.
 //!
-//! Cost: one copy of each decompressed byte, and two channel operations for each block.
+//! Cost: two channel operations for each block.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
-/// The size of a block: a quarter of what fits into the second-level cache with its copy.
+/// The size of a block of bytes: a quarter of what fits into the second-level cache with its copy.
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// Blocks that are filled, being filled, or being read.
+/// Blocks that are filled, being filled, or being taken.
 const BLOCKS: usize = 4;
 
-/// A block and how much of it is filled.
-struct Block {
-    bytes: Vec<u8>,
-    filled: usize,
-}
+/// How a thread that fills goes on behind a block: `None` to the next, else this was the last, or something failed behind it.
+pub(crate) type End = Option<io::Result<()>>;
 
 /// What the thread sends: a block, or, behind the last block, an error or `None` for the end.
-type Sent = Option<io::Result<Block>>;
+type Sent<B> = Option<io::Result<B>>;
 
-/// Reads what a thread has decompressed.
-pub(crate) struct Ahead {
+/// The taker's end.
+pub(crate) struct Ahead<B> {
     /// `None` once this is dropped.
-    full: Option<Receiver<Sent>>,
-    empty: Option<Sender<Block>>,
-    block: Option<Block>,
-    /// How much of `block` is read.
-    at: usize,
+    full: Option<Receiver<Sent<B>>>,
+    empty: Option<Sender<B>>,
     has_ended: bool,
     thread: Option<JoinHandle<()>>,
+    name: &'static str,
 }
 
-impl Ahead {
-    /// Starts a thread that reads `decoder`.
+impl<B: Default + Send + 'static> Ahead<B> {
+    /// Starts a thread of this name that calls `fill` with one block after the other, as they were when they were given back.
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(crate) fn start(decoder: Box<dyn Read + Send>) -> io::Result<Self> {
-        let (to_reader, full) = mpsc::channel();
-        let (empty, to_thread) = mpsc::channel();
+    pub(crate) fn start(
+        name: &'static str,
+        mut fill: impl FnMut(&mut B) -> End + Send + 'static,
+    ) -> io::Result<Self> {
+        let (to_taker, full) = mpsc::channel();
+        let (empty, to_thread) = mpsc::channel::<B>();
         for _ in 0..BLOCKS {
             // The other end is here, so it takes them.
-            let _sent = empty.send(Block { bytes: Vec::new(), filled: 0 });
+            let _sent = empty.send(B::default());
         }
-        let builder = thread::Builder::new().name("decompress".to_owned());
-        let thread = builder.spawn(move || decompress(decoder, &to_thread, &to_reader))?;
-        Ok(Self {
-            full: Some(full),
-            empty: Some(empty),
-            block: None,
-            at: 0,
-            has_ended: false,
-            thread: Some(thread),
-        })
+        let run = move || {
+            while let Ok(mut block) = to_thread.recv() {
+                let end = fill(&mut block);
+                // A taker that is gone wants nothing more.
+                if to_taker.send(Some(Ok(block))).is_err() {
+                    return;
+                }
+                if let Some(end) = end {
+                    let _unwanted = to_taker.send(end.err().map(Err));
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run)?;
+        Ok(Self { full: Some(full), empty: Some(empty), has_ended: false, thread: Some(thread), name })
     }
 
-    /// Waits for the next block, and gives back the one that is read. `false` at the end.
-    fn advance(&mut self) -> io::Result<bool> {
-        if let (Some(block), Some(empty)) = (self.block.take(), &self.empty) {
+    /// Waits for the next block, and gives back the one that was taken before. `None` at the end, also after an error.
+    ///
+    /// # Errors
+    /// That of the thread, once; or the thread has panicked.
+    pub(crate) fn next(&mut self, taken: Option<B>) -> io::Result<Option<B>> {
+        if let (Some(block), Some(empty)) = (taken, &self.empty) {
             // A thread that has reached the end takes none.
             let _unwanted = empty.send(block);
         }
-        self.at = 0;
         if self.has_ended {
-            return Ok(false);
+            return Ok(None);
         }
         let sent = self.full.as_ref().and_then(|full| full.recv().ok());
         let Some(sent) = sent else {
             self.has_ended = true;
-            return Err(io::Error::other("the thread that decompresses has ended"));
+            return Err(io::Error::other(format!("the thread `{}` has ended", self.name)));
         };
         self.has_ended = !matches!(sent, Some(Ok(_)));
-        self.block = sent.transpose()?;
-        Ok(self.block.is_some())
+        sent.transpose()
     }
 }
 
-impl Read for Ahead {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let left = self.block.as_ref().map_or(&[][..], |block| &block.bytes[self.at..block.filled]);
-            if !left.is_empty() || to.is_empty() {
-                let count = left.len().min(to.len());
-                to[..count].copy_from_slice(&left[..count]);
-                self.at += count;
-                return Ok(count);
-            }
-            if !self.advance()? {
-                return Ok(0);
-            }
-        }
-    }
-}
-
-impl Drop for Ahead {
+impl<B> Drop for Ahead<B> {
     fn drop(&mut self) {
         // Both channels are closed, so the thread ends with the block that it is filling.
         (self.full, self.empty) = (None, None);
@@ -109,30 +95,66 @@ impl Drop for Ahead {
     }
 }
 
-/// The loop of the thread: take an empty block, fill it, send it.
-fn decompress(mut decoder: Box<dyn Read + Send>, empty: &Receiver<Block>, full: &Sender<Sent>) {
-    while let Ok(mut block) = empty.recv() {
-        block.bytes.resize(BLOCK_BYTES, 0);
-        block.filled = 0;
-        // How the file ends, if it ends in this block.
-        let mut end = None;
-        while block.filled < BLOCK_BYTES && end.is_none() {
-            match decoder.read(&mut block.bytes[block.filled..]) {
-                Ok(0) => end = Some(None),
-                Ok(count) => block.filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => end = Some(Some(Err(error))),
+/// Bytes and how much of them is filled.
+#[derive(Default)]
+struct Bytes {
+    bytes: Vec<u8>,
+    filled: usize,
+}
+
+/// Reads what a thread decompresses: the same bytes as without the thread, and errors where they were, so that they have the same
+/// packet number and offset. Besides, each byte is copied once.
+pub(crate) struct Decompressed {
+    ahead: Ahead<Bytes>,
+    block: Option<Bytes>,
+    /// How much of `block` is read.
+    at: usize,
+}
+
+impl Decompressed {
+    /// Starts a thread that reads `decoder`.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn start(mut decoder: Box<dyn Read + Send>) -> io::Result<Self> {
+        let ahead = Ahead::start("decompress", move |block| decompress(&mut decoder, block))?;
+        Ok(Self { ahead, block: None, at: 0 })
+    }
+}
+
+impl Read for Decompressed {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let left = self.block.as_ref().map_or(&[][..], |block| &block.bytes[self.at..block.filled]);
+            if !left.is_empty() || to.is_empty() {
+                let count = left.len().min(to.len());
+                to[..count].copy_from_slice(&left[..count]);
+                self.at += count;
+                return Ok(count);
+            }
+            let read = self.block.take();
+            self.at = 0;
+            self.block = self.ahead.next(read)?;
+            if self.block.is_none() {
+                return Ok(0);
             }
         }
-        // A reader that is gone wants nothing more.
-        if full.send(Some(Ok(block))).is_err() {
-            return;
-        }
-        if let Some(end) = end {
-            let _unwanted = full.send(end);
-            return;
+    }
+}
+
+/// Fills a block; says how the file ends if it ends in this block.
+fn decompress(decoder: &mut dyn Read, block: &mut Bytes) -> End {
+    block.bytes.resize(BLOCK_BYTES, 0);
+    block.filled = 0;
+    while block.filled < BLOCK_BYTES {
+        match decoder.read(&mut block.bytes[block.filled..]) {
+            Ok(0) => return Some(Ok(())),
+            Ok(count) => block.filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Some(Err(error)),
         }
     }
+    None
 }
 
 #[cfg(test)]
@@ -161,8 +183,8 @@ mod tests {
         }
     }
 
-    fn slow(left: usize, fails: bool) -> Ahead {
-        Ahead::start(Box::new(Slow { left, given: 0, fails })).unwrap()
+    fn slow(left: usize, fails: bool) -> Decompressed {
+        Decompressed::start(Box::new(Slow { left, given: 0, fails })).unwrap()
     }
 
     #[test]
@@ -201,8 +223,8 @@ mod tests {
                 panic!("on purpose");
             }
         }
-        let mut ahead = Ahead::start(Box::new(Panics)).unwrap();
+        let mut ahead = Decompressed::start(Box::new(Panics)).unwrap();
         let error = ahead.read(&mut [0; 8]).unwrap_err();
-        assert_eq!(error.to_string(), "the thread that decompresses has ended");
+        assert_eq!(error.to_string(), "the thread `decompress` has ended");
     }
 }

@@ -9,7 +9,7 @@ use tapeworks_packet::capture::{CaptureReader, FileKind};
 use tapeworks_packet::framed::FramedReader;
 use tapeworks_packet::source::ByteSource;
 
-use crate::ahead::Ahead;
+use crate::ahead::Decompressed;
 use crate::fix::{LogReader, is_log};
 
 /// How much of a file is looked at to recognise it, in bytes.
@@ -327,7 +327,7 @@ fn open_each<P: AsRef<Path>>(
         let path = path.as_ref();
         let mut bytes = ByteSource::open(path)?;
         if left > 0 {
-            let started = bytes.decompress_by(|decoder| Ok(Box::new(Ahead::start(decoder)?)));
+            let started = bytes.decompress_by(|decoder| Ok(Box::new(Decompressed::start(decoder)?)));
             let file = || path.display().to_string();
             left -= usize::from(started.map_err(|cause| InputError::Thread { file: file(), cause })?);
         }

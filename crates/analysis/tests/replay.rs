@@ -130,28 +130,35 @@ fn a_window_writes_its_own_records_over_books_that_began_before() {
     // On a boundary of the intervals, so that none is cut in two.
     let middle = Nanos((first.0 + (last.0 - first.0) / 2).next_multiple_of(3_600_000_000_000));
     assert!(middle < last);
-    let write = |name: &str, schema, from, to| {
-        let path = folder.path().join(name);
-        let options = tapeworks_store::Options { overwrite: true, ..Default::default() };
-        let output = Output { path: path.clone(), schema, options };
+    // A day is one interval, and only SIPs have statistics.
+    let without = [Schema::Ohlcv1D, Schema::Statistics];
+    let schemas: Vec<Schema> = Schema::ALL.into_iter().filter(|schema| !without.contains(schema)).collect();
+    let write = |name: &str, from, to| {
+        let path = |schema: Schema| folder.path().join(format!("{name}-{schema}.csv"));
+        let output = |schema: Schema| Output {
+            path: path(schema),
+            schema,
+            options: tapeworks_store::Options::default(),
+        };
         let summary = run(&Options {
             inputs: vec![input.clone()],
-            outputs: vec![output],
+            outputs: schemas.iter().copied().map(output).collect(),
             from,
             to,
             ..Options::default()
         });
         assert_eq!(summary.feeds[0].counters.rejected(), 0, "books are built from the beginning");
-        let text = std::fs::read_to_string(path).unwrap();
-        text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        let lines = |schema: Schema| {
+            let text = std::fs::read_to_string(path(schema)).unwrap();
+            text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        };
+        schemas.iter().copied().map(lines).collect::<Vec<_>>()
     };
-    // A day is one interval, and only SIPs have statistics.
-    let without = [Schema::Ohlcv1D, Schema::Statistics];
-    for schema in Schema::ALL.into_iter().filter(|schema| !without.contains(schema)) {
-        let whole = write("whole.csv", schema, None, None);
-        let mut halves = write("first.csv", schema, None, Some(middle));
+    let whole = write("whole", None, None);
+    let first = write("first", None, Some(middle));
+    let second = write("second", Some(middle), None);
+    for (((schema, whole), mut halves), second) in schemas.iter().copied().zip(whole).zip(first).zip(second) {
         assert!(!halves.is_empty(), "{schema}");
-        let second = write("second.csv", schema, Some(middle), None);
         // The directory comes before the open.
         assert!(!second.is_empty() || schema == Schema::Definition, "{schema}");
         halves.extend(second);

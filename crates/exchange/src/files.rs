@@ -6,7 +6,7 @@ use std::path::Path;
 use tapeworks_packet::capture::{Writer, WriterOptions};
 use tapeworks_packet::framed::LENGTH_PREFIX_BYTES;
 
-use crate::generator::{Generator, MAX_MESSAGE_BYTES};
+use crate::generator::{Generator, MAX_MESSAGE_BYTES, Messages};
 use crate::packets::Packets;
 use crate::report::{Counter, Report};
 use crate::scenario::{Scenario, ScenarioError};
@@ -37,14 +37,15 @@ impl FileForm {
         endings.into_iter().find(|(ending, _)| stem.ends_with(ending)).map(|(_, form)| form)
     }
 
-    /// Writes a scenario in this form.
+    /// Writes a scenario in this form, with its messages, which a [`Generator`] of the same scenario makes. `sink` needs no buffer
+    /// of its own.
     ///
     /// # Errors
     /// Those of [`write_itch`] and [`write_pcap`].
-    pub fn write(self, scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
+    pub fn write(self, scenario: &Scenario, messages: impl Messages, sink: impl Write) -> io::Result<Report> {
         match self {
-            Self::Itch => write_itch(scenario, sink),
-            Self::Capture => write_pcap(scenario, sink),
+            Self::Itch => write_messages(scenario, messages, sink),
+            Self::Capture => write_packets(scenario, messages, sink),
         }
     }
 }
@@ -54,8 +55,15 @@ impl FileForm {
 ///
 /// # Errors
 /// Errors of the sink; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside.
-pub fn write_itch(scenario: &Scenario, mut sink: impl Write) -> io::Result<Report> {
-    let mut generator = Generator::new(scenario).map_err(invalid)?;
+pub fn write_itch(scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
+    FileForm::Itch.write(scenario, Generator::new(scenario).map_err(invalid)?, sink)
+}
+
+fn write_messages(
+    scenario: &Scenario,
+    mut source: impl Messages,
+    mut sink: impl Write,
+) -> io::Result<Report> {
     match scenario.venues.as_slice() {
         [venue] if venue.kind.is_in_files() => {}
         venues => {
@@ -73,7 +81,7 @@ pub fn write_itch(scenario: &Scenario, mut sink: impl Write) -> io::Result<Repor
             filled = 0;
         }
         let (prefix, room) = chunk[filled..].split_at_mut(LENGTH_PREFIX_BYTES);
-        let Some(generated) = generator.next_message(room) else { break };
+        let Some(generated) = source.next_message(room) else { break };
         // No message is longer than MAX_MESSAGE_BYTES.
         prefix.copy_from_slice(&(generated.length as u16).to_be_bytes());
         filled += LENGTH_PREFIX_BYTES + generated.length;
@@ -92,7 +100,11 @@ pub fn write_itch(scenario: &Scenario, mut sink: impl Write) -> io::Result<Repor
 /// Errors of the sink; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside, or for a day after the year
 /// 2106, which pcap cannot hold.
 pub fn write_pcap(scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
-    let mut packets = Packets::new(scenario).map_err(invalid)?;
+    FileForm::Capture.write(scenario, Generator::new(scenario).map_err(invalid)?, sink)
+}
+
+fn write_packets(scenario: &Scenario, messages: impl Messages, sink: impl Write) -> io::Result<Report> {
+    let mut packets = Packets::of(scenario, messages).map_err(invalid)?;
     let sink = io::BufWriter::with_capacity(CHUNK_BYTES, sink);
     let mut writer = Writer::new(sink, WriterOptions::default())?;
     let mut bytes = PCAP_HEADER_BYTES;

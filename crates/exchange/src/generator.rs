@@ -51,6 +51,26 @@ pub struct Generated {
     pub message_type: u8,
 }
 
+/// A market's messages, one after the other in order of time.
+pub trait Messages {
+    /// Writes the next message to the start of `out`, which must have room for [`MAX_MESSAGE_BYTES`]. `None` behind the last.
+    fn next_message(&mut self, out: &mut [u8]) -> Option<Generated>;
+}
+
+impl Messages for Generator {
+    #[inline]
+    fn next_message(&mut self, out: &mut [u8]) -> Option<Generated> {
+        Self::next_message(self, out)
+    }
+}
+
+impl<M: Messages> Messages for &mut M {
+    #[inline]
+    fn next_message(&mut self, out: &mut [u8]) -> Option<Generated> {
+        (**self).next_message(out)
+    }
+}
+
 /// A venue's own counters.
 #[derive(Debug, Clone)]
 struct Venue {

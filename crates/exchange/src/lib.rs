@@ -53,7 +53,7 @@ mod schedule;
 mod script;
 
 pub use files::{FileForm, write_itch, write_pcap};
-pub use generator::{Generated, Generator, MAX_MESSAGE_BYTES};
+pub use generator::{Generated, Generator, MAX_MESSAGE_BYTES, Messages};
 pub use instrument::symbol_name;
 pub use packets::{Packet, Packets};
 pub use report::{Injected, Report, VenueReport};

@@ -7,7 +7,7 @@
 use tapeworks_packet::net::build::FrameBuilder;
 use tapeworks_session::{Content, Stream};
 
-use crate::generator::{Generated, Generator, MAX_MESSAGE_BYTES};
+use crate::generator::{Generated, Generator, MAX_MESSAGE_BYTES, Messages};
 use crate::lines::{LineOptions, Lines, Outgoing, Waiting};
 use crate::report::{Counter, Report};
 use crate::scenario::{HOUR_NS, Scenario, ScenarioError, Unit, VenueKind};
@@ -67,7 +67,8 @@ impl Sender {
     }
 }
 
-/// A market as a stream of packets on its lines, in order of time. Same scenario, same bytes.
+/// A market as a stream of packets on its lines, in order of time. Same scenario, same bytes. The messages are those of a
+/// [`Generator`], or they come from one that runs elsewhere.
 ///
 /// ```
 /// use tapeworks_exchange::{Packets, Scenario};
@@ -82,8 +83,8 @@ impl Sender {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Packets {
-    generator: Generator,
+pub struct Packets<M = Generator> {
+    messages: M,
     senders: Vec<Sender>,
     lines: Lines,
     hold_ns: u64,
@@ -108,8 +109,17 @@ impl Packets {
     /// # Errors
     /// A scenario that breaks a rule ([`Scenario::check`]).
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
+        Self::of(scenario, Generator::new(scenario)?)
+    }
+}
+
+impl<M: Messages> Packets<M> {
+    /// The lines of this scenario with its messages, before their first packet.
+    ///
+    /// # Errors
+    /// A scenario that breaks a rule ([`Scenario::check`]).
+    pub fn of(scenario: &Scenario, messages: M) -> Result<Self, ScenarioError> {
         scenario.check()?;
-        let generator = Generator::new(scenario)?;
         let venues = scenario.venues.iter().enumerate();
         let line_options = LineOptions {
             lines: if scenario.line_b { 2 } else { 1 },
@@ -117,7 +127,7 @@ impl Packets {
             skew_ns: scenario.line_b_skew_ns,
         };
         let mut packets = Self {
-            generator,
+            messages,
             senders: venues
                 .map(|(number, venue)| Sender::new(number, venue.kind, scenario.midnight_ns))
                 .collect(),
@@ -164,7 +174,7 @@ impl Packets {
     }
 
     fn fetch(&mut self) {
-        self.held = self.generator.next_message(&mut self.message);
+        self.held = self.messages.next_message(&mut self.message);
     }
 
     /// Runs the next due step: sends a packet or a heartbeat, or puts a message into its packet.

@@ -222,22 +222,36 @@ fn tshark_shows_the_orders_of_ouch() {
     assert!(compared > 35, "only {compared} values were compared");
 }
 
-/// A capture file of one TCP segment with this payload.
-fn tcp_capture(payload: &[u8]) -> NamedTempFile {
-    let length = |extra: usize| (payload.len() + extra) as u32;
-    let mut bytes = vec![0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
-    bytes.extend_from_slice(&[0; 8]);
-    bytes.extend_from_slice(&length(54).to_le_bytes());
-    bytes.extend_from_slice(&length(54).to_le_bytes());
-    bytes.extend_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
-    bytes.extend_from_slice(&[0x45, 0]);
-    bytes.extend_from_slice(&(length(40) as u16).to_be_bytes());
-    bytes.extend_from_slice(&[0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
-    bytes.extend_from_slice(&[0xC0, 0, 0x23, 0x3D, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0x20, 0, 0, 0, 0, 0]);
-    bytes.extend_from_slice(payload);
+/// The header of a capture of Ethernet frames with microseconds.
+const CAPTURE_HEADER: [u8; 24] =
+    [0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+
+/// A capture file of frames, in each of which a payload stands behind the headers that `headers` makes of its number and length.
+fn capture(payloads: &[Vec<u8>], headers: impl Fn(usize, usize) -> Vec<u8>) -> NamedTempFile {
+    let mut bytes = CAPTURE_HEADER.to_vec();
+    for (number, payload) in payloads.iter().enumerate() {
+        let headers = headers(number, payload.len());
+        let length = ((headers.len() + payload.len()) as u32).to_le_bytes();
+        bytes.extend_from_slice(&[0; 8]);
+        bytes.extend_from_slice(&[length, length].concat());
+        bytes.extend_from_slice(&headers);
+        bytes.extend_from_slice(payload);
+    }
     let file = tempfile::Builder::new().suffix(".pcap").tempfile().unwrap();
     std::fs::write(file.path(), bytes).unwrap();
     file
+}
+
+/// A capture file of TCP segments with these payloads, each of a connection of its own.
+fn tcp_capture(payloads: &[Vec<u8>]) -> NamedTempFile {
+    capture(payloads, |number, length| {
+        let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+        bytes.extend_from_slice(&((length + 40) as u16).to_be_bytes());
+        bytes.extend_from_slice(&[0, 1, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        bytes.extend_from_slice(&(0xC000 + number as u16).to_be_bytes());
+        bytes.extend_from_slice(&[0x23, 0x3D, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0x20, 0, 0, 0, 0, 0]);
+        bytes
+    })
 }
 
 #[test]
@@ -248,39 +262,33 @@ fn tshark_shows_each_message_of_the_native_gateway() {
     }
     let script = script();
     let mut random = SplitMix64::new(0x7a9e);
-    let mut compared = 0;
+    let (mut payloads, mut expected) = (Vec::new(), BTreeMap::new());
     for structure in SCHEMA.messages {
         let mut bytes = Vec::new();
         arbitrary(&SCHEMA, structure, &mut random, &mut bytes);
         let length = message_length(bytes.len());
         bytes[1..3].copy_from_slice(&length.to_le_bytes());
-        let mut expected = BTreeMap::new();
         expect(&mut expected, &SCHEMA, SCHEMA.decode(&bytes));
-        // tshark prints a second that has no date otherwise, and text that is no text too.
-        expected.retain(|name, _| !name.contains("transact_time"));
-        let file = tcp_capture(&bytes);
-        compared += compare(script.path(), file.path(), &expected);
+        payloads.push(bytes);
     }
+    // tshark prints a second that has no date otherwise, and text that is no text too.
+    expected.retain(|name, _| !name.contains("transact_time"));
+    let compared = compare(script.path(), tcp_capture(&payloads).path(), &expected);
     assert!(compared > 250, "only {compared} values were compared");
 }
 
-/// A capture file of one UDP packet with this payload.
-fn udp_capture(payload: &[u8]) -> NamedTempFile {
-    let length = |extra: usize| (payload.len() + extra) as u32;
-    let mut bytes = vec![0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
-    bytes.extend_from_slice(&[0; 8]);
-    bytes.extend_from_slice(&length(42).to_le_bytes());
-    bytes.extend_from_slice(&length(42).to_le_bytes());
-    bytes.extend_from_slice(&[1, 0, 0x5E, 1, 2, 3, 2, 0, 0, 0, 0, 2, 8, 0]);
-    bytes.extend_from_slice(&[0x45, 0]);
-    bytes.extend_from_slice(&(length(28) as u16).to_be_bytes());
-    bytes.extend_from_slice(&[0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 239, 1, 2, 3, 0x28, 0x8A, 0x28, 0x8A]);
-    bytes.extend_from_slice(&(length(8) as u16).to_be_bytes());
-    bytes.extend_from_slice(&[0, 0]);
-    bytes.extend_from_slice(payload);
-    let file = tempfile::Builder::new().suffix(".pcap").tempfile().unwrap();
-    std::fs::write(file.path(), bytes).unwrap();
-    file
+/// A capture file of UDP packets with these payloads.
+fn udp_capture(payloads: &[Vec<u8>]) -> NamedTempFile {
+    capture(payloads, |_, length| {
+        let mut bytes = vec![1, 0, 0x5E, 1, 2, 3, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
+        bytes.extend_from_slice(&((length + 28) as u16).to_be_bytes());
+        bytes.extend_from_slice(&[
+            0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 239, 1, 2, 3, 0x28, 0x8A, 0x28, 0x8A,
+        ]);
+        bytes.extend_from_slice(&((length + 8) as u16).to_be_bytes());
+        bytes.extend_from_slice(&[0, 0]);
+        bytes
+    })
 }
 
 /// A segment of IEX-TP with one message.
@@ -314,19 +322,20 @@ fn tshark_shows_each_message_of_feeds_without_captures() {
     let mut random = SplitMix64::new(0x7a9e);
     let mut compared = 0;
     let schema = &iex::deep_plus10::SCHEMA;
+    let (mut payloads, mut expected) = (Vec::new(), BTreeMap::new());
     for structure in schema.messages {
         let mut message = Vec::new();
         arbitrary(schema, structure, &mut random, &mut message);
         let payload = iex_segment(iex::tp::MessageProtocolId::DeepPlus, &message);
-        let mut expected = BTreeMap::new();
         expect(&mut expected, schema, schema.decode(&message));
-        // tshark prints a second that has no date otherwise, and text that is no text too.
-        expected.retain(|name, _| !name.contains("timestamp"));
-        let file = udp_capture(&payload);
-        compared += compare(script.path(), file.path(), &expected);
+        payloads.push(payload);
     }
+    // tshark prints a second that has no date otherwise, and text that is no text too.
+    expected.retain(|name, _| !name.contains("timestamp"));
+    compared += compare(script.path(), udp_capture(&payloads).path(), &expected);
     assert!(compared > 45, "only {compared} values were compared");
     let (unit, schema) = (&cboe::unit::SCHEMA, &cboe::pitch::SCHEMA);
+    let (mut payloads, mut expected) = (Vec::new(), BTreeMap::new());
     for structure in schema.messages {
         let mut message = Vec::new();
         arbitrary(schema, structure, &mut random, &mut message);
@@ -340,14 +349,14 @@ fn tshark_shows_each_message_of_feeds_without_captures() {
         };
         let mut payload = vec![0; 8 + message.len()];
         assert_eq!(fields.encode_into(&mut payload), Ok(payload.len()));
-        let mut expected = BTreeMap::new();
         expect(&mut expected, unit, unit.headers[0].decode(&payload));
         expect(&mut expected, schema, schema.decode(&message));
-        let file = udp_capture(&payload);
-        compared += compare(script.path(), file.path(), &expected);
+        payloads.push(payload);
     }
+    compared += compare(script.path(), udp_capture(&payloads).path(), &expected);
     assert!(compared > 200, "only {compared} values were compared");
     let (packet, schema) = (&nyse::packet::SCHEMA, &nyse::integrated::SCHEMA);
+    let (mut payloads, mut expected) = (Vec::new(), BTreeMap::new());
     for structure in schema.messages {
         let mut message = Vec::new();
         arbitrary(schema, structure, &mut random, &mut message);
@@ -364,14 +373,14 @@ fn tshark_shows_each_message_of_feeds_without_captures() {
         };
         let mut payload = vec![0; 16 + message.len()];
         assert_eq!(fields.encode_into(&mut payload), Ok(payload.len()));
-        let mut expected = BTreeMap::new();
         expect(&mut expected, packet, packet.headers[0].decode(&payload));
         expect(&mut expected, schema, schema.decode(&message));
-        let file = udp_capture(&payload);
-        compared += compare(script.path(), file.path(), &expected);
+        payloads.push(payload);
     }
+    compared += compare(script.path(), udp_capture(&payloads).path(), &expected);
     assert!(compared > 550, "only {compared} values were compared");
     let (unit, schema) = (&millennium::unit::SCHEMA, &millennium::mitch::SCHEMA);
+    let (mut payloads, mut expected) = (Vec::new(), BTreeMap::new());
     for structure in schema.messages {
         let mut message = Vec::new();
         arbitrary(schema, structure, &mut random, &mut message);
@@ -385,12 +394,11 @@ fn tshark_shows_each_message_of_feeds_without_captures() {
         };
         let mut payload = vec![0; 8 + message.len()];
         assert_eq!(fields.encode_into(&mut payload), Ok(payload.len()));
-        let mut expected = BTreeMap::new();
         expect(&mut expected, unit, unit.headers[0].decode(&payload));
         expect(&mut expected, schema, schema.decode(&message));
-        let file = udp_capture(&payload);
-        compared += compare(script.path(), file.path(), &expected);
+        payloads.push(payload);
     }
+    compared += compare(script.path(), udp_capture(&payloads).path(), &expected);
     assert!(compared > 700, "only {compared} values were compared");
 }
 

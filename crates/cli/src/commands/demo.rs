@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use tapeworks_analysis::generate;
 use tapeworks_analysis::replay::{self, Options, Output, Summary};
-use tapeworks_exchange::{Scenario, write_pcap};
+use tapeworks_exchange::{FileForm, Scenario};
 use tapeworks_market::Nanos;
 use tapeworks_store::Schema;
 
@@ -141,7 +142,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut scenario = Scenario { messages: arguments.messages, ..Scenario::demo() };
     scenario.fit_symbols();
     scenario.check().map_err(|error| Failure::Usage(error.to_string()))?;
-    let Some(made) = output::generate(&session, true, |sink| write_pcap(&scenario, sink))? else {
+    let Some(made) =
+        output::generate(&session, true, |sink| generate::write(FileForm::Capture, &scenario, sink))?
+    else {
         return Ok(Ending::Interrupted);
     };
     let seconds = generating.elapsed().as_secs_f64();

@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapeworks_analysis::replay::{self, Summary};
 use tapeworks_analysis::study::{self, MAX_SERVERS, SERVICE_NS, Study, show_ns};
-use tapeworks_analysis::{input, paint::Paint};
-use tapeworks_exchange::{Scenario, write_pcap};
+use tapeworks_analysis::{generate, input, paint::Paint};
+use tapeworks_exchange::{FileForm, Scenario};
 use tapeworks_feed::Application;
 use tapeworks_market::Nanos;
 
@@ -95,7 +95,8 @@ fn generate(what: Generate) -> Result<Option<Temporary>> {
         Generate::Demo => Scenario::demo(),
     };
     let path = std::env::temp_dir().join(format!("tapeworks-study-{}.pcap", std::process::id()));
-    let generated = output::generate(&path, true, |sink| write_pcap(&scenario, sink))?;
+    let generated =
+        output::generate(&path, true, |sink| generate::write(FileForm::Capture, &scenario, sink))?;
     Ok(generated.map(|_report| Temporary(path)))
 }
 

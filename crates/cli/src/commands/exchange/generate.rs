@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use tapeworks_analysis::generate;
 use tapeworks_exchange::{
     FileForm, LineFaults, Report, Scenario, ScenarioKind, VenueConfig, VenueKind, WrongVenue,
 };
@@ -152,7 +153,8 @@ pub(super) fn run(arguments: &Generate) -> Result {
     let scenario = arguments.scenario();
     scenario.check().map_err(|error| Failure::Usage(error.to_string()))?;
     let started = Instant::now();
-    let generated = output::generate(&arguments.out, arguments.force, |sink| form.write(&scenario, sink))?;
+    let generated =
+        output::generate(&arguments.out, arguments.force, |sink| generate::write(form, &scenario, sink))?;
     let Some(report) = generated else { return Ok(Ending::Interrupted) };
     let seconds = started.elapsed().as_secs_f64();
     let text = if arguments.json {
