@@ -52,23 +52,25 @@ pub(crate) fn python_package() -> Result<String, Lack> {
     let install = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"];
     let install = process::program(&python).args(install).arg("--find-links").arg(&wheels).arg("tapeworks");
     install.run().map_err(Lack::Failed)?;
-    let build = ["build", "--locked", "--workspace", "--example", "live_server"];
+    let build =
+        ["build", "--locked", "--workspace", "--example", "live_server", "--example", "stream_server"];
     process::cargo(build).run().map_err(Lack::Failed)?;
-    let server = process::target_folder().join("debug/examples/live_server");
+    let server = |name: &str| process::target_folder().join("debug/examples").join(name);
     let tests = process::program(&python)
         .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
         .arg(package.join("tests"))
-        .env("TAPEWORKS_LIVE_SERVER", server)
+        .env("TAPEWORKS_LIVE_SERVER", server("live_server"))
+        .env("TAPEWORKS_STREAM_SERVER", server("stream_server"))
         .env("PYTHONDONTWRITEBYTECODE", "1");
     tests.run().map_err(Lack::Failed)?;
-    let source = package.join("python/tapeworks");
+    let sources = ["python/tapeworks", "tests/typed_use.py"].map(|name| package.join(name));
     // What it need not know of others stands in the configuration.
     let types = process::program(&python)
         .args(["-m", "mypy", "--strict", "--cache-dir=/dev/null", "--config-file"])
         .arg(package.join("pyproject.toml"))
-        .arg(&source);
+        .args(&sources);
     types.run().map_err(Lack::Failed)?;
-    let types = process::program(&python).args(["-m", "pyright"]).arg(&source);
+    let types = process::program(&python).args(["-m", "pyright"]).args(&sources);
     types.run().map_err(Lack::Failed)?;
     Ok("the wheel builds, its tests pass, and mypy and pyright have nothing to say of its types".into())
 }

@@ -114,7 +114,7 @@ const DATA: [&str; 16] = [
 ];
 
 /// The sources of the Python package.
-const PACKAGE: [&str; 13] = [
+const PACKAGE: [&str; 14] = [
     "bindings/python",
     "interop/requirements.txt",
     "crates/stage",
@@ -128,6 +128,7 @@ const PACKAGE: [&str; 13] = [
     "crates/analysis",
     "crates/runtime",
     "crates/outputs",
+    "crates/service",
 ];
 
 /// The sources of the way from a FIX client to a venue and back.
