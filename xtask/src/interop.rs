@@ -49,9 +49,12 @@ pub(crate) fn python_package() -> Result<String, Lack> {
         .arg("--out")
         .arg(&wheels);
     build.run().map_err(Lack::Failed)?;
-    let install = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"];
-    let install = process::program(&python).args(install).arg("--find-links").arg(&wheels).arg("tapeworks");
-    install.run().map_err(Lack::Failed)?;
+    let nautilus = tools::python_of_nautilus()?;
+    for python in [&python, &nautilus] {
+        let install = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"];
+        let install = process::program(python).args(install).arg("--find-links").arg(&wheels);
+        install.arg("tapeworks").run().map_err(Lack::Failed)?;
+    }
     let build =
         ["build", "--locked", "--workspace", "--example", "live_server", "--example", "stream_server"];
     process::cargo(build).run().map_err(Lack::Failed)?;
@@ -61,6 +64,11 @@ pub(crate) fn python_package() -> Result<String, Lack> {
         .arg(package.join("tests"))
         .env("TAPEWORKS_LIVE_SERVER", server("live_server"))
         .env("TAPEWORKS_STREAM_SERVER", server("stream_server"))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    tests.run().map_err(Lack::Failed)?;
+    let tests = process::program(&nautilus)
+        .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
+        .arg(package.join("tests/test_nautilus.py"))
         .env("PYTHONDONTWRITEBYTECODE", "1");
     tests.run().map_err(Lack::Failed)?;
     let sources = ["python/tapeworks", "tests/typed_use.py"].map(|name| package.join(name));
@@ -73,6 +81,11 @@ pub(crate) fn python_package() -> Result<String, Lack> {
     let types = process::program(&python).args(["-m", "pyright"]).args(&sources);
     types.run().map_err(Lack::Failed)?;
     Ok("the wheel builds, its tests pass, and mypy and pyright have nothing to say of its types".into())
+}
+
+pub(crate) fn needs_of_python_package() -> Result<(), Lack> {
+    tools::python()?;
+    tools::python_of_nautilus().map(drop)
 }
 
 pub(crate) fn needs_of_page() -> Result<(), Lack> {

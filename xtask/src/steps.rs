@@ -114,9 +114,10 @@ const DATA: [&str; 16] = [
 ];
 
 /// The sources of the Python package.
-const PACKAGE: [&str; 14] = [
+const PACKAGE: [&str; 15] = [
     "bindings/python",
     "interop/requirements.txt",
+    "interop/requirements-nautilus.txt",
     "crates/stage",
     "crates/wire",
     "crates/session",
@@ -304,9 +305,9 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "python-package",
-        what: "the wheel builds; its tests and types are well; pandas, Polars, pyarrow and DuckDB take its batches",
+        what: "the wheel builds; its tests and types are well; pandas, Polars, pyarrow, DuckDB and nautilus_trader take its records",
         when: When::Covers(&PACKAGE),
-        needs: || tools::python().map(drop),
+        needs: interop::needs_of_python_package,
         run: interop::python_package,
     },
     Step {

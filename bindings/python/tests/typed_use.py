@@ -49,3 +49,8 @@ def errors_have_facts() -> None:
         assert_type(error.address, str)
         assert_type(error.reason, str)
         assert_type(error.status, Optional[int])
+
+
+def writers_say_what_they_wrote(reader: tapeworks.Reader) -> None:
+    assert_type(reader.to_nautilus("catalog", price_precision=2), Dict[str, int])
+    assert_type(tapeworks.generate("day.pcap", line_b=True, loss=100), Dict[str, Any])
