@@ -31,7 +31,8 @@ pub(crate) fn python() -> Result<String, Lack> {
     Ok(format!("{} counterparts read the same records", PYTHON.len()))
 }
 
-/// The Python package: the wheel, built as the tests of the workspace are, in an environment with what it works with.
+/// The Python package: the wheel, built as the tests of the workspace are, in an environment with what it works with; and the notebook of
+/// the book.
 pub(crate) fn python_package() -> Result<String, Lack> {
     let python = tools::python()?;
     let package = process::root().join("bindings/python");
@@ -71,6 +72,12 @@ pub(crate) fn python_package() -> Result<String, Lack> {
         .arg(package.join("tests/test_nautilus.py"))
         .env("PYTHONDONTWRITEBYTECODE", "1");
     tests.run().map_err(Lack::Failed)?;
+    let notebook = process::program(&python)
+        .arg(process::root().join("interop/run_notebook.py"))
+        .args(["--notebook", "docs/src/notebooks/day.ipynb", "--page", "docs/src/notebook.md", "--figures"])
+        .arg(process::target_folder().join("interop/notebook"))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    notebook.run().map_err(Lack::Failed)?;
     let sources = ["python/tapeworks", "tests/typed_use.py"].map(|name| package.join(name));
     // What it need not know of others stands in the configuration.
     let types = process::program(&python)
@@ -80,7 +87,8 @@ pub(crate) fn python_package() -> Result<String, Lack> {
     types.run().map_err(Lack::Failed)?;
     let types = process::program(&python).args(["-m", "pyright"]).args(&sources);
     types.run().map_err(Lack::Failed)?;
-    Ok("the wheel builds, its tests pass, and mypy and pyright have nothing to say of its types".into())
+    Ok("the wheel builds, its tests pass, the notebook runs, and mypy and pyright have nothing to say of its types"
+        .into())
 }
 
 pub(crate) fn needs_of_python_package() -> Result<(), Lack> {

@@ -114,8 +114,11 @@ const DATA: [&str; 16] = [
 ];
 
 /// The sources of the Python package.
-const PACKAGE: [&str; 15] = [
+const PACKAGE: [&str; 18] = [
     "bindings/python",
+    "docs/src/notebook.md",
+    "docs/src/notebooks",
+    "interop/run_notebook.py",
     "interop/requirements.txt",
     "interop/requirements-nautilus.txt",
     "crates/stage",
@@ -305,7 +308,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "python-package",
-        what: "the wheel builds; its tests and types are well; pandas, Polars, pyarrow, DuckDB and nautilus_trader take its records",
+        what: "the wheel builds; its tests and types are well; pandas, Polars, pyarrow, DuckDB and nautilus_trader take its records; the notebook runs",
         when: When::Covers(&PACKAGE),
         needs: interop::needs_of_python_package,
         run: interop::python_package,
