@@ -122,11 +122,15 @@ def test_what_the_catalogue_cannot_have_is_refused(day, tmp_path):
     assert ParquetDataCatalog(str(tmp_path)).query(TradeTick) == [] == ParquetDataCatalog(str(tmp_path)).query(QuoteTick)
 
 
+@pytest.mark.filterwarnings("ignore::tapeworks.DataWarning")
 def test_another_venue_is_that_of_all_instruments(day, tmp_path):
     path, symbols = day
     written = tapeworks.read(path, "trades", symbols=symbols[0]).to_nautilus(tmp_path / "new", venue="SIM")
     assert list(written) == [f"{symbols[0]}.SIM"]
-    (equity,) = ParquetDataCatalog(str(tmp_path / "new")).instruments()
+    quotes = tapeworks.read(path, "bbo-1m", symbols=symbols[0], errors="ignore").to_nautilus(tmp_path / "new", venue="SIM")
+    files = ParquetDataCatalog(str(tmp_path / "new"))
+    assert len(files.quote_ticks()) == quotes[f"{symbols[0]}.SIM"] > 10
+    (equity,) = files.instruments()
     assert str(equity.id) == f"{symbols[0]}.SIM" and int(equity.lot_size) == 100
 
 

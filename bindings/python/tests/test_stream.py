@@ -6,7 +6,10 @@ import hashlib
 import json
 import os
 import random
+import shutil
+import signal
 import socket
+import ssl
 import struct
 import subprocess
 import threading
@@ -174,17 +177,20 @@ class WebRelay(Relay):
 @with_server
 @pytest.mark.parametrize("encoding", ["json", "protobuf"])
 def test_a_cut_stream_is_connected_again_and_says_so(serve, encoding):
-    # In the midst of frames.
-    relay = WebRelay(serve(1), [5_001, 40_003])
+    # In the midst of frames, within the state of all symbols that a connection begins with.
+    relay = WebRelay(serve(9), [1_001, 1_203])
     relay.start()
     client = stream(relay.port, encoding=encoding, pause=0.01)
+    found = []
     with pytest.warns(tapeworks.DataWarning, match=f"127.0.0.1:{relay.port}: connected again .* trades and gaps"):
-        found = take(client, RECORDS)
+        for record in client:
+            found.append(record)
+            states = [one.symbol for one in found if one.is_snapshot]
+            if len(set(states)) == 20:
+                break
     assert client.reconnects == 2 == relay.connections - 1
-    # Each connection begins with the state of each symbol.
-    first = found[0].symbol
-    states = [record for record in found if record.flags & 0x20 and record.symbol == first]
-    assert len(states) == 3
+    # Each connection began with the first symbol.
+    assert states.count(states[0]) == 3 and states == [one.symbol for one in found]
     client.close()
 
 
@@ -209,8 +215,9 @@ def frame(opcode, payload):
 class Fake(threading.Thread):
     """Serves one connection after the other, as each function says."""
 
-    def __init__(self, *connections):
+    def __init__(self, *connections, tls=None):
         super().__init__(daemon=True)
+        self.tls = tls
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.connections, self.requests = connections, []
@@ -219,6 +226,12 @@ class Fake(threading.Thread):
     def run(self):
         for serve in self.connections:
             connection, _ = self.listener.accept()
+            if self.tls is not None:
+                try:
+                    connection = self.tls.wrap_socket(connection, server_side=True)
+                except OSError:
+                    connection.close()
+                    continue
             with connection:
                 request = b""
                 while b"\r\n\r\n" not in request:
@@ -346,6 +359,76 @@ def test_a_server_that_is_silent_counts_as_gone():
         next(iter(stream(Fake(sends()).port, reconnect=False, silence=0.2)))
     with pytest.raises(tapeworks.StreamError, match="no answer within the time"):
         next(iter(stream(Fake(lambda connection, _: connection.recv(1)).port, reconnect=False, patience=0.2)))
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate of this machine that no authority has signed."""
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    words = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    subprocess.run([*words.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificate, key)
+    return server, certificate
+
+
+def test_a_stream_behind_tls_needs_a_certificate_that_holds(certificate):
+    server, path = certificate
+    fake = Fake(*[sends(frame(0x82, NBBO) * 3)] * 3, tls=server)
+    # Neither one that nobody has signed, nor one of another name.
+    for host, options in (("localhost", {}), ("127.0.0.1", {"tls": ssl.create_default_context(cafile=path)})):
+        with pytest.raises(tapeworks.StreamError, match=f"^{host}:{fake.port}: its certificate: "):
+            next(iter(tapeworks.Stream(f"wss://{host}:{fake.port}", **options)))
+    assert fake.requests == []
+    tls = ssl.create_default_context(cafile=path)
+    with tapeworks.Stream(f"wss://localhost:{fake.port}/stream", tls=tls, token="secret") as client:
+        assert [record.event for record in take(client, 3)] == [7, 7, 7]
+        assert client.run(lambda record: None, seconds=0.3) == 0
+    assert "Authorization: Bearer secret" in fake.requests[0]
+    with pytest.raises(tapeworks.UsageError, match="wss://"):
+        tapeworks.Stream("localhost:1", tls=tls)
+
+
+def test_an_interrupt_ends_the_waiting():
+    client = stream(Fake(sends(frame(0x82, NBBO))).port)
+    found = []
+    previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            client.run(found.append)
+    finally:
+        signal.signal(signal.SIGALRM, previous)
+    assert len(found) == 1
+    client.close()
+
+
+def test_a_task_that_is_cancelled_ends_its_stream():
+    client = stream(Fake(sends(frame(0x82, NBBO))).port)
+
+    async def gather(found):
+        async for record in client:
+            found.append(record)
+
+    async def main():
+        found = []
+        task = asyncio.create_task(gather(found))
+        while not found:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return found
+
+    assert len(asyncio.run(main())) == 1
+    # Its thread ends by itself.
+    until = time.monotonic() + 30
+    while client._connection is not None and time.monotonic() < until:
+        time.sleep(0.01)
+    assert client._connection is None
 
 
 def test_closing_ends_the_pause_between_attempts():
