@@ -12,6 +12,7 @@ import socket
 import ssl
 import struct
 import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -458,6 +459,12 @@ def test_wrong_arguments_are_errors_before_anything_is_sent():
             tapeworks.Stream(**options)
     assert tapeworks.Stream("wss://example.com").address == "example.com:443"
     assert tapeworks.Stream("[::1]:8080").address == "[::1]:8080"
+
+
+def test_without_websockets_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "websockets", None)
+    with pytest.raises(ImportError, match=r"pip install 'tapeworks\[stream\]'"):
+        tapeworks.Stream("127.0.0.1:1")
 
 
 def test_random_bytes_are_records_or_one_error():
