@@ -31,7 +31,8 @@ pub(crate) fn python() -> Result<String, Lack> {
     Ok(format!("{} counterparts read the same records", PYTHON.len()))
 }
 
-/// The Python package: the wheel, built as the tests of the workspace are, in an environment with what it works with.
+/// The Python package: the wheel, built as the tests of the workspace are, in an environment with what it works with; and the notebook of
+/// the book.
 pub(crate) fn python_package() -> Result<String, Lack> {
     let python = tools::python()?;
     let package = process::root().join("bindings/python");
@@ -49,28 +50,50 @@ pub(crate) fn python_package() -> Result<String, Lack> {
         .arg("--out")
         .arg(&wheels);
     build.run().map_err(Lack::Failed)?;
-    let install = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"];
-    let install = process::program(&python).args(install).arg("--find-links").arg(&wheels).arg("tapeworks");
-    install.run().map_err(Lack::Failed)?;
-    let build = ["build", "--locked", "--workspace", "--example", "live_server"];
+    let nautilus = tools::python_of_nautilus()?;
+    for python in [&python, &nautilus] {
+        let install = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index"];
+        let install = process::program(python).args(install).arg("--find-links").arg(&wheels);
+        install.arg("tapeworks").run().map_err(Lack::Failed)?;
+    }
+    let build =
+        ["build", "--locked", "--workspace", "--example", "live_server", "--example", "stream_server"];
     process::cargo(build).run().map_err(Lack::Failed)?;
-    let server = process::target_folder().join("debug/examples/live_server");
+    let server = |name: &str| process::target_folder().join("debug/examples").join(name);
     let tests = process::program(&python)
         .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
         .arg(package.join("tests"))
-        .env("TAPEWORKS_LIVE_SERVER", server)
+        .env("TAPEWORKS_LIVE_SERVER", server("live_server"))
+        .env("TAPEWORKS_STREAM_SERVER", server("stream_server"))
         .env("PYTHONDONTWRITEBYTECODE", "1");
     tests.run().map_err(Lack::Failed)?;
-    let source = package.join("python/tapeworks");
+    let tests = process::program(&nautilus)
+        .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
+        .arg(package.join("tests/test_nautilus.py"))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    tests.run().map_err(Lack::Failed)?;
+    let notebook = process::program(&python)
+        .arg(process::root().join("interop/run_notebook.py"))
+        .args(["--notebook", "docs/src/notebooks/day.ipynb", "--page", "docs/src/notebook.md", "--figures"])
+        .arg(process::target_folder().join("interop/notebook"))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    notebook.run().map_err(Lack::Failed)?;
+    let sources = ["python/tapeworks", "tests/typed_use.py"].map(|name| package.join(name));
     // What it need not know of others stands in the configuration.
     let types = process::program(&python)
         .args(["-m", "mypy", "--strict", "--cache-dir=/dev/null", "--config-file"])
         .arg(package.join("pyproject.toml"))
-        .arg(&source);
+        .args(&sources);
     types.run().map_err(Lack::Failed)?;
-    let types = process::program(&python).args(["-m", "pyright"]).arg(&source);
+    let types = process::program(&python).args(["-m", "pyright"]).args(&sources);
     types.run().map_err(Lack::Failed)?;
-    Ok("the wheel builds, its tests pass, and mypy and pyright have nothing to say of its types".into())
+    Ok("the wheel builds, its tests pass, the notebook runs, and mypy and pyright have nothing to say of its types"
+        .into())
+}
+
+pub(crate) fn needs_of_python_package() -> Result<(), Lack> {
+    tools::python()?;
+    tools::python_of_nautilus().map(drop)
 }
 
 pub(crate) fn needs_of_page() -> Result<(), Lack> {

@@ -114,9 +114,13 @@ const DATA: [&str; 16] = [
 ];
 
 /// The sources of the Python package.
-const PACKAGE: [&str; 13] = [
+const PACKAGE: [&str; 18] = [
     "bindings/python",
+    "docs/src/notebook.md",
+    "docs/src/notebooks",
+    "interop/run_notebook.py",
     "interop/requirements.txt",
+    "interop/requirements-nautilus.txt",
     "crates/stage",
     "crates/wire",
     "crates/session",
@@ -128,6 +132,7 @@ const PACKAGE: [&str; 13] = [
     "crates/analysis",
     "crates/runtime",
     "crates/outputs",
+    "crates/service",
 ];
 
 /// The sources of the way from a FIX client to a venue and back.
@@ -303,9 +308,9 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "python-package",
-        what: "the wheel builds; its tests and types are well; pandas, Polars, pyarrow and DuckDB take its batches",
+        what: "the wheel builds; its tests and types are well; pandas, Polars, pyarrow, DuckDB and nautilus_trader take its records; the notebook runs",
         when: When::Covers(&PACKAGE),
-        needs: || tools::python().map(drop),
+        needs: interop::needs_of_python_package,
         run: interop::python_package,
     },
     Step {

@@ -104,20 +104,28 @@ pub(crate) fn of_crate(program: &str, version: &str) -> Result<PathBuf, Lack> {
     Ok(own)
 }
 
-/// The Python of a virtual environment with what `interop/requirements.txt` pins. It is made once, and made anew when
-/// the pins change.
+/// The Python of a virtual environment with what `interop/requirements.txt` pins.
 pub(crate) fn python() -> Result<PathBuf, Lack> {
+    python_with("interop/requirements.txt", "interop-python")
+}
+
+/// The same with nautilus_trader, whose pandas is an older one than the others'.
+pub(crate) fn python_of_nautilus() -> Result<PathBuf, Lack> {
+    python_with("interop/requirements-nautilus.txt", "interop-python-nautilus")
+}
+
+/// The Python of a virtual environment with what a file pins. It is made once, and made anew when the pins change.
+fn python_with(pins: &str, folder: &str) -> Result<PathBuf, Lack> {
     let failed = |error: std::io::Error| Lack::Failed(error.to_string());
-    let pins = process::root().join("interop/requirements.txt");
-    let wanted = std::fs::read_to_string(&pins).map_err(failed)?;
-    let folder = process::target_folder().join("interop-python");
+    let wanted = std::fs::read_to_string(process::root().join(pins)).map_err(failed)?;
+    let folder = process::target_folder().join(folder);
     let (python, stamp) = (folder.join("bin/python"), folder.join("installed.txt"));
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         return Ok(python);
     }
     if !process::is_ci() && std::env::var_os("TAPEWORKS_INTEROP").is_none() {
         return Err(Lack::Skipped(format!(
-            "{} is not there; run once with TAPEWORKS_INTEROP=1 to let pip install interop/requirements.txt into it",
+            "{} is not there; run once with TAPEWORKS_INTEROP=1 to let pip install {pins} into it",
             folder.display()
         )));
     }
@@ -126,7 +134,8 @@ pub(crate) fn python() -> Result<PathBuf, Lack> {
     }
     let install = || {
         process::program("python3").args(["-m", "venv", "--clear"]).arg(&folder).run()?;
-        process::program(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&pins).run()
+        let pip = process::program(&python).args(["-m", "pip", "install", "--quiet", "--requirement"]);
+        pip.arg(process::root().join(pins)).run()
     };
     install().map_err(Lack::Failed)?;
     std::fs::write(&stamp, wanted).map_err(failed)?;

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use tapeworks_analysis::{
     dump as dumping, generate as generating, input, stats as counting, study as studying,
 };
-use tapeworks_exchange::{FileForm, Report, ScenarioKind, VenueConfig, VenueKind, WrongVenue};
+use tapeworks_exchange::{FileForm, LineFaults, Report, ScenarioKind, VenueConfig, VenueKind, WrongVenue};
 use tapeworks_market::{Nanos, Symbol};
 use tapeworks_packet::new_file::CompressedFile;
 
@@ -135,7 +135,8 @@ impl Write for Watched<'_> {
 /// Generates a session: the same seed gives the same bytes. Returns what was made.
 #[pyfunction]
 #[pyo3(signature = (
-    path, *, scenario="demo", messages=None, symbols=None, venues=Vec::new(), seed=None, date=None, overwrite=false
+    path, *, scenario="demo", messages=None, symbols=None, venues=Vec::new(), seed=None, date=None, line_b=false, loss=0,
+    duplicates=0, reorder=0, overwrite=false
 ))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn generate<'py>(
@@ -147,6 +148,10 @@ pub(crate) fn generate<'py>(
     venues: Vec<String>,
     seed: Option<u64>,
     date: Option<String>,
+    line_b: bool,
+    loss: u32,
+    duplicates: u32,
+    reorder: u32,
     overwrite: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let kind = ScenarioKind::by_name(scenario).ok_or_else(|| {
@@ -157,6 +162,15 @@ pub(crate) fn generate<'py>(
     wanted.seed = seed.unwrap_or(wanted.seed);
     if let Some(date) = date {
         wanted.midnight_ns = midnight(&date)?.0;
+    }
+    wanted.line_b |= line_b;
+    let faults = LineFaults {
+        lost_per_million: loss,
+        duplicated_per_million: duplicates,
+        reordered_per_million: reorder,
+    };
+    if faults != LineFaults::default() {
+        wanted.faults = [faults; 2];
     }
     if !venues.is_empty() {
         wanted.venues = venues.iter().map(venue).collect::<Result<_, _>>()?;

@@ -2,6 +2,8 @@
 //!
 //! What takes long releases the interpreter's lock and looks for signals ten times a second.
 
+use std::collections::BTreeMap;
+
 use pyo3::prelude::*;
 
 mod errors;
@@ -12,6 +14,7 @@ mod options;
 mod reader;
 mod record;
 mod stream;
+mod streamed;
 
 /// `tapeworks._native`.
 #[pymodule]
@@ -19,6 +22,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("SCHEMAS", tapeworks_store::Schema::ALL.map(tapeworks_store::Schema::as_str).to_vec())?;
     module.add("DEMO_KEY", tapeworks_outputs::subscriber::DEMO_KEY)?;
+    let venues = tapeworks_market::venue::FEEDS.map(|feed| (feed.publisher.0, feed.venue.mic));
+    module.add("VENUES", BTreeMap::from(venues))?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<record::Record>()?;
     module.add_class::<feed::Feed>()?;
@@ -28,6 +33,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<feed::BestSide>()?;
     module.add_class::<live::Live>()?;
     module.add_class::<files::Dump>()?;
+    module.add_function(wrap_pyfunction!(streamed::decode_stream, module)?)?;
     module.add_function(wrap_pyfunction!(files::dump, module)?)?;
     module.add_function(wrap_pyfunction!(files::stats, module)?)?;
     module.add_function(wrap_pyfunction!(files::study, module)?)?;

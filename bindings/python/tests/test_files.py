@@ -50,3 +50,25 @@ def test_a_study_says_how_long_the_queue_became(session):
     assert found["messages"] > 25_000 and len(found["servers"]) == 2
     with pytest.raises(tapeworks.UsageError):
         tapeworks.study(session, [])
+
+
+def test_a_session_has_the_lines_and_faults_that_were_asked_for(tmp_path):
+    def packets(name, **options):
+        path = tmp_path / name
+        report = tapeworks.generate(path, messages=5_000, symbols=5, venues="nasdaq", seed=3, **options)
+        return report["packets"], tapeworks.read(path, "trades", errors="ignore")
+
+    one, reader = packets("one.pcap")
+    two, both = packets("two.pcap", line_b=True)
+    assert two == 2 * one and both.to_arrow().drop_columns("line") == reader.to_arrow().drop_columns("line")
+    assert {channel["lines"] for channel in both.summary["channels"]} == {2}
+    fewer, lossy = packets("lossy.pcap", loss=100_000)
+    assert len(lossy.to_arrow()) < len(tapeworks.read(tmp_path / "one.pcap", "trades").to_arrow()) and fewer < one
+    assert sum(channel["missing_messages"] for channel in lossy.summary["channels"]) > 100
+    more, repeated = packets("repeated.pcap", duplicates=100_000, reorder=100_000)
+    assert more > one and len(repeated.to_arrow()) > 0
+    assert sum(channel["repeated_messages"] for channel in repeated.summary["channels"]) > 100
+
+
+def test_each_publisher_has_a_venue():
+    assert tapeworks.VENUES[2] == "XNAS" and tapeworks.VENUES[9001] == "IEXG"

@@ -7,12 +7,14 @@
 from ._feed import Feed
 from ._files import dump, generate, stats, study
 from ._live import Live
-from ._native import SCHEMAS, BestSide, Book, Level, Nbbo, Record, __version__
+from ._native import SCHEMAS, VENUES, BestSide, Book, Level, Nbbo, Record, __version__
 from ._reader import Reader, read
-from .errors import DataError, DataWarning, Error, InputError, LiveError, OutputError, UsageError
+from ._stream import Stream, StreamGap, StreamLagged, StreamNbbo, StreamRecord, StreamTrade
+from .errors import DataError, DataWarning, Error, InputError, LiveError, OutputError, StreamError, UsageError
 
 __all__ = [
     "SCHEMAS",
+    "VENUES",
     "BestSide",
     "Book",
     "DataError",
@@ -27,6 +29,13 @@ __all__ = [
     "OutputError",
     "Reader",
     "Record",
+    "Stream",
+    "StreamError",
+    "StreamGap",
+    "StreamLagged",
+    "StreamNbbo",
+    "StreamRecord",
+    "StreamTrade",
     "UsageError",
     "__version__",
     "dump",

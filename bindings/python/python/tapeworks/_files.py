@@ -66,9 +66,15 @@ def generate(
     venues: Union[str, Sequence[str]] = (),
     seed: Optional[int] = None,
     date: Optional[str] = None,
+    line_b: bool = False,
+    loss: int = 0,
+    duplicates: int = 0,
+    reorder: int = 0,
     overwrite: bool = False,
 ) -> Dict[str, Any]:
     """Generates a trading session: the same seed gives the same bytes. Arguments as of ``tapeworks exchange generate``.
+
+    ``line_b`` sends every packet on line B too; ``loss``, ``duplicates`` and ``reorder`` are faults of each line, in packets per million.
 
     Returns:
         ``messages``, ``packets``, ``bytes``, ``first_ns`` and ``last_ns``.
@@ -81,5 +87,9 @@ def generate(
         venues=names_of(venues) or [],
         seed=seed,
         date=date,
+        line_b=line_b,
+        loss=loss,
+        duplicates=duplicates,
+        reorder=reorder,
         overwrite=overwrite,
     )

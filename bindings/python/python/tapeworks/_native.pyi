@@ -7,6 +7,8 @@ from typing_extensions import Self
 __version__: str
 SCHEMAS: List[str]
 DEMO_KEY: str
+#: The market identifier code of each feed by its number (`publisher_id`).
+VENUES: Dict[int, str]
 
 class Record:
     """A record of a schema, whose fields are attributes: names and order are those of the columns.
@@ -191,6 +193,9 @@ class Live:
     def next_record(self, seconds: Optional[float] = None) -> Optional[Record]: ...
     def next_batch(self, seconds: Optional[float] = None) -> Optional[Tuple[str, Batch]]: ...
 
+def decode_stream(message: bytes) -> Optional[Tuple[int, Tuple[Any, ...]]]:
+    """The kind and the values of a record in Protobuf; ``None``: of a kind that is not known."""
+
 class Dump:
     def __iter__(self) -> Iterator[Dict[str, Any]]: ...
     def __next__(self) -> Dict[str, Any]: ...
@@ -222,5 +227,9 @@ def generate(
     venues: Sequence[str] = ...,
     seed: Optional[int] = None,
     date: Optional[str] = None,
+    line_b: bool = False,
+    loss: int = 0,
+    duplicates: int = 0,
+    reorder: int = 0,
     overwrite: bool = False,
 ) -> Dict[str, Any]: ...

@@ -234,6 +234,25 @@ class Reader(_native.Reader):
             numpy.savez_compressed(os.fspath(path), data=events)
         return events
 
+    def to_nautilus(self, catalog: Path, *, price_precision: int = 4, venue: Optional[str] = None) -> Dict[str, int]:
+        """Writes the records to a catalogue of nautilus_trader (its ``ParquetDataCatalog``). Returns how many, by instrument.
+
+        Orders (``mbo``) become order book deltas, ``mbp-1``, ``cmbp-1``, ``bbo-*`` and ``cbbo-*`` quote ticks, ``trades`` trade
+        ticks, and ``definition`` equities with their round lots. An instrument that is not in the catalogue yet is written too, with a
+        round lot of 100. Instruments are ``AAPL.XNAS``; those of the NBBO ``AAPL.NBBO``. ``ts_init`` is the receive time.
+
+        Args:
+            catalog: Its folder.
+            price_precision: Digits behind the point of all prices. US stocks have at most 4.
+            venue: The venue of all instruments, instead of the market identifier code of each feed.
+
+        Raises:
+            UsageError: There is nothing of the schema's kind, or a price has more digits.
+        """
+        from ._nautilus import write
+
+        return write(self, catalog, price_precision=price_precision, venue=venue)
+
     def __enter__(self) -> "Reader":
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Dict, Optional
 
-__all__ = ["DataError", "DataWarning", "Error", "InputError", "LiveError", "OutputError", "UsageError"]
+__all__ = ["DataError", "DataWarning", "Error", "InputError", "LiveError", "OutputError", "StreamError", "UsageError"]
 
 
 class Error(Exception):
@@ -45,6 +45,22 @@ class OutputError(Error):
 
 class LiveError(Error):
     """A live server, or the way to it, failed."""
+
+
+class StreamError(LiveError):
+    """A plant's stream, or the way to it, failed.
+
+    Attributes:
+        address: Host and port.
+        reason: Why.
+        status: The status of HTTP with which the server refused, if it did.
+    """
+
+    def __init__(self, address: str, reason: str, *, status: Optional[int] = None) -> None:
+        super().__init__(f"{address}: {reason}")
+        self.address = address
+        self.reason = reason
+        self.status = status
 
 
 class UsageError(Error, ValueError):
