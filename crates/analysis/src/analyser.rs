@@ -987,7 +987,8 @@ fn stream_bytes(
                 } else {
                     match sessions::start(stream, connection.peer.or(expected), false) {
                         Start::Found(session) => connection.recognise(session),
-                        Start::Wait => {
+                        // A whole packet of SoupBinTCP is the start of no session's.
+                        Start::Wait if !is_soup(stream) => {
                             connection.rest = stream.to_vec();
                             return ControlFlow::Continue(());
                         }
@@ -995,7 +996,7 @@ fn stream_bytes(
                             connection.is_given_up = true;
                             return in_doubt(flow, protocols, stream, place, visitor);
                         }
-                        Start::No => {}
+                        Start::Wait | Start::No => {}
                     }
                 }
             }
@@ -1266,7 +1267,7 @@ mod tests {
         let closed = StreamEvent::Closed { flow, length: stream.len() as u64 };
         let pieces = stream.chunks(piece).map(|bytes| StreamEvent::Bytes { flow, offset: 0, bytes });
         for event in std::iter::once(opened).chain(pieces).chain([closed]) {
-            let streams = ReadStreams::of(read_as);
+            let streams = ReadStreams::Recognised(None);
             assert!(stream_event(&mut connections, streams, event, &place, None, &mut named).is_continue());
         }
         named.0

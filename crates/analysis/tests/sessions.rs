@@ -421,6 +421,10 @@ fn no_stream_of_another_protocol_is_taken_for_a_session() {
     let mut native = Connection::default();
     native.client(b"\x02\x01\x000\x02\x02\x00N\x00");
     assert_eq!(protocols(&found(&native.pcap(1_400), None)), ["lse-native-21.2"]);
+    let mut soup = Connection::default();
+    soup.client(b"\0\x01R");
+    let heartbeat = ("nasdaq-soupbintcp-3.0".to_owned(), "ClientHeartbeat".to_owned());
+    assert_eq!(found(&soup.pcap(1_400), None), [heartbeat]);
     let mut rejected = Connection::default();
     rejected.server(b"\x02\0\x01A");
     assert_eq!(found(&rejected.pcap(1), None), [("memx-tcp-1.6".to_owned(), "LoginRejected".to_owned())]);
