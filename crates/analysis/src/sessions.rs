@@ -293,7 +293,7 @@ impl Session {
             let length = self.framing.message_bytes(rest);
             let Some((packet, after)) = length.and_then(|length| rest.split_at_checked(length)) else {
                 let is_short = length.is_none_or(|length| length <= LONGEST_PACKET);
-                if !is_shown && !(is_short && self.may_start(rest)) {
+                if !(is_shown || is_short && self.may_start(rest)) {
                     return Fit::No;
                 }
                 break;
