@@ -54,6 +54,11 @@ impl Connection {
 
     /// A capture of it, in segments of so many bytes. It has the beginning and the end.
     fn pcap(&self, piece: usize) -> Vec<u8> {
+        self.pcap_at([40_001, 37_001], piece)
+    }
+
+    /// As [`Connection::pcap`], between these ports of client and server.
+    fn pcap_at(&self, ports: [u16; 2], piece: usize) -> Vec<u8> {
         let mut file =
             vec![0xD4, 0xC3, 0xB2, 0xA1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
         /// Flags of a segment.
@@ -64,7 +69,6 @@ impl Connection {
         let (mut numbers, mut ms) = ([1_000_u32, 5_000], 0);
         let mut put = |numbers: &mut [u32; 2], is_client: bool, flags: u8, bytes: &[u8]| {
             let (own, peer) = if is_client { (0, 1) } else { (1, 0) };
-            let ports = [40_001_u16, 37_001];
             file.extend_from_slice(&1_763_130_600_u32.to_le_bytes());
             file.extend_from_slice(&(ms * 1_000_u32).to_le_bytes());
             ms += 1;
@@ -428,6 +432,55 @@ fn no_stream_of_another_protocol_is_taken_for_a_session() {
     let mut rejected = Connection::default();
     rejected.server(b"\x02\0\x01A");
     assert_eq!(found(&rejected.pcap(1), None), [("memx-tcp-1.6".to_owned(), "LoginRejected".to_owned())]);
+}
+
+/// Real captures, by path.
+fn real_captures() -> Vec<PathBuf> {
+    let folders = fs::read_dir(testdata().join("captures")).unwrap().map(|entry| entry.unwrap().path());
+    let files = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut all: Vec<PathBuf> = folders.filter(|path| path.is_dir()).flat_map(files).collect();
+    all.retain(|path| path.extension().is_some_and(|ending| ending != "md"));
+    all.sort();
+    all
+}
+
+const NAMES: [&str; 3] = ["cboe-grp", "mitch-recovery", "memx-tcp"];
+
+#[test]
+fn the_name_of_a_session_changes_nothing_of_datagrams_and_makes_a_session_of_no_other_stream() {
+    let captures = real_captures();
+    assert!(captures.len() > 25, "the captures are there");
+    for capture in captures {
+        let (as_it_is, _) = dumped(&capture, Form::Json, None);
+        let is_stream = capture.to_string_lossy().contains("ouch");
+        for name in NAMES {
+            let (named, counts) = dumped(&capture, Form::Json, Some(name));
+            if !is_stream {
+                assert_eq!(named, as_it_is, "{} as {name}", capture.display());
+            } else if named.lines().next().is_some() {
+                assert!(counts.problems > 0, "{} as {name}: {named}", capture.display());
+            }
+        }
+        for protocol in sessions().map(|(_, protocol, ..)| protocol) {
+            assert!(!as_it_is.contains(protocol), "{}: {protocol}", capture.display());
+        }
+    }
+}
+
+#[test]
+fn a_session_is_recognised_at_any_port_and_under_a_wrong_name_it_is_none() {
+    for (name, protocol, market, said) in sessions() {
+        let whole = found(&said.pcap(1_400), None);
+        // Ports of a native gateway, of SoupBinTCP, of a web server, and of the venues' lines.
+        for port in [7_001, 8_003, 80, 30_001, 26_477] {
+            assert_eq!(found(&said.pcap_at([50_000, port], 1_400), None), whole, "{name} at {port}");
+        }
+        for wrong in NAMES.into_iter().filter(|wrong| !protocol.contains(&wrong[..4])) {
+            let found = found(&said.pcap(1_400), Some(wrong));
+            let own = found.iter().filter(|(one, _)| one == protocol || one == market).count();
+            assert_eq!(own, 0, "{name} as {wrong}: {found:?}");
+        }
+    }
 }
 
 #[test]
