@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 
 use tapeworks_feed::recognise;
 use tapeworks_feed::sequence::{Arrival, SequenceTracker};
+use tapeworks_feed::sessions::{self, Form, Numbers, Session, Start};
 use tapeworks_feed::{Application, ChannelIdentity, FileFormat};
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_packet::CaptureError;
@@ -26,7 +27,7 @@ use tapeworks_wire::schema::{Decoded, Schema};
 
 use crate::fix::{self, FixFault, FixMessage, LogReader};
 use crate::input::{Input, Source};
-use crate::sessions::{self, Form, Numbers, ReadAs, Session, Start};
+use crate::sessions::ReadAs;
 
 /// How many packets or messages go by between two reports of progress.
 const PROGRESS_STEP: u64 = 1 << 12;
