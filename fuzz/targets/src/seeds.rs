@@ -302,7 +302,8 @@ fn headers(schema: &Schema, random: &mut SplitMix64) -> Vec<Vec<u8>> {
 }
 
 fn captures() -> io::Result<Vec<Vec<u8>>> {
-    files(&root().join("testdata/captures"))?
+    [files(&root().join("testdata/captures"))?, files(&root().join("testdata/sessions"))?]
+        .concat()
         .iter()
         .filter(|path| path.extension().is_none_or(|ending| ending != "md"))
         .map(fs::read)
