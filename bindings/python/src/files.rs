@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use pyo3::prelude::*;
+use tapeworks_analysis::sessions::ReadAs;
 use tapeworks_analysis::{
     dump as dumping, generate as generating, input, stats as counting, study as studying,
 };
@@ -19,7 +20,7 @@ use tapeworks_market::{Nanos, Symbol};
 use tapeworks_packet::new_file::CompressedFile;
 
 use crate::errors::Failure;
-use crate::options::{application, midnight};
+use crate::options::{application, midnight, read_as};
 use crate::reader::{LOOK, to_python};
 
 /// Runs `work` in a thread and waits for it. `work` looks at the flag, which an interrupt sets.
@@ -70,10 +71,10 @@ pub(crate) fn stats<'py>(
     protocol: Option<String>,
     top: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let application = protocol.as_deref().map(application).transpose()?;
+    let read_as = protocol.as_deref().map(read_as).transpose()?;
     let found = interruptible(py, move |stop| {
-        let mut inputs = input::open_any(&paths, application)?;
-        Ok(counting::count(&mut inputs, application, &mut |_| unless(stop)).to_json(top))
+        let mut inputs = input::open_any(&paths, read_as.and_then(ReadAs::feed))?;
+        Ok(counting::count(&mut inputs, read_as, &mut |_| unless(stop)).to_json(top))
     })?;
     to_python(py, &found)
 }
@@ -98,7 +99,8 @@ pub(crate) fn study<'py>(
         let mut inputs = input::open_all(&paths, application)?;
         let times = Nanos(start.unwrap_or(0))..Nanos(end.unwrap_or(u64::MAX));
         let observe = &mut |_| unless(stop);
-        Ok(studying::study(&mut inputs, application, &service_ns, window_ns, times, observe).to_json())
+        let read_as = application.map(ReadAs::Feed);
+        Ok(studying::study(&mut inputs, read_as, &service_ns, window_ns, times, observe).to_json())
     })?;
     to_python(py, &found)
 }
@@ -304,14 +306,14 @@ pub(crate) fn dump(
     protocol: Option<String>,
     limit: Option<u64>,
 ) -> PyResult<Dump> {
-    let application = protocol.as_deref().map(application).transpose()?;
+    let read_as = protocol.as_deref().map(read_as).transpose()?;
     let symbol = |text: String| {
         let symbol = Symbol::from_bytes(text.as_bytes());
         symbol.map_err(|error| Failure::usage(format!("'{text}': {error}")))
     };
     let symbols = symbols.map(|all| all.into_iter().map(symbol).collect::<Result<HashSet<_>, _>>());
     let options = dumping::Options {
-        application,
+        read_as,
         form: dumping::Form::Json,
         limit,
         symbols: symbols.transpose()?,
@@ -319,7 +321,8 @@ pub(crate) fn dump(
         ..dumping::Options::default()
     };
     // A pipe opens when its other end does.
-    let mut inputs = interruptible(py, move |_| Ok(input::open_any(&paths, application)?))?;
+    let feed = read_as.and_then(ReadAs::feed);
+    let mut inputs = interruptible(py, move |_| Ok(input::open_any(&paths, feed)?))?;
     let (sender, lines) = sync_channel(4);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 
 use tapeworks_analysis::replay;
+use tapeworks_analysis::sessions::ReadAs;
 use tapeworks_feed::{Application, FEEDS, clock, shared_publisher, shared_publishers};
 use tapeworks_market::nbbo::{NbboRules, StaleBooks};
 use tapeworks_market::{Nanos, Publisher, Symbol};
@@ -32,6 +33,11 @@ pub(crate) fn application(name: &str) -> Result<Application, Failure> {
         let names: Vec<_> = FEEDS.iter().map(|feed| feed.name).collect();
         Failure::usage(format!("unknown protocol '{name}': expected one of {}", names.join(", ")))
     })
+}
+
+/// A protocol that can be dumped, by its name.
+pub(crate) fn read_as(name: &str) -> Result<ReadAs, Failure> {
+    ReadAs::by_name(name).map_or_else(|| application(name).map(ReadAs::Feed), Ok)
 }
 
 fn venue(name: &str) -> Result<Publisher, Failure> {

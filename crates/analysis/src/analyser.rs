@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 
 use tapeworks_feed::recognise;
 use tapeworks_feed::sequence::{Arrival, SequenceTracker};
+use tapeworks_feed::sessions::{self, Form, Numbers, Session, Start};
 use tapeworks_feed::{Application, ChannelIdentity, FileFormat};
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_packet::CaptureError;
@@ -19,13 +20,14 @@ use tapeworks_packet::capture::CapturedPacket;
 use tapeworks_packet::net::{self, Datagram, Transport};
 use tapeworks_packet::tcp::{Flow, Limits, Reassembler, StreamEvent};
 use tapeworks_session::{Transport as UdpTransport, for_transport};
+use tapeworks_wire::Role;
 use tapeworks_wire::framing::{Blocks, FramingError, LengthPrefix};
 use tapeworks_wire::nasdaq::{glimpse50, soupbintcp};
-use tapeworks_wire::schema::{Decoded, Schema, Structure};
-use tapeworks_wire::{Role, StreamFraming};
+use tapeworks_wire::schema::{Decoded, Schema};
 
 use crate::fix::{self, FixFault, FixMessage, LogReader};
 use crate::input::{Input, Source};
+use crate::sessions::ReadAs;
 
 /// How many packets or messages go by between two reports of progress.
 const PROGRESS_STEP: u64 = 1 << 12;
@@ -104,6 +106,17 @@ pub enum Trouble {
         /// Bytes of payload.
         bytes: usize,
     },
+    /// Payload in one of several of our protocols, and the bytes do not say which.
+    InDoubt {
+        /// Its sender.
+        source: SocketAddr,
+        /// Where to.
+        destination: SocketAddr,
+        /// Bytes of payload.
+        bytes: usize,
+        /// The names of the protocols.
+        protocols: Vec<&'static str>,
+    },
     /// The capture kept only the beginning of the packet.
     CutPacket {
         /// Bytes kept.
@@ -158,6 +171,11 @@ impl std::fmt::Display for Trouble {
                 let transport = if *is_stream { "TCP" } else { "UDP" };
                 write!(f, "no known protocol: {bytes} bytes of {transport} from {source} to {destination}")
             }
+            Self::InDoubt { source, destination, bytes, protocols } => write!(
+                f,
+                "{bytes} bytes of TCP from {source} to {destination} may be {}: name the protocol",
+                protocols.join(" or ")
+            ),
             Self::CutPacket { kept, original, error } => {
                 write!(f, "the capture kept {kept} of the packet's {original} bytes")?;
                 error.as_ref().map_or(Ok(()), |error| write!(f, ": {error}"))
@@ -307,16 +325,16 @@ fn merge(
     }
 }
 
-/// Walks `inputs` and shows `visitor` the items. `application` is their protocol, if the user sets it.
+/// Walks `inputs` and shows `visitor` the items. `read_as` is their protocol, if the user sets it.
 pub fn walk(
     inputs: &mut [Input],
     order: Order,
-    application: Option<Application>,
+    read_as: Option<ReadAs>,
     visitor: &mut impl Visitor,
 ) -> Ended {
     let mut ended = Ended::default();
     let mut steps = 0u64;
-    let mut analyser = Analyser::new(application);
+    let mut analyser = Analyser::new(read_as);
     let total_bytes = inputs.iter().map(|input| input.bytes().total_len()).sum::<Option<u64>>();
     if order == Order::ByTime
         && inputs.len() > 1
@@ -328,7 +346,7 @@ pub fn walk(
     // The merged inputs have ended.
     for index in 0..inputs.len() {
         if order == Order::ByFile {
-            analyser = Analyser::new(application);
+            analyser = Analyser::new(read_as);
         }
         while let Some(input) = inputs.get_mut(index) {
             let flow = match &mut input.source {
@@ -401,8 +419,10 @@ struct Connection {
     /// SoupBinTCP, and whether its messages are in ITCH.
     is_recognised: bool,
     application: Option<Application>,
-    /// A protocol that is its own transport, instead of SoupBinTCP.
-    own: Option<OwnTransport>,
+    /// A session that is not SoupBinTCP, and the numbers of the messages that it carries.
+    session: Option<(Session, Numbers)>,
+    /// The session of the other direction.
+    peer: Option<Session>,
     /// FIX: behind a hole the next message is found.
     is_fix: bool,
     /// After a gap in the stream the start of the next packet is unknown.
@@ -410,56 +430,6 @@ struct Connection {
     next_sequence: Option<u64>,
     /// Where the last bytes came from.
     place: Option<Place>,
-}
-
-/// A protocol that is its own transport on a TCP stream.
-#[derive(Debug, Clone, Copy)]
-struct OwnTransport {
-    schema: &'static Schema,
-    framing: StreamFraming,
-    header: &'static Structure,
-}
-
-impl OwnTransport {
-    /// Whether a message may start with these bytes: those of the constant byte that are there.
-    fn may_start(&self, bytes: &[u8]) -> bool {
-        self.schema
-            .constant
-            .is_none_or(|constant| bytes.get(constant.offset).is_none_or(|byte| *byte == constant.value))
-    }
-}
-
-/// Whether a stream is in a protocol that is its own transport.
-enum OwnStream {
-    Found(OwnTransport),
-    /// Its first message is not whole.
-    Wait,
-    No,
-}
-
-/// The longest first message to wait for, in bytes.
-const LONGEST_OWN_MESSAGE: usize = 1_024;
-
-/// Looks at the start of a TCP stream.
-fn own_stream(stream: &[u8]) -> OwnStream {
-    let mut found = OwnStream::No;
-    for protocol in tapeworks_wire::protocols() {
-        let Role::Stream { framing, header } = protocol.role else { continue };
-        let Some(header) = protocol.schema.structure(header) else { continue };
-        let own = OwnTransport { schema: protocol.schema, framing, header };
-        if !own.may_start(stream) {
-            continue;
-        }
-        match framing.message_bytes(stream).map(|bytes| (bytes, stream.get(..bytes))) {
-            Some((_, Some(message))) if protocol.schema.decode(message).error.is_none() => {
-                return OwnStream::Found(own);
-            }
-            Some((bytes, None)) if bytes <= LONGEST_OWN_MESSAGE => found = OwnStream::Wait,
-            None => found = OwnStream::Wait,
-            Some(_) => {}
-        }
-    }
-    found
 }
 
 /// The application of a message that a SoupBinTCP stream carries in messages of this name, where the feeds have not recognised it: the
@@ -476,6 +446,18 @@ fn carried_by_soup(within: &str, bytes: &[u8]) -> Option<&'static Schema> {
     candidates.into_iter().find(|schema| schema.decode(bytes).error.is_none())
 }
 
+impl Connection {
+    /// It is of this session.
+    fn recognise(&mut self, session: Session) {
+        self.is_recognised = true;
+        self.session = Some((session, Numbers::default()));
+    }
+
+    fn session(&self) -> Option<Session> {
+        self.session.map(|(session, _)| session)
+    }
+}
+
 /// How far a file without packets is.
 #[derive(Debug, Default)]
 struct FramedFile {
@@ -485,7 +467,10 @@ struct FramedFile {
 
 /// Finds protocols and messages in packets.
 struct Analyser {
+    /// The feed that the user sets.
     forced: Option<Application>,
+    /// How TCP streams are read.
+    streams: ReadStreams,
     applications: HashMap<SocketAddr, Application>,
     last: Option<(SocketAddr, Application)>,
     trackers: HashMap<ChannelIdentity, SequenceTracker>,
@@ -497,12 +482,34 @@ struct Analyser {
     scratch: Vec<u8>,
 }
 
+/// How TCP streams are read.
+#[derive(Debug, Clone, Copy)]
+enum ReadStreams {
+    /// By their bytes; where these leave a doubt, as this session.
+    Recognised(Option<Session>),
+    /// As SoupBinTCP with messages of this feed.
+    Soup(Application),
+    /// As this session.
+    Session(Session),
+}
+
+impl ReadStreams {
+    fn of(read_as: Option<ReadAs>) -> Self {
+        match (read_as, read_as.and_then(ReadAs::session)) {
+            (Some(ReadAs::Session(session)), _) => Self::Session(session),
+            (Some(ReadAs::Feed(application)), None) => Self::Soup(application),
+            (Some(ReadAs::Feed(_)) | None, expected) => Self::Recognised(expected),
+        }
+    }
+}
+
 const IN_ORDER: Arrival = Arrival { skip: 0, gap: None };
 
 impl Analyser {
-    fn new(forced: Option<Application>) -> Self {
+    fn new(read_as: Option<ReadAs>) -> Self {
         Self {
-            forced,
+            forced: read_as.and_then(ReadAs::feed),
+            streams: ReadStreams::of(read_as),
             applications: HashMap::new(),
             last: None,
             trackers: HashMap::new(),
@@ -614,7 +621,8 @@ impl Analyser {
             is_end_of_session,
             arrival: self.arrive(channel, first, count),
         };
-        blocks(place, application, &header, packet.header_bytes as u64, packet.blocks, payload, cut, visitor)
+        let schema_of = |_: &[u8]| application.spec().schema;
+        blocks(place, schema_of, &header, packet.header_bytes as u64, packet.blocks, payload, cut, visitor)
     }
 
     fn arrive(&mut self, channel: ChannelIdentity, first: u64, count: u64) -> Arrival {
@@ -632,11 +640,11 @@ impl Analyser {
             let trouble = Trouble::CutPacket { kept, original, error: None };
             visitor.visit(place, Item::Trouble(&trouble, datagram.payload))?;
         }
-        let (connections, forced) = (&mut self.connections, self.forced);
+        let (connections, streams) = (&mut self.connections, self.streams);
         let mut flow = ControlFlow::Continue(());
         self.reassembler.push(datagram, |event| {
             if flow.is_continue() {
-                flow = stream_event(connections, forced, event, place, datagram.vlan, visitor);
+                flow = stream_event(connections, streams, event, place, datagram.vlan, visitor);
             }
         });
         flow
@@ -646,7 +654,7 @@ impl Analyser {
     fn end(&mut self, visitor: &mut impl Visitor) -> ControlFlow<()> {
         let nowhere = Place { file: 0, number: 0, offset: 0, time: None };
         let mut flow = ControlFlow::Continue(());
-        let (connections, forced) = (&mut self.connections, self.forced);
+        let (connections, streams) = (&mut self.connections, self.streams);
         std::mem::take(&mut self.reassembler).finish(|event| {
             if flow.is_continue() {
                 let key = match event {
@@ -656,7 +664,7 @@ impl Analyser {
                     | StreamEvent::Closed { flow, .. } => flow,
                 };
                 let place = connections.get(&key).and_then(|connection| connection.place).unwrap_or(nowhere);
-                flow = stream_event(connections, forced, event, &place, None, visitor);
+                flow = stream_event(connections, streams, event, &place, None, visitor);
             }
         });
         self.connections.clear();
@@ -721,7 +729,7 @@ fn unknown_datagram(place: &Place, datagram: &Datagram<'_>, visitor: &mut impl V
 #[expect(clippy::too_many_arguments, reason = "one call")]
 fn blocks<Prefix: LengthPrefix>(
     place: &Place,
-    application: Application,
+    schema_of: impl Fn(&[u8]) -> &'static Schema,
     header: &Header<'_>,
     header_length: u64,
     mut blocks: Blocks<'_, Prefix>,
@@ -730,20 +738,22 @@ fn blocks<Prefix: LengthPrefix>(
     visitor: &mut impl Visitor,
 ) -> ControlFlow<()> {
     visitor.visit(place, Item::Header(*header))?;
-    let first = header.first_sequence.unwrap_or(0);
     let mut number = 0;
     let mut broken = None;
     let prefix = if Prefix::IS_PART { 0 } else { Prefix::BYTES as u64 };
     loop {
         let at = Place { offset: place.offset + header_length + blocks.offset() as u64 + prefix, ..*place };
         let Some(block) = blocks.next() else { break };
-        let message = |bytes, is_cut| Message {
-            schema: application.spec().schema,
-            decoded: application.spec().schema.decode(bytes),
-            channel: header.channel,
-            sequence: Some(first.saturating_add(number)),
-            is_repeated: number < header.arrival.skip,
-            is_cut,
+        let message = |bytes, is_cut| {
+            let schema = schema_of(bytes);
+            Message {
+                schema,
+                decoded: schema.decode(bytes),
+                channel: header.channel,
+                sequence: header.first_sequence.map(|first| first.saturating_add(number)),
+                is_repeated: number < header.arrival.skip,
+                is_cut,
+            }
         };
         match block {
             Ok(bytes) => visitor.visit(&at, Item::Message(message(bytes, false)))?,
@@ -849,7 +859,7 @@ fn soup_packet(
 /// The reassembler's reports of a TCP stream.
 fn stream_event(
     connections: &mut HashMap<Flow, Connection>,
-    forced: Option<Application>,
+    streams: ReadStreams,
     event: StreamEvent<'_>,
     place: &Place,
     vlan: Option<u16>,
@@ -857,13 +867,21 @@ fn stream_event(
 ) -> ControlFlow<()> {
     match event {
         StreamEvent::Opened { flow, .. } => {
-            connections.insert(flow, Connection::default());
+            let peer = connections.get(&reverse(flow)).and_then(Connection::session);
+            connections.insert(flow, Connection { peer, ..Connection::default() });
             ControlFlow::Continue(())
         }
         StreamEvent::Bytes { flow, bytes, .. } => {
             let connection = connections.entry(flow).or_default();
             connection.place = Some(*place);
-            stream_bytes(connection, forced, flow, bytes, place, vlan, visitor)
+            let was_known = connection.session.is_some();
+            let shown = stream_bytes(connection, streams, flow, bytes, place, vlan, visitor);
+            if let Some(session) = connection.session().filter(|_| !was_known)
+                && let Some(other) = connections.get_mut(&reverse(flow))
+            {
+                other.peer = Some(session);
+            }
+            shown
         }
         StreamEvent::Hole { flow, lost, .. } => {
             let connection = connections.entry(flow).or_default();
@@ -872,7 +890,11 @@ fn stream_event(
             visitor.visit(place, Item::Trouble(&Trouble::StreamHole { lost }, &[]))
         }
         StreamEvent::Closed { flow, .. } => {
-            let Connection { rest, is_recognised, .. } = connections.remove(&flow).unwrap_or_default();
+            let mut connection = connections.remove(&flow).unwrap_or_default();
+            if !connection.is_recognised && !connection.is_given_up && !connection.rest.is_empty() {
+                stream_end(&mut connection, streams, flow, place, vlan, visitor)?;
+            }
+            let Connection { rest, is_recognised, .. } = connection;
             if rest.is_empty() {
                 return ControlFlow::Continue(());
             }
@@ -886,13 +908,55 @@ fn stream_event(
     }
 }
 
+/// The other direction.
+const fn reverse(flow: Flow) -> Flow {
+    Flow { source: flow.destination, destination: flow.source }
+}
+
+/// Shows what waited for more bytes at the end of a stream, if it is of a session after all.
+fn stream_end(
+    connection: &mut Connection,
+    streams: ReadStreams,
+    flow: Flow,
+    place: &Place,
+    vlan: Option<u16>,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
+    let ReadStreams::Recognised(expected) = streams else { return ControlFlow::Continue(()) };
+    match sessions::start(&connection.rest, connection.peer.or(expected), true) {
+        Start::Found(session) => {
+            connection.recognise(session);
+            let stream = std::mem::take(&mut connection.rest);
+            session_packets(connection, session, flow, &stream, place, vlan, visitor)
+        }
+        Start::Doubt(protocols) => {
+            let stream = std::mem::take(&mut connection.rest);
+            in_doubt(flow, protocols, &stream, place, visitor)
+        }
+        Start::Wait | Start::No => ControlFlow::Continue(()),
+    }
+}
+
+/// Reports a stream that may be of several protocols.
+fn in_doubt(
+    flow: Flow,
+    protocols: Vec<&'static str>,
+    stream: &[u8],
+    place: &Place,
+    visitor: &mut impl Visitor,
+) -> ControlFlow<()> {
+    let Flow { source, destination } = flow;
+    let trouble = Trouble::InDoubt { source, destination, bytes: stream.len(), protocols };
+    visitor.visit(place, Item::Trouble(&trouble, stream))
+}
+
 const fn unknown_stream(flow: Flow, bytes: usize) -> Trouble {
     Trouble::UnknownProtocol { source: flow.source, destination: flow.destination, is_stream: true, bytes }
 }
 
 fn stream_bytes(
     connection: &mut Connection,
-    forced: Option<Application>,
+    streams: ReadStreams,
     flow: Flow,
     bytes: &[u8],
     place: &Place,
@@ -908,46 +972,56 @@ fn stream_bytes(
         joined = std::mem::take(&mut connection.rest);
         &joined
     };
-    if !connection.is_recognised && !connection.is_given_up && forced.is_none() {
-        let started = stream.len().min(fix::START.len());
-        if stream.get(..started) == fix::START.get(..started) {
-            connection.is_fix = started == fix::START.len();
-            connection.is_recognised = connection.is_fix;
-            if !connection.is_fix {
-                connection.rest = stream.to_vec();
-                return ControlFlow::Continue(());
+    // The start may lie in an earlier segment: then the place is that of this one's payload.
+    let at = Place { offset: place.offset.saturating_sub(waiting), ..*place };
+    if !connection.is_recognised && !connection.is_given_up {
+        match streams {
+            ReadStreams::Recognised(expected) => {
+                let started = stream.len().min(fix::START.len());
+                if stream.get(..started) == fix::START.get(..started) {
+                    connection.is_fix = started == fix::START.len();
+                    connection.is_recognised = connection.is_fix;
+                    if !connection.is_fix {
+                        connection.rest = stream.to_vec();
+                        return ControlFlow::Continue(());
+                    }
+                } else {
+                    match sessions::start(stream, connection.peer.or(expected), false) {
+                        Start::Found(session) => connection.recognise(session),
+                        // A whole packet of SoupBinTCP is the start of no session's.
+                        Start::Wait if !is_soup(stream) => {
+                            connection.rest = stream.to_vec();
+                            return ControlFlow::Continue(());
+                        }
+                        Start::Doubt(protocols) => {
+                            connection.is_given_up = true;
+                            return in_doubt(flow, protocols, stream, place, visitor);
+                        }
+                        Start::Wait | Start::No => {}
+                    }
+                }
+            }
+            ReadStreams::Session(session) => connection.recognise(session),
+            ReadStreams::Soup(application) => {
+                connection.is_recognised = true;
+                connection.application = Some(application);
             }
         }
     }
     if connection.is_fix {
-        let at = Place { offset: place.offset.saturating_sub(waiting), ..*place };
         return fix_messages(connection, flow, stream, &at, vlan, visitor);
     }
-    if !connection.is_recognised && !connection.is_given_up && forced.is_none() {
-        match own_stream(stream) {
-            OwnStream::Found(own) => {
-                connection.is_recognised = true;
-                connection.own = Some(own);
-            }
-            OwnStream::Wait => {
-                connection.rest = stream.to_vec();
-                return ControlFlow::Continue(());
-            }
-            OwnStream::No => {}
-        }
-    }
-    if let Some(own) = connection.own.filter(|_| !connection.is_given_up) {
-        let at = Place { offset: place.offset.saturating_sub(waiting), ..*place };
-        return own_messages(connection, &own, flow, stream, &at, vlan, visitor);
+    if let Some((session, _)) = connection.session.filter(|_| !connection.is_given_up) {
+        return session_packets(connection, session, flow, stream, &at, vlan, visitor);
     }
     if !connection.is_recognised && !connection.is_given_up {
-        if forced.is_none() && recognise::is_start_cut(stream) {
+        if recognise::is_start_cut(stream) {
             connection.rest = stream.to_vec();
             return ControlFlow::Continue(());
         }
-        if forced.is_some() || recognise::soup_stream(stream) {
+        if recognise::soup_stream(stream) {
             connection.is_recognised = true;
-            connection.application = forced.or(Some(Application::OF_STREAMS));
+            connection.application = Some(Application::OF_STREAMS);
         } else {
             connection.is_recognised = is_soup(stream);
             connection.is_given_up = !connection.is_recognised;
@@ -1028,31 +1102,30 @@ fn log_line(file: usize, reader: &mut LogReader, visitor: &mut impl Visitor) -> 
     }
 }
 
-/// Shows the messages of a protocol that is its own transport. After bytes that start no message the stream is given up.
-fn own_messages(
+/// Shows the packets of a session, and the messages in them. After bytes that start no packet the stream is given up.
+fn session_packets(
     connection: &mut Connection,
-    own: &OwnTransport,
+    session: Session,
     flow: Flow,
     stream: &[u8],
     place: &Place,
     vlan: Option<u16>,
     visitor: &mut impl Visitor,
 ) -> ControlFlow<()> {
-    let channel = ChannelIdentity::Stream { source: flow.source, destination: flow.destination };
     let mut rest = stream;
     while !rest.is_empty() {
-        if !own.may_start(rest) {
+        if !session.may_start(rest) {
             connection.is_given_up = true;
             return visitor.visit(place, Item::Trouble(&unknown_stream(flow, rest.len()), rest));
         }
-        let bytes = own.framing.message_bytes(rest);
-        let Some((message, after)) = bytes.and_then(|bytes| rest.split_at_checked(bytes)) else { break };
+        let bytes = session.framing.message_bytes(rest);
+        let Some((packet, after)) = bytes.and_then(|bytes| rest.split_at_checked(bytes)) else { break };
         let at = Place { offset: place.offset + (stream.len() - rest.len()) as u64, ..*place };
         rest = after;
         let header = Header {
-            schema: own.schema,
-            decoded: own.header.decode(message),
-            channel,
+            schema: session.schema,
+            decoded: session.schema.decode(packet),
+            channel: ChannelIdentity::Stream { source: flow.source, destination: flow.destination },
             publisher: None,
             addresses: Some((flow.source, flow.destination)),
             vlan,
@@ -1061,16 +1134,49 @@ fn own_messages(
             is_end_of_session: false,
             arrival: IN_ORDER,
         };
-        visitor.visit(&at, Item::Header(header))?;
-        let message = Message {
-            schema: own.schema,
-            decoded: own.schema.decode(message),
-            channel,
-            sequence: None,
+        let message = |schema: &'static Schema, bytes, sequence| Message {
+            schema,
+            decoded: schema.decode(bytes),
+            channel: header.channel,
+            sequence,
             is_repeated: false,
             is_cut: false,
         };
-        visitor.visit(&at, Item::Message(message))?;
+        match session.form {
+            Form::Message(structure) => {
+                let header = Header { decoded: structure.decode(packet), ..header };
+                visitor.visit(&at, Item::Header(header))?;
+                visitor.visit(&at, Item::Message(message(session.schema, packet, None)))?;
+            }
+            Form::Carrier { market, .. } => {
+                let number = connection.session.as_mut().and_then(|(_, numbers)| numbers.take(packet));
+                let payload = session.payload(packet);
+                let messages = u64::from(payload.is_some());
+                visitor.visit(&at, Item::Header(Header { messages, first_sequence: number, ..header }))?;
+                if let Some(bytes) = payload {
+                    let before = (packet.len() - bytes.len()) as u64;
+                    let at = Place { offset: at.offset + before, ..at };
+                    visitor.visit(&at, Item::Message(message(market, bytes, number)))?;
+                }
+            }
+            Form::Packets { transport, .. } => for_transport!(transport, T => match T::packet(packet) {
+                Ok(found) => {
+                    let tapeworks_session::Header { first, count, .. } = found.header;
+                    let header = Header {
+                        schema: T::SCHEMA,
+                        decoded: T::fields(packet),
+                        // Messages of the session have no numbers.
+                        first_sequence: (first > 0).then_some(first),
+                        messages: count,
+                        ..header
+                    };
+                    let schema_of = |message: &[u8]| session.schema_of(message);
+                    let header_bytes = found.header_bytes as u64;
+                    blocks(&at, schema_of, &header, header_bytes, found.blocks, packet, None, visitor)?;
+                }
+                Err(error) => visitor.visit(&at, Item::Trouble(&Trouble::Transport(error), packet))?,
+            }),
+        }
     }
     connection.rest = rest.to_vec();
     ControlFlow::Continue(())
@@ -1120,7 +1226,14 @@ mod tests {
                 StreamEvent::Closed { flow, length: bytes.len() as u64 },
             ];
             for event in events {
-                let flow = stream_event(&mut connections, None, event, &place, None, &mut counted);
+                let flow = stream_event(
+                    &mut connections,
+                    ReadStreams::Recognised(None),
+                    event,
+                    &place,
+                    None,
+                    &mut counted,
+                );
                 assert!(flow.is_continue());
             }
             assert_eq!((counted.headers, counted.troubles), expected);
@@ -1155,7 +1268,8 @@ mod tests {
         let closed = StreamEvent::Closed { flow, length: stream.len() as u64 };
         let pieces = stream.chunks(piece).map(|bytes| StreamEvent::Bytes { flow, offset: 0, bytes });
         for event in std::iter::once(opened).chain(pieces).chain([closed]) {
-            assert!(stream_event(&mut connections, None, event, &place, None, &mut named).is_continue());
+            let streams = ReadStreams::Recognised(None);
+            assert!(stream_event(&mut connections, streams, event, &place, None, &mut named).is_continue());
         }
         named.0
     }

@@ -16,7 +16,6 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 
-use tapeworks_feed::Application;
 use tapeworks_market::{Nanos, Symbol};
 use tapeworks_wire::appendages;
 use tapeworks_wire::schema::{Decoded, FieldValue, Value};
@@ -25,6 +24,7 @@ use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress
 use crate::fix::FixMessage;
 use crate::input::Input;
 use crate::paint::Paint;
+use crate::sessions::ReadAs;
 use crate::subjects::{Subjects, is_wanted};
 use tapeworks_feed::clock::iso_time;
 
@@ -44,7 +44,7 @@ pub enum Form {
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The protocol, instead of recognising it.
-    pub application: Option<Application>,
+    pub read_as: Option<ReadAs>,
     /// How it is written.
     pub form: Form,
     /// The most messages to write.
@@ -97,7 +97,7 @@ pub fn dump(
         unseen: options.symbols.clone().unwrap_or_default(),
         error: None,
     };
-    let ended = analyser::walk(inputs, Order::ByFile, options.application, &mut dumper);
+    let ended = analyser::walk(inputs, Order::ByFile, options.read_as, &mut dumper);
     let Dumper { dumped, unseen, error, .. } = dumper;
     // The contents behind an early end are unknown.
     let mut unseen_symbols: Vec<Symbol> = unseen.into_iter().filter(|_| !ended.is_stopped).collect();

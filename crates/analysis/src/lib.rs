@@ -3,7 +3,7 @@
 //! [`input`] merges the packets and messages of files by time. [`replay`] gives them to [`tapeworks_feed::Feed`],
 //! [`tapeworks_market::BookStage`] and [`tapeworks_market::NbboStage`], the stages of a live plant, and what comes out to files and a
 //! summary. [`analyser`] reads the same files by protocol alone: [`dump`] prints each message, [`stats`] counts by channel, [`study`]
-//! draws how long a queue would have been. [`batch`] replays the files of many days as tasks, into one folder of partitioned files. [`generate`]
+//! draws how long a queue would have been; [`sessions`] says what they read it as. [`batch`] replays the files of many days as tasks, into one folder of partitioned files. [`generate`]
 //! writes the files of simulated sessions.
 
 mod ahead;
@@ -18,6 +18,7 @@ pub mod generate;
 pub mod input;
 pub mod paint;
 pub mod replay;
+pub mod sessions;
 pub mod stats;
 pub mod study;
 pub mod subjects;

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::ops::ControlFlow;
 
 use serde_json::{Value, json};
-use tapeworks_feed::{Application, ChannelIdentity};
+use tapeworks_feed::ChannelIdentity;
 use tapeworks_market::{Nanos, Publisher, Symbol};
 use tapeworks_packet::capture::CapturedPacket;
 use tapeworks_wire::DecodeError;
@@ -17,6 +17,7 @@ use tapeworks_wire::DecodeError;
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Visitor};
 use crate::fix::{FixMessage, UNDECLARED};
 use crate::input::Input;
+use crate::sessions::ReadAs;
 use crate::subjects::{Subjects, own_time};
 use tapeworks_feed::clock;
 
@@ -292,7 +293,7 @@ impl Stats {
 /// Counts what is in `inputs`, merged by time. `observe` is called now and then and may end it.
 pub fn count(
     inputs: &mut [Input],
-    application: Option<Application>,
+    read_as: Option<ReadAs>,
     observe: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Stats {
     let files: Vec<FileStats> = inputs
@@ -321,7 +322,7 @@ pub fn count(
         subjects: Subjects::default(),
         observe,
     };
-    let ended = analyser::walk(inputs, Order::ByTime, application, &mut counter);
+    let ended = analyser::walk(inputs, Order::ByTime, read_as, &mut counter);
     Stats { ended, ..counter.stats }
 }
 

@@ -16,11 +16,11 @@ use std::ops::{ControlFlow, Range};
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use tapeworks_drawing::{Anchor, Drawing, Range as Axis};
-use tapeworks_feed::Application;
 use tapeworks_market::Nanos;
 
 use crate::analyser::{self, Ended, Header, Item, Message, Order, Place, Progress, Visitor};
 use crate::input::Input;
+use crate::sessions::ReadAs;
 use crate::stats::Peak;
 use crate::subjects::own_time;
 use tapeworks_feed::clock;
@@ -276,14 +276,14 @@ impl Study {
 /// is called now and then and may end it.
 pub fn study(
     inputs: &mut [Input],
-    application: Option<Application>,
+    read_as: Option<ReadAs>,
     service_ns: &[u64],
     window_ns: Option<u64>,
     times: Range<Nanos>,
     observe: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Study {
     let mut arrivals = Arrivals { study: Study::new(service_ns, window_ns), times, observe };
-    let ended = analyser::walk(inputs, Order::ByTime, application, &mut arrivals);
+    let ended = analyser::walk(inputs, Order::ByTime, read_as, &mut arrivals);
     Study { ended, ..arrivals.study }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::civil;
 use tapeworks_analysis::replay::MAX_THREADS;
+use tapeworks_analysis::sessions::ReadAs;
 use tapeworks_feed::{Application, FEEDS, clock, shared_publisher, shared_publishers};
 use tapeworks_market::nbbo::SelfHelp;
 use tapeworks_market::round_lots::RoundLotPrices;
@@ -30,10 +31,22 @@ impl From<SipSizes> for tapeworks_market::round_lots::SipSizes {
     }
 }
 
+/// A protocol that can be dumped: of a feed, or of a session on TCP streams.
+pub(crate) fn read_as(name: &str) -> Result<ReadAs, String> {
+    ReadAs::by_name(name).map_or_else(|| application(name).map(ReadAs::Feed), Ok)
+}
+
 /// A protocol that can be dumped and replayed.
 pub(crate) fn application(name: &str) -> Result<Application, String> {
     if let Some(application) = Application::by_name(name) {
         return Ok(application);
+    }
+    if let Some(ReadAs::Session(session)) = ReadAs::by_name(name) {
+        return Err(format!(
+            "{} is no feed: 'tapeworks dump' and 'tapeworks stats' read it; use {}",
+            session.name(),
+            one_of(FEEDS.iter().map(|feed| feed.name))
+        ));
     }
     if let Some(protocol) = tapeworks_wire::protocol_by_name(name) {
         let name = protocol.schema.name;

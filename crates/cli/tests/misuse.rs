@@ -167,6 +167,7 @@ fn unknown_names_are_wrong_usage() {
     assert_one_error(&run(&["dump", "--protocol", "utdf", CAPTURE]), 2, "unknown protocol");
     assert_one_error(&run(&["dump", "--protocol", "moldudp64", CAPTURE]), 2, "is a transport");
     assert_one_error(&run(&["dump", "--protocol", "ouch", CAPTURE]), 2, "is recognised by itself");
+    assert_one_error(&run(&["replay", "--protocol", "cboe-grp", CAPTURE]), 2, "'tapeworks dump'");
     assert_one_error(&run(&["dump", "--message", "NoSuch", CAPTURE]), 2, "NoSuch");
     assert_one_error(&run(&["schema", "utdf"]), 2, "unknown protocol 'utdf'");
     assert_one_error(&run(&["replay", "--schema", "mbp-2", CAPTURE]), 2, "mbp-2");

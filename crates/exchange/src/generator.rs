@@ -23,7 +23,7 @@ use crate::nasdaq;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::popularity::Chooser;
 use crate::random::Random;
-use crate::scenario::{CLOSE_NS, FEWEST_ORDERS, Scenario, ScenarioError, Unit, VenueKind};
+use crate::scenario::{CLOSE_NS, FEWEST_ORDERS, Scenario, ScenarioError, Unit, VenueKind, is_listed_at_iex};
 use crate::schedule::Arrivals;
 use crate::script::{Look, Script, Step, scripts};
 
@@ -162,7 +162,9 @@ impl Generator {
         scenario.check_market()?;
         let mut random = Random::new(scenario.seed);
         let symbols = scenario.symbols as usize;
-        let instruments = (0..scenario.symbols).map(|index| Instrument::new(index, &mut random)).collect();
+        let instruments = (0..scenario.symbols)
+            .map(|index| Instrument::new(index, scenario.listing_market(index), &mut random))
+            .collect();
         let places = 0..scenario.venues.len();
         let sips: Vec<Sip> = places.filter_map(|place| Sip::new(place, &scenario.venues, symbols)).collect();
         let venues = scenario
@@ -897,6 +899,8 @@ impl Generator {
                     for_dialect!(kind, D => D::trade_break(outbox, kind, &of_market, &stamp, &print));
                 }
             }
+            // Of the symbols in a round of auctions another market may list one.
+            Step::Imbalance(_) | Step::Cross(_) if !self.holds_auctions(kind, symbol) => {}
             Step::Imbalance(code) => {
                 let paired = u64::from(self.random.below(200_000));
                 let imbalance = i64::from(self.random.below(20_001)) - 10_000;
@@ -911,20 +915,14 @@ impl Generator {
                 }
             }
             Step::Cross(code) => self.cross(venue, symbol, code),
-            Step::IexAuction(code) => {
+            Step::IexAuction { code, scheduled_ns } => {
                 let paired = self.random.below(50_000);
-                iex::auction(
-                    &mut self.outbox,
-                    kind,
-                    &stamp,
-                    &self.instruments[symbol as usize],
-                    code,
-                    paired,
-                );
+                let instrument = &self.instruments[symbol as usize];
+                iex::auction(&mut self.outbox, kind, &stamp, instrument, (code, scheduled_ns), paired);
             }
             Step::IexAuctionEnd(code) => {
                 let instrument = &self.instruments[symbol as usize];
-                if kind.has_iex_auctions() && iex::is_listed(symbol) {
+                if kind.has_iex_auctions() && is_listed_at_iex(symbol) {
                     let price_type = if code == b'O' { b'Q' } else { b'M' };
                     iex::official_price(&mut self.outbox, kind, &stamp, instrument, price_type);
                 }
@@ -950,6 +948,11 @@ impl Generator {
                 }
             }
         }
+    }
+
+    /// Whether a venue holds the auctions of a symbol: the market that lists it does. Nasdaq is asked for those of others where these have none.
+    fn holds_auctions(&self, kind: VenueKind, symbol: u32) -> bool {
+        kind == VenueKind::Nasdaq || kind.listing_letter() == Some(self.instruments[symbol as usize].listing)
     }
 
     fn trading_state(&mut self, venue: usize, symbol: u32, state: TradingState, reason: ReasonCode) {
@@ -1038,7 +1041,7 @@ impl Generator {
     /// The price of an auction: that of the open gives a symbol its first price bands, that of a reopening the next ones.
     fn note_auction(&mut self, venue: usize, symbol: u32, code: u8, price: u32) {
         let instrument = &mut self.instruments[symbol as usize];
-        if code == b'H' {
+        if matches!(code, b'H' | b'V') {
             instrument.reopened = price;
             return;
         }

@@ -8,7 +8,6 @@ use crate::book::{Book, Order, Side};
 use crate::dialect::Dialect;
 use crate::instrument::{Instrument, is_tier_1};
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
-use crate::scenario::{CLOSE_NS, OPEN_NS};
 use crate::scenario::{SECOND_NS, VenueKind};
 
 fn time(stamp: &Stamp) -> NanosecondsSinceEpoch {
@@ -17,11 +16,6 @@ fn time(stamp: &Stamp) -> NanosecondsSinceEpoch {
 
 fn price(raw: u32) -> Decimal<i64, 4> {
     Decimal(i64::from(raw))
-}
-
-/// Listed at IEX, so that its auctions are held there.
-pub(crate) fn is_listed(index: u32) -> bool {
-    index % 100 == 1
 }
 
 /// Encodes a message of one protocol.
@@ -173,17 +167,19 @@ pub(crate) fn official_price(
     });
 }
 
-/// The state of an opening (`O`) or closing (`C`) auction.
+/// The state of an opening (`O`) or closing (`C`) auction, or of one that ends a halt (`H`) or a volatility pause (`V`). DEEP+ has no such message.
 pub(crate) fn auction(
     outbox: &mut Outbox,
     kind: VenueKind,
     stamp: &Stamp,
     instrument: &Instrument,
-    code: u8,
+    (code, scheduled_ns): (u8, u64),
     paired_shares: u32,
 ) {
+    if kind == VenueKind::IexDeepPlus {
+        return;
+    }
     let reference = instrument.reference_price();
-    let scheduled_ns = if code == b'O' { OPEN_NS } else { CLOSE_NS };
     let scheduled_utc_ns = stamp.utc_ns - stamp.time_ns + scheduled_ns;
     say!(outbox, kind, stamp, AuctionInformationFields |feed| {
         auction_type: feed::AuctionType::from_raw(code),
@@ -199,6 +195,29 @@ pub(crate) fn auction(
         collar_reference_price: price(reference),
         lower_auction_collar: price(reference - reference / 10),
         upper_auction_collar: price(reference + reference / 10),
+    });
+}
+
+/// An auction's trade.
+fn cross(outbox: &mut Outbox, kind: VenueKind, stamp: &Stamp, instrument: &Instrument, trade: (u32, u64)) {
+    const SINGLE_PRICE_CROSS: u8 = 1 << 3;
+    let (shares, match_number) = trade;
+    let mut print = Print::new(stamp, instrument, shares, instrument.reference_price(), match_number);
+    print.conditions |= SINGLE_PRICE_CROSS;
+    if kind == VenueKind::IexDeepPlus {
+        return deep_plus_trade(outbox, stamp, &print);
+    }
+    self::trade(outbox, kind, stamp, &print);
+}
+
+/// DEEP+: a trade without a displayed order.
+fn deep_plus_trade(outbox: &mut Outbox, stamp: &Stamp, print: &Print) {
+    say_in!(deep_plus10, outbox, stamp, TradeFields |feed| {
+        sale_condition_flags: feed::SaleConditionFlags(print.conditions),
+        symbol: print.symbol,
+        size: print.shares,
+        price: price(print.price),
+        trade_id: print.trade_id,
     });
 }
 
@@ -321,6 +340,18 @@ macro_rules! alike {
             retail_interest(outbox, kind, stamp, stock, choice);
         }
 
+        fn cross(
+            outbox: &mut Outbox,
+            kind: VenueKind,
+            stamp: &Stamp,
+            instrument: &Instrument,
+            shares: u32,
+            match_number: u64,
+            _: u8,
+        ) {
+            cross(outbox, kind, stamp, instrument, (shares, match_number));
+        }
+
         fn trade_break(outbox: &mut Outbox, kind: VenueKind, _: &Stamp, stamp: &Stamp, print: &Print) {
             trade_break(outbox, kind, stamp, print);
         }
@@ -403,14 +434,7 @@ impl Dialect for DeepPlus {
             }),
             Change::Replace { new, .. } => modify(outbox, stamp, symbol, new, 0),
             Change::Hidden { price: at, shares, match_number } => {
-                let print = Print::new(stamp, instrument, shares, at, match_number);
-                say_in!(deep_plus10, outbox, stamp, TradeFields |feed| {
-                    sale_condition_flags: feed::SaleConditionFlags(print.conditions),
-                    symbol,
-                    size: shares,
-                    price: price(at),
-                    trade_id: match_number,
-                });
+                deep_plus_trade(outbox, stamp, &Print::new(stamp, instrument, shares, at, match_number));
             }
         }
     }

@@ -25,6 +25,8 @@ pub(crate) struct Instrument {
     high: u32,
     pub(crate) round_lot: u32,
     pub(crate) etp: bool,
+    /// The letter of the market that lists it.
+    pub(crate) listing: u8,
     /// A correction of a crossed market is on its way.
     pub(crate) correction_due: bool,
     /// The price of the day before, in 1e-4 dollars.
@@ -46,8 +48,8 @@ pub(crate) const fn is_tier_1(index: u32) -> bool {
 }
 
 impl Instrument {
-    /// The symbol number `index`.
-    pub(crate) fn new(index: u32, random: &mut Random) -> Self {
+    /// The symbol number `index`, which the market of this letter lists.
+    pub(crate) fn new(index: u32, listing: u8, random: &mut Random) -> Self {
         let (tick, price) = starting_price(index, random);
         let reference = price / tick;
         Self {
@@ -60,6 +62,7 @@ impl Instrument {
             high: reference / 4 * 5 + 1,
             round_lot: round_lot(price),
             etp: random.below(4) == 0,
+            listing,
             correction_due: false,
             close: price,
             bands: NO_BANDS,
@@ -80,6 +83,7 @@ impl Instrument {
             high: 0,
             round_lot,
             etp: false,
+            listing: b'Q',
             correction_due: false,
             close: 0,
             bands: NO_BANDS,
@@ -196,7 +200,7 @@ mod tests {
         let mut random = Random::new(1);
         let mut names = std::collections::HashSet::new();
         for index in 0..8_000 {
-            let mut instrument = Instrument::new(index, &mut random);
+            let mut instrument = Instrument::new(index, b'Q', &mut random);
             assert!(names.insert(instrument.symbol));
             for _ in 0..100 {
                 instrument.walk(false);
@@ -209,7 +213,8 @@ mod tests {
     #[test]
     fn the_first_symbols_have_every_round_lot() {
         let mut random = Random::new(5);
-        let lots: Vec<u32> = (0..7).map(|index| Instrument::new(index, &mut random).round_lot).collect();
+        let lots: Vec<u32> =
+            (0..7).map(|index| Instrument::new(index, b'Q', &mut random).round_lot).collect();
         assert_eq!(&lots[3..], [1, 10, 40, 100]);
     }
 }

@@ -11,7 +11,6 @@ use tapeworks_wire::{Ascii, Nanoseconds, SecondsSinceEpoch};
 use crate::book;
 use crate::dialect::Dialect;
 use crate::instrument::Instrument;
-use crate::nasdaq::listing_market;
 use crate::outbox::{Change, Outbox, Print, Stamp, Standing, in_market_hours};
 use crate::scenario::{CLOSE_NS, HOUR_NS, MINUTE_NS, SECOND_NS, VenueKind};
 
@@ -250,7 +249,7 @@ impl Dialect for Integrated {
         outbox: &mut Outbox,
         kind: VenueKind,
         stamp: &Stamp,
-        index: u32,
+        _: u32,
         instrument: &Instrument,
         standing: &Standing,
     ) {
@@ -271,7 +270,7 @@ impl Dialect for Integrated {
                 _ => Market::NyseEquities,
             },
             system_id: SYSTEM,
-            exchange_code: ListingMarket::from_raw(listing_market(index)),
+            exchange_code: ListingMarket::from_raw(instrument.listing),
             price_scale_code: places(instrument),
             security_type: if instrument.etp { SecurityType::Etf } else { SecurityType::CommonStock },
             lot_size: instrument.round_lot as u16,

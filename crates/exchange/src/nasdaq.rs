@@ -157,7 +157,7 @@ fn stock_directory(outbox: &mut Outbox, stamp: &Stamp, index: u32, instrument: &
                 (true, 0 | 2) => MarketCategory::NasdaqGlobalSelectMarket,
                 (true, 4) => MarketCategory::NasdaqGlobalMarket,
                 (true, _) => MarketCategory::NasdaqCapitalMarket,
-                (false, _) => MarketCategory::from_raw(listing_market(index)),
+                (false, _) => MarketCategory::from_raw(instrument.listing),
             },
             financial_status_indicator: if listed_here {
                 FinancialStatusIndicator::Normal
@@ -215,16 +215,6 @@ fn market_makers(outbox: &mut Outbox, stamp: &Stamp, index: u32, stock: Ascii<8>
 /// Listed at Nasdaq, so that its auctions are held there.
 pub(crate) fn is_listed(index: u32) -> bool {
     index.is_multiple_of(2)
-}
-
-/// The market that lists a symbol, by the letter that the SIPs and the venues' directories have for it.
-pub(crate) fn listing_market(index: u32) -> u8 {
-    match index % 8 {
-        1 | 3 => b'N',
-        5 => b'P',
-        7 => b'Z',
-        _ => b'Q',
-    }
 }
 
 fn trading_action(

@@ -47,11 +47,11 @@ pub enum VenueKind {
     Edga,
     /// Cboe EDGX: PITCH 2.41 of one unit, no auctions.
     Edgx,
-    /// NYSE: the Integrated feed of one channel, no auctions.
+    /// NYSE: the Integrated feed of one channel, auctions with [`Scenario::listing_auctions`].
     Nyse,
-    /// NYSE Arca: the Integrated feed of one channel, no auctions.
+    /// NYSE Arca: the Integrated feed of one channel, auctions with [`Scenario::listing_auctions`].
     Arca,
-    /// NYSE American: the Integrated feed of one channel, no auctions.
+    /// NYSE American: the Integrated feed of one channel, auctions with [`Scenario::listing_auctions`].
     American,
     /// NYSE National: the Integrated feed of one channel, no auctions.
     National,
@@ -327,6 +327,7 @@ impl VenueKind {
             Self::Arca => Some(b'P'),
             Self::American => Some(b'A'),
             Self::Bzx => Some(b'Z'),
+            Self::IexTops | Self::IexDeep | Self::IexDeepPlus => Some(b'V'),
             _ => None,
         }
     }
@@ -499,7 +500,8 @@ pub struct Scenario {
     pub halts: u32,
     /// Of a hundred moves of a symbol's price, so many go the way of the market, which turns now and then; 0: symbols move each for itself.
     pub correlation_percent: u32,
-    /// NYSE, NYSE Arca and Cboe BZX open and close the symbols that they list with auctions too, not only Nasdaq and IEX.
+    /// NYSE, NYSE Arca, NYSE American and Cboe BZX open and close the symbols that they list with auctions too, not only Nasdaq and IEX, and
+    /// the market that lists a symbol ends its halts with one.
     pub listing_auctions: bool,
     /// Messages of one venue that come within this time share a packet (up to 1,400 bytes of payload), in nanoseconds.
     pub packet_hold_ns: u64,
@@ -584,7 +586,32 @@ impl VenueConfig {
     }
 }
 
+/// Whether IEX lists a symbol, so that its auctions are held there.
+pub(crate) const fn is_listed_at_iex(index: u32) -> bool {
+    index % 100 == 1
+}
+
 impl Scenario {
+    /// Whether directories say which symbols IEX lists, and some of them are halted.
+    pub(crate) fn lists_at_iex(&self) -> bool {
+        self.listing_auctions
+            && self.venues.iter().any(|venue| venue.kind.transport() == TransportKind::IexTp)
+    }
+
+    /// The market that lists a symbol, by the letter that the SIPs and the venues' directories have for it.
+    pub(crate) fn listing_market(&self, index: u32) -> u8 {
+        if self.lists_at_iex() && is_listed_at_iex(index) {
+            return b'V';
+        }
+        match (index % 8, index % 16) {
+            (_, 11) if self.listing_auctions => b'A',
+            (1 | 3, _) => b'N',
+            (5, _) => b'P',
+            (7, _) => b'Z',
+            _ => b'Q',
+        }
+    }
+
     /// One Nasdaq day from 04:00 to 20:00.
     #[must_use]
     pub fn full_session(messages: u64, symbols: u32) -> Self {

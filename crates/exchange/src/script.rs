@@ -7,10 +7,9 @@ use crate::bands::LIMIT_STATE_NS;
 use crate::consolidated::Lots;
 use crate::dialect::Dialect as _;
 use crate::dialects::for_dialect;
-use crate::iex;
 use crate::nasdaq;
 use crate::scenario::{CLOSE_NS, OPEN_NS};
-use crate::scenario::{HOUR_NS, MINUTE_NS, SECOND_NS, Scenario, VenueKind};
+use crate::scenario::{HOUR_NS, MINUTE_NS, SECOND_NS, Scenario, VenueKind, is_listed_at_iex};
 
 /// The step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +42,10 @@ pub(crate) enum Step {
     /// By the letter of the cross.
     Imbalance(u8),
     Cross(u8),
-    IexAuction(u8),
+    IexAuction {
+        code: u8,
+        scheduled_ns: u64,
+    },
     IexAuctionEnd(u8),
     /// A participant corrects venues that together are locked or crossed.
     Correction,
@@ -85,7 +87,7 @@ impl Step {
             | Self::RetailInterest
             | Self::Imbalance(_)
             | Self::Cross(_)
-            | Self::IexAuction(_)
+            | Self::IexAuction { .. }
             | Self::IexAuctionEnd(_) => true,
             Self::System(_)
             | Self::CircuitBreakerLevels
@@ -205,15 +207,17 @@ pub(crate) fn scripts(scenario: &Scenario) -> Vec<Script> {
         writer.venue = number as u8;
         start_of_day(&mut writer, venue.kind);
         phases(&mut writer);
-        let listed: &[u32] = match venue.kind {
-            VenueKind::Nasdaq => &[0],
-            VenueKind::Nyse if scenario.listing_auctions => &[1, 3],
-            VenueKind::Arca if scenario.listing_auctions => &[5],
-            VenueKind::Bzx if scenario.listing_auctions => &[7],
+        // From the first on every so many symbols.
+        let listed: &[(u32, u32)] = match venue.kind {
+            VenueKind::Nasdaq => &[(0, 2)],
+            VenueKind::Nyse if scenario.listing_auctions => &[(1, 8), (3, 16)],
+            VenueKind::Arca if scenario.listing_auctions => &[(5, 8)],
+            VenueKind::Bzx if scenario.listing_auctions => &[(7, 8)],
+            VenueKind::American if scenario.listing_auctions => &[(11, 16)],
             _ => &[],
         };
-        for first in listed {
-            auctions(&mut writer, *first, if venue.kind == VenueKind::Nasdaq { 2 } else { 8 });
+        for (first, stride) in listed {
+            auctions(&mut writer, *first, *stride);
         }
         if venue.kind.transport() == TransportKind::IexTp {
             iex_auctions(&mut writer, venue.kind);
@@ -283,10 +287,11 @@ fn auctions(writer: &mut Writer<'_>, first: u32, stride: u32) {
 /// The auctions, and the end of the opening and closing of every symbol.
 fn iex_auctions(writer: &mut Writer<'_>, kind: VenueKind) {
     for (at_ns, code) in [(OPEN_NS, b'O'), (CLOSE_NS, b'C')] {
-        let first = (0..writer.scenario.symbols).find(|index| iex::is_listed(*index));
+        let first = (0..writer.scenario.symbols).find(|index| is_listed_at_iex(*index));
         if let Some(first) = first.filter(|_| kind.has_iex_auctions()) {
             for seconds in (1..=10).rev() {
-                writer.round_within(at_ns - seconds * SECOND_NS, Step::IexAuction(code), first, 100);
+                let step = Step::IexAuction { code, scheduled_ns: at_ns };
+                writer.round_within(at_ns - seconds * SECOND_NS, step, first, 100);
             }
         }
         writer.round_within(at_ns + 500_000, Step::IexAuctionEnd(code), 0, 1);
@@ -302,61 +307,83 @@ fn bands(writer: &mut Writer<'_>) {
     }
 }
 
-/// News halts and volatility pauses by turns, spread over the market hours. Beside a SIP the symbol has been in a limit state before a pause.
+/// News halts and volatility pauses by turns, spread over the market hours. Where IEX lists symbols, two of these are halted between the others.
 fn halts(writer: &mut Writer<'_>, kind: VenueKind) {
     let scenario = writer.scenario;
-    // The venues learn of it one after the other.
-    let delay_ns = u64::from(writer.venue) * 50_000;
     let from_ns = scenario.start_ns.max(OPEN_NS);
     let to_ns = scenario.end_ns.min(CLOSE_NS);
     if from_ns >= to_ns {
         return;
     }
+    let step_ns = (to_ns - from_ns) / (u64::from(scenario.halts) + 2);
+    // Not the new issues, nor the one of the operational halt.
+    let symbols = scenario.symbols.saturating_sub(3).max(1);
     for number in 0..scenario.halts {
-        let start_ns = from_ns
-            + (to_ns - from_ns) / (u64::from(scenario.halts) + 2) * (u64::from(number) + 1)
-            + delay_ns;
-        let pause = number % 2 == 1;
-        let resume_ns = start_ns + if pause { 5 * MINUTE_NS } else { 10 * MINUTE_NS };
-        let quotes_ns = resume_ns - 4 * MINUTE_NS;
-        // Not one of the new issues, nor the one of the operational halt.
-        let symbol = (7 + number.wrapping_mul(13)) % scenario.symbols.saturating_sub(3).max(1);
-        if resume_ns >= to_ns {
-            continue;
-        }
-        let trading = |state, reason| Step::Trading { state, reason };
-        if pause && kind.is_sip() {
-            writer.add_within(start_ns - delay_ns - LIMIT_STATE_NS, Step::RunIntoBand, symbol);
-        }
-        if pause {
-            writer.add(start_ns, trading(TradingState::Paused, ReasonCode::VolatilityTradingPause), symbol);
-        } else {
-            writer.add(start_ns, trading(TradingState::Halted, ReasonCode::HaltNewsPending), symbol);
-            let reason = ReasonCode::NewsAndResumptionTimes;
-            writer.add(quotes_ns, trading(TradingState::QuotationOnlyPeriod, reason), symbol);
-        }
-        if reopens(scenario, kind, symbol, pause) {
-            if pause && kind == VenueKind::Nasdaq {
-                writer.add(start_ns + 1_000_000, Step::Collar, symbol);
-            }
-            for seconds in [60, 30, 1] {
-                writer.add(resume_ns - seconds * SECOND_NS, Step::Imbalance(b'H'), symbol);
-            }
-            writer.add(resume_ns - 1_000, Step::Cross(b'H'), symbol);
-        }
-        writer.add(resume_ns, trading(TradingState::Trading, ReasonCode::ReasonNotAvailable), symbol);
+        let start_ns = from_ns + step_ns * (u64::from(number) + 1);
+        let symbol = (7 + number.wrapping_mul(13)) % symbols;
+        halt(writer, kind, Halt { start_ns, to_ns, symbol, is_pause: number % 2 == 1 });
     }
+    let at_iex = (0..symbols).filter(|index| is_listed_at_iex(*index));
+    let wanted = if scenario.lists_at_iex() { scenario.halts.min(2) } else { 0 };
+    for (number, symbol) in (0..wanted).zip(at_iex.cycle()) {
+        let start_ns = from_ns + step_ns * u64::from(number) + step_ns / 2;
+        halt(writer, kind, Halt { start_ns, to_ns, symbol, is_pause: number % 2 == 1 });
+    }
+}
+
+/// A halt of the market, which ends before `to_ns` or is none.
+struct Halt {
+    start_ns: u64,
+    to_ns: u64,
+    symbol: u32,
+    is_pause: bool,
+}
+
+/// A halt as a venue says it. Beside a SIP the symbol has been in a limit state before a pause.
+fn halt(writer: &mut Writer<'_>, kind: VenueKind, halt: Halt) {
+    let Halt { symbol, is_pause, .. } = halt;
+    // The venues learn of it one after the other.
+    let delay_ns = u64::from(writer.venue) * 50_000;
+    let start_ns = halt.start_ns + delay_ns;
+    let resume_ns = start_ns + if is_pause { 5 * MINUTE_NS } else { 10 * MINUTE_NS };
+    let quotes_ns = resume_ns - 4 * MINUTE_NS;
+    if resume_ns >= halt.to_ns {
+        return;
+    }
+    let trading = |state, reason| Step::Trading { state, reason };
+    if is_pause && kind.is_sip() {
+        writer.add_within(halt.start_ns - LIMIT_STATE_NS, Step::RunIntoBand, symbol);
+    }
+    if is_pause {
+        writer.add(start_ns, trading(TradingState::Paused, ReasonCode::VolatilityTradingPause), symbol);
+    } else {
+        writer.add(start_ns, trading(TradingState::Halted, ReasonCode::HaltNewsPending), symbol);
+        let reason = ReasonCode::NewsAndResumptionTimes;
+        writer.add(quotes_ns, trading(TradingState::QuotationOnlyPeriod, reason), symbol);
+    }
+    if reopens(writer.scenario, kind, symbol, is_pause) {
+        if is_pause && kind == VenueKind::Nasdaq {
+            writer.add(start_ns + 1_000_000, Step::Collar, symbol);
+        }
+        // IEX has a letter for each.
+        let is_iex = kind.transport() == TransportKind::IexTp;
+        let code = if is_iex && is_pause { b'V' } else { b'H' };
+        let prepared =
+            if is_iex { Step::IexAuction { code, scheduled_ns: resume_ns } } else { Step::Imbalance(code) };
+        for seconds in [60, 30, 1] {
+            writer.add(resume_ns - seconds * SECOND_NS, prepared, symbol);
+        }
+        writer.add(resume_ns - 1_000, Step::Cross(code), symbol);
+    }
+    writer.add(resume_ns, trading(TradingState::Trading, ReasonCode::ReasonNotAvailable), symbol);
 }
 
 /// Whether a venue reopens a symbol with an auction: the one that lists it. In scenarios without auctions at other markets Nasdaq ends every pause with one.
 fn reopens(scenario: &Scenario, kind: VenueKind, symbol: u32, is_pause: bool) -> bool {
-    match kind {
-        VenueKind::Nasdaq => nasdaq::is_listed(symbol) || is_pause && !scenario.listing_auctions,
-        VenueKind::Nyse | VenueKind::Arca | VenueKind::American | VenueKind::Bzx => {
-            scenario.listing_auctions && kind.listing_letter() == Some(nasdaq::listing_market(symbol))
-        }
-        _ => false,
+    if kind == VenueKind::Nasdaq {
+        return nasdaq::is_listed(symbol) || is_pause && !scenario.listing_auctions;
     }
+    scenario.listing_auctions && kind.listing_letter() == Some(scenario.listing_market(symbol))
 }
 
 /// An IPO at 10:30, a direct listing with capital raise at 11:00.

@@ -45,6 +45,7 @@ mod recovery;
 #[cfg(feature = "serde")]
 mod saved;
 pub mod sequence;
+pub mod sessions;
 #[cfg(test)]
 mod several_publishers;
 mod sip;

@@ -68,6 +68,20 @@ fn a_real_nasdaq_packet_becomes_orders_of_one_instrument() {
     }
 }
 
+/// Requests for missed messages and for snapshots, which a replay takes nothing from.
+#[test]
+fn sessions_of_recovery_are_passed_over_and_are_no_problem() {
+    for name in ["cboe-grp", "cboe-spin", "mitch-replay", "mitch-snapshot", "memx-gap-fill", "memx-snapshot"]
+    {
+        let (events, mut feed) = events_of(&format!("../sessions/{name}.pcap"));
+        let mut more = Vec::new();
+        feed.finish(&mut |event| more.push(event));
+        assert_eq!((events.len(), more.len(), feed.problems().total), (0, 0, 0), "{name}");
+        assert!(feed.counters().skipped_stream_bytes > 100, "{name}");
+        assert_eq!(feed.counters().unrecognised_packets, 0, "{name}");
+    }
+}
+
 #[test]
 fn the_multicast_group_distinguishes_bx_from_nasdaq() {
     let (events, _) = events_of("nasdaq-bx-itch50/AddOrderNoMpidAttributionMessage.pcap");

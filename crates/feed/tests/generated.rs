@@ -130,10 +130,13 @@ fn the_us_market_is_read_whole_and_its_listing_markets_have_auctions() {
             assert_eq!(update.outcome, Outcome::Applied, "{:?}", update.event);
         });
     }
-    // Of 16 symbols NYSE lists four, Arca and BZX two each. Three imbalances come before each auction.
-    for (publisher, listed) in
-        [(Publisher::XNYS_PILLAR, 4), (Publisher::ARCX_PILLAR, 2), (Publisher::BATS_PITCH, 2)]
-    {
+    // Of 16 symbols NYSE, Arca and BZX list two each, NYSE American and IEX one. Three imbalances come before each auction.
+    for (publisher, listed) in [
+        (Publisher::XNYS_PILLAR, 2),
+        (Publisher::ARCX_PILLAR, 2),
+        (Publisher::XASE_PILLAR, 1),
+        (Publisher::BATS_PITCH, 2),
+    ] {
         assert_eq!(crosses.get(&publisher), Some(&(2 * listed)), "{publisher:?}");
         assert_eq!(imbalances.get(&publisher), Some(&(6 * listed)), "{publisher:?}");
     }
@@ -182,10 +185,12 @@ fn the_listing_market_ends_each_halt_with_an_auction() {
     // New issues, and one with halts of single venues, have the highest numbers.
     let listing: BTreeMap<String, Publisher> = (0..SYMBOLS - 3)
         .map(|number| {
-            let market = match number % 8 {
-                1 | 3 => Publisher::XNYS_PILLAR,
-                5 => Publisher::ARCX_PILLAR,
-                7 => Publisher::BATS_PITCH,
+            let market = match (number, number % 8) {
+                (1, _) => Publisher::IEXG_DEEP_PLUS,
+                (11 | 27, _) => Publisher::XASE_PILLAR,
+                (_, 1 | 3) => Publisher::XNYS_PILLAR,
+                (_, 5) => Publisher::ARCX_PILLAR,
+                (_, 7) => Publisher::BATS_PITCH,
                 _ => Publisher::XNAS_ITCH,
             };
             (tapeworks_exchange::symbol_name(number), market)
@@ -206,7 +211,9 @@ fn the_listing_market_ends_each_halt_with_an_auction() {
             Some(StatusAction::Trading) if !event.publisher.is_of_sip() => {
                 let Some(counts) = halted.remove(&key) else { continue };
                 let is_listing = event.publisher == *market;
-                let expected = if is_listing { (3, 1) } else { (0, 0) };
+                // DEEP+ has no message of an auction that is prepared.
+                let prepared = if event.publisher == Publisher::IEXG_DEEP_PLUS { 0 } else { 3 };
+                let expected = if is_listing { (prepared, 1) } else { (0, 0) };
                 assert_eq!(counts, expected, "{event:?}");
                 *reopened.entry(event.publisher).or_default() += u32::from(is_listing);
                 resumed += 1;
@@ -222,6 +229,49 @@ fn the_listing_market_ends_each_halt_with_an_auction() {
     assert!(resumed > 100, "{resumed}");
     for market in listing.values() {
         assert!(reopened.get(market).is_some_and(|count| *count > 0), "{market:?}: {reopened:?}");
+    }
+}
+
+/// TOPS and DEEP say how an auction that ends a halt stands, and of which kind it is; all of IEX's feeds have its trade.
+#[test]
+fn iex_ends_the_halts_and_pauses_of_what_it_lists_with_an_auction_of_their_kind() {
+    for (kind, publisher) in [
+        (VenueKind::IexTops, Publisher::IEXG_TOPS),
+        (VenueKind::IexDeep, Publisher::IEXG_DEEP),
+        (VenueKind::IexDeepPlus, Publisher::IEXG_DEEP_PLUS),
+    ] {
+        let venues = [VenueKind::Nasdaq, kind].map(|kind| VenueConfig { kind, share: 1, unit: Unit::WHOLE });
+        let scenario =
+            Scenario { symbols: 120, halts: 2, venues: venues.to_vec(), ..Scenario::us_market(60_000) };
+        let (events, feed) = events_in(&scenario);
+        let listed = [1, 101].map(tapeworks_exchange::symbol_name);
+        let mut auctions: BTreeMap<(String, u8), (u32, u32)> = BTreeMap::new();
+        let mut now = BTreeMap::new();
+        for pair in events.windows(2).filter(|pair| pair[0].publisher == publisher) {
+            let event = &pair[0];
+            let symbol = feed.instruments().symbol(event.instrument).map(|symbol| symbol.to_string());
+            let Some(symbol) = symbol.filter(|symbol| listed.contains(symbol)) else { continue };
+            match event.status().map(|status| status.action) {
+                Some(StatusAction::Halt) => drop(now.insert(symbol.clone(), b'H')),
+                Some(StatusAction::Pause) => drop(now.insert(symbol.clone(), b'V')),
+                Some(StatusAction::Trading) => drop(now.remove(&symbol)),
+                _ => {}
+            }
+            let Some(code) = now.get(&symbol) else { continue };
+            let counts = auctions.entry((symbol, *code)).or_default();
+            if let Some(imbalance) = event.imbalance(&pair[1]) {
+                assert_eq!(imbalance.auction_type, *code, "{event:?}");
+                let left = imbalance.auction_time.unwrap().since(event.ts_event);
+                assert!(left <= 60 * Nanos::SECOND, "{event:?}");
+                counts.0 += 1;
+            }
+            let is_cross = event.kind == EventKind::Trade && event.detail & Event::CROSS != 0;
+            counts.1 += u32::from(is_cross);
+        }
+        let prepared = if kind == VenueKind::IexDeepPlus { 0 } else { 3 };
+        let [halted, paused] = listed;
+        let expected = [((halted, b'H'), (prepared, 1)), ((paused, b'V'), (prepared, 1))];
+        assert_eq!(auctions, BTreeMap::from(expected), "{kind:?}");
     }
 }
 

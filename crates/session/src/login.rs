@@ -20,12 +20,13 @@ pub(crate) const HEARTBEAT_NS: u64 = SECOND_NS;
 /// The longest packet that a client may send, in bytes with its length: a login has 49.
 pub(crate) const LONGEST_PACKET_BYTES: usize = 256;
 
-/// Who may log in.
+/// Who may log in. How many characters a login has room for depends on its protocol
+/// ([`SnapshotProtocol::user_characters`](crate::snapshot::SnapshotProtocol::user_characters)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user's name: up to 6 characters.
+    /// The user's name.
     pub user: String,
-    /// The password: up to 10 characters.
+    /// The password.
     pub password: String,
 }
 

@@ -16,7 +16,7 @@ use toml::de::DeTable;
 
 use crate::answers::AnswerFaults;
 use crate::order_config::{OrderVenue, read_order_venue};
-use crate::reading::{HOUR, MILLION, MILLISECOND, Taken, nanoseconds, read_faults};
+use crate::reading::{HOUR, MILLION, MILLISECOND, Taken, nanoseconds, read_faults, refuse_long_login};
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::config::{Reading, Section, read_file, read_text};
 
@@ -235,11 +235,11 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         reading.wrong(first_too_many.span.clone(), format!("at most {MAX_MARKETS} venues are possible"));
     }
     let mut taken = Taken::default();
-    let longest = config.credentials.as_ref().map_or(0, |credentials| credentials.user.len());
+    let login = config.credentials.as_ref();
     config.venues =
-        venues.into_iter().filter_map(|venue| read_venue(reading, venue, longest, &mut taken)).collect();
+        venues.into_iter().filter_map(|venue| read_venue(reading, venue, login, &mut taken)).collect();
     config.orders =
-        orders.into_iter().filter_map(|venue| read_order_venue(reading, venue, &mut taken)).collect();
+        orders.into_iter().filter_map(|venue| read_order_venue(reading, venue, login, &mut taken)).collect();
     top.refuse_the_rest(reading);
     config
 }
@@ -255,7 +255,10 @@ fn read_credentials(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<
         }
         Some(text)
     };
-    let (user, password) = (word("user", 6), word("password", 10));
+    // The longest that any venue's login has room for; each venue has its own.
+    let most = SnapshotProtocol::Memx;
+    let (user, password) =
+        (word("user", most.user_characters()), word("password", most.password_characters()));
     section.refuse_the_rest(reading);
     Some(Credentials { user: user?, password: password? })
 }
@@ -276,11 +279,11 @@ fn read_burst(reading: &mut Reading<'_>, mut burst: Section<'_>) -> Option<LiveB
     Some(LiveBurst { at_ns: at_ns?, length_ns: length_ns?, messages_per_second: rate?.0 as u64 })
 }
 
-/// `user_characters`: those of the user who may have snapshots, of any venue.
+/// `login`: who may have snapshots, of any venue.
 fn read_venue(
     reading: &mut Reading<'_>,
     mut venue: Section<'_>,
-    user_characters: usize,
+    login: Option<&Credentials>,
     taken: &mut Taken,
 ) -> Option<Venue> {
     let name = venue.required_text(reading, "name");
@@ -324,10 +327,8 @@ fn read_venue(
         Some(_) => by_group(kind),
         None => Some(SnapshotProtocol::of(kind.transport())),
     };
-    let most = kind.and_then(protocol).map(SnapshotProtocol::user_characters);
-    if let (Some(_), Some(most)) = (snapshot, most.filter(|most| user_characters > *most)) {
-        let problem = format!("the user of 'snapshot_login' must have at most {most} letters or digits here");
-        venue.wrong_at(reading, "snapshot", &problem);
+    if let (Some(_), Some(protocol)) = (snapshot, kind.and_then(protocol)) {
+        refuse_long_login(reading, &venue, protocol, login);
     }
     let retransmission_lost_per_million = venue
         .integer(reading, "retransmission_lost_per_million", 0..=MILLION)
@@ -557,8 +558,8 @@ mod tests {
             ("interface = \"lo\"\n", "v.toml:1:13: 'interface' must be the IPv4 address of an interface"),
             ("wait = \"slep\"\n", "v.toml:1:8: 'slep' for 'wait' is not known; did you mean 'sleep'?"),
             (
-                "snapshot_login = { user = \"toolong\", password = \"\" }\n",
-                "v.toml:1:27: 'user' must have at most 6 letters or digits",
+                "snapshot_login = { user = \"SEVENTEENLETTERSX\", password = \"\" }\n",
+                "v.toml:1:27: 'user' must have at most 16 letters or digits",
             ),
         ] {
             assert_eq!(problems(&format!("{text}{venue}")), [expected]);
@@ -568,6 +569,21 @@ mod tests {
             problems(&format!("snapshot_login = {{ user = \"fives\", password = \"\" }}\n{spins}")),
             ["v.toml:5:12: the user of 'snapshot_login' must have at most 4 letters or digits here"]
         );
+        // Each form of a login has its own room.
+        let of_memx = "snapshot_login = { user = \"SIXTEENCHARACTER\", password = \"a password of thirty-two letters\" }\n";
+        let served = |venue: &str| problems(&format!("{of_memx}{venue}snapshot = \"127.0.0.1:5\"\n"));
+        let memx = venue.replace("psx", "memx");
+        let config =
+            Config::parse("v.toml", &format!("{of_memx}{memx}snapshot = \"127.0.0.1:5\"\n")).unwrap();
+        assert_eq!(config.credentials.unwrap().password.len(), 32);
+        let too_long = |what: &str, most: u8| {
+            format!(
+                "v.toml:5:12: the {what} of 'snapshot_login' must have at most {most} letters or digits here"
+            )
+        };
+        for glimpse in ["psx", "iex-deep", "lse"].map(|kind| venue.replace("psx", kind)) {
+            assert_eq!(served(&glimpse), [too_long("password", 10), too_long("user", 6)], "{glimpse}");
+        }
         for (text, expected) in [
             ("kind = \"psy\"", "v.toml:3:8: 'psy' for 'kind' is not known; did you mean 'psx'?"),
             (

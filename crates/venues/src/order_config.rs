@@ -14,10 +14,11 @@ use tapeworks_exchange::{Unit, VenueKind};
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_session::Credentials;
 use tapeworks_session::native::{ServerSettings, User};
+use tapeworks_session::snapshot::SnapshotProtocol;
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::variant::{LSE, VARIANTS, Variant};
 
-use crate::reading::{HOUR, MILLION, MILLISECOND, Taken, nanoseconds, read_faults};
+use crate::reading::{HOUR, MILLION, MILLISECOND, Taken, nanoseconds, read_faults, refuse_long_login};
 
 /// One dollar in the engine's prices.
 const E8: i64 = 100_000_000;
@@ -119,10 +120,11 @@ fn price_e8(text: &str) -> Option<i64> {
     whole.parse::<i64>().ok()?.checked_mul(E8)?.checked_add(fraction)
 }
 
-/// Reads an `[[orders]]` table.
+/// Reads an `[[orders]]` table. `login`: who may have snapshots.
 pub(crate) fn read_order_venue(
     reading: &mut Reading<'_>,
     mut table: Section<'_>,
+    login: Option<&Credentials>,
     taken: &mut Taken,
 ) -> Option<OrderVenue> {
     let name = table.required_text(reading, "name");
@@ -151,7 +153,7 @@ pub(crate) fn read_order_venue(
     venue.day_ends = read_day_end(reading, &mut table);
     let pause = nanoseconds(reading, &mut table, "day_pause", MILLISECOND..=24 * HOUR);
     venue.day_pause_ns = pause.unwrap_or(venue.day_pause_ns);
-    venue.publication = read_publication(reading, &mut table, &name, taken);
+    venue.publication = read_publication(reading, &mut table, &name, (login, taken));
     venue.options.publishes_market = venue.publication.is_some();
     read_users(reading, &mut table, &mut venue, taken);
     let needs_e4 = venue.publication.is_some() || !venue.options.ouch_users.is_empty();
@@ -227,7 +229,7 @@ fn read_publication(
     reading: &mut Reading<'_>,
     table: &mut Section<'_>,
     name: &str,
-    taken: &mut Taken,
+    (login, taken): (Option<&Credentials>, &mut Taken),
 ) -> Option<PublicationSetting> {
     let kinds: Vec<VenueKind> = VenueKind::all().filter(|kind| kind.is_in_files()).collect();
     let kind = table.choice(reading, "kind", &kinds, VenueKind::key).unwrap_or(VenueKind::Nasdaq);
@@ -238,6 +240,9 @@ fn read_publication(
     taken.take_lines(reading, table, name, lines.as_deref().unwrap_or_default());
     let retransmission = taken.server(reading, table, name, "retransmission", "udp");
     let snapshot = taken.server(reading, table, name, "snapshot", "tcp");
+    if snapshot.is_some() {
+        refuse_long_login(reading, table, SnapshotProtocol::of(kind.transport()), login);
+    }
     let (faults, skew_ns) = read_faults(reading, table, "line_faults", count);
     let Some(lines) = lines else {
         for key in ["kind", "retransmission", "snapshot", "line_faults"] {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tapeworks_exchange::LineFaults;
 use tapeworks_runtime::config::{Reading, Section};
+use tapeworks_session::Credentials;
+use tapeworks_session::snapshot::SnapshotProtocol;
 
 pub(crate) const MILLION: usize = 1_000_000;
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
@@ -20,6 +22,29 @@ pub(crate) fn nanoseconds(
     range: std::ops::RangeInclusive<Duration>,
 ) -> Option<u64> {
     section.time(reading, key, range).map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Refuses a login for snapshots that has more characters than the venue's form of it.
+pub(crate) fn refuse_long_login(
+    reading: &mut Reading<'_>,
+    venue: &Section<'_>,
+    protocol: SnapshotProtocol,
+    login: Option<&Credentials>,
+) {
+    let Some(login) = login else { return };
+    let is_long = |text: &str, most: usize| text.len() > most;
+    let (user, password) = (protocol.user_characters(), protocol.password_characters());
+    let mut refuse = |what: &str, most: usize| {
+        let text = format!("the {what} of 'snapshot_login' must have at most {most} letters or digits here");
+        venue.wrong_at(reading, "snapshot", &text);
+    };
+    if is_long(&login.user, user) {
+        refuse("user", user);
+    }
+    // A refresh has no password.
+    if password > 0 && is_long(&login.password, password) {
+        refuse("password", password);
+    }
 }
 
 /// Names and addresses that only one venue can have.

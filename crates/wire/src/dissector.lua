@@ -337,13 +337,66 @@ local function layout_of(structure)
     return table.concat(places, " ")
 end
 
+-- Bytes of the packet or message of a TCP stream that starts at an offset.
+local function size_at(transport, tvb, offset)
+    local framing = transport.framing
+    return framing.uncounted + unsigned(tvb(offset + framing.offset, 2), framing.little)
+end
+
+-- Whether a message of a packet is of an application that the packet's header selects, with its exact length. Such are the
+-- messages of a session: a feed has no selector here.
+local function is_of_session(transport, structure, range, message)
+    for _, carried in ipairs(transport.carries) do
+        if carried.selector and number_in(structure, carried.selector, range) == carried.value then
+            local found = fitting(carried.application, message)
+            if found and message:len() == found.minimum then return true end
+        end
+    end
+    return false
+end
+
+-- The packets of datagrams on a TCP stream. It is taken by a packet of messages that no other session with the same header has.
+local function register_packets_of_stream(transport, structure, dissect_packet)
+    local proto = transport.proto
+    local function dissect(tvb, _, root)
+        dissect_tcp_pdus(tvb, root, structure.minimum,
+            function(buffer, _, offset) return math.max(size_at(transport, buffer, offset), structure.minimum) end,
+            function(buffer, info, tree) dissect_packet(buffer, info, tree) return buffer:len() end)
+        return tvb:len()
+    end
+    local function is_start(tvb)
+        if tvb:len() < structure.minimum then return false end
+        local size = size_at(transport, tvb, 0)
+        if size <= structure.minimum or size > tvb:len() then return false end
+        local range = tvb(0, size)
+        local messages, offset, wrong = walk(transport, structure, range)
+        if wrong or offset ~= size or #messages == 0 then return false end
+        for _, message in ipairs(messages) do
+            if not is_of_session(transport, structure, range, message) then return false end
+            for _, other in ipairs(datagrams) do
+                if other ~= transport and other.framing and other.layout == transport.layout
+                    and is_of_session(other, other.by_name[other.header], range, message) then return false end
+            end
+        end
+        return true
+    end
+    proto:register_heuristic("tcp", function(tvb, pinfo, root)
+        if not is_start(tvb) then return false end
+        pinfo.conversation = proto
+        dissect(tvb, pinfo, root)
+        return true
+    end)
+    DissectorTable.get("tcp.port"):add_for_decode_as(proto)
+    return dissect
+end
+
 local function register_datagram(transport)
     local structure = transport.by_name[transport.header]
     transport.layout = layout_of(structure)
     datagrams[#datagrams + 1] = transport
     local without_messages = transport.without_messages and transport.by_name[transport.without_messages]
     local proto = transport.proto
-    function proto.dissector(tvb, pinfo, root)
+    local function dissect_packet(tvb, pinfo, root)
         local range = tvb()
         local tree = root:add(proto, range)
         if without_messages and range:len() == without_messages.minimum then
@@ -368,6 +421,12 @@ local function register_datagram(transport)
             tree:add(transport.extension, range(offset))
         end
         set_columns(pinfo, transport, names)
+    end
+    local dissect_stream = transport.framing and register_packets_of_stream(transport, structure, dissect_packet)
+    local TCP = 2
+    function proto.dissector(tvb, pinfo, root)
+        if dissect_stream and pinfo.port_type == TCP then return dissect_stream(tvb, pinfo, root) end
+        dissect_packet(tvb, pinfo, root)
     end
     local function looks_right(tvb)
         local range = tvb()
@@ -396,11 +455,7 @@ end
 
 local function register_stream(transport)
     local proto = transport.proto
-    local framing = transport.framing
-    local head = framing.offset + 2
-    local function size_at(tvb, offset)
-        return framing.uncounted + unsigned(tvb(offset + framing.offset, 2), framing.little)
-    end
+    local head = transport.framing.offset + 2
     local function one(tvb, pinfo, root)
         local range = tvb()
         local tag = tag_of(transport, range)
@@ -416,7 +471,7 @@ local function register_stream(transport)
         return range:len()
     end
     local function dissect(tvb, pinfo, root)
-        dissect_tcp_pdus(tvb, root, head, function(buffer, _, offset) return size_at(buffer, offset) end,
+        dissect_tcp_pdus(tvb, root, head, function(buffer, _, offset) return size_at(transport, buffer, offset) end,
             function(buffer, info, tree) return one(buffer, info, tree) end)
         return tvb:len()
     end
@@ -426,7 +481,9 @@ local function register_stream(transport)
         local range = tvb()
         local tag = tag_of(transport, range)
         local structure = tag and transport.by_tag[tag]
-        local size = size_at(tvb, 0)
+        local size = size_at(transport, tvb, 0)
+        -- What is no more than its length and type may be of any protocol.
+        if size <= head then return false end
         if not structure or size < structure.minimum then return false end
         if structure.exact and size ~= structure.minimum then return false end
         if size > tvb:len() then return false end

@@ -71,6 +71,8 @@ pub enum Transport {
         without_messages: Option<&'static str>,
         /// The most zero bytes behind the messages.
         padding: u8,
+        /// Where the length is in the same packets on a TCP stream, of venues whose servers send them so.
+        stream: Option<StreamFraming>,
     },
     /// In packets on a TCP stream, each with a two-byte length.
     Stream {
@@ -101,7 +103,11 @@ const FROM_SERVER: Carrier =
 const FROM_CLIENT: Carrier =
     Carrier { transport: &nasdaq::soupbintcp::SCHEMA, selector: None, within: Some("UnsequencedData") };
 
-static PROTOCOLS: [&Protocol; 22] = [
+/// A packet's length is its first field, and counts all of it.
+const OF_UNITS: StreamFraming =
+    StreamFraming { length_offset: 0, endian: Endian::Little, uncounted_bytes: 0 };
+
+static PROTOCOLS: [&Protocol; 25] = [
     &Protocol {
         schema: &nasdaq::itch50::SCHEMA,
         aliases: &["itch", "itch50", "totalview", "nasdaq-itch50", "bx-itch50", "psx-itch50"],
@@ -135,6 +141,7 @@ static PROTOCOLS: [&Protocol; 22] = [
             packet_length: None,
             without_messages: None,
             padding: 0,
+            stream: None,
         }),
     },
     &Protocol {
@@ -182,16 +189,20 @@ static PROTOCOLS: [&Protocol; 22] = [
             packet_length: None,
             without_messages: None,
             padding: 0,
+            stream: None,
         }),
     },
     &Protocol {
         schema: &memx::depth13::SCHEMA,
         aliases: &["memoir", "memoir-depth", "memx", "memx-depth"],
-        role: Role::Application(&[Carrier {
-            transport: &memx::udp::SCHEMA,
-            selector: Some(("header_length", memx::udp::HEADER_LENGTH as u64)),
-            within: None,
-        }]),
+        role: Role::Application(&[
+            Carrier {
+                transport: &memx::udp::SCHEMA,
+                selector: Some(("header_length", memx::udp::HEADER_LENGTH as u64)),
+                within: None,
+            },
+            Carrier { transport: &memx::tcp::SCHEMA, selector: None, within: Some("SequencedMessage") },
+        ]),
     },
     &Protocol {
         schema: &memx::udp::SCHEMA,
@@ -203,6 +214,19 @@ static PROTOCOLS: [&Protocol; 22] = [
             packet_length: None,
             without_messages: Some("CommonHeader"),
             padding: 0,
+            stream: None,
+        }),
+    },
+    &Protocol {
+        schema: &memx::tcp::SCHEMA,
+        aliases: &["memx-tcp", "memoir-tcp"],
+        role: Role::Transport(Transport::Stream {
+            framing: StreamFraming {
+                length_offset: 1,
+                endian: Endian::Big,
+                uncounted_bytes: memx::tcp::HEADER_BYTES,
+            },
+            payloads: &[("SequencedMessage", "message")],
         }),
     },
     &Protocol {
@@ -220,7 +244,17 @@ static PROTOCOLS: [&Protocol; 22] = [
             packet_length: Some("length"),
             without_messages: None,
             padding: 0,
+            stream: Some(OF_UNITS),
         }),
+    },
+    &Protocol {
+        schema: &cboe::grp::SCHEMA,
+        aliases: &["grp", "cboe-grp", "cboe-spin"],
+        role: Role::Application(&[Carrier {
+            transport: &cboe::unit::SCHEMA,
+            selector: Some(("unit", 0)),
+            within: None,
+        }]),
     },
     &Protocol {
         schema: &nyse::integrated::SCHEMA,
@@ -241,6 +275,7 @@ static PROTOCOLS: [&Protocol; 22] = [
             packet_length: Some("length"),
             without_messages: None,
             padding: 0,
+            stream: None,
         }),
     },
     &Protocol {
@@ -262,7 +297,17 @@ static PROTOCOLS: [&Protocol; 22] = [
             packet_length: Some("length"),
             without_messages: None,
             padding: 0,
+            stream: Some(OF_UNITS),
         }),
+    },
+    &Protocol {
+        schema: &millennium::recovery::SCHEMA,
+        aliases: &["mitch-recovery", "lse-mitch-recovery", "mitch-replay"],
+        role: Role::Application(&[Carrier {
+            transport: &millennium::unit::SCHEMA,
+            selector: Some(("market_data_group", 0)),
+            within: None,
+        }]),
     },
     &Protocol {
         schema: &utp::uqdf15::SCHEMA,
@@ -292,6 +337,7 @@ static PROTOCOLS: [&Protocol; 22] = [
             packet_length: Some("block_size"),
             without_messages: None,
             padding: 1,
+            stream: None,
         }),
     },
     &Protocol {

@@ -177,6 +177,17 @@ fn protocol_table(out: &mut String, schema: &Schema) -> fmt::Result {
     Ok(())
 }
 
+/// Where the length is in the messages or packets of a TCP stream.
+fn framing_of(out: &mut String, place: &str, framing: &StreamFraming) -> fmt::Result {
+    writeln!(
+        out,
+        "{place}.framing = {{ offset = {}, little = {}, uncounted = {} }}",
+        framing.length_offset,
+        framing.endian == Endian::Little,
+        framing.uncounted_bytes
+    )
+}
+
 /// Registers a protocol whose messages are cut from a TCP stream; `payloads` are those that carry others.
 fn stream_registration(
     out: &mut String,
@@ -184,13 +195,7 @@ fn stream_registration(
     framing: &StreamFraming,
     payloads: &[(&str, &str)],
 ) -> fmt::Result {
-    writeln!(
-        out,
-        "{place}.framing = {{ offset = {}, little = {}, uncounted = {} }}",
-        framing.length_offset,
-        framing.endian == Endian::Little,
-        framing.uncounted_bytes
-    )?;
+    framing_of(out, place, framing)?;
     write!(out, "{place}.payloads = {{ ")?;
     for (message, _) in payloads {
         write!(out, "[{}] = true, ", lua_string(message))?;
@@ -208,6 +213,7 @@ fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Tra
             packet_length,
             without_messages,
             padding,
+            stream,
         } => {
             writeln!(out, "{place}.header = {}", lua_string(header))?;
             if let Some((count, _)) = special_count {
@@ -224,6 +230,9 @@ fn transport_registration(out: &mut String, protocol: &Protocol, transport: &Tra
             }
             if *padding > 0 {
                 writeln!(out, "{place}.padding = {padding}")?;
+            }
+            if let Some(framing) = stream {
+                framing_of(out, &place, framing)?;
             }
             writeln!(out, "register_datagram({place})")
         }

@@ -142,6 +142,17 @@ fn the_schema_covers_every_byte_of_every_structure_once() {
 }
 
 #[test]
+fn a_session_in_the_packets_of_a_feed_has_no_message_type_of_the_feed() {
+    for (session, feed) in [
+        (&cboe::grp::SCHEMA, &cboe::pitch::SCHEMA),
+        (&millennium::recovery::SCHEMA, &millennium::mitch::SCHEMA),
+    ] {
+        let is_shared = |tag: Option<u64>| tag.is_some_and(|tag| feed.message(tag).is_some());
+        assert!(session.messages.iter().all(|message| !is_shared(message.tag)), "{}", session.name);
+    }
+}
+
+#[test]
 fn every_protocol_is_found_by_its_names_and_has_its_forms() {
     for protocol in protocols() {
         for name in protocol.aliases.iter().chain([&protocol.schema.name]) {
@@ -244,6 +255,16 @@ proptest! {
                 nyse::integrated::SCHEMA.messages.iter().filter_map(|message| message.tag).map(|tag| tag as u8).collect();
             (*type_, *high) = (*tag.get(&tags), 0);
         }
+        let mut session = bytes.clone();
+        if let [first, second, ..] = &mut session[..] {
+            let tags: Vec<u8> = [&cboe::grp::SCHEMA, &millennium::recovery::SCHEMA, &memx::tcp::SCHEMA]
+                .iter()
+                .flat_map(|schema| schema.messages)
+                .filter_map(|message| message.tag)
+                .map(|tag| tag as u8)
+                .collect();
+            (*first, *second) = (*tag.get(&tags), *tag.get(&tags));
+        }
         let two_letters = |schema: &Schema| {
             let tags: Vec<u16> = schema.messages.iter().filter_map(|message| message.tag).map(|tag| tag as u16).collect();
             tag.get(&tags).to_be_bytes()
@@ -256,7 +277,8 @@ proptest! {
         if let [_, _, category, type_, ..] = &mut cqs[..] {
             [*category, *type_] = two_letters(&cta::cqs191::SCHEMA);
         }
-        for bytes in [&bytes, &tagged, &native, &pitch, &mitch, &integrated, &uqdf, &cqs] {
+        for bytes in [&bytes, &tagged, &native, &pitch, &mitch, &integrated, &uqdf, &cqs, &session] {
+            agree!(bytes, cboe::grp, millennium::recovery, memx::tcp);
             agree!(bytes, utp::uqdf15, cta::cqs191);
             if let Ok(block) = cta::block::BlockHeader::decode(bytes) {
                 prop_assert!(block.blocks().count() <= usize::from(block.messages_in_block()));

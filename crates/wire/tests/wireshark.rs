@@ -277,6 +277,76 @@ fn tshark_shows_each_message_of_the_native_gateway() {
     assert!(compared > 250, "only {compared} values were compared");
 }
 
+/// A packet with one message of a session that has packets of Cboe's layout.
+fn unit_of(message: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![8 + message.len() as u8, 0, 1, 0, 0, 0, 0, 0];
+    bytes.extend_from_slice(message);
+    bytes
+}
+
+#[test]
+fn tshark_shows_each_message_of_the_sessions_of_recovery_and_takes_none_for_another() {
+    if !is_installed() {
+        return;
+    }
+    let script = script();
+    let mut random = SplitMix64::new(0x7a9e);
+    let mut compared = 0;
+    let (grp, mitch) = (&cboe::grp::SCHEMA, &millennium::recovery::SCHEMA);
+    for (schema, other) in [(grp, mitch), (mitch, grp)] {
+        let made = |structure, random: &mut SplitMix64| {
+            let mut message = Vec::new();
+            arbitrary(schema, structure, random, &mut message);
+            message[0] = message.len() as u8;
+            message
+        };
+        let login = made(&schema.messages[0], &mut random);
+        for structure in schema.messages {
+            let message = made(structure, &mut random);
+            let fields = |messages: &[&[u8]]| {
+                let mut expected = BTreeMap::new();
+                messages.iter().for_each(|message| expect(&mut expected, schema, schema.decode(message)));
+                expected
+            };
+            // Behind a login the connection is known.
+            let behind = tcp_capture(&[[unit_of(&login), unit_of(&message)].concat()]);
+            compared += compare(script.path(), behind.path(), &fields(&[&login, &message]));
+            let alone = tcp_capture(&[unit_of(&message)]);
+            let twin = other.message(structure.tag.unwrap());
+            let is_shared = twin.is_some_and(|twin| twin.minimum_length == structure.minimum_length);
+            if is_shared {
+                let printed = tshark(script.path(), &["-r", alone.path().to_str().unwrap(), "-V"]);
+                assert!(!printed.contains(schema.title), "{}: {printed}", structure.name);
+            } else {
+                compared += compare(script.path(), alone.path(), &fields(&[&message]));
+            }
+        }
+    }
+    let schema = &memx::tcp::SCHEMA;
+    for structure in schema.messages {
+        let mut message = Vec::new();
+        arbitrary(schema, structure, &mut random, &mut message);
+        if structure.name == "SequencedMessage" {
+            let feed = &memx::depth13::SCHEMA;
+            message.truncate(3);
+            arbitrary(feed, &feed.messages[0], &mut random, &mut message);
+        }
+        let length = message.len() as u16 - 3;
+        message[1..3].copy_from_slice(&length.to_be_bytes());
+        let file = tcp_capture(&[message.clone()]);
+        if length > 0 {
+            let mut expected = BTreeMap::new();
+            expect(&mut expected, schema, schema.decode(&message));
+            expected.retain(|name, _| !name.ends_with("token") && !name.ends_with(".message"));
+            compared += compare(script.path(), file.path(), &expected);
+        } else {
+            let printed = tshark(script.path(), &["-r", file.path().to_str().unwrap(), "-V"]);
+            assert!(!printed.contains(schema.title), "{}: {printed}", structure.name);
+        }
+    }
+    assert!(compared > 120, "only {compared} values were compared");
+}
+
 /// A capture file of UDP packets with these payloads.
 fn udp_capture(payloads: &[Vec<u8>]) -> NamedTempFile {
     capture(payloads, |_, length| {

@@ -40,7 +40,7 @@ pub use requests::{request_server, requester};
 pub use venues::{refresh, retransmission, snapshot, snapshot_client};
 pub use wire::{
     cboeunit, cqs, ctablock, deep_plus10, deep10, iextp, integrated, itch50, memoir13, memoirudp, mitch,
-    mitchunit, moldudp64, native, ouch50, pillarpacket, pitch, schema, soupbintcp, tops16, uqdf,
+    mitchunit, moldudp64, native, ouch50, pillarpacket, pitch, recovery, schema, soupbintcp, tops16, uqdf,
 };
 
 /// A target: its name, and its function of bytes.
@@ -84,6 +84,7 @@ pub const TARGETS: &[Target] = &[
     ("ouch50", ouch50),
     ("pillarpacket", pillarpacket),
     ("pitch", pitch),
+    ("recovery", recovery),
     ("refresh", refresh),
     ("request_server", request_server),
     ("requester", requester),

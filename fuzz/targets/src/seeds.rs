@@ -133,6 +133,17 @@ pub fn made(target: &str) -> io::Result<Vec<Vec<u8>>> {
             all.push(b"\x05\x02LIME\x02\x04R\x09\x17\0\0\0\0\0\0\0\x01".to_vec());
             all
         }
+        "recovery" => {
+            let mut all = messages(&cboe::grp::SCHEMA, &mut random);
+            all.extend(messages(&millennium::recovery::SCHEMA, &mut random));
+            all.extend(messages(&memx::tcp::SCHEMA, &mut random).into_iter().map(|mut message| {
+                let length = (message.len() - memx::tcp::HEADER_BYTES) as u16;
+                message[1..3].copy_from_slice(&length.to_be_bytes());
+                message
+            }));
+            all.push(all.concat());
+            all
+        }
         "moldudp64" => headers(&nasdaq::moldudp64::SCHEMA, &mut random),
         "iextp" => headers(&iex::tp::SCHEMA, &mut random),
         "schema" => [&nasdaq::itch50::SCHEMA, &iex::tops16::SCHEMA, &nasdaq::soupbintcp::SCHEMA]
@@ -291,7 +302,8 @@ fn headers(schema: &Schema, random: &mut SplitMix64) -> Vec<Vec<u8>> {
 }
 
 fn captures() -> io::Result<Vec<Vec<u8>>> {
-    files(&root().join("testdata/captures"))?
+    [files(&root().join("testdata/captures"))?, files(&root().join("testdata/sessions"))?]
+        .concat()
         .iter()
         .filter(|path| path.extension().is_none_or(|ending| ending != "md"))
         .map(fs::read)

@@ -173,6 +173,45 @@ pub fn ouch50(bytes: &[u8]) {
     assert_eq!(again[..written], bytes[..written]);
 }
 
+mod sessions {
+    use super::check_fields;
+    decoder!(
+        /// One message of Cboe's gap request proxy or of a spin server.
+        pub(super) grp,
+        super::cboe::grp
+    );
+    decoder!(
+        /// One message of MITCH's replay or recovery channel.
+        pub(super) mitch,
+        super::millennium::recovery
+    );
+    decoder!(
+        /// One message of MEMX-TCP.
+        pub(super) memx,
+        super::memx::tcp
+    );
+}
+
+/// One message of the requests for missed messages and snapshots of Cboe, Millennium and MEMX, and a stream of MEMX's, whose messages
+/// carry those of the feed.
+pub fn recovery(bytes: &[u8]) {
+    use memx::tcp::{HEADER_BYTES, Message};
+    sessions::grp(bytes);
+    sessions::mitch(bytes);
+    sessions::memx(bytes);
+    let mut rest = bytes;
+    while let Some([_, high, low]) = rest.first_chunk::<HEADER_BYTES>() {
+        let length = HEADER_BYTES + usize::from(u16::from_be_bytes([*high, *low]));
+        let Some((message, after)) = rest.split_at_checked(length) else { break };
+        sessions::memx(message);
+        if let Ok(Message::SequencedMessage(carrier)) = Message::decode(message) {
+            assert!(message.ends_with(carrier.message()));
+            memoir13(carrier.message());
+        }
+        rest = after;
+    }
+}
+
 mod soup {
     use super::check_fields;
     decoder!(

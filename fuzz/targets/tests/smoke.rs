@@ -38,5 +38,5 @@ macro_rules! smoke {
 
 smoke! {
     book capture cboeunit checkpoint config control cqs ctablock deep10 deep_plus10 feed_capture feed_file feed_packets fix_message fix_session fix_stream framed gateway iextp integrated itch50 journal live_feed memoir13 memoirudp
-    mitch mitchunit moldudp64 multicast native native_session net order_exchange ouch50 pillarpacket pitch refresh request_server requester retransmission rewrite schema snapshot snapshot_client soup_session soupbintcp stream_request tcp tops16 uqdf
+    mitch mitchunit moldudp64 multicast native native_session net order_exchange ouch50 pillarpacket pitch recovery refresh request_server requester retransmission rewrite schema snapshot snapshot_client soup_session soupbintcp stream_request tcp tops16 uqdf
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tapeworks_analysis::dump::{self, Form, Options};
 use tapeworks_analysis::input;
-use tapeworks_feed::Application;
+use tapeworks_analysis::sessions::ReadAs;
 
 use crate::commands::replay::complain_of_unseen;
 use crate::ending::{Ending, Failure, Result};
@@ -26,6 +26,7 @@ Examples:
   tapeworks dump testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
   tapeworks dump --json testdata/captures/iex-deep/PriceLevelBuyUpdateMessage.pcap
   tapeworks dump --detail --message AddOrder testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
+  tapeworks dump --protocol cboe-grp testdata/captures/sessions/cboe-grp.pcap
 
 Exit code 3: some of the input could not be read.")]
 pub(crate) struct Arguments {
@@ -48,8 +49,8 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',')]
     message: Vec<String>,
     /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
-    #[arg(short, long, value_name = "NAME", value_parser = values::application)]
-    protocol: Option<Application>,
+    #[arg(short, long, value_name = "NAME", value_parser = values::read_as)]
+    protocol: Option<ReadAs>,
 }
 
 /// Names as people write them (`Add Order`, `add_order`) become those of the schema in lower case.
@@ -74,7 +75,7 @@ fn message_names(names: &[String]) -> Result<HashSet<String>> {
 
 pub(crate) fn run(arguments: Arguments) -> Result {
     let options = Options {
-        application: arguments.protocol,
+        read_as: arguments.protocol,
         form: match (arguments.json, arguments.detail) {
             (true, _) => Form::Json,
             (false, true) => Form::Fields,
@@ -85,7 +86,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         messages: message_names(&arguments.message)?,
         paint: terminal::paint(),
     };
-    let mut inputs = input::open_any(&arguments.files, arguments.protocol)?;
+    let mut inputs = input::open_any(&arguments.files, arguments.protocol.and_then(ReadAs::feed))?;
     let mut out = output::stdout()?;
     let mut bar = Bar::new("Dumping");
     let dumped = dump::dump(&mut inputs, &options, &mut out, &mut |progress| {

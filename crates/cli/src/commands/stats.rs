@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use tapeworks_analysis::sessions::ReadAs;
 use tapeworks_analysis::stats::{self, Stats};
 use tapeworks_analysis::study::show_ns;
 use tapeworks_analysis::{input, paint::Paint};
-use tapeworks_feed::Application;
 
 use crate::ending::{Ending, Result};
 use crate::table::{Align, Table, bytes, counted, number, percent, thousands};
@@ -39,12 +39,12 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "N", default_value_t = 10)]
     top: usize,
     /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
-    #[arg(short, long, value_name = "NAME", value_parser = values::application)]
-    protocol: Option<Application>,
+    #[arg(short, long, value_name = "NAME", value_parser = values::read_as)]
+    protocol: Option<ReadAs>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let mut inputs = input::open_any(&arguments.files, arguments.protocol)?;
+    let mut inputs = input::open_any(&arguments.files, arguments.protocol.and_then(ReadAs::feed))?;
     input::of_one_day(&inputs)?;
     let mut bar = Bar::new("Counting");
     let stats = stats::count(&mut inputs, arguments.protocol, &mut |progress| {

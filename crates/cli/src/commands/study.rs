@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tapeworks_analysis::replay::{self, Summary};
+use tapeworks_analysis::sessions::ReadAs;
 use tapeworks_analysis::study::{self, MAX_SERVERS, SERVICE_NS, Study, show_ns};
 use tapeworks_analysis::{generate, input, paint::Paint};
 use tapeworks_exchange::{FileForm, Scenario};
@@ -168,7 +169,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let mut bar = Bar::new("Studying");
     let study = study::study(
         &mut inputs,
-        arguments.protocol,
+        arguments.protocol.map(ReadAs::Feed),
         &arguments.service_ns,
         arguments.window,
         from..arguments.to.unwrap_or(Nanos(u64::MAX)),

@@ -15,6 +15,7 @@ use crate::channel::{ChannelIdentity, Frame, Packet};
 use crate::normaliser::Context;
 use crate::problem::ProblemKind;
 use crate::recognise::{self, Framing as FileFormat};
+use crate::sessions;
 use crate::table::Application;
 
 use super::Feed;
@@ -99,6 +100,10 @@ impl Feed {
                 let cut = FramingError::Cut { offset: 0, needed, got: got.get() };
                 self.stream_loss(index, ProblemKind::Framing(cut), sink);
             }
+            // Requests for missed messages or a snapshot, of which no more is there.
+            None if sessions::is_session(&connection.rest, true) => {
+                self.counters.skipped_stream_bytes += got.get() as u64;
+            }
             None => self.give_up(flow, got.get()),
         }
     }
@@ -139,12 +144,13 @@ impl Feed {
         };
         let StreamPlace { place, received } = self.stream_place;
         if connection.channel.is_none() {
-            if !recognise::soup_stream(stream) && recognise::order_entry(stream) {
+            let is_soup = recognise::soup_stream(stream);
+            if !is_soup && (recognise::order_entry(stream) || sessions::is_session(stream, false)) {
                 connection.is_given_up = true;
                 self.counters.skipped_stream_bytes += stream.len() as u64;
-            } else if recognise::is_start_cut(stream) {
+            } else if recognise::is_start_cut(stream) || !is_soup && sessions::is_start_cut(stream) {
                 connection.rest = stream.to_vec();
-            } else if recognise::soup_stream(stream) {
+            } else if is_soup {
                 let identity =
                     ChannelIdentity::SoupBinTcp { source: flow.source, destination: flow.destination };
                 let midnight = self.midnight(received);

@@ -1,0 +1,49 @@
+//! What inputs are read as: a feed, or a [session](tapeworks_feed::sessions) on TCP streams.
+
+use tapeworks_feed::Application;
+use tapeworks_feed::sessions::sessions;
+
+pub use tapeworks_feed::sessions::Session;
+
+/// What inputs are read as, if the user says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadAs {
+    /// Packets and streams are of this feed and its sessions.
+    Feed(Application),
+    /// Streams are of this session. Packets are recognised.
+    Session(Session),
+}
+
+impl ReadAs {
+    /// The protocol of this name or alias; `None`: it is unknown, or is always recognised.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        let session = || Session::by_name(name).filter(Session::may_be_named).map(Self::Session);
+        Application::by_name(name).map(Self::Feed).or_else(session)
+    }
+
+    /// The feed.
+    #[must_use]
+    pub const fn feed(self) -> Option<Application> {
+        match self {
+            Self::Feed(application) => Some(application),
+            Self::Session(_) => None,
+        }
+    }
+
+    /// The session of the streams.
+    pub(crate) fn session(self) -> Option<Session> {
+        match self {
+            Self::Feed(application) => {
+                sessions().find(|session| session.market_schema() == Some(application.spec().schema))
+            }
+            Self::Session(session) => Some(session),
+        }
+    }
+}
+
+impl From<Application> for ReadAs {
+    fn from(application: Application) -> Self {
+        Self::Feed(application)
+    }
+}

@@ -1,0 +1,432 @@
+//! Sessions on TCP streams that are recognised by their own messages: order entry of Millennium, and the requests for missed messages and for
+//! snapshots of Cboe, Millennium and MEMX. The registry has them. SoupBinTCP and FIX are recognised elsewhere.
+//!
+//! A stream is of a session if it begins with messages that only this session has: of known types, of the declared lengths, with listed values and
+//! printable text. Cboe's and Millennium's sessions share their framing and some messages. Such a stream is of the session of the other
+//! direction, or of one that its next messages leave; otherwise it is in doubt, and the user names the protocol. Heartbeats say nothing.
+//!
+//! Cost: the start of a stream is held against each session of the registry, once a segment until it is known. A start of more than
+//! 1,024 bytes is given up.
+
+use tapeworks_session::{Transport as PacketTransport, TransportKind, for_transport};
+use tapeworks_wire::framing::{Blocks, LengthPrefix};
+use tapeworks_wire::memx::tcp;
+use tapeworks_wire::nasdaq::soupbintcp;
+use tapeworks_wire::schema::{Decoded, Kind, LengthRule, Schema, Structure, Value};
+use tapeworks_wire::{Protocol, Role, StreamFraming, Transport, protocol_by_name, protocols};
+
+use crate::table::{Application, FEEDS};
+
+/// A stream may have so many bytes before its protocol is known.
+const LONGEST_START: usize = 1_024;
+
+/// The longest packet with messages of a feed that is waited for.
+const LONGEST_PACKET: usize = 2_048;
+
+/// How the packets of a session carry messages.
+#[derive(Clone, Copy, Debug)]
+pub enum Form {
+    /// Each packet is a message that begins with this header.
+    Message(&'static Structure),
+    /// Each packet is a message. Those of these names carry one of the feed.
+    Carrier {
+        /// The session's messages that carry one of the feed, and their field that holds it.
+        payloads: &'static [(&'static str, &'static str)],
+        /// The feed's messages.
+        market: &'static Schema,
+    },
+    /// Packets of this transport carry messages of the session and of the feed.
+    Packets {
+        /// The transport.
+        transport: TransportKind,
+        /// Field of the header, and its value in packets with messages of the session.
+        selector: (&'static str, u64),
+        /// The feed's messages.
+        market: &'static Schema,
+    },
+}
+
+/// A session on TCP streams.
+#[derive(Clone, Copy, Debug)]
+pub struct Session {
+    /// The session's own messages.
+    pub schema: &'static Schema,
+    /// Where the length is in a packet.
+    pub framing: StreamFraming,
+    /// How a packet carries messages.
+    pub form: Form,
+}
+
+impl PartialEq for Session {
+    fn eq(&self, other: &Self) -> bool {
+        self.schema.name == other.schema.name
+    }
+}
+
+impl Eq for Session {}
+
+/// Every session.
+pub fn sessions() -> impl Iterator<Item = Session> {
+    protocols().iter().copied().filter_map(Session::of)
+}
+
+/// Whether a transport carries an application.
+fn is_carried(protocol: &Protocol, transport: &Schema) -> bool {
+    match protocol.role {
+        Role::Application(carriers) => carriers.iter().any(|one| one.transport.name == transport.name),
+        Role::Transport(_) | Role::Stream { .. } => false,
+    }
+}
+
+/// The feed that comes by a transport.
+fn feed_of(transport: &Schema) -> Option<Application> {
+    let is_of = |name: &str| protocol_by_name(name).is_some_and(|protocol| is_carried(protocol, transport));
+    FEEDS.iter().find(|feed| is_of(feed.schema.name)).map(|feed| feed.application)
+}
+
+/// What a packet at the start of a stream says of a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Says {
+    /// It has messages that the session has.
+    Yes,
+    /// Nothing: a heartbeat.
+    Nothing,
+    No,
+}
+
+/// Whether a stream may be of a session.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    Yes,
+    /// More bytes must come.
+    Cut,
+    No,
+}
+
+/// The protocol of a stream.
+#[derive(Debug)]
+pub enum Start {
+    /// The stream is of this session.
+    Found(Session),
+    /// More bytes must come.
+    Wait,
+    /// Of these sessions it may be.
+    Doubt(Vec<&'static str>),
+    /// It is of none.
+    No,
+}
+
+/// Whether a stream is of a session that a replay takes nothing from: also where it may be of several.
+pub(crate) fn is_session(stream: &[u8], is_end: bool) -> bool {
+    matches!(start(stream, None, is_end), Start::Found(_) | Start::Doubt(_))
+}
+
+/// Whether more bytes must come to say whether a stream is of a session.
+pub(crate) fn is_start_cut(stream: &[u8]) -> bool {
+    matches!(start(stream, None, false), Start::Wait)
+}
+
+/// Looks at the start of a stream. `peer` is the session of the other direction, or the one that the user expects. At the end of a
+/// stream no more bytes come.
+pub fn start(stream: &[u8], peer: Option<Session>, is_end: bool) -> Start {
+    let may_wait = !is_end && stream.len() <= LONGEST_START;
+    let (mut fitting, mut is_cut) = (Vec::new(), false);
+    for session in sessions() {
+        match session.fit(stream) {
+            Fit::Yes => fitting.push(session),
+            Fit::Cut => is_cut = true,
+            Fit::No => {}
+        }
+    }
+    if let Some(peer) = peer {
+        match peer.goes_on(stream) {
+            Fit::Yes => return Start::Found(peer),
+            Fit::Cut => is_cut = true,
+            Fit::No => {}
+        }
+    }
+    match fitting.as_slice() {
+        [one] => Start::Found(*one),
+        [] if is_cut && may_wait => Start::Wait,
+        [] => Start::No,
+        _ if may_wait => Start::Wait,
+        several => Start::Doubt(several.iter().map(|session| session.schema.name).collect()),
+    }
+}
+
+impl Session {
+    /// The session of this name or alias.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        protocol_by_name(name).and_then(Self::of)
+    }
+
+    /// The name of its protocol.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.schema.name
+    }
+
+    /// Whether a user may have to name it: one that shares its messages with no other is always recognised.
+    #[must_use]
+    pub const fn may_be_named(&self) -> bool {
+        !matches!(self.form, Form::Message(_))
+    }
+
+    /// The session that a row of the registry has.
+    fn of(protocol: &'static Protocol) -> Option<Self> {
+        let schema = protocol.schema;
+        match protocol.role {
+            Role::Stream { framing, header } => {
+                Some(Self { schema, framing, form: Form::Message(schema.structure(header)?) })
+            }
+            Role::Transport(Transport::Stream { framing, payloads })
+                if schema.name != soupbintcp::SCHEMA.name =>
+            {
+                let market = feed_of(schema)?.spec().schema;
+                Some(Self { schema, framing, form: Form::Carrier { payloads, market } })
+            }
+            Role::Application(carriers) if Application::by_name(schema.name).is_none() => {
+                carriers.iter().find_map(|carrier| {
+                    let Role::Transport(Transport::Datagram { stream: Some(framing), .. }) =
+                        protocol_by_name(carrier.transport.name)?.role
+                    else {
+                        return None;
+                    };
+                    let feed = feed_of(carrier.transport)?;
+                    let (transport, market) = (feed.transport(), feed.spec().schema);
+                    let form = Form::Packets { transport, selector: carrier.selector?, market };
+                    Some(Self { schema, framing, form })
+                })
+            }
+            Role::Transport(_) | Role::Application(_) => None,
+        }
+    }
+
+    /// The feed whose messages it carries.
+    #[must_use]
+    pub const fn market_schema(&self) -> Option<&'static Schema> {
+        match self.form {
+            Form::Message(_) => None,
+            Form::Carrier { market, .. } | Form::Packets { market, .. } => Some(market),
+        }
+    }
+
+    /// The declaration of a message in a packet: the session's if it has the type, else the feed's.
+    pub fn schema_of(&self, message: &[u8]) -> &'static Schema {
+        let is_own = self.schema.tag_of(message).is_some_and(|tag| self.schema.message(tag).is_some());
+        if is_own { self.schema } else { self.market_schema().unwrap_or(self.schema) }
+    }
+
+    /// The message of the feed that a whole message of the session carries.
+    pub fn payload<'a>(&self, packet: &'a [u8]) -> Option<&'a [u8]> {
+        let Form::Carrier { payloads, .. } = self.form else { return None };
+        let structure = self.schema.message(self.schema.tag_of(packet)?)?;
+        let is_carrier = payloads.iter().any(|(name, _)| *name == structure.name);
+        packet.get(structure.minimum_length..).filter(|_| is_carrier)
+    }
+
+    /// Whether a packet may start with these bytes, as far as they are there.
+    pub fn may_start(&self, bytes: &[u8]) -> bool {
+        let is_length_sound = self.framing.message_bytes(bytes).is_none_or(|length| match self.form {
+            Form::Packets { transport, .. } => {
+                for_transport!(transport, T => length >= <T as PacketTransport>::HEADER_BYTES)
+            }
+            // A message of a wrong length is shown with its error.
+            Form::Message(_) | Form::Carrier { .. } => true,
+        });
+        is_length_sound
+            && self
+                .schema
+                .constant
+                .is_none_or(|constant| bytes.get(constant.offset).is_none_or(|byte| *byte == constant.value))
+    }
+
+    /// Whether a stream begins with messages of this session.
+    fn fit(&self, stream: &[u8]) -> Fit {
+        let (mut rest, mut is_known) = (stream, false);
+        while !rest.is_empty() {
+            let length = self.framing.message_bytes(rest);
+            let Some((packet, after)) = length.and_then(|length| rest.split_at_checked(length)) else {
+                if !is_known && !self.may_come(rest, length) {
+                    return Fit::No;
+                }
+                break;
+            };
+            match self.says(packet, is_known) {
+                Says::Yes => is_known = true,
+                Says::Nothing => {}
+                Says::No => return Fit::No,
+            }
+            // One message is enough where no other session has it.
+            if is_known && matches!(self.form, Form::Message(_)) {
+                break;
+            }
+            rest = after;
+        }
+        if is_known { Fit::Yes } else { Fit::Cut }
+    }
+
+    /// Whether a stream may be this session's that begins behind its login: every message is of the session or the feed.
+    fn goes_on(&self, stream: &[u8]) -> Fit {
+        let (mut rest, mut is_shown) = (stream, false);
+        while !rest.is_empty() {
+            let length = self.framing.message_bytes(rest);
+            let Some((packet, after)) = length.and_then(|length| rest.split_at_checked(length)) else {
+                let is_short = length.is_none_or(|length| length <= LONGEST_PACKET);
+                if !(is_shown || is_short && self.may_start(rest)) {
+                    return Fit::No;
+                }
+                break;
+            };
+            match self.says(packet, true) {
+                Says::Yes => is_shown = true,
+                Says::Nothing => {}
+                Says::No => return Fit::No,
+            }
+            rest = after;
+        }
+        if is_shown { Fit::Yes } else { Fit::Cut }
+    }
+
+    /// Whether a packet that is cut may be this session's; `length` are the bytes that it has, if they are known.
+    fn may_come(&self, bytes: &[u8], length: Option<usize>) -> bool {
+        if length.is_some_and(|length| length > LONGEST_START) || !self.may_start(bytes) {
+            return false;
+        }
+        match self.form {
+            Form::Message(_) | Form::Carrier { .. } => {
+                let Some(tag) = self.schema.tag_of(bytes) else { return true };
+                let is_exact = self.schema.length_rule == LengthRule::Exact || self.market_schema().is_some();
+                self.schema.message(tag).is_some_and(|message| {
+                    length.is_none_or(|length| {
+                        length >= message.minimum_length
+                            && (!is_exact || message.full_length.is_none_or(|full| length <= full))
+                    })
+                })
+            }
+            // Those of a session have no number.
+            Form::Packets { .. } => bytes.iter().skip(3).take(5).all(|byte| *byte == 0),
+        }
+    }
+
+    /// What a whole packet says. Once the session `is_known`, messages of the feed may come.
+    fn says(&self, packet: &[u8], is_known: bool) -> Says {
+        match self.form {
+            Form::Message(_) => {
+                let is_read = self.schema.decode(packet).error.is_none();
+                if is_read { Says::Yes } else { Says::No }
+            }
+            Form::Carrier { market, .. } => match self.payload(packet) {
+                Some(message) if market.decode(message).error.is_none() => Says::Yes,
+                Some(_) => Says::No,
+                None => self.says_message(packet),
+            },
+            Form::Packets { transport, selector, .. } => for_transport!(transport, T => {
+                let Ok(found) = T::packet(packet) else { return Says::No };
+                let is_own = found.header.first == 0 && is_selected(&T::fields(packet), selector);
+                let length = packet.len().saturating_sub(found.header_bytes);
+                self.says_messages(found.blocks, (found.header.count, length), is_own, is_known)
+            }),
+        }
+    }
+
+    /// What the messages of a packet say: so many, which fill so many bytes.
+    fn says_messages<Prefix: LengthPrefix>(
+        &self,
+        mut blocks: Blocks<'_, Prefix>,
+        (count, length): (u64, usize),
+        is_own: bool,
+        is_known: bool,
+    ) -> Says {
+        let messages: Vec<&[u8]> = blocks.by_ref().map_while(Result::ok).collect();
+        if messages.len() as u64 != count || blocks.offset() != length || !(is_own || is_known) {
+            return Says::No;
+        }
+        let (mut says, mut is_known) = (Says::Nothing, is_known);
+        for message in messages {
+            let schema = self.schema_of(message);
+            let is_own_message = schema.name == self.schema.name;
+            let one = match schema.decode(message).error {
+                _ if is_own_message && is_own => self.says_message(message),
+                // A type that the feed does not have yet.
+                _ if is_own_message || !is_known => Says::No,
+                None => Says::Yes,
+                Some(_) => Says::No,
+            };
+            match one {
+                Says::Yes => (says, is_known) = (Says::Yes, true),
+                Says::Nothing => {}
+                Says::No => return Says::No,
+            }
+        }
+        says
+    }
+
+    /// What a message of the session says.
+    fn says_message(&self, message: &[u8]) -> Says {
+        let decoded = self.schema.decode(message);
+        let Some(structure) = decoded.structure else { return Says::No };
+        if decoded.error.is_some() || decoded.trailing > 0 || !is_plausible(&decoded) {
+            return Says::No;
+        }
+        // The length alone says nothing.
+        if structure.fields.len() > 1 { Says::Yes } else { Says::Nothing }
+    }
+}
+
+/// Whether a header's field has this value.
+fn is_selected(header: &Decoded<'_>, (name, value): (&str, u64)) -> bool {
+    let field = header.structure.and_then(|structure| structure.unsigned_field(name, header.bytes));
+    field == Some(value)
+}
+
+/// Whether values of lists are listed, and text can be printed.
+fn is_plausible(decoded: &Decoded<'_>) -> bool {
+    // Some fill text with zeros.
+    let is_printable = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, 0 | b' '..=b'~'));
+    let mut is_sound = true;
+    decoded.for_each_field(|found| {
+        is_sound &= match found.value {
+            Value::Enum { .. } => found.value.enum_value().is_some(),
+            Value::Text(_) => is_printable(found.bytes),
+            Value::Bytes(bytes) if matches!(found.field.kind, Kind::Rest) => is_printable(bytes),
+            _ => true,
+        };
+    });
+    is_sound
+}
+
+/// The numbers of the messages that a stream of MEMX carries: a replay says the first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Numbers {
+    is_replay: bool,
+    next: Option<u64>,
+}
+
+impl Numbers {
+    /// Takes a packet of the server, and answers the number of the message that it carries.
+    pub fn take(&mut self, packet: &[u8]) -> Option<u64> {
+        match tcp::Message::decode(packet) {
+            Ok(tcp::Message::LoginAccepted(accepted)) => {
+                self.is_replay = accepted.supported_request_mode() == tcp::RequestMode::Replay;
+                None
+            }
+            // Of a snapshot the messages have no numbers of the feed.
+            Ok(tcp::Message::ReplayBegin(begin)) => {
+                self.next = self.is_replay.then(|| begin.next_sequence_number());
+                None
+            }
+            Ok(tcp::Message::ReplayComplete(_)) => {
+                self.next = None;
+                None
+            }
+            Ok(tcp::Message::SequencedMessage(_)) => {
+                let number = self.next?;
+                self.next = number.checked_add(1);
+                Some(number)
+            }
+            _ => None,
+        }
+    }
+}
