@@ -221,7 +221,10 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let meet = |own: &str, other: &str| {
             let (own, other) = (folder.join(own), folder.join(other));
-            format!("touch {}; until [ -e {} ]; do sleep 0.01; done", own.display(), other.display())
+            let (own, other) = (own.display(), other.display());
+            format!(
+                "touch {own}; for i in $(seq 1000); do [ -e {other} ] && exit 0; sleep 0.01; done; exit 1"
+            )
         };
         let ended = run_all(vec![shell("a", &meet("a", "b")), shell("b", &meet("b", "a"))], 2);
         std::fs::remove_dir_all(&folder).unwrap();

@@ -1,7 +1,7 @@
-//! Blocks that a thread fills ahead of the one that takes them: decompressed bytes, messages of a generated session.
+//! Blocks that a thread fills ahead of the thread that takes them: decompressed bytes, messages of a generated session.
 //!
-//! The thread fills so many blocks and waits when none is empty, so memory does not grow with what comes. Who takes gets the blocks
-//! in their order, and an error after the blocks before it. Dropping the taker's end ends the thread.
+//! The thread that fills has [`BLOCKS`] blocks and waits when none is empty, so memory does not grow with what comes. The taker gets the
+//! blocks in their order, and an error after the blocks before it. Dropping an [`Ahead`] ends the thread.
 //!
 //! Cost: two channel operations for each block.
 

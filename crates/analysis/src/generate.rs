@@ -72,7 +72,11 @@ impl Messages for MessagesAhead {
         }
         let generated = *self.block.messages.get(number)?;
         let end = at + generated.length;
-        out.get_mut(..generated.length)?.copy_from_slice(self.block.bytes.get(at..end)?);
+        let Some((out, message)) = out.get_mut(..generated.length).zip(self.block.bytes.get(at..end)) else {
+            self.failed = Err(io::Error::other("a message has no room"));
+            return None;
+        };
+        out.copy_from_slice(message);
         self.given = (number + 1, end);
         Some(generated)
     }
@@ -128,6 +132,14 @@ mod tests {
         let day = Scenario::full_session(200_000, 30);
         let error = write(FileForm::Itch, &day, Full(1 << 20)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn a_message_without_room_is_an_error_and_not_the_end() {
+        let generator = Generator::new(&Scenario::full_session(20_000, 30)).unwrap();
+        let mut messages = MessagesAhead::start(generator).unwrap();
+        assert_eq!(messages.next_message(&mut [0; 3]), None);
+        assert!(messages.failed.is_err());
     }
 
     #[test]
