@@ -45,7 +45,7 @@ impl FileForm {
     pub fn write(self, scenario: &Scenario, messages: impl Messages, sink: impl Write) -> io::Result<Report> {
         match self {
             Self::Itch => write_messages(scenario, messages, sink),
-            Self::Capture => write_packets(scenario, messages, sink),
+            Self::Capture => write_packets(Packets::of(scenario, messages).map_err(invalid)?, sink),
         }
     }
 }
@@ -100,11 +100,10 @@ fn write_messages(
 /// Errors of the sink; [`io::ErrorKind::InvalidInput`] with a [`ScenarioError`] inside, or for a day after the year
 /// 2106, which pcap cannot hold.
 pub fn write_pcap(scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
-    FileForm::Capture.write(scenario, Generator::new(scenario).map_err(invalid)?, sink)
+    write_packets(Packets::new(scenario).map_err(invalid)?, sink)
 }
 
-fn write_packets(scenario: &Scenario, messages: impl Messages, sink: impl Write) -> io::Result<Report> {
-    let mut packets = Packets::of(scenario, messages).map_err(invalid)?;
+fn write_packets(mut packets: Packets<impl Messages>, sink: impl Write) -> io::Result<Report> {
     let sink = io::BufWriter::with_capacity(CHUNK_BYTES, sink);
     let mut writer = Writer::new(sink, WriterOptions::default())?;
     let mut bytes = PCAP_HEADER_BYTES;
