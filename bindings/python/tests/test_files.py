@@ -65,9 +65,19 @@ def test_a_session_has_the_lines_and_faults_that_were_asked_for(tmp_path):
     fewer, lossy = packets("lossy.pcap", loss=100_000)
     assert len(lossy.to_arrow()) < len(tapeworks.read(tmp_path / "one.pcap", "trades").to_arrow()) and fewer < one
     assert sum(channel["missing_messages"] for channel in lossy.summary["channels"]) > 100
-    more, repeated = packets("repeated.pcap", duplicates=100_000, reorder=100_000)
+    more, repeated = packets("repeated.pcap", duplicates=100_000)
     assert more > one and len(repeated.to_arrow()) > 0
     assert sum(channel["repeated_messages"] for channel in repeated.summary["channels"]) > 100
+
+    def steps_back(name):
+        transports = [one["transport"] for one in tapeworks.dump(tmp_path / name) if "message" in one]
+        sequences = [transport["sequence"] for transport in transports if "sequence" in transport]
+        return sum(after < before for before, after in zip(sequences, sequences[1:]))
+
+    same, reordered = packets("reordered.pcap", reorder=100_000)
+    assert same == one and steps_back("one.pcap") == 0 and steps_back("reordered.pcap") > 100
+    # One line has no other that fills its gaps: what comes behind them is late.
+    assert len(reordered.to_arrow()) > 0 and sum(channel["late_messages"] for channel in reordered.summary["channels"]) > 100
 
 
 def test_each_publisher_has_a_venue():

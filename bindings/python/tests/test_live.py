@@ -208,3 +208,8 @@ def test_a_refusal_is_an_error_at_once(server):
         options = {"address": "127.0.0.1:1", "schema": "mbo", **wrong}
         with pytest.raises(tapeworks.UsageError):
             tapeworks.Live(**options)
+
+
+def test_no_symbol_is_not_all_symbols():
+    with pytest.raises(tapeworks.UsageError, match="give None for all"):
+        tapeworks.Live("127.0.0.1:1", "trades", symbols=[])

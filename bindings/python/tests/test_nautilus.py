@@ -1,13 +1,17 @@
 """What nautilus_trader reads from a catalogue of ours."""
 
+import warnings
+
 import pytest
 
 import tapeworks
+from tapeworks import _nautilus
+from tapeworks._nautilus import UNITS
 
 pytest.importorskip("nautilus_trader")
 from nautilus_trader.model.book import OrderBook  # noqa: E402
 from nautilus_trader.model.data import QuoteTick, TradeTick  # noqa: E402
-from nautilus_trader.model.enums import AggressorSide, BookAction, BookType  # noqa: E402
+from nautilus_trader.model.enums import AggressorSide, BookAction, BookType, OrderSide  # noqa: E402
 from nautilus_trader.persistence.catalog import ParquetDataCatalog  # noqa: E402
 
 
@@ -117,9 +121,116 @@ def test_what_the_catalogue_cannot_have_is_refused(day, tmp_path):
         with pytest.raises(tapeworks.UsageError, match=match):
             reader.to_nautilus(tmp_path, **options)
     cheap = next(one.symbol for one in tapeworks.read(path, "trades") if round(one.price * 1e4) % 100)
-    with pytest.raises(tapeworks.UsageError, match="more than 2 digits: give price_precision="):
+    with pytest.raises(tapeworks.UsageError, match=rf"^{cheap}\.\w+: the price .* more than 2 digits: give price_precision="):
         tapeworks.read(path, "trades", symbols=cheap).to_nautilus(tmp_path, price_precision=2)
     assert ParquetDataCatalog(str(tmp_path)).query(TradeTick) == [] == ParquetDataCatalog(str(tmp_path)).query(QuoteTick)
+
+
+def everything(folder):
+    """The files of a catalogue, with their bytes."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_an_error_leaves_the_catalogue_as_it_was(day, tmp_path):
+    path, _ = day
+    trades = list(tapeworks.read(path, "trades", prices="fixed"))
+    cheap = next(one.symbol for one in trades if one.price % 10**7)
+    # Its first trades are before those of the cheap one, so it would be written first.
+    other = trades[0].symbol
+    assert other != cheap
+    with pytest.raises(tapeworks.UsageError, match=rf"^{cheap}\.XNAS: the price"):
+        tapeworks.read(path, "trades", symbols=[other, cheap]).to_nautilus(tmp_path, price_precision=2)
+    assert everything(tmp_path) == {}
+
+
+def test_an_instrument_keeps_its_digits(day, tmp_path):
+    path, symbols = day
+    tapeworks.read(path, "trades", symbols=symbols[0]).to_nautilus(tmp_path, price_precision=9)
+    before = everything(tmp_path)
+    assert before
+    for schema in ("definition", "mbo"):
+        with pytest.raises(tapeworks.UsageError, match=f"^{symbols[0]}.XNAS: the catalogue has it with 9 digits: give price_precision=9"):
+            tapeworks.read(path, schema, symbols=symbols[0]).to_nautilus(tmp_path)
+    assert everything(tmp_path) == before
+
+
+def test_a_venue_of_ones_own_is_no_name_for_two(tmp_path):
+    path = tmp_path / "two.pcap"
+    tapeworks.generate(path, venues="nasdaq=1,bx=1", messages=4_000, symbols=3, seed=2)
+    for schema in ("definition", "trades", "mbo"):
+        with pytest.raises(tapeworks.UsageError, match="[.]SIM would have the records of (XNAS and XBOS|XBOS and XNAS): leave venue= out"):
+            tapeworks.read(path, schema).to_nautilus(tmp_path / "catalog", venue="SIM")
+    assert everything(tmp_path / "catalog") == {}
+    # The NBBO has one name anyway.
+    with pytest.warns(tapeworks.DataWarning, match="left out"):
+        written = tapeworks.read(path, "cmbp-1").to_nautilus(tmp_path / "catalog", venue="SIM")
+    assert len(written) == 3 and {name.rpartition(".")[2] for name in written} == {"SIM"}
+
+
+@pytest.mark.filterwarnings("ignore::tapeworks.DataWarning")
+def test_a_quote_of_an_interval_has_the_time_of_its_end(day, tmp_path):
+    path, symbols = day
+    for schema, venue in (("bbo-1m", "XNAS"), ("cbbo-1m", "NBBO")):
+        read = lambda: tapeworks.read(path, schema, symbols=symbols[0], prices="fixed", errors="ignore")
+        read().to_nautilus(tmp_path)
+        quotes = ParquetDataCatalog(str(tmp_path)).quote_ticks(instrument_ids=[f"{symbols[0]}.{venue}"])
+        both = [one for one in read() if one.bid_px_00 is not None and one.ask_px_00 is not None]
+        assert [(one.ts_event, one.ts_init) for one in quotes] == [(one.ts_recv, one.ts_recv) for one in both]
+        # Intervals with a trade are among them: its time is another one.
+        assert any(one.ts_event is not None and one.ts_event != one.ts_recv for one in both)
+
+
+def test_a_book_without_its_beginning_is_warned_of(day, tmp_path):
+    path, symbols = day
+    times = [one.ts_recv for one in tapeworks.read(path, "mbo", symbols=symbols[0])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tapeworks.read(path, "mbo", symbols=symbols[0]).to_nautilus(tmp_path / "whole")
+    with pytest.warns(tapeworks.DataWarning, match=rf"^{symbols[0]}.XNAS: \d+ cancellations are of orders that no record has added") as seen:
+        tapeworks.read(path, "mbo", symbols=symbols[0], start=times[len(times) // 2]).to_nautilus(tmp_path / "part")
+    assert seen[0].filename == __file__
+
+
+def test_modifications_and_clears_are_those_of_the_records(tmp_path):
+    to = _nautilus._Catalogue(str(tmp_path), 4, None)
+    instrument_id = to.id_of("ABC", 2, False)
+    clear = ("R", None, None, None, None, 0, 4, 50, 51)
+    rows = [
+        ("A", "B", 10 * UNITS, 100, 1, 0x80, 1, 20, 21),
+        ("M", "B", 11 * UNITS, 70, 1, 0x80, 2, 30, 31),
+        # Of 70, not of 100.
+        ("C", "B", 11 * UNITS, 30, 1, 0x80, 3, 40, 41),
+        clear,
+        ("A", "A", 12 * UNITS, 5, 1, 0x80, 5, 60, 61),
+        ("C", "A", 12 * UNITS, 5, 1, 0x80, 6, 70, 71),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        deltas = _nautilus._deltas(to, instrument_id, iter(rows))
+    found = [
+        (one.action, one.order.side, one.order.price.raw, int(one.order.size), one.order.order_id, one.flags, one.sequence)
+        for one in deltas
+    ]
+    buy, sell, none = OrderSide.BUY, OrderSide.SELL, OrderSide.NO_ORDER_SIDE
+    assert found == [
+        (BookAction.ADD, buy, raw(10 * UNITS), 100, 1, 0x80, 1),
+        (BookAction.UPDATE, buy, raw(11 * UNITS), 70, 1, 0x80, 2),
+        (BookAction.UPDATE, buy, raw(11 * UNITS), 40, 1, 0x80, 3),
+        (BookAction.CLEAR, none, 0, 0, 0, 0, 4),
+        (BookAction.ADD, sell, raw(12 * UNITS), 5, 1, 0x80, 5),
+        (BookAction.DELETE, sell, raw(12 * UNITS), 5, 1, 0x80, 6),
+    ]
+    assert [(one.ts_event, one.ts_init) for one in deltas] == [(row[7], row[8]) for row in rows]
+    # What was cleared is gone: to cancel it is to cancel what is not known.
+    with pytest.warns(tapeworks.DataWarning, match="^ABC.XNAS: 1 cancellations are of orders"):
+        _nautilus._deltas(to, instrument_id, iter([rows[0], clear, rows[2]]))
+    book = OrderBook(instrument_id, BookType.L3_MBO)
+    for delta in deltas[:3]:
+        book.apply_delta(delta)
+    (level,) = book.bids()
+    assert (level.price.raw, int(level.size())) == (raw(11 * UNITS), 40)
+    book.apply_delta(deltas[3])
+    assert book.bids() == book.asks() == []
 
 
 @pytest.mark.filterwarnings("ignore::tapeworks.DataWarning")

@@ -343,6 +343,118 @@ def test_a_server_that_fails_is_tried_again():
     client.close()
 
 
+def test_each_loss_is_shown_by_the_filter_that_python_begins_with():
+    def once():
+        return sends(frame(0x82, NBBO), waits=False)
+
+    async def gather(client):
+        async for _ in client:
+            if client.reconnects == 2:
+                break
+
+    def iterate(client):
+        for _ in client:
+            if client.reconnects == 2:
+                break
+
+    def run(client):
+        client.run(lambda _: client.close() if client.reconnects == 2 else None)
+
+    for read in (iterate, run, lambda client: asyncio.run(gather(client))):
+        fake = Fake(once(), once(), sends(frame(0x82, NBBO)))
+        client = stream(fake.port, pause=0.001)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("default")
+            read(client)
+        client.close()
+        assert [f"reconnect {number} at " in str(one.message) for number, one in enumerate(seen, 1)] == [True, True]
+        # It names the line of the reader, also where a thread reads for it.
+        assert {one.filename for one in seen} == {__file__}
+
+
+def test_a_token_is_not_in_the_logs(caplog):
+    caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", "websockets.client")
+    fake = Fake(sends(frame(0x82, NBBO)))
+    with stream(fake.port, token="secret") as client:
+        take(client, 1)
+        # What websockets logs as an error is kept.
+        client._connection._protocol.logger.error("parser failed")
+    assert "Bearer secret" in fake.requests[0]
+    assert "secret" not in caplog.text and "parser failed" in caplog.text
+
+
+def test_an_interrupt_while_records_are_decoded_is_a_break_that_is_warned_of(monkeypatch):
+    begun, calls = threading.Event(), [0]
+
+    def serve(connection, request):
+        upgrade(connection, request)
+        connection.sendall(frame(0x82, NBBO))
+        begun.wait(30)
+        connection.sendall(frame(0x82, NBBO) * 5)
+        connection.recv(4096)
+
+    def decode(message):
+        calls[0] += 1
+        if calls[0] == 3:
+            raise KeyboardInterrupt
+        return decode_protobuf(message)
+
+    monkeypatch.setattr("tapeworks._stream.decode_protobuf", decode)
+    client = stream(Fake(serve, sends(frame(0x82, LAGGED))).port)
+    assert len(take(client, 1)) == 1
+    begun.set()
+    with pytest.raises(KeyboardInterrupt):
+        list(client)
+    # What the interrupt has lost is not passed over in silence.
+    with pytest.warns(tapeworks.DataWarning, match=r"connected again \(KeyboardInterrupt\)"):
+        assert take(client, 1) == [tapeworks.StreamLagged(9, 1, 2, 3)]
+    client.close()
+
+
+def test_a_stream_that_was_closed_makes_no_connection():
+    fake = Fake(sends(frame(0x82, NBBO)))
+    client = stream(fake.port)
+    with client._lock:
+        # It waits for the lock, which whoever closes has.
+        thread, result = in_thread(client._turn)
+        time.sleep(0.1)
+        client._closed.set()
+    thread.join(30)
+    assert result == [None] and client._connection is None and fake.requests == []
+
+
+def test_a_run_ends_within_a_pause_and_the_next_one_keeps_to_it(monkeypatch):
+    monkeypatch.setattr("tapeworks._stream.LONGEST_PAUSE", 1_000.0)
+    fake = Fake(*[answers("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")] * 3)
+    client = stream(fake.port, pause=1_000.0)
+    for _ in range(2):
+        thread, result = in_thread(lambda: client.run(lambda _: None, seconds=0.2))
+        thread.join(30)
+        is_over = not thread.is_alive()
+        if not is_over:
+            client.close()
+        assert is_over and result == [0] and len(fake.requests) == 1
+
+
+def test_empty_parts_of_a_message_take_no_memory():
+    got = threading.Event()
+
+    def serve(connection, request):
+        upgrade(connection, request)
+        connection.sendall(frame(0x02, NBBO[:3]) + frame(0x00, b"") * 50_000 + frame(0x89, b""))
+        # The pong says that it has read them.
+        connection.recv(4096)
+        got.set()
+        connection.recv(4096)
+
+    client = stream(Fake(serve).port)
+    while not got.is_set():
+        client._turn()
+    assert len(client._connection._parts) == 3
+    client.close()
+
+
 def test_it_is_given_up_after_so_many_attempts():
     refused = socket.create_server(("127.0.0.1", 0))
     port = refused.getsockname()[1]
@@ -447,11 +559,14 @@ def test_wrong_arguments_are_errors_before_anything_is_sent():
         {"address": "http://127.0.0.1:1"},
         {"address": "127.0.0.1:x"},
         {"address": "ws://127.0.0.1/stream?schema=nbbo"},
+        {"address": "a..b:80"},
+        {"address": "ws://[::1"},
         {"schema": "mbo"},
         {"schema": ""},
         {"encoding": "xml"},
         {"token": "a\r\nb"},
         {"symbols": "A,,B"},
+        {"symbols": []},
     ]
     for one in wrong:
         options = {"address": "127.0.0.1:1", **one}
@@ -459,6 +574,56 @@ def test_wrong_arguments_are_errors_before_anything_is_sent():
             tapeworks.Stream(**options)
     assert tapeworks.Stream("wss://example.com").address == "example.com:443"
     assert tapeworks.Stream("[::1]:8080").address == "[::1]:8080"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ws://user:SECRET@127.0.0.1:1",
+        "ws://user:SE/SECRET@127.0.0.1:1",
+        "ws://user:SECRET?x@127.0.0.1:1",
+        "ws://user:SECRET@[::1",
+        "ws://127.0.0.1:1/stream?token=SECRET",
+        "http://127.0.0.1:1/stream?token=SECRET",
+        "127.0.0.1:1#SECRET",
+        "127.0.0.1:1?a=b@SECRET",
+    ],
+)
+def test_an_error_repeats_no_secret_of_the_address(address):
+    with pytest.raises(tapeworks.UsageError) as refused:
+        tapeworks.Stream(address)
+    error = refused.value
+    assert "SECRET" not in str(error) and (error.__suppress_context__ or error.__context__ is None)
+
+
+def test_an_error_has_one_line_of_what_a_server_says():
+    body = "\r\n\x1b[31mno\x07 entry\r\nsecond line"
+    refusal = answers(f"HTTP/1.1 403 Forbidden\r\nContent-Length: {len(body)}\r\n\r\n{body}")
+    closed = sends(frame(0x88, struct.pack(">H", 1001) + b"away\x1b[2J\nand more"), waits=False)
+    cases = (refusal, "the server refused: 403 Forbidden: [31mno entry"), (closed, "the server closed the stream: 1001 away[2J")
+    for serve, reason in cases:
+        with pytest.raises(tapeworks.StreamError) as refused:
+            next(iter(stream(Fake(serve).port, reconnect=False)))
+        assert refused.value.reason == reason
+
+
+def test_a_stream_that_is_read_again_after_its_error_says_why_it_broke():
+    garbled = sends(frame(0x82, b"\xff"), waits=False)
+    for end, reason in ((sends(waits=False), "the server closed the connection"), (garbled, "a message that is no record")):
+        client = stream(Fake(end, sends(frame(0x82, NBBO))).port, reconnect=False)
+        with pytest.raises(tapeworks.StreamError):
+            next(iter(client))
+        with pytest.warns(tapeworks.DataWarning, match=rf"connected again \({reason}"):
+            assert len(take(client, 1)) == 1
+        client.close()
+
+
+@pytest.mark.parametrize("number", ["1e999", "2.7", "NaN", "Infinity", "true", "2e3"])
+def test_a_number_of_json_that_is_not_whole_is_an_error_of_the_stream(number):
+    text = '{"event": "8", "lagged": {"conflated": %s, "dropped_trades": 0, "dropped_gaps": 0}}' % number
+    fake = Fake(sends(frame(0x81, text.encode())))
+    with pytest.raises(tapeworks.StreamError, match=f"^127.0.0.1:{fake.port}: a message that is no record: "):
+        next(iter(stream(fake.port, encoding="json")))
 
 
 def test_without_websockets_it_says_what_to_install(monkeypatch):

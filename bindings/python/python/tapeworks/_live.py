@@ -10,7 +10,7 @@ from typing import Any, AsyncIterator, Callable, Iterator, Optional, Sequence, U
 
 from . import _native
 from ._reader import Time, names_of, ns_of
-from .errors import LiveError
+from .errors import LiveError, UsageError
 
 __all__ = ["Live"]
 
@@ -29,13 +29,13 @@ class Live:
         key: The key: 32 characters that begin with ``db-``. Unless given, the environment's ``TAPEWORKS_KEY``, or the key of
             ``tapeworks demo``.
         dataset: The dataset.
-        symbols: Only these; ``None`` for all.
+        symbols: Only these, at least one; ``None`` for all.
         start: Replay from this time.
         snapshot: Whether the current state comes first.
         slow_reader: What the server does where this end is slow: ``warn``, ``skip`` or ``conflate``.
         prices: As of :func:`tapeworks.read`.
         reconnect: Whether to connect again.
-        attempts: Attempts in a row without a record before it is given up.
+        attempts: How often an attempt is repeated, in a row and without a record, before it is given up: with 10 there are 11.
         pause: Seconds before the second attempt; it doubles up to 10.
 
     Raises:
@@ -58,12 +58,15 @@ class Live:
         attempts: int = 10,
         pause: float = 0.1,
     ) -> None:
+        names = names_of(symbols)
+        if names is not None and not names:
+            raise UsageError("symbols: give None for all")
         self._native = _native.Live(
             address,
             names_of(schema) or [],
             key=key or os.environ.get("TAPEWORKS_KEY") or _native.DEMO_KEY,
             dataset=dataset,
-            symbols=names_of(symbols) or [],
+            symbols=names or [],
             start=ns_of(start),
             snapshot=snapshot,
             slow_reader=slow_reader,
@@ -83,7 +86,7 @@ class Live:
         return self._native.records
 
     def close(self) -> None:
-        """Ends the session. May be called from another thread: the reader ends at its next look, within 0.1 s."""
+        """Ends the session. May be called from another thread: the reader ends within 0.1 s."""
         self._is_closed = True
         try:
             self._native.close()

@@ -61,24 +61,23 @@ class _Catalogue:
         mic = self.venue or ("NBBO" if is_consolidated else VENUES.get(publisher, f"P{publisher}"))
         return self.ids.InstrumentId(self.ids.Symbol(symbol), self.ids.Venue(mic))
 
-    def price(self, price_e9: int) -> int:
+    def price(self, price_e9: int, instrument_id: Any) -> int:
         """As nautilus_trader has it; it must be a whole number of the last digit."""
         if price_e9 % 10 ** (MOST_DIGITS - self.digits):
             text = f"{price_e9 / UNITS:.9f}".rstrip("0")
-            raise UsageError(f"the price {text} has more than {self.digits} digits: give price_precision=")
+            raise UsageError(f"{instrument_id}: the price {text} has more than {self.digits} digits: give price_precision=")
         return price_e9 * self.price_scale
 
     def size(self, shares: int) -> int:
         return shares * self.size_scale
 
-    def add(self, made: List[Any], instrument_id: Any) -> None:
-        """Writes records of one type and instrument. Those of the same time replace others."""
+    def check(self, made: List[Any], instrument_id: Any) -> None:
+        """Records of one type and instrument replace others of the same first and last time. Of other times they may not overlap."""
         times = (made[0].ts_init, made[-1].ts_init)
         for begin, end in self.files.get_intervals(type(made[0]), str(instrument_id)):
             if (begin, end) != times and begin <= times[1] and times[0] <= end:
                 kind = type(made[0]).__name__
                 raise UsageError(f"{instrument_id}: the catalogue has a {kind} of these times already ({begin} to {end} ns)")
-        self.files.write_data(made)
 
     def instrument(self, instrument_id: Any, lot: int) -> Any:
         # A cent is the tick of stocks of a dollar and more.
@@ -104,6 +103,7 @@ def _deltas(to: _Catalogue, instrument_id: Any, rows: Rows) -> List[Any]:
     none = to.enums.OrderSide.NO_ORDER_SIDE
     make = to.data.OrderBookDelta.from_raw
     left: Dict[int, int] = {}
+    unknown = 0
     found: List[Tuple[Any, ...]] = []
     for kind, letter, price_e9, size, order, flags, *moment in rows:
         action = kinds.get(kind)
@@ -116,6 +116,7 @@ def _deltas(to: _Catalogue, instrument_id: Any, rows: Rows) -> List[Any]:
             left[order] = size
         elif kind == "C":
             # A deletion removes the whole order: one that leaves a part is an update.
+            unknown += order not in left
             rest = left.pop(order, 0) - size
             if rest > 0:
                 left[order], action, size = rest, actions.UPDATE, rest
@@ -124,9 +125,12 @@ def _deltas(to: _Catalogue, instrument_id: Any, rows: Rows) -> List[Any]:
         if kind == "R":
             size, price = 0, 0
         else:
-            size, price = to.size(size), to.price(price_e9)
+            size, price = to.size(size), to.price(price_e9, instrument_id)
         side = sides.get(letter, none)
         found.append((instrument_id, action, side, price, to.digits, size, 0, order or 0, flags, *moment))
+    if unknown:
+        text = f"{instrument_id}: {unknown:,} cancellations are of orders that no record has added: the book lacks those (read without start=)"
+        warnings.warn(DataWarning(text), stacklevel=4)
     return [make(*delta) for delta in found]
 
 
@@ -140,7 +144,7 @@ def _quotes(to: _Catalogue, instrument_id: Any, rows: Rows) -> List[Any]:
         if bid is None or ask is None:
             left_out += 1
             continue
-        prices, sizes = (to.price(bid), to.price(ask)), (to.size(bid_size), to.size(ask_size))
+        prices, sizes = (to.price(bid, instrument_id), to.price(ask, instrument_id)), (to.size(bid_size), to.size(ask_size))
         found.append(make(instrument_id, *prices, to.digits, to.digits, *sizes, 0, 0, *times))
     if left_out:
         text = f"{instrument_id}: {left_out:,} quotes without a bid or an offer are left out: a QuoteTick has both"
@@ -159,7 +163,7 @@ def _trades(to: _Catalogue, instrument_id: Any, rows: Rows) -> List[Any]:
         repeats = repeats + 1 if sequence == last else 0
         last = sequence
         name = trade_id(f"{last}-{repeats}" if repeats else str(last))
-        price, size = to.price(price_e9), to.size(shares)
+        price, size = to.price(price_e9, instrument_id), to.size(shares)
         found.append(make(instrument_id, price, to.digits, size, 0, sides.get(letter, none), name, *times))
     return found
 
@@ -196,11 +200,14 @@ def _values(column: Any) -> List[Any]:
     return found
 
 
-def _column(table: Any, name: str) -> List[Any]:
+def _column(table: Any, name: str, schema: str) -> List[Any]:
     """What a record of the catalogue has of ours. Prices are in units of 1e-9."""
     import numpy
     import pyarrow
 
+    if name == "ts_event" and "bbo-" in schema:
+        # Its own time is that of the interval's last trade, and the quote is that of the interval's end.
+        name = "ts_recv"
     if name == "ts_init":
         # What waited behind a gap may have an earlier time than what came before it; the catalogue takes none that steps back.
         times = numpy.array(_values(table["ts_recv"]), "int64")
@@ -212,9 +219,6 @@ def _column(table: Any, name: str) -> List[Any]:
         # What stems from no one message has no action.
         return [None] * len(table)
     values = _values(table[name])
-    if name == "ts_event" and table[name].null_count:
-        # An interval without a trade has the time of its end.
-        return [end if time is None else time for time, end in zip(values, _values(table["ts_recv"]))]
     if (name == "price" or name.endswith("_px_00")) and not pyarrow.types.is_integer(table[name].type):
         return [None if price is None else round(price * UNITS) for price in values]
     return values
@@ -234,19 +238,34 @@ def write(reader: Any, path: Any, *, price_precision: int, venue: Optional[str])
     for at, key in enumerate(zip(_values(table["symbol"]), _values(table["publisher_id"]))):
         # The NBBO is one instrument, whichever venue moved it.
         places.setdefault((key[0], 0) if schema.startswith("c") else key, []).append(at)
-    columns = [_column(table, name) for name in COLUMNS[kind]]
+    columns = [_column(table, name, schema) for name in COLUMNS[kind]]
+    known = {instrument.id: instrument for instrument in to.files.instruments()}
+    publishers: Dict[Any, int] = {}
+    for symbol, publisher in places:
+        instrument_id = to.id_of(symbol, publisher, schema.startswith("c"))
+        before = publishers.setdefault(instrument_id, publisher)
+        if before != publisher:
+            both = " and ".join(f"{VENUES.get(one, one)}" for one in (before, publisher))
+            raise UsageError(f"{instrument_id} would have the records of {both}: leave venue= out, or read a capture of one venue")
+        if instrument_id in known and known[instrument_id].price_precision != to.digits:
+            digits = known[instrument_id].price_precision
+            raise UsageError(f"{instrument_id}: the catalogue has it with {digits} digits: give price_precision={digits}")
+    # All is made and checked before the first is written: an error leaves the catalogue as it was.
     written: Dict[str, int] = {}
-    known = {instrument.id for instrument in to.files.instruments()}
+    found: List[List[Any]] = []
     for (symbol, publisher), rows in places.items():
         instrument_id = to.id_of(symbol, publisher, schema.startswith("c"))
         if kind == "Equity":
-            to.files.write_data([to.instrument(instrument_id, columns[0][rows[-1]] or ROUND_LOT)])
+            found.append([to.instrument(instrument_id, columns[0][rows[-1]] or ROUND_LOT)])
             written[str(instrument_id)] = 1
             continue
         made = MAKERS[kind](to, instrument_id, zip(*([column[at] for at in rows] for column in columns)))
         if made:
+            to.check(made, instrument_id)
             if instrument_id not in known:
-                to.files.write_data([to.instrument(instrument_id, ROUND_LOT)])
-            to.add(made, instrument_id)
+                found.append([to.instrument(instrument_id, ROUND_LOT)])
+            found.append(made)
         written[str(instrument_id)] = len(made)
+    for records in found:
+        to.files.write_data(records)
     return written

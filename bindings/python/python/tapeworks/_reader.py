@@ -247,7 +247,8 @@ class Reader(_native.Reader):
             venue: The venue of all instruments, instead of the market identifier code of each feed.
 
         Raises:
-            UsageError: There is nothing of the schema's kind, or a price has more digits.
+            UsageError: The catalogue has nothing of the schema's kind, a price has more digits, the catalogue has an instrument with other
+                digits or records of these times, or ``venue`` would make one instrument of several. Nothing is written then.
         """
         from ._nautilus import write
 

@@ -7,7 +7,9 @@ its own. So one path serves iterator, callback and asyncio, and the library is n
 from __future__ import annotations
 
 import asyncio
+import datetime
 import json
+import logging
 import socket
 import ssl
 import threading
@@ -26,14 +28,20 @@ from .errors import DataWarning, StreamError, UsageError
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    LoggerAdapter = logging.LoggerAdapter[logging.Logger]
+else:
+    LoggerAdapter = logging.LoggerAdapter
+
 __all__ = ["Stream", "StreamGap", "StreamLagged", "StreamNbbo", "StreamRecord", "StreamTrade"]
 
-#: How long one wait for bytes may take, in seconds: so soon a stream that is closed notices it.
-LOOK = 0.1
+#: The longest wait for bytes, in seconds. A stream that waits notices within it that it was closed.
+POLL = 0.1
 #: The most that one read takes, in bytes.
 READ_BYTES = 1 << 16
 #: The longest message, in bytes. The server's have some 300.
 MOST_BYTES = 1 << 20
+#: The most that an error repeats of what a server says, in characters.
+MOST_SAID = 500
 #: The longest pause between two attempts, in seconds.
 LONGEST_PAUSE = 10.0
 
@@ -77,7 +85,7 @@ class StreamNbbo(NamedTuple):
 
     @property
     def is_snapshot(self) -> bool:
-        """Whether it is the state at the beginning, or what a slow client lacked, and no change."""
+        """Whether it is a state and no change: at the beginning, or after a slow client missed changes."""
         return self.flags & 0x20 != 0
 
     @property
@@ -129,16 +137,36 @@ class StreamLagged(NamedTuple):
 StreamRecord = Union[StreamNbbo, StreamTrade, StreamGap, StreamLagged]
 
 
-class _Broken(Exception):
-    """The connection is gone, or was not made: another one may do."""
+def _line(text: str) -> str:
+    """The first line of what a server says, without control characters."""
+    lines = text.strip().splitlines()
+    return "".join(letter for letter in lines[0] if letter.isprintable())[:MOST_SAID] if lines else ""
 
 
-class _Refused(Exception):
-    """The server refused, or is none of ours: to try again is no use."""
+class _Ended(Exception):
+    """The end of a connection. The reason may have a server's words."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(_line(reason))
+
+
+class _Broken(_Ended):
+    """The connection broke, or was not made. The next attempt may succeed."""
+
+
+class _Refused(_Ended):
+    """The server refused, or does not speak this protocol. It is not tried again."""
 
     def __init__(self, reason: str, status: Optional[int] = None) -> None:
         super().__init__(reason)
         self.status = status
+
+
+class _WithoutHeaders(LoggerAdapter):
+    """The log of websockets without its level DEBUG, which has each header and so the token."""
+
+    def isEnabledFor(self, level: int) -> bool:
+        return level > logging.DEBUG and super().isEnabledFor(level)
 
 
 #: By the number of their field in `Record` of `tapeworks.proto`.
@@ -155,26 +183,33 @@ def decode_protobuf(message: bytes) -> Optional[StreamRecord]:
     return record
 
 
+def _whole(value: Any) -> int:
+    """A number of JSON, or one in a text, as those of 64 bits are."""
+    if isinstance(value, (bool, float)):
+        raise ValueError(f"{value} is not a whole number")
+    return int(value)
+
+
 def decode_json(text: bytes) -> Optional[StreamRecord]:
     """The same of a text message."""
     try:
         record = json.loads(text)
-        event = int(record["event"])
+        event = _whole(record["event"])
         if "nbbo" in record:
             nbbo = record["nbbo"]
-            prices = [int(nbbo[name]) if name in nbbo else None for name in ("bid_price", "ask_price")]
+            prices = [_whole(nbbo[name]) if name in nbbo else None for name in ("bid_price", "ask_price")]
             return StreamNbbo(
                 event,
                 str(nbbo["symbol"]),
-                int(nbbo["ts_event"]),
-                int(nbbo["ts_recv"]),
+                _whole(nbbo["ts_event"]),
+                _whole(nbbo["ts_recv"]),
                 prices[0],
                 prices[1],
-                int(nbbo["bid_size"]),
-                int(nbbo["ask_size"]),
-                int(nbbo["bid_publisher"]),
-                int(nbbo["ask_publisher"]),
-                int(nbbo["flags"]),
+                _whole(nbbo["bid_size"]),
+                _whole(nbbo["ask_size"]),
+                _whole(nbbo["bid_publisher"]),
+                _whole(nbbo["ask_publisher"]),
+                _whole(nbbo["flags"]),
                 JSON_STATES.get(nbbo["state"]) or str(nbbo["state"]),
             )
         if "trade" in record:
@@ -182,23 +217,23 @@ def decode_json(text: bytes) -> Optional[StreamRecord]:
             return StreamTrade(
                 event,
                 str(trade["symbol"]),
-                int(trade["ts_event"]),
-                int(trade["ts_recv"]),
-                int(trade["price"]),
-                int(trade["size"]),
-                int(trade["publisher"]),
+                _whole(trade["ts_event"]),
+                _whole(trade["ts_recv"]),
+                _whole(trade["price"]),
+                _whole(trade["size"]),
+                _whole(trade["publisher"]),
                 JSON_SIDES.get(trade["side"]) or str(trade["side"]),
-                int(trade["flags"]),
+                _whole(trade["flags"]),
             )
         if "gap" in record:
             gap = record["gap"]
-            longs = [int(gap[name]) for name in ("first", "count", "ts_event", "ts_recv")]
-            return StreamGap(event, int(gap["publisher"]), int(gap["channel"]), *longs)
+            longs = [_whole(gap[name]) for name in ("first", "count", "ts_event", "ts_recv")]
+            return StreamGap(event, _whole(gap["publisher"]), _whole(gap["channel"]), *longs)
         if "lagged" in record:
             lagged = record["lagged"]
-            return StreamLagged(event, *(int(lagged[name]) for name in ("conflated", "dropped_trades", "dropped_gaps")))
+            return StreamLagged(event, *(_whole(lagged[name]) for name in ("conflated", "dropped_trades", "dropped_gaps")))
         return None
-    except (KeyError, TypeError, AttributeError, RecursionError) as wrong:
+    except (KeyError, TypeError, AttributeError, RecursionError, ArithmeticError) as wrong:
         raise ValueError(f"{type(wrong).__name__} {wrong}") from None
 
 
@@ -211,8 +246,10 @@ class _Connection:
 
         self._silence = stream._silence
         self._decode = decode_protobuf if stream._encoding == "protobuf" else decode_json
-        self._protocol = ClientProtocol(parse_uri(stream._url), max_size=MOST_BYTES)
-        self._parts: List[bytes] = []
+        logger = _WithoutHeaders(logging.getLogger("websockets.client"), {})
+        self._protocol = ClientProtocol(parse_uri(stream._url), max_size=MOST_BYTES, logger=logger)
+        #: What has come of a message in parts. `max_size` bounds its bytes, but not the number of empty parts.
+        self._parts: Optional[bytearray] = None
         #: What has come and is not handed out.
         self._taken: List[StreamRecord] = []
         self._failure: Optional[Exception] = None
@@ -269,16 +306,17 @@ class _Connection:
         error = self._protocol.handshake_exc
         if isinstance(error, InvalidStatus):
             status = error.response.status_code
-            said = bytes(error.response.body or b"")[:1_000].decode(errors="replace").strip()
-            reason = f"the server refused: {status} {error.response.reason_phrase}" + (f": {said}" if said else "")
-            # Of its own failures it may recover.
+            said = _line(bytes(error.response.body or b"")[:1_000].decode(errors="replace"))
+            phrase = _line(error.response.reason_phrase)
+            reason = f"the server refused: {status} {phrase}" + (f": {said}" if said else "")
+            # A status from 500 on is a failure of the server, which may pass.
             raise _Broken(reason) if status >= 500 else _Refused(reason, status)
         if isinstance(error and error.__cause__, EOFError) or (error is None and response is None):
             raise _Broken("the server closed the connection instead of an answer")
         if error is not None:
             raise _Refused(f"no WebSocket server: {error}") from None
         self._take_all(early)
-        self._socket.settimeout(LOOK)
+        self._socket.settimeout(POLL)
 
     def _flush(self) -> None:
         for data in self._protocol.data_to_send():
@@ -295,12 +333,12 @@ class _Connection:
         if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
             return None
         data = bytes(frame.data)
-        if self._parts or not frame.fin:
-            self._parts.append(data)
+        if self._parts is not None or not frame.fin:
+            self._parts = self._parts or bytearray()
+            self._parts += data
             if not frame.fin:
                 return None
-            data = b"".join(self._parts)
-            self._parts = []
+            data, self._parts = bytes(self._parts), None
         try:
             record = self._decode(data)
         except ValueError as wrong:
@@ -323,7 +361,7 @@ class _Connection:
             self._failure = failure
 
     def read(self) -> List[StreamRecord]:
-        """What has come, or comes within a look."""
+        """What has come, or comes within 0.1 s."""
         if not self._taken and self._failure is None:
             try:
                 data = self._socket.recv(READ_BYTES)
@@ -383,14 +421,14 @@ class Stream:
         address: Host and port of the plant's page (``[web]``), or an address with ``ws://`` or ``wss://``, and a path if it is
             not ``/stream``.
         schema: ``nbbo``, ``trades`` or both. Gaps always come.
-        symbols: Only these; ``None`` for all.
+        symbols: Only these, at least one; ``None`` for all.
         encoding: ``protobuf`` or ``json``. The records are the same.
         token: The token of ``[web]``, where it has one.
         tls: What verifies a ``wss://`` server; the system's certificates unless given.
         reconnect: Whether to connect again.
-        attempts: Attempts in a row without a record before it is given up.
+        attempts: How often an attempt is repeated, in a row and without a record, before it is given up: with 10 there are 11.
         pause: Seconds before the second attempt; it doubles up to 10.
-        patience: Seconds that connecting may take.
+        patience: Seconds that one attempt to connect may take.
         silence: Seconds without a byte after which the server counts as gone. It pings every 15 s.
 
     Raises:
@@ -425,8 +463,8 @@ class Stream:
         if token is not None and not all("!" <= letter <= "~" for letter in token):
             raise UsageError("the token has characters that cannot be sent")
         names = names_of(symbols)
-        if names is not None and not all(names):
-            raise UsageError("symbols: an empty one")
+        if names is not None and not (names and all(names)):
+            raise UsageError("symbols: give None for all" if not names else "symbols: one of them is empty")
         self._encoding, self._token = encoding, token
         scheme, self.address, self._peer, path = _target(address)
         if scheme == "ws" and tls is not None:
@@ -443,7 +481,11 @@ class Stream:
         self._connection: Optional[_Connection] = None
         self._ready: Deque[StreamRecord] = deque()
         self._failed = 0
+        #: When the next attempt to connect begins.
+        self._attempt_at = 0.0
         self._broken_by: Optional[str] = None
+        #: Warnings that the reader has not had.
+        self._unsaid: Deque[str] = deque()
         self._has_begun = False
         #: Records received.
         self.records = 0
@@ -453,7 +495,7 @@ class Stream:
         self.unknown = 0
 
     def close(self) -> None:
-        """Ends the stream. May be called from another thread: the reader ends at its next look, within 0.1 s."""
+        """Ends the stream. May be called from another thread: the reader ends within 0.1 s, while it connects within ``patience``."""
         self._closed.set()
         # Where another thread reads for longer than this, it ends the connection itself.
         if self._lock.acquire(timeout=1.0):
@@ -473,13 +515,19 @@ class Stream:
         if connection is not None:
             connection.close()
 
-    def _turn(self) -> None:
-        """Reads what comes within a look, with a new connection where there is none."""
+    def _turn(self, until: Optional[float] = None) -> None:
+        """Reads what comes within 0.1 s. Where there is no connection it makes one, after the pause, which ends at ``until``."""
+        ends = self._attempt_at if until is None else min(self._attempt_at, until)
+        self._closed.wait(max(ends - time.monotonic(), 0))
+        if time.monotonic() < self._attempt_at:
+            return
         with self._lock:
+            if self._closed.is_set():
+                return
             try:
                 if self._connection is None:
                     self._connection = _Connection(self)
-                    self._say_that_it_goes_on()
+                    self._note_that_it_goes_on()
                 connection = self._connection
                 unknown = connection.unknown
                 try:
@@ -488,42 +536,60 @@ class Stream:
                     self.unknown += connection.unknown - unknown
                 if taken:
                     self._failed = 0
-                    self.records += len(taken)
                     self._ready.extend(taken)
+                    self.records += len(taken)
             except _Refused as refused:
-                self._disconnect()
+                self._break(str(refused))
                 raise StreamError(self.address, str(refused), status=refused.status) from None
             except _Broken as broken:
-                self._disconnect()
+                self._break(str(broken))
                 if self._closed.is_set():
                     return
                 if not self._reconnect or self._failed >= self._attempts:
                     raise StreamError(self.address, str(broken)) from None
-                self._broken_by = str(broken)
+                self._attempt_at = time.monotonic() + min(self._pause * 2 ** min(self._failed, 20), LONGEST_PAUSE)
+                self._failed += 1
+            except BaseException as failure:
+                # An interrupt may have come between reading bytes and keeping their records, so this connection cannot go on.
+                self._break(type(failure).__name__)
+                raise
             finally:
                 if self._closed.is_set():
                     self._disconnect()
-            if self._connection is not None:
-                return
-        self._closed.wait(min(self._pause * 2 ** min(self._failed, 20), LONGEST_PAUSE))
-        self._failed += 1
 
-    def _say_that_it_goes_on(self) -> None:
+    def _break(self, reason: str) -> None:
+        self._broken_by = reason
+        self._disconnect()
+
+    def _note_that_it_goes_on(self) -> None:
         if self._has_begun:
             self.reconnects += 1
-            text = f"{self.address}: connected again ({self._broken_by}): trades and gaps of the time between are missing"
-            warnings.warn(DataWarning(text), stacklevel=4)
+            # Python shows a text once. The time makes each one another.
+            now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="microseconds")
+            what = f"connected again ({self._broken_by}), reconnect {self.reconnects} at {now}"
+            self._unsaid.append(f"{self.address}: {what}: trades and gaps of the time between are missing")
         self._has_begun = True
+
+    def _warn(self) -> None:
+        """Warns in the thread of the reader, whose line it names."""
+        while self._unsaid:
+            warnings.warn(DataWarning(self._unsaid.popleft()), stacklevel=3)
 
     def __iter__(self) -> Iterator[StreamRecord]:
         while not self._closed.is_set():
             if self._ready:
                 yield self._ready.popleft()
             else:
-                self._turn()
+                try:
+                    self._turn()
+                finally:
+                    self._warn()
 
     def run(self, on_record: Callable[[StreamRecord], Any], seconds: Optional[float] = None) -> int:
-        """Calls ``on_record`` with each record, until :meth:`close` or for ``seconds``. Returns how many."""
+        """Calls ``on_record`` with each record, until :meth:`close` or for ``seconds``. Returns how many.
+
+        A connection that is being made when the time is over may take ``patience`` longer.
+        """
         until = None if seconds is None else time.monotonic() + seconds
         count = 0
         while not self._closed.is_set() and (until is None or time.monotonic() < until):
@@ -531,7 +597,10 @@ class Stream:
                 count += 1
                 on_record(self._ready.popleft())
             else:
-                self._turn()
+                try:
+                    self._turn(until)
+                finally:
+                    self._warn()
         return count
 
     async def __aiter__(self) -> AsyncIterator[StreamRecord]:
@@ -544,7 +613,10 @@ class Stream:
                 if self._ready:
                     yield self._ready.popleft()
                 else:
-                    await loop.run_in_executor(waiting, self._turn)
+                    try:
+                        await loop.run_in_executor(waiting, self._turn)
+                    finally:
+                        self._warn()
         finally:
             self._closed.set()
             # Behind what the thread still does.
@@ -554,18 +626,26 @@ class Stream:
 
 def _target(address: str) -> Tuple[str, str, Tuple[str, int], str]:
     """Scheme, host and port as text and as a pair, and path."""
-    parts = urllib.parse.urlsplit(address if "://" in address else f"ws://{address}")
+    # An error repeats neither a password nor a token in a query.
+    shown = "the address" if "@" in address else f"'{address.partition('?')[0].partition('#')[0]}'"
+    port: Optional[int] = None
     try:
+        parts = urllib.parse.urlsplit(address if "://" in address else f"ws://{address}")
+        host = parts.hostname or ""
+        if ":" not in host:
+            # As `socket` does it for its look-up.
+            host.encode("idna")
         port = parts.port
     except ValueError:
-        port = None
+        raise UsageError(f"{shown} is not an address such as 127.0.0.1:8080 or wss://HOST/stream") from None
+    if "@" in parts.netloc:
+        raise UsageError("the address has a user or a password: a plant takes token=")
     if port is None and "://" in address:
         port = {"ws": 80, "wss": 443}.get(parts.scheme)
-    host = parts.hostname
-    if parts.scheme not in ("ws", "wss") or not host or not port or "@" in parts.netloc:
-        raise UsageError(f"'{address}' is not an address such as 127.0.0.1:8080 or wss://HOST/stream")
+    if parts.scheme not in ("ws", "wss") or not host or not port:
+        raise UsageError(f"{shown} is not an address such as 127.0.0.1:8080 or wss://HOST/stream")
     if parts.query or parts.fragment:
-        raise UsageError(f"'{address}': schema, symbols and encoding are arguments")
+        raise UsageError(f"{shown}: schema, symbols, encoding and token are arguments")
     path = parts.path if parts.path not in ("", "/") else "/stream"
-    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return parts.scheme, shown, (host, port), path
+    host_and_port = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return parts.scheme, host_and_port, (host, port), path
