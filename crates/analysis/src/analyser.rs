@@ -447,6 +447,11 @@ fn carried_by_soup(within: &str, bytes: &[u8]) -> Option<&'static Schema> {
 }
 
 impl Connection {
+    /// Whether its protocol is not known yet.
+    const fn is_unrecognised(&self) -> bool {
+        !self.is_recognised && !self.is_given_up
+    }
+
     /// It is of this session.
     fn recognise(&mut self, session: Session) {
         self.is_recognised = true;
@@ -885,13 +890,22 @@ fn stream_event(
         }
         StreamEvent::Hole { flow, lost, .. } => {
             let connection = connections.entry(flow).or_default();
+            let held = connection.place.unwrap_or(*place);
+            if connection.is_unrecognised() {
+                stream_end(connection, streams, flow, &held, vlan, visitor)?;
+            }
+            let rest = std::mem::take(&mut connection.rest);
+            if !rest.is_empty() && connection.is_unrecognised() {
+                visitor.visit(&held, Item::Trouble(&unknown_stream(flow, rest.len()), &rest))?;
+            }
             connection.is_given_up = !connection.is_fix;
-            connection.rest.clear();
             visitor.visit(place, Item::Trouble(&Trouble::StreamHole { lost }, &[]))
         }
         StreamEvent::Closed { flow, .. } => {
             let mut connection = connections.remove(&flow).unwrap_or_default();
-            if !connection.is_recognised && !connection.is_given_up && !connection.rest.is_empty() {
+            // Not that of the segment that closes the connection, which may have no bytes.
+            let place = &connection.place.unwrap_or(*place);
+            if connection.is_unrecognised() && !connection.rest.is_empty() {
                 stream_end(&mut connection, streams, flow, place, vlan, visitor)?;
             }
             let Connection { rest, is_recognised, .. } = connection;
@@ -990,6 +1004,7 @@ fn stream_bytes(
                         Start::Found(session) => connection.recognise(session),
                         // A whole packet of SoupBinTCP is the start of no session's.
                         Start::Wait if !is_soup(stream) => {
+                            connection.place = Some(at);
                             connection.rest = stream.to_vec();
                             return ControlFlow::Continue(());
                         }

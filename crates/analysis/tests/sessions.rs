@@ -372,6 +372,60 @@ fn a_stream_that_two_venues_may_have_sent_is_in_doubt_until_its_protocol_is_name
     assert_eq!(protocols(&found(&request.pcap(1_400), None)), ["cboe-grp-2.41"]);
 }
 
+/// The capture without its packet of this number.
+fn without_packet(capture: &[u8], number: usize) -> Vec<u8> {
+    let (mut rest, mut kept) =
+        capture.split_at_checked(24).map(|(head, rest)| (rest, head.to_vec())).unwrap();
+    for at in 1.. {
+        let Some(length) = rest.get(8..12) else { break };
+        let record = 16 + u32::from_le_bytes(length.try_into().unwrap()) as usize;
+        let (packet, after) = rest.split_at(record);
+        if at != number {
+            kept.extend_from_slice(packet);
+        }
+        rest = after;
+    }
+    kept
+}
+
+#[test]
+fn a_start_in_doubt_is_shown_with_its_own_packet_where_nothing_follows_or_a_segment_is_lost() {
+    let (accepted, heartbeat) = (b"\x0b\0\x01\0\0\0\0\0\x03\x02A", b"\x08\0\0\0\0\0\0\0");
+    let mut said = Connection::default();
+    said.server(accepted);
+    let whole = said.pcap(1_400);
+    said.server(heartbeat);
+    said.server(heartbeat);
+    // The heartbeat behind the login is lost.
+    let holed = without_packet(&said.pcap(1_400), 4);
+    for (capture, has_hole) in [(whole, false), (holed, true)] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), capture).unwrap();
+        let (json, _) = dumped(file.path(), Form::Json, None);
+        let doubt = json.lines().find(|line| line.contains("name the protocol")).expect(&json);
+        let doubt: serde_json::Value = serde_json::from_str(doubt).unwrap();
+        assert_eq!(doubt["packet"], 3, "{json}");
+        assert_eq!(json.contains("missing"), has_hole, "{json}");
+    }
+}
+
+#[test]
+fn a_type_that_the_feed_does_not_have_yet_unmakes_no_session_however_it_is_cut() {
+    let (_, protocol, _, said) = sessions().into_iter().find(|(name, ..)| *name == "mitch-snapshot").unwrap();
+    let bytes =
+        |is_client| said.half(is_client).0.iter().flat_map(|said| said.bytes.clone()).collect::<Vec<_>>();
+    let mut server = bytes(false);
+    server.extend_from_slice(b"\x0c\0\x01A\0\0\0\0\x04\x7f\0\0");
+    let mut half = Connection::default();
+    half.server(&server);
+    let whole = found(&half.pcap(60_000), None);
+    assert!(protocols(&whole).contains(&protocol), "{whole:?}");
+    assert_eq!(whole.iter().filter(|(protocol, _)| protocol == "error").count(), 1, "{whole:?}");
+    for piece in [11, 40, 400] {
+        assert_eq!(found(&half.pcap(piece), None), whole, "{piece}");
+    }
+}
+
 #[test]
 fn no_stream_of_another_protocol_is_taken_for_a_session() {
     let order = message(CBOE, 1);

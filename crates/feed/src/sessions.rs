@@ -91,6 +91,8 @@ enum Says {
     Yes,
     /// Nothing: a heartbeat.
     Nothing,
+    /// Behind messages of the session it has one of the feed that the declaration does not have, or not so.
+    Unread,
     No,
 }
 
@@ -98,6 +100,8 @@ enum Says {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Yes,
+    /// It begins with messages of the session. One of the feed behind them cannot be read.
+    Begins,
     /// More bytes must come.
     Cut,
     No,
@@ -130,25 +134,32 @@ pub(crate) fn is_start_cut(stream: &[u8]) -> bool {
 /// stream no more bytes come.
 pub fn start(stream: &[u8], peer: Option<Session>, is_end: bool) -> Start {
     let may_wait = !is_end && stream.len() <= LONGEST_START;
-    let (mut fitting, mut is_cut) = (Vec::new(), false);
+    let (mut fitting, mut beginning, mut is_cut) = (Vec::new(), Vec::new(), false);
     for session in sessions() {
         match session.fit(stream) {
             Fit::Yes => fitting.push(session),
+            Fit::Begins => beginning.push(session),
             Fit::Cut => is_cut = true,
             Fit::No => {}
         }
     }
     if let Some(peer) = peer {
         match peer.goes_on(stream) {
-            Fit::Yes => return Start::Found(peer),
+            Fit::Yes | Fit::Begins => return Start::Found(peer),
             Fit::Cut => is_cut = true,
             Fit::No => {}
         }
     }
     match fitting.as_slice() {
-        [one] => Start::Found(*one),
-        [] if is_cut && may_wait => Start::Wait,
+        [one] => return Start::Found(*one),
+        [] if is_cut && may_wait => return Start::Wait,
+        // A message that cannot be read decides only where no session has all.
+        [] => fitting = beginning,
+        _ => {}
+    }
+    match fitting.as_slice() {
         [] => Start::No,
+        [one] => Start::Found(*one),
         _ if may_wait => Start::Wait,
         several => Start::Doubt(several.iter().map(|session| session.schema.name).collect()),
     }
@@ -256,7 +267,8 @@ impl Session {
             match self.says(packet, is_known) {
                 Says::Yes => is_known = true,
                 Says::Nothing => {}
-                Says::No => return Fit::No,
+                Says::Unread if is_known => return Fit::Begins,
+                Says::Unread | Says::No => return Fit::No,
             }
             // One message is enough where no other session has it.
             if is_known && matches!(self.form, Form::Message(_)) {
@@ -282,7 +294,8 @@ impl Session {
             match self.says(packet, true) {
                 Says::Yes => is_shown = true,
                 Says::Nothing => {}
-                Says::No => return Fit::No,
+                Says::Unread if is_shown => return Fit::Begins,
+                Says::Unread | Says::No => return Fit::No,
             }
             rest = after;
         }
@@ -319,7 +332,7 @@ impl Session {
             }
             Form::Carrier { market, .. } => match self.payload(packet) {
                 Some(message) if market.decode(message).error.is_none() => Says::Yes,
-                Some(_) => Says::No,
+                Some(_) => Says::Unread,
                 None => self.says_message(packet),
             },
             Form::Packets { transport, selector, .. } => for_transport!(transport, T => {
@@ -349,15 +362,15 @@ impl Session {
             let is_own_message = schema.name == self.schema.name;
             let one = match schema.decode(message).error {
                 _ if is_own_message && is_own => self.says_message(message),
-                // A type that the feed does not have yet.
                 _ if is_own_message || !is_known => Says::No,
                 None => Says::Yes,
-                Some(_) => Says::No,
+                // A type that the feed does not have yet.
+                Some(_) => Says::Unread,
             };
             match one {
                 Says::Yes => (says, is_known) = (Says::Yes, true),
                 Says::Nothing => {}
-                Says::No => return Says::No,
+                Says::Unread | Says::No => return one,
             }
         }
         says

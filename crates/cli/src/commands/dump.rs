@@ -26,7 +26,7 @@ Examples:
   tapeworks dump testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
   tapeworks dump --json testdata/captures/iex-deep/PriceLevelBuyUpdateMessage.pcap
   tapeworks dump --detail --message AddOrder testdata/captures/nasdaq-itch50/Multiple.Packets.pcap
-  tapeworks dump --protocol cboe-grp testdata/captures/sessions/cboe-grp.pcap
+  tapeworks dump --protocol cboe-grp testdata/sessions/cboe-grp.pcap
 
 Exit code 3: some of the input could not be read.")]
 pub(crate) struct Arguments {

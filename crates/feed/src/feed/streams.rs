@@ -82,9 +82,14 @@ impl Feed {
             StreamEvent::Hole { flow, lost, .. } => {
                 let Some(connection) = self.connections.get_mut(&flow) else { return };
                 // Behind a gap the start of the next packet is unknown.
-                connection.is_given_up = true;
-                connection.rest.clear();
-                let Some(index) = connection.channel else { return };
+                let was_given_up = std::mem::replace(&mut connection.is_given_up, true);
+                let rest = std::mem::take(&mut connection.rest);
+                let Some(index) = connection.channel else {
+                    if !was_given_up && !rest.is_empty() {
+                        self.end_unrecognised(flow, &rest);
+                    }
+                    return;
+                };
                 self.stream_loss(index, ProblemKind::StreamHole { lost }, sink);
             }
             StreamEvent::Closed { flow, .. } => self.close_stream(flow, sink),
@@ -93,18 +98,26 @@ impl Feed {
 
     fn close_stream<S: Sink<Event>>(&mut self, flow: Flow, sink: &mut S) {
         let Some(connection) = self.connections.remove(&flow) else { return };
-        let Some(got) = std::num::NonZeroUsize::new(connection.rest.len()) else { return };
+        if connection.rest.is_empty() {
+            return;
+        }
         match connection.channel {
             Some(index) => {
                 let needed = recognise::first_packet_bytes(&connection.rest);
-                let cut = FramingError::Cut { offset: 0, needed, got: got.get() };
+                let cut = FramingError::Cut { offset: 0, needed, got: connection.rest.len() };
                 self.stream_loss(index, ProblemKind::Framing(cut), sink);
             }
-            // Requests for missed messages or a snapshot, of which no more is there.
-            None if sessions::is_session(&connection.rest, true) => {
-                self.counters.skipped_stream_bytes += got.get() as u64;
-            }
-            None => self.give_up(flow, got.get()),
+            None => self.end_unrecognised(flow, &connection.rest),
+        }
+    }
+
+    /// Counts what waited for more bytes, which do not come, to say of which protocol it is.
+    fn end_unrecognised(&mut self, flow: Flow, rest: &[u8]) {
+        if sessions::is_session(rest, true) {
+            // Requests for missed messages or a snapshot.
+            self.counters.skipped_stream_bytes += rest.len() as u64;
+        } else {
+            self.give_up(flow, rest.len());
         }
     }
 
