@@ -85,7 +85,8 @@ pub(crate) fn python_package() -> Result<String, Lack> {
         .arg(package.join("pyproject.toml"))
         .args(&sources);
     types.run().map_err(Lack::Failed)?;
-    let types = process::program(&python).args(["-m", "pyright"]).args(&sources);
+    // Else it asks whichever Python comes first on the path what is installed.
+    let types = process::program(&python).args(["-m", "pyright", "--pythonpath"]).arg(&python).args(&sources);
     types.run().map_err(Lack::Failed)?;
     Ok("the wheel builds, its tests pass, the notebook runs, and mypy and pyright have nothing to say of its types"
         .into())
