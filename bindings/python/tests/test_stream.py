@@ -406,7 +406,7 @@ def test_an_interrupt_while_records_are_decoded_is_a_break_that_is_warned_of(mon
     begun.set()
     with pytest.raises(KeyboardInterrupt):
         list(client)
-    # What the interrupt has lost is not passed over in silence.
+    # What the interrupt has lost is named.
     with pytest.warns(tapeworks.DataWarning, match=r"connected again \(KeyboardInterrupt\)"):
         assert take(client, 1) == [tapeworks.StreamLagged(9, 1, 2, 3)]
     client.close()
@@ -416,7 +416,7 @@ def test_a_stream_that_was_closed_makes_no_connection():
     fake = Fake(sends(frame(0x82, NBBO)))
     client = stream(fake.port)
     with client._lock:
-        # It waits for the lock, which whoever closes has.
+        # It waits for the lock, which the closing thread has.
         thread, result = in_thread(client._turn)
         time.sleep(0.1)
         client._closed.set()
