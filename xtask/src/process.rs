@@ -111,7 +111,7 @@ impl Program {
     pub(crate) fn run(mut self) -> Result<(), String> {
         println!("$ {}", self.shown());
         let ended = if is_ci() {
-            run_and_keep(&mut self.command)
+            run_and_keep(&mut self.command, None)
         } else {
             self.command.status().map(|status| (status, String::new()))
         };
@@ -121,26 +121,16 @@ impl Program {
 
     /// Runs it with our error output, and gives what it printed; an error has the last lines of its error output.
     pub(crate) fn run_for_output(mut self) -> Result<String, String> {
-        let shown = self.shown();
-        println!("$ {shown}");
-        let failed = |error: std::io::Error| format!("{shown}: {error}");
-        let mut child = self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
-        let last = Arc::new(Mutex::new(VecDeque::new()));
-        let (over, overs) = mpsc::channel();
-        if let Some(stderr) = child.stderr.take() {
-            pass_on(stderr, std::io::stderr(), &last, &over);
-        }
+        println!("$ {}", self.shown());
         let mut printed = String::new();
-        if let Some(mut stdout) = child.stdout.take() {
-            stdout.read_to_string(&mut printed).map_err(failed)?;
-        }
-        let status = child.wait().map_err(failed)?;
-        let _ = overs.recv_timeout(LEFT_RUNNING);
-        if status.success() {
-            Ok(printed)
-        } else {
-            Err(format!("`{shown}` failed: {status}{}", joined(&last)))
-        }
+        let ended = run_and_keep(&mut self.command, Some(&mut printed));
+        let (status, last) = ended.map_err(|error| format!("{}: {error}", self.shown()))?;
+        if status.success() { Ok(printed) } else { Err(format!("`{}` failed: {status}{last}", self.shown())) }
+    }
+
+    /// The command, for a caller that runs it in another way.
+    pub(crate) fn into_command(self) -> Command {
+        self.command
     }
 
     /// Runs it and gives what it printed; its error output goes into the error when it fails.
@@ -154,32 +144,35 @@ impl Program {
     }
 }
 
-/// Runs a program with our output, and gives its last lines too, each after a line break.
-fn run_and_keep(command: &mut Command) -> std::io::Result<(ExitStatus, String)> {
+/// Runs a program with our output, and gives its last lines too, each after a line break. What it prints goes into `printed` instead, if
+/// that is there; then the last lines are those of its error output.
+fn run_and_keep(
+    command: &mut Command,
+    printed: Option<&mut String>,
+) -> std::io::Result<(ExitStatus, String)> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let last = Arc::new(Mutex::new(VecDeque::new()));
     let (over, overs) = mpsc::channel();
     let mut readers = 0;
-    if let Some(stdout) = child.stdout.take() {
-        pass_on(stdout, std::io::stdout(), &last, &over);
-        readers += 1;
-    }
     if let Some(stderr) = child.stderr.take() {
         pass_on(stderr, std::io::stderr(), &last, &over);
         readers += 1;
+    }
+    match (child.stdout.take(), printed) {
+        (Some(mut stdout), Some(printed)) => drop(stdout.read_to_string(printed)?),
+        (Some(stdout), None) => {
+            pass_on(stdout, std::io::stdout(), &last, &over);
+            readers += 1;
+        }
+        (None, _) => {}
     }
     let status = child.wait()?;
     for _ in 0..readers {
         // Without an end the lines so far are all there are.
         let _ = overs.recv_timeout(LEFT_RUNNING);
     }
-    Ok((status, joined(&last)))
-}
-
-/// Kept lines, each after a line break.
-fn joined(last: &Mutex<VecDeque<String>>) -> String {
     let last = last.lock().unwrap_or_else(PoisonError::into_inner);
-    last.iter().fold(String::new(), |text, line| text + "\n" + line)
+    Ok((status, last.iter().fold(String::new(), |text, line| text + "\n" + line)))
 }
 
 /// The last lines of what a failed program printed, as many as stand below the summary.
@@ -222,7 +215,7 @@ mod tests {
         let lines = LAST_LINES + 5;
         let mut command = Command::new("sh");
         command.args(["-c", &format!("seq {lines}; exit 3")]).stdin(Stdio::null());
-        let (status, last) = run_and_keep(&mut command).unwrap();
+        let (status, last) = run_and_keep(&mut command, None).unwrap();
         assert_eq!(status.code(), Some(3));
         let expected: Vec<String> = (6..=lines).map(|number| number.to_string()).collect();
         assert_eq!(last.lines().skip(1).collect::<Vec<_>>(), expected);
@@ -232,7 +225,7 @@ mod tests {
     fn a_program_left_running_does_not_hold_us_up() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo begun; sleep 600 &"]).stdin(Stdio::null());
-        let (status, last) = run_and_keep(&mut command).unwrap();
+        let (status, last) = run_and_keep(&mut command, None).unwrap();
         assert!(status.success());
         assert_eq!(last, "\nbegun");
     }

@@ -57,11 +57,9 @@ pub(crate) fn run(variables: &[(&str, &str)]) -> Result<String, String> {
     }
     programs
         .sort_by_key(|program| FIRST.iter().position(|first| *first == program.name).unwrap_or(FIRST.len()));
-    let mut documentation = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    documentation
-        .args(["test", "--workspace", "--doc", "--locked", "--no-fail-fast"])
-        .current_dir(process::root());
-    programs.insert(0, TestProgram { name: "examples in the documentation".into(), command: documentation });
+    let documentation = cargo(["test", "--workspace", "--doc", "--locked", "--no-fail-fast"]).into_command();
+    let name = "examples in the documentation".into();
+    programs.insert(0, TestProgram { name, command: documentation });
     for program in &mut programs {
         program.command.envs(variables.iter().copied());
     }

@@ -447,11 +447,6 @@ fn carried_by_soup(within: &str, bytes: &[u8]) -> Option<&'static Schema> {
 }
 
 impl Connection {
-    /// Whether its protocol is not known yet.
-    const fn is_unrecognised(&self) -> bool {
-        !self.is_recognised && !self.is_given_up
-    }
-
     /// It is of this session.
     fn recognise(&mut self, session: Session) {
         self.is_recognised = true;
@@ -891,13 +886,8 @@ fn stream_event(
         StreamEvent::Hole { flow, lost, .. } => {
             let connection = connections.entry(flow).or_default();
             let held = connection.place.unwrap_or(*place);
-            if connection.is_unrecognised() {
-                stream_end(connection, streams, flow, &held, vlan, visitor)?;
-            }
-            let rest = std::mem::take(&mut connection.rest);
-            if !rest.is_empty() && connection.is_unrecognised() {
-                visitor.visit(&held, Item::Trouble(&unknown_stream(flow, rest.len()), &rest))?;
-            }
+            show_unrecognised(connection, streams, flow, &held, vlan, visitor)?;
+            connection.rest.clear();
             connection.is_given_up = !connection.is_fix;
             visitor.visit(place, Item::Trouble(&Trouble::StreamHole { lost }, &[]))
         }
@@ -905,18 +895,12 @@ fn stream_event(
             let mut connection = connections.remove(&flow).unwrap_or_default();
             // Not that of the segment that closes the connection, which may have no bytes.
             let place = &connection.place.unwrap_or(*place);
-            if connection.is_unrecognised() && !connection.rest.is_empty() {
-                stream_end(&mut connection, streams, flow, place, vlan, visitor)?;
-            }
-            let Connection { rest, is_recognised, .. } = connection;
+            show_unrecognised(&mut connection, streams, flow, place, vlan, visitor)?;
+            let rest = connection.rest;
             if rest.is_empty() {
                 return ControlFlow::Continue(());
             }
-            let trouble = if is_recognised {
-                Trouble::StreamCut { bytes: rest.len() }
-            } else {
-                unknown_stream(flow, rest.len())
-            };
+            let trouble = Trouble::StreamCut { bytes: rest.len() };
             visitor.visit(place, Item::Trouble(&trouble, fix::without_secrets(&rest)))
         }
     }
@@ -927,8 +911,8 @@ const fn reverse(flow: Flow) -> Flow {
     Flow { source: flow.destination, destination: flow.source }
 }
 
-/// Shows what waited for more bytes at the end of a stream, if it is of a session after all.
-fn stream_end(
+/// Shows what waited for more bytes to say of which protocol it is, and has no more.
+fn show_unrecognised(
     connection: &mut Connection,
     streams: ReadStreams,
     flow: Flow,
@@ -936,18 +920,24 @@ fn stream_end(
     vlan: Option<u16>,
     visitor: &mut impl Visitor,
 ) -> ControlFlow<()> {
-    let ReadStreams::Recognised(expected) = streams else { return ControlFlow::Continue(()) };
-    match sessions::start(&connection.rest, connection.peer.or(expected), true) {
+    if connection.is_recognised || connection.is_given_up || connection.rest.is_empty() {
+        return ControlFlow::Continue(());
+    }
+    let stream = std::mem::take(&mut connection.rest);
+    let start = match streams {
+        ReadStreams::Recognised(expected) => sessions::start(&stream, connection.peer.or(expected), true),
+        ReadStreams::Soup(_) | ReadStreams::Session(_) => Start::No,
+    };
+    match start {
         Start::Found(session) => {
             connection.recognise(session);
-            let stream = std::mem::take(&mut connection.rest);
             session_packets(connection, session, flow, &stream, place, vlan, visitor)
         }
-        Start::Doubt(protocols) => {
-            let stream = std::mem::take(&mut connection.rest);
-            in_doubt(flow, protocols, &stream, place, visitor)
+        Start::Doubt(protocols) => in_doubt(flow, protocols, &stream, place, visitor),
+        Start::Wait | Start::No => {
+            let trouble = unknown_stream(flow, stream.len());
+            visitor.visit(place, Item::Trouble(&trouble, fix::without_secrets(&stream)))
         }
-        Start::Wait | Start::No => ControlFlow::Continue(()),
     }
 }
 

@@ -88,10 +88,7 @@ impl Messages for MessagesAhead {
 /// Those of [`FileForm::write`]; the system gives no thread.
 pub fn write(form: FileForm, scenario: &Scenario, sink: impl Write) -> io::Result<Report> {
     let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-    if form == FileForm::Capture {
-        // A generator takes more venues than there are lines for.
-        scenario.check().map_err(invalid)?;
-    }
+    form.check(scenario).map_err(invalid)?;
     let mut messages = MessagesAhead::start(Generator::new(scenario).map_err(invalid)?)?;
     let written = form.write(scenario, &mut messages, sink)?;
     messages.failed.map(|()| written)

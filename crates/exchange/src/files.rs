@@ -37,6 +37,25 @@ impl FileForm {
         endings.into_iter().find(|(ending, _)| stem.ends_with(ending)).map(|(_, form)| form)
     }
 
+    /// Holds a scenario against the rules of this form.
+    ///
+    /// # Errors
+    /// A broken one: those of [`Scenario::check_market`] and one venue for [`Self::Itch`], those of [`Scenario::check`] for
+    /// [`Self::Capture`].
+    pub fn check(self, scenario: &Scenario) -> Result<(), ScenarioError> {
+        if self == Self::Capture {
+            return scenario.check();
+        }
+        scenario.check_market()?;
+        match scenario.venues.as_slice() {
+            [venue] if venue.kind.is_in_files() => Ok(()),
+            venues => {
+                let first = venues.first().map_or("none", |venue| venue.kind.name());
+                Err(ScenarioError::NotOneItchVenue { venues: venues.len(), first })
+            }
+        }
+    }
+
     /// Writes a scenario in this form, with its messages, which a [`Generator`] of the same scenario makes. `sink` needs no buffer
     /// of its own.
     ///
@@ -44,7 +63,11 @@ impl FileForm {
     /// Those of [`write_itch`] and [`write_pcap`].
     pub fn write(self, scenario: &Scenario, messages: impl Messages, sink: impl Write) -> io::Result<Report> {
         match self {
-            Self::Itch => write_messages(scenario, messages, sink),
+            Self::Itch => {
+                self.check(scenario).map_err(invalid)?;
+                write_messages(scenario, messages, sink)
+            }
+            // Packets hold it against their rules.
             Self::Capture => write_packets(Packets::of(scenario, messages).map_err(invalid)?, sink),
         }
     }
@@ -64,13 +87,6 @@ fn write_messages(
     mut source: impl Messages,
     mut sink: impl Write,
 ) -> io::Result<Report> {
-    match scenario.venues.as_slice() {
-        [venue] if venue.kind.is_in_files() => {}
-        venues => {
-            let first = venues.first().map_or("none", |venue| venue.kind.name());
-            return Err(invalid(ScenarioError::NotOneItchVenue { venues: venues.len(), first }));
-        }
-    }
     let mut counter = Counter::new(scenario);
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut filled = 0;

@@ -109,6 +109,7 @@ impl Packets {
     /// # Errors
     /// A scenario that breaks a rule ([`Scenario::check`]).
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
+        // Before the rules of the market, which are wider.
         scenario.check()?;
         Self::of(scenario, Generator::new(scenario)?)
     }

@@ -120,14 +120,11 @@ pub enum Start {
     No,
 }
 
-/// Whether a stream is of a session that a replay takes nothing from: also where it may be of several.
-pub(crate) fn is_session(stream: &[u8], is_end: bool) -> bool {
-    matches!(start(stream, None, is_end), Start::Found(_) | Start::Doubt(_))
-}
-
-/// Whether more bytes must come to say whether a stream is of a session.
-pub(crate) fn is_start_cut(stream: &[u8]) -> bool {
-    matches!(start(stream, None, false), Start::Wait)
+impl Start {
+    /// Whether the stream is of a session, even if of which is in doubt.
+    pub(crate) const fn is_session(&self) -> bool {
+        matches!(self, Self::Found(_) | Self::Doubt(_))
+    }
 }
 
 /// Looks at the start of a stream. `peer` is the session of the other direction, or the one that the user expects. At the end of a

@@ -234,15 +234,16 @@ def write(reader: Any, path: Any, *, price_precision: int, venue: Optional[str])
         raise UsageError(f"price_precision={price_precision}: a price has 0 to {MOST_DIGITS} digits")
     to = _Catalogue(os.fspath(path), price_precision, venue)
     table = reader.to_arrow()
+    is_consolidated = schema.startswith("c")
     places: Dict[Any, List[int]] = {}
     for at, key in enumerate(zip(_values(table["symbol"]), _values(table["publisher_id"]))):
         # The NBBO is one instrument, whichever venue moved it.
-        places.setdefault((key[0], 0) if schema.startswith("c") else key, []).append(at)
+        places.setdefault((key[0], 0) if is_consolidated else key, []).append(at)
     columns = [_column(table, name, schema) for name in COLUMNS[kind]]
     known = {instrument.id: instrument for instrument in to.files.instruments()}
+    ids = {(symbol, publisher): to.id_of(symbol, publisher, is_consolidated) for symbol, publisher in places}
     publishers: Dict[Any, int] = {}
-    for symbol, publisher in places:
-        instrument_id = to.id_of(symbol, publisher, schema.startswith("c"))
+    for (_, publisher), instrument_id in ids.items():
         before = publishers.setdefault(instrument_id, publisher)
         if before != publisher:
             both = " and ".join(f"{VENUES.get(one, one)}" for one in (before, publisher))
@@ -253,8 +254,8 @@ def write(reader: Any, path: Any, *, price_precision: int, venue: Optional[str])
     # All is made and checked before the first is written: an error leaves the catalogue as it was.
     written: Dict[str, int] = {}
     found: List[List[Any]] = []
-    for (symbol, publisher), rows in places.items():
-        instrument_id = to.id_of(symbol, publisher, schema.startswith("c"))
+    for key, rows in places.items():
+        instrument_id = ids[key]
         if kind == "Equity":
             found.append([to.instrument(instrument_id, columns[0][rows[-1]] or ROUND_LOT)])
             written[str(instrument_id)] = 1

@@ -15,7 +15,7 @@ use crate::channel::{ChannelIdentity, Frame, Packet};
 use crate::normaliser::Context;
 use crate::problem::ProblemKind;
 use crate::recognise::{self, Framing as FileFormat};
-use crate::sessions;
+use crate::sessions::{self, Start};
 use crate::table::Application;
 
 use super::Feed;
@@ -113,7 +113,7 @@ impl Feed {
 
     /// Counts what waited for more bytes, which do not come, to say of which protocol it is.
     fn end_unrecognised(&mut self, flow: Flow, rest: &[u8]) {
-        if sessions::is_session(rest, true) {
+        if sessions::start(rest, None, true).is_session() {
             // Requests for missed messages or a snapshot.
             self.counters.skipped_stream_bytes += rest.len() as u64;
         } else {
@@ -158,10 +158,11 @@ impl Feed {
         let StreamPlace { place, received } = self.stream_place;
         if connection.channel.is_none() {
             let is_soup = recognise::soup_stream(stream);
-            if !is_soup && (recognise::order_entry(stream) || sessions::is_session(stream, false)) {
+            let start = if is_soup { Start::No } else { sessions::start(stream, None, false) };
+            if !is_soup && recognise::order_entry(stream) || start.is_session() {
                 connection.is_given_up = true;
                 self.counters.skipped_stream_bytes += stream.len() as u64;
-            } else if recognise::is_start_cut(stream) || !is_soup && sessions::is_start_cut(stream) {
+            } else if recognise::is_start_cut(stream) || matches!(start, Start::Wait) {
                 connection.rest = stream.to_vec();
             } else if is_soup {
                 let identity =
