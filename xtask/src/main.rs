@@ -9,6 +9,7 @@
 //! | [`tidy`] | `tidy`: house rules that text alone can break |
 //! | [`instructions`] | `instructions`: instructions per message under callgrind, compared with the ones kept |
 //! | [`interop`] | other people's programs over our files |
+//! | [`release`] | `release`: what a release publishes, built and checked |
 //! | [`tools`] | what must be installed for all that, and how |
 
 mod deploy;
@@ -18,6 +19,7 @@ mod interop;
 mod licences;
 mod modules;
 mod process;
+mod release;
 mod steps;
 mod test_programs;
 mod tidy;
@@ -50,6 +52,10 @@ Tasks:
   golden [--bless]         Compare the golden outputs; with --bless write them anew.
   instructions [--bless]   Count instructions per message under callgrind and compare with xtask/instructions.toml;
                            with --bless write them there.
+  release [PART]... [--verify]
+                           Build and check what a release publishes, from the last commit: `crates`, `program` (an archive with a
+                           bill of materials), `wheel`, `jar`, or all. Nothing leaves the machine. With --verify the program is built
+                           again from a checkout in another folder, and must have the same bytes.
   help                     Print this.
 
 Examples:
@@ -81,6 +87,7 @@ fn main() -> ExitCode {
         ["deps"] => deps::run().map(print).and_then(|()| modules::run().map(print)),
         ["tidy"] => tidy::run().map(print),
         ["bench", rest @ ..] => bench(rest),
+        ["release", rest @ ..] => release::run(rest),
         ["golden"] => golden(false),
         ["golden", "--bless"] => golden(true),
         ["instructions"] => instructions::run(false).map(print),

@@ -100,6 +100,12 @@ impl Program {
         self
     }
 
+    /// Runs it in another folder than the root of the repository.
+    pub(crate) fn folder(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
     fn shown(&self) -> String {
         let name = Path::new(self.command.get_program()).file_name().unwrap_or_default();
         let words = std::iter::once(name).chain(self.command.get_args()).map(OsStr::to_string_lossy);

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use rust_embed::RustEmbed;
 
 #[derive(RustEmbed)]
-#[folder = "../../web"]
+#[folder = "web"]
 struct Files;
 
 /// The content type of a file, by the end of its name.
