@@ -214,7 +214,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "features",
-        what: "each crate builds with each of its features alone",
+        what: "each crate builds without its features, and with each of them alone",
         when: When::Long,
         needs: nothing,
         run: |_| features::alone(),
@@ -684,9 +684,10 @@ fn simulate_with(arguments: &[&str]) -> Result<(), String> {
 fn fuzzers() -> Result<String, Lack> {
     let target = process::target_folder();
     let mut run = cargo(["clippy", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir"]);
-    run = run.arg(target).args(["--", "--deny", "warnings"]);
+    run = run.arg(&target).args(["--", "--deny", "warnings"]);
     // Nothing is linked, so libFuzzer itself, which takes longer to compile than our targets, need not be there.
-    run = run.env("CUSTOM_LIBFUZZER_PATH", "libfuzzer.a").env("CUSTOM_LIBFUZZER_STD_CXX", "none");
+    run =
+        run.env("CUSTOM_LIBFUZZER_PATH", target.join("libfuzzer.a")).env("CUSTOM_LIBFUZZER_STD_CXX", "none");
     ran(run.run(), "the fuzz targets compile, and clippy has nothing to say")
 }
 
