@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use crate::features::Features;
 use crate::process::{self, Program};
 use crate::tools::{self, Lack};
 
@@ -33,7 +34,7 @@ pub(crate) fn python() -> Result<String, Lack> {
 
 /// The Python package: the wheel, built as the tests of the workspace are, in an environment with what it works with; and the notebook of
 /// the book.
-pub(crate) fn python_package() -> Result<String, Lack> {
+pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
     let python = tools::python()?;
     let package = process::root().join("bindings/python");
     let wheels = process::target_folder().join("wheels");
@@ -56,9 +57,7 @@ pub(crate) fn python_package() -> Result<String, Lack> {
         let install = process::program(python).args(install).arg("--find-links").arg(&wheels);
         install.arg("tapeworks").run().map_err(Lack::Failed)?;
     }
-    let build =
-        ["build", "--locked", "--workspace", "--example", "live_server", "--example", "stream_server"];
-    process::cargo(build).run().map_err(Lack::Failed)?;
+    features.build("--example", &["live_server", "stream_server"])?;
     let server = |name: &str| process::target_folder().join("debug/examples").join(name);
     let tests = process::program(&python)
         .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
@@ -121,10 +120,8 @@ pub(crate) fn page() -> Result<String, Lack> {
 
 /// What the official clients get from the live server, against the files of the same session; and from a plant that listens to
 /// venues, against the files of its journal.
-pub(crate) fn live() -> Result<String, Lack> {
-    // With the features that the tests' build has: nothing that it has built is built again.
-    let build = ["build", "--locked", "--workspace", "--example", "live_server"];
-    process::cargo(build).run().map_err(Lack::Failed)?;
+pub(crate) fn live(features: &Features) -> Result<String, Lack> {
+    features.build("--example", &["live_server"])?;
     let server = process::target_folder().join("debug/examples/live_server");
     let work = process::target_folder().join("interop");
     let lints = ["clippy", "--locked", "--manifest-path", "interop/live/Cargo.toml", "--target-dir"];
@@ -167,13 +164,10 @@ pub(crate) fn needs_of_java_client() -> Result<(), Lack> {
 
 /// The Java client, built and tested by Maven: the stream in both encodings, every field of live records, and a plant that is stopped
 /// and started.
-pub(crate) fn java() -> Result<String, Lack> {
+pub(crate) fn java(features: &Features) -> Result<String, Lack> {
     let maven = ["--quiet", "--batch-mode", "--file", "clients/java/pom.xml", "package"];
     process::program("mvn").args(maven).run().map_err(Lack::Failed)?;
-    // As the tests have built them.
-    let build =
-        ["build", "--locked", "--workspace", "--example", "stream_server", "--example", "live_server"];
-    process::cargo(build).run().map_err(Lack::Failed)?;
+    features.build("--example", &["stream_server", "live_server"])?;
     let python = tools::python()?;
     let server = |name: &str| process::target_folder().join("debug/examples").join(name);
     let work = process::target_folder().join("interop");
@@ -249,8 +243,7 @@ pub(crate) fn questdb() -> Result<String, Lack> {
     let maven = ["--quiet", "--batch-mode", "--file", "interop/questdb/pom.xml", "package"];
     let fetch = process::program("mvn").args(maven).arg(format!("-Dserver={}", server.display()));
     fetch.run().map_err(Lack::Failed)?;
-    let build = ["build", "--locked", "--package", "tapeworks", "--features", "questdb"];
-    process::cargo(build).run().map_err(Lack::Failed)?;
+    Features::all().map_err(Lack::Failed)?.build("--bin", &["tapeworks"])?;
     let binary = process::target_folder().join("debug/tapeworks");
     let example = ["validate", "deploy/questdb/plant.toml"];
     process::program(&binary).args(example).run().map_err(Lack::Failed)?;

@@ -14,6 +14,7 @@
 
 mod deploy;
 mod deps;
+mod features;
 mod instructions;
 mod interop;
 mod licences;
@@ -144,7 +145,7 @@ fn hostile(arguments: &[&str]) -> Ended {
         _ => return Err("hostile takes seconds and a seed".into()),
     };
     let seconds = seconds.parse().map_err(|_| format!("`{seconds}` is no number of seconds"))?;
-    steps::hostile(seconds, seed)
+    steps::hostile(&features::Features::default(), seconds, seed)
 }
 
 fn bench(arguments: &[&str]) -> Ended {

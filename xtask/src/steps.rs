@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::features::{self, Features};
 use crate::process::{self, cargo};
 use crate::tools::{self, Lack};
 use crate::{deploy, deps, instructions, interop, licences, modules, test_programs, tidy};
@@ -18,7 +19,7 @@ struct Step {
     when: When,
     /// Whether the tools that it needs are there: checked before anything is built for it.
     needs: fn() -> Result<(), Lack>,
-    run: fn() -> Result<String, Lack>,
+    run: fn(&Features) -> Result<String, Lack>,
 }
 
 /// In which runs a step takes part.
@@ -85,9 +86,6 @@ const HOSTILE_SECONDS: u64 = 120;
 /// Parts of the hostile runs, which share the two cores of the machine that they are planned for.
 const HOSTILE_PARTS: u64 = 7;
 const HOSTILE_AT_ONCE: u64 = 2;
-
-/// The feature that needs more than the toolchain to build.
-const AF_XDP: &str = "af-xdp";
 
 const fn nothing() -> Result<(), Lack> {
     Ok(())
@@ -158,21 +156,21 @@ const STEPS: &[Step] = &[
         what: "the sources are formatted",
         when: When::Always,
         needs: nothing,
-        run: format,
+        run: |_| format(),
     },
     Step {
         name: "tidy",
         what: "the house rules of text are kept",
         when: When::Always,
         needs: nothing,
-        run: || tidy::run().map_err(Lack::Failed),
+        run: |_| tidy::run().map_err(Lack::Failed),
     },
     Step {
         name: "deps",
         what: "each crate uses only what it may, and no circle joins the modules of a crate",
         when: When::Always,
         needs: nothing,
-        run: || {
+        run: |_| {
             let crates = deps::run().map_err(Lack::Failed)?;
             let modules = modules::run().map_err(Lack::Failed)?;
             Ok(format!("{crates}; {modules}"))
@@ -183,7 +181,7 @@ const STEPS: &[Step] = &[
         what: "what we link has a licence that fits, and comes from one place",
         when: When::Always,
         needs: nothing,
-        run: || licences::run().map_err(Lack::Failed),
+        run: |_| licences::run().map_err(Lack::Failed),
     },
     Step {
         name: "tests",
@@ -200,104 +198,103 @@ const STEPS: &[Step] = &[
         needs: nothing,
         run: documentation,
     },
-    Step { name: "book", what: "the book builds (mdbook)", when: When::Always, needs: nothing, run: book },
+    Step {
+        name: "book",
+        what: "the book builds (mdbook)",
+        when: When::Always,
+        needs: nothing,
+        run: |_| book(),
+    },
     Step {
         name: "models",
         what: "loom finds no order of two threads that breaks a ring",
         when: When::Long,
         needs: nothing,
-        run: models,
+        run: |_| models(),
     },
     Step {
         name: "features",
-        what: "each crate builds with each of its features alone; the tests of TLS",
+        what: "each crate builds without its features, and with each of them alone",
         when: When::Long,
         needs: nothing,
-        run: features,
-    },
-    Step {
-        name: "af-xdp",
-        what: "frames come by AF_XDP, a feature that is not in the default build",
-        when: When::Long,
-        needs: tools::af_xdp,
-        run: af_xdp,
+        run: |_| features::alone(),
     },
     Step {
         name: "binary",
         what: "the optimised programs build",
         when: When::Long,
         needs: nothing,
-        run: binary,
+        run: |_| binary(),
     },
     Step {
         name: "fuzz",
         what: "every fuzz target takes its seeds and many mutations of them",
         when: When::Long,
         needs: nothing,
-        run: fuzz,
+        run: |_| fuzz(),
     },
     Step {
         name: "hostile",
         what: "damaged files, signals at any moment, two of everything and outages break nothing",
         when: When::Long,
         needs: nothing,
-        run: || hostile(HOSTILE_SECONDS, None).map(|()| "nothing breaks".to_owned()).map_err(Lack::Failed),
+        run: |features| ran(hostile(features, HOSTILE_SECONDS, None), "nothing breaks"),
     },
     Step {
         name: "simulate",
         what: "the shipped code stays right in simulated markets, whatever fails",
         when: When::Long,
         needs: nothing,
-        run: || simulate(&[]).map(|()| "all seeds and regressions are well".to_owned()).map_err(Lack::Failed),
+        run: |_| ran(simulate(&[]), "all seeds and regressions are well"),
     },
     Step {
         name: "fuzzers",
         what: "the fuzz targets compile for libFuzzer, without a lint",
         when: When::Long,
         needs: nothing,
-        run: fuzzers,
+        run: |_| fuzzers(),
     },
     Step {
         name: "benches",
         what: "the benches compile, without a lint",
         when: When::Long,
         needs: nothing,
-        run: benches,
+        run: |_| benches(),
     },
     Step {
         name: "peers",
         what: "the benches' peers in C++ compile",
         when: When::Long,
         needs: needs_of_peers,
-        run: peers,
+        run: |_| peers(),
     },
     Step {
         name: "instructions",
         what: "instructions per message are what they were",
         when: When::Long,
         needs: || tools::debian("valgrind", "valgrind"),
-        run: counted,
+        run: |_| counted(),
     },
     Step {
         name: "deploy",
         what: "the services' units, the files for containers and the shipped configurations are sound",
         when: When::Long,
         needs: deploy::needs,
-        run: deploy::run,
+        run: |_| deploy::run(),
     },
     Step {
         name: "tshark",
         what: "tshark shows the fields that `tapeworks dump` prints, and reads the multicast",
         when: When::Covers(&DATA),
         needs: || tools::debian("tshark", "tshark"),
-        run: interop::tshark,
+        run: |_| interop::tshark(),
     },
     Step {
         name: "python",
         what: "databento, DuckDB and Polars read what was written",
         when: When::Covers(&DATA),
         needs: || tools::python().map(drop),
-        run: interop::python,
+        run: |_| interop::python(),
     },
     Step {
         name: "live",
@@ -325,7 +322,7 @@ const STEPS: &[Step] = &[
             "web",
         ]),
         needs: interop::needs_of_page,
-        run: interop::page,
+        run: |_| interop::page(),
     },
     Step {
         name: "java",
@@ -346,21 +343,21 @@ const STEPS: &[Step] = &[
         what: "the plant's records are rows of a real QuestDB, a feature that is not in the default build",
         when: When::Covers(&DATA),
         needs: interop::needs_of_questdb,
-        run: questdb,
+        run: |_| interop::questdb(),
     },
     Step {
         name: "quickfix-j",
         what: "QuickFIX/J as it comes trades through the gateway",
         when: When::Covers(&ORDERS),
         needs: interop::needs_of_java,
-        run: interop::quickfix_j,
+        run: |_| interop::quickfix_j(),
     },
     Step {
         name: "quickfix-cpp",
         what: "QuickFIX C++ as it comes trades through the gateway",
         when: When::Covers(&ORDERS),
         needs: interop::needs_of_quickfix_cpp,
-        run: interop::quickfix_cpp,
+        run: |_| interop::quickfix_cpp(),
     },
 ];
 
@@ -383,6 +380,10 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
         return Err(format!("`{unknown}` is no step; `cargo xtask test --list` lists them"));
     }
     let changed = if *long && !all { changes(*since)? } else { None };
+    let features = if *long { Features::all()? } else { Features::default() };
+    if let Some(left_out) = features.left_out() {
+        println!("{left_out}");
+    }
     println!("{}", free_space(free_gigabytes()));
     let mut ended = Vec::new();
     for step in STEPS {
@@ -400,7 +401,7 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
             When::Covers(paths) if names.is_empty() && !touches(changed.as_deref(), paths) => {
                 Outcome::Unchanged
             }
-            _ => match (step.needs)().and_then(|()| (step.run)()) {
+            _ => match (step.needs)().and_then(|()| (step.run)(&features)) {
                 Ok(what) => Outcome::Passed(what),
                 Err(Lack::Failed(why)) => Outcome::Failed(why),
                 Err(Lack::Skipped(why)) => Outcome::Skipped(why),
@@ -590,9 +591,9 @@ fn tools_of_tests() -> Result<(), Lack> {
     Ok(())
 }
 
-fn tests() -> Result<String, Lack> {
+fn tests(features: &Features) -> Result<String, Lack> {
     let fewer = [(FUZZ_INPUTS_OF_TESTS, FUZZ_INPUTS_BEFORE)];
-    test_programs::run(if process::is_ci() { &fewer } else { &[] }).map_err(Lack::Failed)
+    test_programs::run(features, if process::is_ci() { &fewer } else { &[] }).map_err(Lack::Failed)
 }
 
 /// The models of the concurrent parts: another configuration, so a target folder of its own.
@@ -610,95 +611,13 @@ fn models() -> Result<String, Lack> {
     ran(result, "every model holds")
 }
 
-fn lints() -> Result<String, Lack> {
-    let run = cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"]).run();
-    ran(run, "no lints")
+fn lints(features: &Features) -> Result<String, Lack> {
+    let run = features.workspace("clippy").args(["--all-targets", "--", "--deny", "warnings"]);
+    ran(run.run(), "no lints")
 }
 
-/// The feature that lets frames past the kernel's stack: what is only there with it.
-fn af_xdp() -> Result<String, Lack> {
-    let run = || {
-        let build =
-            ["--locked", "--package", "tapeworks-packet", "--package", "tapeworks", "--features", AF_XDP];
-        cargo(["clippy", "--all-targets", "--package", "tapeworks-plant", "--package", "tapeworks-service"])
-            .args(build)
-            .args(["--", "--deny", "warnings"])
-            .run()?;
-        cargo(["test"]).args(build).args(["xdp"]).run()
-    };
-    ran(run(), "frames come by AF_XDP")
-}
-
-/// The feature that writes into QuestDB: its lints, its tests, and the server itself.
-fn questdb() -> Result<String, Lack> {
-    let run = || {
-        let build = [
-            "--locked",
-            "--package",
-            "tapeworks-outputs",
-            "--package",
-            "tapeworks-service",
-            "--package",
-            "tapeworks",
-            "--features",
-            "questdb",
-        ];
-        cargo(["clippy", "--all-targets"]).args(build).args(["--", "--deny", "warnings"]).run()?;
-        let test = ["test", "--locked", "--package", "tapeworks-outputs", "--features", "questdb"];
-        cargo(test).args(["--lib", "questdb"]).run()?;
-        cargo(test).args(["--test", "questdb"]).run()
-    };
-    run().map_err(Lack::Failed)?;
-    interop::questdb()
-}
-
-/// Each feature of each crate of ours alone, and none, and the tests that need a feature of no other step: those of TLS and io_uring.
-/// `af-xdp` is left out where it cannot be built.
-fn features() -> Result<String, Lack> {
-    let lacks = match tools::af_xdp() {
-        Ok(()) => None,
-        Err(Lack::Skipped(lacks)) => Some(lacks),
-        Err(failed) => return Err(failed),
-    };
-    let run = || {
-        let metadata = process::metadata(&["--no-deps"])?;
-        let mut combinations = 0;
-        for package in metadata["packages"].as_array().into_iter().flatten() {
-            let (Some(name), Some(features)) = (package["name"].as_str(), package["features"].as_object())
-            else {
-                continue;
-            };
-            if features.is_empty() {
-                continue;
-            }
-            let check = ["check", "--locked", "--package", name, "--no-default-features"];
-            cargo(check).run()?;
-            combinations += 1;
-            let is_left_out = |feature: &str| feature == "default" || feature == AF_XDP && lacks.is_some();
-            for feature in features.keys().filter(|feature| !is_left_out(feature)) {
-                cargo(check).args(["--features", feature]).run()?;
-                combinations += 1;
-            }
-        }
-        // In the whole workspace, as its tests are built: what does not know of TLS is not built again.
-        let of_tls = ["--workspace", "--features", "tapeworks-outputs/tls,tapeworks-gateway/tls", "--test"];
-        for tested in [&["clients", "tls::"][..], &["tls"]] {
-            cargo(["test", "--locked"]).args(of_tls).args(tested).run()?;
-        }
-        for (package, tested) in [("tapeworks-packet", "uring"), ("tapeworks-lab", "kernel_bypass")] {
-            cargo(["test", "--locked", "--features", "io-uring", "--package", package, "--lib", tested])
-                .run()?;
-        }
-        Ok(combinations)
-    };
-    let combinations = run().map_err(Lack::Failed)?;
-    let but = lacks.map_or_else(String::new, |lacks| format!(", {AF_XDP} left out: {lacks}"));
-    Ok(format!("{combinations} combinations of features build{but}; TLS and io_uring are tested"))
-}
-
-fn documentation() -> Result<String, Lack> {
-    let run = cargo(["doc", "--workspace", "--no-deps", "--locked", "--quiet"])
-        .env("RUSTDOCFLAGS", "--deny warnings");
+fn documentation(features: &Features) -> Result<String, Lack> {
+    let run = features.workspace("doc").args(["--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "--deny warnings");
     ran(run.run(), "the documentation builds")
 }
 
@@ -726,10 +645,10 @@ fn fuzz() -> Result<String, Lack> {
 }
 
 /// The program as a hostile world meets it, for so many seconds; the seed is printed.
-pub(crate) fn hostile(seconds: u64, seed: Option<&str>) -> Result<(), String> {
+pub(crate) fn hostile(features: &Features, seconds: u64, seed: Option<&str>) -> Result<(), String> {
     let each = (seconds * HOSTILE_AT_ONCE / HOSTILE_PARTS).max(1);
-    // The workspace's features, as the tests have them: with the package's alone most of it is built again.
-    let run = cargo(["test", "--locked", "--workspace", "--test", "hostile", "--", "--nocapture"]);
+    // The whole workspace, as the tests build it: with the package's features alone most of it is built again.
+    let run = features.workspace("test").args(["--test", "hostile", "--", "--nocapture"]);
     let run = run.arg(format!("--test-threads={HOSTILE_AT_ONCE}"));
     let run = run.env("TAPEWORKS_HOSTILE_SECONDS", each.to_string());
     match seed {
@@ -765,7 +684,10 @@ fn simulate_with(arguments: &[&str]) -> Result<(), String> {
 fn fuzzers() -> Result<String, Lack> {
     let target = process::target_folder();
     let mut run = cargo(["clippy", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir"]);
-    run = run.arg(target).args(["--", "--deny", "warnings"]);
+    run = run.arg(&target).args(["--", "--deny", "warnings"]);
+    // Nothing is linked, so libFuzzer itself, which takes longer to compile than our targets, need not be there.
+    run =
+        run.env("CUSTOM_LIBFUZZER_PATH", target.join("libfuzzer.a")).env("CUSTOM_LIBFUZZER_STD_CXX", "none");
     ran(run.run(), "the fuzz targets compile, and clippy has nothing to say")
 }
 

@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use crate::process::{self, cargo};
+use crate::features::Features;
+use crate::process;
 
 /// The programs that take longest: they begin first, so that none runs alone at the end.
 const FIRST: &[&str] = &[
@@ -47,17 +48,16 @@ struct Ended {
 }
 
 /// Builds the tests of the workspace and runs them, the examples in the documentation too, with these variables.
-pub(crate) fn run(variables: &[(&str, &str)]) -> Result<String, String> {
-    let built = cargo(["test", "--workspace", "--no-run", "--locked"])
-        .args(["--message-format", "json-render-diagnostics"])
-        .run_for_output()?;
+pub(crate) fn run(features: &Features, variables: &[(&str, &str)]) -> Result<String, String> {
+    let build = features.workspace("test").args(["--no-run", "--message-format", "json-render-diagnostics"]);
+    let built = build.run_for_output()?;
     let mut programs = test_programs(&built);
     if programs.is_empty() {
         return Err("cargo has built no program with tests".into());
     }
     programs
         .sort_by_key(|program| FIRST.iter().position(|first| *first == program.name).unwrap_or(FIRST.len()));
-    let documentation = cargo(["test", "--workspace", "--doc", "--locked", "--no-fail-fast"]).into_command();
+    let documentation = features.workspace("test").args(["--doc", "--no-fail-fast"]).into_command();
     let name = "examples in the documentation".into();
     programs.insert(0, TestProgram { name, command: documentation });
     for program in &mut programs {

@@ -1,6 +1,6 @@
 //! Records as rows of tables: the columns of each schema, as SQL and as lines of the InfluxDB line protocol.
 //!
-//! A record type lists its columns once, as calls on [`Columns`], tags first as the protocol wants them. The same list
+//! A record type lists its columns once, as calls on `Columns`, tags first as the protocol wants them. The same list
 //! describes the table and writes the rows. Names are DBN's. Undefined values are left out, so they are null.
 //!
 //! Sources: the `dbn` crate for the records, QuestDB's *InfluxDB Line Protocol* and its SQL reference for the rest.

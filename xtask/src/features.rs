@@ -1,0 +1,92 @@
+//! The cargo features of our crates: those that a run builds the workspace with, and each of them alone.
+
+use std::collections::BTreeMap;
+
+use crate::process::{self, Program, cargo};
+use crate::tools::{self, Lack};
+
+/// The feature that needs more than the toolchain to build.
+const AF_XDP: &str = "af-xdp";
+
+/// What the workspace is built with. Every step that builds it takes the same, so that nothing is built twice.
+#[derive(Default)]
+pub(crate) struct Features {
+    /// `package/feature`, besides the default ones.
+    more: Vec<String>,
+    /// Which one is left out, and why.
+    left_out: Option<String>,
+}
+
+impl Features {
+    /// All that can be built here.
+    pub(crate) fn all() -> Result<Self, String> {
+        let left_out = match tools::af_xdp() {
+            Ok(()) => None,
+            // Where nothing may be skipped the step of each feature alone fails for it.
+            Err(Lack::Skipped(why) | Lack::Failed(why)) => Some(format!("{AF_XDP} is left out: {why}")),
+        };
+        let more = packages()?.into_iter().flat_map(|(package, features)| {
+            let built = features.into_iter().filter(|feature| left_out.is_none() || feature != AF_XDP);
+            built.map(|feature| format!("{package}/{feature}")).collect::<Vec<_>>()
+        });
+        Ok(Self { more: more.collect(), left_out })
+    }
+
+    /// Which feature is left out, and why.
+    pub(crate) fn left_out(&self) -> Option<&str> {
+        self.left_out.as_deref()
+    }
+
+    /// Cargo's command for the whole workspace with these features.
+    pub(crate) fn workspace(&self, command: &str) -> Program {
+        let run = cargo([command, "--workspace", "--locked"]);
+        if self.more.is_empty() { run } else { run.arg("--features").arg(self.more.join(",")) }
+    }
+
+    /// Builds what the workspace has for others to run: these programs and examples.
+    pub(crate) fn build(&self, kind: &str, names: &[&str]) -> Result<(), Lack> {
+        let run = self.workspace("build").args(names.iter().flat_map(|name| [kind, name]));
+        run.run().map_err(Lack::Failed)
+    }
+}
+
+/// Each package of ours that has features, and their names.
+fn packages() -> Result<Vec<(String, Vec<String>)>, String> {
+    let metadata = process::metadata(&["--no-deps"])?;
+    let of = |package: &serde_json::Value| {
+        let features = package["features"].as_object()?;
+        let features: Vec<String> = features.keys().filter(|name| *name != "default").cloned().collect();
+        (!features.is_empty()).then_some((package["name"].as_str()?.to_owned(), features))
+    };
+    Ok(metadata["packages"].as_array().into_iter().flatten().filter_map(of).collect())
+}
+
+/// Checks each package with none of its features, and all packages that have a feature with it and no other. A package alone shows what
+/// it uses and only another package asks for.
+pub(crate) fn alone() -> Result<String, Lack> {
+    let lacks = match tools::af_xdp() {
+        Ok(()) => None,
+        Err(Lack::Skipped(lacks)) => Some(lacks),
+        Err(failed) => return Err(failed),
+    };
+    let run = || {
+        let packages = packages()?;
+        let mut with: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (package, features) in &packages {
+            cargo(["check", "--locked", "--no-default-features", "--package", package]).run()?;
+            for feature in features.iter().filter(|feature| lacks.is_none() || *feature != AF_XDP) {
+                with.entry(feature).or_default().push(package);
+            }
+        }
+        for (feature, packages) in &with {
+            let named = packages.iter().flat_map(|package| ["--package", package]);
+            let wanted: Vec<String> = packages.iter().map(|package| format!("{package}/{feature}")).collect();
+            let check = cargo(["check", "--locked", "--no-default-features", "--features"]);
+            check.arg(wanted.join(",")).args(named).run()?;
+        }
+        Ok((packages.len(), with.len()))
+    };
+    let (packages, features) = run().map_err(Lack::Failed)?;
+    let but = lacks.map_or_else(String::new, |lacks| format!(", {AF_XDP} left out: {lacks}"));
+    Ok(format!("{packages} packages build without a feature, and with each of {features} alone{but}"))
+}
