@@ -27,7 +27,6 @@ type Stamp = Option<(SystemTime, u64)>;
 /// A value of files.
 pub struct Followed<T> {
     files: Vec<PathBuf>,
-    #[expect(clippy::type_complexity, reason = "a function that reads the files")]
     read: Box<dyn Fn() -> Result<T, String> + Send + Sync>,
     current: Mutex<Current<T>>,
     counters: FollowedCounters,

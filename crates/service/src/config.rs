@@ -274,9 +274,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     let interface = plant.receive.interface;
     let multicast = top
         .table(reading, "multicast")
-        .and_then(|section| read_multicast(reading, section, interface, &mut taken));
+        .and_then(|section| read_multicast(reading, section, interface, &mut taken, beside));
     let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.as_ref()));
-    let questdb = read_questdb(reading, &mut top);
+    let questdb = read_questdb(reading, &mut top, beside);
     top.refuse_the_rest(reading);
     Config { plant, clients, web, multicast, roll, questdb, round_lot_prices }
 }
@@ -685,6 +685,7 @@ fn read_multicast(
     mut section: Section<'_>,
     interface: Option<Ipv4Addr>,
     taken: &mut Taken,
+    beside: &Path,
 ) -> Option<MulticastSetting> {
     let group =
         section.parsed(reading, "group", "an IPv4 address with a port such as 239.192.100.1:34000", |text| {
@@ -729,6 +730,7 @@ fn read_multicast(
         login.refuse_the_rest(reading);
         credentials
     });
+    setting.tls = read_tls(reading, &mut section, beside);
     let schemas =
         section.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
     setting.schemas = schemas.unwrap_or(setting.schemas);
@@ -785,7 +787,7 @@ fn host_and_port(text: &str) -> Option<(String, u16)> {
     (is_address || is_name).then(|| (host.to_owned(), port))
 }
 
-fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<QuestDbSetting> {
+fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>, beside: &Path) -> Option<QuestDbSetting> {
     let mut section = top.table(reading, "questdb")?;
     if cfg!(not(feature = "questdb")) {
         top.wrong_at(reading, "questdb", "this program was built without the feature 'questdb'");
@@ -818,6 +820,7 @@ fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<Ques
         (is_word && text.len() <= 64).then(|| text.to_owned())
     });
     setting.table_prefix = prefix.unwrap_or(setting.table_prefix);
+    setting.authorities = section.text(reading, "authorities").map(|(path, _)| beside.join(path));
     let queue = section.integer(reading, "queue_mb", 1..=65_536);
     setting.queue_bytes = queue.map_or(setting.queue_bytes, |(megabytes, _)| megabytes << 20);
     let every = section.time(reading, "flush_every", AN_INSTANT..=A_DAY);

@@ -146,6 +146,11 @@ impl Service {
         };
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
         let sockets = config.multicast.as_ref().map(multicast::bind).transpose()?;
+        #[cfg(feature = "web")]
+        let web = web.map(|listening| {
+            let files = sockets.as_ref().and_then(multicast::Sockets::files);
+            listening.showing("multicast.certificate", files)
+        });
         let watch = Watch::default();
         let (mut plant, mut ends) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
         let begin = Begin {
@@ -383,7 +388,8 @@ pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::Config
     }
     let of_clients = config.clients.as_ref().and_then(|clients| clients.tls.as_ref());
     let of_web = config.web.as_ref().and_then(|web| web.tls.as_ref());
-    for files in of_clients.into_iter().chain(of_web) {
+    let of_multicast = config.multicast.as_ref().and_then(|multicast| multicast.tls.as_ref());
+    for files in of_clients.into_iter().chain(of_web).chain(of_multicast) {
         files.acceptor().map_err(|error| wrong(error.to_string()))?;
     }
     Ok(config)

@@ -1,5 +1,7 @@
 //! Certificates of tests.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -8,13 +10,13 @@ use tapeworks_runtime::tls;
 use tapeworks_runtime::transport::Connector;
 
 /// An authority, and what it has signed, in files.
-pub struct Authority {
+pub(crate) struct Authority {
     folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
-    pub fn new(folder: &Path, name: &str) -> Self {
+    pub(crate) fn new(folder: &Path, name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -25,12 +27,12 @@ impl Authority {
         Self { folder, issuer: Issuer::new(params, key) }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
     /// Signs a certificate for this machine. Returns its SHA-256.
-    pub fn sign(&self, name: &str) -> String {
+    pub(crate) fn sign(&self, name: &str) -> String {
         let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
@@ -40,7 +42,7 @@ impl Authority {
     }
 
     /// A client that trusts this authority, and shows a certificate of one.
-    pub fn connector(&self, shown: Option<(&Self, &str)>) -> Connector {
+    pub(crate) fn connector(&self, shown: Option<(&Self, &str)>) -> Connector {
         let files =
             shown.map(|(of, name)| (of.path(&format!("{name}.pem")), of.path(&format!("{name}.key"))));
         let identity = files.as_ref().map(|(chain, key)| (chain.as_path(), key.as_path()));
