@@ -291,7 +291,7 @@ fn the_commands_reach_a_page_by_tls_with_its_authority_alone() {
     let [ours, theirs] = ["ours", "theirs"].map(|name| Authority::new(folder.path("").as_ref(), name));
     ours.sign("page");
     folder.write("token", TOKEN.as_bytes());
-    let [real_time, recovery, listen, page] = [64, 65, 66, 67].map(free_port);
+    let [real_time, recovery, listen, page] = [73, 74, 75, 76].map(free_port);
     let web = "token_file = \"token\"\ncertificate = \"ours/page.pem\"\nprivate_key = \"ours/page.key\"\n";
     let config = gateway_config(&folder, [real_time, recovery, listen, page], web);
     let logged = format!("the page is on https://{page}/");
