@@ -149,7 +149,8 @@ impl Release {
             .run()?;
         // It writes beside the manifest of each package of the workspace.
         let mut bill = None;
-        let listed = program("git").args(["ls-files", "--others", "--exclude-standard", "*.cdx.json"]).output()?;
+        let listed =
+            program("git").args(["ls-files", "--others", "--exclude-standard", "*.cdx.json"]).output()?;
         for path in listed.lines() {
             let path = process::root().join(path);
             if path.parent().is_some_and(|folder| folder.ends_with("crates/cli")) {

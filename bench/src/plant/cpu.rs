@@ -54,7 +54,7 @@ fn show(name: &str, rate: u64, clients: usize) {
     let mut config = plant(line);
     config.plant.journal = Some(JournalSetting::new(folder.0.join("journal")));
     config.multicast = Some(MulticastSetting::new(super::line()));
-    config.web = Some(WebSetting { address: free_address(), token: None, stream: true });
+    config.web = Some(WebSetting { address: free_address(), token: None, stream: true, tls: None });
     let service = Service::start(&config, None).expect("the plant starts");
     let is_over = Arc::new(AtomicBool::new(false));
     let readers: Vec<_> = (0..clients)

@@ -288,7 +288,7 @@ fn live(rate: u64, pace: Pace, way: Way) -> (Histogram<u64>, String) {
         }
         Way::Stream(_) => {
             config.clients = None;
-            config.web = Some(WebSetting { address: free_address(), token: None, stream: true });
+            config.web = Some(WebSetting { address: free_address(), token: None, stream: true, tls: None });
         }
     }
     let service = Service::start(&config, None).expect("the plant starts");

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use tapeworks_packet::stop;
+use tapeworks_runtime::transport::Connector;
 
 use crate::interrupt;
 
@@ -17,13 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Sends a request with the token, and returns the body of the answer. An error is one line.
 pub(crate) fn request(
+    connector: &Connector,
     method: &str,
     address: SocketAddr,
     target: &str,
     token: Option<&str>,
 ) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("{address}: {error}");
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2)).map_err(failed)?;
     stream.set_read_timeout(Some(stop::LOOK)).map_err(failed)?;
     let mut request = format!("{method} {target} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n");
     if method == "POST" {
@@ -35,21 +37,15 @@ pub(crate) fn request(
         }
         let _infallible = write!(request, "Authorization: Bearer {token}\r\n");
     }
+    let mut stream = connector.over(stream).map_err(failed)?;
+    let began = Instant::now();
+    // With TLS both sides agree first, which takes what the server sends.
+    patiently(address, began, || stream.flush())?;
     stream.write_all((request + "\r\n").as_bytes()).map_err(failed)?;
     let mut answer = Vec::new();
-    let began = Instant::now();
     let mut stream = stream.take(MOST_BYTES);
     // The bytes read so far stay when a read times out.
-    while let Err(error) = stream.read_to_end(&mut answer) {
-        match error.kind() {
-            _ if interrupt::is_requested() => return Err(format!("{address}: stopped")),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut if began.elapsed() < PATIENCE => {}
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                return Err(format!("{address}: no whole answer within {} s", PATIENCE.as_secs()));
-            }
-            _ => return Err(failed(error)),
-        }
-    }
+    patiently(address, began, || stream.read_to_end(&mut answer))?;
     let answer = String::from_utf8_lossy(&answer);
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address}: not a web server"))?;
     match head.split(' ').nth(1) {
@@ -63,6 +59,26 @@ pub(crate) fn request(
             Err(format!("{address}: answered with {code}{why}"))
         }
         None => Err(format!("{address}: not a web server")),
+    }
+}
+
+/// Does again what a socket's time limit has ended, until there is no more patience or the user stops.
+fn patiently<T>(
+    address: SocketAddr,
+    began: Instant,
+    mut act: impl FnMut() -> std::io::Result<T>,
+) -> Result<T, String> {
+    loop {
+        match act() {
+            Ok(done) => return Ok(done),
+            Err(_) if interrupt::is_requested() => return Err(format!("{address}: stopped")),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                if began.elapsed() >= PATIENCE {
+                    return Err(format!("{address}: no whole answer within {} s", PATIENCE.as_secs()));
+                }
+            }
+            Err(error) => return Err(format!("{address}: {error}")),
+        }
     }
 }
 

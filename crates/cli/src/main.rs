@@ -11,6 +11,7 @@ mod output;
 mod report;
 mod table;
 mod terminal;
+mod tls;
 mod values;
 
 use std::process::ExitCode;

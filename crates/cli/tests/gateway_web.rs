@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 #![cfg(feature = "web")]
 
+#[cfg(feature = "tls")]
+#[path = "../../gateway/tests/support/authority.rs"]
+mod authority;
 mod support;
 
 use std::io::{Read as _, Write as _};
@@ -267,12 +270,49 @@ fn a_page_that_others_can_reach_needs_a_long_token() {
     addresses[3].set_ip([0, 0, 0, 0].into());
     for (web, text) in [
         ("", "needs a 'token'"),
-        ("token = \"\"\n", "needs a 'token'"),
-        ("token = \"short\"\n", "16 characters"),
+        ("token = \"\"\n", "16 characters"),
+        ("token = \"short\"\n", "16 characters, not 5"),
+        ("token_file = \"none\"\n", "none: No such file"),
+        ("token_env = \"TAPEWORKS_NO_SUCH\"\n", "no variable 'TAPEWORKS_NO_SUCH'"),
+        ("token_env = \"A\"\ntoken_file = \"b\"\n", "one of 'token', 'token_env' and 'token_file' is enough"),
     ] {
         let config = gateway_config(&folder, addresses, web);
         assert_one_error(&run(&["gateway", "check", &config]), 78, text);
     }
+}
+
+/// With a page by TLS: who trusts its authority sees the gateway by its configuration or its address, and nobody else does.
+#[cfg(feature = "tls")]
+#[test]
+fn the_commands_reach_a_page_by_tls_with_its_authority_alone() {
+    use authority::Authority;
+
+    let folder = Folder::new("gateway-web-tls");
+    let [ours, theirs] = ["ours", "theirs"].map(|name| Authority::new(folder.path("").as_ref(), name));
+    ours.sign("page");
+    folder.write("token", TOKEN.as_bytes());
+    let [real_time, recovery, listen, page] = [73, 74, 75, 76].map(free_port);
+    let web = "token_file = \"token\"\ncertificate = \"ours/page.pem\"\nprivate_key = \"ours/page.key\"\n";
+    let config = gateway_config(&folder, [real_time, recovery, listen, page], web);
+    let logged = format!("the page is on https://{page}/");
+    let _gateway = Process::start(&["gateway", &config, "--log", "json"], &[&logged]);
+    let sessions = |place: &str, more: &[&str]| run(&[&["gateway", "sessions", place], more].concat());
+    let trusting = |authority: &Authority| authority.path("authority.pem").display().to_string();
+    let ours = trusting(&ours);
+    // The venue is not there, which the exit code says.
+    let shown = sessions(&config, &["--tls-authorities", &ours]);
+    assert_eq!((shown.status.code(), stdout(&shown).contains("alpha")), (Some(3), true));
+    let page = page.to_string();
+    let shown = sessions(&page, &["--tls-authorities", &ours, "--token", TOKEN]);
+    assert!(stdout(&shown).contains("alpha"));
+    assert_one_error(&sessions(&config, &[]), 2, "--tls-authorities");
+    assert_one_error(&sessions(&page, &["--token", TOKEN]), 1, &page);
+    let stranger = sessions(&config, &["--tls-authorities", &trusting(&theirs)]);
+    assert_one_error(&stranger, 1, "certificate");
+    let wrong = sessions(&page, &["--tls-authorities", &ours, "--token", "another"]);
+    assert_one_error(&wrong, 1, "wants a token");
+    let top = run(&["top", &page, "--once", "--tls-authorities", &trusting(&theirs), "--token", TOKEN]);
+    assert_one_error(&top, 1, "certificate");
 }
 
 #[test]

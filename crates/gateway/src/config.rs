@@ -9,7 +9,8 @@ use std::time::Duration;
 use tapeworks_journal::JournalOptions;
 use tapeworks_market::shared::quotes_path;
 use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text, time};
-use tapeworks_runtime::transport::Acceptor;
+use tapeworks_runtime::secrets::{Secret, check_token};
+use tapeworks_runtime::transport::{Acceptor, TlsFiles};
 use tapeworks_session::Credentials;
 use tapeworks_session::fix::{Dictionary, Role, Schedule, Settings as FixSettings};
 use tapeworks_session::native::{Client as NativeClient, ClientSettings as NativeSettings};
@@ -64,7 +65,9 @@ pub struct WebConfig {
     /// Where it is. Port 0: the kernel chooses.
     pub address: SocketAddr,
     /// What a request must have; `None`: any user of this machine may look, and command.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
+    /// The files of TLS, if it is to be reached by that.
+    pub tls: Option<TlsFiles>,
 }
 
 /// A gateway.
@@ -195,7 +198,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     let parties = read_parties(reading, &mut file);
     let defaults = file.table(reading, "client_defaults");
     let clients = read_clients(reading, &mut file, defaults, &instruments, beside);
-    let web = file.table(reading, "web").and_then(|web| read_web(reading, web));
+    let web = file.table(reading, "web").and_then(|web| read_web(reading, web, beside));
     let prices = file.table(reading, "market").and_then(|market| read_market(reading, market, beside));
     let acceptor = file.table(reading, "tls").and_then(|tls| read_tls(reading, tls, &clients, beside));
     if acceptor.is_none() && !file.has("tls") {
@@ -507,39 +510,18 @@ fn read_parties(reading: &mut Reading<'_>, file: &mut Section<'_>) -> Vec<(Ascii
     all
 }
 
-/// A token that others than this machine can guess at has so many characters at least.
-const TOKEN_LENGTH: usize = 16;
-
-fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>) -> Option<WebConfig> {
+fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, beside: &Path) -> Option<WebConfig> {
     let place = address(reading, &mut web, "address");
-    let token = web.text(reading, "token");
-    let variable = web.text(reading, "token_env");
-    let token = match variable {
-        Some((name, span)) => {
-            let found = std::env::var(&name).ok();
-            if found.is_none() {
-                reading.wrong(span, format!("the environment has no variable '{name}'"));
-            }
-            found
-        }
-        None => token.map(|(token, _)| token),
-    };
-    let length = token.as_ref().map_or(0, String::len);
-    if let Some(address) = place
-        && !address.ip().is_loopback()
-    {
-        if length == 0 {
-            web.wrong_at(reading, "address", "an address that others can reach needs a 'token'");
-        } else if length < TOKEN_LENGTH {
-            let problem = format!(
-                "an address that others can reach needs a 'token' of {TOKEN_LENGTH} characters, not {length}"
-            );
-            web.wrong_at(reading, "address", &problem);
-        }
+    let is_local = place.is_none_or(|address| address.ip().is_loopback());
+    let names = ["token", "token_env", "token_file"];
+    if !is_local && !names.iter().any(|name| web.has(name)) {
+        web.wrong_at(reading, "address", "an address that others can reach needs a 'token'");
     }
-    let token = token.filter(|token| !token.is_empty());
+    let token = Secret::read(reading, &mut web, names, beside, move |text| check_token(text, is_local));
+    let tls = TlsFiles::read(reading, &mut web, beside);
+    acceptor(reading, &web, tls.as_ref());
     web.refuse_the_rest(reading);
-    Some(WebConfig { address: place?, token })
+    Some(WebConfig { address: place?, token, tls })
 }
 
 fn read_market(reading: &mut Reading<'_>, mut market: Section<'_>, beside: &Path) -> Option<PathBuf> {
@@ -555,29 +537,20 @@ fn read_tls(
     clients: &[ClientSettings],
     beside: &Path,
 ) -> Option<Acceptor> {
-    let path = |text: Option<(String, std::ops::Range<usize>)>| text.map(|(path, _)| beside.join(path));
-    let certificate = path(tls.required_text(reading, "certificate"));
-    let key = path(tls.required_text(reading, "private_key"));
-    let authorities = path(tls.text(reading, "client_authorities"));
-    if authorities.is_none() {
+    let files = TlsFiles::read(reading, &mut tls, beside);
+    if !tls.has("certificate") && !tls.has("private_key") {
+        tls.missing(reading, "certificate");
+    }
+    if !tls.has("client_authorities") {
         check_certificates(reading, &tls, clients, "'client_authorities' in [tls]");
     }
-    let acceptor = acceptor(&certificate?, &key?, authorities.as_deref());
-    if let Err(problem) = &acceptor {
-        tls.wrong_at(reading, "certificate", problem);
-    }
+    let acceptor = acceptor(reading, &tls, files.as_ref());
     tls.refuse_the_rest(reading);
-    acceptor.ok()
+    acceptor
 }
 
-#[cfg(feature = "tls")]
-fn acceptor(certificate: &Path, key: &Path, authorities: Option<&Path>) -> Result<Acceptor, String> {
-    tapeworks_runtime::tls::server(certificate, key, authorities).map_err(|error| error.to_string())
-}
-
-#[cfg(not(feature = "tls"))]
-fn acceptor(_: &Path, _: &Path, _: Option<&Path>) -> Result<Acceptor, String> {
-    Err("this program was built without the feature 'tls'".to_owned())
+fn acceptor(reading: &mut Reading<'_>, section: &Section<'_>, files: Option<&TlsFiles>) -> Option<Acceptor> {
+    files?.acceptor().map_err(|problem| section.wrong_at(reading, "certificate", &problem.to_string())).ok()
 }
 
 /// A client of which a certificate is required could never log on where none is requested.

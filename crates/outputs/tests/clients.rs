@@ -1005,14 +1005,18 @@ fn a_port_in_use_is_named() {
 
 #[cfg(feature = "tls")]
 mod tls {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
     use tapeworks_runtime::tls::{self, TlsError};
-    use tapeworks_runtime::transport::Acceptor;
+    use tapeworks_runtime::transport::{Acceptor, TlsFiles};
 
     use super::*;
+
+    fn files(certificate: &Path, key: &Path) -> TlsFiles {
+        TlsFiles { certificate: certificate.into(), private_key: key.into(), client_authorities: None }
+    }
 
     /// A certificate for `localhost`, signed by itself, and its key, in files that go when the test ends.
     struct Certificate {
@@ -1031,7 +1035,7 @@ mod tls {
         }
 
         fn acceptor(&self) -> Acceptor {
-            tls::server(&self.folder.join("certificate.pem"), &self.folder.join("key.pem"), None).unwrap()
+            tls::server(&files(&self.folder.join("certificate.pem"), &self.folder.join("key.pem"))).unwrap()
         }
     }
 
@@ -1119,16 +1123,16 @@ mod tls {
         let (certificate, key) = (one.folder.join("certificate.pem"), one.folder.join("key.pem"));
         let missing = one.folder.join("missing.pem");
         for (error, names) in [
-            (tls::server(&missing, &key, None).unwrap_err(), "missing.pem: no certificate can be read"),
-            (tls::server(&key, &key, None).unwrap_err(), "key.pem: holds no certificate"),
+            (tls::server(&files(&missing, &key)).unwrap_err(), "missing.pem: no certificate can be read"),
+            (tls::server(&files(&key, &key)).unwrap_err(), "key.pem: holds no certificate"),
             (
-                tls::server(&certificate, &certificate, None).unwrap_err(),
+                tls::server(&files(&certificate, &certificate)).unwrap_err(),
                 "certificate.pem: no private key can be read",
             ),
         ] {
             assert!(error.to_string().contains(names), "{error}");
         }
-        let error = tls::server(&certificate, &other.folder.join("key.pem"), None).unwrap_err();
+        let error = tls::server(&files(&certificate, &other.folder.join("key.pem"))).unwrap_err();
         assert!(matches!(error, TlsError::Unusable { .. }), "{error}");
     }
 }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "tls")]
+#[path = "../../gateway/tests/support/authority.rs"]
+mod authority;
 mod session;
 
 use std::collections::BTreeMap;
@@ -397,8 +400,7 @@ fn login(number: u64) -> Vec<u8> {
 }
 
 /// Reads a SoupBinTCP session to its end: the number that it began with, and its messages.
-fn read_soup(stream: &mut TcpStream) -> (u64, Vec<Vec<u8>>) {
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+fn read_soup(mut stream: impl Read) -> (u64, Vec<Vec<u8>>) {
     let (mut bytes, mut chunk, mut first, mut messages) = (Vec::new(), [0; 65_536], None, Vec::new());
     loop {
         let mut packets = Packets::new(&bytes);
@@ -422,22 +424,63 @@ fn read_soup(stream: &mut TcpStream) -> (u64, Vec<Vec<u8>>) {
     }
 }
 
+fn connect_to(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
 #[test]
 fn soupbintcp_gives_the_same_messages_from_any_number() {
+    clients_begin_anywhere(None, connect_to);
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn soupbintcp_over_tls_gives_the_same_messages_and_a_client_without_tls_gets_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = authority::Authority::new(folder.path(), "ours");
+    authority.sign("plant");
+    let files = tapeworks_runtime::transport::TlsFiles {
+        certificate: authority.path("plant.pem"),
+        private_key: authority.path("plant.key"),
+        client_authorities: None,
+    };
+    let connector = authority.connector(None);
+    clients_begin_anywhere(Some(files.clone()), |address| connector.over(connect_to(address)).unwrap());
+
+    let line = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
+    let plant = Plant::start(MulticastSetting { tls: Some(files), ..setting(v4(line)) });
+    let mut plain = connect_to(plant.multicast.soupbintcp().unwrap());
+    plain.write_all(&login(1)).unwrap();
+    let mut received = Vec::new();
+    // It ends with an alert of TLS, or a reset.
+    let _ended = plain.read_to_end(&mut received);
+    assert!(received.len() < 16, "{received:?}");
+    plant.go_live(0);
+    ended(plant.end());
+}
+
+/// Clients that begin at the first message, and at one amid the session.
+fn clients_begin_anywhere<S: Read + Write + Send + 'static>(
+    tls: Option<tapeworks_runtime::transport::TlsFiles>,
+    connect_to: impl Fn(SocketAddr) -> S,
+) {
     let events = session::events(&session::scenario(3_000, 8, 45));
     let line = UdpSocket::bind(loopback()).unwrap().local_addr().unwrap();
     let mut setting = setting(v4(line));
     setting.login = Some(Credentials { user: "me".to_owned(), password: "secret".to_owned() });
     setting.linger = Duration::from_secs(30);
+    setting.tls = tls;
     let mut plant = Plant::start(setting);
     let address = plant.multicast.soupbintcp().unwrap();
     let mut receiver = open(line, plant.multicast.retransmission());
     let reader = std::thread::spawn(move || (receive(&mut receiver), receiver.counters()));
     plant.go_live(0);
     let connect = |number: u64| {
-        let mut stream = TcpStream::connect(address).unwrap();
+        let mut stream = connect_to(address);
         stream.write_all(&login(number)).unwrap();
-        std::thread::spawn(move || read_soup(&mut stream))
+        std::thread::spawn(move || read_soup(stream))
     };
     let from_the_first = connect(1);
     plant.publish(&events[..events.len() / 2]);

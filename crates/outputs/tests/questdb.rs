@@ -3,6 +3,9 @@
 #![cfg(feature = "questdb")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[cfg(feature = "tls")]
+#[path = "../../gateway/tests/support/authority.rs"]
+mod authority;
 mod session;
 
 use std::collections::BTreeMap;
@@ -629,5 +632,94 @@ fn a_user_without_the_right_to_write_gets_an_error_and_one_with_it_writes() {
         plant.publish(&events[..1_000]);
         plant.until(|status| status.rows > 0 && status.waiting == 0);
         assert_eq!(plant.end().failures, 0);
+    }
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use std::io::ErrorKind;
+
+    use tapeworks_runtime::transport::TlsFiles;
+
+    use super::authority::Authority;
+    use super::*;
+
+    /// Takes connections by TLS, and passes on to a server what they say.
+    fn in_front_of(server: SocketAddr, authority: &Authority) -> SocketAddr {
+        let files = TlsFiles {
+            certificate: authority.path("database.pem"),
+            private_key: authority.path("database.key"),
+            client_authorities: None,
+        };
+        let tapeworks_runtime::transport::Acceptor::Tls(tls) = files.acceptor().unwrap() else {
+            panic!("no TLS")
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let session = rustls::ServerConnection::new(tls.get()).unwrap();
+                std::thread::spawn(move || pass_on(rustls::StreamOwned::new(session, stream), server));
+            }
+        });
+        address
+    }
+
+    /// Both ways, until one side ends.
+    fn pass_on(mut from: rustls::StreamOwned<rustls::ServerConnection, TcpStream>, server: SocketAddr) {
+        let Ok(mut to) = TcpStream::connect(server) else { return };
+        for stream in [&from.sock, &to] {
+            stream.set_read_timeout(Some(Duration::from_millis(2))).unwrap();
+        }
+        let mut bytes = [0; 1 << 14];
+        let copied = |from: &mut dyn Read, to: &mut dyn Write, bytes: &mut [u8]| match from.read(bytes) {
+            Ok(0) => false,
+            Ok(count) => to.write_all(&bytes[..count]).is_ok() && to.flush().is_ok(),
+            Err(error) => matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+        };
+        while copied(&mut from, &mut to, &mut bytes) && copied(&mut to, &mut from, &mut bytes) {}
+    }
+
+    #[test]
+    fn rows_reach_a_server_by_tls_if_one_of_the_authorities_has_signed_its_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let [ours, theirs] = ["ours", "theirs"].map(|name| Authority::new(folder.path(), name));
+        ours.sign("database");
+        let (events, server) = (events(), Server::new());
+        let address = in_front_of(server.address, &ours);
+        let trusting = |authority: &Authority| QuestDbSetting {
+            port: address.port(),
+            authorities: Some(authority.path("authority.pem")),
+            ..setting(&server)
+        };
+        let mut plant = Plant::start(QuestDbSetting { linger: Duration::ZERO, ..trusting(&theirs) }, None, 0);
+        plant.go_live(0);
+        plant.publish(&events[..1_000]);
+        plant.until(|status| status.failures > 1 && status.waiting > 0);
+        let status = plant.end();
+        assert_eq!((status.rows, server.tables().len()), (0, 0), "{status:?}");
+        assert!(status.error.is_some());
+
+        let mut plant = Plant::start(trusting(&ours), None, 0);
+        plant.go_live(0);
+        plant.publish(&events);
+        let status = plant.end();
+        let expected = expected(&events, "tls");
+        assert_same(&values(&server.tables()), &expected);
+        assert_eq!((status.rows, status.lost, status.refused), (count(&expected), 0, 0));
+    }
+
+    #[test]
+    fn a_file_without_an_authority_is_an_error_at_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("authorities.pem");
+        std::fs::write(&path, "nothing").unwrap();
+        let mut ring = Builder::new(8, || events()[0], Yielding::default);
+        let reader = ring.consumer("questdb", &[]);
+        let (_producer, mut ends) = ring.single_producer();
+        let setting = QuestDbSetting { authorities: Some(path), ..QuestDbSetting::new("127.0.0.1", 1) };
+        let consumer = ends.take(reader).unwrap();
+        let error = questdb::start(setting, &BookOptions::default(), consumer, Begin::default()).unwrap_err();
+        assert!(error.to_string().contains("authorities.pem"), "{error}");
     }
 }

@@ -1,9 +1,13 @@
 //! The keys of clients, and the datasets that each may read.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+
+use crate::followed::FollowedFiles;
+use crate::secrets::Secret;
 
 /// Characters of a key, which the clients check: `db-` and 29 more.
 pub const KEY_LENGTH: usize = 32;
@@ -27,7 +31,7 @@ pub struct KeyError {
 /// A key: a secret that client and server share.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key {
-    secret: String,
+    secret: Secret,
     /// The name by which it is spoken of.
     pub name: String,
     /// The datasets that it may see; empty for all.
@@ -51,22 +55,35 @@ impl Key {
     /// # Errors
     /// [`KeyError`] for what the clients would not take as a key.
     pub fn new(name: &str, secret: &str) -> Result<Self, KeyError> {
-        let is_plain =
-            secret.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
-        if secret.len() != KEY_LENGTH || !is_plain || !secret.starts_with(KEY_PREFIX) {
-            return Err(KeyError { length: secret.len() });
+        Self::check(secret).map(|()| Self::of(name, secret.into()))
+    }
+
+    /// The same with a secret that was [checked](Self::check), and may change.
+    pub fn of(name: &str, secret: Secret) -> Self {
+        Self { secret, name: name.to_owned(), datasets: Vec::new(), max_connections: Self::MAX_CONNECTIONS }
+    }
+
+    /// Whether a text can be a key.
+    ///
+    /// # Errors
+    /// [`KeyError`] for what the clients would not take as a key.
+    pub fn check(text: &str) -> Result<(), KeyError> {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        if text.len() == KEY_LENGTH && is_plain && text.starts_with(KEY_PREFIX) {
+            Ok(())
+        } else {
+            Err(KeyError { length: text.len() })
         }
-        Ok(Self {
-            secret: secret.to_owned(),
-            name: name.to_owned(),
-            datasets: Vec::new(),
-            max_connections: Self::MAX_CONNECTIONS,
-        })
+    }
+
+    /// The file of the key, if it is in one.
+    pub fn files(&self) -> Option<Arc<dyn FollowedFiles>> {
+        self.secret.files()
     }
 
     /// The key's last characters, by which a client names its key.
-    pub fn bucket(&self) -> &str {
-        self.secret.get(KEY_LENGTH - BUCKET_LENGTH..).unwrap_or_default()
+    pub fn bucket(&self) -> String {
+        self.secret.get().get(KEY_LENGTH - BUCKET_LENGTH..).unwrap_or_default().to_owned()
     }
 
     /// The answer of a client with this key to `challenge`: SHA-256 of challenge, `|` and key.
@@ -74,7 +91,7 @@ impl Key {
         let mut hash = Sha256::new();
         hash.update(challenge);
         hash.update(b"|");
-        hash.update(&self.secret);
+        hash.update(&*self.secret.get());
         hash.finalize().into()
     }
 
@@ -109,6 +126,11 @@ impl Keys {
     /// Whether there is no key, so that no client can connect.
     pub const fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Key> {
+        self.keys.iter()
     }
 
     /// The place of the key that gives this answer to `challenge`. The time it takes is independent of how much of an answer

@@ -1,12 +1,14 @@
 //! Parts of every process with threads: [what they ask of the system](world), [workers](worker), [waiting and wake-ups](waiting), [configuration](config) with line and
-//! column, [keys], [TLS](transport), a [pump] between sockets and sessions, and [reports of refused clients](refusals).
+//! column, [keys], [secrets], files that are [followed], [TLS](transport), a [pump] between sockets and sessions, and [reports of refused clients](refusals).
 
 pub mod config;
 pub mod counters;
+pub mod followed;
 pub mod keys;
 pub mod pump;
 pub mod refusals;
 pub mod rhythm;
+pub mod secrets;
 #[cfg(feature = "tls")]
 pub mod tls;
 pub mod transport;

@@ -1,4 +1,6 @@
 //! TLS: certificates, keys and authorities, from files.
+//!
+//! A server's files may be [replaced while it runs](crate::followed): a connection that comes has what is there then.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use crate::transport::{Acceptor, Connector};
+use crate::followed::Followed;
+use crate::transport::{Acceptor, Connector, TlsFiles};
 
 /// Why there is no TLS.
 #[derive(thiserror::Error, Debug)]
@@ -93,29 +96,36 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// The files of a server for TLS 1.2 and 1.3: PEM files of its certificate chain, its own first, and of its private key; and of
-/// authorities one of which must have signed a client's certificate. Without those clients show none.
-///
-/// # Errors
-/// [`TlsError`].
-pub fn server(chain: &Path, key: &Path, clients: Option<&Path>) -> Result<Acceptor, TlsError> {
-    let unusable =
-        |source| TlsError::Unusable { certificates: chain.to_owned(), key: key.to_owned(), source };
+/// What a server shows, and whom it trusts.
+fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let TlsFiles { certificate: chain, private_key: key, client_authorities } = files;
+    let unusable = |source| TlsError::Unusable { certificates: chain.clone(), key: key.clone(), source };
     let (certificates, secret) = (certificates(chain)?, private_key(key)?);
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(unusable)?;
-    let builder = match clients {
+    let builder = match client_authorities {
         None => builder.with_no_client_auth(),
         Some(path) => {
             let verifier =
                 WebPkiClientVerifier::builder_with_provider(authorities(path)?, provider()).build();
             builder.with_client_cert_verifier(
-                verifier.map_err(|source| TlsError::Clients { path: path.to_owned(), source })?,
+                verifier.map_err(|source| TlsError::Clients { path: path.clone(), source })?,
             )
         }
     };
-    Ok(Acceptor::Tls(Arc::new(builder.with_single_cert(certificates, secret).map_err(unusable)?)))
+    Ok(Arc::new(builder.with_single_cert(certificates, secret).map_err(unusable)?))
+}
+
+/// A server by TLS 1.2 and 1.3.
+///
+/// # Errors
+/// [`TlsError`].
+pub fn server(files: &TlsFiles) -> Result<Acceptor, TlsError> {
+    let TlsFiles { certificate, private_key, client_authorities } = files.clone();
+    let all = [certificate, private_key].into_iter().chain(client_authorities).collect();
+    let files = files.clone();
+    Ok(Acceptor::Tls(Arc::new(Followed::new(all, move || server_config(&files))?)))
 }
 
 /// The files of a client for TLS 1.2 and 1.3: a PEM file of authorities one of which must have signed the certificate of the server, whose name

@@ -1,9 +1,67 @@
 //! The bytes of a connection: TCP, or TLS over it.
 
 use std::io::{self, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
+use std::path::{Path, PathBuf};
 
+use crate::config::{Reading, Section};
+#[cfg(feature = "tls")]
+use crate::followed::Followed;
+use crate::followed::FollowedFiles;
 use crate::world::Stream;
+
+/// The PEM files of a server's TLS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsFiles {
+    /// Its certificate, and those between it and an authority that clients trust.
+    pub certificate: PathBuf,
+    /// The key of the certificate.
+    pub private_key: PathBuf,
+    /// Authorities, one of which must have signed a client's certificate. Without them clients show none.
+    pub client_authorities: Option<PathBuf>,
+}
+
+impl TlsFiles {
+    /// Reads `certificate`, `private_key` and `client_authorities` of a section, with paths beside the file of the configuration. `None`:
+    /// there are none, or something is wrong with them.
+    pub fn read(reading: &mut Reading<'_>, section: &mut Section<'_>, beside: &Path) -> Option<Self> {
+        let mut path = |key| section.text(reading, key).map(|(path, _)| beside.join(path));
+        let [certificate, private_key, client_authorities] =
+            ["certificate", "private_key", "client_authorities"].map(&mut path);
+        match (&certificate, &private_key) {
+            (Some(_), None) => section.missing(reading, "private_key"),
+            (None, Some(_)) => section.missing(reading, "certificate"),
+            (None, None) if client_authorities.is_some() => section.missing(reading, "certificate"),
+            _ => {}
+        }
+        Some(Self { certificate: certificate?, private_key: private_key?, client_authorities })
+    }
+
+    /// Reads the files themselves.
+    ///
+    /// # Errors
+    /// [`NoTls`].
+    pub fn acceptor(&self) -> Result<Acceptor, NoTls> {
+        #[cfg(feature = "tls")]
+        return Ok(crate::tls::server(self)?);
+        #[cfg(not(feature = "tls"))]
+        return Err(NoTls::NotBuilt);
+    }
+}
+
+/// Why a server cannot speak TLS.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum NoTls {
+    /// Its files.
+    #[cfg(feature = "tls")]
+    #[error(transparent)]
+    Files(#[from] crate::tls::TlsError),
+    /// The program.
+    #[cfg(not(feature = "tls"))]
+    #[error("this program was built without the feature 'tls'")]
+    NotBuilt,
+}
 
 /// How connections are accepted.
 #[derive(Clone, Debug, Default)]
@@ -13,10 +71,24 @@ pub enum Acceptor {
     Plain,
     /// With TLS, from the first byte on.
     #[cfg(feature = "tls")]
-    Tls(std::sync::Arc<rustls::ServerConfig>),
+    Tls(std::sync::Arc<Followed<std::sync::Arc<rustls::ServerConfig>>>),
 }
 
 impl Acceptor {
+    /// Whether clients speak TLS.
+    pub const fn is_tls(&self) -> bool {
+        !matches!(self, Self::Plain)
+    }
+
+    /// The files of TLS.
+    pub fn files(&self) -> Option<std::sync::Arc<dyn FollowedFiles>> {
+        match self {
+            Self::Plain => None,
+            #[cfg(feature = "tls")]
+            Self::Tls(server) => Some(std::sync::Arc::clone(server) as _),
+        }
+    }
+
     /// The transport of an accepted connection. A client that does not speak TLS where it must gets `refusal`.
     ///
     /// # Errors
@@ -26,8 +98,8 @@ impl Acceptor {
         match self {
             Self::Plain => Ok(Transport::Plain(stream)),
             #[cfg(feature = "tls")]
-            Self::Tls(config) => {
-                let session = rustls::ServerConnection::new(std::sync::Arc::clone(config));
+            Self::Tls(server) => {
+                let session = rustls::ServerConnection::new(server.get());
                 Ok(Encrypted::transport(stream, session.map_err(io::Error::other)?.into(), refusal))
             }
         }
@@ -58,6 +130,62 @@ impl Connector {
                 let session = rustls::ClientConnection::new(std::sync::Arc::clone(config), name.clone());
                 Ok(Encrypted::transport(stream, session.map_err(io::Error::other)?.into(), &[]))
             }
+        }
+    }
+}
+
+impl Connector {
+    /// The same of a connection that blocks. With TLS the first flush ends when both sides are agreed.
+    ///
+    /// # Errors
+    /// The configuration of TLS cannot be used.
+    pub fn over(&self, stream: TcpStream) -> io::Result<Blocking> {
+        match self {
+            Self::Plain => Ok(Blocking::Plain(stream)),
+            #[cfg(feature = "tls")]
+            Self::Tls(config, name) => {
+                let session = rustls::ClientConnection::new(std::sync::Arc::clone(config), name.clone());
+                let session = session.map_err(io::Error::other)?;
+                Ok(Blocking::Tls(Box::new(rustls::StreamOwned::new(session, stream))))
+            }
+        }
+    }
+}
+
+/// A connection of a client that blocks, for a while where the socket has a time limit.
+#[derive(Debug)]
+pub enum Blocking {
+    /// TCP.
+    Plain(TcpStream),
+    /// TLS over TCP.
+    #[cfg(feature = "tls")]
+    Tls(Box<rustls::StreamOwned<rustls::ClientConnection, TcpStream>>),
+}
+
+impl Read for Blocking {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(into),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for Blocking {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(bytes),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.flush(),
         }
     }
 }

@@ -35,6 +35,8 @@ use tapeworks_plant::{
 use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::config::{Reading, Section, read_file, read_text, time};
 use tapeworks_runtime::keys::{Key, Keys};
+use tapeworks_runtime::secrets::{Secret, check_token};
+use tapeworks_runtime::transport::TlsFiles;
 
 /// The port of the DBN live protocol.
 pub const CLIENTS_PORT: u16 = 13_000;
@@ -57,8 +59,8 @@ pub struct ClientsSetting {
     pub max_connections: usize,
     /// How long the thread sleeps when idle.
     pub idle_sleep: Duration,
-    /// PEM files of the certificate chain and of its private key: clients then speak TLS.
-    pub tls: Option<(PathBuf, PathBuf)>,
+    /// The files of TLS, which clients then speak.
+    pub tls: Option<TlsFiles>,
 }
 
 /// The web page.
@@ -67,9 +69,11 @@ pub struct WebSetting {
     /// Where it listens.
     pub address: SocketAddr,
     /// The token that viewers must show; required unless the page listens on this machine alone.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     /// Whether there is market data for programs: see `tapeworks_plant::web::stream`.
     pub stream: bool,
+    /// The files of TLS, which browsers and programs then speak.
+    pub tls: Option<TlsFiles>,
 }
 
 /// All settings of a plant.
@@ -92,12 +96,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the configuration in `text`, which came from a file named `file`.
+    /// Reads the configuration in `text`, which came from a file named `file`. Keys and tokens of its own files lie beside it.
     ///
     /// # Errors
     /// What is wrong with it, in the order of the file; at least one.
     pub fn parse(file: &str, text: &str) -> Result<Self, Vec<ConfigError>> {
-        read_text(Reading::new(file, text, true), read_document)
+        let beside = Path::new(file).parent().unwrap_or_else(|| Path::new(""));
+        read_text(Reading::new(file, text, true), |reading, document| {
+            read_document(reading, document, beside)
+        })
     }
 
     /// Reads the configuration file at `path`.
@@ -196,7 +203,7 @@ fn self_help(reading: &mut Reading<'_>, mut one: Section<'_>) -> Option<SelfHelp
     Some(SelfHelp { venue: venue?, from: from?, until })
 }
 
-fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> Config {
+fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, beside: &Path) -> Config {
     let mut top = Section::new("the file", document.get_ref(), 0..0);
     let mut plant = PlantOptions::default();
     plant.topology = one_of(reading, &mut top, "topology", &TOPOLOGIES).unwrap_or_default();
@@ -262,14 +269,14 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>) -> 
         journal.queue = journal.queue.min(plant.receive.buffers / 2).max(64);
     }
     let clients =
-        top.table(reading, "clients").and_then(|clients| read_clients(reading, clients, &mut taken));
-    let web = top.table(reading, "web").map(|web| read_web(reading, web, &mut taken));
+        top.table(reading, "clients").and_then(|clients| read_clients(reading, clients, &mut taken, beside));
+    let web = top.table(reading, "web").map(|web| read_web(reading, web, &mut taken, beside));
     let interface = plant.receive.interface;
     let multicast = top
         .table(reading, "multicast")
-        .and_then(|section| read_multicast(reading, section, interface, &mut taken));
+        .and_then(|section| read_multicast(reading, section, interface, &mut taken, beside));
     let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.as_ref()));
-    let questdb = read_questdb(reading, &mut top);
+    let questdb = read_questdb(reading, &mut top, beside);
     top.refuse_the_rest(reading);
     Config { plant, clients, web, multicast, roll, questdb, round_lot_prices }
 }
@@ -584,6 +591,7 @@ fn read_clients(
     reading: &mut Reading<'_>,
     mut clients: Section<'_>,
     taken: &mut Taken,
+    beside: &Path,
 ) -> Option<ClientsSetting> {
     let listen = address(reading, &mut clients, "listen")
         .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], CLIENTS_PORT)));
@@ -625,14 +633,13 @@ fn read_clients(
         .into_iter()
         .filter_map(|mut section| {
             let name = section.required_text(reading, "name").map_or_else(String::new, |(name, _)| name);
-            let secret = section.required_text(reading, "key");
-            let key = secret.and_then(|(secret, span)| match Key::new(&name, &secret) {
-                Ok(key) => Some(key),
-                Err(error) => {
-                    reading.wrong(span, error.to_string());
-                    None
-                }
-            });
+            let names = ["key", "key_env", "key_file"];
+            if !names.iter().any(|name| section.has(name)) {
+                section.missing(reading, "key");
+            }
+            let check = |text: &str| Key::check(text).map_err(|error| error.to_string());
+            let key = Secret::read(reading, &mut section, names, beside, check)
+                .map(|secret| Key::of(&name, secret));
             let seen = section.each_checked(reading, "datasets", |text| {
                 if datasets.iter().any(|dataset| dataset.name == text) {
                     Ok(text.to_owned())
@@ -651,7 +658,7 @@ fn read_clients(
     if keys.is_empty() && !clients.has("key") {
         clients.missing(reading, "key");
     }
-    let tls = read_tls(reading, &mut clients);
+    let tls = read_tls(reading, &mut clients, beside);
     clients.refuse_the_rest(reading);
     Some(ClientsSetting {
         tls,
@@ -664,18 +671,13 @@ fn read_clients(
     })
 }
 
-fn read_tls(reading: &mut Reading<'_>, clients: &mut Section<'_>) -> Option<(PathBuf, PathBuf)> {
-    let certificate = clients.text(reading, "certificate");
-    let key = clients.text(reading, "private_key");
-    match (&certificate, &key) {
-        (Some(_), None) => clients.missing(reading, "private_key"),
-        (None, Some(_)) => clients.missing(reading, "certificate"),
-        _ => {}
+/// The files of TLS, as the section names them.
+fn read_tls(reading: &mut Reading<'_>, section: &mut Section<'_>, beside: &Path) -> Option<TlsFiles> {
+    let files = TlsFiles::read(reading, section, beside);
+    if cfg!(not(feature = "tls")) && files.is_some() {
+        section.wrong_at(reading, "certificate", "this program was built without the feature 'tls'");
     }
-    if cfg!(not(feature = "tls")) && certificate.is_some() {
-        clients.wrong_at(reading, "certificate", "this program was built without the feature 'tls'");
-    }
-    Some((certificate?.0.into(), key?.0.into()))
+    files
 }
 
 fn read_multicast(
@@ -683,6 +685,7 @@ fn read_multicast(
     mut section: Section<'_>,
     interface: Option<Ipv4Addr>,
     taken: &mut Taken,
+    beside: &Path,
 ) -> Option<MulticastSetting> {
     let group =
         section.parsed(reading, "group", "an IPv4 address with a port such as 239.192.100.1:34000", |text| {
@@ -727,6 +730,7 @@ fn read_multicast(
         login.refuse_the_rest(reading);
         credentials
     });
+    setting.tls = read_tls(reading, &mut section, beside);
     let schemas =
         section.each(reading, "schemas", "a schema such as \"mbo\" or \"cmbp-1\"", |text| text.parse().ok());
     setting.schemas = schemas.unwrap_or(setting.schemas);
@@ -783,7 +787,7 @@ fn host_and_port(text: &str) -> Option<(String, u16)> {
     (is_address || is_name).then(|| (host.to_owned(), port))
 }
 
-fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<QuestDbSetting> {
+fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>, beside: &Path) -> Option<QuestDbSetting> {
     let mut section = top.table(reading, "questdb")?;
     if cfg!(not(feature = "questdb")) {
         top.wrong_at(reading, "questdb", "this program was built without the feature 'questdb'");
@@ -816,6 +820,7 @@ fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<Ques
         (is_word && text.len() <= 64).then(|| text.to_owned())
     });
     setting.table_prefix = prefix.unwrap_or(setting.table_prefix);
+    setting.authorities = section.text(reading, "authorities").map(|(path, _)| beside.join(path));
     let queue = section.integer(reading, "queue_mb", 1..=65_536);
     setting.queue_bytes = queue.map_or(setting.queue_bytes, |(megabytes, _)| megabytes << 20);
     let every = section.time(reading, "flush_every", AN_INSTANT..=A_DAY);
@@ -836,26 +841,20 @@ fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>) -> Option<Ques
     address.map(|_| setting)
 }
 
-/// A token that others than this machine can guess at has so many characters at least.
-const TOKEN_LENGTH: usize = 16;
-
-fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, taken: &mut Taken) -> WebSetting {
+fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, taken: &mut Taken, beside: &Path) -> WebSetting {
     let listen =
         address(reading, &mut web, "listen").unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], WEB_PORT)));
     taken.check(reading, (&web, "listen"), ("tcp", listen), "[web]");
-    let token = web.text(reading, "token").map(|(token, _)| token);
-    let length = token.as_ref().map_or(0, String::len);
-    if length == 0 && !listen.ip().is_loopback() {
+    let is_local = listen.ip().is_loopback();
+    let names = ["token", "token_env", "token_file"];
+    if !is_local && !names.iter().any(|name| web.has(name)) {
         web.wrong_at(reading, "listen", "an address beyond this machine needs a 'token'");
-    } else if length < TOKEN_LENGTH && !listen.ip().is_loopback() {
-        let problem = format!(
-            "'token' is too short: beyond this machine it can be guessed, and needs {TOKEN_LENGTH} characters, not {length}"
-        );
-        web.wrong_at(reading, "token", &problem);
     }
+    let token = Secret::read(reading, &mut web, names, beside, move |text| check_token(text, is_local));
     let stream = web.boolean(reading, "stream").unwrap_or_default();
+    let tls = read_tls(reading, &mut web, beside);
     web.refuse_the_rest(reading);
-    WebSetting { address: listen, token, stream }
+    WebSetting { address: listen, token, stream, tls }
 }
 
 #[cfg(test)]
@@ -987,7 +986,8 @@ mod tests {
         assert_eq!(clients.datasets[1].publishers, [2, 3]);
         assert_eq!(clients.keys.get(0).unwrap().max_connections, 3);
         let web = config.web.as_ref().unwrap();
-        assert_eq!((web.token.as_deref(), web.stream), (Some("a-secret-of-some-length"), true));
+        let token = web.token.as_ref().map(Secret::get);
+        assert_eq!((token.as_deref(), web.stream), (Some("a-secret-of-some-length"), true));
         let feeds: Vec<_> = config.books().feeds.iter().map(|(publisher, _)| *publisher).collect();
         assert_eq!(feeds, [Publisher::XNAS_ITCH, Publisher::IEXG_DEEP]);
         let login = Credentials { user: "me".to_owned(), password: "secret".to_owned() };
@@ -1293,7 +1293,7 @@ mod tests {
             ),
             (
                 venue("a", "239.1.1.1:5000") + "[web]\nlisten = \"0.0.0.0:80\"\ntoken = \"x\"\n",
-                "p.toml:7:9: 'token' is too short",
+                "p.toml:7:9: a token that others than this machine can guess at needs 16 characters, not 1",
             ),
         ] {
             let found = problems(&text);

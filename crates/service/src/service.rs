@@ -24,6 +24,7 @@ use tapeworks_outputs::questdb::{self, QuestDb};
 #[cfg(feature = "web")]
 use tapeworks_outputs::stream::{self, StreamError, StreamFailure, Streaming};
 use tapeworks_runtime::refusals::OnRefusal;
+use tapeworks_runtime::transport::TlsFiles;
 
 /// Why a service does not start.
 #[derive(thiserror::Error, Debug)]
@@ -35,10 +36,9 @@ pub enum ServiceError {
     /// The clients' server.
     #[error(transparent)]
     Clients(#[from] ServerError),
-    /// The clients' TLS.
-    #[cfg(feature = "tls")]
+    /// The TLS of a server.
     #[error(transparent)]
-    Tls(#[from] tapeworks_runtime::tls::TlsError),
+    Tls(#[from] tapeworks_runtime::transport::NoTls),
     /// The web page.
     #[cfg(feature = "web")]
     #[error(transparent)]
@@ -129,11 +129,28 @@ impl Service {
         readers.extend(config.questdb.is_some().then_some("questdb"));
         readers.extend(has_stream.then_some("stream"));
         // The ports are bound before the plant starts, so that a busy port is an early error.
+        let of_clients = config.clients.as_ref().and_then(|clients| clients.tls.as_ref());
+        let tls_of_clients = of_clients.map(TlsFiles::acceptor).transpose()?.unwrap_or_default();
         #[cfg(feature = "web")]
-        let web =
-            config.web.as_ref().map(|web| crate::web::bind(web.address, web.token.as_deref())).transpose()?;
+        let web = match &config.web {
+            Some(web) => {
+                let tls = web.tls.as_ref().map(TlsFiles::acceptor).transpose()?.unwrap_or_default();
+                let mut listening = crate::web::bind(web.address, web.token.clone(), tls)?
+                    .showing("clients.certificate", tls_of_clients.files());
+                for key in config.clients.iter().flat_map(|clients| clients.keys.iter()) {
+                    listening = listening.showing(format!("clients.key.{}", key.name), key.files());
+                }
+                Some(listening)
+            }
+            None => None,
+        };
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
         let sockets = config.multicast.as_ref().map(multicast::bind).transpose()?;
+        #[cfg(feature = "web")]
+        let web = web.map(|listening| {
+            let files = sockets.as_ref().and_then(multicast::Sockets::files);
+            listening.showing("multicast.certificate", files)
+        });
         let watch = Watch::default();
         let (mut plant, mut ends) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
         let begin = Begin {
@@ -190,11 +207,7 @@ impl Service {
                             max_connections: setting.max_connections,
                             history,
                             on_refusal: on_refusal.clone(),
-                            #[cfg(feature = "tls")]
-                            acceptor: match &setting.tls {
-                                Some((chain, key)) => tapeworks_runtime::tls::server(chain, key, None)?,
-                                None => Default::default(),
-                            },
+                            acceptor: tls_of_clients,
                             ..Options::default()
                         },
                     )
@@ -253,6 +266,14 @@ impl Service {
     pub fn web_address(&self) -> Option<std::net::SocketAddr> {
         #[cfg(feature = "web")]
         return self.web.as_ref().map(crate::web::Web::address);
+        #[cfg(not(feature = "web"))]
+        None
+    }
+
+    /// What a browser is to open.
+    pub fn web_url(&self) -> Option<String> {
+        #[cfg(feature = "web")]
+        return self.web.as_ref().map(crate::web::Web::url);
         #[cfg(not(feature = "web"))]
         None
     }
@@ -348,10 +369,6 @@ pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::Config
     if let Some(journal) = &mut config.plant.journal {
         journal.folder = folder.join(&journal.folder);
     }
-    if let Some((certificate, key)) = config.clients.as_mut().and_then(|clients| clients.tls.as_mut()) {
-        *certificate = folder.join(&certificate);
-        *key = folder.join(&key);
-    }
     if let Some(shared) = &mut config.plant.shared_memory {
         *shared = folder.join(&shared);
     }
@@ -369,11 +386,11 @@ pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::Config
         config.plant.rules.round_lot_prices =
             parsed.map_err(|error| wrong(format!("'round_lot_prices': {}: {error}", prices.display())))?;
     }
-    #[cfg(feature = "tls")]
-    if let Some((certificate, key)) = config.clients.as_ref().and_then(|clients| clients.tls.as_ref())
-        && let Err(error) = tapeworks_runtime::tls::server(certificate, key, None)
-    {
-        return Err(wrong(error.to_string()));
+    let of_clients = config.clients.as_ref().and_then(|clients| clients.tls.as_ref());
+    let of_web = config.web.as_ref().and_then(|web| web.tls.as_ref());
+    let of_multicast = config.multicast.as_ref().and_then(|multicast| multicast.tls.as_ref());
+    for files in of_clients.into_iter().chain(of_web).chain(of_multicast) {
+        files.acceptor().map_err(|error| wrong(error.to_string()))?;
     }
     Ok(config)
 }

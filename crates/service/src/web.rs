@@ -20,15 +20,21 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::AbortHandle;
 
+use tapeworks_runtime::followed::FollowedFiles;
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::secrets::Secret;
+use tapeworks_runtime::transport::Acceptor;
 
 mod access;
 mod closing;
 mod counters;
 mod describe;
+mod files;
 pub mod gateway;
 mod gateway_metrics;
 mod live;
@@ -86,14 +92,26 @@ pub enum WebError {
 pub struct Listening {
     listener: TcpListener,
     address: SocketAddr,
-    token: Option<String>,
+    token: Option<Secret>,
+    acceptor: Acceptor,
+    /// What files are for that the process follows.
+    files: Vec<(String, Arc<dyn FollowedFiles>)>,
 }
 
-/// Takes the address of the page. Requests need the token if there is one; an empty one is none.
+impl Listening {
+    /// The page shows these files too, if there are any.
+    #[must_use]
+    pub fn showing(mut self, what: impl Into<String>, files: Option<Arc<dyn FollowedFiles>>) -> Self {
+        self.files.extend(files.map(|files| (what.into(), files)));
+        self
+    }
+}
+
+/// Takes the address of the page. Requests need the token if there is one. Browsers and programs speak TLS if the acceptor does.
 ///
 /// # Errors
 /// [`WebError::Bind`].
-pub fn bind(address: SocketAddr, token: Option<&str>) -> Result<Listening, WebError> {
+pub fn bind(address: SocketAddr, token: Option<Secret>, acceptor: Acceptor) -> Result<Listening, WebError> {
     let bound = || {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -101,8 +119,9 @@ pub fn bind(address: SocketAddr, token: Option<&str>) -> Result<Listening, WebEr
         Ok((listener, address))
     };
     let (listener, address) = bound().map_err(|source| WebError::Bind { address, source })?;
-    let token = token.filter(|token| !token.is_empty()).map(str::to_owned);
-    Ok(Listening { listener, address, token })
+    let (of_tls, of_token) = (acceptor.files(), token.as_ref().and_then(Secret::files));
+    let listening = Listening { listener, address, token, acceptor, files: Vec::new() };
+    Ok(listening.showing("web.certificate", of_tls).showing("web.token", of_token))
 }
 
 /// The paths of a site.
@@ -121,15 +140,17 @@ fn start(
     on_refusal: Option<OnRefusal>,
     site: impl FnOnce(&Arc<Server>) -> Site,
 ) -> Result<Web, WebError> {
-    let Listening { listener, address, token } = listening;
+    let Listening { listener, address, token, acceptor, files } = listening;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(WebError::Thread)?;
     let server = Arc::new(Server {
-        access: Access::new(address, token.as_deref()),
+        access: Access::new(address, token, acceptor.is_tls()),
         counters: Counters::default(),
         refusals: Mutex::new(Refusals::new("page", on_refusal)),
         began: Instant::now(),
+        files,
     });
+    let is_tls = acceptor.is_tls();
     let Site { whole, reserved, background } = site(&server);
     let (stop, stopped) = oneshot::channel();
     let run = move || {
@@ -137,7 +158,7 @@ fn start(
             // Made inside the runtime, which wakes the task when a connection comes.
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
             tokio::select! {
-                () = serve(listener, server, whole, reserved) => {}
+                () = serve(listener, acceptor, server, whole, reserved) => {}
                 () = background => {}
                 _ = stopped => {}
             }
@@ -146,13 +167,14 @@ fn start(
         drop(runtime);
     };
     let thread = std::thread::Builder::new().name("web".to_owned()).spawn(run).map_err(WebError::Thread)?;
-    Ok(Web { address, stop: Some(stop), thread: Some(thread) })
+    Ok(Web { address, is_tls, stop: Some(stop), thread: Some(thread) })
 }
 
 /// The page's server. Dropping it stops it.
 #[derive(Debug)]
 pub struct Web {
     address: SocketAddr,
+    is_tls: bool,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -161,6 +183,11 @@ impl Web {
     /// Where it listens.
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// What a browser is to open.
+    pub fn url(&self) -> String {
+        format!("{}://{}/", if self.is_tls { "https" } else { "http" }, self.address)
     }
 }
 
@@ -184,6 +211,8 @@ struct Server {
     counters: Counters,
     refusals: Mutex<Refusals>,
     began: Instant,
+    /// What files are for that the process follows.
+    files: Vec<(String, Arc<dyn FollowedFiles>)>,
 }
 
 /// The other end of a connection.
@@ -241,9 +270,45 @@ impl Drop for Place {
     }
 }
 
+/// A connection that is taken: by TCP, or by TLS over it.
+trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
+
+/// The connection of a socket when both sides have agreed on TLS, if it is to be spoken. `None`: they have not, in the time for it.
+async fn agree(
+    acceptor: &Acceptor,
+    stream: TcpStream,
+    longest: Duration,
+    server: &Server,
+    peer: Peer,
+) -> Option<Box<dyn Connection>> {
+    match acceptor {
+        Acceptor::Plain => Some(Box::new(stream)),
+        #[cfg(feature = "tls")]
+        Acceptor::Tls(tls) => {
+            let handshake = tokio_rustls::TlsAcceptor::from(tls.get()).accept(stream);
+            let why = match tokio::time::timeout(longest, handshake).await {
+                Ok(Ok(stream)) => return Some(Box::new(stream)),
+                Ok(Err(error)) => format!("no TLS: {error}"),
+                Err(_) => "no TLS in time".to_owned(),
+            };
+            server.counters.tls_refused.add();
+            server.refuse(peer, &why);
+            None
+        }
+    }
+}
+
 /// Accepts connections up to the limit. Beyond it there is a reserve: a connection there must send its request soon, and
 /// gives way to newer ones. So clients that hold connections without a request cannot block checks of health.
-async fn serve(listener: tokio::net::TcpListener, server: Arc<Server>, whole: Router, reserved: Router) {
+async fn serve(
+    listener: tokio::net::TcpListener,
+    acceptor: Acceptor,
+    server: Arc<Server>,
+    whole: Router,
+    reserved: Router,
+) {
     let connections = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut reserve = VecDeque::new();
     let of_addresses = OfAddresses::default();
@@ -257,19 +322,21 @@ async fn serve(listener: tokio::net::TcpListener, server: Arc<Server>, whole: Ro
         // Answers are small, and the client waits for them.
         let _slower = stream.set_nodelay(true);
         server.counters.connections.add();
-        let server = Arc::clone(&server);
+        let (server, acceptor) = (Arc::clone(&server), acceptor.clone());
         match Place::take(&connections, &of_addresses, peer.ip()) {
             Some(place) => {
                 let service = TowerToHyperService::new(whole.clone().layer(Extension(Peer(peer))));
                 tokio::spawn(async move {
-                    let connection = http1::Builder::new()
-                        .timer(TokioTimer::new())
-                        .header_read_timeout(HEADER_TIME)
-                        .max_buf_size(HEADER_BYTES)
-                        .serve_connection(TokioIo::new(stream), service)
-                        .with_upgrades();
-                    // The connection is over, so its error cannot be sent.
-                    let _ended = tokio::time::timeout(CONNECTION_TIME, connection).await;
+                    if let Some(stream) = agree(&acceptor, stream, HEADER_TIME, &server, Peer(peer)).await {
+                        let connection = http1::Builder::new()
+                            .timer(TokioTimer::new())
+                            .header_read_timeout(HEADER_TIME)
+                            .max_buf_size(HEADER_BYTES)
+                            .serve_connection(TokioIo::new(stream), service)
+                            .with_upgrades();
+                        // The connection is over, so its error cannot be sent.
+                        let _ended = tokio::time::timeout(CONNECTION_TIME, connection).await;
+                    }
                     drop(place);
                 });
             }
@@ -286,6 +353,10 @@ async fn serve(listener: tokio::net::TcpListener, server: Arc<Server>, whole: Ro
                 }
                 let service = TowerToHyperService::new(reserved.clone().layer(Extension(Peer(peer))));
                 let task = tokio::spawn(async move {
+                    let longest = RESERVE_HEADER_TIME;
+                    let Some(stream) = agree(&acceptor, stream, longest, &server, Peer(peer)).await else {
+                        return;
+                    };
                     let connection = http1::Builder::new()
                         .timer(TokioTimer::new())
                         .header_read_timeout(RESERVE_HEADER_TIME)

@@ -23,6 +23,7 @@ use tapeworks_market::{BookStage, Event, Flags, Instruments, NbboStage, NbboUpda
 use tapeworks_outputs::stream::messages::{Kind, Lagged, Record};
 use tapeworks_plant::Status;
 use tapeworks_plant::view::Watch;
+use tapeworks_runtime::transport::Acceptor;
 use tapeworks_service::config::WebSetting;
 use tapeworks_service::report::Handles;
 use tapeworks_service::web;
@@ -343,8 +344,9 @@ fn wrong_parameters_get_a_one_line_error_and_clients_without_a_key_are_refused()
 
     let setting = WebSetting {
         address: SocketAddr::from(([127, 0, 0, 1], 0)),
-        token: Some("a token that is long enough".to_owned()),
+        token: Some("a token that is long enough".into()),
         stream: false,
+        tls: None,
     };
     let handles = Handles {
         plant: Arc::new(Mutex::new(Status::default())),
@@ -356,7 +358,7 @@ fn wrong_parameters_get_a_one_line_error_and_clients_without_a_key_are_refused()
         stream: None,
     };
     let without =
-        web::plant::start(web::bind(setting.address, setting.token.as_deref()).unwrap(), handles, None)
+        web::plant::start(web::bind(setting.address, setting.token, Acceptor::Plain).unwrap(), handles, None)
             .unwrap();
     assert_eq!(get(without.address(), "/stream").0, 401);
     use tokio_tungstenite::tungstenite::client::IntoClientRequest;

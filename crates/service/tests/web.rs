@@ -24,6 +24,8 @@ use tapeworks_plant::{
     RolledDay, Status,
 };
 use tapeworks_runtime::refusals::OnRefusal;
+use tapeworks_runtime::secrets::Secret;
+use tapeworks_runtime::transport::Acceptor;
 use tapeworks_service::config::{Config, WebSetting};
 use tapeworks_service::report::Handles;
 use tapeworks_service::service::{Service, ServiceError};
@@ -138,12 +140,12 @@ impl Shown {
             stream: None,
         };
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let setting = WebSetting { address, token: token.map(str::to_owned), stream: false };
+        let setting = WebSetting { address, token: token.map(Secret::from), stream: false, tls: None };
         let refused = Arc::new(Mutex::new(Vec::new()));
         let reasons = Arc::clone(&refused);
         let on_refusal: OnRefusal = Arc::new(move |one| reasons.lock().unwrap().push(one.reason.clone()));
         let web = web::plant::start(
-            web::bind(setting.address, setting.token.as_deref()).unwrap(),
+            web::bind(setting.address, setting.token, Acceptor::Plain).unwrap(),
             handles.clone(),
             Some(on_refusal),
         )
@@ -725,13 +727,15 @@ fn tungstenite_client(
 fn a_busy_port_is_named_before_anything_starts() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let error = match web::bind(address, None) {
+    let error = match web::bind(address, None, Acceptor::Plain) {
         Err(error @ WebError::Bind { .. }) => error.to_string(),
         other => panic!("{other:?}"),
     };
     assert!(error.starts_with(&format!("cannot listen on {address} for the web page: ")), "{error}");
-    let config =
-        Config { web: Some(WebSetting { address, token: None, stream: false }), ..Config::default() };
+    let config = Config {
+        web: Some(WebSetting { address, token: None, stream: false, tls: None }),
+        ..Config::default()
+    };
     assert!(matches!(Service::start(&config, None), Err(ServiceError::Web(_))));
 }
 

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use tapeworks_gateway::client::{ClientError, FixClient};
 use tapeworks_gateway::order_line::{FORMS, OrderBook, OrderLine};
-use tapeworks_runtime::transport::Connector;
 use tapeworks_runtime::world::System;
 use tapeworks_session::fix::{Role, Settings};
 
 use crate::commands::subscribe::resolve;
 use crate::ending::{Ending, Failure, Result};
 use crate::terminal::complain;
+use crate::tls::Tls;
 use crate::{interrupt, output, values};
 
 /// How long a turn waits for bytes.
@@ -70,18 +70,8 @@ pub(crate) struct Arguments {
     /// Keep the numbers of the session in this file: reports that came meanwhile are delivered. Without it both numbers begin at 1.
     #[arg(long, value_name = "FILE")]
     numbers: Option<PathBuf>,
-    /// Connect by TLS, to a gateway whose certificate one of the authorities in this PEM file has signed.
-    #[arg(long, value_name = "FILE")]
-    tls_authorities: Option<PathBuf>,
-    /// The name in the gateway's certificate; the host of ADDRESS unless given.
-    #[arg(long, value_name = "NAME", requires = "tls_authorities")]
-    tls_name: Option<String>,
-    /// The certificate to show, a PEM file.
-    #[arg(long, value_name = "FILE", requires_all = ["tls_authorities", "tls_key"])]
-    tls_certificate: Option<PathBuf>,
-    /// Its private key, a PEM file.
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
-    tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    tls: Tls,
     /// Requests from this file, a line each; `#` begins a comment.
     #[arg(long, value_name = "FILE", conflicts_with = "rate")]
     script: Option<PathBuf>,
@@ -125,25 +115,6 @@ impl Arguments {
     }
 }
 
-/// How to connect.
-#[cfg(feature = "tls")]
-fn connector(arguments: &Arguments) -> Result<Connector> {
-    let Some(authorities) = &arguments.tls_authorities else { return Ok(Connector::Plain) };
-    let host = arguments.address.rsplit_once(':').map_or("", |(host, _)| host);
-    let name = arguments.tls_name.as_deref().unwrap_or(host.trim_matches(['[', ']']));
-    let identity = arguments.tls_certificate.as_deref().zip(arguments.tls_key.as_deref());
-    tapeworks_runtime::tls::client(authorities, identity, name)
-        .map_err(|error| Failure::Failed(error.to_string()))
-}
-
-#[cfg(not(feature = "tls"))]
-fn connector(arguments: &Arguments) -> Result<Connector> {
-    match arguments.tls_authorities {
-        None => Ok(Connector::Plain),
-        Some(_) => Err(Failure::Usage("this program was built without the feature 'tls'".to_owned())),
-    }
-}
-
 /// The numbers in a file: next incoming, next outgoing.
 fn load_numbers(path: &Path) -> Result<Option<(u64, u64)>> {
     let wrong =
@@ -172,7 +143,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let numbers = arguments.numbers.as_deref().map(load_numbers).transpose()?.flatten();
     let address = resolve(&arguments.address)?;
     let script = arguments.script.as_deref().map(read_script).transpose()?;
-    let (connector, patience) = (connector(arguments)?, Duration::from_secs(5));
+    let (connector, patience) = (arguments.tls.connector(&arguments.address)?, Duration::from_secs(5));
     let mut client = FixClient::<System>::connect_by(connector, address, settings, numbers, patience)?;
     let result = if arguments.load.rate.is_some() {
         load::run(&arguments.load, &arguments.comp_id, &mut client, arguments.json)

@@ -170,8 +170,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if let Some(address) = service.clients_address() {
         tracing::info!("clients are served on {address}");
     }
-    if let Some(address) = service.web_address() {
-        tracing::info!("the page is on http://{address}");
+    if let Some(url) = service.web_url() {
+        tracing::info!("the page is on {url}");
     }
     if let Some(multicast) = &config.multicast {
         let session = service.multicast().map(|stats| stats.session).unwrap_or_default();

@@ -8,10 +8,12 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 use tapeworks_packet::stop;
+use tapeworks_runtime::transport::Connector;
 
 use crate::commands::subscribe::resolve;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, bytes, thousands};
+use crate::tls::Tls;
 use crate::{http, interrupt, output, terminal, values};
 
 /// Watch a plant: rates, delays, lines, gaps, clients, ring fill, renewed each second.
@@ -30,6 +32,8 @@ pub(crate) struct Arguments {
     /// The page's token, if it has one.
     #[arg(long, env = "TAPEWORKS_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    #[command(flatten)]
+    tls: Tls,
     /// The time between two looks: seconds, or 500ms, 2s, 1m; 100ms to 1h.
     #[arg(long, value_name = "TIME", value_parser = values::interval, default_value = "1s")]
     interval: Duration,
@@ -39,8 +43,12 @@ pub(crate) struct Arguments {
 }
 
 /// Requests the status.
-fn fetch_status(address: SocketAddr, token: Option<&str>) -> std::result::Result<Value, String> {
-    let body = http::request("GET", address, "/status.json", token)?;
+fn fetch_status(
+    connector: &Connector,
+    address: SocketAddr,
+    token: Option<&str>,
+) -> std::result::Result<Value, String> {
+    let body = http::request(connector, "GET", address, "/status.json", token)?;
     serde_json::from_str(&body).map_err(|error| format!("{address}: not a plant: {error}"))
 }
 
@@ -275,16 +283,17 @@ impl Drop for Screen {
 
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let address = resolve(&arguments.address)?;
+    let connector = arguments.tls.connector(&arguments.address)?;
     let token = arguments.token.as_deref();
     let failed = |error| if interrupt::is_requested() { Failure::Stopped } else { Failure::Failed(error) };
-    let mut before = fetch_status(address, token).map_err(failed)?;
+    let mut before = fetch_status(&connector, address, token).map_err(failed)?;
     let interval = arguments.interval;
     if arguments.once || !std::io::stdout().is_terminal() || terminal::is_dumb() {
         stop::sleep(interval.min(Duration::from_secs(1)));
         if interrupt::is_requested() {
             return Ok(Ending::Interrupted);
         }
-        let now = fetch_status(address, token).map_err(failed)?;
+        let now = fetch_status(&connector, address, token).map_err(failed)?;
         output::print(&show(&now, Some(&before), address))?;
         return Ok(Ending::Complete);
     }
@@ -295,7 +304,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
         let shown: Vec<&str> = text.lines().take(height.saturating_sub(1)).collect();
         output::print(&format!("\x1b[H\x1b[J{}\r\n", shown.join("\r\n")))?;
         stop::sleep(interval);
-        text = match fetch_status(address, token) {
+        text = match fetch_status(&connector, address, token) {
             Ok(now) => {
                 let text = show(&now, Some(&before), address);
                 before = now;

@@ -24,8 +24,10 @@ use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
 use tapeworks_engine::replica::{Mode, Replica, Special};
 use tapeworks_market::BookOptions;
+use tapeworks_runtime::followed::FollowedFiles;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::transport::{Acceptor, NoTls, TlsFiles};
 use tapeworks_runtime::worker::Worker;
 use tapeworks_runtime::world::{
     DatagramSender as _, Listener as _, Poll as _, Ready, Source as _, Stream as _, System, UdpServer as _,
@@ -60,6 +62,8 @@ pub struct MulticastSetting {
     pub soupbintcp: Option<SocketAddr>,
     /// The login there: user (at most 6 letters) and password (at most 10). Without it every login is accepted.
     pub login: Option<Credentials>,
+    /// The files of TLS, which SoupBinTCP is then spoken over.
+    pub tls: Option<TlsFiles>,
     /// The schemas whose records are sent.
     pub schemas: Vec<Schema>,
     /// Every symbol mapping is sent again in this time.
@@ -84,6 +88,7 @@ impl MulticastSetting {
             hops: 1,
             retransmission: None,
             soupbintcp: None,
+            tls: None,
             login: None,
             schemas: vec![Schema::Mbo, Schema::Cmbp1],
             mappings_every: Duration::from_secs(10),
@@ -119,6 +124,9 @@ pub enum MulticastError {
         /// The system's error.
         source: io::Error,
     },
+    /// SoupBinTCP cannot be spoken over TLS.
+    #[error(transparent)]
+    Tls(#[from] NoTls),
     /// The thread cannot be started, or cannot wait for sockets.
     #[error("no thread for the multicast: {0}")]
     Thread(io::Error),
@@ -248,6 +256,14 @@ pub struct Sockets<W: World = System> {
     sender: W::DatagramSender,
     retransmission: Option<W::UdpServer>,
     soupbintcp: Option<W::Listener>,
+    acceptor: Acceptor,
+}
+
+impl<W: World> Sockets<W> {
+    /// The files of TLS.
+    pub fn files(&self) -> Option<Arc<dyn FollowedFiles>> {
+        self.acceptor.files()
+    }
 }
 
 /// Binds the addresses, so that one that cannot be used is reported before anything starts.
@@ -272,7 +288,9 @@ pub fn bind_in<W: World>(setting: &MulticastSetting) -> Result<Sockets<W>, Multi
         .map(|address| W::UdpServer::bind(address).map_err(bound("retransmission", address)));
     let soupbintcp =
         setting.soupbintcp.map(|address| W::Listener::bind(address).map_err(bound("SoupBinTCP", address)));
-    Ok(Sockets { sender, retransmission: retransmission.transpose()?, soupbintcp: soupbintcp.transpose()? })
+    let acceptor = setting.tls.as_ref().map(TlsFiles::acceptor).transpose()?.unwrap_or_default();
+    let (retransmission, soupbintcp) = (retransmission.transpose()?, soupbintcp.transpose()?);
+    Ok(Sockets { sender, retransmission, soupbintcp, acceptor })
 }
 
 /// Starts sending the records of the events that `consumer` brings. `on_refusal` gets the clients and requests that are refused.
@@ -287,7 +305,7 @@ pub fn start<W: World, S: WaitStrategy + 'static>(
     begin: Begin<W>,
     on_refusal: Option<OnRefusal>,
 ) -> Result<Multicast<W>, MulticastError> {
-    let Sockets { sender, mut retransmission, mut soupbintcp } = sockets;
+    let Sockets { sender, mut retransmission, mut soupbintcp, acceptor } = sockets;
     let bound = |what, address: Option<SocketAddr>| {
         move |source| MulticastError::Bind { what, address: address.unwrap_or(([0; 4], 0).into()), source }
     };
@@ -328,6 +346,7 @@ pub fn start<W: World, S: WaitStrategy + 'static>(
         offered: 0,
         retransmission,
         listener: soupbintcp,
+        acceptor,
         clients: BTreeMap::new(),
         next_client: FIRST_CLIENT,
         bytes: vec![0; 64 << 10],
@@ -431,6 +450,7 @@ struct Group<W: World> {
     offered: u64,
     retransmission: Option<W::UdpServer>,
     listener: Option<W::Listener>,
+    acceptor: Acceptor,
     clients: BTreeMap<usize, Client<W>>,
     next_client: usize,
     bytes: Vec<u8>,
@@ -812,7 +832,16 @@ impl<W: World> Group<W> {
             let _ = stream.set_nodelay(true);
             self.next_client += 1;
             let soup = SoupClient::new(self.setting.login.clone(), now_ns);
-            self.clients.insert(number, Client { pump: Pump::new(stream), address, soup });
+            match self.acceptor.accept(stream, &[]) {
+                Ok(transport) => {
+                    let client = Client { pump: Pump::over(transport), address, soup };
+                    self.clients.insert(number, client);
+                }
+                Err(error) => {
+                    self.counters.refused_connections += 1;
+                    self.refused_clients.refused(address, &error, now_ns);
+                }
+            }
         }
     }
 }

@@ -5,6 +5,8 @@
 //!
 //! Sources: QuestDB's *InfluxDB Line Protocol* and *REST API*, and the crate `questdb-rs`.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -12,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use questdb::ErrorCode;
 use questdb::ingress::{Buffer, Protocol, ProtocolVersion, Sender, SenderBuilder};
 use ureq::Agent;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::output::QuestDbError;
 use super::{QuestDbLogin, QuestDbSetting};
@@ -44,12 +47,19 @@ impl Database {
     pub(super) fn new(setting: &QuestDbSetting) -> Result<Self, QuestDbError> {
         let timeout = setting.timeout;
         let (host, port) = (setting.host.as_str(), setting.port);
+        let (protocol, scheme) = match setting.authorities {
+            None => (Protocol::Http, "http"),
+            Some(_) => (Protocol::Https, "https"),
+        };
         let build = || {
-            let mut builder = SenderBuilder::new(Protocol::Http, host, port)
+            let mut builder = SenderBuilder::new(protocol, host, port)
                 .protocol_version(VERSION)?
                 // The sender retries, so that the status shows it.
                 .retry_timeout(Duration::ZERO)?
                 .request_timeout(timeout)?;
+            if let Some(authorities) = &setting.authorities {
+                builder = builder.tls_roots(authorities)?;
+            }
             builder = match &setting.login {
                 None => builder,
                 Some(QuestDbLogin::Token(token)) => builder.token(token)?,
@@ -58,14 +68,18 @@ impl Database {
             builder.build()
         };
         let sender = build().map_err(|error| QuestDbError::Client { reason: error.msg().to_owned() })?;
-        let agent = Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false).build();
+        let mut agent = Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false);
+        if let Some(authorities) = &setting.authorities {
+            agent = agent.tls_config(tls(authorities)?);
+        }
         let authorization = setting.login.as_ref().map(|login| match login {
             QuestDbLogin::Token(token) => format!("Bearer {token}"),
             QuestDbLogin::User { name, password } => {
                 format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
             }
         });
-        Ok(Self { sender, agent: agent.into(), exec: format!("http://{host}:{port}/exec"), authorization })
+        let exec = format!("{scheme}://{host}:{port}/exec");
+        Ok(Self { sender, agent: agent.build().into(), exec, authorization })
     }
 
     /// An empty buffer for rows.
@@ -110,6 +124,27 @@ impl Database {
             _ => Err(NotTaken::Away(text)),
         }
     }
+}
+
+/// TLS with a server whose certificate one of the authorities in a PEM file has signed.
+fn tls(authorities: &Path) -> Result<TlsConfig, QuestDbError> {
+    let failed = |error: &dyn std::fmt::Display| QuestDbError::Client {
+        reason: format!("{}: {error}", authorities.display()),
+    };
+    let text = std::fs::read(authorities).map_err(|error| failed(&error))?;
+    let mut all = Vec::new();
+    for item in parse_pem(&text) {
+        if let PemItem::Certificate(certificate) = item.map_err(|error| failed(&error))? {
+            all.push(certificate);
+        }
+    }
+    if all.is_empty() {
+        return Err(failed(&"holds no certificate"));
+    }
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&all))
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .build())
 }
 
 /// A server's message as one line of at most 303 characters.

@@ -1,5 +1,6 @@
 //! The settings of the output into QuestDB.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tapeworks_store::Schema;
@@ -35,6 +36,8 @@ pub struct QuestDbSetting {
     pub host: String,
     /// Its port of HTTP.
     pub port: u16,
+    /// A PEM file of authorities, one of which must have signed the server's certificate: rows and statements then go by TLS.
+    pub authorities: Option<PathBuf>,
     /// The login.
     pub login: Option<QuestDbLogin>,
     /// The schemas whose records become rows.
@@ -61,6 +64,7 @@ impl QuestDbSetting {
         Self {
             host: host.into(),
             port,
+            authorities: None,
             login: None,
             schemas: vec![Schema::Trades, Schema::Cmbp1],
             table_prefix: "tapeworks_".to_owned(),

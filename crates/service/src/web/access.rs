@@ -22,6 +22,8 @@ use axum::response::{IntoResponse, Redirect, Response};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use tapeworks_runtime::secrets::Secret;
+
 use super::{Peer, Server, page};
 
 /// The paths that need no token.
@@ -58,13 +60,16 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Checks access. It keeps no token, only its hash.
+/// Checks access.
 pub(super) struct Access {
     /// The values of `Host` that are ours, where only loopback's are.
     hosts: Option<Vec<String>>,
-    /// The hash of the token.
-    token: Option<[u8; 32]>,
+    token: Option<Secret>,
+    /// The hash of the token that the logins were given for.
+    given_for: Mutex<[u8; 32]>,
     cookie: String,
+    /// Behind each cookie: a browser sends one that was given by TLS by TLS alone.
+    secure: &'static str,
     /// The hashes of the cookies that were given, and until when they count.
     logins: Mutex<VecDeque<([u8; 32], Instant)>>,
     guessers: Mutex<HashMap<IpAddr, Guesser>>,
@@ -112,20 +117,23 @@ fn hash(what: &str, text: &str) -> [u8; 32] {
 }
 
 impl Access {
-    pub(super) fn new(address: SocketAddr, token: Option<&str>) -> Self {
+    pub(super) fn new(address: SocketAddr, token: Option<Secret>, is_tls: bool) -> Self {
         let port = address.port();
+        let usual_port = if is_tls { 443 } else { 80 };
         let hosts = address.ip().is_loopback().then(|| {
             let names = ["localhost", "127.0.0.1", "[::1]"];
             let mut hosts: Vec<String> = names.iter().map(|name| format!("{name}:{port}")).collect();
             hosts.push(address.to_string());
-            if port == 80 {
+            if port == usual_port {
                 hosts.extend(names.map(str::to_owned));
             }
             hosts
         });
-        let token = token.map(|token| hash("token", token));
+        let given_for =
+            Mutex::new(token.as_ref().map(|token| hash("token", &token.get())).unwrap_or_default());
         let cookie = format!("tapeworks_{port}");
-        Self { hosts, token, cookie, logins: Mutex::default(), guessers: Mutex::default() }
+        let secure = if is_tls { "; Secure" } else { "" };
+        Self { hosts, token, given_for, cookie, secure, logins: Mutex::default(), guessers: Mutex::default() }
     }
 
     /// Whether a token is required.
@@ -135,11 +143,24 @@ impl Access {
 
     /// Whether it is the token, compared in constant time.
     fn is_token(&self, shown: &str) -> bool {
-        self.token.as_ref().is_some_and(|token| hash("token", shown).ct_eq(token).into())
+        self.token
+            .as_ref()
+            .is_some_and(|token| hash("token", shown).ct_eq(&hash("token", &token.get())).into())
+    }
+
+    /// Ends all logins that were given for a token that has been replaced.
+    fn end_logins_of_old_token(&self) {
+        let Some(token) = self.token.as_ref().filter(|token| token.files().is_some()) else { return };
+        let now = hash("token", &token.get());
+        let mut given_for = self.given_for.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *given_for, now) != now {
+            self.logins.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
     }
 
     /// A cookie for a client that showed the token; `None` when the system has no randomness.
     fn log_in(&self) -> Option<String> {
+        self.end_logins_of_old_token();
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).ok()?;
         let cookie = hex::encode(secret);
@@ -169,6 +190,7 @@ impl Access {
     }
 
     fn has_cookie(&self, headers: &HeaderMap) -> bool {
+        self.end_logins_of_old_token();
         let logins = self.logins.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         self.cookies(headers).any(|shown| logins.iter().any(|(login, until)| *login == shown && *until > now))
@@ -325,9 +347,10 @@ pub(super) async fn login(
                 return (StatusCode::SERVICE_UNAVAILABLE, "the system has no randomness for a cookie\n")
                     .into_response();
             };
-            let name = &server.access.cookie;
-            let cookie =
-                format!("{name}={cookie}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict");
+            let Access { cookie: name, secure, .. } = &server.access;
+            let cookie = format!(
+                "{name}={cookie}; Path=/; Max-Age={COOKIE_SECONDS}; HttpOnly; SameSite=Strict{secure}"
+            );
             ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
         }
         Err(Refusal::Wait(seconds)) => too_many_guesses(&server, peer, seconds),
@@ -344,7 +367,8 @@ pub(super) async fn login(
 /// Ends a login: its cookie counts no more.
 pub(super) async fn logout(State(server): State<Arc<Server>>, headers: HeaderMap) -> Response {
     server.access.log_out(&headers);
-    let gone = format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", server.access.cookie);
+    let Access { cookie, secure, .. } = &server.access;
+    let gone = format!("{cookie}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict{secure}");
     ([(header::SET_COOKIE, gone)], Redirect::to("/login")).into_response()
 }
 
@@ -360,7 +384,7 @@ mod tests {
 
     #[test]
     fn on_loopback_only_its_own_names_are_answered() {
-        let access = Access::new("127.0.0.1:8080".parse().unwrap(), None);
+        let access = Access::new("127.0.0.1:8080".parse().unwrap(), None, false);
         let judge = |host: &str| access.judge("/", &headers(&[(header::HOST, host)]), LOCAL);
         for host in ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "LOCALHOST:8080"] {
             assert_eq!(judge(host), Ok(()), "{host}");
@@ -373,7 +397,7 @@ mod tests {
 
     #[test]
     fn pages_of_other_sites_are_refused() {
-        let access = Access::new("127.0.0.1:8080".parse().unwrap(), None);
+        let access = Access::new("127.0.0.1:8080".parse().unwrap(), None, false);
         let judge = |origin: &str| {
             let headers = headers(&[(header::HOST, "localhost:8080"), (header::ORIGIN, origin)]);
             access.judge("/live", &headers, LOCAL)
@@ -386,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_configured_token_is_required() {
-        let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
+        let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret".into()), false);
         let cookie = access.log_in().unwrap();
         let other = access.log_in().unwrap();
         let judge = |path: &str, name: HeaderName, value: &str| {
@@ -414,7 +438,7 @@ mod tests {
 
     #[test]
     fn an_address_that_guesses_tokens_waits_longer_each_time_and_others_do_not() {
-        let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
+        let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret".into()), false);
         let began = Instant::now();
         let (mut now, mut waits) = (began, Vec::new());
         for _ in 0..13 {
@@ -442,7 +466,7 @@ mod tests {
 
     #[test]
     fn the_number_of_remembered_logins_and_guessers_is_limited() {
-        let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret"));
+        let access = Access::new("0.0.0.0:80".parse().unwrap(), Some("secret".into()), false);
         let now = Instant::now();
         for number in 0..2 * MOST_GUESSERS as u32 {
             access.guessed(IpAddr::from(std::net::Ipv4Addr::from_bits(number)), now);

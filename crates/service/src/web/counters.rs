@@ -10,6 +10,8 @@ counters! {
     connections_refused,
     /// Connections that the system could not give
     accept_errors,
+    /// Connections closed as they did not agree on TLS
+    tls_refused,
     /// Requests answered
     requests,
     /// Requests refused for their Host header

@@ -13,6 +13,7 @@ use crate::describe::{self, feed_name};
 use crate::report::Report;
 use tapeworks_plant::view::{SymbolView, View};
 use tapeworks_plant::{Condition, DelayPoint};
+use tapeworks_runtime::followed::FollowedFiles;
 use tapeworks_runtime::now;
 
 /// One look at everything.
@@ -22,6 +23,8 @@ pub(super) struct Look {
     pub(super) report: Report,
     pub(super) web: Vec<(&'static str, &'static str, u64)>,
     pub(super) viewers: usize,
+    /// What files are for that the process follows.
+    pub(super) files: Vec<(String, Arc<dyn FollowedFiles>)>,
     /// Whether a token is required.
     pub(super) has_login: bool,
 }
@@ -36,6 +39,7 @@ impl Look {
             report: handles.report(),
             web: [app.server.counters.all(), streamed].concat(),
             viewers: app.ticks.receiver_count(),
+            files: app.server.files.clone(),
             has_login: app.server.access.has_token(),
         }
     }
@@ -73,6 +77,7 @@ pub(super) fn status(look: &Look) -> Value {
     all["reasons"] = readiness["reasons"].clone();
     all["conditions"] = readiness["conditions"].clone();
     all["web"] = web.into();
+    all["files"] = super::files::status(&look.files);
     all
 }
 

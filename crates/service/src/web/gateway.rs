@@ -32,7 +32,7 @@ use tapeworks_runtime::now;
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::world::{System, World as _};
 
-use super::{Listening, Server, Site, Web, WebError, gateway_metrics, metrics_text, reserved, whole};
+use super::{Listening, Server, Site, Web, WebError, files, gateway_metrics, metrics_text, reserved, whole};
 
 /// How long the gateway's thread may take for an answer.
 const ANSWER_TIME: Duration = Duration::from_secs(2);
@@ -118,7 +118,8 @@ fn readiness(status: &Status) -> (bool, Value) {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    metrics_text(gateway_metrics::text(&app.gateway.status(), now(), &app.server.counters.all()))
+    let Server { counters, files, .. } = &*app.server;
+    metrics_text(gateway_metrics::text(&app.gateway.status(), now(), &counters.all(), files))
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
@@ -146,6 +147,7 @@ async fn status(State(app): State<Arc<App>>) -> Response {
     all["reasons"] = readiness["reasons"].clone();
     all["conditions"] = readiness["conditions"].clone();
     all["web"] = counters.into();
+    all["files"] = files::status(&app.server.files);
     super::json(StatusCode::OK, &all)
 }
 

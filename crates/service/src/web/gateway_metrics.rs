@@ -4,11 +4,17 @@ use tapeworks_gateway::status::{ClientStatus, Counters, Percentiles, Refusals, S
 use tapeworks_market::Nanos;
 use tapeworks_plant::Condition;
 
+use super::files;
 use super::gateway::conditions;
 use super::prometheus::{Kind, Text, seconds};
 
 /// All of it, with the counters of the page's server.
-pub(super) fn text(status: &Status, now: Nanos, web: &[(&'static str, &'static str, u64)]) -> String {
+pub(super) fn text(
+    status: &Status,
+    now: Nanos,
+    web: &[(&'static str, &'static str, u64)],
+    followed: &files::Files,
+) -> String {
     use Kind::{Counter, Gauge};
     let mut text = Text::default();
     text.family("build_info", Gauge, "The version that runs, as a label");
@@ -49,6 +55,7 @@ pub(super) fn text(status: &Status, now: Nanos, web: &[(&'static str, &'static s
     for (name, help, count) in web {
         text.one(&format!("web_{name}_total"), Counter, help, count);
     }
+    files::metrics(&mut text, followed);
     text.out
 }
 
@@ -202,7 +209,7 @@ mod tests {
         let client = ClientStatus { name: "al\"pha".to_owned(), next_outgoing: 7, ..ClientStatus::default() };
         let last_second = Percentiles { count: 2, p50_ns: 1_500, ..Percentiles::default() };
         let status = Status { clients: vec![client], last_second, ..Status::default() };
-        text(&status, Nanos(1), &[("requests", "Requests answered", 3)])
+        text(&status, Nanos(1), &[("requests", "Requests answered", 3)], &[])
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tapeworks_feed::arbitration::{ArbiterCounters, GapReason, LineCounters};
 use tapeworks_feed::live::SnapshotCounters;
 
 use super::describe::Look;
+use super::files;
 use super::prometheus::{Kind, Text, seconds};
 use crate::describe::{feed_name, line_name, multicast_messages};
 use tapeworks_outputs::clients::control::Reason;
@@ -43,6 +44,7 @@ pub(super) fn text(look: &Look) -> String {
     for (name, help, count) in &look.web {
         text.one(&format!("web_{name}_total"), Kind::Counter, help, count);
     }
+    files::metrics(&mut text, &look.files);
     text.out
 }
 

@@ -14,6 +14,7 @@ use tapeworks_plant::Status;
 use tapeworks_plant::view::Watch;
 use tapeworks_ring::disruptor::{Builder, Producer};
 use tapeworks_ring::wait::Yielding;
+use tapeworks_runtime::transport::Acceptor;
 use tapeworks_service::config::WebSetting;
 use tapeworks_service::report::Handles;
 use tapeworks_service::web::{self, Web};
@@ -45,11 +46,18 @@ impl Served {
             has_replayed,
             stream: Some(Arc::clone(streaming.hub())),
         };
-        let setting =
-            WebSetting { address: SocketAddr::from(([127, 0, 0, 1], 0)), token: None, stream: true };
-        let web =
-            web::plant::start(web::bind(setting.address, setting.token.as_deref()).unwrap(), handles, None)
-                .unwrap();
+        let setting = WebSetting {
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            token: None,
+            stream: true,
+            tls: None,
+        };
+        let web = web::plant::start(
+            web::bind(setting.address, setting.token, Acceptor::Plain).unwrap(),
+            handles,
+            None,
+        )
+        .unwrap();
         Self { web, producer, streaming }
     }
 

@@ -132,8 +132,8 @@ pub(super) fn run(out: &Path, choice: &Choice) -> Result {
             "          tapeworks subscribe {clients} --schema cmbp-1 --snapshot --limit 20\n"
         ));
     }
-    if let Some(web) = service.web_address() {
-        text.push_str(&format!("page      http://{web}/\n"));
+    if let Some(url) = service.web_url() {
+        text.push_str(&format!("page      {url}\n"));
     }
     if let (Some(multicast), [Some(retransmission), _]) = (&plant.multicast, service.multicast_addresses()) {
         let group = multicast.group;

@@ -12,6 +12,7 @@ use super::run::{load, summary};
 use crate::commands::subscribe::resolve;
 use crate::ending::{Ending, Failure, Result};
 use crate::table::{Align, Table, thousands};
+use crate::tls::Tls;
 use crate::{http, interrupt, output, terminal};
 
 /// Where the gateway is.
@@ -23,6 +24,8 @@ struct Page {
     /// The page's token, if it has one.
     #[arg(long, env = "TAPEWORKS_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    #[command(flatten)]
+    tls: Tls,
 }
 
 impl Page {
@@ -35,7 +38,12 @@ impl Page {
         let web = load(path)?.web;
         let web =
             web.ok_or_else(|| Failure::Usage(format!("{}: it has no page: [web] is missing", self.place)))?;
-        Ok((web.address, self.token.clone().or(web.token)))
+        if web.tls.is_some() && !self.tls.is_wanted() {
+            let why = format!("{}: its page is reached by TLS: --tls-authorities FILE", self.place);
+            return Err(Failure::Usage(why));
+        }
+        let token = self.token.clone().or_else(|| web.token.map(|token| token.get().to_string()));
+        Ok((web.address, token))
     }
 
     /// Sends a request, and returns the body of the answer and the address.
@@ -43,7 +51,9 @@ impl Page {
         let (address, token) = self.find()?;
         let failed =
             |error| if interrupt::is_requested() { Failure::Stopped } else { Failure::Failed(error) };
-        Ok((http::request(method, address, target, token.as_deref()).map_err(failed)?, address))
+        let connector = self.tls.connector(&address.to_string())?;
+        let body = http::request(&connector, method, address, target, token.as_deref()).map_err(failed)?;
+        Ok((body, address))
     }
 
     /// Requests a value: the JSON text of the answer, and what it says.

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::json;
+#[cfg(feature = "web")]
+use tapeworks_gateway::config::WebConfig;
 use tapeworks_gateway::config::{AnyParts, Config, VenueConfig};
 use tapeworks_gateway::status::Status;
 use tapeworks_gateway::{
@@ -16,6 +18,8 @@ use tapeworks_gateway::{
 use tapeworks_market::Nanos;
 use tapeworks_ring::spsc;
 use tapeworks_runtime::refusals::{OnRefusal, Refused};
+#[cfg(feature = "web")]
+use tapeworks_runtime::transport::TlsFiles;
 use tapeworks_runtime::world::{System, World as _};
 #[cfg(feature = "web")]
 use tapeworks_service::web;
@@ -153,15 +157,20 @@ fn log_restored(restored: &Restored) {
     }
 }
 
+/// Takes the address of the page, which tells of the files of TLS of the FIX port too.
+#[cfg(feature = "web")]
+fn bind(page: &WebConfig, config: &Config) -> Result<web::Listening> {
+    let failed = |error: &dyn std::error::Error| Failure::Failed(error.to_string());
+    let tls = page.tls.as_ref().map(TlsFiles::acceptor).transpose().map_err(|error| failed(&error))?;
+    let listening = web::bind(page.address, page.token.clone(), tls.unwrap_or_default());
+    let listening = listening.map_err(|error| failed(&error))?;
+    Ok(listening.showing("fix.certificate", config.host.acceptor.files()))
+}
+
 fn serve(arguments: &Run, config: &Config) -> Result {
     // The port is bound before the store is opened, so that a busy port is an early error.
     #[cfg(feature = "web")]
-    let listening = config
-        .web
-        .as_ref()
-        .map(|page| web::bind(page.address, page.token.as_deref()))
-        .transpose()
-        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let listening = config.web.as_ref().map(|page| bind(page, config)).transpose()?;
     let (mut log, mut notices) = spsc::ring::<Notice>(MOST_LINES);
     let unlogged = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&unlogged);
@@ -186,7 +195,7 @@ fn serve(arguments: &Run, config: &Config) -> Result {
         .map_err(|error| Failure::Failed(error.to_string()))?;
     #[cfg(feature = "web")]
     if let Some(page) = &page {
-        tracing::info!("the page is on http://{}/", page.address());
+        tracing::info!("the page is on {}", page.url());
     }
     tracing::info!("FIX clients are served on {}", gateway.address());
     let mut log_news = || {

@@ -1,0 +1,51 @@
+//! The flags of a command that may connect by TLS.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tapeworks_runtime::transport::Connector;
+
+use crate::ending::{Failure, Result};
+
+/// How to connect.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Tls {
+    /// Connect by TLS, to a server whose certificate one of the authorities in this PEM file has signed.
+    #[arg(long, value_name = "FILE")]
+    tls_authorities: Option<PathBuf>,
+    /// The name in the server's certificate. The host of the address unless given.
+    #[arg(long, value_name = "NAME", requires = "tls_authorities")]
+    tls_name: Option<String>,
+    /// A certificate to show, a PEM file.
+    #[arg(long, value_name = "FILE", requires_all = ["tls_authorities", "tls_key"])]
+    tls_certificate: Option<PathBuf>,
+    /// The key of the certificate, a PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+}
+
+impl Tls {
+    /// Whether TLS is wanted.
+    pub(crate) const fn is_wanted(&self) -> bool {
+        self.tls_authorities.is_some()
+    }
+
+    /// How to connect to a server at `HOST:PORT`.
+    #[cfg(feature = "tls")]
+    pub(crate) fn connector(&self, address: &str) -> Result<Connector> {
+        let Some(authorities) = &self.tls_authorities else { return Ok(Connector::Plain) };
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let name = self.tls_name.as_deref().unwrap_or(host.trim_matches(['[', ']']));
+        let identity = self.tls_certificate.as_deref().zip(self.tls_key.as_deref());
+        tapeworks_runtime::tls::client(authorities, identity, name)
+            .map_err(|error| Failure::Failed(error.to_string()))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(crate) fn connector(&self, _: &str) -> Result<Connector> {
+        match self.tls_authorities {
+            None => Ok(Connector::Plain),
+            Some(_) => Err(Failure::Usage("this program was built without the feature 'tls'".to_owned())),
+        }
+    }
+}
