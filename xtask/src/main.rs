@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`steps`] | `test`: everything that must hold before a change lands, step by step, with a summary |
 //! | [`test_programs`] | its step `tests`: as many programs with tests at once as there are cores |
+//! | [`beside`] | its steps that wait, beside those that compute |
 //! | [`deps`] | `deps`: which crate may use which |
 //! | [`modules`] | `deps` too: no circle between the modules of a crate |
 //! | [`tidy`] | `tidy`: house rules that text alone can break |
@@ -12,8 +13,10 @@
 //! | [`release`] | `release`: what a release publishes, built and checked |
 //! | [`tools`] | what must be installed for all that, and how |
 
+mod beside;
 mod deploy;
 mod deps;
+mod ended;
 mod features;
 mod instructions;
 mod interop;

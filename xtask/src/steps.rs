@@ -4,8 +4,10 @@
 //! for each with its time. What is cheap to check comes first; what takes minutes runs with `--long`, as in continuous
 //! integration. A step looks for the tools that it needs before anything is built for it.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::beside::{self, Beside};
+use crate::ended::{Ended, Outcome};
 use crate::features::{self, Features};
 use crate::process::{self, cargo};
 use crate::tools::{self, Lack};
@@ -17,6 +19,8 @@ struct Step {
     /// What must hold.
     what: &'static str,
     when: When,
+    /// Whether it waits more than it computes: a long run has it beside the others.
+    waits: bool,
     /// Whether the tools that it needs are there: checked before anything is built for it.
     needs: fn() -> Result<(), Lack>,
     run: fn(&Features) -> Result<String, Lack>,
@@ -45,26 +49,6 @@ pub(crate) struct Wanted<'a> {
     pub(crate) since: Option<&'a str>,
 }
 
-/// How a step ended, and what it says.
-enum Outcome {
-    Passed(String),
-    Failed(String),
-    Skipped(String),
-    /// Nothing that it covers has changed.
-    Unchanged,
-}
-
-/// A step that ran.
-struct Ended {
-    name: &'static str,
-    outcome: Outcome,
-    time: Duration,
-    /// Of its programs; less than `time` on each core means that it waited.
-    processor_time: Option<Duration>,
-    /// Of the disk, behind the step.
-    free_gigabytes: Option<f64>,
-}
-
 /// The version of mdbook that is installed where none is.
 const MDBOOK: &str = "0.5.4";
 
@@ -90,6 +74,9 @@ const HOSTILE_AT_ONCE: u64 = 2;
 const fn nothing() -> Result<(), Lack> {
     Ok(())
 }
+
+/// Behind it the steps that wait may begin: it builds the program that they run.
+const BEFORE_LANES: &str = "binary";
 
 /// The sources from which market data comes out of the program: protocols, feeds, books, files.
 const DATA: [&str; 16] = [
@@ -155,6 +142,7 @@ const STEPS: &[Step] = &[
         name: "format",
         what: "the sources are formatted",
         when: When::Always,
+        waits: false,
         needs: nothing,
         run: |_| format(),
     },
@@ -162,6 +150,7 @@ const STEPS: &[Step] = &[
         name: "tidy",
         what: "the house rules of text are kept",
         when: When::Always,
+        waits: false,
         needs: nothing,
         run: |_| tidy::run().map_err(Lack::Failed),
     },
@@ -169,6 +158,7 @@ const STEPS: &[Step] = &[
         name: "deps",
         what: "each crate uses only what it may, and no circle joins the modules of a crate",
         when: When::Always,
+        waits: false,
         needs: nothing,
         run: |_| {
             let crates = deps::run().map_err(Lack::Failed)?;
@@ -180,6 +170,7 @@ const STEPS: &[Step] = &[
         name: "licences",
         what: "what we link has a licence that fits, and comes from one place",
         when: When::Always,
+        waits: false,
         needs: nothing,
         run: |_| licences::run().map_err(Lack::Failed),
     },
@@ -187,14 +178,31 @@ const STEPS: &[Step] = &[
         name: "tests",
         what: "the tests of the workspace pass, fuzz targets over their seeds among them",
         when: When::Always,
+        waits: false,
         needs: tools_of_tests,
         run: tests,
     },
-    Step { name: "lints", what: "clippy has nothing to say", when: When::Always, needs: nothing, run: lints },
+    Step {
+        name: "binary",
+        what: "the optimised programs build",
+        when: When::Long,
+        waits: false,
+        needs: nothing,
+        run: |_| binary(),
+    },
+    Step {
+        name: "lints",
+        what: "clippy has nothing to say",
+        when: When::Always,
+        waits: false,
+        needs: nothing,
+        run: lints,
+    },
     Step {
         name: "documentation",
         what: "the API's documentation builds without warnings",
         when: When::Always,
+        waits: false,
         needs: nothing,
         run: documentation,
     },
@@ -202,6 +210,7 @@ const STEPS: &[Step] = &[
         name: "book",
         what: "the book builds (mdbook)",
         when: When::Always,
+        waits: true,
         needs: nothing,
         run: |_| book(),
     },
@@ -209,6 +218,7 @@ const STEPS: &[Step] = &[
         name: "models",
         what: "loom finds no order of two threads that breaks a ring",
         when: When::Long,
+        waits: false,
         needs: nothing,
         run: |_| models(),
     },
@@ -216,20 +226,15 @@ const STEPS: &[Step] = &[
         name: "features",
         what: "each crate builds without its features, and with each of them alone",
         when: When::Long,
+        waits: false,
         needs: nothing,
         run: |_| features::alone(),
-    },
-    Step {
-        name: "binary",
-        what: "the optimised programs build",
-        when: When::Long,
-        needs: nothing,
-        run: |_| binary(),
     },
     Step {
         name: "fuzz",
         what: "every fuzz target takes its seeds and many mutations of them",
         when: When::Long,
+        waits: false,
         needs: nothing,
         run: |_| fuzz(),
     },
@@ -237,6 +242,7 @@ const STEPS: &[Step] = &[
         name: "hostile",
         what: "damaged files, signals at any moment, two of everything and outages break nothing",
         when: When::Long,
+        waits: false,
         needs: nothing,
         run: |features| ran(hostile(features, HOSTILE_SECONDS, None), "nothing breaks"),
     },
@@ -244,6 +250,7 @@ const STEPS: &[Step] = &[
         name: "simulate",
         what: "the shipped code stays right in simulated markets, whatever fails",
         when: When::Long,
+        waits: false,
         needs: nothing,
         run: |_| ran(simulate(&[]), "all seeds and regressions are well"),
     },
@@ -251,6 +258,7 @@ const STEPS: &[Step] = &[
         name: "fuzzers",
         what: "the fuzz targets compile for libFuzzer, without a lint",
         when: When::Long,
+        waits: false,
         needs: nothing,
         run: |_| fuzzers(),
     },
@@ -258,6 +266,7 @@ const STEPS: &[Step] = &[
         name: "benches",
         what: "the benches compile, without a lint",
         when: When::Long,
+        waits: false,
         needs: nothing,
         run: |_| benches(),
     },
@@ -265,6 +274,7 @@ const STEPS: &[Step] = &[
         name: "peers",
         what: "the benches' peers in C++ compile",
         when: When::Long,
+        waits: true,
         needs: needs_of_peers,
         run: |_| peers(),
     },
@@ -272,6 +282,7 @@ const STEPS: &[Step] = &[
         name: "instructions",
         what: "instructions per message are what they were",
         when: When::Long,
+        waits: false,
         needs: || tools::debian("valgrind", "valgrind"),
         run: |_| counted(),
     },
@@ -279,6 +290,7 @@ const STEPS: &[Step] = &[
         name: "deploy",
         what: "the services' units, the files for containers and the shipped configurations are sound",
         when: When::Long,
+        waits: true,
         needs: deploy::needs,
         run: |_| deploy::run(),
     },
@@ -286,6 +298,7 @@ const STEPS: &[Step] = &[
         name: "tshark",
         what: "tshark shows the fields that `tapeworks dump` prints, and reads the multicast",
         when: When::Covers(&DATA),
+        waits: true,
         needs: || tools::debian("tshark", "tshark"),
         run: |_| interop::tshark(),
     },
@@ -293,6 +306,7 @@ const STEPS: &[Step] = &[
         name: "python",
         what: "databento, DuckDB and Polars read what was written",
         when: When::Covers(&DATA),
+        waits: true,
         needs: || tools::python().map(drop),
         run: |_| interop::python(),
     },
@@ -300,6 +314,7 @@ const STEPS: &[Step] = &[
         name: "live",
         what: "the official clients get from the live server what the files hold",
         when: When::Covers(&DATA),
+        waits: true,
         needs: || tools::python().map(drop),
         run: interop::live,
     },
@@ -307,6 +322,7 @@ const STEPS: &[Step] = &[
         name: "python-package",
         what: "the wheel builds; its tests and types are well; pandas, Polars, pyarrow, DuckDB and nautilus_trader take its records; the notebook runs",
         when: When::Covers(&PACKAGE),
+        waits: true,
         needs: interop::needs_of_python_package,
         run: interop::python_package,
     },
@@ -321,6 +337,7 @@ const STEPS: &[Step] = &[
             "crates/cli",
             "web",
         ]),
+        waits: true,
         needs: interop::needs_of_page,
         run: |_| interop::page(),
     },
@@ -335,6 +352,7 @@ const STEPS: &[Step] = &[
             "crates/cli",
             "clients",
         ]),
+        waits: true,
         needs: interop::needs_of_java_client,
         run: interop::java,
     },
@@ -342,6 +360,7 @@ const STEPS: &[Step] = &[
         name: "questdb",
         what: "the plant's records are rows of a real QuestDB, a feature that is not in the default build",
         when: When::Covers(&DATA),
+        waits: true,
         needs: interop::needs_of_questdb,
         run: |_| interop::questdb(),
     },
@@ -349,6 +368,7 @@ const STEPS: &[Step] = &[
         name: "quickfix-j",
         what: "QuickFIX/J as it comes trades through the gateway",
         when: When::Covers(&ORDERS),
+        waits: true,
         needs: interop::needs_of_java,
         run: |_| interop::quickfix_j(),
     },
@@ -356,6 +376,7 @@ const STEPS: &[Step] = &[
         name: "quickfix-cpp",
         what: "QuickFIX C++ as it comes trades through the gateway",
         when: When::Covers(&ORDERS),
+        waits: true,
         needs: interop::needs_of_quickfix_cpp,
         run: |_| interop::quickfix_cpp(),
     },
@@ -386,26 +407,32 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
     }
     println!("{}", free_space(free_gigabytes()));
     let mut ended = Vec::new();
-    for step in STEPS {
-        let is_wanted = match step.when {
-            _ if !names.is_empty() => names.contains(&step.name),
-            When::Always => true,
-            When::Long | When::Covers(_) => *long,
-        };
-        if !is_wanted {
+    let is_wanted = |step: &Step| match step.when {
+        _ if !names.is_empty() => names.contains(&step.name),
+        When::Always => true,
+        When::Long | When::Covers(_) => *long,
+    };
+    let is_unchanged = |step: &Step| match step.when {
+        When::Covers(paths) => names.is_empty() && !touches(changed.as_deref(), paths),
+        _ => false,
+    };
+    // A whole long run has two lanes: what waits more than it computes runs beside the rest, once its program is built.
+    let has_lanes = *long && names.is_empty();
+    let mut beside = None;
+    for step in STEPS.iter().filter(|step| is_wanted(step)) {
+        if has_lanes && step.waits && !is_unchanged(step) {
             continue;
         }
         println!("\n=== {}: {} ===", step.name, step.what);
         let (started, processor) = (Instant::now(), process::processor_time());
-        let outcome = match step.when {
-            When::Covers(paths) if names.is_empty() && !touches(changed.as_deref(), paths) => {
-                Outcome::Unchanged
-            }
-            _ => match (step.needs)().and_then(|()| (step.run)(&features)) {
+        let outcome = if is_unchanged(step) {
+            Outcome::Unchanged
+        } else {
+            match (step.needs)().and_then(|()| (step.run)(&features)) {
                 Ok(what) => Outcome::Passed(what),
                 Err(Lack::Failed(why)) => Outcome::Failed(why),
                 Err(Lack::Skipped(why)) => Outcome::Skipped(why),
-            },
+            }
         };
         match &outcome {
             Outcome::Passed(what) => println!("{what}"),
@@ -413,20 +440,32 @@ pub(crate) fn test(wanted: &Wanted<'_>) -> Result<(), String> {
             Outcome::Skipped(why) => println!("SKIPPED: {why}"),
             Outcome::Unchanged => println!("not run: {UNCHANGED}"),
         }
-        if process::is_ci() {
+        let processor_time = process::processor_time().zip(processor).map(|(now, then)| now - then);
+        let time = started.elapsed();
+        if process::is_ci() && !beside::is_one() {
             remove_test_programs();
+            if !has_room(free_gigabytes())
+                && let Some(running) = beside.take()
+            {
+                // They need what would be removed.
+                ended.extend(Beside::join(running));
+            }
             make_room();
         }
-        let free_gigabytes = free_gigabytes();
-        let processor_time = process::processor_time().zip(processor).map(|(now, then)| now - then);
         ended.push(Ended {
             name: step.name,
             outcome,
-            time: started.elapsed(),
+            time,
             processor_time,
-            free_gigabytes,
+            free_gigabytes: free_gigabytes(),
         });
+        if has_lanes && step.name == BEFORE_LANES {
+            let waiting = STEPS.iter().filter(|step| step.waits && is_wanted(step) && !is_unchanged(step));
+            beside = Beside::start(waiting.map(|step| step.name).collect())?;
+        }
     }
+    ended.extend(beside.map(Beside::join).into_iter().flatten());
+    beside::leave(&ended)?;
     let left_out = STEPS.iter().filter(|step| step.when != When::Always).count();
     if names.is_empty() && !long {
         println!("\n{left_out} steps that take minutes were left out: `cargo xtask test --long` runs them");
@@ -448,10 +487,13 @@ fn free_space(gigabytes: Option<f64>) -> String {
     }
 }
 
+fn has_room(free: Option<f64>) -> bool {
+    free.is_none_or(|free| free >= ROOM_GIGABYTES)
+}
+
 /// Removes what the steps so far have built, if the disk has less room than a step may take: building it again takes minutes, and a
 /// full disk fails every step that is left.
 fn make_room() {
-    let has_room = |free: Option<f64>| free.is_none_or(|free| free >= ROOM_GIGABYTES);
     let free = free_gigabytes();
     println!("{}", free_space(free));
     if has_room(free) {

@@ -72,9 +72,15 @@ fn had_or_installed(what: &str, package: &str, is_there: impl Fn() -> bool) -> R
     }
 }
 
-/// Installs a Debian package.
+/// Installs a Debian package. Steps beside each other take turns: apt refuses two at once.
 fn install(package: &str) -> Result<(), Lack> {
     let install = || {
+        let turns = process::target_folder().join("installing");
+        let failed = |error: std::io::Error| format!("{}: {error}", turns.display());
+        std::fs::create_dir_all(process::target_folder()).map_err(failed)?;
+        // It is let go at its end.
+        let turn = std::fs::File::create(&turns).map_err(failed)?;
+        turn.lock().map_err(failed)?;
         process::program("apt-get").args(["update", "-qq"]).run()?;
         process::program("apt-get")
             .args(["install", "-y", "-qq", "--no-install-recommends", package])

@@ -37,8 +37,7 @@ impl Tls {
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let name = self.tls_name.as_deref().unwrap_or(host.trim_matches(['[', ']']));
         let identity = self.tls_certificate.as_deref().zip(self.tls_key.as_deref());
-        tapeworks_runtime::tls::client(authorities, identity, name)
-            .map_err(|error| Failure::Failed(error.to_string()))
+        Connector::tls(authorities, identity, name).map_err(|error| Failure::Failed(error.to_string()))
     }
 
     #[cfg(not(feature = "tls"))]

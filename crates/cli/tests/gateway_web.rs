@@ -5,7 +5,6 @@
 #![cfg(feature = "web")]
 
 #[cfg(feature = "tls")]
-#[path = "../../gateway/tests/support/authority.rs"]
 mod authority;
 mod support;
 

@@ -1009,7 +1009,7 @@ mod tls {
 
     use rustls::pki_types::{CertificateDer, ServerName};
     use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-    use tapeworks_runtime::tls::{self, TlsError};
+    use tapeworks_runtime::tls::TlsError;
     use tapeworks_runtime::transport::{Acceptor, TlsFiles};
 
     use super::*;
@@ -1035,7 +1035,7 @@ mod tls {
         }
 
         fn acceptor(&self) -> Acceptor {
-            tls::server(&files(&self.folder.join("certificate.pem"), &self.folder.join("key.pem"))).unwrap()
+            Acceptor::tls(&files(&self.folder.join("certificate.pem"), &self.folder.join("key.pem"))).unwrap()
         }
     }
 
@@ -1123,16 +1123,16 @@ mod tls {
         let (certificate, key) = (one.folder.join("certificate.pem"), one.folder.join("key.pem"));
         let missing = one.folder.join("missing.pem");
         for (error, names) in [
-            (tls::server(&files(&missing, &key)).unwrap_err(), "missing.pem: no certificate can be read"),
-            (tls::server(&files(&key, &key)).unwrap_err(), "key.pem: holds no certificate"),
+            (Acceptor::tls(&files(&missing, &key)).unwrap_err(), "missing.pem: no certificate can be read"),
+            (Acceptor::tls(&files(&key, &key)).unwrap_err(), "key.pem: holds no certificate"),
             (
-                tls::server(&files(&certificate, &certificate)).unwrap_err(),
+                Acceptor::tls(&files(&certificate, &certificate)).unwrap_err(),
                 "certificate.pem: no private key can be read",
             ),
         ] {
             assert!(error.to_string().contains(names), "{error}");
         }
-        let error = tls::server(&files(&certificate, &other.folder.join("key.pem"))).unwrap_err();
+        let error = Acceptor::tls(&files(&certificate, &other.folder.join("key.pem"))).unwrap_err();
         assert!(matches!(error, TlsError::Unusable { .. }), "{error}");
     }
 }

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[cfg(feature = "tls")]
-#[path = "../../gateway/tests/support/authority.rs"]
 mod authority;
 mod session;
 

@@ -1,6 +1,6 @@
 //! What is read from files that may be replaced while the process runs, as certificates, keys and tokens are renewed.
 //!
-//! Whoever needs the value asks for it, and at most once a second the files are looked at. Files that cannot be used leave what was read before, and are
+//! The reader of the value looks at the files at most once a second. Files that cannot be used leave what was read before, and are
 //! tried again.
 //!
 //! Cost: a lock and a look at the clock; once a second a `stat` of each file.

@@ -11,7 +11,6 @@ use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::followed::Followed;
-use crate::transport::{Acceptor, Connector, TlsFiles};
 
 /// Why there is no TLS.
 #[derive(thiserror::Error, Debug)]
@@ -97,9 +96,13 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 }
 
 /// What a server shows, and whom it trusts.
-fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
-    let TlsFiles { certificate: chain, private_key: key, client_authorities } = files;
-    let unusable = |source| TlsError::Unusable { certificates: chain.clone(), key: key.clone(), source };
+fn server_config(
+    chain: &Path,
+    key: &Path,
+    client_authorities: Option<&Path>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let unusable =
+        |source| TlsError::Unusable { certificates: chain.to_owned(), key: key.to_owned(), source };
     let (certificates, secret) = (certificates(chain)?, private_key(key)?);
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -110,30 +113,31 @@ fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
             let verifier =
                 WebPkiClientVerifier::builder_with_provider(authorities(path)?, provider()).build();
             builder.with_client_cert_verifier(
-                verifier.map_err(|source| TlsError::Clients { path: path.clone(), source })?,
+                verifier.map_err(|source| TlsError::Clients { path: path.to_owned(), source })?,
             )
         }
     };
     Ok(Arc::new(builder.with_single_cert(certificates, secret).map_err(unusable)?))
 }
 
-/// A server by TLS 1.2 and 1.3.
-///
-/// # Errors
-/// [`TlsError`].
-pub fn server(files: &TlsFiles) -> Result<Acceptor, TlsError> {
-    let TlsFiles { certificate, private_key, client_authorities } = files.clone();
-    let all = [certificate, private_key].into_iter().chain(client_authorities).collect();
-    let files = files.clone();
-    Ok(Acceptor::Tls(Arc::new(Followed::new(all, move || server_config(&files))?)))
+/// A server by TLS 1.2 and 1.3, which follows its files.
+pub(crate) fn server(
+    chain: PathBuf,
+    key: PathBuf,
+    client_authorities: Option<PathBuf>,
+) -> Result<Arc<Followed<Arc<ServerConfig>>>, TlsError> {
+    let all = [chain.clone(), key.clone()].into_iter().chain(client_authorities.clone()).collect();
+    let read = move || server_config(&chain, &key, client_authorities.as_deref());
+    Ok(Arc::new(Followed::new(all, read)?))
 }
 
 /// The files of a client for TLS 1.2 and 1.3: a PEM file of authorities one of which must have signed the certificate of the server, whose name
 /// or address is `name`; and those of the client's own certificate and key, if it has one.
-///
-/// # Errors
-/// [`TlsError`].
-pub fn client(servers: &Path, identity: Option<(&Path, &Path)>, name: &str) -> Result<Connector, TlsError> {
+pub(crate) fn client(
+    servers: &Path,
+    identity: Option<(&Path, &Path)>,
+    name: &str,
+) -> Result<(Arc<ClientConfig>, ServerName<'static>), TlsError> {
     let server =
         ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name { name: name.to_owned() })?;
     let config = |source| TlsError::Authority { path: servers.to_owned(), source };
@@ -149,5 +153,5 @@ pub fn client(servers: &Path, identity: Option<(&Path, &Path)>, name: &str) -> R
             builder.with_client_auth_cert(certificates(chain)?, private_key(key)?).map_err(unusable)?
         }
     };
-    Ok(Connector::Tls(Arc::new(config), server))
+    Ok((Arc::new(config), server))
 }

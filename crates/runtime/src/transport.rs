@@ -43,7 +43,7 @@ impl TlsFiles {
     /// [`NoTls`].
     pub fn acceptor(&self) -> Result<Acceptor, NoTls> {
         #[cfg(feature = "tls")]
-        return Ok(crate::tls::server(self)?);
+        return Ok(Acceptor::tls(self)?);
         #[cfg(not(feature = "tls"))]
         return Err(NoTls::NotBuilt);
     }
@@ -75,6 +75,16 @@ pub enum Acceptor {
 }
 
 impl Acceptor {
+    /// With TLS 1.2 or 1.3, by these files, which may be [replaced](crate::followed).
+    ///
+    /// # Errors
+    /// [`TlsError`](crate::tls::TlsError).
+    #[cfg(feature = "tls")]
+    pub fn tls(files: &TlsFiles) -> Result<Self, crate::tls::TlsError> {
+        let TlsFiles { certificate, private_key, client_authorities } = files.clone();
+        Ok(Self::Tls(crate::tls::server(certificate, private_key, client_authorities)?))
+    }
+
     /// Whether clients speak TLS.
     pub const fn is_tls(&self) -> bool {
         !matches!(self, Self::Plain)
@@ -118,6 +128,21 @@ pub enum Connector {
 }
 
 impl Connector {
+    /// With TLS 1.2 or 1.3: a PEM file of authorities one of which must have signed the certificate of the server, whose name or address is
+    /// `name`; and those of the client's own certificate and key, if it has one.
+    ///
+    /// # Errors
+    /// [`TlsError`](crate::tls::TlsError).
+    #[cfg(feature = "tls")]
+    pub fn tls(
+        servers: &Path,
+        identity: Option<(&Path, &Path)>,
+        name: &str,
+    ) -> Result<Self, crate::tls::TlsError> {
+        let (config, server) = crate::tls::client(servers, identity, name)?;
+        Ok(Self::Tls(config, server))
+    }
+
     /// The transport of a connection that is being made.
     ///
     /// # Errors

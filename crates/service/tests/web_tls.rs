@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 #![cfg(all(feature = "tls", feature = "web"))]
 
-#[path = "../../gateway/tests/support/authority.rs"]
 mod authority;
 
 use std::io::{Read as _, Write as _};

@@ -157,7 +157,7 @@ fn log_restored(restored: &Restored) {
     }
 }
 
-/// Takes the address of the page, which tells of the files of TLS of the FIX port too.
+/// Takes the address of the page, which shows the files of TLS of the FIX port too.
 #[cfg(feature = "web")]
 fn bind(page: &WebConfig, config: &Config) -> Result<web::Listening> {
     let failed = |error: &dyn std::error::Error| Failure::Failed(error.to_string());

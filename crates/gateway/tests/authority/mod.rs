@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use sha2::{Digest as _, Sha256};
-use tapeworks_runtime::tls;
 use tapeworks_runtime::transport::Connector;
 
 /// An authority, and what it has signed, in files.
@@ -46,6 +45,6 @@ impl Authority {
         let files =
             shown.map(|(of, name)| (of.path(&format!("{name}.pem")), of.path(&format!("{name}.key"))));
         let identity = files.as_ref().map(|(chain, key)| (chain.as_path(), key.as_path()));
-        tls::client(&self.path("authority.pem"), identity, "127.0.0.1").unwrap()
+        Connector::tls(&self.path("authority.pem"), identity, "127.0.0.1").unwrap()
     }
 }
