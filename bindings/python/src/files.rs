@@ -73,7 +73,7 @@ pub(crate) fn stats<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let read_as = protocol.as_deref().map(read_as).transpose()?;
     let found = interruptible(py, move |stop| {
-        let mut inputs = input::open_any(&paths, read_as.and_then(ReadAs::feed))?;
+        let mut inputs = input::open_any(&paths, read_as)?;
         Ok(counting::count(&mut inputs, read_as, &mut |_| unless(stop)).to_json(top))
     })?;
     to_python(py, &found)
@@ -321,8 +321,7 @@ pub(crate) fn dump(
         ..dumping::Options::default()
     };
     // A pipe opens when its other end does.
-    let feed = read_as.and_then(ReadAs::feed);
-    let mut inputs = interruptible(py, move |_| Ok(input::open_any(&paths, feed)?))?;
+    let mut inputs = interruptible(py, move |_| Ok(input::open_any(&paths, read_as)?))?;
     let (sender, lines) = sync_channel(4);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&stop);

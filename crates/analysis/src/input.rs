@@ -11,6 +11,7 @@ use tapeworks_packet::source::ByteSource;
 
 use crate::ahead::Decompressed;
 use crate::fix::{LogReader, is_log};
+use crate::sessions::ReadAs;
 
 /// How much of a file is looked at to recognise it, in bytes.
 const PROBE_BYTES: usize = 4096;
@@ -127,26 +128,26 @@ impl Input {
     /// # Errors
     /// [`InputError`] when the file cannot be read, is empty, or holds nothing we know.
     pub fn open(file: u16, path: &Path, application: Option<Application>) -> Result<Self, InputError> {
-        Self::of_bytes(file, path, ByteSource::open(path)?, application)
+        Self::of_bytes(file, path, ByteSource::open(path)?, application.map(ReadAs::Feed))
     }
 
     fn of_bytes(
         file: u16,
         path: &Path,
         mut bytes: ByteSource,
-        application: Option<Application>,
+        read_as: Option<ReadAs>,
     ) -> Result<Self, InputError> {
         let name = path.display().to_string();
         let start = bytes.fill(PROBE_BYTES);
         let source = match FileKind::detect(start) {
             FileKind::Pcap | FileKind::PcapNg => Source::Capture(CaptureReader::new(bytes)?),
             FileKind::Unknown => {
-                if application.is_none() && is_log(start) {
+                if read_as.is_none() && is_log(start) {
                     return Ok(Self { file, name, source: Source::FixLog(LogReader::new(bytes)) });
                 }
                 let format = match recognise::framing(start) {
                     Some(format) => format,
-                    None if application == Some(Application::OF_STREAMS) && !start.is_empty() => {
+                    None if read_as == Some(ReadAs::Feed(Application::OF_STREAMS)) && !start.is_empty() => {
                         FileFormat::LengthPrefixed
                     }
                     None => {
@@ -163,6 +164,10 @@ impl Input {
                         return Err(InputError::NotRecognised { file: name, start });
                     }
                 };
+                let other = |read_as: &ReadAs| *read_as != ReadAs::Feed(Application::OF_STREAMS);
+                if let Some(read_as) = read_as.filter(other) {
+                    return Err(InputError::OtherProtocol { file: name, protocol: read_as.name() });
+                }
                 let text =
                     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
                 let midnight = clock::date_in(&text).and_then(clock::midnight_of);
@@ -279,11 +284,8 @@ pub fn of_one_day(inputs: &[Input]) -> Result<(), InputError> {
 ///
 /// # Errors
 /// The first file's error; see [`Input::open`].
-pub fn open_any<P: AsRef<Path>>(
-    paths: &[P],
-    application: Option<Application>,
-) -> Result<Vec<Input>, InputError> {
-    open_each(paths, application, 0)
+pub fn open_any<P: AsRef<Path>>(paths: &[P], read_as: Option<ReadAs>) -> Result<Vec<Input>, InputError> {
+    open_each(paths, read_as, 0)
 }
 
 /// Opens every file of market data.
@@ -307,7 +309,7 @@ pub fn open_all_ahead<P: AsRef<Path>>(
     application: Option<Application>,
     threads: usize,
 ) -> Result<Vec<Input>, InputError> {
-    let inputs = open_each(paths, application, threads)?;
+    let inputs = open_each(paths, application.map(ReadAs::Feed), threads)?;
     match inputs.iter().find(|input| matches!(input.source, Source::FixLog(_))) {
         Some(input) => Err(InputError::FixLog { file: input.name.clone() }),
         None => Ok(inputs),
@@ -316,7 +318,7 @@ pub fn open_all_ahead<P: AsRef<Path>>(
 
 fn open_each<P: AsRef<Path>>(
     paths: &[P],
-    application: Option<Application>,
+    read_as: Option<ReadAs>,
     threads: usize,
 ) -> Result<Vec<Input>, InputError> {
     if paths.len() > usize::from(u16::MAX) {
@@ -331,7 +333,7 @@ fn open_each<P: AsRef<Path>>(
             let file = || path.display().to_string();
             left -= usize::from(started.map_err(|cause| InputError::Thread { file: file(), cause })?);
         }
-        Input::of_bytes(file as u16, path, bytes, application)
+        Input::of_bytes(file as u16, path, bytes, read_as)
     };
     paths.iter().enumerate().map(open).collect()
 }

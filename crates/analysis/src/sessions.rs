@@ -1,9 +1,8 @@
 //! What inputs are read as: a feed, or a [session](tapeworks_feed::sessions) on TCP streams.
 
 use tapeworks_feed::Application;
-use tapeworks_feed::sessions::sessions;
 
-pub use tapeworks_feed::sessions::Session;
+pub use tapeworks_feed::sessions::{Session, sessions};
 
 /// What inputs are read as, if the user says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +19,15 @@ impl ReadAs {
     pub fn by_name(name: &str) -> Option<Self> {
         let session = || Session::by_name(name).filter(Session::may_be_named).map(Self::Session);
         Application::by_name(name).map(Self::Feed).or_else(session)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Feed(application) => application.spec().name,
+            Self::Session(session) => session.name(),
+        }
     }
 
     /// The feed.

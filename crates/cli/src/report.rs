@@ -232,6 +232,12 @@ fn asides(summary: &Summary) -> Vec<String> {
     };
     aside(feed.foreign_packets, "packet", "packets", "neither UDP nor TCP over IP, skipped");
     aside(feed.unrecognised_packets, "packet", "packets", "in an unknown protocol, skipped");
+    aside(
+        feed.session_bytes,
+        "byte",
+        "bytes",
+        "of TCP sessions without market data: orders, requests, recovery",
+    );
     aside(feed.skipped_stream_bytes, "byte", "bytes", "of TCP streams skipped: unknown, or behind a gap");
     aside(
         summary.nbbo_ignored,

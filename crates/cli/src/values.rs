@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::civil;
 use tapeworks_analysis::replay::MAX_THREADS;
-use tapeworks_analysis::sessions::ReadAs;
+use tapeworks_analysis::sessions::{ReadAs, Session, sessions};
 use tapeworks_feed::{Application, FEEDS, clock, shared_publisher, shared_publishers};
 use tapeworks_market::nbbo::SelfHelp;
 use tapeworks_market::round_lots::RoundLotPrices;
@@ -33,31 +33,38 @@ impl From<SipSizes> for tapeworks_market::round_lots::SipSizes {
 
 /// A protocol that can be dumped: of a feed, or of a session on TCP streams.
 pub(crate) fn read_as(name: &str) -> Result<ReadAs, String> {
-    ReadAs::by_name(name).map_or_else(|| application(name).map(ReadAs::Feed), Ok)
+    let named = || sessions().filter(Session::may_be_named).map(|session| session.name());
+    ReadAs::by_name(name).ok_or_else(|| not_read(name, &one_of(feeds().chain(named()))))
 }
 
 /// A protocol that can be dumped and replayed.
 pub(crate) fn application(name: &str) -> Result<Application, String> {
-    if let Some(application) = Application::by_name(name) {
-        return Ok(application);
-    }
-    if let Some(ReadAs::Session(session)) = ReadAs::by_name(name) {
-        return Err(format!(
+    let names = || one_of(feeds());
+    match ReadAs::by_name(name) {
+        Some(ReadAs::Feed(application)) => Ok(application),
+        Some(ReadAs::Session(session)) => Err(format!(
             "{} is no feed: 'tapeworks dump' and 'tapeworks stats' read it; use {}",
             session.name(),
-            one_of(FEEDS.iter().map(|feed| feed.name))
-        ));
+            names()
+        )),
+        None => Err(not_read(name, &names())),
     }
-    if let Some(protocol) = tapeworks_wire::protocol_by_name(name) {
-        let name = protocol.schema.name;
-        return Err(match protocol.role {
-            Role::Transport(_) => format!("{name} is a transport: name a protocol that it carries"),
-            Role::Application(_) | Role::Stream { .. } => {
-                format!("{name} is recognised by itself; use {}", one_of(FEEDS.iter().map(|feed| feed.name)))
-            }
-        });
+}
+
+fn feeds() -> impl Iterator<Item = &'static str> {
+    FEEDS.iter().map(|feed| feed.name)
+}
+
+/// Why inputs cannot be read as a protocol, where `names` can.
+fn not_read(name: &str, names: &str) -> String {
+    let Some(protocol) = tapeworks_wire::protocol_by_name(name) else {
+        return format!("unknown protocol; use {names}");
+    };
+    let name = protocol.schema.name;
+    match protocol.role {
+        Role::Transport(_) => format!("{name} is a transport: name a protocol that it carries"),
+        Role::Application(_) | Role::Stream { .. } => format!("{name} is recognised by itself; use {names}"),
     }
-    Err(format!("unknown protocol; use {}", one_of(FEEDS.iter().map(|feed| feed.name))))
 }
 
 /// The publisher of a feed that several venues have.

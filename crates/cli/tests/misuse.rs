@@ -163,8 +163,26 @@ fn a_study_of_no_message_gives_the_reason() {
 }
 
 #[test]
+fn a_file_of_messages_is_read_as_no_other_protocol() {
+    let folder = Folder::new("other-protocol");
+    let file = folder.path("2025-11-14.itch");
+    let made = run(&["exchange", "generate", "--messages", "2000", "--symbols", "3", "--out", &file]);
+    assert!(made.status.success(), "{}", stderr(&made));
+    for command in ["dump", "stats", "replay"] {
+        let other = run(&[command, "--protocol", "memoir", &file]);
+        assert_one_error(&other, 1, "carries ITCH, not memoir");
+        assert!(run(&[command, "--protocol", "itch", &file]).status.success(), "{command}");
+    }
+    for command in ["dump", "stats"] {
+        let session = run(&[command, "--protocol", "cboe-grp", &file]);
+        assert_one_error(&session, 1, "carries ITCH, not cboe-grp");
+    }
+}
+
+#[test]
 fn unknown_names_are_wrong_usage() {
     assert_one_error(&run(&["dump", "--protocol", "utdf", CAPTURE]), 2, "unknown protocol");
+    assert_one_error(&run(&["dump", "--protocol", "utdf", CAPTURE]), 2, "cboe-grp");
     assert_one_error(&run(&["dump", "--protocol", "moldudp64", CAPTURE]), 2, "is a transport");
     assert_one_error(&run(&["dump", "--protocol", "ouch", CAPTURE]), 2, "is recognised by itself");
     assert_one_error(&run(&["replay", "--protocol", "cboe-grp", CAPTURE]), 2, "'tapeworks dump'");

@@ -70,7 +70,9 @@ pub struct FeedCounters {
     pub unrecognised_packets: u64,
     /// Packets that are sound and neither UDP nor TCP over IP (ARP, IGMP, later fragments).
     pub foreign_packets: u64,
-    /// Skipped bytes of streams: behind a gap, of order entry, or in an unknown protocol.
+    /// Skipped bytes of streams that are known and have no market data: order entry, requests for missed messages and snapshots.
+    pub session_bytes: u64,
+    /// Skipped bytes of streams: behind a gap, or in an unknown protocol.
     pub skipped_stream_bytes: u64,
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn type_of(message: &[u8]) -> &[u8] {
     for before in BEFORE {
         if let Some((head, [b'3', b'5', b'=', kind, SOH, ..])) = message.split_at_checked(before.len())
             && head.last() == Some(&SOH)
+            && *kind != SOH
         {
             return core::slice::from_ref(kind);
         }
@@ -407,5 +408,7 @@ mod tests {
             }
         }
         assert_eq!((type_of(b""), type_of(b"8=FIX.4.4")), (&b""[..], &b""[..]));
+        // A type that is missing is none, whatever follows.
+        assert_eq!(type_of(b"8=FIX.4.4\x019=123\x0135=\x01\x0149=A\x01"), b"");
     }
 }

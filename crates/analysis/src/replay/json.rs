@@ -54,6 +54,7 @@ impl Summary {
             "packets_with_time_out_of_range": self.file_counters.time_out_of_range,
             "end_marks": self.file_counters.end_marks,
             "foreign_packets": self.feed_counters.foreign_packets,
+            "session_bytes": self.feed_counters.session_bytes,
             "skipped_stream_bytes": self.feed_counters.skipped_stream_bytes,
             "damaged_files": self.file_errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "is_interrupted": self.is_interrupted,

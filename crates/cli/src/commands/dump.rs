@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         messages: message_names(&arguments.message)?,
         paint: terminal::paint(),
     };
-    let mut inputs = input::open_any(&arguments.files, arguments.protocol.and_then(ReadAs::feed))?;
+    let mut inputs = input::open_any(&arguments.files, arguments.protocol)?;
     let mut out = output::stdout()?;
     let mut bar = Bar::new("Dumping");
     let dumped = dump::dump(&mut inputs, &options, &mut out, &mut |progress| {

@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let mut inputs = input::open_any(&arguments.files, arguments.protocol.and_then(ReadAs::feed))?;
+    let mut inputs = input::open_any(&arguments.files, arguments.protocol)?;
     input::of_one_day(&inputs)?;
     let mut bar = Bar::new("Counting");
     let stats = stats::count(&mut inputs, arguments.protocol, &mut |progress| {

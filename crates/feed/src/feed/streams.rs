@@ -27,7 +27,16 @@ pub(super) struct Connection {
     rest: Vec<u8>,
     /// `None`: not recognised yet, or of an unknown protocol.
     channel: Option<usize>,
-    is_given_up: bool,
+    skipped: Option<Skipped>,
+}
+
+/// Why a direction is skipped.
+#[derive(Clone, Copy, Debug)]
+enum Skipped {
+    /// It is known, and has no market data.
+    Session,
+    /// It is of an unknown protocol, or behind a gap.
+    Unknown,
 }
 
 /// The last packet of any stream: the place that problems of streams name.
@@ -75,17 +84,16 @@ impl Feed {
     fn stream_event<S: Sink<Event>>(&mut self, event: StreamEvent<'_>, sink: &mut S) {
         match event {
             StreamEvent::Opened { flow, .. } => {
-                self.connections
-                    .insert(flow, Connection { rest: Vec::new(), channel: None, is_given_up: false });
+                self.connections.insert(flow, Connection { rest: Vec::new(), channel: None, skipped: None });
             }
             StreamEvent::Bytes { flow, bytes, .. } => self.stream_bytes(flow, bytes, sink),
             StreamEvent::Hole { flow, lost, .. } => {
                 let Some(connection) = self.connections.get_mut(&flow) else { return };
                 // Behind a gap the start of the next packet is unknown.
-                let was_given_up = std::mem::replace(&mut connection.is_given_up, true);
+                let skipped = connection.skipped.replace(Skipped::Unknown);
                 let rest = std::mem::take(&mut connection.rest);
                 let Some(index) = connection.channel else {
-                    if !was_given_up && !rest.is_empty() {
+                    if skipped.is_none() && !rest.is_empty() {
                         self.end_unrecognised(flow, &rest);
                     }
                     return;
@@ -114,8 +122,7 @@ impl Feed {
     /// Counts what waited for more bytes, which do not come, to say of which protocol it is.
     fn end_unrecognised(&mut self, flow: Flow, rest: &[u8]) {
         if sessions::start(rest, None, true).is_session() {
-            // Requests for missed messages or a snapshot.
-            self.counters.skipped_stream_bytes += rest.len() as u64;
+            self.skip(Skipped::Session, rest.len());
         } else {
             self.give_up(flow, rest.len());
         }
@@ -133,17 +140,32 @@ impl Feed {
         channel.put_gap(gap, &context, Nanos(0), sink);
     }
 
+    fn skip(&mut self, why: Skipped, bytes: usize) {
+        let count = match why {
+            Skipped::Session => &mut self.counters.session_bytes,
+            Skipped::Unknown => &mut self.counters.skipped_stream_bytes,
+        };
+        *count += bytes as u64;
+    }
+
     /// A stream in an unknown protocol.
     fn give_up(&mut self, flow: Flow, bytes: usize) {
         self.counters.unrecognised_packets += 1;
-        self.counters.skipped_stream_bytes += bytes as u64;
+        self.skip(Skipped::Unknown, bytes);
         self.note_at(self.stream_place.place, ProblemKind::UnknownProtocol { destination: flow.destination });
     }
 
     fn stream_bytes<S: Sink<Event>>(&mut self, flow: Flow, bytes: &[u8], sink: &mut S) {
         let Some(mut connection) = self.connections.remove(&flow) else { return };
-        if connection.is_given_up {
-            self.counters.skipped_stream_bytes += bytes.len() as u64;
+        if let Some(why) = connection.skipped {
+            self.skip(why, bytes.len());
+            self.connections.insert(flow, connection);
+            return;
+        }
+        let is_cut = connection.rest.len() + bytes.len() < recognise::first_packet_bytes(&connection.rest);
+        if connection.channel.is_some() && is_cut {
+            // Of a packet in many segments no byte is copied more than once.
+            connection.rest.extend_from_slice(bytes);
             self.connections.insert(flow, connection);
             return;
         }
@@ -160,8 +182,8 @@ impl Feed {
             let is_soup = recognise::soup_stream(stream);
             let start = if is_soup { Start::No } else { sessions::start(stream, None, false) };
             if !is_soup && recognise::order_entry(stream) || start.is_session() {
-                connection.is_given_up = true;
-                self.counters.skipped_stream_bytes += stream.len() as u64;
+                connection.skipped = Some(Skipped::Session);
+                self.skip(Skipped::Session, stream.len());
             } else if recognise::is_start_cut(stream) || matches!(start, Start::Wait) {
                 connection.rest = stream.to_vec();
             } else if is_soup {
@@ -172,7 +194,7 @@ impl Feed {
                 self.channels[index].line_of(flow.destination);
                 connection.channel = Some(index);
             } else {
-                connection.is_given_up = true;
+                connection.skipped = Some(Skipped::Unknown);
                 self.give_up(flow, stream.len());
             }
         }
@@ -183,7 +205,7 @@ impl Feed {
                     let channel = &mut self.channels[index];
                     channel.counters.packets += 1;
                     channel.next_number += u64::from(soup.get(2) == Some(&soupbintcp::SequencedData::TAG));
-                    self.counters.skipped_stream_bytes += soup.len() as u64;
+                    self.skip(Skipped::Session, soup.len());
                     continue;
                 }
                 // Without its length; what follows is the type and the body.
