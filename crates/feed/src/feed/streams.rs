@@ -90,7 +90,8 @@ impl Feed {
             StreamEvent::Hole { flow, lost, .. } => {
                 let Some(connection) = self.connections.get_mut(&flow) else { return };
                 // Behind a gap the start of the next packet is unknown.
-                let skipped = connection.skipped.replace(Skipped::Unknown);
+                let skipped = connection.skipped;
+                connection.skipped = skipped.or(Some(Skipped::Unknown));
                 let rest = std::mem::take(&mut connection.rest);
                 let Some(index) = connection.channel else {
                     if skipped.is_none() && !rest.is_empty() {
