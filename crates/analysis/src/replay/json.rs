@@ -116,24 +116,7 @@ impl Summary {
                 "crossed": self.nbbo.crossed,
                 "ignored_events": self.nbbo_ignored,
             },
-            "problems": {
-                "total": self.problems.total,
-                "bad_headers": self.problems.bad_headers,
-                "cut_packets": self.problems.cut_packets,
-                "bad_framing": self.problems.bad_framing,
-                "unknown_messages": self.problems.unknown_messages,
-                "bad_messages": self.problems.bad_messages,
-                "stream_holes": self.problems.stream_holes,
-                "contradictions": self.problems.contradictions,
-                "unreadable_symbols": self.unreadable_symbols,
-                "unrecognised_packets": self.feed_counters.unrecognised_packets,
-                "first": self.problems.kept().iter().take(100).map(|problem| json!({
-                    "file": self.files.get(usize::from(problem.file)),
-                    "packet": problem.packet,
-                    "offset": problem.offset,
-                    "problem": problem.kind.to_string(),
-                })).collect::<Vec<_>>(),
-            },
+            "problems": self.problems_json(),
             "busiest": self.busiest.iter().map(busiest).collect::<Vec<_>>(),
             "written": self.written.iter().map(|written| json!({
                 "file": name(&written.path),
@@ -144,6 +127,27 @@ impl Summary {
                 "skipped": written.summary.all_skipped()
                     .map(|(reason, count)| (reason.as_str().to_owned(), count.into()))
                     .collect::<serde_json::Map<_, _>>(),
+            })).collect::<Vec<_>>(),
+        })
+    }
+
+    fn problems_json(&self) -> serde_json::Value {
+        json!({
+            "total": self.problems.total,
+            "bad_headers": self.problems.bad_headers,
+            "cut_packets": self.problems.cut_packets,
+            "bad_framing": self.problems.bad_framing,
+            "unknown_messages": self.problems.unknown_messages,
+            "bad_messages": self.problems.bad_messages,
+            "stream_holes": self.problems.stream_holes,
+            "contradictions": self.problems.contradictions,
+            "unreadable_symbols": self.unreadable_symbols,
+            "unrecognised_packets": self.feed_counters.unrecognised_packets,
+            "first": self.problems.kept().iter().take(100).map(|problem| json!({
+                "file": self.files.get(usize::from(problem.file)),
+                "packet": problem.packet,
+                "offset": problem.offset,
+                "problem": problem.kind.to_string(),
             })).collect::<Vec<_>>(),
         })
     }
