@@ -166,7 +166,8 @@ fn a_study_of_no_message_gives_the_reason() {
 fn a_file_of_messages_is_read_as_no_other_protocol() {
     let folder = Folder::new("other-protocol");
     let file = folder.path("2025-11-14.itch");
-    let made = run(&["exchange", "generate", "--messages", "2000", "--symbols", "3", "--out", &file]);
+    let small = ["--venues", "nasdaq", "--messages", "2000", "--symbols", "3"];
+    let made = run(&[&["exchange", "generate", "--out", &file], &small[..]].concat());
     assert!(made.status.success(), "{}", stderr(&made));
     for command in ["dump", "stats", "replay"] {
         let other = run(&[command, "--protocol", "memoir", &file]);
