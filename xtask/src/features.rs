@@ -25,9 +25,8 @@ impl Features {
             // Where nothing may be skipped the step of each feature alone fails for it.
             Err(Lack::Skipped(why) | Lack::Failed(why)) => Some(format!("{AF_XDP} is left out: {why}")),
         };
-        let more = packages()?.into_iter().flat_map(|(package, features)| {
-            let built = features.into_iter().filter(|feature| left_out.is_none() || feature != AF_XDP);
-            built.map(|feature| format!("{package}/{feature}")).collect::<Vec<_>>()
+        let more = packages(left_out.is_none())?.into_iter().flat_map(|(package, features)| {
+            features.into_iter().map(move |feature| format!("{package}/{feature}"))
         });
         Ok(Self { more: more.collect(), left_out })
     }
@@ -50,12 +49,13 @@ impl Features {
     }
 }
 
-/// Each package of ours that has features, and their names.
-fn packages() -> Result<Vec<(String, Vec<String>)>, String> {
+/// Each package of ours that has features, and the names of those that can be built: that of AF_XDP only where what it needs is there.
+fn packages(has_af_xdp: bool) -> Result<Vec<(String, Vec<String>)>, String> {
     let metadata = process::metadata(&["--no-deps"])?;
     let of = |package: &serde_json::Value| {
         let features = package["features"].as_object()?;
-        let features: Vec<String> = features.keys().filter(|name| *name != "default").cloned().collect();
+        let is_built = |name: &&String| *name != "default" && (has_af_xdp || *name != AF_XDP);
+        let features: Vec<String> = features.keys().filter(is_built).cloned().collect();
         (!features.is_empty()).then_some((package["name"].as_str()?.to_owned(), features))
     };
     Ok(metadata["packages"].as_array().into_iter().flatten().filter_map(of).collect())
@@ -70,11 +70,11 @@ pub(crate) fn alone() -> Result<String, Lack> {
         Err(failed) => return Err(failed),
     };
     let run = || {
-        let packages = packages()?;
+        let packages = packages(lacks.is_none())?;
         let mut with: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (package, features) in &packages {
             cargo(["check", "--locked", "--no-default-features", "--package", package]).run()?;
-            for feature in features.iter().filter(|feature| lacks.is_none() || *feature != AF_XDP) {
+            for feature in features {
                 with.entry(feature).or_default().push(package);
             }
         }
