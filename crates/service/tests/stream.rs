@@ -10,8 +10,6 @@ mod session;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -21,11 +19,8 @@ use served::Served;
 use tapeworks_market::event::Gap;
 use tapeworks_market::{BookStage, Event, Flags, Instruments, NbboStage, NbboUpdate};
 use tapeworks_outputs::stream::messages::{Kind, Lagged, Record};
-use tapeworks_plant::Status;
-use tapeworks_plant::view::Watch;
 use tapeworks_runtime::transport::Acceptor;
 use tapeworks_service::config::WebSetting;
-use tapeworks_service::report::Handles;
 use tapeworks_service::web;
 use tapeworks_stage::{Stage, Through};
 use tapeworks_store::trade_of;
@@ -348,18 +343,12 @@ fn wrong_parameters_get_a_one_line_error_and_clients_without_a_key_are_refused()
         stream: false,
         tls: None,
     };
-    let handles = Handles {
-        plant: Arc::new(Mutex::new(Status::default())),
-        clients: None,
-        multicast: None,
-        questdb: None,
-        watch: Watch::default(),
-        has_replayed: Arc::new(AtomicBool::new(true)),
-        stream: None,
-    };
-    let without =
-        web::plant::start(web::bind(setting.address, setting.token, Acceptor::Plain).unwrap(), handles, None)
-            .unwrap();
+    let without = web::plant::start(
+        web::bind(setting.address, setting.token, Acceptor::Plain).unwrap(),
+        served::handles(),
+        None,
+    )
+    .unwrap();
     assert_eq!(get(without.address(), "/stream").0, 401);
     use tokio_tungstenite::tungstenite::client::IntoClientRequest;
     let refused = block_on(async {

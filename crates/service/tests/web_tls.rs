@@ -4,19 +4,16 @@
 #![cfg(all(feature = "tls", feature = "web"))]
 
 mod authority;
+#[path = "session/served.rs"]
+mod served;
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use authority::Authority;
 use serde_json::Value;
-use tapeworks_plant::Status;
-use tapeworks_plant::view::Watch;
 use tapeworks_runtime::transport::{Connector, TlsFiles};
-use tapeworks_service::report::Handles;
 use tapeworks_service::web::{self, Web};
 use tokio_tungstenite::tungstenite;
 
@@ -32,17 +29,8 @@ fn serve(of: &Authority, name: &str, clients: Option<&Authority>) -> Web {
         client_authorities: clients.map(|authority| authority.path("authority.pem")),
     };
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
-    let handles = Handles {
-        plant: Arc::new(Mutex::new(Status::default())),
-        clients: None,
-        multicast: None,
-        questdb: None,
-        watch: Watch::default(),
-        has_replayed: Arc::new(AtomicBool::new(true)),
-        stream: None,
-    };
     let listening = web::bind(address, Some(TOKEN.into()), files.acceptor().unwrap()).unwrap();
-    web::plant::start(listening, handles, None).unwrap()
+    web::plant::start(listening, served::handles(), None).unwrap()
 }
 
 /// Sends a request, and returns the whole answer.

@@ -19,6 +19,19 @@ use tapeworks_service::config::WebSetting;
 use tapeworks_service::report::Handles;
 use tapeworks_service::web::{self, Web};
 
+/// What a page shows of a plant without outputs that has nothing to report.
+pub fn handles() -> Handles {
+    Handles {
+        plant: Arc::new(Mutex::new(Status::default())),
+        clients: None,
+        multicast: None,
+        questdb: None,
+        watch: Watch::default(),
+        has_replayed: Arc::new(AtomicBool::new(true)),
+        stream: None,
+    }
+}
+
 /// A page with a stream, and the ring that an engine would fill.
 pub struct Served {
     pub web: Web,
@@ -33,19 +46,10 @@ impl Served {
         let mut ring = Builder::new(1 << 16, || blank, Yielding::default);
         let reader = ring.consumer("stream", &[]);
         let (producer, mut ends) = ring.single_producer();
-        let has_replayed = Arc::new(AtomicBool::new(true));
         let reader = ends.take(reader).unwrap();
         let begin = Begin { live_from: Arc::new(AtomicU64::new(live_from as u64)), ..Begin::default() };
         let streaming = stream::start(reader, &BookOptions::default(), begin).unwrap();
-        let handles = Handles {
-            plant: Arc::new(Mutex::new(Status::default())),
-            clients: None,
-            multicast: None,
-            questdb: None,
-            watch: Watch::default(),
-            has_replayed,
-            stream: Some(Arc::clone(streaming.hub())),
-        };
+        let handles = Handles { stream: Some(Arc::clone(streaming.hub())), ..handles() };
         let setting = WebSetting {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             token: None,
