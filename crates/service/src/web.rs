@@ -148,7 +148,7 @@ fn start(
         counters: Counters::default(),
         refusals: Mutex::new(Refusals::new("page", on_refusal)),
         began: Instant::now(),
-        files,
+        files: files.into(),
     });
     let is_tls = acceptor.is_tls();
     let Site { whole, reserved, background } = site(&server);
@@ -212,7 +212,7 @@ struct Server {
     refusals: Mutex<Refusals>,
     began: Instant,
     /// What files are for that the process follows.
-    files: Vec<(String, Arc<dyn FollowedFiles>)>,
+    files: Arc<files::Files>,
 }
 
 /// The other end of a connection.

@@ -8,12 +8,12 @@ use tapeworks_market::levels::Level;
 use tapeworks_market::nbbo::{BestSide, Nbbo};
 use tapeworks_market::{Flags, Nanos, Symbol};
 
+use super::files::{self, Files};
 use super::plant::App;
 use crate::describe::{self, feed_name};
 use crate::report::Report;
 use tapeworks_plant::view::{SymbolView, View};
 use tapeworks_plant::{Condition, DelayPoint};
-use tapeworks_runtime::followed::FollowedFiles;
 use tapeworks_runtime::now;
 
 /// One look at everything.
@@ -24,7 +24,7 @@ pub(super) struct Look {
     pub(super) web: Vec<(&'static str, &'static str, u64)>,
     pub(super) viewers: usize,
     /// What files are for that the process follows.
-    pub(super) files: Vec<(String, Arc<dyn FollowedFiles>)>,
+    pub(super) files: Arc<Files>,
     /// Whether a token is required.
     pub(super) has_login: bool,
 }
@@ -39,7 +39,7 @@ impl Look {
             report: handles.report(),
             web: [app.server.counters.all(), streamed].concat(),
             viewers: app.ticks.receiver_count(),
-            files: app.server.files.clone(),
+            files: Arc::clone(&app.server.files),
             has_login: app.server.access.has_token(),
         }
     }
@@ -77,7 +77,7 @@ pub(super) fn status(look: &Look) -> Value {
     all["reasons"] = readiness["reasons"].clone();
     all["conditions"] = readiness["conditions"].clone();
     all["web"] = web.into();
-    all["files"] = super::files::status(&look.files);
+    all["files"] = files::status(&look.files);
     all
 }
 
