@@ -145,11 +145,10 @@ impl Input {
                 if read_as.is_none() && is_log(start) {
                     return Ok(Self { file, name, source: Source::FixLog(LogReader::new(bytes)) });
                 }
+                let of_streams = ReadAs::Feed(Application::OF_STREAMS);
                 let format = match recognise::framing(start) {
                     Some(format) => format,
-                    None if read_as == Some(ReadAs::Feed(Application::OF_STREAMS)) && !start.is_empty() => {
-                        FileFormat::LengthPrefixed
-                    }
+                    None if read_as == Some(of_streams) && !start.is_empty() => FileFormat::LengthPrefixed,
                     None => {
                         let start =
                             start.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();
@@ -164,8 +163,7 @@ impl Input {
                         return Err(InputError::NotRecognised { file: name, start });
                     }
                 };
-                let other = |read_as: &ReadAs| *read_as != ReadAs::Feed(Application::OF_STREAMS);
-                if let Some(read_as) = read_as.filter(other) {
+                if let Some(read_as) = read_as.filter(|read_as| *read_as != of_streams) {
                     return Err(InputError::OtherProtocol { file: name, protocol: read_as.name() });
                 }
                 let text =
