@@ -513,11 +513,11 @@ fn read_parties(reading: &mut Reading<'_>, file: &mut Section<'_>) -> Vec<(Ascii
 fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, beside: &Path) -> Option<WebConfig> {
     let place = address(reading, &mut web, "address");
     let is_local = place.is_none_or(|address| address.ip().is_loopback());
-    let names = ["token", "token_env", "token_file"];
-    if !is_local && !names.iter().any(|name| web.has(name)) {
+    if !is_local && !Secret::is_in(&web, Secret::TOKEN) {
         web.wrong_at(reading, "address", "an address that others can reach needs a 'token'");
     }
-    let token = Secret::read(reading, &mut web, names, beside, move |text| check_token(text, is_local));
+    let token =
+        Secret::read(reading, &mut web, Secret::TOKEN, beside, move |text| check_token(text, is_local));
     let tls = TlsFiles::read(reading, &mut web, beside);
     acceptor(reading, &web, tls.as_ref());
     web.refuse_the_rest(reading);

@@ -62,6 +62,12 @@ impl From<&str> for Secret {
 }
 
 impl Secret {
+    /// The names under which a section may have a page's token: as text, as a variable of the environment, as a file.
+    pub const TOKEN: [&str; 3] = ["token", "token_env", "token_file"];
+
+    /// The same of a client's key.
+    pub const KEY: [&str; 3] = ["key", "key_env", "key_file"];
+
     /// The text of a file. `check` says what is wrong with a text; one that fails leaves the one before.
     ///
     /// # Errors
@@ -97,8 +103,13 @@ impl Secret {
         }
     }
 
-    /// Reads a secret that a section has as `key`, as the name of a variable (`key_env`), or as a path beside the configuration (`key_file`). `None`: it has
-    /// none, or something is wrong with it.
+    /// Whether a section has a secret under one of these names.
+    pub fn is_in(section: &Section<'_>, names: [&str; 3]) -> bool {
+        names.iter().any(|name| section.has(name))
+    }
+
+    /// Reads a secret that a section has as text, as the name of a variable of the environment, or as a path beside the configuration: under one of these
+    /// names, in that order. `None`: it has none, or something is wrong with it.
     pub fn read(
         reading: &mut Reading<'_>,
         section: &mut Section<'_>,

@@ -96,7 +96,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the configuration in `text`, which came from a file named `file`. Keys and tokens of its own files lie beside it.
+    /// Reads the configuration in `text`, which came from a file named `file`: paths that are not absolute start beside it.
     ///
     /// # Errors
     /// What is wrong with it, in the order of the file; at least one.
@@ -214,7 +214,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     plant.symbols = top
         .each(reading, "symbols", &format!("a symbol of {}", Symbol::FORM), Symbol::parse)
         .map(|symbols| symbols.into_iter().collect());
-    plant.shared_memory = top.text(reading, "shared_memory").map(|(path, _)| PathBuf::from(path));
+    plant.shared_memory = top.text(reading, "shared_memory").map(|(path, _)| beside.join(path));
     let ring = top.integer(reading, "ring_events", 1_024..=1 << 26);
     plant.ring_events = ring.map_or(plant.ring_events, |(events, _)| events);
     if let Some(mut cores) = top.table(reading, "cores") {
@@ -247,12 +247,12 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
             ..NbboRules::default()
         };
         plant.sip_sizes = one_of(reading, &mut nbbo, "sip_sizes", &SIP_SIZES).unwrap_or_default();
-        round_lot_prices = nbbo.text(reading, "round_lot_prices").map(|(path, _)| PathBuf::from(path));
+        round_lot_prices = nbbo.text(reading, "round_lot_prices").map(|(path, _)| beside.join(path));
         plant.self_help =
             nbbo.tables(reading, "self_help").into_iter().filter_map(|one| self_help(reading, one)).collect();
         nbbo.refuse_the_rest(reading);
     }
-    plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal));
+    plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal, beside));
     let venues = top.tables(reading, "venue");
     if venues.is_empty() {
         reading
@@ -275,7 +275,8 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     let multicast = top
         .table(reading, "multicast")
         .and_then(|section| read_multicast(reading, section, interface, &mut taken, beside));
-    let roll = top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.as_ref()));
+    let roll =
+        top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.as_ref(), beside));
     let questdb = read_questdb(reading, &mut top, beside);
     top.refuse_the_rest(reading);
     Config { plant, clients, web, multicast, roll, questdb, round_lot_prices }
@@ -322,9 +323,9 @@ fn read_source(reading: &mut Reading<'_>, receive: &mut Section<'_>) -> Source {
     }
 }
 
-fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>) -> JournalSetting {
+fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>, beside: &Path) -> JournalSetting {
     let folder = journal.required_text(reading, "folder").map_or_else(String::new, |(folder, _)| folder);
-    let mut setting = JournalSetting::new(folder);
+    let mut setting = JournalSetting::new(beside.join(folder));
     let segment = journal.integer(reading, "segment_mb", 1..=65_536);
     let keep = journal.number(reading, "keep_gb", 0.001..=1e6);
     setting.options = JournalOptions {
@@ -633,12 +634,11 @@ fn read_clients(
         .into_iter()
         .filter_map(|mut section| {
             let name = section.required_text(reading, "name").map_or_else(String::new, |(name, _)| name);
-            let names = ["key", "key_env", "key_file"];
-            if !names.iter().any(|name| section.has(name)) {
+            if !Secret::is_in(&section, Secret::KEY) {
                 section.missing(reading, "key");
             }
             let check = |text: &str| Key::check(text).map_err(|error| error.to_string());
-            let key = Secret::read(reading, &mut section, names, beside, check)
+            let key = Secret::read(reading, &mut section, Secret::KEY, beside, check)
                 .map(|secret| Key::of(&name, secret));
             let seen = section.each_checked(reading, "datasets", |text| {
                 if datasets.iter().any(|dataset| dataset.name == text) {
@@ -748,14 +748,15 @@ fn read_roll(
     reading: &mut Reading<'_>,
     mut roll: Section<'_>,
     journal: Option<&JournalSetting>,
+    beside: &Path,
 ) -> Option<RollSetting> {
-    let folder = roll.required_text(reading, "folder");
+    let folder = roll.required_text(reading, "folder").map(|(folder, span)| (beside.join(folder), span));
     match (&folder, journal) {
         (Some((_, span)), None) => {
             let problem = "the daily roll makes files of journals: it needs a [journal]";
             reading.wrong(span.clone(), problem.to_owned());
         }
-        (Some((folder, span)), Some(journal)) if Path::new(folder) == journal.folder => {
+        (Some((folder, span)), Some(journal)) if *folder == journal.folder => {
             let problem =
                 "the folder of the [journal], whose days have the same names: the roll needs one of its own";
             reading.wrong(span.clone(), problem.to_owned());
@@ -773,7 +774,7 @@ fn read_roll(
         });
     roll.refuse_the_rest(reading);
     let ending = ending.unwrap_or_else(|| "dbn.zst".to_owned());
-    Some(RollSetting { folder: PathBuf::from(folder?.0), schemas: schemas?, ending })
+    Some(RollSetting { folder: folder?.0, schemas: schemas?, ending })
 }
 
 /// `questdb.example.net:9000`.
@@ -846,11 +847,11 @@ fn read_web(reading: &mut Reading<'_>, mut web: Section<'_>, taken: &mut Taken, 
         address(reading, &mut web, "listen").unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], WEB_PORT)));
     taken.check(reading, (&web, "listen"), ("tcp", listen), "[web]");
     let is_local = listen.ip().is_loopback();
-    let names = ["token", "token_env", "token_file"];
-    if !is_local && !names.iter().any(|name| web.has(name)) {
+    if !is_local && !Secret::is_in(&web, Secret::TOKEN) {
         web.wrong_at(reading, "listen", "an address beyond this machine needs a 'token'");
     }
-    let token = Secret::read(reading, &mut web, names, beside, move |text| check_token(text, is_local));
+    let token =
+        Secret::read(reading, &mut web, Secret::TOKEN, beside, move |text| check_token(text, is_local));
     let stream = web.boolean(reading, "stream").unwrap_or_default();
     let tls = read_tls(reading, &mut web, beside);
     web.refuse_the_rest(reading);

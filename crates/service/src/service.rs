@@ -358,30 +358,19 @@ impl Service {
     }
 }
 
-/// Reads the configuration at `path`, with paths relative to the file's folder, and the file of prices for round lots, and checks the
+/// Reads the configuration at `path` and the file of prices for round lots, and checks the
 /// files of TLS: an unusable certificate is a fault of the configuration.
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::ConfigError>> {
     let mut config = Config::load(path)?;
-    let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    if let Some(journal) = &mut config.plant.journal {
-        journal.folder = folder.join(&journal.folder);
-    }
-    if let Some(shared) = &mut config.plant.shared_memory {
-        *shared = folder.join(&shared);
-    }
-    if let Some(roll) = &mut config.roll {
-        roll.folder = folder.join(&roll.folder);
-    }
     let wrong = |problem: String| {
         let file = path.display().to_string();
         vec![tapeworks_runtime::config::ConfigError { file, place: None, problem }]
     };
-    if let Some(prices) = &mut config.round_lot_prices {
-        *prices = folder.join(&prices);
-        let read = std::fs::read_to_string(&prices).map_err(|error| error.to_string());
+    if let Some(prices) = &config.round_lot_prices {
+        let read = std::fs::read_to_string(prices).map_err(|error| error.to_string());
         let parsed = read.and_then(|text| RoundLotPrices::parse(&text).map_err(|error| error.to_string()));
         config.plant.rules.round_lot_prices =
             parsed.map_err(|error| wrong(format!("'round_lot_prices': {}: {error}", prices.display())))?;
