@@ -32,6 +32,23 @@ pub(crate) fn python() -> Result<String, Lack> {
     Ok(format!("{} counterparts read the same records", PYTHON.len()))
 }
 
+/// The program of SQL: its own tests, and its answers beside those of DuckDB.
+pub(crate) fn query() -> Result<String, Lack> {
+    let target = process::target_folder();
+    let of_query = |command: &str| {
+        let run = process::cargo([command, "--locked", "--manifest-path", "query/Cargo.toml", "--features", "cloud"]);
+        run.arg("--target-dir").arg(&target)
+    };
+    of_query("clippy").args(["--all-targets", "--", "--deny", "warnings"]).run().map_err(Lack::Failed)?;
+    of_query("test").run().map_err(Lack::Failed)?;
+    of_query("build").run().map_err(Lack::Failed)?;
+    let python = tools::python()?;
+    script_with(python.as_os_str(), "with_query.py", |run| {
+        run.arg("--query").arg(target.join("debug/tapeworks-query"))
+    })?;
+    Ok("the answers are DuckDB's".into())
+}
+
 /// The Python package: the wheel, built as the tests of the workspace are, in an environment with what it works with; and the notebook of
 /// the book.
 pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {

@@ -311,6 +311,14 @@ const STEPS: &[Step] = &[
         run: |_| interop::python(),
     },
     Step {
+        name: "query",
+        what: "`tapeworks query` answers as DuckDB does, from a folder and from a store that speaks S3's protocol",
+        when: When::Covers(&["query", "crates/store", "crates/analysis/src/batch", "interop/with_query.py"]),
+        waits: false,
+        needs: || tools::python().map(drop),
+        run: |_| interop::query(),
+    },
+    Step {
         name: "live",
         what: "the official clients get from the live server what the files hold",
         when: When::Covers(&DATA),
@@ -609,7 +617,7 @@ fn format() -> Result<String, Lack> {
     let run = || {
         cargo(["fmt", "--all", "--", "--check"]).run()?;
         for manifest in
-            ["fuzz/Cargo.toml", "bench/Cargo.toml", "bindings/python/Cargo.toml", "interop/live/Cargo.toml"]
+            ["fuzz/Cargo.toml", "bench/Cargo.toml", "bindings/python/Cargo.toml", "interop/live/Cargo.toml", "query/Cargo.toml"]
         {
             if process::root().join(manifest).is_file() {
                 cargo(["fmt", "--manifest-path", manifest, "--", "--check"]).run()?;

@@ -13,6 +13,7 @@ pub(crate) mod hash;
 pub(crate) mod journal;
 pub(crate) mod lab;
 pub(crate) mod plant;
+pub(crate) mod query;
 pub(crate) mod replay;
 pub(crate) mod schema;
 pub(crate) mod stats;

@@ -1,0 +1,53 @@
+//! What can go wrong with a query.
+
+use std::path::PathBuf;
+
+use datafusion::error::DataFusionError;
+
+/// Why a query has no answer, or no whole one.
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    /// The place of the files is not one that can be read.
+    #[error("{place}: {why}")]
+    Place {
+        /// As it was given.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// No folder `schema=...` with Parquet files is there.
+    #[error("{place}: no Parquet files of `tapeworks batch` are there (schema=NAME/date=DATE/bucket=NUMBER/*.parquet)")]
+    NoTables {
+        /// As it was given.
+        place: String,
+    },
+    /// The engine refuses the statement, or cannot read what it needs.
+    #[error("{}", one_line(.0))]
+    Engine(#[from] DataFusionError),
+    /// A result cannot be written.
+    #[error("{}: {why}", path.display())]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        why: String,
+    },
+    /// Standard output cannot be written.
+    #[error("standard output: {0}")]
+    Stdout(std::io::Error),
+    /// The result has a type that the format has no form for.
+    #[error("{format}: {why}")]
+    Format {
+        /// The format's name.
+        format: &'static str,
+        /// What its writer says.
+        why: String,
+    },
+}
+
+/// The engine's message without its history of calls.
+fn one_line(error: &DataFusionError) -> String {
+    let whole = error.strip_backtrace();
+    let lines: Vec<&str> = whole.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines.join(" ")
+}
