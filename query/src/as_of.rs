@@ -19,7 +19,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt64Array};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt64Array,
+};
 use datafusion::arrow::compute::{cast, concat_batches, take};
 use datafusion::arrow::datatypes::{
     DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, TimestampNanosecondType,
@@ -62,7 +64,8 @@ impl AsOf {
     }
 
     fn table(&self, argument: &Expr) -> Result<(&str, &Table)> {
-        let Expr::Literal(ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name)), _) = argument else {
+        let Expr::Literal(ScalarValue::Utf8(Some(name)) | ScalarValue::Utf8View(Some(name)), _) = argument
+        else {
             return plan_err!("{FORM} takes names of tables in quotes, not {argument}");
         };
         match self.tables.get_key_value(name) {
@@ -189,7 +192,9 @@ impl Joined {
         let of_folders = DFSchema::try_from(schema)?;
         let mut wanted = vec![true; self.pairs.len()];
         for filter in filters {
-            if filter.is_volatile() || !filter.column_refs().iter().all(|column| [DATE, BUCKET].contains(&column.name.as_str())) {
+            if filter.is_volatile()
+                || !filter.column_refs().iter().all(|column| [DATE, BUCKET].contains(&column.name.as_str()))
+            {
                 continue;
             }
             // Names of the joined table are not those of the folders: the filter's columns are its own.
@@ -201,7 +206,13 @@ impl Joined {
                 *wanted &= kept == Some(true);
             }
         }
-        Ok(self.pairs.iter().zip(wanted).filter(|(_, wanted)| *wanted).map(|(pair, _)| pair.clone()).collect())
+        Ok(self
+            .pairs
+            .iter()
+            .zip(wanted)
+            .filter(|(_, wanted)| *wanted)
+            .map(|(pair, _)| pair.clone())
+            .collect())
     }
 }
 
@@ -355,7 +366,11 @@ impl Plan {
                 Origin::Date => constant(&pair.date, rows),
                 Origin::Bucket => constant(&pair.bucket, rows),
             };
-            columns.push(if column.data_type() == field.data_type() { column } else { cast(&column, field.data_type())? });
+            columns.push(if column.data_type() == field.data_type() {
+                column
+            } else {
+                cast(&column, field.data_type())?
+            });
         }
         let options = datafusion::arrow::record_batch::RecordBatchOptions::new().with_row_count(Some(rows));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
@@ -378,7 +393,8 @@ fn keys(batch: &RecordBatch, time: &str) -> Result<(StringArray, datafusion::arr
     let symbols = cast(column(batch, SYMBOL)?, &DataType::Utf8)?;
     let times = column(batch, time)?;
     let nanoseconds = DataType::Timestamp(TimeUnit::Nanosecond, None);
-    let times = cast(times, &nanoseconds)?.as_primitive::<TimestampNanosecondType>().reinterpret_cast::<Int64Type>();
+    let times =
+        cast(times, &nanoseconds)?.as_primitive::<TimestampNanosecondType>().reinterpret_cast::<Int64Type>();
     Ok((symbols.as_string::<i32>().clone(), times))
 }
 

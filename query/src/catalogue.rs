@@ -13,7 +13,8 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::object_store::ObjectStoreExt;
+use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use futures::TryStreamExt;
 use serde::Deserialize;
 
@@ -76,7 +77,7 @@ impl Catalogue {
         let store = runtime.object_store(root.object_store()).map_err(|error| of_place(error.to_string()))?;
         let mut found: BTreeMap<String, BTreeMap<(String, String), Vec<String>>> = BTreeMap::new();
         let mut manifest = None;
-        let mut others = 0usize;
+        let (mut others, mut warnings) = (0usize, Vec::new());
         let mut listing = store.list(Some(root.prefix()));
         while let Some(object) = listing.try_next().await.map_err(|error| of_place(error.to_string()))? {
             let Some(below) = object.location.prefix_match(root.prefix()) else { continue };
@@ -94,11 +95,19 @@ impl Catalogue {
                 others += 1;
                 continue;
             }
-            let address = format!("{}{}", root.object_store().as_str(), object.location);
-            let parts = found.entry(schema.replace('-', "_")).or_default();
+            if object.size == 0 {
+                // The engine leaves them out.
+                warnings.push(format!("{}: the file is empty", below.join("/")));
+                continue;
+            }
+            let mut address = root.get_url().clone();
+            if let Ok(mut segments) = address.path_segments_mut() {
+                segments.pop_if_empty().extend(&below);
+            }
+            let address = address.to_string();
+            let parts = found.entry(schema.to_owned()).or_default();
             parts.entry((date.to_owned(), bucket.to_owned())).or_default().push(address);
         }
-        let mut warnings = Vec::new();
         if others != 0 {
             warnings.push(format!("{others} files are no Parquet files of a date, and are left out"));
         }
@@ -106,7 +115,9 @@ impl Catalogue {
             return Err(QueryError::NoTables { place: place.to_owned() });
         }
         match manifest {
-            None => warnings.push("there is no manifest.json: a run of `tapeworks batch` is under way, or was stopped".into()),
+            None => warnings.push(
+                "there is no manifest.json: a run of `tapeworks batch` is under way, or was stopped".into(),
+            ),
             Some(location) => {
                 let read = async { store.get(&location).await?.bytes().await };
                 let bytes = read.await.map_err(|error| of_place(error.to_string()))?;
@@ -117,7 +128,8 @@ impl Catalogue {
             }
         }
         let mut tables = BTreeMap::new();
-        for (name, parts) in found {
+        for (schema, parts) in found {
+            let name = schema.replace('-', "_");
             let parts: Vec<Part> = parts
                 .into_iter()
                 .map(|((date, bucket), mut files)| {
@@ -125,7 +137,14 @@ impl Catalogue {
                     Part { date, bucket, files }
                 })
                 .collect();
-            let provider = listing_table(&context, &parts).await?;
+            let folder = root
+                .get_url()
+                .join(&format!("schema={schema}/"))
+                .map_err(|error| of_place(error.to_string()))?;
+            let provider = match listing_table(&context, folder).await {
+                Ok(provider) => provider,
+                Err(error) => return Err(unreadable(&context, &parts).await.unwrap_or(error.into())),
+            };
             let schema = provider.schema();
             context.register_table(name.as_str(), provider)?;
             tables.insert(name, Table { parts, schema });
@@ -160,7 +179,8 @@ impl Catalogue {
     /// # Errors
     /// The statement is not one, names what is not there, or would change something.
     pub async fn sql(&self, statement: &str) -> Result<DataFrame, QueryError> {
-        let reads = SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+        let reads =
+            SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
         Ok(self.context.sql_with_options(statement, reads).await?)
     }
 }
@@ -195,7 +215,8 @@ fn root(place: &str) -> Result<ListingTableUrl, String> {
         }
         let path = path.canonicalize().map_err(|error| error.to_string())?;
         // Not as a pattern: a folder's name may have `*`.
-        let url = url::Url::from_directory_path(&path).map_err(|()| "the path is not one of a file system".to_owned())?;
+        let url = url::Url::from_directory_path(&path)
+            .map_err(|()| "the path is not one of a file system".to_owned())?;
         return ListingTableUrl::try_new(url, None).map_err(|error| error.to_string());
     }
     let folder = if place.ends_with('/') { place.to_owned() } else { format!("{place}/") };
@@ -216,16 +237,29 @@ fn is_date(text: &str) -> bool {
         })
 }
 
-async fn listing_table(context: &SessionContext, parts: &[Part]) -> Result<Arc<dyn TableProvider>, DataFusionError> {
-    let files = parts.iter().flat_map(|part| &part.files);
-    let urls = files.map(ListingTableUrl::parse).collect::<Result<Vec<_>, _>>()?;
+async fn listing_table(
+    context: &SessionContext,
+    folder: url::Url,
+) -> Result<Arc<dyn TableProvider>, DataFusionError> {
+    let folder = ListingTableUrl::try_new(folder, None)?;
     let columns = vec![(DATE.to_owned(), DataType::Date32), (BUCKET.to_owned(), DataType::Utf8)];
     let options = ListingOptions::new(Arc::new(ParquetFormat::new()))
         .with_file_extension(".parquet")
         .with_table_partition_cols(columns);
-    let config = ListingTableConfig::new_with_multi_paths(urls).with_listing_options(options);
+    let config = ListingTableConfig::new(folder).with_listing_options(options);
     let config = config.infer_schema(&context.state()).await?;
     Ok(Arc::new(ListingTable::try_new(config)?))
+}
+
+/// The first file that cannot be opened.
+async fn unreadable(context: &SessionContext, parts: &[Part]) -> Option<QueryError> {
+    for file in parts.iter().flat_map(|part| &part.files) {
+        if let Err(error) = context.read_parquet(file.as_str(), ParquetReadOptions::default()).await {
+            let place = file.strip_prefix("file://").unwrap_or(file).to_owned();
+            return Some(QueryError::Place { place, why: QueryError::from(error).to_string() });
+        }
+    }
+    None
 }
 
 /// What is read of the manifest.

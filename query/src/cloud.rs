@@ -17,7 +17,9 @@ pub(crate) fn register(root: &ListingTableUrl, runtime: &Arc<RuntimeEnv>) -> Res
     let store: Result<Arc<dyn object_store::ObjectStore>, object_store::Error> = match root.scheme() {
         "file" => return Ok(()),
         "s3" => AmazonS3Builder::from_env().with_url(address).build().map(|store| Arc::new(store) as _),
-        "gs" => GoogleCloudStorageBuilder::from_env().with_url(address).build().map(|store| Arc::new(store) as _),
+        "gs" => {
+            GoogleCloudStorageBuilder::from_env().with_url(address).build().map(|store| Arc::new(store) as _)
+        }
         "az" => MicrosoftAzureBuilder::from_env().with_url(address).build().map(|store| Arc::new(store) as _),
         other => return Err(format!("no store has the scheme {other}: s3, gs and az are known")),
     };

@@ -16,7 +16,9 @@ pub enum QueryError {
         why: String,
     },
     /// No folder `schema=...` with Parquet files is there.
-    #[error("{place}: no Parquet files of `tapeworks batch` are there (schema=NAME/date=DATE/bucket=NUMBER/*.parquet)")]
+    #[error(
+        "{place}: no Parquet files of `tapeworks batch` are there (schema=NAME/date=DATE/bucket=NUMBER/*.parquet)"
+    )]
     NoTables {
         /// As it was given.
         place: String,

@@ -94,7 +94,12 @@ fn output(path: &Path, why: &dyn std::fmt::Display) -> QueryError {
 ///
 /// # Errors
 /// The query fails while it runs, the file cannot be written, or the format has no form for a type.
-pub async fn write_file(answer: DataFrame, path: &Path, format: Format, most_rows: Option<usize>) -> Result<u64, QueryError> {
+pub async fn write_file(
+    answer: DataFrame,
+    path: &Path,
+    format: Format,
+    most_rows: Option<usize>,
+) -> Result<u64, QueryError> {
     let stream = answer.execute_stream().await?;
     let (unfinished, file) = Unfinished::create(path)?;
     let of_file = |error: io::Error| output(path, &error);
@@ -138,8 +143,9 @@ async fn text(
         Format::Csv => {
             let mut header = true;
             let mut put = |batch: &RecordBatch| {
-                let mut part = Vec::new();
-                csv::WriterBuilder::new().with_header(std::mem::take(&mut header)).build(&mut part).write(batch).map(|()| part)
+                let builder = csv::WriterBuilder::new().with_header(std::mem::take(&mut header));
+                let mut part = builder.build(Vec::new());
+                part.write(batch).map(|()| part.into_inner())
             };
             // An answer without rows has its names all the same.
             let names = put(&RecordBatch::new_empty(schema)).map_err(|error| of_format(format, &error))?;
@@ -176,7 +182,8 @@ async fn table(
     of_writer: &(dyn Fn(io::Error) -> QueryError + Sync),
 ) -> Result<u64, QueryError> {
     let most = most_rows.unwrap_or(usize::MAX);
-    let (mut shown, mut rows, mut has_more) = (vec![RecordBatch::new_empty(SchemaRef::clone(schema))], 0usize, false);
+    let (mut shown, mut rows, mut has_more) =
+        (vec![RecordBatch::new_empty(SchemaRef::clone(schema))], 0usize, false);
     while let Some(batch) = stream.try_next().await? {
         let room = most - rows;
         has_more = batch.num_rows() > room;
@@ -197,8 +204,8 @@ async fn table(
 
 async fn parquet(mut stream: SendableRecordBatchStream, file: File, path: &Path) -> Result<u64, QueryError> {
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer =
-        ArrowWriter::try_new(file, stream.schema(), Some(properties)).map_err(|error| output(path, &error))?;
+    let mut writer = ArrowWriter::try_new(file, stream.schema(), Some(properties))
+        .map_err(|error| output(path, &error))?;
     let mut rows = 0;
     while let Some(batch) = stream.try_next().await? {
         rows += batch.num_rows() as u64;

@@ -27,10 +27,20 @@ fn symbols(records: &[Record]) -> ArrayRef {
 }
 
 /// Writes records as a file of a batch, in row groups of four.
-fn write(folder: &Path, schema: &str, date: &str, bucket: &str, name: &str, column: &str, records: &[Record]) {
+fn write(
+    folder: &Path,
+    schema: &str,
+    date: &str,
+    bucket: &str,
+    name: &str,
+    column: &str,
+    records: &[Record],
+) {
     let folder = folder.join(format!("schema={schema}/date={date}/bucket={bucket}"));
     fs::create_dir_all(&folder).unwrap();
-    let prices = Decimal128Array::from_iter_values(records.iter().map(|(.., value)| i128::from(*value) * 1_000_000_000));
+    let prices = Decimal128Array::from_iter_values(
+        records.iter().map(|(.., value)| i128::from(*value) * 1_000_000_000),
+    );
     let prices: ArrayRef = Arc::new(prices.with_precision_and_scale(18, 9).unwrap());
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(records.iter().map(|(.., value)| *value)));
     let batch = RecordBatch::try_from_iter([
@@ -51,12 +61,32 @@ fn write(folder: &Path, schema: &str, date: &str, bucket: &str, name: &str, colu
 
 /// Two days, two buckets, quotes of which several have one time.
 fn days(folder: &Path) {
-    write(folder, "trades", "2025-11-14", "00", "venue.parquet", "price", &[
-        (5, "A", 1), (10, "A", 2), (10, "C", 3), (20, "A", 4), (20, "A", 5), (35, "C", 6),
-    ]);
-    write(folder, "cmbp-1", "2025-11-14", "00", "nbbo.parquet", "bid_px_00", &[
-        (10, "A", 100), (10, "A", 101), (10, "A", 102), (15, "C", 103), (20, "A", 104), (21, "A", 105), (30, "C", 106),
-    ]);
+    write(
+        folder,
+        "trades",
+        "2025-11-14",
+        "00",
+        "venue.parquet",
+        "price",
+        &[(5, "A", 1), (10, "A", 2), (10, "C", 3), (20, "A", 4), (20, "A", 5), (35, "C", 6)],
+    );
+    write(
+        folder,
+        "cmbp-1",
+        "2025-11-14",
+        "00",
+        "nbbo.parquet",
+        "bid_px_00",
+        &[
+            (10, "A", 100),
+            (10, "A", 101),
+            (10, "A", 102),
+            (15, "C", 103),
+            (20, "A", 104),
+            (21, "A", 105),
+            (30, "C", 106),
+        ],
+    );
     write(folder, "trades", "2025-11-14", "01", "venue.parquet", "price", &[(50, "B", 7)]);
     write(folder, "trades", "2025-11-17", "00", "venue.parquet", "price", &[(90, "A", 8), (91, "A", 9)]);
     write(folder, "cmbp-1", "2025-11-17", "00", "nbbo.parquet", "bid_px_00", &[(91, "A", 107)]);
@@ -74,7 +104,9 @@ async fn numbers(catalogue: &Catalogue, statement: &str) -> Vec<Vec<Option<i64>>
     for batch in batches {
         for row in 0..batch.num_rows() {
             let of_column = |column: &ArrayRef| {
-                let column = datafusion::arrow::compute::cast(column, &datafusion::arrow::datatypes::DataType::Int64).unwrap();
+                let column =
+                    datafusion::arrow::compute::cast(column, &datafusion::arrow::datatypes::DataType::Int64)
+                        .unwrap();
                 let column = column.as_primitive::<Int64Type>();
                 column.is_valid(row).then(|| column.value(row))
             };
@@ -89,7 +121,8 @@ async fn catalogue_names_a_table_for_each_schema_with_its_folders_as_columns() {
     let folder = tempfile::tempdir().unwrap();
     days(folder.path());
     let catalogue = open(folder.path()).await;
-    let tables: Vec<_> = catalogue.tables().map(|(name, schema)| (name.to_owned(), schema.fields().len())).collect();
+    let tables: Vec<_> =
+        catalogue.tables().map(|(name, schema)| (name.to_owned(), schema.fields().len())).collect();
     assert_eq!(tables, [("cmbp_1".to_owned(), 6), ("trades".to_owned(), 6)]);
     assert_eq!((catalogue.files("trades"), catalogue.files("cmbp_1"), catalogue.files("mbo")), (3, 2, 0));
     assert_eq!(catalogue.warnings(), &[] as &[String]);
@@ -123,11 +156,26 @@ async fn as_of_gives_the_last_record_at_the_time_or_none() {
     let limited = numbers(&catalogue, "SELECT number FROM as_of('trades', 'cmbp_1') LIMIT 4").await;
     assert_eq!(limited.len(), 4);
     let all = catalogue.sql("SELECT * FROM as_of('trades', 'cmbp_1') WHERE number = 6").await.unwrap();
-    let all = datafusion::arrow::compute::concat_batches(&Arc::new(all.schema().as_arrow().clone()), &all.collect().await.unwrap()).unwrap();
+    let all = datafusion::arrow::compute::concat_batches(
+        &Arc::new(all.schema().as_arrow().clone()),
+        &all.collect().await.unwrap(),
+    )
+    .unwrap();
     let names: Vec<_> = all.schema().fields().iter().map(|field| field.name().clone()).collect();
-    assert_eq!(names, [
-        "ts_recv", "symbol", "price", "number", "date", "bucket", "last_ts_recv", "bid_px_00", "last_number",
-    ]);
+    assert_eq!(
+        names,
+        [
+            "ts_recv",
+            "symbol",
+            "price",
+            "number",
+            "date",
+            "bucket",
+            "last_ts_recv",
+            "bid_px_00",
+            "last_number",
+        ]
+    );
     assert_eq!(all.column(6).as_primitive::<TimestampNanosecondType>().value(0), 30);
     assert_eq!(all.column(7).as_primitive::<Decimal128Type>().value(0), 106_000_000_000);
 }
@@ -152,7 +200,9 @@ async fn as_of_agrees_with_a_slow_model_on_random_days() {
             let symbol = |random: &mut Numbers| ["A", "B", "C"][random.below(3) as usize];
             // Times step back now and then, as those of what waited behind a gap do.
             let mut records = |first: i64, count: u64| -> Vec<Record> {
-                (0..count).map(|index| (random.below(40) as i64, symbol(&mut random), first + index as i64)).collect()
+                (0..count)
+                    .map(|index| (random.below(40) as i64, symbol(&mut random), first + index as i64))
+                    .collect()
             };
             let base = expected.len() as i64 * 1_000;
             let quotes = records(base, 30);
@@ -168,7 +218,8 @@ async fn as_of_agrees_with_a_slow_model_on_random_days() {
         }
         let catalogue = open(folder.path()).await;
         let joined = numbers(&catalogue, "SELECT number, last_number FROM as_of('trades', 'cmbp_1')").await;
-        let joined: BTreeMap<i64, Option<i64>> = joined.into_iter().map(|row| (row[0].unwrap(), row[1])).collect();
+        let joined: BTreeMap<i64, Option<i64>> =
+            joined.into_iter().map(|row| (row[0].unwrap(), row[1])).collect();
         assert_eq!(joined, expected, "seed {seed}");
     }
 }
@@ -181,9 +232,9 @@ async fn catalogue_refuses_wrong_statements_in_one_line() {
     for (statement, expected) in [
         ("SELECT * FROM quotes", "quotes"),
         ("SELECT nothing FROM trades", "nothing"),
-        ("SELECT", "end"),
-        ("", "1 statement"),
-        ("SELECT 1; SELECT 2", "1 statement"),
+        ("SELECT", "found: EOF"),
+        ("", "No SQL statements"),
+        ("SELECT 1; SELECT 2", "a single SQL statement"),
         ("SELECT * FROM as_of('trades')", "takes two names, not 1"),
         ("SELECT * FROM as_of('trades', 'mbo')", "there is no table 'mbo'; there are cmbp_1, trades"),
         ("SELECT * FROM as_of(1, 2)", "takes names of tables in quotes"),
@@ -216,11 +267,25 @@ async fn catalogue_refuses_places_without_files_of_a_batch() {
 }
 
 #[tokio::test]
+async fn catalogue_opens_folders_with_odd_names() {
+    let outer = tempfile::tempdir().unwrap();
+    for name in ["a b", "100%", "%41", "x*", "[y]", "ü?#"] {
+        let folder = outer.path().join(name);
+        days(&folder);
+        let catalogue = open(&folder).await;
+        assert_eq!(numbers(&catalogue, "SELECT count(*) FROM trades").await, [[Some(9)]], "{name}");
+        let joined = "SELECT count(last_number) FROM as_of('trades', 'cmbp_1')";
+        assert_eq!(numbers(&catalogue, joined).await, [[Some(5)]], "{name}");
+    }
+}
+
+#[tokio::test]
 async fn catalogue_warns_of_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     days(folder.path());
     let manifest = folder.path().join("manifest.json");
-    fs::write(&manifest, r#"{"tasks":[{"missing_messages":5},{"missing_messages":2}],"failed_inputs":[{}]}"#).unwrap();
+    fs::write(&manifest, r#"{"tasks":[{"missing_messages":5},{"missing_messages":2}],"failed_inputs":[{}]}"#)
+        .unwrap();
     fs::write(folder.path().join("schema=trades/date=2025-11-14/bucket=00/notes.txt"), "x").unwrap();
     let warnings = open(folder.path()).await.warnings().join("; ");
     for expected in ["7 messages are missing", "1 files could not be used", "1 files are no Parquet files"] {
@@ -236,19 +301,30 @@ async fn catalogue_warns_of_what_is_missing() {
 async fn query_names_a_damaged_file_and_leaves_no_result() {
     let folder = tempfile::tempdir().unwrap();
     days(folder.path());
-    let catalogue = open(folder.path()).await;
     let damaged = folder.path().join("schema=trades/date=2025-11-17/bucket=00/venue.parquet");
     let bytes = fs::read(&damaged).unwrap();
     let out = folder.path().join("out.csv");
-    for kept in [0, 4, 60, bytes.len() - 5, bytes.len() - 1] {
+    fs::write(&damaged, "").unwrap();
+    let warning = open(folder.path()).await.warnings().join("; ");
+    assert!(warning.contains("date=2025-11-17/bucket=00/venue.parquet: the file is empty"), "{warning}");
+    for kept in [4, 60, bytes.len() - 5, bytes.len() - 1] {
         fs::write(&damaged, &bytes[..kept]).unwrap();
-        for statement in ["SELECT * FROM trades", "SELECT * FROM as_of('trades', 'cmbp_1')"] {
-            let answer = catalogue.sql(statement).await.unwrap();
-            let written = output::write_file(answer, &out, Format::Csv, None).await;
-            let error = written.expect_err("a cut file cannot be read").to_string();
-            assert_eq!(error.lines().count(), 1, "{error}");
-        }
-        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let opened = Catalogue::open(folder.path().to_str().unwrap(), &Options::default()).await;
+        let Err(error) = opened.map(drop) else { panic!("a file cut at {kept} cannot be read") };
+        let error = error.to_string();
+        assert!(error.lines().count() == 1 && error.contains("bucket=00/venue.parquet: "), "{error}");
+    }
+    fs::write(&damaged, &bytes).unwrap();
+    let catalogue = open(folder.path()).await;
+    fs::remove_file(&damaged).unwrap();
+    let out = folder.path().join("out.csv");
+    for statement in ["SELECT * FROM trades", "SELECT * FROM as_of('trades', 'cmbp_1')"] {
+        let answer = catalogue.sql(statement).await.unwrap();
+        let written = output::write_file(answer, &out, Format::Csv, None).await;
+        let error = written.expect_err("the file is gone").to_string();
+        assert!(error.lines().count() == 1 && error.contains("venue.parquet"), "{error}");
+        let names: Vec<_> =
+            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert!(names.iter().all(|name| !name.to_string_lossy().contains("out.csv")), "{names:?}");
     }
 }
@@ -258,7 +334,8 @@ async fn query_writes_every_format() {
     let folder = tempfile::tempdir().unwrap();
     days(folder.path());
     let catalogue = open(folder.path()).await;
-    let statement = "SELECT number, symbol, price FROM trades WHERE date = '2025-11-14' ORDER BY number LIMIT 2";
+    let statement =
+        "SELECT number, symbol, price FROM trades WHERE date = '2025-11-14' ORDER BY number LIMIT 2";
     for (format, expected) in [
         (Format::Csv, "number,symbol,price\n1,A,1.000000000\n2,A,2.000000000\n"),
         (
