@@ -135,6 +135,7 @@ impl Shown {
             clients: Some(Arc::new(Mutex::new(Stats::default()))),
             multicast: Some(Arc::new(Mutex::new(multicast()))),
             questdb: questdb.map(|status| Arc::new(Mutex::new(status))),
+            nats: None,
             watch: Watch::default(),
             has_replayed: Arc::new(AtomicBool::new(true)),
             stream: None,
