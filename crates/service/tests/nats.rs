@@ -635,6 +635,13 @@ fn publisher_gives_up_a_server_that_confirms_nothing_in_time() {
     when(&nats, "another connection", |status| status.is_storing && status.connects >= 2);
 }
 
+#[test]
+fn the_configuration_of_the_example_is_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/nats/plant.toml");
+    let config = tapeworks_service::config::Config::load(&path).unwrap();
+    assert_eq!(config.nats, Some(NatsSetting::new(vec![("127.0.0.1".to_owned(), 4_222)])));
+}
+
 #[cfg(feature = "tls")]
 #[test]
 fn publisher_speaks_tls_with_a_server_whose_authority_it_trusts_only() {
