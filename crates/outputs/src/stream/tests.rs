@@ -27,11 +27,13 @@ fn newcomer(request: Request, queue: mpsc::Sender<Message>) -> Newcomer {
     Newcomer { request, queue, counters: Arc::default(), wants_current: None }
 }
 
-/// A subscriber of all records with room for so many.
-fn subscriber(room: usize) -> (Subscriber, Receiver<Message>) {
+/// A subscriber of all records with room for so many, and its counters.
+fn subscriber(room: usize) -> (Subscriber, Receiver<Message>, Arc<StreamCounters>) {
     let (queue, messages) = mpsc::channel(room);
     let request = Request { encoding: Encoding::Protobuf, trades: true, ..Request::default() };
-    (Subscriber::new(newcomer(request, queue)), messages)
+    let newcomer = newcomer(request, queue);
+    let counters = Arc::clone(&newcomer.counters);
+    (Subscriber::new(newcomer), messages, counters)
 }
 
 fn read(messages: &mut Receiver<Message>) -> Option<Record> {
@@ -43,8 +45,7 @@ fn read(messages: &mut Receiver<Message>) -> Option<Record> {
 
 #[test]
 fn a_client_that_falls_behind_gets_the_last_quote_of_each_instrument_and_the_number_missed() {
-    let (mut subscriber, mut messages) = subscriber(4);
-    let counters = Arc::clone(&subscriber.counters);
+    let (mut subscriber, mut messages, counters) = subscriber(4);
     let offer = |subscriber: &mut Subscriber, instrument, record: Record| {
         subscriber.offer(instrument, &mut Encoded::new(&record));
     };
