@@ -294,8 +294,24 @@ async fn over(mut ending: watch::Receiver<Option<Instant>>, shared: &Shared) {
 
 impl Publisher {
     fn run(mut self) {
-        while let Outcome::Broken(why) = self.session() {
-            self.fail(&why);
+        loop {
+            let outcome = self.session();
+            let unconfirmed = std::mem::take(&mut self.flight).in_flight();
+            let error = match &outcome {
+                Outcome::Ended => None,
+                Outcome::Broken(why) => Some(format!("{}: {why}", self.setting.shown_servers())),
+            };
+            // At once, so that nobody sees a connection that broke without the reason.
+            self.shared.update(|status| {
+                (status.is_connected, status.is_storing, status.in_flight) = (false, false, 0);
+                status.unconfirmed += unconfirmed;
+                status.failures += u64::from(error.is_some());
+                status.error = error.or(status.error.take());
+            });
+            match outcome {
+                Outcome::Ended => break,
+                Outcome::Broken(_) => self.pause = longer(self.pause, self.setting.longest_pause),
+            }
         }
         let mut left = 0;
         while self.subscription.records.try_recv().is_ok() {
@@ -303,15 +319,6 @@ impl Publisher {
         }
         self.shared.taken.fetch_add(left, Ordering::AcqRel);
         self.shared.update(|status| status.lost += left);
-    }
-
-    fn fail(&mut self, why: &str) {
-        self.pause = longer(self.pause, self.setting.longest_pause);
-        let error = format!("{}: {why}", self.setting.shown_servers());
-        self.shared.update(|status| {
-            status.failures += 1;
-            status.error = Some(error);
-        });
     }
 
     /// One connection, from the pause before it to its end.
@@ -333,11 +340,6 @@ impl Publisher {
         });
         // A name that is being looked up is not waited for.
         runtime.shutdown_background();
-        let unconfirmed = std::mem::take(&mut self.flight).in_flight();
-        self.shared.update(|status| {
-            (status.is_connected, status.is_storing, status.in_flight) = (false, false, 0);
-            status.unconfirmed += unconfirmed;
-        });
         outcome
     }
 
