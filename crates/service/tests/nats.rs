@@ -44,7 +44,8 @@ fn is_there() -> bool {
     let is_there =
         Command::new("nats-server").arg("--version").output().is_ok_and(|run| run.status.success());
     if !is_there {
-        assert!(std::env::var_os("CI").is_none(), "nats-server is not installed (Debian: nats-server)");
+        let is_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+        assert!(!is_ci, "nats-server is not installed (Debian: nats-server)");
         eprintln!(
             "SKIPPED: nats-server is not installed (Debian: nats-server): nothing takes what is published"
         );
