@@ -1,4 +1,4 @@
-// What goes out beside the clients, and what is kept: multicast, QuestDB, checkpoints, the daily roll.
+// What goes out beside the clients, and what is kept: multicast, QuestDB, NATS, checkpoints, the daily roll.
 
 import { bytes, count, delay, short, span } from "./format.js";
 import { dress, write } from "./rows.js";
@@ -28,10 +28,11 @@ function why(id, text) {
 }
 
 export function showOutputs(status, rates) {
-  const { multicast, questdb, roll, checkpoints: snapshots } = status;
+  const { multicast, questdb, nats, roll, checkpoints: snapshots } = status;
   const parts = [
     ["multicast", Boolean(multicast)],
     ["questdb", Boolean(questdb)],
+    ["nats", Boolean(nats)],
     ["snapshots", snapshots.every_ns !== null],
     ["roll", roll.is_on],
   ];
@@ -40,6 +41,7 @@ export function showOutputs(status, rates) {
   const now = status.now_ns / 1e9;
   if (multicast) showMulticast(multicast, rates, now);
   if (questdb) showQuestDb(questdb, rates, now);
+  if (nats) showNats(nats, rates, now);
   if (snapshots.every_ns !== null) showSnapshots(snapshots, status, now);
   if (roll.is_on) showRoll(roll);
 }
@@ -79,6 +81,18 @@ function showQuestDb(questdb, rates, now) {
   counts("questdb-failures", [questdb.failures, questdb.reconnects], "warn");
   fact("questdb-lag", short(questdb.ring_lag));
   why("questdb-error", questdb.is_connected ? "" : questdb.error);
+}
+
+function showNats(nats, rates, now) {
+  if (!nats.is_connected) state("nats-state", nats.error ? "bad" : "faint", "there is no connection to a server");
+  else state("nats-state", nats.error ? "warn" : "good", nats.is_storing ? "connected; JetStream keeps the last NBBOs" : "connected");
+  fact("nats-rate", short(rates.of("nats", nats.records, now)));
+  fact("nats-records", `${count(nats.records)}, ${count(nats.stored)}`);
+  fact("nats-waiting", `${count(nats.waiting)}, ${count(nats.in_flight)}`);
+  counts("nats-dropped", [nats.conflated, nats.dropped_trades + nats.dropped_gaps], "warn");
+  counts("nats-lost", [nats.unconfirmed, nats.lost], "warn");
+  counts("nats-failures", [nats.failures, nats.store_failures, nats.refused], "warn");
+  why("nats-error", nats.error);
 }
 
 function showSnapshots(snapshots, status, now) {

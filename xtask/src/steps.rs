@@ -628,10 +628,10 @@ fn format() -> Result<String, Lack> {
     ran(run(), "formatted")
 }
 
-/// A test that finds no tshark has nothing to compare with, and one without `ip` no network of its own: they must be there where
-/// nothing may be skipped. `ip` does not know `--version`; `ss` comes with it.
+/// A test that finds no tshark has nothing to compare with, one without `ip` no network of its own, and one without `nats-server` nobody
+/// to publish to: they must be there where nothing may be skipped. `ip` does not know `--version`; `ss` comes with it.
 fn tools_of_tests() -> Result<(), Lack> {
-    for (program, package) in [("tshark", "tshark"), ("ss", "iproute2")] {
+    for (program, package) in [("tshark", "tshark"), ("ss", "iproute2"), ("nats-server", "nats-server")] {
         match tools::debian(program, package) {
             Err(Lack::Failed(why)) => return Err(Lack::Failed(why)),
             Err(Lack::Skipped(why)) => println!("some tests are skipped: {why}"),

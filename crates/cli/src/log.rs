@@ -1,6 +1,9 @@
 //! The log of what runs until it is stopped, on standard error.
 
 use clap::ValueEnum;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::terminal;
 
@@ -13,12 +16,16 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+/// The library of NATS, which logs each try. The plant itself says once that a server is away.
+const UNHEARD: &str = "async_nats";
+
 /// Sets up the log.
 pub(crate) fn start(format: LogFormat) {
     let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false);
+    let heard = filter_fn(|about| !about.target().starts_with(UNHEARD));
     // A second one in one process is not needed.
     let _already_set = match format {
-        LogFormat::Text => builder.with_ansi(terminal::is_coloured_stderr()).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => builder.with_ansi(terminal::is_coloured_stderr()).finish().with(heard).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).finish().with(heard).try_init(),
     };
 }

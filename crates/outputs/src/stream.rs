@@ -64,27 +64,71 @@ const ROOM: Duration = Duration::from_millis(1);
 pub struct Hub {
     newcomers: Mutex<Vec<Newcomer>>,
     has_newcomers: AtomicBool,
+    has_requests: AtomicBool,
     has_ended: AtomicBool,
     /// The stream's counters.
-    pub counters: StreamCounters,
+    pub counters: Arc<StreamCounters>,
 }
 
 #[derive(Debug)]
 struct Newcomer {
     request: Request,
     queue: mpsc::Sender<Message>,
+    counters: Arc<StreamCounters>,
+    /// Set when the subscription requests everything current. A client without it gets what is current once, at its admission.
+    wants_current: Option<Arc<AtomicBool>>,
+}
+
+/// The end of the stream that an output of this process has.
+#[derive(Debug)]
+pub struct Subscription {
+    /// The requested records. It gives none once the stream has ended.
+    pub records: mpsc::Receiver<Message>,
+    /// The counters of this subscription, which those of the stream do not have.
+    pub counters: Arc<StreamCounters>,
+    wants_current: Arc<AtomicBool>,
+    hub: Arc<Hub>,
+}
+
+impl Subscription {
+    /// Requests the current NBBO of every instrument, of those without quotes too: they follow the records that wait. Until the first
+    /// request only changes come.
+    pub fn request_current(&self) {
+        self.wants_current.store(true, Ordering::Release);
+        self.hub.has_requests.store(true, Ordering::Release);
+    }
 }
 
 impl Hub {
     /// The receiver gets the requested records from now on, the present state first. It gets nothing once the stream has ended.
     pub fn join(&self, request: Request) -> mpsc::Receiver<Message> {
         let (queue, messages) = mpsc::channel(QUEUE_RECORDS);
+        self.add(Newcomer { request, queue, counters: Arc::clone(&self.counters), wants_current: None });
+        messages
+    }
+
+    /// The subscription gets the requested records from now on, of which `room` may wait.
+    ///
+    /// # Panics
+    /// `room` is 0.
+    pub fn subscribe(self: &Arc<Self>, request: Request, room: usize) -> Subscription {
+        let (queue, records) = mpsc::channel(room);
+        let (counters, wants_current) = (Arc::default(), Arc::default());
+        self.add(Newcomer {
+            request,
+            queue,
+            counters: Arc::clone(&counters),
+            wants_current: Some(Arc::clone(&wants_current)),
+        });
+        Subscription { records, counters, wants_current, hub: Arc::clone(self) }
+    }
+
+    fn add(&self, newcomer: Newcomer) {
         let mut newcomers = self.newcomers.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.has_ended.load(Ordering::Acquire) {
-            newcomers.push(Newcomer { request, queue });
+            newcomers.push(newcomer);
             self.has_newcomers.store(true, Ordering::Release);
         }
-        messages
     }
 
     fn take(&self) -> Vec<Newcomer> {
@@ -185,7 +229,7 @@ impl<W: World> Output for Feeding<W> {
     }
 
     fn events(&mut self, _first: u64, events: &[Event]) -> Result<(), StreamFailure> {
-        self.builder.events(events, &self.hub.counters);
+        self.builder.events(events);
         Ok(())
     }
 
@@ -194,7 +238,7 @@ impl<W: World> Output for Feeding<W> {
     }
 
     fn fall_behind(&mut self) {
-        self.builder.fall_behind(&self.hub.counters);
+        self.builder.fall_behind();
     }
 
     /// Admits new clients, and gives waiting records to clients with room again.
@@ -202,12 +246,18 @@ impl<W: World> Output for Feeding<W> {
         if !wait.is_zero() {
             W::park(wait);
         }
-        if self.is_live && self.hub.has_newcomers.load(Ordering::Acquire) {
-            for newcomer in self.hub.take() {
-                self.builder.admit(newcomer);
+        if self.is_live {
+            // Looked at first: a subscription joins before it requests something.
+            let mut has_requests = self.hub.has_requests.swap(false, Ordering::AcqRel);
+            if self.hub.has_newcomers.load(Ordering::Acquire) {
+                self.hub.take().into_iter().for_each(|newcomer| self.builder.admit(newcomer));
+                has_requests = true;
+            }
+            if has_requests {
+                self.builder.show_current();
             }
         }
-        self.builder.catch_up(&self.hub.counters);
+        self.builder.catch_up();
         Ok(())
     }
 
@@ -326,7 +376,7 @@ impl RecordBuilder {
         self.changes = vec![change; self.market.instruments.len()];
     }
 
-    fn events(&mut self, events: &[Event], counters: &StreamCounters) {
+    fn events(&mut self, events: &[Event]) {
         let mut rest = events;
         while !rest.is_empty() {
             let Self { market, changes, subscribers, made } = self;
@@ -375,7 +425,7 @@ impl RecordBuilder {
             for Made { instrument, record } in made.drain(..) {
                 let mut encoded = Encoded::new(&record);
                 for subscriber in &mut *subscribers {
-                    subscriber.offer(instrument, &mut encoded, counters);
+                    subscriber.offer(instrument, &mut encoded);
                 }
             }
             match rest.get(taken.max(1)..) {
@@ -386,18 +436,27 @@ impl RecordBuilder {
     }
 
     fn admit(&mut self, newcomer: Newcomer) {
-        let mut subscriber = Subscriber::new(newcomer.request, newcomer.queue);
+        let shows_quotes = newcomer.wants_current.is_none();
+        let mut subscriber = Subscriber::new(newcomer);
         for (index, symbol) in self.market.instruments.symbols().iter().enumerate() {
             // Instruments are numbered by 32 bits.
             let Ok(index) = u32::try_from(index) else { break };
             let instrument = InstrumentId(index);
             subscriber.name(instrument, *symbol);
             let best = self.market.nbbo().nbbo(instrument);
-            if best.bid.price.is_some() || best.ask.price.is_some() {
+            if shows_quotes && (best.bid.price.is_some() || best.ask.price.is_some()) {
                 subscriber.show(instrument);
             }
         }
         self.subscribers.push(subscriber);
+    }
+
+    /// Has every instrument shown to the subscriptions that requested it.
+    fn show_current(&mut self) {
+        let instruments = self.market.instruments.len();
+        for subscriber in self.subscribers.iter_mut().filter(|one| one.takes_request()) {
+            (0..).take(instruments).map(InstrumentId).for_each(|instrument| subscriber.show(instrument));
+        }
     }
 
     /// Whether records wait for a client whose queue was full.
@@ -406,15 +465,15 @@ impl RecordBuilder {
     }
 
     /// Marks all clients as lagging: they miss the next events, and later get the last NBBOs of them.
-    fn fall_behind(&mut self, counters: &StreamCounters) {
-        self.subscribers.iter_mut().for_each(|subscriber| subscriber.fall_behind(counters));
+    fn fall_behind(&mut self) {
+        self.subscribers.iter_mut().for_each(Subscriber::fall_behind);
     }
 
     /// Sends waiting records to the clients that have room again, and removes the clients that have left.
-    fn catch_up(&mut self, counters: &StreamCounters) {
+    fn catch_up(&mut self) {
         let Self { market, changes, subscribers, .. } = self;
         for subscriber in &mut *subscribers {
-            subscriber.catch_up(market.next, counters, |instrument, is_shown| {
+            subscriber.catch_up(market.next, |instrument, is_shown| {
                 let change = changes.get(instrument.index()).copied().unwrap_or_default();
                 let mut best = *market.nbbo().nbbo(instrument);
                 if is_shown {

@@ -1,6 +1,7 @@
 //! Configuration files in TOML, read key by key: each value has its place, and a key that no reader requested is an error.
 
 use std::fmt::{self, Display};
+use std::net::SocketAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 use std::time::Duration;
@@ -478,6 +479,16 @@ pub fn time(text: &str) -> Option<Duration> {
 }
 
 /// A type's name as a sentence has it.
+/// The name or address of a server and its port, such as `db.example.net:9000`. An IPv6 address keeps its brackets, as in a URL.
+pub fn host_and_port(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let is_address = text.parse::<SocketAddr>().is_ok();
+    let is_name = !host.is_empty()
+        && host.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'));
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    (is_address || is_name).then(|| (host.to_owned(), port))
+}
+
 fn article(kind: &str) -> String {
     let article = if kind.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
     format!("{article} {kind}")

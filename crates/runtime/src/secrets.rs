@@ -68,6 +68,9 @@ impl Secret {
     /// The same of a client's key.
     pub const KEY: [&str; 3] = ["key", "key_env", "key_file"];
 
+    /// The same of a password.
+    pub const PASSWORD: [&str; 3] = ["password", "password_env", "password_file"];
+
     /// The text of a file. `check` says what is wrong with a text; one that fails leaves the one before.
     ///
     /// # Errors

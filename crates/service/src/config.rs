@@ -22,6 +22,7 @@ use tapeworks_session::snapshot::{SnapshotLogin, SnapshotProtocol};
 use toml::Spanned;
 use toml::de::DeTable;
 
+use crate::nats::{self, NatsSetting};
 use tapeworks_engine::export::is_ending;
 use tapeworks_market::BookOptions;
 use tapeworks_outputs::clients::distributor::Dataset;
@@ -33,7 +34,7 @@ use tapeworks_plant::{
     ORDERS, PlantOptions, RetransmissionServer, SnapshotServer, Source, Topology, VenueOptions,
 };
 use tapeworks_runtime::config::ConfigError;
-use tapeworks_runtime::config::{Reading, Section, read_file, read_text, time};
+use tapeworks_runtime::config::{Reading, Section, host_and_port, read_file, read_text, time};
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::secrets::{Secret, check_token};
 use tapeworks_runtime::transport::TlsFiles;
@@ -91,6 +92,8 @@ pub struct Config {
     pub roll: Option<RollSetting>,
     /// The QuestDB output, if there is one.
     pub questdb: Option<QuestDbSetting>,
+    /// The output to NATS, if there is one.
+    pub nats: Option<NatsSetting>,
     /// The file of prices that give round lots where no venue states one: [`load`](crate::service::load) reads it into the rules of the NBBO.
     pub round_lot_prices: Option<PathBuf>,
 }
@@ -278,8 +281,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     let roll =
         top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.as_ref(), beside));
     let questdb = read_questdb(reading, &mut top, beside);
+    let nats = nats::read(reading, &mut top, beside);
     top.refuse_the_rest(reading);
-    Config { plant, clients, web, multicast, roll, questdb, round_lot_prices }
+    Config { plant, clients, web, multicast, roll, questdb, nats, round_lot_prices }
 }
 
 /// The names of the ways to receive.
@@ -777,17 +781,6 @@ fn read_roll(
     Some(RollSetting { folder: folder?.0, schemas: schemas?, ending })
 }
 
-/// `questdb.example.net:9000`.
-fn host_and_port(text: &str) -> Option<(String, u16)> {
-    let (host, port) = text.rsplit_once(':')?;
-    // An IPv6 address keeps its brackets, as in a URL.
-    let is_address = text.parse::<SocketAddr>().is_ok();
-    let is_name = !host.is_empty()
-        && host.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'));
-    let port = port.parse().ok().filter(|port| *port != 0)?;
-    (is_address || is_name).then(|| (host.to_owned(), port))
-}
-
 fn read_questdb(reading: &mut Reading<'_>, top: &mut Section<'_>, beside: &Path) -> Option<QuestDbSetting> {
     let mut section = top.table(reading, "questdb")?;
     if cfg!(not(feature = "questdb")) {
@@ -1062,6 +1055,78 @@ mod tests {
         );
         let found = problems(&(WHOLE.to_owned() + "[questdb]\n"));
         assert!(found.len() == 1 && found[0].contains("lacks the key 'address'"), "{found:?}");
+    }
+
+    const NATS: &str = r#"
+        [nats]
+        servers = ["nats://nats.example.net:4222", "[::1]:4223"]
+        prefix = "md.us"
+        encoding = "protobuf"
+        schemas = ["trades", "nbbo"]
+        stream = "LAST"
+        queue_records = 100
+        login = { user = "me", password = "secret" }
+    "#;
+
+    #[test]
+    #[cfg(feature = "nats")]
+    fn the_settings_of_nats_are_read() {
+        use crate::nats::{NatsEncoding, NatsLogin};
+        let nats = Config::parse("p.toml", &(WHOLE.to_owned() + NATS)).unwrap().nats.unwrap();
+        assert!(!format!("{nats:?}").contains("secret"));
+        let servers = vec![("nats.example.net".to_owned(), 4_222), ("[::1]".to_owned(), 4_223)];
+        let expected = NatsSetting {
+            prefix: "md.us".to_owned(),
+            encoding: NatsEncoding::Protobuf,
+            stream: Some("LAST".to_owned()),
+            queue_records: 100,
+            login: Some(NatsLogin::User { name: "me".to_owned(), password: "secret".into() }),
+            ..NatsSetting::new(servers)
+        };
+        assert_eq!(nats, expected);
+        let only = |more: &str| {
+            let text = format!("{WHOLE}[nats]\nservers = \"127.0.0.1:4222\"\n{more}");
+            Config::parse("p.toml", &text).unwrap().nats.unwrap()
+        };
+        let least = NatsSetting::new(vec![("127.0.0.1".to_owned(), 4_222)]);
+        let token = NatsSetting { login: Some(NatsLogin::Token("t".into())), ..least.clone() };
+        assert_eq!(only("token = \"t\"\n"), token);
+        let trades = NatsSetting { nbbo: false, stream: None, ..least.clone() };
+        assert_eq!(only("schemas = \"trades\"\n"), trades, "there is no NBBO to keep");
+        assert_eq!(only("jetstream = false\n"), NatsSetting { stream: None, ..least });
+        let wrong = "[nats]\nservers = \"tls://me:secret@a:4222\"\nprefix = \"a b\"\nschemas = \"mbo\"\n\
+            stream = \"A.B\"\ntoken = \"t\"\nlogin = { user = \"me\" }\nencoding = \"xml\"\nqueue = 1\n";
+        let found = problems(&(WHOLE.to_owned() + wrong));
+        let expect = [
+            "'servers'",
+            "'prefix'",
+            "'schemas'",
+            "'stream'",
+            "there is a token already",
+            "lacks the key 'password'",
+            "'xml' for 'encoding'",
+            "the key 'queue'",
+        ];
+        assert_eq!(found.len(), expect.len(), "{found:?}");
+        assert!(
+            expect.iter().all(|expected| found.iter().any(|found| found.contains(expected))),
+            "{found:?}"
+        );
+        for (wrong, problem) in [
+            ("", "lacks the key 'servers'"),
+            ("servers = \"a:1\"\njetstream = false\nstream = \"A\"\n", "needs 'jetstream'"),
+            ("servers = \"a:1\"\njetstream = true\nschemas = \"trades\"\n", "not among the 'schemas'"),
+        ] {
+            let found = problems(&format!("{WHOLE}[nats]\n{wrong}"));
+            assert!(found.len() == 1 && found[0].contains(problem), "{found:?}");
+        }
+    }
+
+    #[test]
+    #[cfg(not(feature = "nats"))]
+    fn the_settings_of_nats_need_the_feature() {
+        let found = problems(&(WHOLE.to_owned() + NATS));
+        assert!(found.len() == 1 && found[0].contains("without the feature 'nats'"), "{found:?}");
     }
 
     #[test]

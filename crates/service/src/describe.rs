@@ -5,6 +5,7 @@ use tapeworks_feed::arbitration::{GapReason, RecoveryReport};
 use tapeworks_market::Publisher;
 use tapeworks_market::event::Line;
 
+use crate::nats::NatsStatus;
 use crate::report::Report;
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::ClientView;
@@ -260,6 +261,28 @@ fn questdb(status: &QuestDbStatus) -> Value {
     })
 }
 
+fn nats(status: &NatsStatus) -> Value {
+    json!({
+        "is_connected": status.is_connected,
+        "is_storing": status.is_storing,
+        "records": status.records,
+        "stored": status.stored,
+        "waiting": status.waiting,
+        "in_flight": status.in_flight,
+        "conflated": status.conflated,
+        "dropped_trades": status.dropped_trades,
+        "dropped_gaps": status.dropped_gaps,
+        "lagged": status.lagged,
+        "unconfirmed": status.unconfirmed,
+        "lost": status.lost,
+        "connects": status.connects,
+        "failures": status.failures,
+        "refused": status.refused,
+        "store_failures": status.store_failures,
+        "error": status.error,
+    })
+}
+
 fn snapshots(status: &CheckpointStatus) -> Value {
     json!({
         "every_ns": status.every.map(|every| u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)),
@@ -300,7 +323,7 @@ fn roll(status: &RollStatus) -> Value {
 
 /// The whole status without the books and the curve. Times in ns.
 pub fn status(report: &Report) -> Value {
-    let Report { plant: status, clients: served, multicast: sent, questdb: rows } = report;
+    let Report { plant: status, clients: served, multicast: sent, questdb: rows, nats: published } = report;
     let [p50, p90, p99, p999, max] = status.delay;
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -349,6 +372,7 @@ pub fn status(report: &Report) -> Value {
             "error": journal.error,
         })),
         "questdb": rows.as_ref().map(questdb),
+        "nats": published.as_ref().map(nats),
         "checkpoints": snapshots(&status.checkpoints),
         "roll": roll(&status.roll),
         "venues": status.channels.iter().map(venue).collect::<Vec<_>>(),

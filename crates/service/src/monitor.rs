@@ -7,6 +7,7 @@ use tapeworks_feed::arbitration::RecoveryReport;
 use tapeworks_feed::clock;
 use tapeworks_outputs::clients::server::Stats;
 
+use crate::nats::NatsStatus;
 use crate::report::Report;
 use tapeworks_market::Nanos;
 use tapeworks_outputs::questdb::QuestDbStatus;
@@ -61,10 +62,11 @@ struct Failing {
 impl Monitor {
     /// The notices since the last look; at the first look, since the journal was replayed.
     pub fn look(&mut self, report: &Report) -> Vec<Notice> {
-        let Report { plant: status, clients, questdb, .. } = report;
+        let Report { plant: status, clients, questdb, nats, .. } = report;
         let mut notices = Vec::new();
         let is_first = self.before.is_none();
-        let Report { plant: before, questdb: rows_before, .. } = self.before.take().unwrap_or_default();
+        let Report { plant: before, questdb: rows_before, nats: nats_before, .. } =
+            self.before.take().unwrap_or_default();
         for (at, channel) in status.channels.iter().enumerate() {
             let mut say = |severity, text: String| {
                 notices.push(Notice { severity, subject: channel.name.clone(), text });
@@ -142,6 +144,11 @@ impl Monitor {
             let was = rows_before.unwrap_or_default();
             compare_questdb(&was, now, &mut |severity, text| {
                 notices.push(Notice { severity, subject: "questdb".to_owned(), text });
+            });
+        }
+        if let Some(now) = nats {
+            compare_nats(&nats_before.unwrap_or_default(), now, &mut |severity, text| {
+                notices.push(Notice { severity, subject: "nats".to_owned(), text });
             });
         }
         if let Some(clients) = clients {
@@ -388,6 +395,31 @@ fn compare_questdb(was: &QuestDbStatus, now: &QuestDbStatus, say: &mut dyn FnMut
     }
 }
 
+/// The changes of the output to NATS. While trades are dropped in several reports in a row, only the first is noticed.
+fn compare_nats(was: &NatsStatus, now: &NatsStatus, say: &mut dyn FnMut(Severity, String)) {
+    let why = now.error.as_deref().unwrap_or("it does not say why");
+    if now.is_connected && !was.is_connected {
+        say(Severity::Info, "there is a connection to a server".to_owned());
+    } else if !now.is_connected && now.failures > 0 && (was.is_connected || was.failures == 0) {
+        say(Severity::Warning, format!("there is no connection: {why}"));
+    }
+    if now.is_storing && !was.is_storing {
+        say(Severity::Info, "JetStream keeps the last NBBOs".to_owned());
+    } else if now.store_failures > 0 && was.store_failures == 0 {
+        say(Severity::Warning, format!("NBBOs are not kept: {why}"));
+    }
+    if now.dropped_trades > 0 && was.dropped_trades == 0 {
+        say(Severity::Warning, "trades find no room in the queue: they are dropped".to_owned());
+    }
+    if now.unconfirmed > was.unconfirmed {
+        let count = now.unconfirmed - was.unconfirmed;
+        say(Severity::Warning, format!("the connection broke before {count} records were confirmed"));
+    }
+    if now.refused > 0 && was.refused == 0 {
+        say(Severity::Error, format!("the server sends errors: {why}"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tapeworks_market::Publisher;
@@ -404,6 +436,31 @@ mod tests {
             next: Some(7),
             ..ChannelStatus::new("Nasdaq", Publisher::XNAS_ITCH)
         }
+    }
+
+    #[test]
+    fn the_connection_to_nats_and_each_kind_of_loss_are_noticed_once() {
+        let mut monitor = Monitor::default();
+        let mut look = |nats: NatsStatus| {
+            let report = Report { nats: Some(nats), ..Report::default() };
+            let notices = monitor.look(&report);
+            notices.into_iter().map(|notice| (notice.severity, notice.text)).collect::<Vec<_>>()
+        };
+        let away = NatsStatus { failures: 1, error: Some("refused".to_owned()), ..Default::default() };
+        assert_eq!(look(away.clone()), [(Severity::Warning, "there is no connection: refused".to_owned())]);
+        assert_eq!(look(NatsStatus { failures: 2, ..away.clone() }), []);
+        let is_there = NatsStatus { is_connected: true, is_storing: true, failures: 2, ..Default::default() };
+        assert_eq!(look(is_there.clone()).len(), 2, "connection and JetStream");
+        let lossy =
+            NatsStatus { dropped_trades: 3, unconfirmed: 2, refused: 1, store_failures: 1, ..is_there };
+        let noticed = [
+            (Severity::Warning, "NBBOs are not kept: it does not say why"),
+            (Severity::Warning, "trades find no room in the queue: they are dropped"),
+            (Severity::Warning, "the connection broke before 2 records were confirmed"),
+            (Severity::Error, "the server sends errors: it does not say why"),
+        ];
+        assert_eq!(look(lossy.clone()), noticed.map(|(severity, text)| (severity, text.to_owned())));
+        assert_eq!(look(NatsStatus { dropped_trades: 9, refused: 2, ..lossy }), []);
     }
 
     #[test]

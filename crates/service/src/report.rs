@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::nats::{NatsHandle, NatsStatus};
 use tapeworks_outputs::clients::server::Stats;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
@@ -20,6 +21,8 @@ pub struct Report {
     pub multicast: Option<MulticastStats>,
     /// QuestDB, if records go there.
     pub questdb: Option<QuestDbStatus>,
+    /// NATS, if records go there.
+    pub nats: Option<NatsStatus>,
 }
 
 /// The state of a running service that other threads may read.
@@ -33,12 +36,14 @@ pub struct Handles {
     pub multicast: Option<Arc<Mutex<MulticastStats>>>,
     /// QuestDB's.
     pub questdb: Option<Arc<Mutex<QuestDbStatus>>>,
+    /// That of NATS.
+    pub nats: Option<NatsHandle>,
     /// The books.
     pub watch: Watch,
     /// Whether the journal has been replayed.
     pub has_replayed: Arc<AtomicBool>,
     /// The stream of market data for programs, if there is one.
-    #[cfg(feature = "web")]
+    #[cfg(feature = "stream")]
     pub stream: Option<Arc<tapeworks_outputs::stream::Hub>>,
 }
 
@@ -54,6 +59,7 @@ impl Handles {
             clients: self.clients.as_deref().map(copy),
             multicast: self.multicast.as_deref().map(copy),
             questdb: self.questdb.as_deref().map(copy),
+            nats: self.nats.as_ref().map(NatsHandle::status),
         }
     }
 }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Config;
+#[cfg(feature = "nats")]
+use crate::nats::publisher::{self as nats, Nats};
 use crate::report::{Handles, Report};
 use tapeworks_engine::JournalReplayed;
 use tapeworks_market::round_lots::RoundLotPrices;
@@ -21,7 +23,7 @@ use tapeworks_outputs::multicast::server::{
 };
 #[cfg(feature = "questdb")]
 use tapeworks_outputs::questdb::{self, QuestDb};
-#[cfg(feature = "web")]
+#[cfg(feature = "stream")]
 use tapeworks_outputs::stream::{self, StreamError, StreamFailure, Streaming};
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::transport::TlsFiles;
@@ -44,7 +46,7 @@ pub enum ServiceError {
     #[error(transparent)]
     Web(#[from] crate::web::WebError),
     /// The stream of market data for programs.
-    #[cfg(feature = "web")]
+    #[cfg(feature = "stream")]
     #[error(transparent)]
     Stream(#[from] StreamError),
     /// The web page is not in this build.
@@ -62,6 +64,14 @@ pub enum ServiceError {
     #[cfg(not(feature = "questdb"))]
     #[error("the configuration has [questdb], and this build is without the feature `questdb`")]
     NoQuestDb,
+    /// NATS.
+    #[cfg(feature = "nats")]
+    #[error(transparent)]
+    Nats(#[from] nats::NatsError),
+    /// NATS is not in this build.
+    #[cfg(not(feature = "nats"))]
+    #[error("the configuration has [nats], and this build is without the feature `nats`")]
+    NoNats,
 }
 
 /// Why a service ended before it was stopped.
@@ -82,9 +92,13 @@ pub enum ServiceFailure {
     #[error(transparent)]
     QuestDb(#[from] questdb::QuestDbFailure),
     /// The stream of market data for programs.
-    #[cfg(feature = "web")]
+    #[cfg(feature = "stream")]
     #[error(transparent)]
     Stream(#[from] StreamFailure),
+    /// NATS.
+    #[cfg(feature = "nats")]
+    #[error(transparent)]
+    Nats(#[from] nats::NatsFailure),
 }
 
 /// A running plant with its servers. Dropping it stops all.
@@ -93,7 +107,9 @@ pub struct Service {
     // The servers end before the plant does: they are dropped first.
     #[cfg(feature = "web")]
     web: Option<crate::web::Web>,
-    #[cfg(feature = "web")]
+    #[cfg(feature = "nats")]
+    nats: Option<Nats>,
+    #[cfg(feature = "stream")]
     streaming: Option<Streaming>,
     clients: Option<Server>,
     multicast: Option<Multicast>,
@@ -120,6 +136,10 @@ impl Service {
         if config.questdb.is_some() {
             return Err(ServiceError::NoQuestDb);
         }
+        #[cfg(not(feature = "nats"))]
+        if config.nats.is_some() {
+            return Err(ServiceError::NoNats);
+        }
         tapeworks_runtime::raise_descriptor_limit();
         let has_replayed = Arc::new(AtomicBool::new(false));
         let has_stream = config.web.as_ref().is_some_and(|web| web.stream);
@@ -127,7 +147,8 @@ impl Service {
         readers.extend(config.clients.is_some().then_some("clients"));
         readers.extend(config.multicast.is_some().then_some("multicast"));
         readers.extend(config.questdb.is_some().then_some("questdb"));
-        readers.extend(has_stream.then_some("stream"));
+        // The output to NATS is a client of the stream.
+        readers.extend((has_stream || config.nats.is_some()).then_some("stream"));
         // The ports are bound before the plant starts, so that a busy port is an early error.
         let of_clients = config.clients.as_ref().and_then(|clients| clients.tls.as_ref());
         let tls_of_clients = of_clients.map(TlsFiles::acceptor).transpose()?.unwrap_or_default();
@@ -137,6 +158,9 @@ impl Service {
                 let tls = web.tls.as_ref().map(TlsFiles::acceptor).transpose()?.unwrap_or_default();
                 let mut listening = crate::web::bind(web.address, web.token.clone(), tls)?
                     .showing("clients.certificate", tls_of_clients.files());
+                if let Some(login) = config.nats.as_ref().and_then(|nats| nats.login.as_ref()) {
+                    listening = listening.showing("nats.login", login.secret().files());
+                }
                 for key in config.clients.iter().flat_map(|clients| clients.keys.iter()) {
                     listening = listening.showing(format!("clients.key.{}", key.name), key.files());
                 }
@@ -186,10 +210,15 @@ impl Service {
             }
             _ => None,
         };
-        #[cfg(feature = "web")]
+        #[cfg(feature = "stream")]
         let streaming = take("stream")
             .map(|(consumer, begin)| stream::start(consumer, &config.books(), begin))
             .transpose()?;
+        #[cfg(feature = "nats")]
+        let nats = match (&config.nats, &streaming) {
+            (Some(setting), Some(streaming)) => Some(nats::start(setting.clone(), streaming.hub())?),
+            _ => None,
+        };
         let clients = match (&config.clients, listening, take("clients")) {
             (Some(setting), Some(listener), Some((consumer, begin))) => {
                 let history = begin.history.clone();
@@ -224,10 +253,14 @@ impl Service {
             questdb: questdb.as_ref().map(QuestDb::status_handle),
             #[cfg(not(feature = "questdb"))]
             questdb: None,
+            #[cfg(feature = "nats")]
+            nats: nats.as_ref().map(Nats::handle),
+            #[cfg(not(feature = "nats"))]
+            nats: None,
             watch,
             has_replayed: Arc::clone(&has_replayed),
-            #[cfg(feature = "web")]
-            stream: streaming.as_ref().map(|streaming| Arc::clone(streaming.hub())),
+            #[cfg(feature = "stream")]
+            stream: streaming.as_ref().filter(|_| has_stream).map(|streaming| Arc::clone(streaming.hub())),
         };
         // The page is served during the journal's replay.
         #[cfg(feature = "web")]
@@ -244,7 +277,9 @@ impl Service {
         Ok(Self {
             #[cfg(feature = "web")]
             web,
-            #[cfg(feature = "web")]
+            #[cfg(feature = "nats")]
+            nats,
+            #[cfg(feature = "stream")]
             streaming,
             clients,
             multicast,
@@ -327,7 +362,11 @@ impl Service {
         if self.questdb.as_ref().is_some_and(QuestDb::is_finished) {
             return true;
         }
-        #[cfg(feature = "web")]
+        #[cfg(feature = "nats")]
+        if self.nats.as_ref().is_some_and(Nats::is_finished) {
+            return true;
+        }
+        #[cfg(feature = "stream")]
         if self.streaming.as_ref().is_some_and(Streaming::is_finished) {
             return true;
         }
@@ -346,14 +385,19 @@ impl Service {
         let multicast = self.multicast.map_or(Ok(()), Multicast::join);
         #[cfg(feature = "questdb")]
         let questdb = self.questdb.map(QuestDb::join).transpose();
-        #[cfg(feature = "web")]
+        #[cfg(feature = "stream")]
         let streaming = self.streaming.map_or(Ok(()), Streaming::join);
+        // It ends behind the stream, whose last records it publishes.
+        #[cfg(feature = "nats")]
+        let nats = self.nats.map_or(Ok(()), Nats::join);
         plant?;
         clients?;
         #[cfg(feature = "questdb")]
         questdb?;
-        #[cfg(feature = "web")]
+        #[cfg(feature = "stream")]
         streaming?;
+        #[cfg(feature = "nats")]
+        nats?;
         Ok(multicast?)
     }
 }

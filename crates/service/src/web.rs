@@ -276,7 +276,7 @@ trait Connection: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Connection for T {}
 
 /// The connection of a socket when both sides have agreed on TLS, if it is to be spoken. `None`: they have not, in the time for it.
-#[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS takes time and can fail"))]
+#[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "only TLS refuses"))]
 async fn agree(
     acceptor: &Acceptor,
     stream: TcpStream,

@@ -27,6 +27,7 @@ use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::secrets::Secret;
 use tapeworks_runtime::transport::Acceptor;
 use tapeworks_service::config::{Config, WebSetting};
+use tapeworks_service::nats::{NatsHandle, NatsStatus};
 use tapeworks_service::report::Handles;
 use tapeworks_service::service::{Service, ServiceError};
 use tapeworks_service::web::{self, Web, WebError};
@@ -130,11 +131,14 @@ impl Shown {
     }
 
     fn with(token: Option<&str>, questdb: Option<QuestDbStatus>) -> Self {
+        let has_outputs = questdb.is_some();
         let handles = Handles {
             plant: Arc::new(Mutex::new(status())),
             clients: Some(Arc::new(Mutex::new(Stats::default()))),
             multicast: Some(Arc::new(Mutex::new(multicast()))),
             questdb: questdb.map(|status| Arc::new(Mutex::new(status))),
+            nats: has_outputs
+                .then(|| NatsHandle::new(|| NatsStatus { records: 78, ..NatsStatus::default() })),
             watch: Watch::default(),
             has_replayed: Arc::new(AtomicBool::new(true)),
             stream: None,
@@ -383,6 +387,7 @@ fn metrics_have_names_units_and_help_and_equal_the_status() {
     let sum = of("tapeworks_delay_seconds_sum", "");
     assert!((sum - 835e-6).abs() < 1e-9, "{sum}");
     assert_eq!(of("tapeworks_questdb_rows_total", ""), 77.0);
+    assert_eq!(of("tapeworks_nats_records_total", ""), 78.0);
     // Each counter of the multicast is there, once, as it stands in `status.json`.
     let status = shown.get("/status.json").json()["multicast"].clone();
     let families = [
@@ -431,7 +436,7 @@ fn parts_that_are_not_configured_are_shown_as_null() {
         status.roll.done.extend(days.map(|(outcome, from)| RolledDay { date, outcome, from }));
     });
     assert_eq!(status()["checkpoints"]["every_ns"], 60_000_000_000_u64);
-    assert_eq!(status()["questdb"], Value::Null);
+    assert_eq!((&status()["questdb"], &status()["nats"]), (&Value::Null, &Value::Null));
     let day = |files: u64, records: u64, from: Value, error: Value| json!({ "date": "2025-11-14", "files": files, "records": records, "from_ns": from, "error": error });
     let expected = [
         day(2, 30, Value::Null, Value::Null),
@@ -440,7 +445,9 @@ fn parts_that_are_not_configured_are_shown_as_null() {
     ];
     assert_eq!(status()["roll"]["done"], json!(expected));
     let samples = parse(&shown.get("/metrics").body);
-    assert!(!samples.keys().any(|name| name.starts_with("tapeworks_questdb")));
+    for output in ["tapeworks_questdb", "tapeworks_nats"] {
+        assert!(!samples.keys().any(|name| name.starts_with(output)));
+    }
     let one = |name: &str| samples[name][0].1;
     assert_eq!((one("tapeworks_roll_done_total"), one("tapeworks_roll_failures_total")), (2.0, 1.0));
 }

@@ -100,6 +100,9 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     if let Some(questdb) = &config.questdb {
         let _infallible = write!(text, "; QuestDB on {}:{}", questdb.host, questdb.port);
     }
+    if let Some(nats) = &config.nats {
+        let _infallible = write!(text, "; NATS on {}", nats.shown_servers());
+    }
     if let Some(journal) = &config.plant.journal {
         let _infallible = write!(text, "; journal in {}", journal.folder.display());
     }
@@ -180,6 +183,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if let Some(questdb) = &config.questdb {
         tracing::info!("records go into QuestDB on {}:{}", questdb.host, questdb.port);
     }
+    if let Some(nats) = &config.nats {
+        tracing::info!("records go to NATS on {} under {}", nats.shown_servers(), nats.prefix);
+    }
     let until = arguments.seconds.map(|time| Instant::now() + time);
     watch(&service, &refusals, |_| {
         interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until)
@@ -203,7 +209,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
 }
 
 /// The summary for people.
-pub(crate) fn show(Report { plant: status, questdb, .. }: &Report) -> String {
+pub(crate) fn show(Report { plant: status, questdb, nats, .. }: &Report) -> String {
     let [p50, p90, p99, p999, max] = status.delay;
     let microseconds = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
     let mut out = format!(
@@ -283,6 +289,19 @@ pub(crate) fn show(Report { plant: status, questdb, .. }: &Report) -> String {
             thousands(questdb.lost),
             thousands(questdb.failures),
             thousands(questdb.reconnects),
+        );
+    }
+    if let Some(nats) = nats {
+        let _infallible = writeln!(
+            out,
+            "NATS: {}, {} kept by JetStream; {} conflated, {} dropped, {} unconfirmed, {} lost; {} failed connections",
+            counted(nats.records, "record", "records"),
+            thousands(nats.stored),
+            thousands(nats.conflated),
+            thousands(nats.dropped_trades + nats.dropped_gaps),
+            thousands(nats.unconfirmed),
+            thousands(nats.lost),
+            thousands(nats.failures),
         );
     }
     out

@@ -228,6 +228,19 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
             thousands(number(&questdb["ring_lag"])),
         );
     }
+    let nats = &now["nats"];
+    if nats.is_object() {
+        let _infallible = writeln!(
+            out,
+            "  nats {}, {} records a second, waiting {}, conflated {}, dropped trades {}, unconfirmed {}",
+            if nats["is_connected"] == true { paint.good("connected") } else { paint.bad("not connected") },
+            thousands(rate(now, before, "/nats/records")),
+            thousands(number(&nats["waiting"])),
+            thousands(number(&nats["conflated"])),
+            bad(number(&nats["dropped_trades"])),
+            bad(number(&nats["unconfirmed"])),
+        );
+    }
     let snapshots = &now["checkpoints"];
     if snapshots["every_ns"].is_u64() {
         let last = match number(&snapshots["time_ns"]) {

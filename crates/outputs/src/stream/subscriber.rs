@@ -1,6 +1,8 @@
 //! A client of the stream: its subscription, its queue, and its missed records.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::ws::Message;
 use fixedbitset::FixedBitSet;
@@ -10,13 +12,16 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use super::messages::{Kind, Lagged, Record};
 use super::request::Request;
-use super::{Encoded, StreamCounters};
+use super::{Encoded, Newcomer, StreamCounters};
 
 pub(super) struct Subscriber {
     request: Request,
     /// The instruments it subscribed to, unless it wants all.
     wanted: FixedBitSet,
     queue: mpsc::Sender<Message>,
+    counters: Arc<StreamCounters>,
+    /// Set when it requests everything current.
+    wants_current: Option<Arc<AtomicBool>>,
     /// Instruments whose NBBO it must still get, and whether because it is new (else because it is slow).
     waiting: BTreeMap<InstrumentId, bool>,
     /// Its queue was full, and records have waited since.
@@ -26,11 +31,14 @@ pub(super) struct Subscriber {
 }
 
 impl Subscriber {
-    pub(super) fn new(request: Request, queue: mpsc::Sender<Message>) -> Self {
+    pub(super) fn new(newcomer: Newcomer) -> Self {
+        let Newcomer { request, queue, counters, wants_current } = newcomer;
         Self {
             request,
             wanted: FixedBitSet::new(),
             queue,
+            counters,
+            wants_current,
             waiting: BTreeMap::new(),
             is_lagging: false,
             missed: Lagged::default(),
@@ -66,6 +74,11 @@ impl Subscriber {
         self.request.symbols.is_none() || self.wanted.contains(instrument.index())
     }
 
+    /// Whether it requests everything current. The request is taken with this.
+    pub(super) fn takes_request(&self) -> bool {
+        self.wants_current.as_ref().is_some_and(|wants| wants.swap(false, Ordering::AcqRel))
+    }
+
     /// The client is to get the current NBBO of an instrument.
     pub(super) fn show(&mut self, instrument: InstrumentId) {
         if self.request.nbbo && self.wants(instrument) {
@@ -73,22 +86,22 @@ impl Subscriber {
         }
     }
 
-    pub(super) fn fall_behind(&mut self, counters: &StreamCounters) {
+    pub(super) fn fall_behind(&mut self) {
         if !self.is_lagging {
             self.is_lagging = true;
-            counters.stream_lagged.add();
+            self.counters.stream_lagged.add();
         }
     }
 
     /// Puts a record into the queue; `false` where there is no room.
-    fn send(&mut self, message: Message, counters: &StreamCounters) -> bool {
+    fn send(&mut self, message: Message) -> bool {
         match self.queue.try_send(message) {
             Ok(()) => {
-                counters.stream_records.add();
+                self.counters.stream_records.add();
                 true
             }
             Err(TrySendError::Full(_)) => {
-                self.fall_behind(counters);
+                self.fall_behind();
                 false
             }
             Err(TrySendError::Closed(_)) => {
@@ -99,12 +112,7 @@ impl Subscriber {
     }
 
     /// Puts a record into the queue if the client wants it; `instrument` is none for gaps.
-    pub(super) fn offer(
-        &mut self,
-        instrument: Option<InstrumentId>,
-        encoded: &mut Encoded<'_>,
-        counters: &StreamCounters,
-    ) {
+    pub(super) fn offer(&mut self, instrument: Option<InstrumentId>, encoded: &mut Encoded<'_>) {
         let encoding = self.request.encoding;
         match (&encoded.record.kind, instrument) {
             (Some(Kind::Nbbo(_)), Some(instrument)) if self.request.nbbo && self.wants(instrument) => {
@@ -113,10 +121,10 @@ impl Subscriber {
                     Some(true) => {}
                     Some(false) => {
                         self.missed.conflated += 1;
-                        counters.stream_conflated.add();
+                        self.counters.stream_conflated.add();
                     }
                     None => {
-                        if self.is_lagging || !self.send(encoded.get(encoding), counters) {
+                        if self.is_lagging || !self.send(encoded.get(encoding)) {
                             self.waiting.insert(instrument, false);
                         }
                     }
@@ -125,14 +133,14 @@ impl Subscriber {
             (Some(Kind::Trade(_)), Some(instrument))
                 if self.request.trades
                     && self.wants(instrument)
-                    && (self.is_lagging || !self.send(encoded.get(encoding), counters)) =>
+                    && (self.is_lagging || !self.send(encoded.get(encoding))) =>
             {
                 self.missed.dropped_trades += 1;
-                counters.stream_dropped_trades.add();
+                self.counters.stream_dropped_trades.add();
             }
-            (Some(Kind::Gap(_)), _) if self.is_lagging || !self.send(encoded.get(encoding), counters) => {
+            (Some(Kind::Gap(_)), _) if self.is_lagging || !self.send(encoded.get(encoding)) => {
                 self.missed.dropped_gaps += 1;
-                counters.stream_dropped_gaps.add();
+                self.counters.stream_dropped_gaps.add();
             }
             _ => {}
         }
@@ -140,12 +148,7 @@ impl Subscriber {
 
     /// Sends the waiting records, once half of the queue is free again: first the counts of missed records, then each instrument's
     /// last NBBO, which `last` makes. `next` is the number of the next event.
-    pub(super) fn catch_up(
-        &mut self,
-        next: u64,
-        counters: &StreamCounters,
-        last: impl Fn(InstrumentId, bool) -> Record,
-    ) {
+    pub(super) fn catch_up(&mut self, next: u64, last: impl Fn(InstrumentId, bool) -> Record) {
         if !self.is_owed() {
             return;
         }
@@ -155,14 +158,14 @@ impl Subscriber {
         let encoding = self.request.encoding;
         if self.missed != Lagged::default() {
             let record = Record { event: next, kind: Some(Kind::Lagged(self.missed)) };
-            if !self.send(Encoded::new(&record).get(encoding), counters) {
+            if !self.send(Encoded::new(&record).get(encoding)) {
                 return;
             }
             self.missed = Lagged::default();
         }
         while let Some((&instrument, &is_shown)) = self.waiting.first_key_value() {
             let record = last(instrument, is_shown);
-            if !self.send(Encoded::new(&record).get(encoding), counters) {
+            if !self.send(Encoded::new(&record).get(encoding)) {
                 return;
             }
             self.waiting.remove(&instrument);

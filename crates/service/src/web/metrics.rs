@@ -10,6 +10,7 @@ use super::describe::Look;
 use super::files;
 use super::prometheus::{Kind, Text, seconds};
 use crate::describe::{feed_name, line_name, multicast_messages};
+use crate::nats::NatsStatus;
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::{ClientView, Counters};
 use tapeworks_outputs::clients::server::Stats;
@@ -31,6 +32,9 @@ pub(super) fn text(look: &Look) -> String {
     }
     if let Some(status) = &look.report.questdb {
         questdb(&mut text, status);
+    }
+    if let Some(status) = &look.report.nats {
+        nats(&mut text, status);
     }
     channels(&mut text, &look.report.plant.channels);
     lines(&mut text, &look.report.plant.channels);
@@ -222,6 +226,42 @@ fn questdb(text: &mut Text, status: &QuestDbStatus) {
     ];
     for (name, help, value) in gauges {
         text.one(&format!("questdb_{name}"), Kind::Gauge, help, value);
+    }
+}
+
+fn nats(text: &mut Text, status: &NatsStatus) {
+    let counters: [(&str, &str, u64); 11] = [
+        ("records", "Records that the server of NATS has confirmed", status.records),
+        ("stored_records", "NBBOs that JetStream has confirmed to keep", status.stored),
+        (
+            "conflated_records",
+            "Changes of an NBBO that gave way to later ones while the queue for NATS was full",
+            status.conflated,
+        ),
+        ("dropped_trades", "Trades for which the queue for NATS had no room", status.dropped_trades),
+        ("dropped_gaps", "Gaps for which the queue for NATS had no room", status.dropped_gaps),
+        ("lagged", "Times that the queue for NATS was full", status.lagged),
+        (
+            "unconfirmed_records",
+            "Records on a connection that broke before the server of NATS confirmed them",
+            status.unconfirmed,
+        ),
+        ("connects", "Connections to a server of NATS that were made", status.connects),
+        ("failures", "Connections to a server of NATS that were not made or that broke", status.failures),
+        ("refused", "Errors that the server of NATS sent", status.refused),
+        ("store_failures", "Times that JetStream did not keep an NBBO", status.store_failures),
+    ];
+    for (name, help, count) in counters {
+        text.one(&format!("nats_{name}_total"), Kind::Counter, help, count);
+    }
+    let gauges: [(&str, &str, u64); 4] = [
+        ("connected", "1 while there is a connection to a server of NATS", u64::from(status.is_connected)),
+        ("storing", "1 while JetStream keeps the last NBBOs", u64::from(status.is_storing)),
+        ("waiting_records", "Records that wait for NATS", status.waiting),
+        ("in_flight_records", "Records published and not confirmed yet", status.in_flight),
+    ];
+    for (name, help, value) in gauges {
+        text.one(&format!("nats_{name}"), Kind::Gauge, help, value);
     }
 }
 

@@ -26,6 +26,7 @@ pub fn handles() -> Handles {
         clients: None,
         multicast: None,
         questdb: None,
+        nats: None,
         watch: Watch::default(),
         has_replayed: Arc::new(AtomicBool::new(true)),
         stream: None,

@@ -1,0 +1,661 @@
+//! The thread that publishes.
+//!
+//! ```text
+//! queue ─▶ PREFIX.nbbo.SYMBOL (reply: the inbox) ─▶ server ─▶ JetStream ─ it is kept ─▶ inbox
+//!       └▶ PREFIX.trade.SYMBOL                    └ marker: all before it has come ──▶ inbox
+//! ```
+//!
+//! NATS acknowledges nothing by itself. So the publisher sends itself a marker behind its records, one at a time: the server has got
+//! what stands before a marker that comes back. Records without a confirmation are at most [`WINDOW`]; then the queue waits, and when
+//! it is full the stream conflates. A connection that breaks or confirms nothing in time is given up for a new one, with pauses that grow
+//! to a bound, and then every current NBBO is published again. JetStream's own answers say that an NBBO is kept; where one is not, all are
+//! published again later.
+//!
+//! Cost: a record is decoded for its symbol, and encoded again as JSON; one allocation for the subject, one for the text. Each connection has a
+//! runtime of its own, so that nothing of an old one goes on beside a new one. An idle publisher wakes up for pings only.
+
+use std::fmt::Write as _;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr, StatusCode, Subscriber};
+use axum::extract::ws::Message;
+use futures_util::{FutureExt, StreamExt};
+use prost::Message as _;
+use serde_json::{Value, json};
+use tapeworks_outputs::stream::messages::{Kind, Record};
+use tapeworks_outputs::stream::{Encoding, Hub, Request, StreamCounters, Subscription};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::{NatsEncoding, NatsHandle, NatsLogin, NatsSetting, NatsStatus, token_of};
+
+/// Records that may be published without a confirmation of the server.
+pub const WINDOW: u64 = 8_192;
+
+/// Records between two looks at confirmations.
+const AT_ONCE: usize = 256;
+
+/// The first pause after a failure; each further one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often an idle connection is tried.
+const PING: Duration = Duration::from_secs(15);
+
+/// Longer than a connection that broke lives on.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+/// JetStream's number for a stream that is not there.
+const NO_STREAM: u64 = 10_059;
+
+/// Why nothing is published.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum NatsError {
+    /// There is no thread.
+    #[error("no thread for NATS: {0}")]
+    Thread(io::Error),
+    /// The authorities of TLS.
+    #[cfg(feature = "tls")]
+    #[error("'authorities' of [nats]: {0}")]
+    Tls(#[from] tapeworks_runtime::tls::TlsError),
+}
+
+/// Why it ended before it was stopped. A server that is away does not end it.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum NatsFailure {
+    /// The thread panicked.
+    #[error("the thread for NATS panicked")]
+    Panicked,
+}
+
+/// The output to NATS. Dropping it stops it.
+#[derive(Debug)]
+pub struct Nats {
+    shared: Arc<Shared>,
+    linger: Duration,
+    ending: watch::Sender<Option<Instant>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Between the thread and those that look.
+#[derive(Debug)]
+struct Shared {
+    status: Mutex<NatsStatus>,
+    /// Records taken from the queue.
+    taken: AtomicU64,
+    /// The counters of the queue.
+    queue: Arc<StreamCounters>,
+}
+
+impl Shared {
+    fn update(&self, change: impl FnOnce(&mut NatsStatus)) {
+        change(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn waiting(&self) -> u64 {
+        self.queue.stream_records.get().saturating_sub(self.taken.load(Ordering::Acquire))
+    }
+
+    fn status(&self) -> NatsStatus {
+        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        NatsStatus {
+            waiting: self.waiting(),
+            conflated: self.queue.stream_conflated.get(),
+            dropped_trades: self.queue.stream_dropped_trades.get(),
+            dropped_gaps: self.queue.stream_dropped_gaps.get(),
+            lagged: self.queue.stream_lagged.get(),
+            ..status
+        }
+    }
+}
+
+/// Starts publishing the records of the stream. It also starts without a server: see [`Nats::status`].
+///
+/// # Errors
+/// [`NatsError`].
+pub fn start(setting: NatsSetting, hub: &Arc<Hub>) -> Result<Nats, NatsError> {
+    #[cfg(feature = "tls")]
+    if let Some(authorities) = &setting.authorities {
+        // An unusable file is an error now, not one of each connection.
+        tapeworks_runtime::transport::Connector::tls(authorities, None, "localhost")?;
+    }
+    let request =
+        Request { encoding: Encoding::Protobuf, nbbo: setting.nbbo, trades: setting.trades, symbols: None };
+    let subscription = hub.subscribe(request, setting.queue_records);
+    let shared = Arc::new(Shared {
+        status: Mutex::default(),
+        taken: AtomicU64::new(0),
+        queue: Arc::clone(&subscription.counters),
+    });
+    let (ending, is_ending) = watch::channel(None);
+    let linger = setting.linger;
+    let publisher = Publisher {
+        setting,
+        subscription,
+        shared: Arc::clone(&shared),
+        ending: is_ending,
+        pause: Duration::ZERO,
+        store_pause: Duration::ZERO,
+        flight: Flight::default(),
+    };
+    let thread = std::thread::Builder::new().name("nats".to_owned()).spawn(move || publisher.run());
+    Ok(Nats { shared, linger, ending, thread: Some(thread.map_err(NatsError::Thread)?) })
+}
+
+impl Nats {
+    /// Reads the status from another thread.
+    pub fn handle(&self) -> NatsHandle {
+        let shared = Arc::clone(&self.shared);
+        NatsHandle::new(move || shared.status())
+    }
+
+    /// The status now.
+    pub fn status(&self) -> NatsStatus {
+        self.shared.status()
+    }
+
+    /// Whether the thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits until the server has confirmed the waiting records of a stream that has ended, or until the setting's time for that is over.
+    ///
+    /// # Errors
+    /// [`NatsFailure`] when it failed.
+    pub fn join(mut self) -> Result<(), NatsFailure> {
+        self.end(self.linger)
+    }
+
+    fn end(&mut self, within: Duration) -> Result<(), NatsFailure> {
+        self.ending.send_replace(Some(Instant::now() + within));
+        self.thread.take().map_or(Ok(()), JoinHandle::join).map_err(|_| NatsFailure::Panicked)
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        // A caller that wants to know how it ended calls `join`.
+        let _ended = self.end(Duration::ZERO);
+    }
+}
+
+/// How the time with one connection ended.
+enum Outcome {
+    /// There is nothing more to publish, or no more time for it.
+    Ended,
+    /// There is no connection; why.
+    Broken(String),
+}
+
+/// A connection.
+struct Connection {
+    client: Client,
+    /// What the publisher sends itself, and JetStream's answers.
+    inbox: Subscriber,
+    inbox_name: String,
+    events: mpsc::UnboundedReceiver<Event>,
+}
+
+/// What is on its way over one connection.
+#[derive(Debug)]
+struct Flight {
+    /// Records published.
+    sent: u64,
+    /// Of them, those that the server has confirmed.
+    confirmed: u64,
+    /// Whether a marker is on its way.
+    has_marker: bool,
+    /// When the server last confirmed something, or the first record behind that was sent.
+    progressed: Instant,
+    /// Whether JetStream is to confirm NBBOs.
+    is_storing: bool,
+    /// Changes when JetStream's answers up to now count no more.
+    epoch: u64,
+    /// NBBOs that JetStream has not answered.
+    unstored: u64,
+    /// When it last answered, or the first NBBO behind that was sent.
+    stored: Instant,
+    /// When to look for JetStream's stream again.
+    repair: Option<Instant>,
+}
+
+impl Default for Flight {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            sent: 0,
+            confirmed: 0,
+            has_marker: false,
+            progressed: now,
+            is_storing: false,
+            epoch: 0,
+            unstored: 0,
+            stored: now,
+            repair: None,
+        }
+    }
+}
+
+impl Flight {
+    const fn in_flight(&self) -> u64 {
+        self.sent - self.confirmed
+    }
+
+    const fn has_room(&self) -> bool {
+        self.in_flight() < WINDOW && self.unstored < WINDOW
+    }
+
+    const fn is_settled(&self) -> bool {
+        self.in_flight() == 0 && self.unstored == 0
+    }
+
+    /// When something is overdue, with answers that may take `timeout`.
+    fn deadline(&self, timeout: Duration) -> Option<Instant> {
+        let confirmed = (self.in_flight() > 0).then(|| self.progressed + timeout);
+        let stored = (self.unstored > 0).then(|| self.stored + timeout);
+        [confirmed, stored, self.repair].into_iter().flatten().min()
+    }
+}
+
+struct Publisher {
+    setting: NatsSetting,
+    subscription: Subscription,
+    shared: Arc<Shared>,
+    ending: watch::Receiver<Option<Instant>>,
+    pause: Duration,
+    store_pause: Duration,
+    flight: Flight,
+}
+
+/// The next pause after a failure.
+fn longer(pause: Duration, longest: Duration) -> Duration {
+    (pause * 2).clamp(FIRST_PAUSE.min(longest), longest)
+}
+
+/// Waits for the end of the time that there is at the end of the plant.
+async fn over(mut ending: watch::Receiver<Option<Instant>>, shared: &Shared) {
+    let deadline = match ending.wait_for(Option::is_some).await {
+        Ok(deadline) => *deadline,
+        // Nobody waits for it.
+        Err(_) => None,
+    };
+    let Some(deadline) = deadline else { return };
+    let status = shared.status();
+    if status.is_connected || status.waiting > 0 {
+        tokio::time::sleep_until(deadline).await;
+    }
+}
+
+impl Publisher {
+    fn run(mut self) {
+        loop {
+            let outcome = self.session();
+            let unconfirmed = std::mem::take(&mut self.flight).in_flight();
+            let error = match &outcome {
+                Outcome::Ended => None,
+                Outcome::Broken(why) => Some(format!("{}: {why}", self.setting.shown_servers())),
+            };
+            // At once, so that nobody sees a connection that broke without the reason.
+            self.shared.update(|status| {
+                (status.is_connected, status.is_storing, status.in_flight) = (false, false, 0);
+                status.unconfirmed += unconfirmed;
+                status.failures += u64::from(error.is_some());
+                status.error = error.or(status.error.take());
+            });
+            match outcome {
+                Outcome::Ended => break,
+                Outcome::Broken(_) => self.pause = longer(self.pause, self.setting.longest_pause),
+            }
+        }
+        let mut left = 0;
+        while self.subscription.records.try_recv().is_ok() {
+            left += 1;
+        }
+        self.shared.taken.fetch_add(left, Ordering::AcqRel);
+        self.shared.update(|status| status.lost += left);
+    }
+
+    /// One connection, from the pause before it to its end.
+    fn session(&mut self) -> Outcome {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                std::thread::sleep(FIRST_PAUSE);
+                let is_over = self.ending.borrow().is_some();
+                return if is_over { Outcome::Ended } else { Outcome::Broken(error.to_string()) };
+            }
+        };
+        let (ending, shared) = (self.ending.clone(), Arc::clone(&self.shared));
+        let outcome = runtime.block_on(async {
+            tokio::select! {
+                outcome = self.connect_and_publish() => outcome,
+                () = over(ending, &shared) => Outcome::Ended,
+            }
+        });
+        // A name that is being looked up is not waited for.
+        runtime.shutdown_background();
+        outcome
+    }
+
+    async fn connect_and_publish(&mut self) -> Outcome {
+        tokio::time::sleep(self.pause).await;
+        let longest = self.setting.timeout * u32::try_from(self.setting.servers.len()).unwrap_or(u32::MAX);
+        let mut connection = match tokio::time::timeout(longest, self.connect()).await {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(why)) => return Outcome::Broken(why),
+            Err(_) => return Outcome::Broken("no connection in time".to_owned()),
+        };
+        self.shared.update(|status| {
+            (status.is_connected, status.error) = (true, None);
+            status.connects += 1;
+        });
+        self.prepare(&connection).await;
+        if !self.flight.is_storing {
+            self.subscription.request_current();
+        }
+        match self.publish_all(&mut connection).await {
+            Ok(()) => Outcome::Ended,
+            Err(why) => Outcome::Broken(why),
+        }
+    }
+
+    async fn connect(&self) -> Result<Connection, String> {
+        let setting = &self.setting;
+        let (happened, events) = mpsc::unbounded_channel();
+        let has_connected = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&has_connected);
+        let room = usize::try_from(WINDOW).unwrap_or(usize::MAX) + AT_ONCE;
+        let mut options = ConnectOptions::new()
+            .name("tapeworks")
+            .ignore_discovered_servers()
+            .client_capacity(room)
+            .connection_timeout(setting.timeout)
+            .request_timeout(Some(setting.timeout))
+            .ping_interval(PING)
+            // The library must not connect again by itself: what it still has of the old connection would overtake what is newer.
+            .reconnect_delay_callback(
+                move |_| if is_over.load(Ordering::Acquire) { NEVER } else { Duration::ZERO },
+            )
+            .event_callback(move |event| {
+                // A connection that is given up hears nothing more.
+                let _heard = happened.send(event);
+                async {}
+            });
+        if let Some(authorities) = &setting.authorities {
+            options = options.require_tls(true).add_root_certificates(authorities.clone());
+        }
+        options = match &setting.login {
+            None => options,
+            Some(NatsLogin::Token(token)) => options.token(token.get().to_string()),
+            Some(NatsLogin::User { name, password }) => {
+                options.user_and_password(name.clone(), password.get().to_string())
+            }
+        };
+        let parsed = setting.servers.iter().map(|(host, port)| format!("nats://{host}:{port}").parse());
+        let servers: Vec<ServerAddr> =
+            parsed.collect::<Result<_, io::Error>>().map_err(|error| error.to_string())?;
+        let client =
+            options.connect(servers).await.map_err(|error| match (error.kind(), &setting.login) {
+                (ConnectErrorKind::AuthorizationViolation, Some(NatsLogin::Token(_))) => {
+                    "the server refuses the token of [nats]".to_owned()
+                }
+                (ConnectErrorKind::AuthorizationViolation, Some(NatsLogin::User { name, .. })) => {
+                    format!("the server refuses the user '{name}' with the password of [nats]")
+                }
+                (ConnectErrorKind::AuthorizationViolation, None) => {
+                    "the server requires a login, and [nats] has neither a token nor a 'login'".to_owned()
+                }
+                _ => error.to_string(),
+            })?;
+        has_connected.store(true, Ordering::Release);
+        let inbox_name = client.new_inbox();
+        let inbox = client.subscribe(format!("{inbox_name}.*")).await.map_err(|error| error.to_string())?;
+        Ok(Connection { client, inbox, inbox_name, events })
+    }
+
+    /// Sees to it that JetStream keeps NBBOs, if it is to, and then has all of them published.
+    async fn prepare(&mut self, connection: &Connection) {
+        self.flight.repair = None;
+        let Some(name) = self.setting.stream.clone() else { return };
+        match self.find_or_create(&connection.client, &name).await {
+            Ok(()) => {
+                self.flight.is_storing = true;
+                self.shared.update(|status| (status.is_storing, status.error) = (true, None));
+                self.subscription.request_current();
+            }
+            Err(why) => self.fail_to_store(&why),
+        }
+    }
+
+    /// A stream that is there is left as it is.
+    async fn find_or_create(&self, client: &Client, name: &str) -> Result<(), String> {
+        let Some((code, description)) = request(client, format!("$JS.API.STREAM.INFO.{name}"), "").await?
+        else {
+            return Ok(());
+        };
+        if code != NO_STREAM {
+            return Err(description);
+        }
+        let config = json!({
+            "name": name,
+            "subjects": [format!("{}.nbbo.*", self.setting.prefix)],
+            "max_msgs_per_subject": 1,
+            "retention": "limits",
+            "discard": "old",
+            "storage": "file",
+            "num_replicas": 1,
+        });
+        let subject = format!("$JS.API.STREAM.CREATE.{name}");
+        match request(client, subject, &config.to_string()).await? {
+            None => Ok(()),
+            Some((_, description)) => Err(format!("it cannot be created: {description}")),
+        }
+    }
+
+    /// JetStream does not keep NBBOs for now. They are published all the same.
+    fn fail_to_store(&mut self, why: &str) {
+        self.store_pause = longer(self.store_pause, self.setting.longest_pause);
+        let flight = &mut self.flight;
+        (flight.is_storing, flight.unstored) = (false, 0);
+        flight.epoch += 1;
+        flight.repair = Some(Instant::now() + self.store_pause);
+        let stream = self.setting.stream.as_deref().unwrap_or_default();
+        let error = format!("{}: JetStream's stream {stream}: {why}", self.setting.shown_servers());
+        self.shared.update(|status| {
+            status.store_failures += 1;
+            (status.is_storing, status.error) = (false, Some(error));
+        });
+    }
+
+    /// Publishes until the stream has ended and all is confirmed.
+    async fn publish_all(&mut self, connection: &mut Connection) -> Result<(), String> {
+        let (mut has_ended, mut said) = (false, None);
+        let because = |why: &str, said: &Option<String>| match said {
+            Some(said) => format!("{why}; the server says: {said}"),
+            None => why.to_owned(),
+        };
+        while !(has_ended && self.flight.is_settled()) {
+            let in_flight = self.flight.in_flight();
+            self.shared.update(|status| status.in_flight = in_flight);
+            let deadline = self.flight.deadline(self.setting.timeout);
+            tokio::select! {
+                biased;
+                event = connection.events.recv() => match event {
+                    Some(Event::ServerError(error)) => {
+                        // Of what it forbids, for one.
+                        let error = error.to_string();
+                        let shown = format!("{}: {error}", self.setting.shown_servers());
+                        said = Some(error);
+                        self.shared.update(|status| {
+                            status.refused += 1;
+                            status.error = Some(shown);
+                        });
+                    }
+                    Some(Event::Disconnected | Event::Closed) | None => {
+                        return Err(because("the connection broke", &said));
+                    }
+                    Some(_) => {}
+                },
+                message = connection.inbox.next() => {
+                    let mut next = message;
+                    loop {
+                        let Some(message) = next else { return Err(because("the connection is closed", &said)) };
+                        self.confirm(&message);
+                        match connection.inbox.next().now_or_never() {
+                            Some(more) => next = more,
+                            None => break,
+                        }
+                    }
+                    self.mark(connection).await?;
+                }
+                () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
+                    self.look_at_time(connection).await.map_err(|why| because(&why, &said))?;
+                }
+                record = self.subscription.records.recv(), if !has_ended && self.flight.has_room() => {
+                    let Some(record) = record else {
+                        has_ended = true;
+                        continue;
+                    };
+                    self.publish(connection, record).await?;
+                    for _ in 1..AT_ONCE {
+                        if !self.flight.has_room() {
+                            break;
+                        }
+                        // The end shows at the next `recv`.
+                        let Ok(record) = self.subscription.records.try_recv() else { break };
+                        self.publish(connection, record).await?;
+                    }
+                    self.mark(connection).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is overdue: confirmations of the server or of JetStream, or another look for the stream.
+    async fn look_at_time(&mut self, connection: &Connection) -> Result<(), String> {
+        let (now, timeout) = (Instant::now(), self.setting.timeout);
+        let flight = &self.flight;
+        if flight.in_flight() > 0 && flight.progressed + timeout <= now {
+            return Err(format!("the server confirms nothing for {timeout:?}"));
+        }
+        if flight.unstored > 0 && flight.stored + timeout <= now {
+            self.fail_to_store(&format!("no answer for {timeout:?}"));
+        } else if flight.repair.is_some_and(|at| at <= now) {
+            self.prepare(connection).await;
+        }
+        Ok(())
+    }
+
+    /// A marker that came back, or JetStream's answer to an NBBO.
+    fn confirm(&mut self, message: &async_nats::Message) {
+        let token = message.subject.as_str().rsplit('.').next().unwrap_or_default();
+        let number = |text: &str| text.parse::<u64>().ok();
+        if let Some(upto) = token.strip_prefix('m').and_then(number) {
+            let flight = &mut self.flight;
+            let confirmed = upto.min(flight.sent).saturating_sub(flight.confirmed);
+            flight.confirmed += confirmed;
+            (flight.has_marker, flight.progressed) = (false, Instant::now());
+            self.pause = Duration::ZERO;
+            let in_flight = flight.in_flight();
+            self.shared.update(|status| {
+                status.records += confirmed;
+                status.in_flight = in_flight;
+            });
+        } else if token.strip_prefix('s').and_then(number) == Some(self.flight.epoch) {
+            if message.status == Some(StatusCode::NO_RESPONDERS) {
+                let why = format!("no stream takes {}.nbbo.*", self.setting.prefix);
+                return self.fail_to_store(&why);
+            }
+            let answer: Value = serde_json::from_slice(&message.payload).unwrap_or_default();
+            if let Some((_, description)) = error_of(&answer) {
+                return self.fail_to_store(&description);
+            }
+            self.flight.unstored = self.flight.unstored.saturating_sub(1);
+            self.flight.stored = Instant::now();
+            self.store_pause = Duration::ZERO;
+            self.shared.update(|status| status.stored += 1);
+        }
+    }
+
+    async fn publish(&mut self, connection: &Connection, message: Message) -> Result<(), String> {
+        self.shared.taken.fetch_add(1, Ordering::AcqRel);
+        let Message::Binary(bytes) = message else {
+            return Err("a record of the stream is no record".to_owned());
+        };
+        let record = Record::decode(bytes.clone()).map_err(|error| error.to_string())?;
+        let mut subject = String::with_capacity(64);
+        subject.push_str(&self.setting.prefix);
+        let flight = &mut self.flight;
+        let mut reply = None;
+        // Writing to a string does not fail.
+        let _written = match &record.kind {
+            Some(Kind::Nbbo(nbbo)) => {
+                if flight.is_storing {
+                    reply = Some(format!("{}.s{}", connection.inbox_name, flight.epoch));
+                }
+                write!(subject, ".nbbo.{}", token_of(&nbbo.symbol))
+            }
+            Some(Kind::Trade(trade)) => write!(subject, ".trade.{}", token_of(&trade.symbol)),
+            Some(Kind::Gap(_)) => write!(subject, ".gap"),
+            Some(Kind::Lagged(_)) | None => write!(subject, ".lagged"),
+        };
+        let payload = match self.setting.encoding {
+            NatsEncoding::Json => record.to_json().into(),
+            NatsEncoding::Protobuf => bytes,
+        };
+        let now = Instant::now();
+        if flight.in_flight() == 0 {
+            flight.progressed = now;
+        }
+        flight.sent += 1;
+        // The client's queue has room for all that may be in flight, so neither waits.
+        let published = match reply {
+            Some(reply) => {
+                if flight.unstored == 0 {
+                    flight.stored = now;
+                }
+                flight.unstored += 1;
+                connection.client.publish_with_reply(subject, reply, payload).await
+            }
+            None => connection.client.publish(subject, payload).await,
+        };
+        published.map_err(|error| error.to_string())
+    }
+
+    /// Sends a marker behind the records, unless one is on its way.
+    async fn mark(&mut self, connection: &Connection) -> Result<(), String> {
+        let flight = &mut self.flight;
+        if flight.has_marker || flight.in_flight() == 0 {
+            return Ok(());
+        }
+        flight.has_marker = true;
+        let subject = format!("{}.m{}", connection.inbox_name, flight.sent);
+        connection.client.publish(subject, Default::default()).await.map_err(|error| error.to_string())
+    }
+}
+
+/// The number and text of JetStream's error, if its answer is one.
+fn error_of(answer: &Value) -> Option<(u64, String)> {
+    let error = answer.get("error")?;
+    let text = error["description"].as_str().unwrap_or("an error without a description");
+    Some((error["err_code"].as_u64().unwrap_or_default(), text.to_owned()))
+}
+
+/// A request to JetStream. `Some`: it answers with this error.
+async fn request(client: &Client, subject: String, body: &str) -> Result<Option<(u64, String)>, String> {
+    let answer = client.request(subject, body.to_owned().into()).await;
+    let answer = answer.map_err(|error| match error.kind() {
+        async_nats::RequestErrorKind::NoResponders => "the server has no JetStream for this login".to_owned(),
+        _ => error.to_string(),
+    })?;
+    let answer = serde_json::from_slice(&answer.payload)
+        .map_err(|error| format!("an answer that is no JSON: {error}"))?;
+    Ok(error_of(&answer))
+}
