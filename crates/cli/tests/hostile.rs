@@ -524,6 +524,10 @@ fn gateways_share_no_store_and_no_port_and_a_damaged_store_is_cut_or_refused() {
     // The first is not disturbed.
     let traded = run(&load);
     assert_eq!(traded.status.code(), Some(0), "{}{}", stdout(&traded), stderr(&traded));
+    // A request that is not sent is no success either.
+    let script = folder.write("script.txt", b"cancel NOPE\n");
+    let scripted = run(&["fix", &listen, "--comp-id", "ALPHA", "--script", &script]);
+    assert_eq!(scripted.status.code(), Some(3), "{}", stderr(&scripted));
     gateway.kill().unwrap();
     gateway.wait().unwrap();
     let sound = run(&["gateway", "store", "replay", &first]);
@@ -533,6 +537,15 @@ fn gateways_share_no_store_and_no_port_and_a_damaged_store_is_cut_or_refused() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.ends_with(".journal"))
         .collect();
+    // A folder without a store is not a sound one.
+    let empty = folder.path("empty");
+    fs::create_dir_all(&empty).unwrap();
+    let of_empty = gateway_toml(&folder, "empty.toml", &addresses, addresses[3], &empty);
+    for (verb, what) in [("verify", &empty), ("inspect", &empty), ("replay", &of_empty)] {
+        let refused = run(&["gateway", "store", verb, what]);
+        assert_eq!(refused.status.code(), Some(1), "{verb}: {}", stdout(&refused));
+        assert!(stderr(&refused).contains("there is no store"), "{verb}: {}", stderr(&refused));
+    }
     let damaged = folder.path("damaged");
     let of_damaged = gateway_toml(&folder, "damaged.toml", &addresses, addresses[3], &damaged);
     while rounds.next() {

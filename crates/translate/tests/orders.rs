@@ -915,6 +915,28 @@ fn a_reject_of_the_venue_has_its_reason_in_words() {
 }
 
 #[test]
+fn an_ouch_venue_has_the_documents_reasons_unless_others_are_set() {
+    use tapeworks_translate::{Ouch, OuchSettings, Venue as _};
+    use tapeworks_wire::nasdaq::ouch50::outbound::RejectedOrderReason;
+    let mut settings = OuchSettings::default();
+    let found = |settings: &OuchSettings, code: i32| {
+        let table = Ouch::new(settings.clone());
+        table.reason(code).map(|reason| (reason.order_reason, reason.text.clone()))
+    };
+    assert_eq!(found(&settings, 0x17), Some((1, "Invalid symbol".to_owned())));
+    for code in 1..=0x1f {
+        assert!(!matches!(RejectedOrderReason::from_raw(code), RejectedOrderReason::Unknown(_)), "{code}");
+        assert!(found(&settings, code.into()).is_some(), "{code}");
+    }
+    assert_eq!(found(&settings, 0x20), None);
+    let own = |code| RejectReason { code, order_reason: 5, cancel_reason: 99, text: "Own".to_owned() };
+    settings.set_reasons(vec![own(0x30), own(0x17)]);
+    assert_eq!(found(&settings, 0x17), Some((5, "Own".to_owned())));
+    assert_eq!(found(&settings, 0x30), Some((5, "Own".to_owned())));
+    assert_eq!(found(&settings, 0x18).map(|(_, text)| text).as_deref(), Some("Test"));
+}
+
+#[test]
 fn fix_4_2_has_its_own_words_for_fills_and_busts() {
     let old = ClientSettings { version: FixVersion::Fix42, ..ClientSettings::default() };
     let mut world = World::new(&[old.clone(), old], Naming::ClOrdId);
