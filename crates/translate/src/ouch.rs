@@ -376,6 +376,19 @@ impl Venue for Ouch {
         report.ok_or(Unreadable { length: message.len() })
     }
 
+    fn distinguish(&self, execution: &mut Execution, others: u32) {
+        // An order loses quantity to several at one time. Those of fills and answers have what makes them single.
+        let has_time = matches!(
+            execution.execution_id.0.0.first(),
+            Some(b'C' | b'D' | b'F' | b'M' | b'P' | b'R' | b'T')
+        );
+        if has_time && others > 0 {
+            let id = Text::new().push(execution.execution_id.0.trimmed());
+            let id = id.push(b".").push_number(u64::from(others));
+            execution.execution_id = ExecutionId(Ascii::padded(id.as_bytes()).unwrap_or_default());
+        }
+    }
+
     fn request_name(&self, message: &[u8]) -> Option<VenueName> {
         let reference = match inbound::Message::decode(message).ok()? {
             inbound::Message::EnterOrder(order) => order.user_ref_num(),

@@ -194,6 +194,7 @@ impl<V: Venue> Translator<V> {
         if let Some(last) = self.last_numbers.get_mut(usize::from(app_id)) {
             *last = 0;
         }
+        self.dates.new_day(app_id);
     }
 
     /// The venue's times count from this midnight, in UTC nanoseconds: where they do not have a date.
@@ -796,7 +797,11 @@ impl<V: Venue> Translator<V> {
             return;
         }
         match &mut report {
-            Report::Execution(execution) => self.execution(execution, None, out),
+            Report::Execution(execution) => {
+                let others = self.dates.reported(execution.time_ns, execution.numbered.app_id);
+                self.venue.distinguish(execution, others);
+                self.execution(execution, None, out);
+            }
             Report::CancelRejected(rejected) => self.cancel_rejected(rejected, None, out),
             Report::MassCancelled(report) => self.mass_cancelled(report, out),
             Report::Refused(refused) => self.venue_refused(refused, out),

@@ -36,9 +36,9 @@ mod ouch {
     use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, OptionalFields};
     use tapeworks_wire::nasdaq::ouch50::inbound::{self, Capacity, Display, Message};
     use tapeworks_wire::nasdaq::ouch50::outbound::{
-        self, CancelOrderReason, CancelPendingFields, CanceledFields, LiquidityFlag, OrderModifiedFields,
-        OrderPriorityUpdateFields, OrderRestatedFields, OrderRestatedReason, TradeCorrectionFields,
-        TradeCorrectionReason,
+        self, AiqCanceledFields, CancelOrderReason, CancelPendingFields, CanceledFields, LiquidityFlag,
+        OrderModifiedFields, OrderPriorityUpdateFields, OrderRestatedFields, OrderRestatedReason,
+        TradeCorrectionFields, TradeCorrectionReason,
     };
     use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch, NanosecondsSinceMidnight};
 
@@ -248,6 +248,29 @@ mod ouch {
         let cancelled = reported(&mut world, &cancelled.encode(), &[11, 41, 150, 39, 151, 14, 58]);
         assert_eq!(cancelled, "11=A1 150=4 39=4 151=0 14=30 58=Supervisory");
         assert_eq!(world.translator.counters().unreadable, 0);
+    }
+
+    #[test]
+    fn no_two_reports_have_an_exec_id_though_they_are_of_one_time_or_of_two_days_of_the_venue() {
+        let mut world = World::ouch(&two());
+        let accepted = world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+        let date = text(&accepted[0].1, 17).split_once('-').unwrap().0.to_owned();
+        // The order would have traded with two of its owner's.
+        let lost = AiqCanceledFields {
+            timestamp: NanosecondsSinceMidnight(5),
+            user_ref_num: 1,
+            decrement_shares: 10,
+            order_cancel_reason: Ascii(*b"Q"),
+            quantity_prevented_from_trading: 10,
+            execution_price: Decimal(90_000),
+            liquidity_flag: LiquidityFlag::Added,
+        };
+        let ids = [(); 3].map(|()| reported(&mut world, &lost.encode(), &[17, 151]));
+        let id = |id: &str, left: u32| format!("17={date}-{id} 151={left}");
+        assert_eq!(ids, [id("0-D1.5", 90), id("0-D1.5.1", 80), id("0-D1.5.2", 70)]);
+        world.translator.new_day(0);
+        let later = AiqCanceledFields { timestamp: NanosecondsSinceMidnight(6), ..lost };
+        assert_eq!(reported(&mut world, &later.encode(), &[17, 151]), id("0.1-D1.6", 60));
     }
 
     #[test]

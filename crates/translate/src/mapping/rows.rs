@@ -226,7 +226,7 @@ pub const QUOTE_CANCEL: &[Row] = &[
     row(117, ("order_id", "the venue's ids of both sides"), NONE),
 ];
 
-const EXEC_ID: &str = "with the date and the App ID before it: unique for ever";
+const EXEC_ID: &str = "with the date, the App ID and, of a date with several days of the venue, the day's number before it: unique for ever";
 const KEPT: (&str, &str) = ("", "from the gateway's state");
 
 /// Execution Report, and what OUCH has in its place, to ExecutionReport (8).
@@ -237,7 +237,7 @@ pub const EXECUTION_REPORT: &[Row] = &[
         ("execution_id", EXEC_ID),
         (
             "user_ref_num, match_number",
-            "the message's type, the order and the match or time, with the date before it",
+            "the message's type, the order and the match, or the time and how many came at that time before, with the date before it",
         ),
     ),
     row(
