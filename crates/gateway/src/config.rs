@@ -888,6 +888,7 @@ fn read_clients(
         section.refuse_the_rest(reading);
         let mut session = FixSettings::new(Role::Acceptor, &begin_string, &ours, &comp_id);
         session.resends_rejects = true;
+        session.needs_heartbeats = true;
         session.credentials = password.map(|password| (user.unwrap_or_default(), password));
         all.push(client(&name, session, &common, is_drop_copy, &declared));
     }

@@ -216,6 +216,15 @@ fn a_wrong_password_is_refused_without_a_word_and_counts_no_number() {
 }
 
 #[test]
+fn a_client_that_wants_no_heartbeats_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let door = start(folder.path(), &section("alpha", ""), "");
+    let refused = door.log_on(Settings { heartbeat_s: 0, ..client("FIX.4.4", "ALPHA") }).unwrap_err();
+    assert!(refused.to_string().contains("HeartBtInt is out of range"), "{refused}");
+    door.gateway.stop().unwrap();
+}
+
+#[test]
 fn a_client_over_its_rate_is_logged_out_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let door = start(folder.path(), &section("alpha", "messages_per_second = 5"), "");
