@@ -843,6 +843,13 @@ impl<V: Venue> Translator<V> {
         })
     }
 
+    /// Whether both messages to the venue have the same name, by which its reports name them.
+    #[must_use]
+    pub fn is_same_request(&self, one: &[u8], other: &[u8]) -> bool {
+        let names = |message| (self.venue.request_name(message), self.venue.cancelled_name(message));
+        names(one) == names(other) && names(one) != (None, None)
+    }
+
     /// Whether [`Self::send_again`] has something to send.
     #[must_use]
     pub fn has_to_send_again(&self) -> bool {
