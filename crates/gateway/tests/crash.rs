@@ -236,16 +236,46 @@ enum Death {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Order { client: usize, symbol: usize, is_buy: bool, quantity: u64, price: u64, tif: char },
-    Cancel { client: usize, order: usize },
-    Replace { client: usize, order: usize, quantity: u64, price: u64 },
-    Turn { most: usize },
+    Order {
+        client: usize,
+        symbol: usize,
+        is_buy: bool,
+        quantity: u64,
+        price: u64,
+        tif: char,
+    },
+    Cancel {
+        client: usize,
+        order: usize,
+    },
+    Replace {
+        client: usize,
+        order: usize,
+        quantity: u64,
+        price: u64,
+    },
+    Turn {
+        most: usize,
+    },
     Venue,
-    Die { death: Death, most: usize },
-    DropClient { client: usize },
-    LogOut { client: usize },
+    Die {
+        death: Death,
+        most: usize,
+    },
+    DropClient {
+        client: usize,
+    },
+    /// The kill switch cancels what works of a client.
+    CancelAll {
+        client: usize,
+    },
+    LogOut {
+        client: usize,
+    },
     DropVenue,
-    Wait { milliseconds: u64 },
+    Wait {
+        milliseconds: u64,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -264,6 +294,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (prop::sample::select(vec![Death::BeforeCommit, Death::AfterCommit, Death::HalfSent]), 1..2_000usize)
             .prop_map(|(death, most)| Step::Die { death, most }),
         1 => client.clone().prop_map(|client| Step::DropClient { client }),
+        1 => client.clone().prop_map(|client| Step::CancelAll { client }),
         1 => client.prop_map(|client| Step::LogOut { client }),
         1 => Just(Step::DropVenue),
         3 => (1..3_000u64).prop_map(|milliseconds| Step::Wait { milliseconds }),
@@ -565,6 +596,12 @@ impl<S: VenueSession> World<S> {
             Step::Venue => self.venue(),
             Step::Die { death, most } => self.turn(most, Some(death)),
             Step::DropClient { client } => self.drop_client(client),
+            Step::CancelAll { client } => {
+                let now = self.now();
+                if let Some((core, _)) = &mut self.gateway {
+                    core.cancel_orders(client, now);
+                }
+            }
             Step::LogOut { client } => {
                 let client = &mut self.clients[client];
                 client.session.log_out(&mut client.store, "", self.now_ns);
