@@ -524,6 +524,10 @@ fn gateways_share_no_store_and_no_port_and_a_damaged_store_is_cut_or_refused() {
     // The first is not disturbed.
     let traded = run(&load);
     assert_eq!(traded.status.code(), Some(0), "{}{}", stdout(&traded), stderr(&traded));
+    // A request that is not sent is no success either.
+    let script = folder.write("script.txt", b"cancel NOPE\n");
+    let scripted = run(&["fix", &listen, "--comp-id", "ALPHA", "--script", &script]);
+    assert_eq!(scripted.status.code(), Some(3), "{}", stderr(&scripted));
     gateway.kill().unwrap();
     gateway.wait().unwrap();
     let sound = run(&["gateway", "store", "replay", &first]);
@@ -533,6 +537,19 @@ fn gateways_share_no_store_and_no_port_and_a_damaged_store_is_cut_or_refused() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.ends_with(".journal"))
         .collect();
+    // A folder without a store is not a sound one.
+    let empty = folder.path("empty");
+    fs::create_dir_all(&empty).unwrap();
+    let of_empty = gateway_toml(&folder, "empty.toml", &addresses, addresses[3], &empty);
+    for (verb, what) in [("verify", &empty), ("inspect", &empty), ("replay", &of_empty)] {
+        let refused = run(&["gateway", "store", verb, what]);
+        assert_eq!(refused.status.code(), Some(1), "{verb}: {}", stdout(&refused));
+        assert!(stderr(&refused).contains("there is no store"), "{verb}: {}", stderr(&refused));
+    }
+    for is_new in [true, false] {
+        let begun = run(&["gateway", &of_empty, "--seconds", "100ms"]);
+        assert_eq!(stderr(&begun).contains(" is new"), is_new, "{}", stderr(&begun));
+    }
     let damaged = folder.path("damaged");
     let of_damaged = gateway_toml(&folder, "damaged.toml", &addresses, addresses[3], &damaged);
     while rounds.next() {
@@ -569,4 +586,32 @@ fn gateways_share_no_store_and_no_port_and_a_damaged_store_is_cut_or_refused() {
     }
     exchange.kill().unwrap();
     exchange.wait().unwrap();
+}
+
+#[test]
+fn the_example_of_a_gateway_names_the_reject_codes_of_the_simulated_exchange() {
+    use tapeworks_exchange::orders::order_reject_code as code;
+    use tapeworks_gateway::config::{Config, VenueConfig};
+    let config = Config::load(&support::root().join("examples/gateway/loopback.toml")).unwrap();
+    let VenueConfig::Millennium { table, .. } = config.venue else { panic!("native") };
+    let named: Vec<i32> = table.reject_codes.iter().map(|reason| reason.code).collect();
+    let orders = [
+        code::UNKNOWN_INSTRUMENT,
+        code::HALTED,
+        code::PARTITION_HALTED,
+        code::QUANTITY,
+        code::PRICE,
+        code::DISPLAY_QUANTITY,
+        code::MINIMUM_QUANTITY,
+        code::TIME_IN_FORCE,
+        code::ORDER_TYPE,
+        code::SIDE,
+        code::DUPLICATE,
+        code::UNKNOWN_ORDER,
+        code::NO_ROOM,
+        code::NOT_SUPPORTED,
+        code::BY_FAULT,
+    ];
+    let throttled = tapeworks_session::native::reject_code::THROTTLED;
+    assert_eq!(named, [&[throttled], &orders[..]].concat());
 }

@@ -17,11 +17,13 @@ use tapeworks_session::native::{Client as NativeClient, ClientSettings as Native
 use tapeworks_session::soupbintcp::SoupInitiatorSettings;
 use tapeworks_translate::ids::InstrumentIndex;
 use tapeworks_translate::{
-    Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Reference, RiskLimits,
+    Instrument, Millennium, MillenniumSettings, Naming, Ouch, OuchSettings, Reference, RejectReason,
+    RiskLimits,
 };
 use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::order_entry::SCHEMA;
 use tapeworks_wire::fix::read_decimal;
+use tapeworks_wire::millennium::native::{Capacity, ClearingAccount, PassiveOnlyOrder};
 use tapeworks_wire::millennium::variant::{TextPadding, VARIANTS, Variant, variant_by_name};
 
 use crate::host::{HostSettings, Wait};
@@ -36,6 +38,9 @@ const A_DAY: Duration = Duration::from_secs(86_400);
 
 /// The most clients.
 const MOST_CLIENTS: usize = 10_000;
+
+/// The longest reason of a reject code.
+const MOST_REASON_BYTES: usize = 60;
 
 /// The venue behind the gateway.
 #[derive(Clone, Debug)]
@@ -56,6 +61,8 @@ pub enum VenueConfig {
         day: Schedule,
         /// Whether an Account Query shows, after each login, that all reports are in.
         asks: bool,
+        /// Its mapping table; the midnight is that of the day on which it begins.
+        table: OuchSettings,
     },
 }
 
@@ -160,12 +167,12 @@ impl Config {
                 let table = Millennium::new(table.clone());
                 AnyParts::Millennium(crate::Parts { clients, reference, capacity, table, venue })
             }
-            VenueConfig::Ouch { session, day, asks } => {
+            VenueConfig::Ouch { session, day, asks, table } => {
                 let venue = OuchSession::new(session.clone()).map_err(|error| error.to_string())?;
                 let venue = venue.with_days(day.clone());
                 let venue = if *asks { venue } else { venue.without_query() };
                 let midnight_ns = day.began_ns(now_ns).unwrap_or(0);
-                let table = Ouch::new(OuchSettings { midnight_ns, ..OuchSettings::default() });
+                let table = Ouch::new(OuchSettings { midnight_ns, ..table.clone() });
                 AnyParts::Ouch(crate::Parts { clients, reference, capacity, table, venue })
             }
         })
@@ -194,7 +201,11 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
         file.missing(reading, "venue");
     }
     let venue = venue.and_then(|venue| read_venue(reading, venue));
-    let instruments = read_instruments(reading, &mut file);
+    let partitions = match &venue {
+        Some((_, VenueConfig::Millennium { session, .. }, _)) => Some(session.variant.partitions),
+        _ => None,
+    };
+    let instruments = read_instruments(reading, &mut file, partitions);
     let parties = read_parties(reading, &mut file);
     let defaults = file.table(reading, "client_defaults");
     let clients = read_clients(reading, &mut file, defaults, &instruments, beside);
@@ -260,7 +271,12 @@ struct StoreConfig {
 }
 
 fn read_store(reading: &mut Reading<'_>, mut store: Section<'_>) -> StoreConfig {
-    let folder = store.required_text(reading, "folder").map_or_else(String::new, |(folder, _)| folder);
+    let folder = store.required_text(reading, "folder").map_or_else(String::new, |(folder, span)| {
+        if folder.is_empty() {
+            reading.wrong(span, "'folder' must be a path".to_owned());
+        }
+        folder
+    });
     let segment = store.integer(reading, "segment_mb", 1..=65_536).map(|(megabytes, _)| megabytes);
     let wanted = "\"never\", \"always\" or a time such as \"250ms\" or \"2s\"";
     let sync = store.parsed(reading, "sync", wanted, |text| match text {
@@ -374,6 +390,10 @@ fn read_venue(
         Protocol::Ouch => {
             let address = address(reading, &mut venue, "address");
             let asks = venue.boolean(reading, "account_query").unwrap_or(true);
+            let mut table = OuchSettings::default();
+            let price = venue.integer(reading, "market_price", 1..=i64::MAX as usize);
+            table.market_price = price.map_or(table.market_price, |(price, _)| price as u64);
+            table.set_reasons(read_rejects(reading, &mut venue));
             let zone = venue.text(reading, "time_zone");
             let zone = zone.unwrap_or_else(|| ("America/New_York".to_owned(), venue.span.clone()));
             let day = match Schedule::daily(&zone.0, "00:00:00", "00:00:00") {
@@ -391,7 +411,7 @@ fn read_venue(
             if let Err(error) = OuchSession::new(session.clone()) {
                 reading.wrong(span, error.to_string());
             }
-            (vec![address?], VenueConfig::Ouch { session, day: day?, asks }, connect)
+            (vec![address?], VenueConfig::Ouch { session, day: day?, asks, table }, connect)
         }
     };
     venue.refuse_the_rest(reading);
@@ -445,15 +465,72 @@ fn read_millennium(
     });
     let trader_id = ascii(reading, venue, "trader_id");
     let good_till_cancel = venue.integer(reading, "good_till_cancel_s", 0..=u32::MAX as usize);
+    let accounts = [ClearingAccount::Client, ClearingAccount::House];
+    let clearing_account = venue.choice(reading, "clearing_account", &accounts, |account| match account {
+        ClearingAccount::Client => "client",
+        _ => "house",
+    });
+    let trader = venue.integer(reading, "executing_trader", 0..=u32::MAX as usize);
+    let passive_only = venue.integer(reading, "passive_only", 1..=255);
+    let short_sells = venue.boolean(reading, "short_sells");
     let usual = MillenniumSettings::default();
-    let table = MillenniumSettings {
+    let mut table = MillenniumSettings {
         variant,
         naming: naming.unwrap_or(Naming::Numbered),
         trader_id: trader_id.unwrap_or(usual.trader_id),
         good_till_cancel_s: good_till_cancel.map_or(usual.good_till_cancel_s, |(number, _)| number as u32),
+        clearing_account: clearing_account.unwrap_or(usual.clearing_account),
+        executing_trader: trader.map_or(usual.executing_trader, |(code, _)| code as u32),
+        passive_only: passive_only
+            .map_or(usual.passive_only, |(code, _)| PassiveOnlyOrder::from_raw(code as u8)),
+        sends_short_sells: short_sells.unwrap_or(usual.sends_short_sells),
+        reject_codes: read_rejects(reading, venue),
         ..usual
     };
+    if let Some(mut capacity) = venue.table(reading, "capacity") {
+        let mut read = |key, place: &mut Capacity| {
+            if let Some((code, _)) = capacity.integer(reading, key, 1..=255) {
+                *place = Capacity::from_raw(code as u8);
+            }
+        };
+        read("agency", &mut table.agency);
+        read("principal", &mut table.principal);
+        read("riskless_principal", &mut table.riskless_principal);
+        read("otherwise", &mut table.other_capacity);
+        capacity.refuse_the_rest(reading);
+    }
     (session, table)
+}
+
+/// What the venue's reject codes mean.
+fn read_rejects(reading: &mut Reading<'_>, venue: &mut Section<'_>) -> Vec<RejectReason> {
+    const OTHER: u16 = 99;
+    let mut all = Vec::<RejectReason>::new();
+    for mut section in venue.tables(reading, "reject") {
+        let code = section.integer(reading, "code", 1..=i32::MAX as usize);
+        if !section.has("code") {
+            section.missing(reading, "code");
+        }
+        let text = section.required_text(reading, "text");
+        let mut reason = |key| {
+            section
+                .integer(reading, key, 0..=usize::from(u16::MAX))
+                .map_or(OTHER, |(reason, _)| reason as u16)
+        };
+        let (order_reason, cancel_reason) = (reason("order_reason"), reason("cancel_reason"));
+        section.refuse_the_rest(reading);
+        let (Some((code, span)), Some((text, text_span))) = (code, text) else { continue };
+        let code = code as i32;
+        if all.iter().any(|other| other.code == code) {
+            reading.wrong(span, format!("there is a reject with the code {code} already"));
+        }
+        if text.len() > MOST_REASON_BYTES || !text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
+            let problem = format!("'text' must be up to {MOST_REASON_BYTES} printable characters");
+            reading.wrong(text_span, problem);
+        }
+        all.push(RejectReason { code, order_reason, cancel_reason, text });
+    }
+    all
 }
 
 /// A price in 1e-8, of text such as `0.01`.
@@ -461,7 +538,12 @@ fn price(text: &str) -> Option<i64> {
     read_decimal::<8>(text.as_bytes()).ok().filter(|price| *price >= 0)
 }
 
-fn read_instruments(reading: &mut Reading<'_>, file: &mut Section<'_>) -> Vec<Instrument> {
+/// The instruments. `partitions`: those of the venue, if it has some.
+fn read_instruments(
+    reading: &mut Reading<'_>,
+    file: &mut Section<'_>,
+    partitions: Option<u8>,
+) -> Vec<Instrument> {
     let sections = file.tables(reading, "instrument");
     if sections.is_empty() && !file.has("instrument") {
         file.missing(reading, "instrument");
@@ -478,22 +560,46 @@ fn read_instruments(reading: &mut Reading<'_>, file: &mut Section<'_>) -> Vec<In
         let partition = section.integer(reading, "partition", 1..=255);
         let segment = ascii(reading, &mut section, "segment");
         section.refuse_the_rest(reading);
-        if let Some(symbol) = symbol {
-            all.push(Instrument {
-                symbol,
-                security_id: security_id.unwrap_or_default(),
-                venue_id: id.map_or(all.len() as i32 + 1, |(id, _)| id as i32),
-                tick_e8: tick.unwrap_or(0),
-                partition: partition.map_or(1, |(partition, _)| partition as u8),
-                segment: segment.unwrap_or_default(),
-            });
+        if let (Some((partition, span)), Some(most)) = (&partition, partitions)
+            && *partition > usize::from(most)
+        {
+            reading
+                .wrong(span.clone(), format!("the venue has the partitions 1 to {most}: see 'partitions'"));
         }
+        let Some(symbol) = symbol else { continue };
+        let found = Instrument {
+            symbol,
+            security_id: security_id.unwrap_or_default(),
+            venue_id: id.map_or(all.len() as i32 + 1, |(id, _)| id as i32),
+            tick_e8: tick.unwrap_or(0),
+            partition: partition.map_or(1, |(partition, _)| partition as u8),
+            segment: segment.unwrap_or_default(),
+        };
+        if all.iter().any(|other: &Instrument| other.symbol == found.symbol) {
+            section.wrong_at(reading, "symbol", "another instrument has this symbol");
+        } else if all.iter().any(|other| known_as(other) == known_as(&found)) {
+            let (key, problem) = if section.has("security_id") {
+                ("security_id", "another instrument has this SecurityID")
+            } else {
+                ("id", "another instrument has this number, which is its SecurityID without 'security_id'")
+            };
+            section.wrong_at(reading, key, problem);
+        }
+        all.push(found);
     }
     all
 }
 
+/// SecurityID (48) of an instrument: its number at the venue, if it has no other.
+fn known_as(instrument: &Instrument) -> String {
+    if instrument.security_id.is_blank() {
+        return instrument.venue_id.to_string();
+    }
+    String::from_utf8_lossy(instrument.security_id.trimmed()).into_owned()
+}
+
 fn read_parties(reading: &mut Reading<'_>, file: &mut Section<'_>) -> Vec<(Ascii<20>, u32)> {
-    let mut all = Vec::new();
+    let mut all = Vec::<(Ascii<20>, u32)>::new();
     for mut section in file.tables(reading, "party") {
         let id = ascii(reading, &mut section, "id");
         let code = section.integer(reading, "code", 0..=u32::MAX as usize);
@@ -504,6 +610,9 @@ fn read_parties(reading: &mut Reading<'_>, file: &mut Section<'_>) -> Vec<(Ascii
         }
         section.refuse_the_rest(reading);
         if let (Some(id), Some((code, _))) = (id, code) {
+            if all.iter().any(|(other, _)| *other == id) {
+                section.wrong_at(reading, "id", "another party has this id");
+            }
             all.push((id, code as u32));
         }
     }
@@ -779,6 +888,7 @@ fn read_clients(
         section.refuse_the_rest(reading);
         let mut session = FixSettings::new(Role::Acceptor, &begin_string, &ours, &comp_id);
         session.resends_rejects = true;
+        session.needs_heartbeats = true;
         session.credentials = password.map(|password| (user.unwrap_or_default(), password));
         all.push(client(&name, session, &common, is_drop_copy, &declared));
     }

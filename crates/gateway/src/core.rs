@@ -289,9 +289,14 @@ struct ToAll<'a, S, D: Disk> {
 
 impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
     fn to_venue(&mut self, message: &[u8]) {
+        let Desk { entries, unsent, .. } = &mut *self.desk;
         if let Some(venue) = self.venue.as_deref_mut() {
-            let Desk { entries, unsent, .. } = &mut *self.desk;
             ToVenue { venue, entries, unsent, now: self.now }.send(message);
+        } else {
+            // The venue's session is at work on what led to it: it is sent behind that.
+            let time_ns = self.now.utc_ns;
+            entries.push(Entry { kind: Kind::ToVenue, client: 0, number: 0, time_ns, bytes: message });
+            push_piece(unsent, message);
         }
     }
 
@@ -543,15 +548,18 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
 
     /// The venue's session did not take these: their requests are rejected.
     fn give_back_unsent(&mut self, now: Now) {
-        if self.desk.unsent.is_empty() {
-            return;
+        while !self.desk.unsent.is_empty() {
+            let mut unsent = core::mem::take(&mut self.desk.unsent);
+            for message in pieces(&unsent).filter(|_| !planted!("unsent-request-forgotten")) {
+                self.unsent(message, now);
+            }
+            if self.desk.unsent.is_empty() {
+                // The memory is used again.
+                unsent.clear();
+                self.desk.unsent = unsent;
+                return;
+            }
         }
-        let unsent = core::mem::take(&mut self.desk.unsent);
-        for message in pieces(&unsent).filter(|_| !planted!("unsent-request-forgotten")) {
-            self.unsent(message, now);
-        }
-        self.desk.unsent = unsent;
-        self.desk.unsent.clear();
     }
 
     fn unsent(&mut self, message: &[u8], now: Now) {
@@ -659,8 +667,13 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let Self { clients, translator, venue, desk, .. } = self;
         let mut each = |event: VenueEvent<'_>| on_event::<S, D>(event, clients, translator, desk, now);
         work(venue, &mut each);
+        if !self.desk.unsent.is_empty() {
+            self.give_back_unsent(now);
+            self.send_again(now);
+        }
+        let translator = &self.translator;
         let is_recovering = translator.state() == ClientToExchangeState::Recovering;
-        if is_recovering && (venue.is_caught_up() || planted!("settled-before-recovered")) {
+        if is_recovering && (self.venue.is_caught_up() || planted!("settled-before-recovered")) {
             self.settle(now);
         }
     }

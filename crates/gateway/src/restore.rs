@@ -67,6 +67,17 @@ pub enum RestoreError {
         /// The client.
         name: String,
     },
+    /// A request has another name at the venue than it was sent with: its reports, and the order at the venue, would not be found.
+    #[error(
+        "{}: record {number}: what was sent to the venue has other names with this configuration: its 'protocol' or 'naming' was another",
+        folder.display()
+    )]
+    Venue {
+        /// The journal's folder.
+        folder: PathBuf,
+        /// The record.
+        number: u64,
+    },
 }
 
 /// What a start found.
@@ -115,6 +126,56 @@ impl Outputs for Nowhere {
     fn unmatched(&mut self, _report: &Report) {}
 }
 
+/// Messages to the venue that a repetition makes, in order.
+#[derive(Default)]
+struct Made {
+    bytes: Vec<u8>,
+    /// Where each ends, and which of them are taken.
+    ends: Vec<usize>,
+    taken: usize,
+}
+
+impl Made {
+    fn push(&mut self, message: &[u8]) {
+        self.bytes.extend_from_slice(message);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn take(&mut self) -> Option<&[u8]> {
+        let end = *self.ends.get(self.taken)?;
+        let start = self.taken.checked_sub(1).and_then(|before| self.ends.get(before)).copied();
+        self.taken += 1;
+        self.bytes.get(start.unwrap_or(0)..end)
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.taken = 0;
+    }
+}
+
+/// Keeps what goes to the venue besides.
+struct Keeping<'a, O> {
+    out: &'a mut O,
+    made: &'a mut Made,
+}
+
+impl<O: Outputs> Outputs for Keeping<'_, O> {
+    fn to_venue(&mut self, message: &[u8]) {
+        self.made.push(message);
+        self.out.to_venue(message);
+    }
+
+    fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>) {
+        self.out.to_client(client, reply);
+    }
+
+    fn unmatched(&mut self, report: &Report) {
+        self.out.unmatched(report);
+    }
+}
+
 /// Repeats the entries of a journal.
 pub(crate) struct Repeater<S: VenueSession, D: Disk> {
     folder: PathBuf,
@@ -127,6 +188,8 @@ pub(crate) struct Repeater<S: VenueSession, D: Disk> {
     last_reports: Vec<(u64, u64)>,
     /// The name of the venue's session; empty: none.
     session: Vec<u8>,
+    /// Of the record that is repeated.
+    made: Made,
     pub(crate) restored: Restored,
 }
 
@@ -147,6 +210,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             is_halted: false,
             last_reports: vec![NO_REPORT; 256],
             session: Vec::new(),
+            made: Made::default(),
             restored: Restored::default(),
         };
         (repeater, venue)
@@ -167,6 +231,11 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
     ) -> Result<(), RestoreError> {
         let Entry { kind, time_ns, bytes, .. } = *entry;
         let is_on = entry.number == 1;
+        let place_of_client = match kind {
+            Kind::Request | Kind::CancelOrders => self.client(entry.client)?,
+            _ => 0,
+        };
+        let out = &mut Keeping { out, made: &mut self.made };
         match kind {
             Kind::Start => {
                 let place_of =
@@ -176,7 +245,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 self.restored.starts += 1;
             }
             Kind::Request => {
-                let index = self.client(entry.client)?;
+                let index = place_of_client;
                 if !self.translator.replay_request(ClientIndex(index as u16), bytes, time_ns, out) {
                     let name = self.clients.get(index).map(|client| client.settings.name.clone());
                     let (folder, name) = (self.folder.clone(), name.unwrap_or_default());
@@ -184,7 +253,14 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 }
                 self.restored.requests += 1;
             }
-            Kind::ToVenue => {}
+            // A former version kept nothing of some that it had not sent.
+            Kind::ToVenue => loop {
+                match self.made.take() {
+                    Some(made) if self.translator.is_same_request(made, bytes) => break,
+                    Some(_) => {}
+                    None => return Err(RestoreError::Venue { folder: self.folder.clone(), number }),
+                }
+            },
             Kind::Report => {
                 let (app_id, report) = of_report_number(entry.number);
                 if let Some((last, newest_ns)) =
@@ -208,8 +284,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
             Kind::Again => self.translator.send_again(out),
             Kind::Settled => self.translator.settle(time_ns, out),
             Kind::CancelOrders => {
-                let index = self.client(entry.client)?;
-                self.translator.cancel_orders(ClientIndex(index as u16), time_ns, out);
+                self.translator.cancel_orders(ClientIndex(place_of_client as u16), time_ns, out);
             }
             Kind::Halt => self.is_halted = is_on,
             Kind::HaltClient => {
@@ -295,6 +370,7 @@ impl<S: VenueSession, D: Disk> Repeater<S, D> {
                 self.repeat(number, &entry, Written::place_of(&turn.parts, offset), out)?;
                 each(number, Some(&entry), out);
             }
+            self.made.clear();
             each(number, None, out);
         }
     }

@@ -13,7 +13,7 @@ use tapeworks_disk::System;
 use tapeworks_exchange::orders::{
     Connection, Gate, Instrument as Traded, MarketEvent, OrderExchange, OrderOptions, OuchUser,
 };
-use tapeworks_gateway::inspect::inspect;
+use tapeworks_gateway::inspect::{inspect, replay};
 use tapeworks_gateway::{
     ClientSettings, Core, Ledger, NotAdmitted, Now, Opened, OuchSession, Parts, RestoreError, SyncPolicy,
     VenueSession, open,
@@ -236,16 +236,46 @@ enum Death {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Order { client: usize, symbol: usize, is_buy: bool, quantity: u64, price: u64, tif: char },
-    Cancel { client: usize, order: usize },
-    Replace { client: usize, order: usize, quantity: u64, price: u64 },
-    Turn { most: usize },
+    Order {
+        client: usize,
+        symbol: usize,
+        is_buy: bool,
+        quantity: u64,
+        price: u64,
+        tif: char,
+    },
+    Cancel {
+        client: usize,
+        order: usize,
+    },
+    Replace {
+        client: usize,
+        order: usize,
+        quantity: u64,
+        price: u64,
+    },
+    Turn {
+        most: usize,
+    },
     Venue,
-    Die { death: Death, most: usize },
-    DropClient { client: usize },
-    LogOut { client: usize },
+    Die {
+        death: Death,
+        most: usize,
+    },
+    DropClient {
+        client: usize,
+    },
+    /// The kill switch cancels what works of a client.
+    CancelAll {
+        client: usize,
+    },
+    LogOut {
+        client: usize,
+    },
     DropVenue,
-    Wait { milliseconds: u64 },
+    Wait {
+        milliseconds: u64,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -264,6 +294,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (prop::sample::select(vec![Death::BeforeCommit, Death::AfterCommit, Death::HalfSent]), 1..2_000usize)
             .prop_map(|(death, most)| Step::Die { death, most }),
         1 => client.clone().prop_map(|client| Step::DropClient { client }),
+        1 => client.clone().prop_map(|client| Step::CancelAll { client }),
         1 => client.prop_map(|client| Step::LogOut { client }),
         1 => Just(Step::DropVenue),
         3 => (1..3_000u64).prop_map(|milliseconds| Step::Wait { milliseconds }),
@@ -565,6 +596,12 @@ impl<S: VenueSession> World<S> {
             Step::Venue => self.venue(),
             Step::Die { death, most } => self.turn(most, Some(death)),
             Step::DropClient { client } => self.drop_client(client),
+            Step::CancelAll { client } => {
+                let now = self.now();
+                if let Some((core, _)) = &mut self.gateway {
+                    core.cancel_orders(client, now);
+                }
+            }
             Step::LogOut { client } => {
                 let client = &mut self.clients[client];
                 client.session.log_out(&mut client.store, "", self.now_ns);
@@ -653,13 +690,7 @@ fn opened<S: VenueSession>(
     (opened.core, opened.ledger)
 }
 
-fn opened_with<S: VenueSession>(
-    folder: &Path,
-    make: fn() -> (S, S::Table),
-    now_ns: u64,
-    sync: SyncPolicy,
-) -> Result<Opened<S, System>, RestoreError> {
-    let (venue, table) = make();
+fn parts<S: VenueSession>(venue: S, table: S::Table) -> Parts<S> {
     let clients = (0..CLIENTS)
         .map(|index| {
             let session = fix_settings(Role::Acceptor, index);
@@ -667,7 +698,17 @@ fn opened_with<S: VenueSession>(
         })
         .collect();
     let capacity = Capacity { most_orders: 256, most_requests: 1_024, most_fills: 256 };
-    let parts = Parts { clients, reference: reference(), capacity, table, venue };
+    Parts { clients, reference: reference(), capacity, table, venue }
+}
+
+fn opened_with<S: VenueSession>(
+    folder: &Path,
+    make: fn() -> (S, S::Table),
+    now_ns: u64,
+    sync: SyncPolicy,
+) -> Result<Opened<S, System>, RestoreError> {
+    let (venue, table) = make();
+    let parts = parts(venue, table);
     let options = JournalOptions { segment_bytes: 16 << 10, keep_bytes: None };
     open(folder, options, sync, parts, now_ns)
 }
@@ -743,6 +784,74 @@ fn kill_switch_while_the_venue_is_away<S: VenueSession>(
         world.settle();
         world.check();
     }
+}
+
+/// The kill switch cancels an order although a replace that the venue has taken before has renamed it.
+fn kill_switch_behind_a_replace<S: VenueSession>(make: fn() -> (S, S::Table), gates: fn(usize) -> Gate) {
+    for death in [None, Some(Death::BeforeCommit), Some(Death::AfterCommit), Some(Death::HalfSent)] {
+        let mut world = logged_on(make, gates);
+        world.step(&Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' });
+        for _ in 0..8 {
+            world.step(&Step::Turn { most: usize::MAX });
+            world.step(&Step::Venue);
+        }
+        world.step(&Step::Replace { client: 0, order: 0, quantity: 20, price: 101 });
+        world.client(0);
+        world.turn(usize::MAX, None);
+        let now = world.now();
+        let (core, _) = world.gateway.as_mut().unwrap();
+        core.set_halted(true, now);
+        core.cancel_orders(0, now);
+        world.turn(usize::MAX, None);
+        world.venue();
+        // The venue has rejected the cancel: no order is called so any more.
+        world.turn(usize::MAX, death);
+        if death.is_none() {
+            world.venue();
+            world.turn(usize::MAX, None);
+            assert_eq!(world.exchange.engine().orders(), 0, "at once");
+        }
+        world.settle();
+        assert_eq!(world.exchange.engine().orders(), 0, "{death:?}");
+        let now = world.now();
+        world.gateway.as_mut().unwrap().0.set_halted(false, now);
+        world.settle();
+        world.check();
+        world.gateway = None;
+        let (venue, table) = make();
+        let parts = parts(venue, table);
+        let replayed = replay::<_, System>(world.folder.path(), parts).unwrap();
+        assert_eq!(replayed.differences, [], "{death:?}");
+    }
+}
+
+#[test]
+fn the_kill_switch_cancels_an_order_that_a_replace_has_renamed_before() {
+    kill_switch_behind_a_replace(native, native_gate);
+    kill_switch_behind_a_replace(ouch, ouch_gate);
+}
+
+#[test]
+fn a_store_of_another_protocol_or_naming_is_refused_while_its_orders_work() {
+    fn named_by_clients() -> (NativeClient, Millennium) {
+        let table = MillenniumSettings { variant: VARIANT, ..MillenniumSettings::default() };
+        (native().0, Millennium::new(table))
+    }
+    let mut world = logged_on(native, native_gate);
+    world.step(&Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' });
+    world.settle();
+    world.gateway = None;
+    let refused = |opened: Result<(), RestoreError>| match opened {
+        Err(error @ RestoreError::Venue { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let folder = world.folder.path();
+    let text = refused(opened_with(folder, named_by_clients, START_NS, SyncPolicy::Never).map(drop));
+    assert!(text.contains("'naming'"), "{text}");
+    refused(opened_with(folder, ouch, START_NS, SyncPolicy::Never).map(drop));
+    world.die();
+    world.settle();
+    world.check();
 }
 
 /// Both sides of a trade of 10 at a price.

@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tapeworks_gateway::client::{ClientError, FixClient};
-use tapeworks_gateway::config::{AnyParts, Config};
+use tapeworks_gateway::config::{AnyParts, Config, VenueConfig};
 use tapeworks_gateway::{Gateway, Notice, open};
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::world::System;
 use tapeworks_session::fix::{Role, Settings};
+use tapeworks_translate::{MillenniumSettings, Naming};
 use tapeworks_wire::fix::{field, message_type};
+use tapeworks_wire::millennium::native::{Capacity, ClearingAccount, PassiveOnlyOrder};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -214,6 +216,15 @@ fn a_wrong_password_is_refused_without_a_word_and_counts_no_number() {
 }
 
 #[test]
+fn a_client_that_wants_no_heartbeats_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let door = start(folder.path(), &section("alpha", ""), "");
+    let refused = door.log_on(Settings { heartbeat_s: 0, ..client("FIX.4.4", "ALPHA") }).unwrap_err();
+    assert!(refused.to_string().contains("HeartBtInt is out of range"), "{refused}");
+    door.gateway.stop().unwrap();
+}
+
+#[test]
 fn a_client_over_its_rate_is_logged_out_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let door = start(folder.path(), &section("alpha", "messages_per_second = 5"), "");
@@ -274,4 +285,94 @@ fn hours_are_of_a_day_or_of_a_week() {
         let error = check(&format!("{times}, {days}")).unwrap_err();
         assert!(error.contains(expected) && error.contains("gateway.toml:"), "{error}");
     }
+}
+
+/// The first error of a configuration with these in the venue's section and behind its instrument.
+fn problem(folder: &Path, of_venue: &str, of_instrument: &str) -> Result<Config, String> {
+    let text = config(folder, &section("alpha", ""), "")
+        .replace("user = \"TW01\"", &format!("user = \"TW01\"\n{of_venue}"))
+        .replace("id = 1\n", &format!("id = 1\n{of_instrument}\n"));
+    Config::parse("gateway.toml", &text, folder).map_err(|errors| errors[0].to_string())
+}
+
+#[test]
+fn a_configuration_has_the_venues_settings_and_its_reject_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = r#"
+clearing_account = "client"
+executing_trader = 7
+passive_only = 1
+short_sells = false
+capacity = { agency = 1, principal = 3, riskless_principal = 2, otherwise = 3 }
+reject = [{ code = 105, text = "Price", order_reason = 99 }, { code = 101, text = "Instrument", order_reason = 1, cancel_reason = 2 }]
+"#;
+    let VenueConfig::Millennium { table, .. } = problem(folder.path(), settings, "").unwrap().venue else {
+        panic!("native")
+    };
+    let expected = MillenniumSettings {
+        naming: Naming::Numbered,
+        clearing_account: ClearingAccount::Client,
+        executing_trader: 7,
+        passive_only: PassiveOnlyOrder::NewBboOrJoin,
+        sends_short_sells: false,
+        agency: Capacity::MatchedPrincipal,
+        principal: Capacity::AnyOther,
+        riskless_principal: Capacity::DealingOnOwnAccount,
+        other_capacity: Capacity::AnyOther,
+        reject_codes: table.reject_codes.clone(),
+        ..MillenniumSettings::default()
+    };
+    assert_eq!(table, expected);
+    let reasons = table.reject_codes.iter();
+    let reasons: Vec<_> =
+        reasons.map(|it| (it.code, it.text.as_str(), it.order_reason, it.cancel_reason)).collect();
+    assert_eq!(reasons, [(105, "Price", 99, 99), (101, "Instrument", 1, 2)]);
+
+    for (wrong, expected) in [
+        ("clearing_account = \"mine\"", "'mine'"),
+        ("passive_only = 0", "from 1 to 255"),
+        ("capacity = { agent = 1 }", "'agent' is not known"),
+        ("reject = [{ code = 1 }]", "'text'"),
+        ("reject = [{ text = \"x\" }]", "'code'"),
+        ("reject = [{ code = 1, text = \"x\" }, { code = 1, text = \"y\" }]", "the code 1 already"),
+        ("reject = [{ code = 1, text = \"\\u0001\" }]", "printable"),
+    ] {
+        let error = problem(folder.path(), wrong, "").unwrap_err();
+        assert!(error.starts_with("gateway.toml:11:") && error.contains(expected), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn an_instrument_that_the_venue_or_another_instrument_contradicts_is_refused_where_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    for (of_instrument, expected) in [
+        ("partition = 3", "gateway.toml:16:13: the venue has the partitions 1 to 2"),
+        (
+            "[[instrument]]\nsymbol = \"AAPL\"\nid = 2",
+            "gateway.toml:17:10: another instrument has this symbol",
+        ),
+        (
+            "[[instrument]]\nsymbol = \"MSFT\"\nid = 1",
+            "gateway.toml:18:6: another instrument has this number",
+        ),
+        (
+            "[[instrument]]\nsymbol = \"MSFT\"\nid = 2\nsecurity_id = \"1\"",
+            "gateway.toml:19:15: another instrument has this SecurityID",
+        ),
+        (
+            "[[party]]\nid = \"A\"\ncode = 1\n[[party]]\nid = \"A\"\ncode = 2",
+            "gateway.toml:20:6: another party has this id",
+        ),
+    ] {
+        let error = problem(folder.path(), "partitions = 2", of_instrument).unwrap_err();
+        assert!(error.starts_with(expected), "{of_instrument}: {error}");
+    }
+    assert!(problem(folder.path(), "partitions = 2", "partition = 2").is_ok());
+}
+
+#[test]
+fn a_store_needs_a_folder() {
+    let text = config(Path::new("x"), &section("alpha", ""), "").replace("x/store", "");
+    let errors = Config::parse("gateway.toml", &text, Path::new("x")).unwrap_err();
+    assert_eq!(errors[0].to_string(), "gateway.toml:5:10: 'folder' must be a path");
 }

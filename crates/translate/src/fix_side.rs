@@ -83,8 +83,8 @@ pub(crate) fn present<const N: usize>(text: &Ascii<N>) -> Option<&[u8]> {
     (!trimmed.is_empty()).then_some(trimmed)
 }
 
-/// The date, a number of three digits, the longest id, and two hyphens.
-const EXEC_ID_BYTES: usize = 8 + 1 + 3 + 1 + 32;
+/// The date, a number of three digits and one of ten behind a point, the longest id, and two hyphens.
+const EXEC_ID_BYTES: usize = 8 + 1 + 3 + 1 + 10 + 1 + 32;
 
 /// An ExecID (17), put together without a length that the compiler does not know but its own.
 #[derive(Clone, Copy, Debug)]
@@ -100,16 +100,51 @@ impl ExecId {
     }
 }
 
-/// The date of the last ExecID as text: most have the same.
+/// The venue's days that an App ID has had. They need not begin at midnight, and each begins its ids anew.
 #[derive(Clone, Copy, Debug)]
+struct VenueDays {
+    /// The last date of its reports, in days since 1970.
+    last: u64,
+    /// The last date that an earlier day of the venue has reports of, and how many days have begun on it.
+    shared: u64,
+    begun: u32,
+}
+
+/// The date of the last ExecID as text: most have the same.
+#[derive(Clone, Debug)]
 pub(crate) struct Dates {
     days: u64,
     text: [u8; 8],
+    of_venue: [VenueDays; 256],
+    /// The time of the last report, and how many were of that time before it.
+    report_ns: u64,
+    others: u32,
 }
 
 impl Dates {
     pub(crate) const fn new() -> Self {
-        Self { days: u64::MAX, text: [b'0'; 8] }
+        let none = VenueDays { last: 0, shared: 0, begun: 0 };
+        Self { days: u64::MAX, text: [b'0'; 8], of_venue: [none; 256], report_ns: u64::MAX, others: 0 }
+    }
+
+    /// A report of the venue has this time. Returns how many before it have the same. Only what a restart repeats counts: ids must be the same
+    /// again.
+    #[inline]
+    pub(crate) fn reported(&mut self, time_ns: u64, app_id: u8) -> u32 {
+        let is_same = time_ns == self.report_ns;
+        (self.report_ns, self.others) = (time_ns, if is_same { self.others.saturating_add(1) } else { 0 });
+        if let Some(days) = self.of_venue.get_mut(usize::from(app_id)) {
+            days.last = days.last.max(time_ns / DAY_NS);
+        }
+        self.others
+    }
+
+    /// The venue's ids of an App ID begin anew.
+    pub(crate) fn new_day(&mut self, app_id: u8) {
+        if let Some(days) = self.of_venue.get_mut(usize::from(app_id)) {
+            days.begun = if days.shared == days.last { days.begun + 1 } else { 1 };
+            days.shared = days.last;
+        }
     }
 
     #[cold]
@@ -117,10 +152,11 @@ impl Dates {
         let mut date = [0; 16];
         let _length = write_date(&mut date, u32::try_from(days).unwrap_or(u32::MAX));
         let text = date.first_chunk::<8>();
-        *self = Self { days, text: text.copied().unwrap_or([b'0'; 8]) };
+        (self.days, self.text) = (days, text.copied().unwrap_or([b'0'; 8]));
     }
 
-    /// ExecID (17) of an execution of the venue, whose own ids are unique per day and partition: date, App ID and id.
+    /// ExecID (17) of an execution of the venue, whose own ids are unique per day and partition: date, App ID and id. On a date that the
+    /// venue's day before has reports of, the App ID has `.` and a number behind it.
     #[inline]
     pub(crate) fn exec_id(&mut self, time_ns: u64, app_id: u8, id: &ExecutionId) -> ExecId {
         let days = time_ns / DAY_NS;
@@ -136,12 +172,28 @@ impl Dates {
         for (to, from) in rest.iter_mut().skip(1).zip(digits) {
             *to = *from;
         }
-        let start = 8 + 1 + digits.len() + 1;
+        let mut start = 8 + 1 + digits.len() + 1;
+        let venue_days = self.of_venue.get(usize::from(app_id)).filter(|venue_days| venue_days.begun > 0);
+        if let Some(venue_days) = venue_days.filter(|venue_days| days <= venue_days.shared) {
+            start += put_number(bytes.get_mut(start - 1..).unwrap_or_default(), venue_days.begun);
+        }
         if let Some(room) = bytes.get_mut(start..).and_then(|rest| rest.first_chunk_mut::<32>()) {
             *room = id.0.0;
         }
         ExecId { bytes, length: start + id.0.trimmed().len() }
     }
+}
+
+/// Writes a point and a number, and returns their length.
+#[cold]
+fn put_number(target: &mut [u8], number: u32) -> usize {
+    let mut digits = [0; 32];
+    let count = write_unsigned(&mut digits, number.into()).unwrap_or(0);
+    let text = core::iter::once(&b'.').chain(digits.get(..count).unwrap_or_default());
+    for (to, from) in target.iter_mut().zip(text) {
+        *to = *from;
+    }
+    count + 1
 }
 
 /// ExecType and ExecTransType as the version has them.
@@ -299,7 +351,36 @@ mod tests {
             assert_eq!(text(dates.exec_id(days * DAY_NS + 1, app_id, &id)), expected);
         }
         let long = text(dates.exec_id(DAY_NS, 255, &longest));
-        assert_eq!((long.len(), long.starts_with("19700102-255-XX")), (EXEC_ID_BYTES, true));
+        assert_eq!((long.len(), long.starts_with("19700102-255-XX")), (EXEC_ID_BYTES - 11, true));
         assert_eq!(text(dates.exec_id(0, 1, &ExecutionId::default())), "19700101-1-");
+    }
+
+    #[test]
+    fn a_venues_day_that_begins_on_the_date_of_the_one_before_has_other_exec_ids() {
+        let mut dates = Dates::new();
+        let id = ExecutionId(Ascii::new("E1").unwrap());
+        let exec_id = |dates: &mut Dates, days: u64, app_id: u8| {
+            dates.reported(days * DAY_NS, app_id);
+            String::from_utf8_lossy(dates.exec_id(days * DAY_NS, app_id, &id).as_bytes()).into_owned()
+        };
+        // A venue's first day, before any report, is like no new one.
+        dates.new_day(1);
+        assert_eq!(exec_id(&mut dates, 2, 1), "19700103-1-E1");
+        dates.new_day(1);
+        assert_eq!(exec_id(&mut dates, 2, 1), "19700103-1.1-E1");
+        assert_eq!(exec_id(&mut dates, 2, 2), "19700103-2-E1", "each App ID has its own");
+        dates.new_day(1);
+        assert_eq!(exec_id(&mut dates, 2, 1), "19700103-1.2-E1");
+        assert_eq!(exec_id(&mut dates, 3, 1), "19700104-1-E1", "over midnight");
+        assert_eq!(exec_id(&mut dates, 2, 1), "19700103-1.2-E1", "a late one");
+        dates.new_day(1);
+        assert_eq!(exec_id(&mut dates, 3, 1), "19700104-1.1-E1");
+        dates.new_day(1);
+        assert_eq!(exec_id(&mut dates, 4, 1), "19700105-1-E1");
+        let longest = ExecutionId(Ascii([b'X'; 32]));
+        dates.of_venue[255] = VenueDays { last: 4, shared: 4, begun: u32::MAX };
+        let long = dates.exec_id(4 * DAY_NS, 255, &longest);
+        assert_eq!(long.as_bytes().len(), EXEC_ID_BYTES);
+        assert!(long.as_bytes().starts_with(b"19700105-255.4294967295-XX"));
     }
 }

@@ -23,7 +23,7 @@ use tapeworks_wire::nasdaq::ouch50::inbound::{
     ReplaceOrderFields, Side, TimeInForce,
 };
 use tapeworks_wire::nasdaq::ouch50::outbound::{
-    CancelOrderReason, LiquidityFlag, Message, OrderRestatedReason, OrderState,
+    CancelOrderReason, LiquidityFlag, Message, OrderRestatedReason, OrderState, RejectedOrderReason,
 };
 use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceMidnight};
 
@@ -55,10 +55,67 @@ pub struct OuchSettings {
 }
 
 impl Default for OuchSettings {
-    /// Midnight at 0, a market price of 2^31 - 1, no reject reasons.
+    /// Midnight at 0, a market price of 2^31 - 1, the document's reject reasons.
     fn default() -> Self {
-        Self { midnight_ns: 0, market_price: i32::MAX as u64, reject_codes: Vec::new() }
+        Self { midnight_ns: 0, market_price: i32::MAX as u64, reject_codes: reasons() }
     }
+}
+
+impl OuchSettings {
+    /// These reasons count instead of those with the same codes.
+    pub fn set_reasons(&mut self, reasons: Vec<RejectReason>) {
+        self.reject_codes.retain(|known| reasons.iter().all(|reason| reason.code != known.code));
+        self.reject_codes.extend(reasons);
+        self.reject_codes.sort_by_key(|reason| reason.code);
+    }
+}
+
+/// Rejected Order Reason: the document's words, and OrdRejReason (103).
+const REASONS: [(RejectedOrderReason, u16, &str); 31] = {
+    use RejectedOrderReason as Reason;
+    [
+        (Reason::QuoteUnavailable, 99, "Quote unavailable"),
+        (Reason::DestinationClosed, 2, "Destination closed"),
+        (Reason::InvalidDisplay, 99, "Invalid display"),
+        (Reason::InvalidMaxFloor, 99, "Invalid max floor"),
+        (Reason::InvalidPegType, 11, "Invalid peg type"),
+        (Reason::FatFinger, 99, "Fat finger"),
+        (Reason::Halted, 2, "Halted"),
+        (Reason::IsoNotAllowed, 11, "ISO not allowed"),
+        (Reason::InvalidSide, 99, "Invalid side"),
+        (Reason::ProcessingError, 99, "Processing error"),
+        (Reason::CancelPending, 99, "Cancel pending"),
+        (Reason::FirmNotAuthorized, 99, "Firm not authorized"),
+        (Reason::InvalidMinQuantity, 13, "Invalid min quantity"),
+        (Reason::NoClosingReferencePrice, 99, "No closing reference price"),
+        (Reason::Other, 99, "Other"),
+        (Reason::CancelNotAllowed, 99, "Cancel not allowed"),
+        (Reason::PeggingNotAllowed, 11, "Pegging not allowed"),
+        (Reason::CrossedMarket, 99, "Crossed market"),
+        (Reason::InvalidQuantity, 13, "Invalid quantity"),
+        (Reason::InvalidCrossOrder, 99, "Invalid cross order"),
+        (Reason::ReplaceNotAllowed, 99, "Replace not allowed"),
+        (Reason::RoutingNotAllowed, 99, "Routing not allowed"),
+        (Reason::InvalidSymbol, 1, "Invalid symbol"),
+        (Reason::Test, 99, "Test"),
+        (Reason::LateLocTooAggressive, 4, "Late LOC too aggressive"),
+        (Reason::RetailNotAllowed, 99, "Retail not allowed"),
+        (Reason::InvalidMidpointPostOnlyPrice, 99, "Invalid midpoint post only price"),
+        (Reason::InvalidDestination, 99, "Invalid destination"),
+        (Reason::InvalidPrice, 99, "Invalid price"),
+        (Reason::SharesExceedThreshold, 3, "Shares exceed threshold"),
+        (Reason::ExceedsMaximumAllowedNotionalValue, 3, "Exceeds maximum allowed notional value"),
+    ]
+};
+
+fn reasons() -> Vec<RejectReason> {
+    let reason = |(reason, order_reason, text): &(RejectedOrderReason, u16, &str)| RejectReason {
+        code: i32::from(reason.raw()),
+        order_reason: *order_reason,
+        cancel_reason: 99,
+        text: (*text).to_owned(),
+    };
+    REASONS.iter().map(reason).collect()
 }
 
 /// The mapping table.
@@ -317,6 +374,19 @@ impl Venue for Ouch {
     fn read(&self, message: &[u8]) -> Result<Report, Unreadable> {
         let report = Message::decode(message).ok().and_then(|message| self.report(&message));
         report.ok_or(Unreadable { length: message.len() })
+    }
+
+    fn distinguish(&self, execution: &mut Execution, others: u32) {
+        // An order loses quantity to several at one time. Those of fills and answers have what makes them single.
+        let has_time = matches!(
+            execution.execution_id.0.0.first(),
+            Some(b'C' | b'D' | b'F' | b'M' | b'P' | b'R' | b'T')
+        );
+        if has_time && others > 0 {
+            let id = Text::new().push(execution.execution_id.0.trimmed());
+            let id = id.push(b".").push_number(u64::from(others));
+            execution.execution_id = ExecutionId(Ascii::padded(id.as_bytes()).unwrap_or_default());
+        }
     }
 
     fn request_name(&self, message: &[u8]) -> Option<VenueName> {

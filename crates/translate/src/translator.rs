@@ -194,6 +194,7 @@ impl<V: Venue> Translator<V> {
         if let Some(last) = self.last_numbers.get_mut(usize::from(app_id)) {
             *last = 0;
         }
+        self.dates.new_day(app_id);
     }
 
     /// The venue's times count from this midnight, in UTC nanoseconds: where they do not have a date.
@@ -796,7 +797,11 @@ impl<V: Venue> Translator<V> {
             return;
         }
         match &mut report {
-            Report::Execution(execution) => self.execution(execution, None, out),
+            Report::Execution(execution) => {
+                let others = self.dates.reported(execution.time_ns, execution.numbered.app_id);
+                self.venue.distinguish(execution, others);
+                self.execution(execution, None, out);
+            }
             Report::CancelRejected(rejected) => self.cancel_rejected(rejected, None, out),
             Report::MassCancelled(report) => self.mass_cancelled(report, out),
             Report::Refused(refused) => self.venue_refused(refused, out),
@@ -836,6 +841,13 @@ impl<V: Venue> Translator<V> {
             matches!(request.kind, RequestKind::New | RequestKind::Replace | RequestKind::Quote)
                 && client.is_none_or(|client| request.client == client)
         })
+    }
+
+    /// Whether both messages to the venue have the same name, by which its reports name them.
+    #[must_use]
+    pub fn is_same_request(&self, one: &[u8], other: &[u8]) -> bool {
+        let names = |message| (self.venue.request_name(message), self.venue.cancelled_name(message));
+        names(one) == names(other) && names(one) != (None, None)
     }
 
     /// Whether [`Self::send_again`] has something to send.

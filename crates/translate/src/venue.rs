@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::ids::{ClOrdId, VenueName};
 use crate::reference::Instrument;
-use crate::report::Report;
+use crate::report::{Execution, Report};
 use crate::request::Request;
 
 /// Bytes of the longest message to a venue.
@@ -86,6 +86,10 @@ pub trait Venue {
     /// # Errors
     /// It is no report.
     fn read(&self, message: &[u8]) -> Result<Report, Unreadable>;
+
+    /// Makes the id of an execution another than those of the `others` executions that the venue has reported at the same time before, if there
+    /// are any. A venue whose reports have ids of their own does nothing.
+    fn distinguish(&self, _execution: &mut Execution, _others: u32) {}
 
     /// The name of the request that this message to the venue is; `None`: it is none.
     fn request_name(&self, message: &[u8]) -> Option<VenueName>;

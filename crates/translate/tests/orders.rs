@@ -36,9 +36,9 @@ mod ouch {
     use tapeworks_wire::nasdaq::ouch50::appendage::{OptionalField, OptionalFields};
     use tapeworks_wire::nasdaq::ouch50::inbound::{self, Capacity, Display, Message};
     use tapeworks_wire::nasdaq::ouch50::outbound::{
-        self, CancelOrderReason, CancelPendingFields, CanceledFields, LiquidityFlag, OrderModifiedFields,
-        OrderPriorityUpdateFields, OrderRestatedFields, OrderRestatedReason, TradeCorrectionFields,
-        TradeCorrectionReason,
+        self, AiqCanceledFields, CancelOrderReason, CancelPendingFields, CanceledFields, LiquidityFlag,
+        OrderModifiedFields, OrderPriorityUpdateFields, OrderRestatedFields, OrderRestatedReason,
+        TradeCorrectionFields, TradeCorrectionReason,
     };
     use tapeworks_wire::{Ascii, Decimal, NanosecondsSinceEpoch, NanosecondsSinceMidnight};
 
@@ -248,6 +248,29 @@ mod ouch {
         let cancelled = reported(&mut world, &cancelled.encode(), &[11, 41, 150, 39, 151, 14, 58]);
         assert_eq!(cancelled, "11=A1 150=4 39=4 151=0 14=30 58=Supervisory");
         assert_eq!(world.translator.counters().unreadable, 0);
+    }
+
+    #[test]
+    fn no_two_reports_have_an_exec_id_though_they_are_of_one_time_or_of_two_days_of_the_venue() {
+        let mut world = World::ouch(&two());
+        let accepted = world.take(0, &new(&limit("A1", Side::Buy, 100, 10 * E8)));
+        let date = text(&accepted[0].1, 17).split_once('-').unwrap().0.to_owned();
+        // The order would have traded with two of its owner's.
+        let lost = AiqCanceledFields {
+            timestamp: NanosecondsSinceMidnight(5),
+            user_ref_num: 1,
+            decrement_shares: 10,
+            order_cancel_reason: Ascii(*b"Q"),
+            quantity_prevented_from_trading: 10,
+            execution_price: Decimal(90_000),
+            liquidity_flag: LiquidityFlag::Added,
+        };
+        let ids = [(); 3].map(|()| reported(&mut world, &lost.encode(), &[17, 151]));
+        let id = |id: &str, left: u32| format!("17={date}-{id} 151={left}");
+        assert_eq!(ids, [id("0-D1.5", 90), id("0-D1.5.1", 80), id("0-D1.5.2", 70)]);
+        world.translator.new_day(0);
+        let later = AiqCanceledFields { timestamp: NanosecondsSinceMidnight(6), ..lost };
+        assert_eq!(reported(&mut world, &later.encode(), &[17, 151]), id("0.1-D1.6", 60));
     }
 
     #[test]
@@ -912,6 +935,28 @@ fn a_reject_of_the_venue_has_its_reason_in_words() {
     let replies = world.take(0, &new(&limit("A1", Side::Buy, 2_000_000, 10 * E8)));
     assert_eq!(shown(&replies), [(0, "11=A1 150=8 39=8 151=0 14=0".to_owned())]);
     assert_eq!(fields(only(&replies), &[37, 103, 58]), "37=NONE 103=13 58=Venue code 104: Quantity");
+}
+
+#[test]
+fn an_ouch_venue_has_the_documents_reasons_unless_others_are_set() {
+    use tapeworks_translate::{Ouch, OuchSettings, Venue as _};
+    use tapeworks_wire::nasdaq::ouch50::outbound::RejectedOrderReason;
+    let mut settings = OuchSettings::default();
+    let found = |settings: &OuchSettings, code: i32| {
+        let table = Ouch::new(settings.clone());
+        table.reason(code).map(|reason| (reason.order_reason, reason.text.clone()))
+    };
+    assert_eq!(found(&settings, 0x17), Some((1, "Invalid symbol".to_owned())));
+    for code in 1..=0x1f {
+        assert!(!matches!(RejectedOrderReason::from_raw(code), RejectedOrderReason::Unknown(_)), "{code}");
+        assert!(found(&settings, code.into()).is_some(), "{code}");
+    }
+    assert_eq!(found(&settings, 0x20), None);
+    let own = |code| RejectReason { code, order_reason: 5, cancel_reason: 99, text: "Own".to_owned() };
+    settings.set_reasons(vec![own(0x30), own(0x17)]);
+    assert_eq!(found(&settings, 0x17), Some((5, "Own".to_owned())));
+    assert_eq!(found(&settings, 0x30), Some((5, "Own".to_owned())));
+    assert_eq!(found(&settings, 0x18).map(|(_, text)| text).as_deref(), Some("Test"));
 }
 
 #[test]

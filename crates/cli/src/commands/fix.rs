@@ -44,7 +44,7 @@ Examples:
   tapeworks fix 127.0.0.1:9878 --comp-id ALPHA --script examples/gateway/orders.txt
   tapeworks fix 127.0.0.1:9878 --comp-id ALPHA --rate 1000 --seconds 10
 
-Exit code 3: a request of the script was rejected, or an order of the load had no answer.")]
+Exit code 3: a request of the script was rejected or named no order, or an order of the load had no answer.")]
 pub(crate) struct Arguments {
     /// Where the gateway takes FIX clients.
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:9878")]
@@ -225,7 +225,7 @@ fn parse(line: &str) -> std::result::Result<Line, String> {
 struct Console {
     book: OrderBook,
     json: bool,
-    /// Requests that were rejected.
+    /// Requests that were rejected, or not sent because they name no order.
     rejects: u64,
 }
 
@@ -254,7 +254,10 @@ impl Console {
         match line {
             Line::Request(request) => match self.book.message(&request, client.now_ns()) {
                 Ok((kind, fields)) => _ = client.send(kind, &fields)?,
-                Err(problem) => complain(&problem),
+                Err(problem) => {
+                    self.rejects += 1;
+                    complain(&problem);
+                }
             },
             Line::Raw(kind, fields) => _ = client.send(&kind, &fields)?,
             Line::Wait(time) => self.turns(client, time)?,

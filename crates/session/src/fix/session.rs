@@ -637,7 +637,13 @@ impl Session {
         }
         let is_logon = received.message_type == b"A";
         if self.state == State::Fresh && !is_logon {
-            self.finish(End::Refused("the first message is no Logon"));
+            if received.message_type == b"5" && self.link.settings.role == Role::Initiator {
+                // It says why our Logon is refused.
+                application.admin(received);
+                self.finish(End::Refused("the peer logs out"));
+            } else {
+                self.finish(End::Refused("the first message is no Logon"));
+            }
             return;
         }
         if received.begin_string != self.link.settings.begin_string.as_bytes() {
@@ -1065,8 +1071,8 @@ impl Session {
         if received.number(98) != Some(0) {
             return Err(Refusal::Explained("EncryptMethod is not supported"));
         }
-        let longest = u64::from(settings.longest_heartbeat_s);
-        if received.number(108).is_none_or(|seconds| seconds > longest) {
+        let range = u64::from(settings.needs_heartbeats)..=u64::from(settings.longest_heartbeat_s);
+        if received.number(108).is_none_or(|seconds| !range.contains(&seconds)) {
             return Err(Refusal::Explained("HeartBtInt is out of range"));
         }
         Ok(())

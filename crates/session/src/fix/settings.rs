@@ -34,6 +34,8 @@ pub struct Settings {
     pub heartbeat_s: u32,
     /// The longest HeartBtInt that an acceptor takes, in seconds.
     pub longest_heartbeat_s: u32,
+    /// An acceptor refuses a HeartBtInt of 0, which is no heartbeats: a peer that has vanished would never be noticed.
+    pub needs_heartbeats: bool,
     /// How far SendingTime may be from now, in nanoseconds; `None`: any.
     pub tolerance_ns: Option<u64>,
     /// Both numbers begin at 1 with each Logon.
@@ -84,6 +86,7 @@ impl Settings {
             default_appl_ver_id: (begin_string == "FIXT.1.1").then(|| "9".to_owned()),
             heartbeat_s: 30,
             longest_heartbeat_s: 3_600,
+            needs_heartbeats: false,
             tolerance_ns: Some(120 * SECOND_NS),
             resets_on_logon: false,
             resets_on_logout: false,

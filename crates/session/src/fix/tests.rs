@@ -866,6 +866,10 @@ fn an_interval_of_zero_has_no_heartbeats() {
     pair.say("A", "98=0|108=0|");
     assert_eq!(pair.wait(1_000), [""; 0]);
     assert!(pair.session.is_logged_on());
+    let mut pair = Pair::new(Settings { needs_heartbeats: true, ..settings() });
+    assert_eq!(pair.say("A", "98=0|108=0|"), ["5|34=1|58=HeartBtInt is out of range"]);
+    let mut pair = Pair::new(Settings { needs_heartbeats: true, ..settings() });
+    assert_eq!(pair.say("A", "98=0|108=1|"), ["A|34=1|98=0|108=1"]);
 }
 
 // ---- garbled messages ------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ pub struct TrackerCounters {
     pub missing: u64,
     /// Reports with a number below 1, dropped.
     pub wrong_numbers: u64,
-    /// Reports of an App ID that the settings do not have, handed on as they came.
+    /// App IDs of reports that the settings do not have: they are recovered like the others.
     pub unknown_app_ids: u64,
     /// Times that the numbers of an App ID began at 1 again.
     pub began_anew: u64,
@@ -138,6 +138,22 @@ pub(super) struct Tracker {
 }
 
 impl Partition {
+    /// Before its first report, with room for so many held ones.
+    fn new(app_id: u8, room: usize, first_wait_ns: u64) -> Self {
+        Self {
+            app_id,
+            next: 1,
+            state: State::Wanted { at_ns: 0 },
+            held: VecDeque::with_capacity(room),
+            is_overflowed: false,
+            attempts: 0,
+            wait_ns: first_wait_ns,
+            newest_ns: 0,
+            is_checked: true,
+            is_from_first: false,
+        }
+    }
+
     fn hand(&mut self, message: &[u8], counters: &mut TrackerCounters, each: &mut impl FnMut(Handed<'_>)) {
         counters.handed += 1;
         self.newest_ns = self.newest_ns.max(report_time_ns(message).unwrap_or(0));
@@ -304,22 +320,30 @@ impl Tracker {
     /// App IDs 0 to `partitions`, each before its first report.
     pub(super) fn new(partitions: u8, mut settings: RecoverySettings) -> Self {
         settings.held_reports = settings.held_reports.max(1);
-        let partition = |app_id| Partition {
-            app_id,
-            next: 1,
-            state: State::Wanted { at_ns: 0 },
-            held: VecDeque::with_capacity(settings.held_reports),
-            is_overflowed: false,
-            attempts: 0,
-            wait_ns: settings.first_wait_ns,
-            newest_ns: 0,
-            is_checked: true,
-            is_from_first: false,
-        };
+        let partition = |app_id| Partition::new(app_id, settings.held_reports, settings.first_wait_ns);
         Self {
             partitions: (0..=partitions).map(partition).collect(),
             settings,
             counters: TrackerCounters::default(),
+        }
+    }
+
+    /// The numbers of an App ID. One beyond those of the settings is added, with those between, so that none of its reports is lost in a break:
+    /// a venue that has no such App ID says so when its reports are requested.
+    fn partition(&mut self, app_id: u8) -> Option<&mut Partition> {
+        if usize::from(app_id) >= self.partitions.len() {
+            self.add_up_to(app_id);
+        }
+        self.partitions.get_mut(usize::from(app_id))
+    }
+
+    #[cold]
+    fn add_up_to(&mut self, app_id: u8) {
+        self.counters.unknown_app_ids += 1;
+        for added in 0..=app_id {
+            if usize::from(added) >= self.partitions.len() {
+                self.partitions.push(Partition::new(added, 0, self.settings.first_wait_ns));
+            }
         }
     }
 
@@ -332,10 +356,9 @@ impl Tracker {
         self.partitions.iter().map(|partition| (partition.app_id, partition.next - 1))
     }
 
-    /// Goes on from the last handled number of an App ID, and the newest time of its reports (0: not known). An App ID that is not there is
-    /// ignored.
+    /// Goes on from the last handled number of an App ID, and the newest time of its reports (0: not known).
     pub(super) fn restore(&mut self, app_id: u8, last: u32, newest_ns: u64) {
-        if let Some(partition) = self.partitions.get_mut(usize::from(app_id)) {
+        if let Some(partition) = self.partition(app_id) {
             partition.begin_anew();
             (partition.next, partition.newest_ns) = (last.saturating_add(1), newest_ns);
             partition.begin_check();
@@ -356,15 +379,12 @@ impl Tracker {
             self.counters.wrong_numbers += 1;
             return;
         };
-        match self.partitions.get_mut(usize::from(app_id)) {
-            Some(partition) => {
-                let limit = self.settings.held_reports;
-                partition.take(number, (message, is_recovered), limit, &mut self.counters, each);
-            }
-            None => {
-                self.counters.unknown_app_ids += 1;
-                each(Handed::Report { app_id, number, message });
-            }
+        if usize::from(app_id) >= self.partitions.len() {
+            self.add_up_to(app_id);
+        }
+        if let Some(partition) = self.partitions.get_mut(usize::from(app_id)) {
+            let limit = self.settings.held_reports;
+            partition.take(number, (message, is_recovered), limit, &mut self.counters, each);
         }
     }
 
@@ -689,7 +709,6 @@ mod tests {
     fn restored_numbers_go_on_and_a_new_day_begins_at_one() {
         let mut tracker = tracker(4);
         tracker.restore(1, 41, 0);
-        tracker.restore(9, 41, 0);
         assert_eq!(tracker.next_request(0), Some((1, 41)));
         assert_eq!(take(&mut tracker, &[41, 42]), [Seen::Report(1, 42)]);
         tracker.new_day();
@@ -698,5 +717,44 @@ mod tests {
         assert_eq!(tracker.next_request(0), Some((0, 0)));
         assert_eq!(tracker.next_request(0), Some((1, 40)));
         assert_eq!(bring(&mut tracker, true, &[(41, 9_000)]), [Seen::BeganAnew(1)]);
+    }
+
+    /// Completes every request for missed reports, and returns them.
+    fn requests(tracker: &mut Tracker) -> Vec<(u8, u32)> {
+        let mut all = Vec::new();
+        while let Some((app_id, last)) = tracker.next_request(0) {
+            all.push((app_id, last));
+            tracker.complete(app_id, &mut |_| {});
+        }
+        all
+    }
+
+    #[test]
+    fn a_venue_with_more_partitions_than_the_settings_has_its_missed_reports_requested_all_the_same() {
+        let mut tracker = tracker(4);
+        let of_third = |tracker: &mut Tracker, numbers: &[i32]| {
+            run(tracker, |tracker, mut each| {
+                numbers.iter().for_each(|number| tracker.take(3, *number, b"x", false, &mut each));
+            })
+        };
+        assert_eq!(of_third(&mut tracker, &[1]), [Seen::Report(3, 1)]);
+        assert!(!tracker.is_caught_up(), "there may be more");
+        // Of the second the venue says that it does not have it.
+        assert_eq!(requests(&mut tracker), [(2, 0), (3, 1)]);
+        assert!(tracker.is_caught_up());
+        assert_eq!(of_third(&mut tracker, &[3]), [], "2 is missing");
+        assert_eq!(tracker.next_request(0), Some((3, 1)));
+        assert_eq!(of_third(&mut tracker, &[2]), [2, 3].map(|number| Seen::Report(3, number)));
+        tracker.complete(3, &mut |_| {});
+        tracker.real_time_began();
+        assert_eq!(requests(&mut tracker), [(0, 0), (1, 0), (2, 0), (3, 3)]);
+        assert_eq!(tracker.counters().unknown_app_ids, 1);
+    }
+
+    #[test]
+    fn a_restart_requests_the_reports_of_a_partition_that_the_settings_do_not_have() {
+        let mut tracker = Tracker::new(1, RecoverySettings::default());
+        tracker.restore(2, 41, 0);
+        assert_eq!(requests(&mut tracker), [(0, 0), (1, 0), (2, 41)]);
     }
 }

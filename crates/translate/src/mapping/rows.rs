@@ -52,7 +52,7 @@ pub const NEW_ORDER: &[Row] = &[
     row(99, ("stop_price", "exact, 8 decimals; a multiple of the tick"), ("", "refused: no stop orders")),
     row(
         59,
-        ("tif", "0, 2, 3, 4, 6, 7: 0, 5, 3, 4, 6, 10; 1: 6 with the date `good_till_cancel`"),
+        ("tif", "0, 2, 3, 4, 6, 7: 0, 5, 3, 4, 6, 10; 1: 6 with the date `good_till_cancel_s`"),
         ("time_in_force", "0: `0`; 3: `3`; 4: `3` with MinQty of the whole quantity; 6: `6`"),
     ),
     row(
@@ -69,7 +69,7 @@ pub const NEW_ORDER: &[Row] = &[
     row(111, ("display_qty", "a whole number"), ("display, appendage", "0: `N`, hidden; a part: MaxFloor")),
     row(210, ("display_qty", "a whole number"), ("display, appendage", "as MaxFloor (111)")),
     row(1138, ("display_qty", "a whole number"), ("display, appendage", "as MaxFloor (111)")),
-    row(528, ("capacity", "A, P, R by settings: 3, 2, 1"), ("capacity", "A, P, R; none: `O`")),
+    row(528, ("capacity", "A, P, R by the settings `capacity`: 3, 2, 1"), ("capacity", "A, P, R; none: `O`")),
     row(453, COUNT, NONE),
     row(
         448,
@@ -182,7 +182,7 @@ pub const QUOTE: &[Row] = &[
     row(134, ("bid_size", "a whole number; left out: no bid"), NONE),
     row(133, ("ask_price", "exact, 8 decimals; a multiple of the tick"), NONE),
     row(135, ("ask_size", "a whole number; left out: no offer"), NONE),
-    row(528, ("capacity", "A, P, R by settings: 3, 2, 1"), NONE),
+    row(528, ("capacity", "A, P, R by the settings `capacity`: 3, 2, 1"), NONE),
     row(60, OWN_TIME, NONE),
     row(453, COUNT, NONE),
     row(
@@ -226,7 +226,7 @@ pub const QUOTE_CANCEL: &[Row] = &[
     row(117, ("order_id", "the venue's ids of both sides"), NONE),
 ];
 
-const EXEC_ID: &str = "with the date and the App ID before it: unique for ever";
+const EXEC_ID: &str = "with the date, the App ID and, of a date with several days of the venue, the day's number before it: unique for ever";
 const KEPT: (&str, &str) = ("", "from the gateway's state");
 
 /// Execution Report, and what OUCH has in its place, to ExecutionReport (8).
@@ -237,7 +237,7 @@ pub const EXECUTION_REPORT: &[Row] = &[
         ("execution_id", EXEC_ID),
         (
             "user_ref_num, match_number",
-            "the message's type, the order and the match or time, with the date before it",
+            "the message's type, the order and the match, or the time and how many came at that time before, with the date before it",
         ),
     ),
     row(

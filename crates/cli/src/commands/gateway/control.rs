@@ -148,7 +148,11 @@ pub(super) fn halt(arguments: &Halt) -> Result {
         target += &format!("{sign}cancel=1");
     }
     let (_, address) = arguments.page.request("POST", &target)?;
-    let orders = if arguments.cancel { "; cancels of the open orders are sent" } else { "" };
+    let orders = if arguments.cancel {
+        "; the open orders are cancelled, if the venue is away as soon as it is back"
+    } else {
+        ""
+    };
     output::print(&format!("{address}: {} halted{orders}\n", of(arguments.client.as_deref())))?;
     Ok(Ending::Complete)
 }

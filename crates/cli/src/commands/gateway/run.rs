@@ -141,8 +141,10 @@ fn start_parts<S: VenueSession + Send + 'static>(
     Ok((Gateway::start(config.host.clone(), core, ledger, on_notice, on_refusal)?, restored))
 }
 
-fn log_restored(restored: &Restored) {
+fn log_restored(restored: &Restored, store: &Path) {
     if restored.starts == 0 {
+        // Of a gateway that has traded before, the folder is another one: orders and numbers are not known.
+        tracing::info!("the store {} is new", store.display());
         return;
     }
     tracing::info!(
@@ -187,7 +189,7 @@ fn serve(arguments: &Run, config: &Config) -> Result {
         }
     });
     let (gateway, restored) = start(config, on_notice, Some(Arc::clone(&on_refusal)))?;
-    log_restored(&restored);
+    log_restored(&restored, &config.store);
     #[cfg(feature = "web")]
     let page = listening
         .map(|listening| web::gateway::start(listening, gateway.handle(), Some(on_refusal)))

@@ -1,7 +1,7 @@
 //! `tapeworks gateway store`: what a store holds, whether it is sound, the outgoing bytes once more, numbers that begin anew.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use tapeworks_gateway::config::AnyParts;
@@ -110,7 +110,20 @@ fn json(value: &impl serde::Serialize) -> Result<()> {
     output::print(&(text + "\n"))
 }
 
+/// Refuses a folder without a store's files: a mistyped name would pass as a sound store without records.
+fn has_store(folder: &Path) -> Result<()> {
+    let failed = |error: std::io::Error| Failure::Failed(format!("{}: {error}", folder.display()));
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if Path::new(&name).extension().is_some_and(|ending| ending == "journal") {
+            return Ok(());
+        }
+    }
+    Err(Failure::Failed(format!("{}: there is no store: no file NUMBER.journal", folder.display())))
+}
+
 fn inspect(arguments: &Inspect) -> Result {
+    has_store(&arguments.folder)?;
     let mut lines = String::new();
     let mut printed = Ok(());
     let found = inspect::inspect::<System>(&arguments.folder, |record, client, entry| {
@@ -199,6 +212,7 @@ fn soundness(found: &Inspection) -> String {
 }
 
 fn verify(arguments: &Verify) -> Result {
+    has_store(&arguments.folder)?;
     let found = inspect::inspect::<System>(&arguments.folder, |_, _, _| {})?;
     let entries: u64 = found.entries.values().sum();
     let mut text = soundness(&found);
@@ -217,6 +231,7 @@ fn verify(arguments: &Verify) -> Result {
 
 fn replay(arguments: &Replay) -> Result {
     let config = load(&arguments.config)?;
+    has_store(&config.store)?;
     let replayed = match config.parts(System::time_of_day().0).map_err(Failure::Failed)? {
         AnyParts::Millennium(parts) => inspect::replay::<_, System>(&config.store, parts)?,
         AnyParts::Ouch(parts) => inspect::replay::<_, System>(&config.store, parts)?,
