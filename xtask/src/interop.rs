@@ -36,7 +36,14 @@ pub(crate) fn python() -> Result<String, Lack> {
 pub(crate) fn query() -> Result<String, Lack> {
     let target = process::target_folder();
     let of_query = |command: &str| {
-        let run = process::cargo([command, "--locked", "--manifest-path", "query/Cargo.toml", "--features", "cloud"]);
+        let run = process::cargo([
+            command,
+            "--locked",
+            "--manifest-path",
+            "query/Cargo.toml",
+            "--features",
+            "cloud",
+        ]);
         run.arg("--target-dir").arg(&target)
     };
     of_query("clippy").args(["--all-targets", "--", "--deny", "warnings"]).run().map_err(Lack::Failed)?;

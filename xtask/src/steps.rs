@@ -616,9 +616,13 @@ fn ran(result: Result<(), String>, what: &str) -> Result<String, Lack> {
 fn format() -> Result<String, Lack> {
     let run = || {
         cargo(["fmt", "--all", "--", "--check"]).run()?;
-        for manifest in
-            ["fuzz/Cargo.toml", "bench/Cargo.toml", "bindings/python/Cargo.toml", "interop/live/Cargo.toml", "query/Cargo.toml"]
-        {
+        for manifest in [
+            "fuzz/Cargo.toml",
+            "bench/Cargo.toml",
+            "bindings/python/Cargo.toml",
+            "interop/live/Cargo.toml",
+            "query/Cargo.toml",
+        ] {
             if process::root().join(manifest).is_file() {
                 cargo(["fmt", "--manifest-path", manifest, "--", "--check"]).run()?;
             }
