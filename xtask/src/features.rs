@@ -61,19 +61,20 @@ fn packages(has_af_xdp: bool) -> Result<Vec<(String, Vec<String>)>, String> {
     Ok(metadata["packages"].as_array().into_iter().flatten().filter_map(of).collect())
 }
 
-/// Checks each package with none of its features, and all packages that have a feature with it and no other. A package alone shows what
-/// it uses and only another package asks for.
+/// Lints each package with none of its features, and all packages that have a feature with it and no other. A package alone shows what
+/// it uses and only another package asks for, and a feature that is off what is unused without it.
 pub(crate) fn alone() -> Result<String, Lack> {
     let lacks = match tools::af_xdp() {
         Ok(()) => None,
         Err(Lack::Skipped(lacks)) => Some(lacks),
         Err(failed) => return Err(failed),
     };
+    let lint = || cargo(["clippy", "--locked", "--no-default-features"]);
     let run = || {
         let packages = packages(lacks.is_none())?;
         let mut with: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (package, features) in &packages {
-            cargo(["check", "--locked", "--no-default-features", "--package", package]).run()?;
+            lint().args(["--package", package, "--", "--deny", "warnings"]).run()?;
             for feature in features {
                 with.entry(feature).or_default().push(package);
             }
@@ -81,8 +82,8 @@ pub(crate) fn alone() -> Result<String, Lack> {
         for (feature, packages) in &with {
             let named = packages.iter().flat_map(|package| ["--package", package]);
             let wanted: Vec<String> = packages.iter().map(|package| format!("{package}/{feature}")).collect();
-            let check = cargo(["check", "--locked", "--no-default-features", "--features"]);
-            check.arg(wanted.join(",")).args(named).run()?;
+            let run = lint().args(named).arg("--features").arg(wanted.join(","));
+            run.args(["--", "--deny", "warnings"]).run()?;
         }
         Ok((packages.len(), with.len()))
     };

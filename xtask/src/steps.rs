@@ -224,7 +224,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "features",
-        what: "each crate builds without its features, and with each of them alone",
+        what: "each crate builds without its features, and with each of them alone, without a lint",
         when: When::Long,
         waits: false,
         needs: nothing,

@@ -82,7 +82,7 @@ pub struct WebConfig {
 pub struct Config {
     /// Its thread.
     pub host: HostSettings,
-    /// The folder of its store.
+    /// The folder of its store: never another one because the gateway is started from elsewhere.
     pub store: PathBuf,
     /// How the store's journal is written.
     pub journal: JournalOptions,
@@ -123,7 +123,7 @@ impl std::fmt::Debug for AnyParts {
 }
 
 impl Config {
-    /// Reads the configuration in `text`, which came from a file named `file`. Dictionaries are looked up from the folder `beside`.
+    /// Reads the configuration in `text`, which came from a file named `file`. Paths that are not absolute start at the folder `beside`.
     ///
     /// # Errors
     /// What is wrong with it, in the order of the file; at least one.
@@ -194,7 +194,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     if !file.has("store") {
         file.missing(reading, "store");
     }
-    let store = store.map(|store| read_store(reading, store));
+    let store = store.map(|store| read_store(reading, store, beside));
     let capacity = file.table(reading, "capacity").map(|capacity| read_capacity(reading, capacity));
     let venue = file.table(reading, "venue");
     if !file.has("venue") {
@@ -270,7 +270,7 @@ struct StoreConfig {
     patience: Duration,
 }
 
-fn read_store(reading: &mut Reading<'_>, mut store: Section<'_>) -> StoreConfig {
+fn read_store(reading: &mut Reading<'_>, mut store: Section<'_>, beside: &Path) -> StoreConfig {
     let folder = store.required_text(reading, "folder").map_or_else(String::new, |(folder, span)| {
         if folder.is_empty() {
             reading.wrong(span, "'folder' must be a path".to_owned());
@@ -287,7 +287,7 @@ fn read_store(reading: &mut Reading<'_>, mut store: Section<'_>) -> StoreConfig 
     let patience = store.time(reading, "patience", Duration::ZERO..=A_DAY);
     store.refuse_the_rest(reading);
     StoreConfig {
-        folder: folder.into(),
+        folder: beside.join(folder),
         journal: JournalOptions { segment_bytes: (segment.unwrap_or(64) as u64) << 20, keep_bytes: None },
         sync: sync.unwrap_or(SyncPolicy::Every(Duration::from_millis(100))),
         patience: patience.unwrap_or(Duration::from_secs(10)),

@@ -287,6 +287,15 @@ fn hours_are_of_a_day_or_of_a_week() {
     }
 }
 
+#[test]
+fn a_store_stands_beside_its_configuration_wherever_the_gateway_is_started() {
+    let text = |folder: &str| config(Path::new(folder), &section("alpha", ""), "");
+    for (folder, expected) in [("state", "/etc/tapeworks/state/store"), ("/var", "/var/store")] {
+        let config = Config::parse("gateway.toml", &text(folder), Path::new("/etc/tapeworks")).unwrap();
+        assert_eq!(config.store, Path::new(expected));
+    }
+}
+
 /// The first error of a configuration with these in the venue's section and behind its instrument.
 fn problem(folder: &Path, of_venue: &str, of_instrument: &str) -> Result<Config, String> {
     let text = config(folder, &section("alpha", ""), "")

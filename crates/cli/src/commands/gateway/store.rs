@@ -27,7 +27,7 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
-  tapeworks gateway store inspect gateway-store
+  tapeworks gateway store inspect examples/gateway/gateway-store
 
 Exit code 3: parts of it are damaged.")]
 pub(super) struct Inspect {
@@ -46,7 +46,7 @@ pub(super) struct Inspect {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
-  tapeworks gateway store verify gateway-store
+  tapeworks gateway store verify examples/gateway/gateway-store
 
 Exit code 3: parts of it are damaged.")]
 pub(super) struct Verify {
