@@ -17,7 +17,14 @@ const PROGRAM: &str = "tapeworks-query";
 ///
 /// `tapeworks query --help` shows its flags.
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
+#[command(
+    disable_help_flag = true,
+    after_help = "\
+Examples:
+  tapeworks query --data days --tables
+  tapeworks query --data days \"SELECT symbol, sum(size) FROM trades GROUP BY symbol\"
+  tapeworks query --data days \"SELECT price, bid_px_00, ask_px_00 FROM as_of('trades', 'cmbp_1')\""
+)]
 pub(crate) struct Arguments {
     /// What the program takes.
     #[arg(value_name = "ARGUMENTS", trailing_var_arg = true, allow_hyphen_values = true)]
