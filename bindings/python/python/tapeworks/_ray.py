@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -26,6 +27,9 @@ BUSY_SECONDS = 60.0
 
 #: Seconds that tasks have to end when the run is stopped, before their workers are killed.
 STOP_SECONDS = 10.0
+
+#: Seconds that a connection to a cluster may take.
+CONNECT_SECONDS = 10.0
 
 #: Seconds between two looks at whether the run shall stop.
 LOOK_SECONDS = 0.2
@@ -59,11 +63,23 @@ def one_task(task: str, out: str, folder: str) -> Tuple[Optional[str], bool]:
         time.sleep(LOOK_SECONDS)
 
 
+def _reach(address: str) -> None:
+    """Sees to it that something listens at an address of host and port: Ray itself would look for ten minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if host and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        except OSError as error:
+            raise ExecutorError(f"Ray does not connect to {address}: {error}") from None
+
+
 def _begin(ray: Any, jobs: Optional[int], address: Optional[str]) -> bool:
     """Connects to Ray. ``True``: the connection is ours to end."""
     if ray.is_initialized():
         return False
-    quiet = {"log_to_driver": False, "logging_level": "WARNING"}
+    if address is not None:
+        _reach(address)
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     for left in reversed(range(STARTS)):
         try:
             if address is not None:
@@ -130,7 +146,7 @@ def perform(
         left = [(task, str(json.loads(task)["name"])) for task in reversed(tasks)]
         names: Dict[Any, str] = {}
         try:
-            while left or names:
+            while (left or names) and not is_stopped():
                 while left and len(names) < most:
                     task, name = left.pop()
                     names[remote.remote(task, out, folder)] = name
@@ -138,8 +154,6 @@ def perform(
                 for reference in ready:
                     error, is_of_input = _result(ray, reference)
                     yield names.pop(reference), error, is_of_input
-                if is_stopped():
-                    return
         finally:
             if names:
                 _cancel(ray, list(names))
