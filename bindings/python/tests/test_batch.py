@@ -126,7 +126,16 @@ def test_the_program_says_in_a_line_that_the_package_is_not_there(inputs, tmp_pa
     bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
     bare.chmod(0o755)
     command = [PROGRAM, "batch", inputs, "--out", str(tmp_path / "out"), "--executor", "ray"]
-    for python, why in ((bare, "its Python package is not there"), (tmp_path / "none", "does not start")):
+    # It never ends.
+    other = tmp_path / "other"
+    other.write_text("#!/bin/sh\nexec yes\n")
+    other.chmod(0o755)
+    expected = {
+        bare: "its Python package is not there",
+        other: "does not answer as the package does: y",
+        tmp_path / "none": "does not start",
+    }
+    for python, why in expected.items():
         by_flag = subprocess.run([*command, "--python", str(python)], capture_output=True, text=True, check=False)
         environment = {**os.environ, "TAPEWORKS_PYTHON": str(python)}
         by_name = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

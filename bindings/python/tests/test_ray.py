@@ -228,6 +228,19 @@ def test_a_cluster_that_is_not_there_is_an_error(inputs, tmp_path):
         tapeworks.batch(inputs, tmp_path / "out", executor="ray", address="127.0.0.1:1")
 
 
+def test_an_interrupt_ends_a_driver_and_its_tasks(inputs, expected, drivers, tmp_path):
+    out = tmp_path / "out"
+    driver = drivers(inputs, out, jobs=2)
+    wait_until(lambda: records(out) and records(out, "work"), driver)
+    driver.send_signal(signal.SIGINT)
+    _, error = driver.communicate(timeout=PATIENCE)
+    assert driver.returncode != 0 and "KeyboardInterrupt" in error
+    assert records(out, "work") == set() and not (out / "manifest.json").exists()
+    with pytest.warns(tapeworks.DataWarning):
+        assert tapeworks.batch(inputs, out, schema=SCHEMAS, buckets=4)["resumed"] >= 1
+    assert_same(contents(out), expected)
+
+
 @with_program
 def test_the_program_makes_the_same_bytes_by_ray_and_reports_a_file_that_goes(
     inputs, expected, drivers, tmp_path
@@ -282,4 +295,23 @@ def test_the_program_stops_ray_in_good_order(inputs, expected, drivers, tmp_path
     output, error = run.communicate(timeout=PATIENCE)
     assert run.returncode == 3, error
     assert json.loads(output)["resumed"] >= 2
+    assert_same(contents(out), expected)
+
+
+@with_program
+def test_the_program_ends_with_an_error_when_its_python_is_killed(inputs, expected, drivers, tmp_path):
+    out = tmp_path / "out"
+    run = drivers.program(inputs, out, "--jobs", "1")
+    wait_until(lambda: records(out) and records(out, "work"), run)
+    started = below(run.pid)
+    # The first that it has started: the others are of Ray.
+    kill(started[0])
+    _, error = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 1 and "ended before the tasks had" in error, error
+    until = time.monotonic() + PATIENCE
+    while any(writes(process) for process in started):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    with pytest.warns(tapeworks.DataWarning):
+        assert tapeworks.batch(inputs, out, schema=SCHEMAS, buckets=4)["resumed"] >= 1
     assert_same(contents(out), expected)

@@ -61,11 +61,17 @@ struct Process {
     /// What ends it when it is closed.
     input: Option<ChildStdin>,
     said: Receiver<String>,
+    /// Whether it has turned out to be what it shall be. It has not begun anything before.
+    is_ready: bool,
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         self.input = None;
+        if !self.is_ready {
+            // Any program: it may never end. One that has ended cannot be killed.
+            let _it_has_ended = self.child.kill();
+        }
         // It ends the Ray that it has started.
         let _how = self.child.wait();
     }
@@ -109,7 +115,7 @@ impl Ray {
             }
         };
         thread::Builder::new().name("batch-ray".to_owned()).spawn(read).map_err(BatchError::Thread)?;
-        let process = Process { child, input: Some(input), said };
+        let mut process = Process { child, input: Some(input), said, is_ready: false };
         loop {
             match executor.next(&process)? {
                 Some(Said::Ready { ready }) if ready == env!("CARGO_PKG_VERSION") => break,
@@ -123,6 +129,7 @@ impl Ray {
                 None => {}
             }
         }
+        process.is_ready = true;
         *executor.process.lock().unwrap_or_else(PoisonError::into_inner) = Some(process);
         Ok(executor)
     }
