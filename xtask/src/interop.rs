@@ -82,12 +82,14 @@ pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
         install.arg("tapeworks").run().map_err(Lack::Failed)?;
     }
     features.build("--example", &["live_server", "stream_server"])?;
+    features.build("--bin", &["tapeworks"])?;
     let server = |name: &str| process::target_folder().join("debug/examples").join(name);
     let tests = process::program(&python)
         .args(["-m", "pytest", "--quiet", "-p", "no:cacheprovider"])
         .arg(package.join("tests"))
         .env("TAPEWORKS_LIVE_SERVER", server("live_server"))
         .env("TAPEWORKS_STREAM_SERVER", server("stream_server"))
+        .env("TAPEWORKS_PROGRAM", process::target_folder().join("debug/tapeworks"))
         .env("PYTHONDONTWRITEBYTECODE", "1");
     tests.run().map_err(Lack::Failed)?;
     let tests = process::program(&nautilus)

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use tapeworks_analysis::batch::BatchError;
 use tapeworks_analysis::input::InputError;
 use tapeworks_analysis::replay::ReplayError;
 use tapeworks_outputs::subscriber::SubscribeError;
@@ -26,6 +27,11 @@ impl Failure {
     /// What the caller gave is wrong.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::new("UsageError", text.into(), None)
+    }
+
+    /// No file can be used.
+    pub(crate) fn input(text: impl Into<String>) -> Self {
+        Self::new("InputError", text.into(), None)
     }
 
     /// A fault of this package.
@@ -105,6 +111,28 @@ impl From<ReplayError> for Failure {
             ReplayError::Store(error) => error.into(),
             error => Self::new("Error", error.to_string(), None),
         }
+    }
+}
+
+impl From<BatchError> for Failure {
+    fn from(error: BatchError) -> Self {
+        let path = match &error {
+            BatchError::Pattern { .. } => return Self::usage(error.to_string()),
+            BatchError::NoMatch { .. } | BatchError::NoTask { .. } => return Self::input(error.to_string()),
+            BatchError::Executor { .. } => return Self::new("ExecutorError", error.to_string(), None),
+            BatchError::Thread(_) | BatchError::Stopped => return Self::internal(error.to_string()),
+            BatchError::OtherSettings { folder, .. }
+            | BatchError::OtherFiles { folder, .. }
+            | BatchError::OtherDate { folder, .. } => {
+                let text =
+                    format!("{error}; take another folder, or remove those results with overwrite=True");
+                return Self::output(text, folder);
+            }
+            BatchError::Busy { folder } => Some(folder),
+            BatchError::Io { path, .. } | BatchError::Damaged { path, .. } => Some(path),
+            _ => None,
+        };
+        Self::new("OutputError", error.to_string(), path.map(|path| path.display().to_string()))
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
 
+mod batch;
 mod errors;
 mod feed;
 mod files;
@@ -34,6 +35,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<live::Live>()?;
     module.add_class::<files::Dump>()?;
     module.add_function(wrap_pyfunction!(streamed::decode_stream, module)?)?;
+    module.add_function(wrap_pyfunction!(batch::run_batch, module)?)?;
+    module.add_function(wrap_pyfunction!(batch::batch_task, module)?)?;
     module.add_function(wrap_pyfunction!(files::dump, module)?)?;
     module.add_function(wrap_pyfunction!(files::stats, module)?)?;
     module.add_function(wrap_pyfunction!(files::study, module)?)?;

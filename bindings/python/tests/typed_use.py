@@ -54,3 +54,4 @@ def errors_have_facts() -> None:
 def writers_say_what_they_wrote(reader: tapeworks.Reader) -> None:
     assert_type(reader.to_nautilus("catalog", price_precision=2), Dict[str, int])
     assert_type(tapeworks.generate("day.pcap", line_b=True, loss=100), Dict[str, Any])
+    assert_type(tapeworks.batch(["a", "b"], "days", schema=["mbo"], executor="ray", jobs=2), Dict[str, Any])

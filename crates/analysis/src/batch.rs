@@ -126,6 +126,12 @@ pub enum BatchError {
         /// Why.
         why: String,
     },
+    /// An executor cannot do tasks at all, or not any more.
+    #[error("{why}")]
+    Executor {
+        /// Why.
+        why: String,
+    },
     /// The system gives no thread.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),

@@ -490,7 +490,8 @@ impl Executor for Processes<'_> {
         for (task, child) in tasks.iter().zip(children) {
             let output = child.wait_with_output().unwrap();
             assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-            let failed = batches::TaskError::Elsewhere("one of two tries".to_owned());
+            let why = "one of two tries".to_owned();
+            let failed = batches::TaskError::Elsewhere { why, is_of_input: false };
             assert!(watch(Step::Ended(task, Err(failed))).is_continue());
             assert!(watch(Step::Ended(task, Ok(()))).is_continue());
             assert!(watch(Step::Ended(task, Ok(()))).is_continue());

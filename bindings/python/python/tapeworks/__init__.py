@@ -4,13 +4,24 @@
 >>> frame = tapeworks.read("session.pcap.zst", "cmbp-1", symbols="AAPL").to_df()
 """
 
+from ._batch import batch
 from ._feed import Feed
 from ._files import dump, generate, stats, study
 from ._live import Live
 from ._native import SCHEMAS, VENUES, BestSide, Book, Level, Nbbo, Record, __version__
 from ._reader import Reader, read
 from ._stream import Stream, StreamGap, StreamLagged, StreamNbbo, StreamRecord, StreamTrade
-from .errors import DataError, DataWarning, Error, InputError, LiveError, OutputError, StreamError, UsageError
+from .errors import (
+    DataError,
+    DataWarning,
+    Error,
+    ExecutorError,
+    InputError,
+    LiveError,
+    OutputError,
+    StreamError,
+    UsageError,
+)
 
 __all__ = [
     "SCHEMAS",
@@ -20,6 +31,7 @@ __all__ = [
     "DataError",
     "DataWarning",
     "Error",
+    "ExecutorError",
     "Feed",
     "InputError",
     "Level",
@@ -38,6 +50,7 @@ __all__ = [
     "StreamTrade",
     "UsageError",
     "__version__",
+    "batch",
     "dump",
     "generate",
     "read",

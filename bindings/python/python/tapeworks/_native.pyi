@@ -1,6 +1,6 @@
 """The native part. Times are ns since 1970 UTC, sizes shares, offsets bytes."""
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from typing_extensions import Self
 
@@ -233,3 +233,24 @@ def generate(
     reorder: int = 0,
     overwrite: bool = False,
 ) -> Dict[str, Any]: ...
+def batch(
+    patterns: Sequence[str],
+    out: str,
+    *,
+    schemas: Sequence[str],
+    format: str = "parquet",
+    buckets: int = 16,
+    exclude: Sequence[str] = ...,
+    jobs: Optional[int] = None,
+    protocol: Optional[str] = None,
+    date: Optional[str] = None,
+    symbols: Optional[Sequence[str]] = None,
+    stale: str = "flag",
+    odd_lots: bool = False,
+    ignore_price_bands: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    executor: Optional[Callable[[Sequence[str]], Iterator[Tuple[str, Optional[str], bool]]]] = None,
+    progress: Optional[Callable[[int, int], None]] = None,
+) -> Tuple[Dict[str, Any], List[str]]: ...
+def batch_task(task: str, out: str) -> Tuple[Optional[str], bool, bool]: ...

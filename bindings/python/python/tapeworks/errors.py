@@ -5,7 +5,17 @@ from __future__ import annotations
 import warnings
 from typing import Any, Dict, Optional
 
-__all__ = ["DataError", "DataWarning", "Error", "InputError", "LiveError", "OutputError", "StreamError", "UsageError"]
+__all__ = [
+    "DataError",
+    "DataWarning",
+    "Error",
+    "ExecutorError",
+    "InputError",
+    "LiveError",
+    "OutputError",
+    "StreamError",
+    "UsageError",
+]
 
 
 class Error(Exception):
@@ -41,6 +51,10 @@ class InputError(Error):
 
 class OutputError(Error):
     """A file cannot be written."""
+
+
+class ExecutorError(Error):
+    """What does the tasks of a batch is not installed, does not start, or is lost."""
 
 
 class LiveError(Error):

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::civil::Date;
 use serde::Serialize;
+use serde_json::{Value, json};
 use tapeworks_feed::{Feed, FeedOptions, Frame, Packet, clock};
 use tapeworks_market::{Event, Nanos};
 use tapeworks_packet::net;
@@ -96,6 +97,13 @@ pub fn plan(
 }
 
 impl Plan {
+    /// The object of `tapeworks batch --dry-run --json`: each task as [`Task::from_json`] takes it.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let tasks: Vec<_> = self.tasks.iter().map(Task::to_value).collect();
+        json!({ "tasks": tasks, "failed_inputs": self.failed })
+    }
+
     /// How many files so many tasks at the same time have open at most.
     #[must_use]
     pub fn open_files(&self, jobs: usize) -> u64 {

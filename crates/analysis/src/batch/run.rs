@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use jiff::civil::Date;
+use serde_json::{Value, json};
 
 use super::manifest::{Record, manifest, shared_channels};
 use super::plan::absolute;
@@ -132,6 +133,25 @@ pub struct Report {
     pub shared: Vec<SharedChannel>,
     /// The manifest; `None` if the user stopped the run.
     pub manifest: Option<PathBuf>,
+}
+
+impl Report {
+    /// The object of `tapeworks batch --json`. `plan` is what was run.
+    #[must_use]
+    pub fn to_json(&self, plan: &Plan) -> Value {
+        let failed =
+            |failed: &FailedTask| json!({ "name": failed.task.name, "error": failed.error.to_string() });
+        json!({
+            "manifest": self.manifest.as_ref().map(|path| path.display().to_string()),
+            "tasks": plan.tasks.len(),
+            "performed": self.performed,
+            "resumed": self.resumed,
+            "left": self.left,
+            "failed_tasks": self.failed.iter().map(failed).collect::<Vec<_>>(),
+            "failed_inputs": plan.failed,
+            "shared_channels": self.shared,
+        })
+    }
 }
 
 /// What a run is about to do, and how far it is.

@@ -100,9 +100,14 @@ pub enum TaskError {
         /// The file.
         file: String,
     },
-    /// A process that an executor started for it failed.
-    #[error("{0}")]
-    Elsewhere(String),
+    /// The process that an executor had it done by failed, or could not do it.
+    #[error("{why}")]
+    Elsewhere {
+        /// Why.
+        why: String,
+        /// Whether that process found its inputs to blame.
+        is_of_input: bool,
+    },
     /// The user stopped it.
     #[error("stopped")]
     Stopped,
@@ -112,7 +117,13 @@ impl TaskError {
     /// Whether its inputs are to blame; otherwise it is the place of its results.
     #[must_use]
     pub const fn is_of_input(&self) -> bool {
-        matches!(self, Self::Replay(ReplayError::Input(_)) | Self::Unreadable { .. } | Self::Changed { .. })
+        matches!(
+            self,
+            Self::Replay(ReplayError::Input(_))
+                | Self::Unreadable { .. }
+                | Self::Changed { .. }
+                | Self::Elsewhere { is_of_input: true, .. }
+        )
     }
 
     fn unreadable(path: &Path) -> impl Fn(io::Error) -> Self {

@@ -8,10 +8,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jiff::civil::Date;
-use serde_json::json;
 use tapeworks_analysis::batch::{
-    self, Access, BatchError, Folder, Kind, MOST_BUCKETS, Plan, PlanOptions, Record, Report, Settings, Task,
-    Threads,
+    self, Access, BatchError, Executor, Folder, Kind, MOST_BUCKETS, Plan, PlanOptions, Record, Report,
+    Settings, Task, Threads,
 };
 use tapeworks_analysis::replay;
 use tapeworks_feed::Application;
@@ -25,6 +24,8 @@ use crate::table::{Align, Table, bytes, counted, thousands};
 use crate::terminal::{self, Bar, complain};
 use crate::values::{self, Symbols};
 use crate::{interrupt, output};
+
+mod ray;
 
 /// Open files besides those of tasks: the standard ones, locks, records.
 const OTHER_OPEN_FILES: u64 = 32;
@@ -40,6 +41,7 @@ Examples:
   tapeworks batch 'captures/**' --out days --schema trades,mbp-1,cmbp-1
   tapeworks batch 'captures/**' --out days --dry-run
   tapeworks batch captures/2025-11-14 captures/2025-11-17 --exclude '**/*.md' --out days --buckets 1 --jobs 8
+  tapeworks batch 'captures/**' --out days --executor ray --jobs 16
   tapeworks batch --task task.json --out days
 
 Exit code 3: a file could not be used, messages are missing, or some of the input could not be read or applied.")]
@@ -67,6 +69,15 @@ pub(crate) struct Arguments {
     /// Tasks at the same time. Unless given, as many as there are processors, at most 4.
     #[arg(short, long, value_name = "N", value_parser = values::threads)]
     jobs: Option<usize>,
+    /// Who does the tasks: threads, or worker processes of Ray through the Python package.
+    #[arg(long, value_enum, default_value_t = By::Threads)]
+    executor: By,
+    /// Of --executor ray: the cluster to join. Unless given, Ray is started on this host, and ended with the run.
+    #[arg(long, value_name = "ADDRESS")]
+    ray_address: Option<String>,
+    /// Of --executor ray: the Python that has the package tapeworks[ray]. Unless given, TAPEWORKS_PYTHON, or python3.
+    #[arg(long, value_name = "PATH")]
+    python: Option<PathBuf>,
     /// The protocol, instead of recognising it: a name of "tapeworks schema --list".
     #[arg(short, long, value_name = "NAME", value_parser = values::application)]
     protocol: Option<Application>,
@@ -93,12 +104,19 @@ pub(crate) struct Arguments {
     dry_run: bool,
     /// Do the one task that this file describes, in the words of --dry-run --json; - is standard input. Other processes may do other tasks
     /// in the same folder meanwhile. A run with the same inputs writes the manifest when all are done.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "schema", "format", "buckets", "exclude", "jobs", "protocol", "date",
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "schema", "format", "buckets", "exclude", "jobs", "executor", "ray_address", "python", "protocol", "date",
         "symbols", "stale", "odd_lots", "ignore_price_bands", "force", "dry_run"])]
     task: Option<PathBuf>,
     /// The tasks, or the result, as one JSON object.
     #[arg(short = 'J', long)]
     json: bool,
+}
+
+/// Who does the tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum By {
+    Threads,
+    Ray,
 }
 
 impl From<BatchError> for Failure {
@@ -149,6 +167,9 @@ fn unless_stopped() -> ControlFlow<()> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result {
+    if arguments.executor != By::Ray && (arguments.ray_address.is_some() || arguments.python.is_some()) {
+        return Err(Failure::Usage("--ray-address and --python are for --executor ray".to_owned()));
+    }
     if let Some(description) = &arguments.task {
         return one_task(description, &arguments);
     }
@@ -172,23 +193,25 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         let files = counted(plan.failed.len() as u64, "file", "files");
         return Err(Failure::Failed(format!("nothing to do: none of {files} can be used")));
     }
-    let jobs = arguments.jobs.unwrap_or_else(replay::default_threads);
-    allow_open_files(plan.open_files(jobs))?;
+    let executor = executor(&arguments, &plan)?;
     let folder = Folder::open(&arguments.out, &plan.settings, Access::Alone, arguments.force)?;
-    let jobs = Threads(jobs);
     let mut bar = Bar::new("Replaying");
-    let ran =
-        batch::run(&plan, &folder, &jobs, arguments.force, &mut |line| complain(&line), &mut |progress| {
-            match progress.tasks {
-                0 => unless_stopped(),
-                _ => bar.show(progress.bytes, Some(progress.total_bytes), None),
-            }
-        });
+    let ran = batch::run(
+        &plan,
+        &folder,
+        &*executor,
+        arguments.force,
+        &mut |line| complain(&line),
+        &mut |progress| match progress.tasks {
+            0 => unless_stopped(),
+            _ => bar.show(progress.bytes, Some(progress.total_bytes), None),
+        },
+    );
     bar.clear();
     let report = ran?;
     complain_of_inputs(&plan);
     let is_clean = complain_of_tasks(&plan, &report);
-    let text = if arguments.json { to_json(&plan, &report) } else { show(&plan, &report) };
+    let text = if arguments.json { format!("{:#}\n", report.to_json(&plan)) } else { show(&plan, &report) };
     output::print(&text)?;
     if report.manifest.is_none() {
         complain(&format!(
@@ -202,6 +225,17 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         true if is_clean && plan.failed.is_empty() => Ending::Complete,
         true => Ending::WithProblems,
     })
+}
+
+/// Who does the tasks of a plan.
+fn executor(arguments: &Arguments, plan: &Plan) -> Result<Box<dyn Executor>> {
+    if arguments.executor == By::Ray {
+        let (python, address) = (arguments.python.as_deref(), arguments.ray_address.clone());
+        return Ok(Box::new(ray::Ray::start(python, address, arguments.jobs)?));
+    }
+    let jobs = arguments.jobs.unwrap_or_else(replay::default_threads);
+    allow_open_files(plan.open_files(jobs))?;
+    Ok(Box::new(Threads(jobs)))
 }
 
 /// Sees to it that so many files may be open.
@@ -264,8 +298,7 @@ fn made<'r>(records: impl Iterator<Item = &'r Record> + Clone) -> String {
 fn dry_run(plan: &Plan, is_json: bool) -> Result {
     complain_of_inputs(plan);
     let text = if is_json {
-        let tasks: Vec<_> = plan.tasks.iter().map(Task::to_value).collect();
-        format!("{:#}\n", json!({ "tasks": tasks, "failed_inputs": plan.failed }))
+        format!("{:#}\n", plan.to_json())
     } else {
         let mut table = Table::new(&[
             ("task", Align::Left),
@@ -322,22 +355,6 @@ fn complain_of_tasks(plan: &Plan, report: &Report) -> bool {
         && report.shared.is_empty()
         && unseen.is_empty()
         && records.iter().all(|record| record.is_clean)
-}
-
-fn to_json(plan: &Plan, report: &Report) -> String {
-    let failed =
-        |failed: &batch::FailedTask| json!({ "name": failed.task.name, "error": failed.error.to_string() });
-    let object = json!({
-        "manifest": report.manifest.as_ref().map(|path| path.display().to_string()),
-        "tasks": plan.tasks.len(),
-        "performed": report.performed,
-        "resumed": report.resumed,
-        "left": report.left,
-        "failed_tasks": report.failed.iter().map(failed).collect::<Vec<_>>(),
-        "failed_inputs": plan.failed,
-        "shared_channels": report.shared,
-    });
-    format!("{object:#}\n")
 }
 
 fn show(plan: &Plan, report: &Report) -> String {
