@@ -511,6 +511,43 @@ fn publisher_counts_what_the_server_forbids_and_goes_on_where_jetstream_is_not()
 }
 
 #[test]
+fn publisher_goes_on_while_jetstream_does_not_answer() {
+    if !is_there() {
+        return;
+    }
+    let events = market(3_000, 5, 3);
+    let server = Server::started("");
+    let reader = Reader::new(&server);
+    // A JetStream that takes requests and answers none.
+    let _silent = reader.subscribe("$JS.API.>");
+    let mut plant = Plant::new(0);
+    let nats = plant.nats(NatsSetting { timeout: Duration::from_secs(3_600), ..server.setting() });
+    when(&nats, "a connection", |status| status.is_connected);
+    plant.publish(&events);
+    let status = when(&nats, "records", |status| status.records > 100 && status.in_flight == 0);
+    assert_eq!((status.store_failures, status.is_storing, status.failures), (0, false, 0), "{status:?}");
+}
+
+#[test]
+fn publisher_says_that_the_operators_stream_does_not_take_the_nbbo() {
+    if !is_there() {
+        return;
+    }
+    let server = Server::started(JETSTREAM);
+    let reader = Reader::new(&server);
+    let config = json!({ "name": "TAPEWORKS", "subjects": ["other.>", "t.md.trade.*"], "storage": "memory" });
+    let created = reader.request("$JS.API.STREAM.CREATE.TAPEWORKS", &config);
+    assert!(created.get("error").is_none(), "{created}");
+    let mut plant = Plant::new(0);
+    let nats = plant.nats(server.setting());
+    plant.publish(&market(3_000, 5, 3));
+    let status = when(&nats, "an error", |status| status.store_failures > 1 && status.records > 100);
+    let error = status.error.unwrap();
+    assert!(error.contains("it takes other.>, t.md.trade.*, not t.md.nbbo.*"), "{error}");
+    assert!(!status.is_storing && status.stored == 0);
+}
+
+#[test]
 fn publisher_creates_a_deleted_stream_again_and_leaves_one_of_the_operator_as_it_is() {
     if !is_there() {
         return;

@@ -16,6 +16,7 @@
 
 use std::fmt::Write as _;
 use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -47,6 +48,9 @@ const PING: Duration = Duration::from_secs(15);
 
 /// Longer than a connection that broke lives on.
 const NEVER: Duration = Duration::from_secs(3_600);
+
+/// How long records wait for JetStream's stream at the begin of a connection. Behind that they are published without it.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// JetStream's number for a stream that is not there.
 const NO_STREAM: u64 = 10_059;
@@ -200,6 +204,21 @@ struct Connection {
     inbox: Subscriber,
     inbox_name: String,
     events: mpsc::UnboundedReceiver<Event>,
+    /// The look for JetStream's stream that is under way. Nothing waits for it but the first records.
+    look: Option<Look>,
+    /// Until when records wait for the first look.
+    grace: Option<Instant>,
+}
+
+/// A look for JetStream's stream: there is one, or why there is none.
+type Look = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
+/// The end of a look that is under way.
+async fn looked(look: &mut Option<Look>) -> Result<(), String> {
+    match look {
+        Some(look) => look.await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What is on its way over one connection.
@@ -355,9 +374,10 @@ impl Publisher {
             (status.is_connected, status.error) = (true, None);
             status.connects += 1;
         });
-        self.prepare(&connection).await;
-        if !self.flight.is_storing {
-            self.subscription.request_current();
+        self.look_for_stream(&mut connection);
+        match connection.look {
+            Some(_) => connection.grace = Some(Instant::now() + GRACE),
+            None => self.subscription.request_current(),
         }
         match self.publish_all(&mut connection).await {
             Ok(()) => Outcome::Ended,
@@ -416,45 +436,36 @@ impl Publisher {
         has_connected.store(true, Ordering::Release);
         let inbox_name = client.new_inbox();
         let inbox = client.subscribe(format!("{inbox_name}.*")).await.map_err(|error| error.to_string())?;
-        Ok(Connection { client, inbox, inbox_name, events })
+        Ok(Connection { client, inbox, inbox_name, events, look: None, grace: None })
     }
 
-    /// Sees to it that JetStream keeps NBBOs, if it is to, and then has all of them published.
-    async fn prepare(&mut self, connection: &Connection) {
+    /// Begins to see to it that JetStream keeps NBBOs, if it is to.
+    fn look_for_stream(&mut self, connection: &mut Connection) {
         self.flight.repair = None;
-        let Some(name) = self.setting.stream.clone() else { return };
-        match self.find_or_create(&connection.client, &name).await {
+        if let Some(name) = &self.setting.stream {
+            let (client, name, prefix) =
+                (connection.client.clone(), name.clone(), self.setting.prefix.clone());
+            connection.look = Some(Box::pin(find_or_create(client, name, prefix)));
+        }
+    }
+
+    /// A look has ended. If there is a stream, all NBBOs are published again, so that it has them. If there is none, and records have waited
+    /// for it, they are published now.
+    fn take_look(&mut self, connection: &mut Connection, looked: Result<(), String>) {
+        connection.look = None;
+        let have_waited = connection.grace.take().is_some();
+        match looked {
             Ok(()) => {
                 self.flight.is_storing = true;
                 self.shared.update(|status| (status.is_storing, status.error) = (true, None));
                 self.subscription.request_current();
             }
-            Err(why) => self.fail_to_store(&why),
-        }
-    }
-
-    /// A stream that is there is left as it is.
-    async fn find_or_create(&self, client: &Client, name: &str) -> Result<(), String> {
-        let Some((code, description)) = request(client, format!("$JS.API.STREAM.INFO.{name}"), "").await?
-        else {
-            return Ok(());
-        };
-        if code != NO_STREAM {
-            return Err(description);
-        }
-        let config = json!({
-            "name": name,
-            "subjects": [format!("{}.nbbo.*", self.setting.prefix)],
-            "max_msgs_per_subject": 1,
-            "retention": "limits",
-            "discard": "old",
-            "storage": "file",
-            "num_replicas": 1,
-        });
-        let subject = format!("$JS.API.STREAM.CREATE.{name}");
-        match request(client, subject, &config.to_string()).await? {
-            None => Ok(()),
-            Some((_, description)) => Err(format!("it cannot be created: {description}")),
+            Err(why) => {
+                self.fail_to_store(&why);
+                if have_waited {
+                    self.subscription.request_current();
+                }
+            }
         }
     }
 
@@ -480,10 +491,11 @@ impl Publisher {
             Some(said) => format!("{why}; the server says: {said}"),
             None => why.to_owned(),
         };
-        while !(has_ended && self.flight.is_settled()) {
+        while !(has_ended && self.flight.is_settled() && connection.look.is_none()) {
             let in_flight = self.flight.in_flight();
             self.shared.update(|status| status.in_flight = in_flight);
-            let deadline = self.flight.deadline(self.setting.timeout);
+            let deadline =
+                self.flight.deadline(self.setting.timeout).into_iter().chain(connection.grace).min();
             tokio::select! {
                 biased;
                 event = connection.events.recv() => match event {
@@ -514,10 +526,11 @@ impl Publisher {
                     }
                     self.mark(connection).await?;
                 }
+                looked = looked(&mut connection.look) => self.take_look(connection, looked),
                 () = tokio::time::sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                    self.look_at_time(connection).await.map_err(|why| because(&why, &said))?;
+                    self.look_at_time(connection).map_err(|why| because(&why, &said))?;
                 }
-                record = self.subscription.records.recv(), if !has_ended && self.flight.has_room() => {
+                record = self.subscription.records.recv(), if !has_ended && connection.grace.is_none() && self.flight.has_room() => {
                     let Some(record) = record else {
                         has_ended = true;
                         continue;
@@ -539,8 +552,12 @@ impl Publisher {
     }
 
     /// What is overdue: confirmations of the server or of JetStream, or another look for the stream.
-    async fn look_at_time(&mut self, connection: &Connection) -> Result<(), String> {
+    fn look_at_time(&mut self, connection: &mut Connection) -> Result<(), String> {
         let (now, timeout) = (Instant::now(), self.setting.timeout);
+        if connection.grace.is_some_and(|until| until <= now) {
+            connection.grace = None;
+            self.subscription.request_current();
+        }
         let flight = &self.flight;
         if flight.in_flight() > 0 && flight.progressed + timeout <= now {
             return Err(format!("the server confirms nothing for {timeout:?}"));
@@ -548,7 +565,7 @@ impl Publisher {
         if flight.unstored > 0 && flight.stored + timeout <= now {
             self.fail_to_store(&format!("no answer for {timeout:?}"));
         } else if flight.repair.is_some_and(|at| at <= now) {
-            self.prepare(connection).await;
+            self.look_for_stream(connection);
         }
         Ok(())
     }
@@ -648,8 +665,55 @@ fn error_of(answer: &Value) -> Option<(u64, String)> {
     Some((error["err_code"].as_u64().unwrap_or_default(), text.to_owned()))
 }
 
-/// A request to JetStream. `Some`: it answers with this error.
-async fn request(client: &Client, subject: String, body: &str) -> Result<Option<(u64, String)>, String> {
+/// Finds JetStream's stream, or makes it. One that is there is left as it is.
+async fn find_or_create(client: Client, name: String, prefix: String) -> Result<(), String> {
+    let subject = format!("{prefix}.nbbo.*");
+    match request(&client, format!("$JS.API.STREAM.INFO.{name}"), "").await? {
+        Ok(info) => {
+            let subjects = info["config"]["subjects"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let subjects: Vec<&str> = subjects.iter().filter_map(Value::as_str).collect();
+            return if subjects.iter().any(|filter| takes(filter, &subject)) {
+                Ok(())
+            } else {
+                Err(format!("it takes {}, not {subject}", subjects.join(", ")))
+            };
+        }
+        Err((NO_STREAM, _)) => {}
+        Err((_, description)) => return Err(description),
+    }
+    let config = json!({
+        "name": name,
+        "subjects": [subject],
+        "max_msgs_per_subject": 1,
+        "retention": "limits",
+        "discard": "old",
+        "storage": "file",
+        "num_replicas": 1,
+    });
+    let created = request(&client, format!("$JS.API.STREAM.CREATE.{name}"), &config.to_string()).await?;
+    created.map(drop).map_err(|(_, description)| format!("it cannot be created: {description}"))
+}
+
+/// Whether a stream's filter takes every subject of a pattern.
+fn takes(filter: &str, pattern: &str) -> bool {
+    let (mut filter, mut pattern) = (filter.split('.'), pattern.split('.'));
+    loop {
+        match (filter.next(), pattern.next()) {
+            (None, None) => return true,
+            (Some(">"), Some(_)) => return true,
+            (Some("*"), Some(token)) if token != ">" => {}
+            (Some(one), Some(other)) if one == other => {}
+            _ => return false,
+        }
+    }
+}
+
+/// A request to JetStream: its answer, or the number and text of its error.
+async fn request(
+    client: &Client,
+    subject: String,
+    body: &str,
+) -> Result<Result<Value, (u64, String)>, String> {
     let answer = client.request(subject, body.to_owned().into()).await;
     let answer = answer.map_err(|error| match error.kind() {
         async_nats::RequestErrorKind::NoResponders => "the server has no JetStream for this login".to_owned(),
@@ -657,5 +721,28 @@ async fn request(client: &Client, subject: String, body: &str) -> Result<Option<
     })?;
     let answer = serde_json::from_slice(&answer.payload)
         .map_err(|error| format!("an answer that is no JSON: {error}"))?;
-    Ok(error_of(&answer))
+    Ok(error_of(&answer).map_or(Ok(answer), Err))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_takes_a_pattern_only_if_it_takes_all_of_it() {
+        for (filter, is_taken) in [
+            ("t.nbbo.*", true),
+            ("t.nbbo.>", true),
+            ("t.>", true),
+            (">", true),
+            ("*.nbbo.*", true),
+            ("t.nbbo.AAPL", false),
+            ("t.trade.*", false),
+            ("t.nbbo", false),
+            ("t.nbbo.*.*", false),
+            ("", false),
+        ] {
+            assert_eq!(takes(filter, "t.nbbo.*"), is_taken, "{filter}");
+        }
+    }
 }
