@@ -35,7 +35,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
-use datafusion::prelude::{ParquetReadOptions, SessionContext};
+use datafusion::prelude::{ParquetReadOptions, SessionContext, ident, lit};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::catalogue::{BUCKET, DATE, Part, Table};
@@ -132,6 +132,8 @@ struct Joined {
     schema: SchemaRef,
     origins: Vec<Origin>,
     pairs: Vec<Pair>,
+    left_files: SchemaRef,
+    right_files: SchemaRef,
     left_time: &'static str,
 }
 
@@ -174,7 +176,15 @@ impl Joined {
             }
         };
         let pairs = left.parts.iter().map(pair).collect();
-        Self { reader, schema: Arc::new(Schema::new(fields)), origins, pairs, left_time }
+        Self {
+            reader,
+            schema: Arc::new(Schema::new(fields)),
+            origins,
+            pairs,
+            left_files: Arc::clone(&left.files_schema),
+            right_files: Arc::clone(&right.files_schema),
+            left_time,
+        }
     }
 
     /// The pairs that filters over date and bucket leave.
@@ -278,14 +288,20 @@ impl TableProvider for Joined {
         let plan = Arc::new(Plan {
             reader: self.reader.clone(),
             schema: Arc::clone(&schema),
-            left_columns: columns(self.left_time, |origin| match origin {
-                Origin::Left(name) => Some(name),
-                _ => None,
-            }),
-            right_columns: columns(RECEIVED, |origin| match origin {
-                Origin::Right(name) => Some(name),
-                _ => None,
-            }),
+            left: Side {
+                files: Arc::clone(&self.left_files),
+                columns: columns(self.left_time, |origin| match origin {
+                    Origin::Left(name) => Some(name),
+                    _ => None,
+                }),
+            },
+            right: Side {
+                files: Arc::clone(&self.right_files),
+                columns: columns(RECEIVED, |origin| match origin {
+                    Origin::Right(name) => Some(name),
+                    _ => None,
+                }),
+            },
             origins,
             left_time: self.left_time,
         });
@@ -302,43 +318,74 @@ struct Plan {
     reader: SessionContext,
     schema: SchemaRef,
     origins: Vec<Origin>,
-    left_columns: Vec<String>,
-    right_columns: Vec<String>,
+    left: Side,
+    right: Side,
     left_time: &'static str,
+}
+
+/// What is read of one table.
+struct Side {
+    /// The schema of its files.
+    files: SchemaRef,
+    columns: Vec<String>,
 }
 
 impl Plan {
     /// The records of some files, in their order.
-    async fn records(&self, files: Vec<String>, columns: &[String]) -> Result<SendableRecordBatchStream> {
-        let columns: Vec<&str> = columns.iter().map(String::as_str).collect();
+    async fn records(&self, files: Vec<String>, side: &Side) -> Result<SendableRecordBatchStream> {
+        // Without a schema, so that a file which is gone is an error: with one the engine leaves it out.
         let frame = self.reader.read_parquet(files, ParquetReadOptions::default()).await?;
-        frame.select_columns(&columns)?.execute_stream().await
+        let known = frame.schema();
+        let of_column = |name: &String| {
+            if known.has_column_with_unqualified_name(name) {
+                return Ok(ident(name));
+            }
+            // The files of an older batch may lack columns of the table.
+            let field = side.files.field_with_name(name)?;
+            Ok(lit(ScalarValue::try_from(field.data_type())?).alias(name))
+        };
+        let columns = side.columns.iter().map(of_column).collect::<Result<Vec<_>>>()?;
+        frame.select(columns)?.execute_stream().await
     }
 
     /// Reads the second table's records of a pair.
     async fn right(&self, files: Vec<String>, memory: MemoryReservation) -> Result<Option<Right>> {
-        if files.is_empty() {
+        // Of a query without columns of the second table, nothing of it is read.
+        if files.is_empty() || !self.origins.iter().any(|origin| matches!(origin, Origin::Right(_))) {
             return Ok(None);
         }
-        let mut stream = self.records(files, &self.right_columns).await?;
-        let schema = stream.schema();
+        let mut stream = self.records(files, &self.right).await?;
+        let all = stream.schema();
+        let is_shown = |name: &str| {
+            self.origins.iter().any(|origin| matches!(origin, Origin::Right(shown) if shown == name))
+        };
+        let shown: Vec<usize> =
+            (0..all.fields().len()).filter(|place| is_shown(all.field(*place).name())).collect();
+        let schema = Arc::new(all.project(&shown)?);
         let mut batches = Vec::new();
+        let (mut row, mut bytes) = (0u64, 0);
+        let mut of_symbols: HashMap<String, Vec<(i64, u64)>> = HashMap::new();
         while let Some(batch) = stream.try_next().await? {
-            // It is there twice while the batches become one.
-            memory.try_grow(2 * batch.get_array_memory_size())?;
+            let (symbols, times) = keys(&batch, RECEIVED)?;
+            let batch = batch.project(&shown)?;
+            memory.try_grow(batch.get_array_memory_size() + batch.num_rows() * size_of::<(i64, u64)>())?;
+            bytes += batch.get_array_memory_size();
+            for (symbol, time) in symbols.iter().zip(times.iter()) {
+                if let (Some(symbol), Some(time)) = (symbol, time) {
+                    match of_symbols.get_mut(symbol) {
+                        Some(rows) => rows.push((time, row)),
+                        None => _ = of_symbols.insert(symbol.to_owned(), vec![(time, row)]),
+                    }
+                }
+                row += 1;
+            }
             batches.push(batch);
         }
+        // They are there twice while they become one.
+        memory.try_grow(bytes)?;
         let records = concat_batches(&schema, &batches)?;
-        let (symbols, times) = keys(&records, RECEIVED)?;
-        memory.try_grow(records.num_rows() * size_of::<(i64, u64)>())?;
-        let mut of_symbols: HashMap<String, Vec<(i64, u64)>> = HashMap::new();
-        for (row, (symbol, time)) in symbols.iter().zip(times.iter()).enumerate() {
-            let (Some(symbol), Some(time)) = (symbol, time) else { continue };
-            match of_symbols.get_mut(symbol) {
-                Some(rows) => rows.push((time, row as u64)),
-                None => _ = of_symbols.insert(symbol.to_owned(), vec![(time, row as u64)]),
-            }
-        }
+        drop(batches);
+        memory.shrink(bytes);
         // What waited behind a gap came later. Those of one time stay in the file's order.
         of_symbols.values_mut().for_each(|rows| rows.sort_unstable());
         Ok(Some(Right { records, of_symbols, _memory: memory }))
@@ -439,7 +486,7 @@ impl PartitionStream for Share {
             async move {
                 let memory = MemoryConsumer::new("as_of").register(context.memory_pool());
                 let right = plan.right(pair.right.clone(), memory).await?;
-                let left = plan.records(pair.left.clone(), &plan.left_columns).await?;
+                let left = plan.records(pair.left.clone(), &plan.left).await?;
                 Ok::<_, DataFusionError>(left.map(move |batch| plan.join(&batch?, right.as_ref(), &pair)))
             }
         };

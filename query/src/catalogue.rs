@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::compute::kernels::cast_utils::Parser;
+use datafusion::arrow::datatypes::{DataType, Date32Type, Field, Schema, SchemaRef};
 use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
 use datafusion::dataframe::DataFrame;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
@@ -53,6 +55,8 @@ pub(crate) struct Table {
     pub(crate) parts: Vec<Part>,
     /// Columns of the files and folders.
     pub(crate) schema: SchemaRef,
+    /// Columns of the files.
+    pub(crate) files_schema: SchemaRef,
 }
 
 /// What a folder holds, as tables.
@@ -91,9 +95,13 @@ impl Catalogue {
             else {
                 continue;
             };
-            if !name.ends_with(".parquet") || !is_date(date) {
+            if !name.ends_with(".parquet") {
                 others += 1;
                 continue;
+            }
+            if !is_date(date) {
+                // The engine would not leave it out.
+                return Err(of_place(format!("{}: '{date}' is no date", below.join("/"))));
             }
             if object.size == 0 {
                 // The engine leaves them out.
@@ -109,7 +117,7 @@ impl Catalogue {
             parts.entry((date.to_owned(), bucket.to_owned())).or_default().push(address);
         }
         if others != 0 {
-            warnings.push(format!("{others} files are no Parquet files of a date, and are left out"));
+            warnings.push(format!("{others} files are no Parquet files, and are left out"));
         }
         if found.is_empty() {
             return Err(QueryError::NoTables { place: place.to_owned() });
@@ -130,6 +138,11 @@ impl Catalogue {
         let mut tables = BTreeMap::new();
         for (schema, parts) in found {
             let name = schema.replace('-', "_");
+            if tables.contains_key(&name) {
+                return Err(of_place(format!(
+                    "schema={schema}: there is another folder whose table is {name}"
+                )));
+            }
             let parts: Vec<Part> = parts
                 .into_iter()
                 .map(|((date, bucket), mut files)| {
@@ -141,13 +154,14 @@ impl Catalogue {
                 .get_url()
                 .join(&format!("schema={schema}/"))
                 .map_err(|error| of_place(error.to_string()))?;
-            let provider = match listing_table(&context, folder).await {
-                Ok(provider) => provider,
+            let (provider, files_schema) = match listing_table(&context, folder).await {
+                Ok(listed) => listed,
                 Err(error) => return Err(unreadable(&context, &parts).await.unwrap_or(error.into())),
             };
             let schema = provider.schema();
-            context.register_table(name.as_str(), provider)?;
-            tables.insert(name, Table { parts, schema });
+            // The name as it is: not one to take apart at its points.
+            context.register_table(TableReference::bare(name.as_str()), provider)?;
+            tables.insert(name, Table { parts, schema, files_schema });
         }
         let tables = Arc::new(tables);
         // One partition: the records of a file come in their order.
@@ -228,35 +242,45 @@ fn value<'n>(name: &'n str, key: &str) -> Option<&'n str> {
     name.strip_prefix(key)?.strip_prefix('=').filter(|value| !value.is_empty())
 }
 
-/// Whether a text is a date, YYYY-MM-DD.
+/// Whether a text is a date of the calendar, YYYY-MM-DD.
 fn is_date(text: &str) -> bool {
-    text.len() == 10
-        && text.bytes().enumerate().all(|(place, byte)| match place {
-            4 | 7 => byte == b'-',
-            _ => byte.is_ascii_digit(),
-        })
+    text.len() == 10 && Date32Type::parse(text).is_some()
 }
 
 async fn listing_table(
     context: &SessionContext,
     folder: url::Url,
-) -> Result<Arc<dyn TableProvider>, DataFusionError> {
+) -> Result<(Arc<dyn TableProvider>, SchemaRef), DataFusionError> {
     let folder = ListingTableUrl::try_new(folder, None)?;
     let columns = vec![(DATE.to_owned(), DataType::Date32), (BUCKET.to_owned(), DataType::Utf8)];
     let options = ListingOptions::new(Arc::new(ParquetFormat::new()))
         .with_file_extension(".parquet")
         .with_table_partition_cols(columns);
     let config = ListingTableConfig::new(folder).with_listing_options(options);
-    let config = config.infer_schema(&context.state()).await?;
-    Ok(Arc::new(ListingTable::try_new(config)?))
+    let mut config = config.infer_schema(&context.state()).await?;
+    let files = config.file_schema.take().map_or_else(Schema::empty, |schema| schema.as_ref().clone());
+    // A file that lacks a column has nulls there, also if the others cannot have one.
+    let fields: Vec<Field> =
+        files.fields().iter().map(|field| field.as_ref().clone().with_nullable(true)).collect();
+    let files = Arc::new(Schema::new(fields));
+    Ok((Arc::new(ListingTable::try_new(config.with_schema(Arc::clone(&files)))?), files))
 }
 
-/// The first file that cannot be opened.
+/// The first file that cannot be opened, or whose columns have other types than those before.
 async fn unreadable(context: &SessionContext, parts: &[Part]) -> Option<QueryError> {
+    let mut all = Schema::empty();
     for file in parts.iter().flat_map(|part| &part.files) {
-        if let Err(error) = context.read_parquet(file.as_str(), ParquetReadOptions::default()).await {
-            let place = file.strip_prefix("file://").unwrap_or(file).to_owned();
-            return Some(QueryError::Place { place, why: QueryError::from(error).to_string() });
+        let read = context.read_parquet(file.as_str(), ParquetReadOptions::default()).await;
+        let merged = match read {
+            Ok(frame) => Schema::try_merge([all, frame.schema().as_arrow().clone()]).map_err(Into::into),
+            Err(error) => Err(error),
+        };
+        match merged {
+            Ok(merged) => all = merged,
+            Err(error) => {
+                let place = file.strip_prefix("file://").unwrap_or(file).to_owned();
+                return Some(QueryError::Place { place, why: QueryError::from(error).to_string() });
+            }
         }
     }
     None
@@ -281,7 +305,7 @@ struct Task {
 
 impl Manifest {
     fn warnings(&self) -> Vec<String> {
-        let missing: u64 = self.tasks.iter().map(|task| task.missing_messages).sum();
+        let missing = self.tasks.iter().fold(0u64, |sum, task| sum.saturating_add(task.missing_messages));
         let all = [
             (self.failed_inputs.len() as u64, "files could not be used"),
             (self.failed_tasks.len() as u64, "tasks have no result"),

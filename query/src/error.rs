@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 
 use datafusion::error::DataFusionError;
+use tapeworks_packet::new_file::NewFileError;
 
 /// Why a query has no answer, or no whole one.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
     /// The place of the files is not one that can be read.
-    #[error("{place}: {why}")]
+    #[error("{place}: {}", joined(why))]
     Place {
         /// As it was given.
         place: String,
@@ -26,6 +27,9 @@ pub enum QueryError {
     /// The engine refuses the statement, or cannot read what it needs.
     #[error("{}", one_line(.0))]
     Engine(#[from] DataFusionError),
+    /// The file of a result cannot be made.
+    #[error(transparent)]
+    NewFile(#[from] NewFileError),
     /// A result cannot be written.
     #[error("{}: {why}", path.display())]
     Output {
@@ -49,7 +53,11 @@ pub enum QueryError {
 
 /// The engine's message without its history of calls.
 fn one_line(error: &DataFusionError) -> String {
-    let whole = error.strip_backtrace();
-    let lines: Vec<&str> = whole.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    joined(&error.strip_backtrace())
+}
+
+/// A text of several lines as one.
+fn joined(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" ")
 }

@@ -4,10 +4,19 @@ use std::io::{self, BufWriter, IsTerminal, Read};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
+use tapeworks_packet::new_file::{self, Handle};
+use tapeworks_packet::stop;
 use tapeworks_query::output::{self, Format};
 use tapeworks_query::{Catalogue, Options, QueryError};
+
+/// Threads at most, as of the other commands.
+const MOST_THREADS: usize = 64;
+
+/// How long what still runs may take to end: it removes its temporary files then.
+const ENDING: Duration = Duration::from_secs(5);
 
 /// Rows of a table unless given.
 const ROWS: usize = 100;
@@ -42,14 +51,17 @@ struct Arguments {
     /// The form of the result. Unless given: by the end of --out's name; else a table on a terminal, and CSV elsewhere
     #[arg(short, long, value_enum)]
     format: Option<Format>,
-    /// Write the result to a file, which has its name when it is whole
+    /// Write the result to a file, which has its name when it is whole; - is standard output
     #[arg(short, long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Replace the file of --out
+    #[arg(long, requires = "out")]
+    force: bool,
     /// Rows of a table; 0 is all [default: 100 on standard output]
     #[arg(long, value_name = "N")]
     rows: Option<usize>,
     /// Threads [default: as many as there are processors]
-    #[arg(short, long, value_name = "N")]
+    #[arg(short, long, value_name = "N", value_parser = threads)]
     jobs: Option<NonZeroUsize>,
     /// Memory for sorts, groups and joins, in MB; sorts and groups beyond it go to temporary files
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
@@ -61,6 +73,11 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // Before Ctrl-C is listened to: a program that waits for a statement is ended by it at once.
+    let read = match read(&arguments) {
+        Ok(read) => read,
+        Err(why) => return refused(&why),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread()
         .worker_threads(arguments.jobs.map_or_else(processors, NonZeroUsize::get))
         .enable_all()
@@ -70,26 +87,38 @@ fn main() -> ExitCode {
         Err(error) => return failed(&error),
     };
     let ended = runtime.block_on(async {
+        // By another thread, as this one may wait for the reader of a pipe.
+        let interrupt = tokio::spawn(async {
+            if tokio::signal::ctrl_c().await.is_ok() {
+                stop::request();
+            }
+        });
         tokio::select! {
-            ended = run(&arguments) => Some(ended),
-            _ = tokio::signal::ctrl_c() => None,
+            ended = run(&arguments, read) => Some(ended),
+            _ = interrupt => None,
         }
     });
-    // What still runs is of no use.
-    runtime.shutdown_background();
+    // What still runs is of no use, but its temporary files are to go.
+    runtime.shutdown_timeout(ENDING);
     match ended {
-        None => ExitCode::from(130),
-        Some(Ok(())) => ExitCode::SUCCESS,
-        Some(Err(Failure::Flags(why))) => {
-            eprintln!("error: {why}");
-            ExitCode::from(2)
-        }
-        // Who reads it has enough.
-        Some(Err(Failure::Query(QueryError::Stdout(error)))) if error.kind() == io::ErrorKind::BrokenPipe => {
+        _ if stop::is_requested() => ExitCode::from(130),
+        None | Some(Ok(())) => ExitCode::SUCCESS,
+        // The reader has enough.
+        Some(Err(QueryError::Stdout(error))) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
-        Some(Err(Failure::Query(error))) => failed(&error),
+        Some(Err(error)) => failed(&error),
     }
+}
+
+fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let known = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= MOST_THREADS);
+    known.ok_or_else(|| format!("use a whole number from 1 to {MOST_THREADS}"))
+}
+
+fn refused(why: &str) -> ExitCode {
+    eprintln!("error: {why}");
+    ExitCode::from(2)
 }
 
 fn processors() -> usize {
@@ -101,21 +130,16 @@ fn failed(error: &dyn std::fmt::Display) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Why there is no result.
-enum Failure {
-    Flags(String),
-    Query(QueryError),
+/// The format of the answer, and the statement unless only the tables are wanted.
+fn read(arguments: &Arguments) -> Result<(Format, Option<String>), String> {
+    Ok((format(arguments)?, statement(arguments)?))
 }
 
-impl From<QueryError> for Failure {
-    fn from(error: QueryError) -> Self {
-        Self::Query(error)
+async fn run(arguments: &Arguments, (format, statement): (Format, Option<String>)) -> Result<(), QueryError> {
+    if let Some(path) = &arguments.out {
+        // Before the work.
+        new_file::check(path, arguments.force)?;
     }
-}
-
-async fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let format = format(arguments)?;
-    let statement = statement(arguments)?;
     let options = Options {
         threads: arguments.jobs,
         memory_bytes: arguments.memory.map(|megabytes| megabytes as usize * 1_000_000),
@@ -127,7 +151,7 @@ async fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     let Some(statement) = statement else {
-        return show_tables(&catalogue).map_err(|error| QueryError::Stdout(error).into());
+        return show_tables(&catalogue).map_err(QueryError::Stdout);
     };
     let answer = catalogue.sql(&statement).await?;
     let most = match arguments.rows {
@@ -137,52 +161,52 @@ async fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     match &arguments.out {
         Some(path) => {
-            let rows = output::write_file(answer, path, format, most).await?;
+            let rows = output::write_file(answer, path, format, most, arguments.force).await?;
             if !arguments.quiet {
                 eprintln!("{rows} rows: {}", path.display());
             }
         }
         None => {
-            let mut stdout = BufWriter::new(io::stdout());
+            let mut stdout = BufWriter::new(Handle::stdout().map_err(QueryError::Stdout)?);
             output::write_text(answer, &mut stdout, format, most).await?;
         }
     }
     Ok(())
 }
 
-fn format(arguments: &Arguments) -> Result<Format, Failure> {
+fn format(arguments: &Arguments) -> Result<Format, String> {
     let format = match (&arguments.format, &arguments.out) {
         (Some(format), _) => *format,
         (None, Some(path)) => Format::of_name(path).ok_or_else(|| {
             let path = path.display();
-            Failure::Flags(format!("{path}: the name has no end that stands for a format (.csv, .json, .parquet, .txt): give --format"))
+            format!("{path}: the name has no end that stands for a format (.csv, .json, .parquet, .txt): give --format")
         })?,
         (None, None) if io::stdout().is_terminal() => Format::Table,
         (None, None) => Format::Csv,
     };
     if format == Format::Parquet && arguments.out.is_none() {
-        return Err(Failure::Flags("Parquet is a file: name one with --out".into()));
+        return Err("Parquet is a file: name one with --out".into());
     }
     if format != Format::Table && arguments.rows.is_some() {
-        return Err(Failure::Flags("--rows is for tables: say LIMIT in the statement".into()));
+        return Err("--rows is for tables: say LIMIT in the statement".into());
     }
     Ok(format)
 }
 
 /// The statement, unless only the tables are wanted.
-fn statement(arguments: &Arguments) -> Result<Option<String>, Failure> {
+fn statement(arguments: &Arguments) -> Result<Option<String>, String> {
     match (&arguments.sql, &arguments.file) {
         (Some(text), _) if text == "-" => {
             let mut text = String::new();
             match io::stdin().read_to_string(&mut text) {
                 Ok(_) => Ok(Some(text)),
-                Err(error) => Err(Failure::Flags(format!("standard input: {error}"))),
+                Err(error) => Err(format!("standard input: {error}")),
             }
         }
         (Some(text), _) => Ok(Some(text.clone())),
         (None, Some(path)) => match std::fs::read_to_string(path) {
             Ok(text) => Ok(Some(text)),
-            Err(error) => Err(Failure::Flags(format!("{}: {error}", path.display()))),
+            Err(error) => Err(format!("{}: {error}", path.display())),
         },
         (None, None) => Ok(None),
     }
@@ -191,7 +215,7 @@ fn statement(arguments: &Arguments) -> Result<Option<String>, Failure> {
 fn show_tables(catalogue: &Catalogue) -> io::Result<()> {
     use std::io::Write;
 
-    let mut stdout = BufWriter::new(io::stdout());
+    let mut stdout = BufWriter::new(Handle::stdout()?);
     for (name, schema) in catalogue.tables() {
         writeln!(stdout, "{name} ({} files)", catalogue.files(name))?;
         for field in schema.fields() {

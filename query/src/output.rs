@@ -1,8 +1,7 @@
 //! Answers as text and as files.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::csv;
@@ -15,6 +14,7 @@ use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::basic::Compression;
 use datafusion::parquet::file::properties::WriterProperties;
 use futures::TryStreamExt;
+use tapeworks_packet::new_file::{Handle, NewFile};
 
 use crate::QueryError;
 
@@ -54,54 +54,25 @@ impl Format {
     }
 }
 
-/// A file that has its name when it is whole; otherwise nothing is left of it.
-struct Unfinished {
-    path: PathBuf,
-    partial: PathBuf,
-    is_whole: bool,
-}
-
-impl Unfinished {
-    fn create(path: &Path) -> Result<(Self, File), QueryError> {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        // Two runs with one result do not write one file.
-        name.push(format!(".{}.partial", std::process::id()));
-        let partial = path.with_file_name(name);
-        let file = File::create(&partial).map_err(|error| output(path, &error))?;
-        Ok((Self { path: path.to_owned(), partial, is_whole: false }, file))
-    }
-
-    fn finish(mut self) -> Result<(), QueryError> {
-        std::fs::rename(&self.partial, &self.path).map_err(|error| output(&self.path, &error))?;
-        self.is_whole = true;
-        Ok(())
-    }
-}
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if !self.is_whole {
-            let _it_may_be_gone = std::fs::remove_file(&self.partial);
-        }
-    }
-}
-
 fn output(path: &Path, why: &dyn std::fmt::Display) -> QueryError {
     QueryError::Output { path: path.to_owned(), why: why.to_string() }
 }
 
-/// Writes the answer of a query to a file, record by record, and returns the number of rows. The file has its name when it is whole.
+/// Writes the answer of a query to a [new file](tapeworks_packet::new_file), record by record, and returns the number of rows. The file has
+/// its name when it is whole; one that exists is replaced only with `overwrite`.
 ///
 /// # Errors
-/// The query fails while it runs, the file cannot be written, or the format has no form for a type.
+/// The file exists, the query fails while it runs, the file cannot be written, or the format has no form for a type.
 pub async fn write_file(
     answer: DataFrame,
     path: &Path,
     format: Format,
     most_rows: Option<usize>,
+    overwrite: bool,
 ) -> Result<u64, QueryError> {
+    let new = NewFile::create(path, overwrite)?;
     let stream = answer.execute_stream().await?;
-    let (unfinished, file) = Unfinished::create(path)?;
+    let file = new.handle().map_err(|error| output(path, &error))?;
     let of_file = |error: io::Error| output(path, &error);
     let rows = match format {
         Format::Parquet => parquet(stream, file, path).await?,
@@ -112,7 +83,7 @@ pub async fn write_file(
             rows
         }
     };
-    unfinished.finish()?;
+    new.finish()?;
     Ok(rows)
 }
 
@@ -202,7 +173,11 @@ async fn table(
     Ok(rows as u64)
 }
 
-async fn parquet(mut stream: SendableRecordBatchStream, file: File, path: &Path) -> Result<u64, QueryError> {
+async fn parquet(
+    mut stream: SendableRecordBatchStream,
+    file: Handle,
+    path: &Path,
+) -> Result<u64, QueryError> {
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let mut writer = ArrowWriter::try_new(file, stream.schema(), Some(properties))
         .map_err(|error| output(path, &error))?;

@@ -291,6 +291,10 @@ async fn catalogue_warns_of_what_is_missing() {
     for expected in ["7 messages are missing", "1 files could not be used", "1 files are no Parquet files"] {
         assert!(warnings.contains(expected), "{warnings}");
     }
+    let many = format!(r#"{{"tasks":[{{"missing_messages":{}}},{{"missing_messages":2}}]}}"#, u64::MAX);
+    fs::write(&manifest, many).unwrap();
+    let warnings = open(folder.path()).await.warnings().join("; ");
+    assert!(warnings.contains(&format!("{} messages are missing", u64::MAX)), "{warnings}");
     fs::write(&manifest, "{").unwrap();
     assert!(open(folder.path()).await.warnings().join("; ").contains("manifest.json: "));
     fs::remove_file(&manifest).unwrap();
@@ -303,7 +307,6 @@ async fn query_names_a_damaged_file_and_leaves_no_result() {
     days(folder.path());
     let damaged = folder.path().join("schema=trades/date=2025-11-17/bucket=00/venue.parquet");
     let bytes = fs::read(&damaged).unwrap();
-    let out = folder.path().join("out.csv");
     fs::write(&damaged, "").unwrap();
     let warning = open(folder.path()).await.warnings().join("; ");
     assert!(warning.contains("date=2025-11-17/bucket=00/venue.parquet: the file is empty"), "{warning}");
@@ -320,7 +323,7 @@ async fn query_names_a_damaged_file_and_leaves_no_result() {
     let out = folder.path().join("out.csv");
     for statement in ["SELECT * FROM trades", "SELECT * FROM as_of('trades', 'cmbp_1')"] {
         let answer = catalogue.sql(statement).await.unwrap();
-        let written = output::write_file(answer, &out, Format::Csv, None).await;
+        let written = output::write_file(answer, &out, Format::Csv, None, false).await;
         let error = written.expect_err("the file is gone").to_string();
         assert!(error.lines().count() == 1 && error.contains("venue.parquet"), "{error}");
         let names: Vec<_> =
@@ -360,7 +363,7 @@ async fn query_writes_every_format() {
     assert_eq!(text, b"number\n");
     let path = folder.path().join("out.parquet");
     let answer = catalogue.sql(statement).await.unwrap();
-    assert_eq!(output::write_file(answer, &path, Format::Parquet, None).await.unwrap(), 2);
+    assert_eq!(output::write_file(answer, &path, Format::Parquet, None, false).await.unwrap(), 2);
     let read = datafusion::prelude::SessionContext::new();
     let read = read.read_parquet(path.to_str().unwrap(), Default::default()).await.unwrap();
     assert_eq!(read.count().await.unwrap(), 2);
@@ -377,4 +380,113 @@ async fn query_keeps_to_its_memory_or_says_that_it_cannot() {
     let answer = catalogue.sql("SELECT number, last_number FROM as_of('trades', 'cmbp_1')").await.unwrap();
     let error = answer.collect().await.expect_err("it needs more").to_string();
     assert!(error.contains("as_of"), "{error}");
+}
+
+/// Writes a file of a batch whose columns these are.
+fn write_columns(folder: &Path, part: &str, columns: Vec<(&str, ArrayRef)>) {
+    let folder = folder.join(part);
+    fs::create_dir_all(&folder).unwrap();
+    // Without nulls a column is declared to have none.
+    let columns = columns.into_iter().map(|(name, column)| {
+        let is_optional = column.null_count() != 0;
+        (name, column, is_optional)
+    });
+    let batch = RecordBatch::try_from_iter_with_nullable(columns).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(File::create(folder.join("x.parquet")).unwrap(), batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+}
+
+#[tokio::test]
+async fn as_of_gives_nulls_for_the_columns_that_an_older_file_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let records: &[Record] = &[(5, "A", 1), (10, "A", 2)];
+    let number = || Arc::new(Int64Array::from(vec![1, 2])) as ArrayRef;
+    for (date, is_old) in [("2025-11-14", true), ("2025-11-17", false)] {
+        for (schema, own) in [("trades", "size"), ("cmbp-1", "bid")] {
+            let mut columns =
+                vec![("ts_recv", times(records)), ("symbol", symbols(records)), ("number", number())];
+            if !is_old {
+                columns.push((own, number()));
+            }
+            write_columns(folder.path(), &format!("schema={schema}/date={date}/bucket=00"), columns);
+        }
+    }
+    let catalogue = open(folder.path()).await;
+    let expected = [
+        [Some(1), None, None],
+        [Some(2), None, None],
+        [Some(1), Some(1), Some(1)],
+        [Some(2), Some(2), Some(2)],
+    ];
+    let joined = "SELECT last_number, size, bid FROM as_of('trades', 'cmbp_1') ORDER BY date, number";
+    assert_eq!(numbers(&catalogue, joined).await, expected);
+    let alone = numbers(&catalogue, "SELECT number, size FROM trades ORDER BY date, number").await;
+    assert_eq!(alone, expected.map(|[number, size, _]| vec![number, size]));
+}
+
+#[tokio::test]
+async fn catalogue_names_the_file_or_folder_that_does_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = async || {
+        let opened = Catalogue::open(folder.path().to_str().unwrap(), &Options::default()).await;
+        let error = opened.map(drop).expect_err("one file does not fit").to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    };
+    days(folder.path());
+    for date in ["2025-02-30", "x"] {
+        let bad = folder.path().join(format!("schema=trades/date={date}"));
+        fs::create_dir_all(bad.join("bucket=00")).unwrap();
+        fs::write(bad.join("bucket=00/x.parquet"), "x").unwrap();
+        let error = refused().await;
+        assert!(error.contains(&format!("date={date}/bucket=00/x.parquet: '{date}' is no date")), "{error}");
+        fs::remove_dir_all(bad).unwrap();
+    }
+    let text = Arc::new(StringArray::from(vec!["x"])) as ArrayRef;
+    write_columns(folder.path(), "schema=trades/date=2025-11-17/bucket=01", vec![("price", text)]);
+    let error = refused().await;
+    assert!(error.contains("schema=trades/date=2025-11-17/bucket=01/x.parquet: "), "{error}");
+    fs::remove_dir_all(folder.path().join("schema=trades/date=2025-11-17/bucket=01")).unwrap();
+    days(folder.path());
+    let number = || Arc::new(Int64Array::from(vec![1])) as ArrayRef;
+    write_columns(folder.path(), "schema=a.b/date=2025-11-17/bucket=01", vec![("price", number())]);
+    assert_eq!(numbers(&open(folder.path()).await, "SELECT price FROM \"a.b\"").await, [[Some(1)]]);
+    write_columns(folder.path(), "schema=cmbp_1/date=2025-11-17/bucket=01", vec![("price", number())]);
+    let error = refused().await;
+    assert!(error.contains("schema=cmbp_1: there is another folder whose table is cmbp_1"), "{error}");
+}
+
+#[tokio::test]
+async fn as_of_reads_nothing_of_a_table_whose_columns_are_not_named() {
+    let folder = tempfile::tempdir().unwrap();
+    days(folder.path());
+    let catalogue = open(folder.path()).await;
+    fs::remove_dir_all(folder.path().join("schema=cmbp-1")).unwrap();
+    let count = "SELECT count(*), sum(number) FROM as_of('trades', 'cmbp_1')";
+    assert_eq!(numbers(&catalogue, count).await, [[Some(9), Some(45)]]);
+}
+
+#[tokio::test]
+async fn query_replaces_a_file_only_if_it_is_to_and_leaves_links_and_devices_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    days(folder.path());
+    let catalogue = open(folder.path()).await;
+    let (file, link) = (folder.path().join("out.csv"), folder.path().join("link.csv"));
+    fs::write(&file, "old").unwrap();
+    std::os::unix::fs::symlink("out.csv", &link).unwrap();
+    let write = async |path: &Path, overwrite: bool| {
+        let answer = catalogue.sql("SELECT 1 AS one").await.unwrap();
+        output::write_file(answer, path, Format::Csv, None, overwrite).await
+    };
+    for path in [&file, &link] {
+        assert!(write(path, false).await.expect_err("it exists").to_string().contains("the file exists"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+    }
+    write(&link, true).await.unwrap();
+    assert!(link.is_symlink());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one\n1\n");
+    write(Path::new("/dev/null"), false).await.unwrap();
+    assert!(!fs::metadata("/dev/null").unwrap().is_file());
 }
