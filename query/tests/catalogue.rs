@@ -239,8 +239,8 @@ async fn catalogue_refuses_wrong_statements_in_one_line() {
         ("SELECT * FROM as_of('trades', 'mbo')", "there is no table 'mbo'; there are cmbp_1, trades"),
         ("SELECT * FROM as_of(1, 2)", "takes names of tables in quotes"),
         ("DROP TABLE trades", "DDL"),
-        ("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/tmp'", "DDL"),
-        ("COPY trades TO '/tmp/t.parquet'", "DML"),
+        ("CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 't'", "DDL"),
+        ("COPY trades TO 't.parquet'", "DML"),
         ("SET datafusion.execution.batch_size = 1", "Statement"),
     ] {
         let error = match catalogue.sql(statement).await {
