@@ -36,7 +36,7 @@ const LOOKS: u32 = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// How often a task tries to move a file into a folder that other tasks remove while it is empty.
-const MOVES: u32 = 100;
+const MOVES: u32 = 10_000;
 
 /// What a process does in the folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
