@@ -1,15 +1,14 @@
 //! `batch`, as the command of this name: with threads, or with an executor in Python; and one task, for the processes of that executor.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use pyo3::prelude::*;
 use tapeworks_analysis::batch::{
-    self, Access, BatchError, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings, Step, Task, TaskError,
-    Threads,
+    self, Access, BatchError, Elsewhere, Executor, Folder, MOST_BUCKETS, PlanOptions, Settings, Step, Task,
+    TaskError, Threads,
 };
 use tapeworks_analysis::replay;
 use tapeworks_feed::clock;
@@ -58,24 +57,11 @@ impl InPython {
         tasks: &[&Task],
         watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
     ) -> PyResult<()> {
-        let mut order: Vec<(u64, &Task)> = tasks.iter().map(|task| (task.input_bytes(), *task)).collect();
-        // The largest first, so that the last to end is a small one.
-        order.sort_by(|(one, first), (other, second)| other.cmp(one).then(first.name.cmp(&second.name)));
-        let by_name: BTreeMap<&str, (u64, &Task)> =
-            order.iter().map(|(bytes, task)| (task.name.as_str(), (*bytes, *task))).collect();
-        let described: Vec<String> = order.iter().map(|(_, task)| task.to_value().to_string()).collect();
-        let ended = self.executor.call1(py, (described,))?.into_bound(py);
-        let mut replayed = 0;
+        let mut elsewhere = Elsewhere::new(tasks);
+        let ended = self.executor.call1(py, (elsewhere.descriptions(),))?.into_bound(py);
         for one in ended.try_iter()? {
             let (name, error, is_of_input): (String, Option<String>, bool) = one?.extract()?;
-            let Some((bytes, task)) = by_name.get(name.as_str()) else { continue };
-            replayed += bytes;
-            let result = match error {
-                Some(why) => Err(TaskError::Elsewhere { why, is_of_input }),
-                None => Ok(()),
-            };
-            let is_stopped = watch(Step::Replayed(replayed)).is_break();
-            if watch(Step::Ended(task, result)).is_break() || is_stopped {
+            if elsewhere.ended(&name, error, is_of_input, watch).is_break() {
                 // It ends the tasks under way.
                 return ended.call_method0("close").map(drop);
             }

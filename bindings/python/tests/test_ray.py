@@ -139,10 +139,10 @@ def result(run):
     return json.loads(output.splitlines()[-1])
 
 
-def wait_until(holds, run):
+def wait_until(holds, run=None):
     until = time.monotonic() + PATIENCE
     while not holds():
-        assert time.monotonic() < until and run.poll() is None, "it does not come, or has ended first"
+        assert time.monotonic() < until and (run is None or run.poll() is None), "it does not come, or has ended first"
         time.sleep(0.01)
 
 
@@ -199,10 +199,7 @@ def test_a_run_goes_on_after_its_driver_was_killed(inputs, expected, drivers, tm
     finished = records(out)
     assert finished and not (out / "manifest.json").exists()
     # Ray's processes end by themselves when their driver has.
-    until = time.monotonic() + PATIENCE
-    while any(writes(process) for process in started):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: not any(writes(process) for process in started))
     summary = result(drivers(inputs, out, jobs=2))
     assert summary["resumed"] >= len(finished) and summary["resumed"] + summary["performed"] == TASKS
     assert_same(contents(out), expected)
@@ -287,10 +284,7 @@ def test_the_program_stops_ray_in_good_order(inputs, expected, drivers, tmp_path
     started = below(run.pid)
     run.kill()
     run.communicate()
-    until = time.monotonic() + PATIENCE
-    while any(kill(process, 0) for process in started):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: not any(kill(process, 0) for process in started))
     run = drivers.program(inputs, out)
     output, error = run.communicate(timeout=PATIENCE)
     assert run.returncode == 3, error
@@ -308,10 +302,7 @@ def test_the_program_ends_with_an_error_when_its_python_is_killed(inputs, expect
     kill(started[0])
     _, error = run.communicate(timeout=PATIENCE)
     assert run.returncode == 1 and "ended before the tasks had" in error, error
-    until = time.monotonic() + PATIENCE
-    while any(writes(process) for process in started):
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: not any(writes(process) for process in started))
     with pytest.warns(tapeworks.DataWarning):
         assert tapeworks.batch(inputs, out, schema=SCHEMAS, buckets=4)["resumed"] >= 1
     assert_same(contents(out), expected)

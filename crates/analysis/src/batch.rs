@@ -35,7 +35,7 @@ use tapeworks_market::Symbol;
 pub use folder::{Access, Folder};
 pub use manifest::{GapRecord, InputRecord, MANIFEST, OutputRecord, Record, SharedChannel};
 pub use plan::{FailedInput, Plan, PlanOptions, plan};
-pub use run::{Executor, FailedTask, Progress, Report, Step, Threads, run};
+pub use run::{Elsewhere, Executor, FailedTask, Progress, Report, Step, Threads, run};
 pub use settings::{MOST_BUCKETS, Settings};
 pub use task::{Kind, Task, TaskError, perform, perform_here};
 

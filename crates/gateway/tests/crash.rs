@@ -740,6 +740,24 @@ fn logged_on<S: VenueSession>(make: fn() -> (S, S::Table), gates: fn(usize) -> G
     world
 }
 
+/// An order of the first client works at the venue.
+fn with_an_order<S: VenueSession>(make: fn() -> (S, S::Table), gates: fn(usize) -> Gate) -> World<S> {
+    let mut world = logged_on(make, gates);
+    world.step(&Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' });
+    for _ in 0..8 {
+        world.step(&Step::Turn { most: usize::MAX });
+        world.step(&Step::Venue);
+    }
+    world
+}
+
+fn halt_with_cancels<S: VenueSession>(world: &mut World<S>) {
+    let now = world.now();
+    let (core, _) = world.gateway.as_mut().unwrap();
+    core.set_halted(true, now);
+    core.cancel_orders(0, now);
+}
+
 #[test]
 fn a_turn_that_is_longer_than_a_record_is_written_and_found_again() {
     let mut world = logged_on(native, native_gate);
@@ -764,18 +782,10 @@ fn kill_switch_while_the_venue_is_away<S: VenueSession>(
     gates: fn(usize) -> Gate,
 ) {
     for death in [None, Some(Death::AfterCommit)] {
-        let mut world = logged_on(make, gates);
-        world.step(&Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' });
-        for _ in 0..8 {
-            world.step(&Step::Turn { most: usize::MAX });
-            world.step(&Step::Venue);
-        }
+        let mut world = with_an_order(make, gates);
         assert_eq!(world.exchange.engine().orders(), 1);
         world.step(&Step::DropVenue);
-        let now = world.now();
-        let (core, _) = world.gateway.as_mut().unwrap();
-        core.set_halted(true, now);
-        core.cancel_orders(0, now);
+        halt_with_cancels(&mut world);
         world.turn(usize::MAX, death);
         world.settle();
         assert_eq!(world.exchange.engine().orders(), 0, "{death:?}");
@@ -789,19 +799,11 @@ fn kill_switch_while_the_venue_is_away<S: VenueSession>(
 /// The kill switch cancels an order although a replace that the venue has taken before has renamed it.
 fn kill_switch_behind_a_replace<S: VenueSession>(make: fn() -> (S, S::Table), gates: fn(usize) -> Gate) {
     for death in [None, Some(Death::BeforeCommit), Some(Death::AfterCommit), Some(Death::HalfSent)] {
-        let mut world = logged_on(make, gates);
-        world.step(&Step::Order { client: 0, symbol: 0, is_buy: true, quantity: 10, price: 100, tif: '0' });
-        for _ in 0..8 {
-            world.step(&Step::Turn { most: usize::MAX });
-            world.step(&Step::Venue);
-        }
+        let mut world = with_an_order(make, gates);
         world.step(&Step::Replace { client: 0, order: 0, quantity: 20, price: 101 });
         world.client(0);
         world.turn(usize::MAX, None);
-        let now = world.now();
-        let (core, _) = world.gateway.as_mut().unwrap();
-        core.set_halted(true, now);
-        core.cancel_orders(0, now);
+        halt_with_cancels(&mut world);
         world.turn(usize::MAX, None);
         world.venue();
         // The venue has rejected the cancel: no order is called so any more.

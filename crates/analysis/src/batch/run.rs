@@ -44,6 +44,56 @@ pub trait Executor {
     ) -> Result<(), BatchError>;
 }
 
+/// Tasks with the bytes of their inputs, the largest first, so that the last to end is a small one.
+fn largest_first<'t>(tasks: &[&'t Task]) -> Vec<(u64, &'t Task)> {
+    let mut order: Vec<(u64, &Task)> = tasks.iter().map(|task| (task.input_bytes(), *task)).collect();
+    order.sort_by(|(one, first), (other, second)| other.cmp(one).then(first.name.cmp(&second.name)));
+    order
+}
+
+/// Tasks that other processes do, for an executor that hears from them by the tasks' names.
+#[derive(Debug)]
+pub struct Elsewhere<'t> {
+    tasks: Vec<(u64, &'t Task)>,
+    replayed: u64,
+}
+
+impl<'t> Elsewhere<'t> {
+    /// None of them has ended.
+    #[must_use]
+    pub fn new(tasks: &[&'t Task]) -> Self {
+        Self { tasks: largest_first(tasks), replayed: 0 }
+    }
+
+    /// The descriptions of the tasks, as `tapeworks batch --task` takes them, in the order in which they are best begun.
+    #[must_use]
+    pub fn descriptions(&self) -> Vec<String> {
+        self.tasks.iter().map(|(_, task)| task.to_value().to_string()).collect()
+    }
+
+    /// Takes that a task has ended: `error` is why it has no result, `is_of_input` whether its inputs are to blame. A name of no task is ignored.
+    pub fn ended(
+        &mut self,
+        name: &str,
+        error: Option<String>,
+        is_of_input: bool,
+        watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let Some((bytes, task)) = self.tasks.iter().find(|(_, task)| task.name == name) else {
+            return ControlFlow::Continue(());
+        };
+        self.replayed += bytes;
+        let result = error.map_or(Ok(()), |why| Err(TaskError::Elsewhere { why, is_of_input }));
+        let ended = watch(Step::Ended(task, result));
+        if self.show(watch).is_break() { ControlFlow::Break(()) } else { ended }
+    }
+
+    /// Shows the progress, and asks whether the run is to stop.
+    pub fn show(&self, watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
+        watch(Step::Replayed(self.replayed))
+    }
+}
+
 /// So many threads of this process, each of which does one task at a time, the largest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Threads(pub usize);
@@ -55,8 +105,7 @@ impl Executor for Threads {
         folder: &Folder,
         watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
     ) -> Result<(), BatchError> {
-        let mut order: Vec<(u64, &Task)> = tasks.iter().map(|task| (task.input_bytes(), *task)).collect();
-        order.sort_by(|(one, first), (other, second)| other.cmp(one).then(first.name.cmp(&second.name)));
+        let order = largest_first(tasks);
         let (next, replayed, is_stopped) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicBool::new(false));
         let work = |ended: mpsc::Sender<(usize, Result<(), TaskError>)>| {
             while !is_stopped.load(Ordering::Relaxed) {

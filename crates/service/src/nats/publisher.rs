@@ -449,8 +449,8 @@ impl Publisher {
         }
     }
 
-    /// A look has ended. If there is a stream, all NBBOs are published again, so that it has them. If there is none, and records have waited
-    /// for it, they are published now.
+    /// A look has ended. A stream that was found gets all current NBBOs. If there is none, they are published all the same, unless that was
+    /// done when the first records had waited long enough.
     fn take_look(&mut self, connection: &mut Connection, looked: Result<(), String>) {
         connection.look = None;
         let have_waited = connection.grace.take().is_some();

@@ -3,7 +3,6 @@
 //! The process speaks JSON, a line for each message: `tapeworks._ray.main` has them. It stops when its standard input ends, so it does when
 //! this program is killed too.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
-use tapeworks_analysis::batch::{BatchError, Executor, Folder, Step, Task, TaskError};
+use tapeworks_analysis::batch::{BatchError, Elsewhere, Executor, Folder, Step, Task};
 
 /// The time between two looks at a request to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -162,34 +161,22 @@ impl Executor for Ray {
         let process = self.process.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut process) = process.filter(|_| !tasks.is_empty()) else { return Ok(()) };
         folder.share()?;
-        let mut order: Vec<(u64, &Task)> = tasks.iter().map(|task| (task.input_bytes(), *task)).collect();
-        order.sort_by(|(one, first), (other, second)| other.cmp(one).then(first.name.cmp(&second.name)));
-        let described: Vec<String> = order.iter().map(|(_, task)| task.to_value().to_string()).collect();
+        let mut elsewhere = Elsewhere::new(tasks);
+        let described = elsewhere.descriptions();
         let request =
             json!({ "tasks": described, "out": folder.root(), "jobs": self.jobs, "address": self.address });
         let sent = process.input.as_mut().map_or(Ok(()), |input| writeln!(input, "{request}"));
         sent.map_err(|error| self.failed(&format!("takes no tasks: {error}")))?;
-        let by_name: BTreeMap<&str, (u64, &Task)> =
-            order.iter().map(|(bytes, task)| (task.name.as_str(), (*bytes, *task))).collect();
-        let mut replayed = 0;
         loop {
-            let mut is_stopped = false;
-            match self.next(&process)? {
+            let watched = match self.next(&process)? {
                 Some(Said::Ended { ended, error, is_of_input }) => {
-                    let Some((bytes, task)) = by_name.get(ended.as_str()) else { continue };
-                    replayed += bytes;
-                    let result = match error {
-                        Some(why) => Err(TaskError::Elsewhere { why, is_of_input }),
-                        None => Ok(()),
-                    };
-                    is_stopped = watch(Step::Ended(task, result)).is_break();
+                    elsewhere.ended(&ended, error, is_of_input, watch)
                 }
                 Some(Said::Done { .. }) => break,
                 Some(_) => return Err(self.failed("does not answer as the package does")),
-                None => {}
-            }
-            is_stopped |= watch(Step::Replayed(replayed)).is_break();
-            if is_stopped {
+                None => elsewhere.show(watch),
+            };
+            if watched.is_break() {
                 // It ends the tasks under way, and says that it is done.
                 process.input = None;
             }
