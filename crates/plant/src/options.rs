@@ -17,6 +17,7 @@ use tapeworks_session::requests::RequestLogin;
 use tapeworks_session::snapshot::SnapshotLogin;
 
 use crate::journal::JournalSetting;
+use crate::pair::PairSetting;
 
 /// Orders of a feed that there is usually room for.
 pub const ORDERS: usize = 1 << 16;
@@ -196,6 +197,8 @@ pub struct PlantOptions {
     pub symbols: Option<HashSet<Symbol>>,
     /// The journal.
     pub journal: Option<JournalSetting>,
+    /// The other plant, where there are two as a pair. It needs a journal.
+    pub pair: Option<PairSetting>,
     /// The file of the shared memory for local clients.
     pub shared_memory: Option<PathBuf>,
     /// Whether rarely used paths are kept warm.
@@ -218,6 +221,7 @@ impl Default for PlantOptions {
             sip_sizes: SipSizes::default(),
             symbols: None,
             journal: None,
+            pair: None,
             shared_memory: None,
             warm: false,
             least_orders: ORDERS,
