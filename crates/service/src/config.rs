@@ -29,7 +29,7 @@ use tapeworks_outputs::clients::distributor::Dataset;
 use tapeworks_outputs::multicast::server::MulticastSetting;
 use tapeworks_outputs::questdb::{QuestDbLogin, QuestDbSetting};
 use tapeworks_plant::roll::RollSetting;
-use tapeworks_plant::{JournalSetting, SyncPolicy, WhenFailing};
+use tapeworks_plant::{JournalSetting, PairSetting, SyncPolicy, WhenFailing};
 use tapeworks_plant::{
     ORDERS, PlantOptions, RetransmissionServer, SnapshotServer, Source, Topology, VenueOptions,
 };
@@ -271,6 +271,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
         // Each packet that waits for the journal has a buffer, and the sockets need some.
         journal.queue = journal.queue.min(plant.receive.buffers / 2).max(64);
     }
+    if let Some(section) = top.table(reading, "pair") {
+        plant.pair = read_pair(reading, section, plant.journal.is_some(), &mut taken);
+    }
     let clients =
         top.table(reading, "clients").and_then(|clients| read_clients(reading, clients, &mut taken, beside));
     let web = top.table(reading, "web").map(|web| read_web(reading, web, &mut taken, beside));
@@ -353,6 +356,49 @@ fn read_journal(reading: &mut Reading<'_>, mut journal: Section<'_>, beside: &Pa
     setting.checkpoint_every = journal.time(reading, "checkpoint_every", AN_INSTANT..=A_DAY);
     journal.refuse_the_rest(reading);
     setting
+}
+
+/// What a plant of a pair can be at its first start; whether it is the primary.
+const ROLES: [(bool, &str); 2] = [(true, "primary"), (false, "standby")];
+
+fn read_pair(
+    reading: &mut Reading<'_>,
+    mut section: Section<'_>,
+    has_journal: bool,
+    taken: &mut Taken,
+) -> Option<PairSetting> {
+    for key in ["listen", "peer", "role"].into_iter().filter(|key| !section.has(key)) {
+        section.missing(reading, key);
+    }
+    let listen = address(reading, &mut section, "listen");
+    let peer = address(reading, &mut section, "peer");
+    let role = one_of(reading, &mut section, "role", &ROLES);
+    if let Some(listen) = listen {
+        taken.check(reading, (&section, "listen"), ("tcp", listen), "[pair]");
+    }
+    if listen.is_some() && listen == peer {
+        section.wrong_at(reading, "peer", "'peer' is where the other plant listens, and not this one");
+    }
+    if !has_journal {
+        section.wrong_at(reading, "listen", "a pair needs a [journal]: it is what the two have in common");
+    }
+    let waits = section.boolean(reading, "wait_for_standby");
+    let longest = Duration::from_millis(1)..=Duration::from_secs(60);
+    let standby_timeout = section.time(reading, "standby_timeout", longest);
+    let takeover = Duration::from_millis(500)..=Duration::from_secs(3_600);
+    let takeover_after = section.time(reading, "takeover_after", takeover);
+    let buffer = section.time(reading, "buffer", Duration::from_secs(3)..=Duration::from_secs(3_600));
+    let buffer_mb = section.integer(reading, "buffer_mb", 2..=1 << 20);
+    section.refuse_the_rest(reading);
+    let defaults = PairSetting::new(listen?, peer?, role?);
+    Some(PairSetting {
+        waits: waits.unwrap_or(defaults.waits),
+        standby_timeout: standby_timeout.unwrap_or(defaults.standby_timeout),
+        takeover_after: takeover_after.unwrap_or(defaults.takeover_after),
+        buffer: buffer.unwrap_or(defaults.buffer),
+        buffer_bytes: buffer_mb.map_or(defaults.buffer_bytes, |(megabytes, _)| megabytes << 20),
+        ..defaults
+    })
 }
 
 /// The shortest and the longest time that a setting can be.
