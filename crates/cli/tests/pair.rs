@@ -409,7 +409,7 @@ fn a_plant_refuses_strangers_a_second_standby_and_a_plant_with_other_lines() {
     drop(silent);
     // A third plant, which would be the standby of the same primary.
     let text = std::fs::read_to_string(&pair.plants[1]).unwrap();
-    let port = |number| free_port(900 + number).to_string();
+    let port = |number: u32| free_port(900 + number).to_string();
     let third = text
         .replace(&pair.links[1].to_string(), &port(0))
         .replace(&pair.clients[1].to_string(), &port(1))
