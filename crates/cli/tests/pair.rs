@@ -96,18 +96,26 @@ impl Pair {
         let base = 40 * NEXT.fetch_add(1, Ordering::Relaxed) as u32;
         let folder = Folder::new(name);
         let port = 12_000 + (std::process::id() % 10_000) as u16;
-        let mut serving = format!("seed = 7\nsymbols = 20\nrate = {rate}\ninterface = \"127.0.0.1\"\nwait = \"rest\"\n");
+        let mut serving =
+            format!("seed = 7\nsymbols = 20\nrate = {rate}\ninterface = \"127.0.0.1\"\nwait = \"rest\"\n");
         let mut listening = String::new();
         for (number, (name, kind, protocol, publisher)) in
-            [("Nasdaq", "nasdaq", "itch", "XNAS.ITCH"), ("IEX", "iex-deep", "deep", "IEXG.DEEP")].into_iter().enumerate()
+            [("Nasdaq", "nasdaq", "itch", "XNAS.ITCH"), ("IEX", "iex-deep", "deep", "IEXG.DEEP")]
+                .into_iter()
+                .enumerate()
         {
             let group = |line| format!("239.197.{}.{line}:{port}", base + number as u32);
             let servers = [0, 1].map(|at| free_port(base + 2 * number as u32 + at));
             let both = format!(
                 "[[venue]]\nname = \"{name}\"\nlines = [\"{}\", \"{}\"]\nretransmission = \"{}\"\nsnapshot = \"{}\"\n",
-                group(1), group(2), servers[0], servers[1]
+                group(1),
+                group(2),
+                servers[0],
+                servers[1]
             );
-            serving += &format!("{both}kind = \"{kind}\"\nshare = 50\nfaults = {{ a = {{ lost_per_million = 3_000 }}, b = {{ lost_per_million = 3_000 }}, skew = \"50us\" }}\n");
+            serving += &format!(
+                "{both}kind = \"{kind}\"\nshare = 50\nfaults = {{ a = {{ lost_per_million = 3_000 }}, b = {{ lost_per_million = 3_000 }}, skew = \"50us\" }}\n"
+            );
             listening += &format!("{both}protocol = \"{protocol}\"\npublisher = \"{publisher}\"\n");
         }
         let clients = [free_port(base + 10), free_port(base + 11)];
@@ -239,14 +247,21 @@ impl Collector {
 #[track_caller]
 fn assert_same(one: &[Vec<u8>], other: &[Vec<u8>], what: &str) {
     let differs = one.iter().zip(other).position(|(one, other)| one != other);
-    assert_eq!(differs.map(|at| (at, &one[at], &other[at])), None, "{what}: of {} and {}", one.len(), other.len());
+    assert_eq!(
+        differs.map(|at| (at, &one[at], &other[at])),
+        None,
+        "{what}: of {} and {}",
+        one.len(),
+        other.len()
+    );
 }
 
 /// The journal's records of the NBBO, as an export has them.
 fn exported(pair: &Pair, at: usize) -> Vec<Vec<u8>> {
     let days = pair.folder.path(&format!("days-{at}"));
     let config = &pair.plants[at];
-    let done = support::run(&["journal", "export", config, "--schema", "cmbp-1", "--format", "dbn", "--out", &days]);
+    let done =
+        support::run(&["journal", "export", config, "--schema", "cmbp-1", "--format", "dbn", "--out", &days]);
     assert!(matches!(done.status.code(), Some(0 | 3)), "{}", support::stderr(&done));
     let mut all = Vec::new();
     for day in std::fs::read_dir(&days).unwrap().map(|entry| entry.unwrap().path()) {
@@ -288,7 +303,11 @@ fn a_client_of_a_pair_gets_each_record_once_however_often_the_primary_is_killed(
     drop(venues);
     let (orders, resumed) = of_orders.end();
     let (nbbo, resumed_nbbo) = of_nbbo.end();
-    println!("{} orders, {} of the NBBO, gone on {resumed} and {resumed_nbbo} times", orders.len(), nbbo.len());
+    println!(
+        "{} orders, {} of the NBBO, gone on {resumed} and {resumed_nbbo} times",
+        orders.len(),
+        nbbo.len()
+    );
     assert!(resumed + resumed_nbbo >= kills as u64);
     // A client that comes now, of the plant that follows: a replay of its journal.
     let late = Collector::start(pair.client("mbo", 1 - primary));
@@ -422,7 +441,10 @@ fn a_plant_refuses_strangers_a_second_standby_and_a_plant_with_other_lines() {
     let wrong = [
         (third.replacen("239.197.", "239.198.", 1), "its lines are not those of this plant"),
         (third.replacen("name = \"IEX\"", "name = \"IEXG\"", 1), "its version, venues, symbols or rules"),
-        (third.replace(&format!("peer = \"{}\"", pair.links[0]), &format!("peer = \"{}\"", port(0))), "'peer' is"),
+        (
+            third.replace(&format!("peer = \"{}\"", pair.links[0]), &format!("peer = \"{}\"", port(0))),
+            "'peer' is",
+        ),
     ];
     for (text, why) in wrong {
         let path = pair.folder.write("wrong.toml", text.as_bytes());

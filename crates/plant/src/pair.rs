@@ -332,7 +332,13 @@ const PLACES: usize = 1_024;
 impl<W: World> Waiters<W> {
     pub(crate) fn new(shared: Arc<Shared<W>>, timeout: Duration) -> Self {
         let ends = Ends(Arc::clone(&shared));
-        Self { shared, timeout, places: std::collections::VecDeque::with_capacity(PLACES), passed: 0, _ends: ends }
+        Self {
+            shared,
+            timeout,
+            places: std::collections::VecDeque::with_capacity(PLACES),
+            passed: 0,
+            _ends: ends,
+        }
     }
 
     /// Events that wait.
@@ -372,7 +378,9 @@ impl<W: World> Waiters<W> {
     /// Whether some may pass now.
     pub(crate) fn is_due(&self) -> bool {
         let may_pass = self.shared.may_pass();
-        self.shared.is_deposed() || self.places.front().is_some_and(|(_, record, _)| *record <= may_pass) || self.is_late()
+        self.shared.is_deposed()
+            || self.places.front().is_some_and(|(_, record, _)| *record <= may_pass)
+            || self.is_late()
     }
 
     /// How long the thread may sleep.

@@ -13,8 +13,8 @@ use tapeworks_outputs::clients::server::Stats;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::CheckpointStatus;
-use tapeworks_plant::{PairStatus, RollStatus};
 use tapeworks_plant::{ChannelStatus, LineStatus, RequesterStatus};
+use tapeworks_plant::{PairStatus, RollStatus};
 use tapeworks_session::requests::RequestStatus;
 
 /// The name of a line.

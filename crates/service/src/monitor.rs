@@ -11,8 +11,8 @@ use crate::nats::NatsStatus;
 use crate::report::Report;
 use tapeworks_market::Nanos;
 use tapeworks_outputs::questdb::QuestDbStatus;
-use tapeworks_plant::pair::{PairStatus, Role};
 use tapeworks_plant::JournalStatus;
+use tapeworks_plant::pair::{PairStatus, Role};
 use tapeworks_plant::{ChannelStatus, RequesterStatus, Status};
 use tapeworks_session::requests::RequestStatus;
 
@@ -147,7 +147,8 @@ impl Monitor {
             notices.push(Notice { severity: Severity::Warning, subject: "ring".to_owned(), text });
         }
         if let Some(now) = &status.pair {
-            let was = before.pair.clone().unwrap_or_else(|| PairStatus { role: now.role, ..PairStatus::default() });
+            let was =
+                before.pair.clone().unwrap_or_else(|| PairStatus { role: now.role, ..PairStatus::default() });
             compare_pairs(&was, now, &mut |severity, text| {
                 notices.push(Notice { severity, subject: "pair".to_owned(), text });
             });

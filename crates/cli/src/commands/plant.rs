@@ -162,7 +162,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     loop {
         let is_over = || interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until);
         // A plant that is one of a pair may have to begin again, as the standby of the other.
-        match tapeworks_plant::pair::agree(&mut config.plant, |news| tracing::info!(subject = "pair", "{news}"), is_over) {
+        match tapeworks_plant::pair::agree(
+            &mut config.plant,
+            |news| tracing::info!(subject = "pair", "{news}"),
+            is_over,
+        ) {
             Ok(()) => {}
             Err(PairError::Stopped) => return Err(Failure::Stopped),
             Err(error) => return Err(Failure::Failed(error.to_string())),
@@ -192,7 +196,11 @@ impl<E: Into<Failure>> From<E> for Ended {
 }
 
 /// Runs a plant until it is stopped or fails.
-fn serve(arguments: &Arguments, config: &Config, until: Option<Instant>) -> std::result::Result<Ending, Ended> {
+fn serve(
+    arguments: &Arguments,
+    config: &Config,
+    until: Option<Instant>,
+) -> std::result::Result<Ending, Ended> {
     let (log, refusals) = channel();
     let on_refusal = Arc::new(move |refused: &Refused| {
         // The log may have ended already.

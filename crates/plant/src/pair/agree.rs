@@ -45,8 +45,8 @@ pub(super) fn decide(me: &Hello, other: &Hello) -> Verdict {
             (me.epoch, me.next, me.instance) > (other.epoch, other.next, other.instance)
         }
         Role::Primary => me.epoch > other.epoch,
-        // It follows nobody, or it would follow this plant.
-        Role::Standby if me.epoch >= other.epoch && me.wants_primary => true,
+        // It has lost this plant. A machine that crashed may have lost records that the other, and clients, have.
+        Role::Standby if me.epoch >= other.epoch && me.next >= other.next && me.wants_primary => true,
         Role::Starting | Role::Standby => has_more(me) > has_more(other),
     };
     if is_primary { Verdict::Primary } else { Verdict::Standby }
@@ -156,7 +156,11 @@ pub fn agree_in<W: World>(
         }
     };
     state::write::<W>(&journal.folder, Remembered { epoch, is_primary: role == Role::Primary })?;
-    say(&format!("this plant is the {} of its pair, epoch {epoch}; the other is {}", role.name(), setting.peer));
+    say(&format!(
+        "this plant is the {} of its pair, epoch {epoch}; the other is {}",
+        role.name(),
+        setting.peer
+    ));
     if let Some(pair) = &mut options.pair {
         (pair.agreed, pair.moved_aside) = (Some(role), moved_aside);
     }

@@ -273,9 +273,7 @@ impl<'b> Frame<'b> {
             (2, _) => hello(contents).map(Self::Welcome),
             (3, _) => refused(contents),
             (4, _) if contents.is_empty() => Ok(Self::Accepted),
-            (5, Some(next)) => {
-                Ok(Self::Records { next, records: contents.get(8..).unwrap_or_default() })
-            }
+            (5, Some(next)) => Ok(Self::Records { next, records: contents.get(8..).unwrap_or_default() }),
             (6, Some(next)) if is_number => Ok(Self::Beat { next }),
             (7, Some(next)) if is_number => Ok(Self::Acknowledged { next }),
             (8, _) if contents.is_empty() => Ok(Self::Bye),

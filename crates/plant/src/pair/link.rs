@@ -18,7 +18,8 @@ use super::codec::{Frame, Hello, Parsed, Reason, Role, Tip};
 use super::net::{Net, WAKER};
 use super::state::{self, Remembered};
 use super::{
-    Alike, BeginAgain, PairError, PairSetting, PairStatus, READ_BYTES, Shared, stands_for_numbered, tip_before,
+    Alike, BeginAgain, PairError, PairSetting, PairStatus, READ_BYTES, Shared, stands_for_numbered,
+    tip_before,
 };
 use crate::error::PlantFailure;
 use crate::options::PlantOptions;
@@ -237,7 +238,9 @@ impl<W: World> Link<W> {
             let Some(follower) = &self.follower else { return };
             let (instance, next) = (follower.instance, self.shared.written.load(Ordering::Acquire));
             let has_all = follower.acknowledged >= next;
-            let Some(one) = self.net.incoming.iter_mut().find(|one| is_of(one.hello, instance)) else { return };
+            let Some(one) = self.net.incoming.iter_mut().find(|one| is_of(one.hello, instance)) else {
+                return;
+            };
             if has_all && has_said && one.connection.unsent() == 0 {
                 return;
             }
@@ -277,7 +280,8 @@ impl<W: World> Link<W> {
                 deposed = Err(BeginAgain::SteppedDown { peer: self.setting.peer, epoch: hello.epoch });
                 continue;
             }
-            let is_followed = self.follower.as_ref().is_some_and(|follower| follower.instance == hello.instance);
+            let is_followed =
+                self.follower.as_ref().is_some_and(|follower| follower.instance == hello.instance);
             if !hello.follows || one.is_leaving() || is_followed {
                 continue;
             }
@@ -335,7 +339,8 @@ impl<W: World> Link<W> {
     fn serve(&mut self, written: u64, now_ns: u64) {
         let me = self.hello(false);
         let Some(follower) = &mut self.follower else { return };
-        let one = self.net.incoming.iter_mut().find(|one| is_of(one.hello, follower.instance) && !one.is_leaving());
+        let one =
+            self.net.incoming.iter_mut().find(|one| is_of(one.hello, follower.instance) && !one.is_leaving());
         let Some(one) = one else {
             // It is gone.
             (self.follower, self.asked_ns) = (None, None);
@@ -345,7 +350,9 @@ impl<W: World> Link<W> {
         let mut wrong = None;
         loop {
             let length = match one.connection.frame() {
-                Parsed::Frame(Frame::Acknowledged { next }, length) if next <= follower.reader.next_number() => {
+                Parsed::Frame(Frame::Acknowledged { next }, length)
+                    if next <= follower.reader.next_number() =>
+                {
                     follower.acknowledged = follower.acknowledged.max(next);
                     length
                 }
@@ -403,7 +410,9 @@ impl<W: World> Link<W> {
             one.connection.send(&Frame::Beat { next: written });
         }
         let longest = self.setting.takeover_after.as_nanos() as u64;
-        if now_ns.saturating_sub(one.connection.heard_ns) > longest.max(4 * BEAT_NS) && one.connection.unsent() > 0 {
+        if now_ns.saturating_sub(one.connection.heard_ns) > longest.max(4 * BEAT_NS)
+            && one.connection.unsent() > 0
+        {
             wrong.get_or_insert_with(|| "the standby takes nothing and says nothing".to_owned());
         }
         if let Some(why) = wrong {
@@ -535,7 +544,8 @@ impl<W: World> Link<W> {
                     if hello.role == Role::Primary && hello.epoch > self.epoch {
                         self.epoch = hello.epoch;
                         let remembered = Remembered { epoch: hello.epoch, is_primary: false };
-                        state::write::<W>(&self.folder, remembered).map_err(|error| cannot(&error.to_string()))?;
+                        state::write::<W>(&self.folder, remembered)
+                            .map_err(|error| cannot(&error.to_string()))?;
                     }
                     length
                 }

@@ -115,7 +115,9 @@ impl<W: World> Connection<W> {
 
     /// Whether there is something to do that the poll does not report.
     fn has_work(&self) -> bool {
-        self.is_made && (self.pump.has_to_write(self.bytes.output()) || self.pump.has_to_read() && self.untaken() < MOST_UNTAKEN)
+        self.is_made
+            && (self.pump.has_to_write(self.bytes.output())
+                || self.pump.has_to_read() && self.untaken() < MOST_UNTAKEN)
     }
 
     /// Bytes that wait to be sent.
@@ -240,7 +242,8 @@ impl<W: World> Net<W> {
             self.answer(one, me, now_ns);
         }
         for mut one in incoming {
-            let has_left = one.leaving_ns.is_some_and(|until| one.connection.unsent() == 0 || now_ns >= until);
+            let has_left =
+                one.leaving_ns.is_some_and(|until| one.connection.unsent() == 0 || now_ns >= until);
             if one.is_gone || has_left {
                 // What the other has not read yet stays with the kernel; the socket is gone with the connection.
                 let _ = one.connection.pump.stream().deregister(&self.poll);
@@ -263,7 +266,9 @@ impl<W: World> Net<W> {
                 Ok((mut stream, address)) => {
                     let token = Token(self.next_token);
                     if self.incoming.len() >= MOST_INCOMING
-                        || stream.register(&self.poll, token, Interest::READABLE | Interest::WRITABLE).is_err()
+                        || stream
+                            .register(&self.poll, token, Interest::READABLE | Interest::WRITABLE)
+                            .is_err()
                     {
                         self.refuse(format!("{address}: too many connections"));
                         continue;

@@ -78,7 +78,9 @@ mod tests {
             write::<System>(folder.path(), remembered).unwrap();
             assert_eq!(read::<System>(folder.path()).unwrap(), Some(remembered));
         }
-        for wrong in ["", "epoch 7\n", "epoch x\nrole primary\n", "epoch 7\nrole king\n", "epoch 7\nrole primary\n\n"] {
+        for wrong in
+            ["", "epoch 7\n", "epoch x\nrole primary\n", "epoch 7\nrole king\n", "epoch 7\nrole primary\n\n"]
+        {
             std::fs::write(folder.path().join(NAME), wrong).unwrap();
             let error = read::<System>(folder.path()).unwrap_err().to_string();
             assert!(error.contains("not an epoch and a role"), "{wrong:?}: {error}");

@@ -141,17 +141,32 @@ fn plant(text: &mut Text, look: &Look) {
 fn pair(text: &mut Text, status: &PairStatus) {
     use Kind::{Counter, Gauge};
     let primary = u8::from(status.role == Role::Primary);
-    text.one("pair_primary", Gauge, "1 while the plant is the primary of its pair, 0 while it follows", primary);
+    text.one(
+        "pair_primary",
+        Gauge,
+        "1 while the plant is the primary of its pair, 0 while it follows",
+        primary,
+    );
     text.one("pair_epoch", Gauge, "Takeovers of the pair so far", status.epoch);
     let connected = u8::from(status.is_connected);
-    text.one("pair_connected", Gauge, "1 while the other plant is connected and follows or is followed", connected);
+    text.one(
+        "pair_connected",
+        Gauge,
+        "1 while the other plant is connected and follows or is followed",
+        connected,
+    );
     let in_step = "1 while the primary's events wait until the standby has their inputs";
     text.one("pair_in_step", Gauge, in_step, u8::from(status.is_in_step));
     text.one("pair_lag_records", Gauge, "Records of the primary that the standby lacks", status.lag_records);
     text.one("pair_lag_bytes", Gauge, "Bytes sent to the standby and not acknowledged", status.lag_bytes);
     let alone = "Times that the primary went on alone because the standby was gone or slow";
     text.one("pair_went_alone_total", Counter, alone, status.went_alone);
-    text.one("pair_records_total", Counter, "Records sent to standbys or received from the primary", status.records);
+    text.one(
+        "pair_records_total",
+        Counter,
+        "Records sent to standbys or received from the primary",
+        status.records,
+    );
     let buffered = "Packets of the standby's own lines that the primary may not have taken yet";
     text.one("pair_buffered_packets", Gauge, buffered, status.buffered_packets);
     text.one("pair_buffered_bytes", Gauge, "Bytes of those packets", status.buffered_bytes);
