@@ -204,8 +204,7 @@ impl<W: World> JournalThread<W> {
         events: EventConsumer<W>,
         (disk, coordinator): (IoHandle<W>, Arc<Coordinator>),
         (idle, wake_up): (Wait, Arc<WakeUp<W>>),
-        status: Arc<Mutex<Status>>,
-        waiters: Option<Waiters<W>>,
+        (status, waiters): (Arc<Mutex<Status>>, Option<Waiters<W>>),
     ) -> Self {
         let mut writer = journal.writer;
         writer.leave_waiting();

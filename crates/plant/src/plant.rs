@@ -154,6 +154,9 @@ struct Journaled<W: World> {
     books_part: BooksPart<W>,
 }
 
+/// The options of the pair, and what its threads share.
+type OfPair<'p, W> = Option<(&'p PairSetting, &'p Arc<Shared<W>>)>;
+
 /// Starts the threads of the journal and of checkpoints, behind the journal's last record.
 fn start_journal<W: World>(
     setting: &JournalSetting,
@@ -161,8 +164,7 @@ fn start_journal<W: World>(
     from: Option<u64>,
     wait: Wait,
     (consumer, wake_up): Woken<W>,
-    (coordinator, status): (&Arc<Coordinator>, &Arc<Mutex<Status>>),
-    pair: Option<(&PairSetting, &Arc<Shared<W>>)>,
+    (coordinator, status, pair): (&Arc<Coordinator>, &Arc<Mutex<Status>>, OfPair<'_, W>),
     threads: &mut Threads<W>,
 ) -> Result<Journaled<W>, PlantError> {
     let is_regular = setting.checkpoint_every.is_some();
@@ -197,6 +199,10 @@ fn start_journal<W: World>(
         io.run();
         Ok(())
     })?;
+    let waiters = pair.map(|(setting, shared)| {
+        shared.wakes(Arc::clone(&wake_up));
+        Waiters::new(Arc::clone(shared), setting.standby_timeout)
+    });
     let thread = JournalThread::new(
         setting,
         opened,
@@ -204,11 +210,7 @@ fn start_journal<W: World>(
         consumer,
         (disk, Arc::clone(coordinator)),
         (wait, Arc::clone(&wake_up)),
-        Arc::clone(status),
-        pair.map(|(setting, shared)| {
-            shared.wakes(Arc::clone(&wake_up));
-            Waiters::new(Arc::clone(shared), setting.standby_timeout)
-        }),
+        (Arc::clone(status), waiters),
     );
     threads.spawn("journal", move || thread.run())?;
     Ok(Journaled { queue: (queue, wake_up), replay, books_part })
@@ -300,9 +302,9 @@ impl<W: World> Plant<W> {
                 pair = Some((of_pair, Link::<W>::open(&options, of_pair, opened.opened.next)?));
             }
             let of_pair = pair.as_ref().map(|(of_pair, (_, shared, _))| (*of_pair, shared));
-            let by = (&coordinator, &status);
+            let by = (&coordinator, &status, of_pair);
             let from = beginning.record;
-            let started = start_journal(setting, opened, from, options.wait, end, by, of_pair, &mut threads)?;
+            let started = start_journal(setting, opened, from, options.wait, end, by, &mut threads)?;
             (queue, replay, books_part) =
                 (Some(started.queue), Some(started.replay), Some(started.books_part));
         }
