@@ -92,7 +92,7 @@ pub enum PlantFailure {
     /// The journal failed, and the plant is set to stop then.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// A plant of a pair begins again: see [`pair::agree`](crate::pair::agree).
+    /// A plant of a pair begins again: see [`PlantOptions::agree`](crate::PlantOptions::agree).
     #[error("{0}")]
     Pair(BeginAgain),
     /// A thread panicked.

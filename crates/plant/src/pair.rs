@@ -10,7 +10,7 @@
 //!                        ▲ lets events pass ◀── acknowledged ══╝◀──────────────┘
 //! ```
 //!
-//! [`agree`] decides who is what before the journal is opened. The [link](link) is a thread: of the primary it reads the journal's
+//! [`PlantOptions::agree`](crate::PlantOptions::agree) decides who is what before the journal is opened. The [link](link) is a thread: of the primary it reads the journal's
 //! file, from any record on, and follows it, so there is no seam between old records and new ones. The [codec](codec) has the bytes.
 //!
 //! Cost: none without a pair. Of the primary, a read of each record from the page cache and its bytes on the network; ingest does nothing
@@ -30,12 +30,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tapeworks_engine::EngineOptions;
 use tapeworks_journal::{JournalError, JournalReader, LOST, Record};
+use tapeworks_market::Symbol;
 use tapeworks_runtime::waiting::WakeUp;
 use tapeworks_runtime::world::{Wake as _, World};
 
-use crate::options::PlantOptions;
-pub use agree::{agree, agree_in};
+pub(crate) use agree::agree;
 
 pub use codec::Role;
 use codec::{Hello, Tip};
@@ -63,9 +64,9 @@ pub struct PairSetting {
     pub buffer_bytes: usize,
     /// See `buffer_bytes`.
     pub buffer: Duration,
-    /// Where [`agree`] moved the journal, if it was not a beginning of the primary's.
+    /// Where [`PlantOptions::agree`](crate::PlantOptions::agree) moved the journal, if it was not a beginning of the primary's.
     pub moved_aside: Option<String>,
-    /// What [`agree`] found; `None`: as the plant remembers, or else as `is_primary` says.
+    /// What [`PlantOptions::agree`](crate::PlantOptions::agree) found; `None`: as the plant remembers, or else as `is_primary` says.
     pub agreed: Option<Role>,
 }
 
@@ -127,7 +128,7 @@ pub enum PairError {
     Stopped,
 }
 
-/// Why a plant of a pair begins again, from what [`agree`] finds.
+/// Why a plant of a pair begins again, from what [`PlantOptions::agree`](crate::PlantOptions::agree) finds.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BeginAgain {
     /// The other has taken over.
@@ -326,7 +327,7 @@ pub(crate) struct Waiters<W: World> {
     _ends: Ends<W>,
 }
 
-/// Places that are told apart; later events share the last one.
+/// Places that are kept apart; later events share the last one.
 const PLACES: usize = 1_024;
 
 impl<W: World> Waiters<W> {
@@ -413,17 +414,19 @@ fn hash_of(text: &str) -> u64 {
 
 /// What both must have alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Alike {
+pub(crate) struct Alike {
     engine: u64,
     lines: u64,
 }
 
 impl Alike {
-    fn of(options: &PlantOptions) -> Self {
-        let engine = options.engine();
-        let mut symbols: Vec<String> =
-            engine.symbols.iter().flatten().map(|symbol| symbol.as_str().to_owned()).collect();
-        symbols.sort();
+    /// Of a plant with this engine, and venues with these names and lines.
+    pub(crate) fn of<'v>(
+        engine: &EngineOptions,
+        venues: impl Iterator<Item = (&'v str, &'v [SocketAddr])>,
+    ) -> Self {
+        let mut symbols: Vec<&str> = engine.symbols.iter().flatten().map(Symbol::as_str).collect();
+        symbols.sort_unstable();
         let has_symbols = engine.symbols.is_some();
         // A bug fix may change the events of the same inputs.
         let version = env!("CARGO_PKG_VERSION");
@@ -431,7 +434,7 @@ impl Alike {
             "{version} {:?} {:?} {:?} {:?} {has_symbols} {symbols:?}",
             engine.channels, engine.self_help, engine.sip_sizes, engine.books.rules
         );
-        let lines: Vec<_> = options.venues.iter().map(|venue| (&venue.name, &venue.lines)).collect();
+        let lines: Vec<_> = venues.collect();
         Self { engine: hash_of(&text), lines: hash_of(&format!("{lines:?}")) }
     }
 

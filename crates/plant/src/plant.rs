@@ -299,7 +299,10 @@ impl<W: World> Plant<W> {
             let mut opened = days::open_in::<W>(&setting.folder, setting.options, W::time_of_day())?;
             beginning.restore(setting, &engine_options, &mut opened, &status)?;
             if let Some(of_pair) = &options.pair {
-                pair = Some((of_pair, Link::<W>::open(&options, of_pair, opened.opened.next)?));
+                pair = Some((
+                    of_pair,
+                    Link::<W>::open(of_pair, &setting.folder, options.alike(), opened.opened.next)?,
+                ));
             }
             let of_pair = pair.as_ref().map(|(of_pair, (_, shared, _))| (*of_pair, shared));
             let by = (&coordinator, &status, of_pair);
@@ -339,7 +342,7 @@ impl<W: World> Plant<W> {
             follows = link.is_standby();
             link.wakes(ingest.pairs(Follows::new(of_pair, shared, pieces))?);
             let stop = Arc::clone(&stop);
-            threads.spawn("pair", move || link.run(&stop))?;
+            threads.spawn("pair", move || link.run(&stop).map_err(PlantFailure::Pair))?;
         }
         let (ready_in, ready) = W::sync_channel(1);
         let (stop_of_ingest, core) = (Arc::clone(&stop), options.cores[0]);

@@ -162,11 +162,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     loop {
         let is_over = || interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until);
         // A plant that is one of a pair may have to begin again, as the standby of the other.
-        match tapeworks_plant::pair::agree(
-            &mut config.plant,
-            |news| tracing::info!(subject = "pair", "{news}"),
-            is_over,
-        ) {
+        match config.plant.agree(|news| tracing::info!(subject = "pair", "{news}"), is_over) {
             Ok(()) => {}
             Err(PairError::Stopped) => return Err(Failure::Stopped),
             Err(error) => return Err(Failure::Failed(error.to_string())),

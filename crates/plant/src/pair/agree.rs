@@ -8,16 +8,17 @@
 //! A standby whose journal is not a beginning of the primary's moves it into a folder in it, `aside-1` and so on, and takes all
 //! records anew.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tapeworks_engine::days;
-use tapeworks_runtime::world::{System, World};
+use tapeworks_journal::JournalOptions;
+use tapeworks_runtime::world::World;
 
 use super::codec::{Frame, Hello, Parsed, Reason, Role};
 use super::net::Net;
 use super::state::{self, Remembered};
-use super::{Alike, PairError, tip_before};
-use crate::options::PlantOptions;
+use super::{Alike, PairError, PairSetting, tip_before};
 
 /// How long the other has for an answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -52,37 +53,29 @@ pub(super) fn decide(me: &Hello, other: &Hello) -> Verdict {
     if is_primary { Verdict::Primary } else { Verdict::Standby }
 }
 
-/// Decides the role of a plant with these options, and gives it to them. Waits for the other where it must. `say` gets the news, and the
-/// waiting ends when `is_stopped`. Does nothing without a pair.
-///
-/// # Errors
-/// [`PairError`]: a port that is busy, a journal that cannot be used, an other plant of another configuration.
-pub fn agree(
-    options: &mut PlantOptions,
-    say: impl FnMut(&str),
-    is_stopped: impl Fn() -> bool,
-) -> Result<(), PairError> {
-    agree_in::<System>(options, say, is_stopped)
+/// What was decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Agreed {
+    pub(crate) role: Role,
+    /// Where the journal was moved, if it was.
+    pub(crate) moved_aside: Option<String>,
 }
 
-/// As [`agree`], in any world.
-///
-/// # Errors
-/// As [`agree`].
-pub fn agree_in<W: World>(
-    options: &mut PlantOptions,
+/// Decides the role of a plant with this journal. `say` gets the news, and the waiting ends when `is_stopped`.
+pub(crate) fn agree<W: World>(
+    setting: &PairSetting,
+    (folder, options): (&Path, JournalOptions),
+    alike: Alike,
     mut say: impl FnMut(&str),
     is_stopped: impl Fn() -> bool,
-) -> Result<(), PairError> {
-    let Some(setting) = options.pair.clone() else { return Ok(()) };
-    let journal = options.journal.clone().ok_or(PairError::NoJournal)?;
-    let alike = Alike::of(options);
-    let remembered = state::read::<W>(&journal.folder)?;
+) -> Result<Agreed, PairError> {
+    let remembered = state::read::<W>(folder)?;
     let Remembered { mut epoch, is_primary } =
         remembered.unwrap_or(Remembered { epoch: 0, is_primary: setting.is_primary });
     let wants_primary = is_primary || setting.is_forced;
-    let mut net = Net::<W>::open(&setting, alike)?;
-    let mut next = opened_next::<W>(options)?;
+    let mut net = Net::<W>::open(setting, alike)?;
+    // An earlier day's journal is moved away now, and a torn end cut off.
+    let mut next = days::open_in::<W>(folder, options, W::time_of_day())?.opened.next;
     let mut moved_aside = None;
     let (mut looked, mut said) = (None, None);
     let instance = instance::<W>();
@@ -99,7 +92,7 @@ pub fn agree_in<W: World>(
             wants_primary,
             follows: true,
             next,
-            tip: tip_before::<W>(&journal.folder, next)?.unwrap_or_default(),
+            tip: tip_before::<W>(folder, next)?.unwrap_or_default(),
         };
         let mut other = None;
         net.hang_up();
@@ -119,7 +112,7 @@ pub fn agree_in<W: World>(
         let verdict = other.map(|other| decide(&me, &other));
         match (outcome, verdict) {
             (Outcome::Refused(Reason::Diverged, why), Some(Verdict::Standby)) if next > 0 => {
-                let aside = days::move_aside_in::<W>(&journal.folder)?;
+                let aside = days::move_aside_in::<W>(folder)?;
                 let aside = aside.display().to_string();
                 say(&format!("the primary at {} says: {why}; the journal is moved to {aside}", setting.peer));
                 (next, moved_aside) = (0, Some(aside));
@@ -155,22 +148,13 @@ pub fn agree_in<W: World>(
             refuse_followers(&mut net);
         }
     };
-    state::write::<W>(&journal.folder, Remembered { epoch, is_primary: role == Role::Primary })?;
+    state::write::<W>(folder, Remembered { epoch, is_primary: role == Role::Primary })?;
     say(&format!(
         "this plant is the {} of its pair, epoch {epoch}; the other is {}",
         role.name(),
         setting.peer
     ));
-    if let Some(pair) = &mut options.pair {
-        (pair.agreed, pair.moved_aside) = (Some(role), moved_aside);
-    }
-    Ok(())
-}
-
-/// The number of the next record of the journal, after an earlier day's was moved away and a torn end cut off.
-fn opened_next<W: World>(options: &PlantOptions) -> Result<u64, PairError> {
-    let Some(journal) = &options.journal else { return Ok(0) };
-    Ok(days::open_in::<W>(&journal.folder, journal.options, W::time_of_day())?.opened.next)
+    Ok(Agreed { role, moved_aside })
 }
 
 /// A number that no other start has.

@@ -4,7 +4,7 @@
 //! acknowledgements. Of a standby it takes the records, checks that none is missing, and hands them to ingest; when the primary is silent
 //! it has ingest take over. It sleeps until the sockets or the journal's thread wake it, or a beat is due.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::TrySendError;
@@ -21,8 +21,6 @@ use super::{
     Alike, BeginAgain, PairError, PairSetting, PairStatus, READ_BYTES, Shared, stands_for_numbered,
     tip_before,
 };
-use crate::error::PlantFailure;
-use crate::options::PlantOptions;
 
 /// How often each side lets the other hear from it, in ns.
 const BEAT_NS: u64 = 250_000_000;
@@ -124,14 +122,13 @@ type Opened<W> = (Link<W>, Arc<Shared<W>>, <W as World>::Receiver<Piece>);
 impl<W: World> Link<W> {
     /// Opens the sockets. `next` is the number of the journal's next record.
     pub(crate) fn open(
-        options: &PlantOptions,
         setting: &PairSetting,
+        folder: &Path,
+        alike: Alike,
         next: u64,
     ) -> Result<Opened<W>, PairError> {
-        let folder = options.journal.as_ref().ok_or(PairError::NoJournal)?.folder.clone();
-        let alike = Alike::of(options);
         let net = Net::<W>::open(setting, alike)?;
-        let remembered = state::read::<W>(&folder)?;
+        let remembered = state::read::<W>(folder)?;
         let Remembered { epoch, is_primary } =
             remembered.unwrap_or(Remembered { epoch: 0, is_primary: setting.is_primary });
         let role = setting.agreed.unwrap_or(if is_primary { Role::Primary } else { Role::Standby });
@@ -149,8 +146,8 @@ impl<W: World> Link<W> {
         let (pieces, pieces_out) = W::sync_channel(PIECES);
         let link = Self {
             setting: setting.clone(),
-            tip: tip_before::<W>(&folder, next)?.unwrap_or_default(),
-            folder,
+            tip: tip_before::<W>(folder, next)?.unwrap_or_default(),
+            folder: folder.to_owned(),
             alike,
             net,
             shared: Arc::clone(&shared),
@@ -206,7 +203,7 @@ impl<W: World> Link<W> {
     }
 
     /// Serves until the plant has stopped.
-    pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<(), PlantFailure> {
+    pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<(), BeginAgain> {
         loop {
             let longest = if self.pending.is_some() { REST } else { LOOK };
             let me = self.hello(false);
@@ -219,7 +216,7 @@ impl<W: World> Link<W> {
             self.report();
             if let Err(why) = done {
                 self.shared.depose();
-                return Err(PlantFailure::Pair(why));
+                return Err(why);
             }
             if stop.load(Ordering::Acquire)
                 && (self.role == Role::Standby || self.shared.has_ended.load(Ordering::Acquire))
