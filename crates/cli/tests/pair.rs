@@ -93,6 +93,11 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Pair {
     fn new(name: &str, rate: u32, more: &str) -> Self {
+        Self::of(name, rate, more, true)
+    }
+
+    /// Without faults no line loses anything, and no server has it again.
+    fn of(name: &str, rate: u32, more: &str, has_faults: bool) -> Self {
         let base = 40 * NEXT.fetch_add(1, Ordering::Relaxed) as u32;
         let folder = Folder::new(name);
         let port = 12_000 + (std::process::id() % 10_000) as u16;
@@ -106,17 +111,13 @@ impl Pair {
         {
             let group = |line| format!("239.197.{}.{line}:{port}", base + number as u32);
             let servers = [0, 1].map(|at| free_port(base + 2 * number as u32 + at));
-            let both = format!(
-                "[[venue]]\nname = \"{name}\"\nlines = [\"{}\", \"{}\"]\nretransmission = \"{}\"\nsnapshot = \"{}\"\n",
-                group(1),
-                group(2),
-                servers[0],
-                servers[1]
-            );
-            serving += &format!(
-                "{both}kind = \"{kind}\"\nshare = 50\nfaults = {{ a = {{ lost_per_million = 3_000 }}, b = {{ lost_per_million = 3_000 }}, skew = \"50us\" }}\n"
-            );
-            listening += &format!("{both}protocol = \"{protocol}\"\npublisher = \"{publisher}\"\n");
+            let lines =
+                format!("[[venue]]\nname = \"{name}\"\nlines = [\"{}\", \"{}\"]\n", group(1), group(2));
+            let sources = format!("retransmission = \"{}\"\nsnapshot = \"{}\"\n", servers[0], servers[1]);
+            let faults = "faults = { a = { lost_per_million = 3_000 }, b = { lost_per_million = 3_000 }, skew = \"50us\" }\n";
+            let (sources, faults) = if has_faults { (sources.as_str(), faults) } else { ("", "") };
+            serving += &format!("{lines}{sources}kind = \"{kind}\"\nshare = 50\n{faults}");
+            listening += &format!("{lines}{sources}protocol = \"{protocol}\"\npublisher = \"{publisher}\"\n");
         }
         let clients = [free_port(base + 10), free_port(base + 11)];
         let links = [free_port(base + 12), free_port(base + 13)];
@@ -327,6 +328,29 @@ fn a_client_of_a_pair_gets_each_record_once_however_often_the_primary_is_killed(
         assert!(nbbo.len() > 300 && exported.len() >= nbbo.len(), "{} of {}", exported.len(), nbbo.len());
         assert_same(&nbbo, &exported, "NBBO");
     }
+}
+
+#[test]
+fn a_takeover_takes_from_the_own_lines_what_the_primary_had_not_taken() {
+    let pair = Pair::of("pair-takeover", 3_000, "", false);
+    let (venues, [Some(primary), Some(standby)]) = pair.start() else { unreachable!() };
+    let client = Collector::start(pair.client("mbo", 0));
+    client.gets(2_000);
+    primary.kill();
+    standby.says("took over", 1);
+    standby.says("packets that had waited", 1);
+    client.gets(1_000);
+    drop(venues);
+    let (records, resumed) = client.end();
+    assert_eq!(resumed, 1);
+    standby.kill();
+    // Nothing is missing: neither line lost anything, and no server could have it again.
+    let days = pair.folder.path("days");
+    let config = &pair.plants[1];
+    let done =
+        support::run(&["journal", "export", config, "--schema", "mbo", "--format", "dbn", "--out", &days]);
+    assert_eq!(done.status.code(), Some(0), "{}", support::stderr(&done));
+    assert!(records.len() > 3_000);
 }
 
 #[test]
