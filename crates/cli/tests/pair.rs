@@ -193,12 +193,16 @@ fn records(folder: &Path) -> Vec<Vec<u8>> {
 struct Collector {
     thread: std::thread::JoinHandle<(Vec<Vec<u8>>, u64)>,
     count: Arc<AtomicUsize>,
+    /// Messages that say that something is missing.
+    gaps: Arc<AtomicUsize>,
     is_enough: Arc<AtomicBool>,
 }
 
 impl Collector {
     fn start(mut client: Failover<System>) -> Self {
         let (count, is_enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let gaps = Arc::new(AtomicUsize::new(0));
+        let missed = Arc::clone(&gaps);
         let (counted, enough) = (Arc::clone(&count), Arc::clone(&is_enough));
         let thread = std::thread::spawn(move || {
             let mut all = Vec::new();
@@ -208,14 +212,20 @@ impl Collector {
                         all.push(record.as_ref().to_vec());
                         counted.store(all.len(), Ordering::Release);
                     }
-                    Ok(_) => {}
+                    Ok(Some(record)) => {
+                        let said = record.get::<dbn::SystemMsg>().and_then(|system| system.msg().ok());
+                        if said.is_some_and(|said| said.contains("missing")) {
+                            missed.fetch_add(1, Ordering::Release);
+                        }
+                    }
+                    Ok(None) => {}
                     Err(error) if error.is_timeout() => {}
                     Err(error) => panic!("the client: {error}"),
                 }
             }
             (all, client.resumed())
         });
-        Self { thread, count, is_enough }
+        Self { thread, count, gaps, is_enough }
     }
 
     /// Waits until so many more records came.
@@ -341,9 +351,11 @@ fn a_takeover_takes_from_the_own_lines_what_the_primary_had_not_taken() {
     standby.says("packets that had waited", 1);
     client.gets(1_000);
     drop(venues);
+    let gaps = Arc::clone(&client.gaps);
     let (records, resumed) = client.end();
     assert_eq!(resumed, 1);
     standby.kill();
+    assert_eq!(gaps.load(Ordering::Acquire), 0, "messages are missing");
     // Nothing is missing: neither line lost anything, and no server could have it again.
     let days = pair.folder.path("days");
     let config = &pair.plants[1];

@@ -959,6 +959,30 @@ mod tests {
     }
 
     #[test]
+    fn a_pair_needs_two_addresses_a_role_and_a_journal() {
+        let whole = "[journal]\nfolder = \"j\"\n[pair]\nlisten = \"127.0.0.1:1\"\npeer = \"127.0.0.1:2\"\nrole = \"standby\"\n";
+        let text = |pair: &str| {
+            format!(
+                "{pair}[[venue]]\nname = \"a\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\nlines = \"239.1.1.1:5\"\n"
+            )
+        };
+        let pair = Config::parse("p.toml", &text(whole)).unwrap().plant.pair.unwrap();
+        let two = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        assert_eq!(pair, PairSetting::new(two[0], two[1], false));
+        for (from, to, expected) in [
+            ("role = \"standby\"\n", "", "needs a 'role'"),
+            ("standby", "king", "primary"),
+            ("127.0.0.1:2", "127.0.0.1:1", "and not this one"),
+            ("[journal]\nfolder = \"j\"\n", "", "a pair needs a [journal]"),
+            ("peer", "takeover_after = \"1ms\"\npeer", "takeover_after"),
+            ("peer", "takover = 1\npeer", "takover"),
+        ] {
+            let found = problems(&text(&whole.replacen(from, to, 1)));
+            assert!(found.len() == 1 && found[0].contains(expected), "{found:?}\n{expected}");
+        }
+    }
+
+    #[test]
     fn a_time_of_self_help_that_is_wrong_is_refused() {
         for (one, problem) in [
             ("from = \"2025-11-14T10:00\"", "lacks the key 'venue'"),
