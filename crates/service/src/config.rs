@@ -970,7 +970,7 @@ mod tests {
         let two = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
         assert_eq!(pair, PairSetting::new(two[0], two[1], false));
         for (from, to, expected) in [
-            ("role = \"standby\"\n", "", "needs a 'role'"),
+            ("role = \"standby\"\n", "", "pair lacks the key 'role'"),
             ("standby", "king", "primary"),
             ("127.0.0.1:2", "127.0.0.1:1", "and not this one"),
             ("[journal]\nfolder = \"j\"\n", "", "a pair needs a [journal]"),
