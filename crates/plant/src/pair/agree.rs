@@ -91,6 +91,7 @@ pub(crate) fn agree<W: World>(
             role: Role::Starting,
             wants_primary,
             follows: true,
+            only_asks: true,
             next,
             tip: tip_before::<W>(folder, next)?.unwrap_or_default(),
         };

@@ -72,6 +72,8 @@ pub(super) struct Hello {
     pub(super) wants_primary: bool,
     /// Whether it wants the records of the other from `next` on; otherwise it only asks.
     pub(super) follows: bool,
+    /// It wants to know whether it may follow, and does not yet.
+    pub(super) only_asks: bool,
     /// The number of its next record.
     pub(super) next: u64,
     /// Its last record.
@@ -160,7 +162,7 @@ fn put_hello(hello: &Hello, out: &mut Vec<u8>) {
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.push(hello.role as u8);
-    out.push(u8::from(hello.wants_primary) | u8::from(hello.follows) << 1);
+    out.push(u8::from(hello.wants_primary) | u8::from(hello.follows) << 1 | u8::from(hello.only_asks) << 2);
     for number in [hello.next, hello.tip.time] {
         out.extend_from_slice(&number.to_le_bytes());
     }
@@ -207,6 +209,7 @@ fn hello(contents: &[u8]) -> Result<Hello, &'static str> {
         role: Role::of(role).ok_or("a hello of an unknown role")?,
         wants_primary: flags & 1 != 0,
         follows: flags & 2 != 0,
+        only_asks: flags & 4 != 0,
         next: fields.u64(),
         tip: Tip { time: fields.u64(), checksum: u32::from_le_bytes(fields.take()) },
     })
@@ -303,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    fn some_hello(numbers: [u64; 6], role: u8, flags: [bool; 2], checksum: u32) -> Hello {
+    fn some_hello(numbers: [u64; 6], role: u8, flags: [bool; 3], checksum: u32) -> Hello {
         let [instance, engine, lines, epoch, next, time] = numbers;
         Hello {
             instance,
@@ -313,6 +316,7 @@ mod tests {
             role: Role::of(role % 3).unwrap(),
             wants_primary: flags[0],
             follows: flags[1],
+            only_asks: flags[2],
             next,
             tip: Tip { time, checksum },
         }
@@ -321,7 +325,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_frame_is_read_as_it_was_written_and_not_before_it_is_whole(
-            numbers: [u64; 6], role: u8, flags: [bool; 2], checksum: u32, kind in 0usize..8, reason in 0usize..8,
+            numbers: [u64; 6], role: u8, flags: [bool; 3], checksum: u32, kind in 0usize..8, reason in 0usize..8,
             text in ".{0,80}", records: Vec<u8>,
         ) {
             let hello = some_hello(numbers, role, flags, checksum);

@@ -197,6 +197,7 @@ impl<W: World> Link<W> {
             role: self.role,
             wants_primary: self.role == Role::Primary,
             follows,
+            only_asks: false,
             next,
             tip: if follows { self.tip } else { Tip::default() },
         }
@@ -285,7 +286,11 @@ impl<W: World> Link<W> {
             match self.accept(&hello, written) {
                 Ok(follower) => {
                     one.connection.send(&Frame::Accepted);
-                    self.follower = Some(follower);
+                    if hello.only_asks {
+                        one.leaves(now_ns);
+                    } else {
+                        self.follower = Some(follower);
+                    }
                 }
                 Err((reason, text)) => {
                     self.reason = Some(format!("{}: {text}", one.address));
