@@ -2,7 +2,7 @@
 //!
 //! The primary's inputs are its journal, and the engine is deterministic: a plant that takes the same records has the same books, and its
 //! events have the same numbers. So the standby takes the primary's records instead of its own lines, writes them into its journal and
-//! feeds its engine. Its own lines wait in a [buffer](hold) meanwhile. When the primary is silent, the standby feeds them behind the last
+//! feeds its engine. Its own lines wait in a buffer meanwhile. When the primary is silent, the standby feeds them behind the last
 //! record: of each message the arbitration takes the first copy, so nothing comes twice and nothing is missing.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //!                        ▲ lets events pass ◀── acknowledged ══╝◀──────────────┘
 //! ```
 //!
-//! [`PlantOptions::agree`](crate::PlantOptions::agree) decides who is what before the journal is opened. The [link](link) is a thread: of the primary it reads the journal's
-//! file, from any record on, and follows it, so there is no seam between old records and new ones. The [codec](codec) has the bytes.
+//! [`PlantOptions::agree`](crate::PlantOptions::agree) decides who is what before the journal is opened. The link is a thread: of the primary it reads the journal's
+//! file, from any record on, and follows it, so there is no seam between old records and new ones. `codec` has the bytes.
 //!
 //! Cost: none without a pair. Of the primary, a read of each record from the page cache and its bytes on the network; ingest does nothing
 //! more, and the journal's thread holds events back until the standby has their inputs.
