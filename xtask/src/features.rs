@@ -6,7 +6,10 @@ use crate::process::{self, Program, cargo};
 use crate::tools::{self, Lack};
 
 /// The features that need more than the toolchain to build, each with what looks for it.
-const DEMANDING: [(&str, fn() -> Result<(), Lack>); 2] = [("af-xdp", tools::af_xdp), ("dpdk", tools::dpdk)];
+const DEMANDING: [Demanding; 2] = [("af-xdp", tools::af_xdp), ("dpdk", tools::dpdk)];
+
+/// A feature's name, and what looks for its needs.
+type Demanding = (&'static str, fn() -> Result<(), Lack>);
 
 /// A feature that cannot be built here, and why.
 type LeftOut = Vec<(&'static str, String)>;
@@ -22,7 +25,7 @@ pub(crate) struct Features {
 impl Features {
     /// All that can be built here.
     pub(crate) fn all() -> Result<Self, String> {
-        let lacks = |(name, needs): (&'static str, fn() -> Result<(), Lack>)| match needs() {
+        let lacks = |(name, needs): Demanding| match needs() {
             Ok(()) => None,
             // Where nothing may be skipped the step of each feature alone fails for it.
             Err(Lack::Skipped(why) | Lack::Failed(why)) => Some((name, why)),

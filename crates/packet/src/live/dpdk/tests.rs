@@ -2,6 +2,8 @@
 //!
 //! The environment starts once for all tests of a process, without huge pages.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -97,7 +99,7 @@ fn a_capture_comes_as_our_reader_reads_it() {
 fn a_frame_of_several_buffers_comes_whole() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("long.pcap");
-    let long: Vec<u8> = (0..7_000u32).map(|at| (at * 31 >> 3) as u8).collect();
+    let long: Vec<u8> = (0..7_000u32).map(|at| ((at * 31) >> 3) as u8).collect();
     let mut writer = Writer::new(std::fs::File::create(&file).unwrap(), WriterOptions::default()).unwrap();
     writer.write_packet(1, &long).unwrap();
     writer.write_packet(2, &long[..60]).unwrap();
