@@ -189,11 +189,8 @@ fn read_stage(
     };
     let Some(known) = KINDS.iter().find(|known| known.name == kind) else {
         // The message does not offer a kind that this build lacks.
-        let is_there = |name: &&str| match *name {
-            "xdp_reader" => cfg!(feature = "af-xdp"),
-            "dpdk_reader" => cfg!(feature = "dpdk"),
-            _ => true,
-        };
+        let of_features = [("xdp_reader", cfg!(feature = "af-xdp")), ("dpdk_reader", cfg!(feature = "dpdk"))];
+        let is_there = |name: &&str| of_features.iter().all(|(kind, is_built)| kind != name || *is_built);
         let known: Vec<&str> = KINDS.iter().map(|known| known.name).filter(is_there).collect();
         reading.unknown(kind_span, &format!("the type '{kind}'"), &kind, &known);
         places.unreadable.extend(known_name);
