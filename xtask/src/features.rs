@@ -5,35 +5,43 @@ use std::collections::BTreeMap;
 use crate::process::{self, Program, cargo};
 use crate::tools::{self, Lack};
 
-/// The feature that needs more than the toolchain to build.
-const AF_XDP: &str = "af-xdp";
+/// The features that need more than the toolchain to build, each with what looks for it.
+const DEMANDING: [Demanding; 2] = [("af-xdp", tools::af_xdp), ("dpdk", tools::dpdk)];
+
+/// A feature's name, and what looks for its needs.
+type Demanding = (&'static str, fn() -> Result<(), Lack>);
+
+/// A feature that cannot be built here, and why.
+type LeftOut = Vec<(&'static str, String)>;
 
 /// What the workspace is built with. Every step that builds it takes the same, so that nothing is built twice.
 #[derive(Default)]
 pub(crate) struct Features {
     /// `package/feature`, besides the default ones.
     more: Vec<String>,
-    /// Which one is left out, and why.
-    left_out: Option<String>,
+    left_out: LeftOut,
 }
 
 impl Features {
     /// All that can be built here.
     pub(crate) fn all() -> Result<Self, String> {
-        let left_out = match tools::af_xdp() {
+        let lacks = |(name, needs): Demanding| match needs() {
             Ok(()) => None,
             // Where nothing may be skipped the step of each feature alone fails for it.
-            Err(Lack::Skipped(why) | Lack::Failed(why)) => Some(format!("{AF_XDP} is left out: {why}")),
+            Err(Lack::Skipped(why) | Lack::Failed(why)) => Some((name, why)),
         };
-        let more = packages(left_out.is_none())?.into_iter().flat_map(|(package, features)| {
+        let left_out: LeftOut = DEMANDING.into_iter().filter_map(lacks).collect();
+        let more = packages(&left_out)?.into_iter().flat_map(|(package, features)| {
             features.into_iter().map(move |feature| format!("{package}/{feature}"))
         });
         Ok(Self { more: more.collect(), left_out })
     }
 
-    /// Which feature is left out, and why.
-    pub(crate) fn left_out(&self) -> Option<&str> {
-        self.left_out.as_deref()
+    /// Which features are left out, and why.
+    pub(crate) fn left_out(&self) -> Option<String> {
+        let all: Vec<String> =
+            self.left_out.iter().map(|(name, why)| format!("{name} is left out: {why}")).collect();
+        (!all.is_empty()).then(|| all.join("; "))
     }
 
     /// Cargo's command for the whole workspace with these features.
@@ -49,12 +57,13 @@ impl Features {
     }
 }
 
-/// Each package of ours that has features, and the names of those that can be built: that of AF_XDP only where what it needs is there.
-fn packages(has_af_xdp: bool) -> Result<Vec<(String, Vec<String>)>, String> {
+/// Each package of ours that has features, and the names of those that can be built here.
+fn packages(left_out: &LeftOut) -> Result<Vec<(String, Vec<String>)>, String> {
     let metadata = process::metadata(&["--no-deps"])?;
     let of = |package: &serde_json::Value| {
         let features = package["features"].as_object()?;
-        let is_built = |name: &&String| *name != "default" && (has_af_xdp || *name != AF_XDP);
+        let is_built =
+            |name: &&String| *name != "default" && left_out.iter().all(|(left_out, _)| *name != left_out);
         let features: Vec<String> = features.keys().filter(is_built).cloned().collect();
         (!features.is_empty()).then_some((package["name"].as_str()?.to_owned(), features))
     };
@@ -64,14 +73,17 @@ fn packages(has_af_xdp: bool) -> Result<Vec<(String, Vec<String>)>, String> {
 /// Lints each package with none of its features, and all packages that have a feature with it and no other. A package alone shows what
 /// it uses and only another package asks for, and a feature that is off what is unused without it.
 pub(crate) fn alone() -> Result<String, Lack> {
-    let lacks = match tools::af_xdp() {
-        Ok(()) => None,
-        Err(Lack::Skipped(lacks)) => Some(lacks),
-        Err(failed) => return Err(failed),
-    };
+    let mut left_out = LeftOut::new();
+    for (name, needs) in DEMANDING {
+        match needs() {
+            Ok(()) => {}
+            Err(Lack::Skipped(why)) => left_out.push((name, why)),
+            Err(failed) => return Err(failed),
+        }
+    }
     let lint = || cargo(["clippy", "--locked", "--no-default-features"]);
     let run = || {
-        let packages = packages(lacks.is_none())?;
+        let packages = packages(&left_out)?;
         let mut with: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (package, features) in &packages {
             lint().args(["--package", package, "--", "--deny", "warnings"]).run()?;
@@ -88,6 +100,6 @@ pub(crate) fn alone() -> Result<String, Lack> {
         Ok((packages.len(), with.len()))
     };
     let (packages, features) = run().map_err(Lack::Failed)?;
-    let but = lacks.map_or_else(String::new, |lacks| format!(", {AF_XDP} left out: {lacks}"));
+    let but: String = left_out.iter().map(|(name, why)| format!(", {name} left out: {why}")).collect();
     Ok(format!("{packages} packages build without a feature, and with each of {features} alone{but}"))
 }

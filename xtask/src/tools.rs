@@ -44,6 +44,12 @@ pub(crate) fn af_xdp() -> Result<(), Lack> {
     libraries.iter().try_for_each(|(library, package)| debian_library(library, package))
 }
 
+/// What building the feature `dpdk` takes. The package brings DPDK's drivers too.
+pub(crate) fn dpdk() -> Result<(), Lack> {
+    debian("cc", "gcc")?;
+    debian_library("libdpdk", "libdpdk-dev")
+}
+
 /// A library of a Debian package, as pkg-config knows it.
 pub(crate) fn debian_library(library: &str, package: &str) -> Result<(), Lack> {
     debian("pkg-config", "pkg-config")?;

@@ -282,6 +282,40 @@ fn frames_come_by_xdp_in_every_mode() {
     assert_eq!(bytes(&out), market(50)[..64]);
 }
 
+#[cfg(feature = "dpdk")]
+#[test]
+fn frames_come_by_dpdk() {
+    let Some(namespace) = Namespace::new("dpdk") else { return };
+    let folder = Folder::new("flow-dpdk");
+    let out = folder.path("dpdk.pcap");
+    let device = |device: &str, more: &str| {
+        format!(
+            "type = \"dpdk_reader\"\ndevice = \"{device}\"\narguments = [\"--no-huge\", \"-m\", \"256\"]\n{more}"
+        )
+    };
+    let reader = device("net_af_packet0,iface=out", "device_buffers = 4096\ncount = 200");
+    let child = listening(namespace.flow(&into_capture(&folder, &reader, &out)), &out);
+    namespace.send(&folder, 100, TO_INTERFACE);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*stderr(&output)), (Some(0), ""));
+    assert_eq!(bytes(&out), market(100));
+    assert_eq!(stage(&report(&output), "line")["in"], 200);
+    let reader = device("net_af_packet0,iface=nowhere", "");
+    let output = namespace.flow(&into_capture(&folder, &reader, &folder.path("none.pcap"))).output().unwrap();
+    assert_one_error(&output, 1, "line: interface net_af_packet0,iface=nowhere: cannot find it");
+}
+
+#[cfg(not(feature = "dpdk"))]
+#[test]
+fn a_build_without_dpdk_says_so_where_it_is_named() {
+    let folder = Folder::new("flow-no-dpdk");
+    let text = "[[stage]]\nname = \"in\"\ntype = \"dpdk_reader\"\ndevice = \"net_null0\"\n\
+                [[stage]]\nname = \"end\"\ntype = \"dropper\"\n[[edge]]\nfrom = \"in\"\nto = \"end\"\n";
+    let config = folder.write("flow.toml", text.as_bytes());
+    let expected = "flow.toml:3:8: this build has no DPDK: build it with the feature dpdk";
+    assert_one_error(&run(&["flow", "check", &config]), 78, expected);
+}
+
 #[cfg(not(feature = "af-xdp"))]
 #[test]
 fn a_build_without_xdp_says_so_where_it_is_named() {

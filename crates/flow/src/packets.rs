@@ -250,6 +250,10 @@ impl StageError {
 pub const LACKS_AF_XDP: &str =
     "this build has no AF_XDP: build it with the feature af-xdp (cargo build --release --features af-xdp)";
 
+/// The error for DPDK in a build without the feature `dpdk`.
+pub const LACKS_DPDK: &str =
+    "this build has no DPDK: build it with the feature dpdk (cargo build --release --features dpdk)";
+
 /// The link type of a payload that has lost its headers (LINKTYPE_USER0: of private meaning).
 pub const PAYLOAD: LinkType = LinkType(147);
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use tapeworks_packet::live::{PacketOptions, UdpOptions, XdpOptions};
+use tapeworks_packet::live::{DpdkOptions, PacketOptions, UdpOptions, XdpOptions};
 use tapeworks_packet::pool::Pool;
 
 use crate::graph::{Carries, Port};
@@ -42,6 +42,13 @@ pub enum Spec {
     XdpReader {
         /// Which, and how.
         options: XdpOptions,
+        /// Ends after so many frames.
+        count: Option<u64>,
+    },
+    /// Reads a device by DPDK.
+    DpdkReader {
+        /// Which, and how.
+        options: DpdkOptions,
         /// Ends after so many frames.
         count: Option<u64>,
     },
@@ -101,11 +108,12 @@ const PASS_AND_REJECT: &[Port] = &[
 ];
 
 /// Every type of stage.
-pub const KINDS: [Kind; 10] = [
+pub const KINDS: [Kind; 11] = [
     Kind { name: "capture_reader", words: "capture reader", accepts: &[], ports: OUT },
     Kind { name: "udp_reader", words: "UDP reader", accepts: &[], ports: OUT },
     Kind { name: "packet_reader", words: "packet reader", accepts: &[], ports: OUT },
     Kind { name: "xdp_reader", words: "XDP reader", accepts: &[], ports: OUT },
+    Kind { name: "dpdk_reader", words: "DPDK reader", accepts: &[], ports: OUT },
     Kind { name: "filter", words: "filter", accepts: FRAMES, ports: PASS_AND_REJECT },
     Kind { name: "rewriter", words: "rewriter", accepts: FRAMES, ports: OUT },
     Kind { name: "capture_writer", words: "capture writer", accepts: FRAMES, ports: &[] },
@@ -135,12 +143,13 @@ impl Spec {
             Self::UdpReader { .. } => 1,
             Self::PacketReader { .. } => 2,
             Self::XdpReader { .. } => 3,
-            Self::Filter(_) => 4,
-            Self::Rewriter(_) => 5,
-            Self::CaptureWriter { .. } => 6,
-            Self::UdpWriter { .. } => 7,
-            Self::PacketWriter { .. } => 8,
-            Self::Dropper => 9,
+            Self::DpdkReader { .. } => 4,
+            Self::Filter(_) => 5,
+            Self::Rewriter(_) => 6,
+            Self::CaptureWriter { .. } => 7,
+            Self::UdpWriter { .. } => 8,
+            Self::PacketWriter { .. } => 9,
+            Self::Dropper => 10,
         };
         KINDS[place]
     }
@@ -157,6 +166,7 @@ impl Spec {
             Self::UdpReader { options, .. } => format!("at {}", options.listen),
             Self::PacketReader { options, .. } => options.interface.clone(),
             Self::XdpReader { options, .. } => options.interface.clone(),
+            Self::DpdkReader { options, .. } => options.device.clone(),
             Self::UdpWriter { to, .. } => format!("to {to}"),
             Self::PacketWriter { interface } => interface.clone(),
             Self::Filter(_) | Self::Rewriter(_) | Self::Dropper => String::new(),
@@ -180,6 +190,9 @@ impl Spec {
             }
             Self::XdpReader { options, count } => {
                 Part::Reader(Box::new(Interface::open_xdp(options, *count, pool())?))
+            }
+            Self::DpdkReader { options, count } => {
+                Part::Reader(Box::new(Interface::open_dpdk(options, *count, pool())?))
             }
             Self::Filter(predicate) => Part::Stage(Box::new(Filter::new(predicate.clone()))),
             Self::Rewriter(steps) => Part::Stage(Box::new(Rewriter::new(*steps, pool()))),

@@ -5,12 +5,14 @@
 //! | [`UdpReceiver`] | a UDP socket, multicast groups too | `recvmmsg` | the kernel's, in ns |
 //! | [`PacketReceiver`] | every frame of a network interface | AF_PACKET: a TPACKET_V3 ring in shared memory | the kernel's, in ns |
 //! | `XdpReceiver` | the frames of a queue of an interface, before the kernel's stack; with the feature `af-xdp` | AF_XDP | the clock's |
+//! | `DpdkReceiver` | the frames of a device that the program drives itself; with the feature `dpdk` | DPDK | the clock's |
 //! | `UringReceiver` | a UDP socket; with the feature `io-uring` | io_uring: a request for many datagrams, and provided buffers | the clock's |
 //! | [`Sender`] | UDP payloads to an address, or whole frames out of an interface | `sendmmsg` | |
 //!
 //! None of them starts a thread; only a [`Sender`] with a full socket blocks; after the opening only error messages are
 //! allocated. The kernel counts what it drops; the receivers return its counts.
 
+mod dpdk;
 mod frames;
 mod interface;
 mod messages;
@@ -22,6 +24,9 @@ mod udp;
 mod uring;
 mod xdp;
 
+#[cfg(feature = "dpdk")]
+pub use dpdk::receiver::DpdkReceiver;
+pub use dpdk::{DpdkOptions, MAX_DPDK_BUFFERS};
 pub use frames::{FrameCounts, FrameOptions, FrameReceiver};
 pub use interface::{InterfaceError, exists, names};
 pub use ring::{PacketOptions, PacketReceiver, PacketStatistics};

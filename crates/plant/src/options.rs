@@ -124,6 +124,9 @@ pub enum Source {
     /// The frames of a queue of a network interface, by AF_XDP: none of them reaches the kernel's stack.
     #[cfg(feature = "af-xdp")]
     Xdp(tapeworks_packet::live::XdpOptions),
+    /// The frames of a device, by DPDK: the kernel does not see them.
+    #[cfg(feature = "dpdk")]
+    Dpdk(tapeworks_packet::live::DpdkOptions),
 }
 
 impl Source {
@@ -134,7 +137,18 @@ impl Source {
             Self::Packet { device } => Some(device),
             #[cfg(feature = "af-xdp")]
             Self::Xdp(options) => Some(&options.interface),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(options) => Some(&options.device),
         }
+    }
+
+    /// Whether the kernel drives the interface, so that groups are joined by it.
+    pub(crate) const fn is_of_the_kernel(&self) -> bool {
+        #[cfg(feature = "dpdk")]
+        if let Self::Dpdk(_) = self {
+            return false;
+        }
+        true
     }
 
     /// Whether its frames reach no socket.

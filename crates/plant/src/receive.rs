@@ -115,7 +115,11 @@ impl<W: World> Receivers<W> {
                     by_address.insert(*address, lines.len());
                     let failed =
                         |source| PlantError::Listen { venue: venue.name.clone(), address: *address, source };
-                    joined.push(W::join_group(address.ip(), options.receive.interface).map_err(failed)?);
+                    // A device that the kernel does not drive joins nothing, unless an interface of the kernel is named for it.
+                    let interface = options.receive.interface;
+                    if options.receive.source.is_of_the_kernel() || interface.is_some() {
+                        joined.push(W::join_group(address.ip(), interface).map_err(failed)?);
+                    }
                     // A socket of its own, for its counters and requests; its datagrams come as frames.
                     let mut own = open_line(options, &venue.name, any(*address), channel, line)?;
                     (own.address, own.by_frames, own.wanted_bytes) = (*address, true, 0);
@@ -176,10 +180,10 @@ impl<W: World> Receivers<W> {
     }
 
     /// Waits until a socket or the ring of frames has something, at most so long. The kernel reports a frame once: the wait is short
-    /// while frames are left in the ring because no packet buffer is free.
+    /// while frames are left in the ring because no packet buffer is free, and where nothing reports a frame (DPDK).
     pub(super) fn wait(&mut self, longest: Duration) {
-        let is_ready = self.frames.as_mut().is_some_and(|frames| frames.is_ready());
-        let longest = if is_ready { longest.min(Duration::from_micros(50)) } else { longest };
+        let must_look = self.frames.as_mut().is_some_and(|frames| frames.is_ready() || frames.is_polled());
+        let longest = if must_look { longest.min(Duration::from_micros(50)) } else { longest };
         self.poll_sockets(longest);
         self.has_waited = true;
     }
@@ -336,6 +340,8 @@ fn open_frames<W: World>(options: &PlantOptions) -> Result<Option<W::FrameSource
         }
         #[cfg(feature = "af-xdp")]
         Source::Xdp(wanted) => FrameOptions::Xdp(wanted.clone()),
+        #[cfg(feature = "dpdk")]
+        Source::Dpdk(wanted) => FrameOptions::Dpdk(wanted.clone()),
     };
     W::FrameSource::open(&wanted).map(Some).map_err(|source| PlantError::Interface { source })
 }

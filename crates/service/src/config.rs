@@ -12,6 +12,8 @@ use tapeworks_market::nbbo::{NbboRules, SelfHelp, StaleBooks};
 use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::venue::{FEEDS, mics};
 use tapeworks_market::{Publisher, Symbol};
+#[cfg(feature = "dpdk")]
+use tapeworks_packet::live::DpdkOptions;
 #[cfg(feature = "af-xdp")]
 use tapeworks_packet::live::{MAX_XDP_FRAMES, XdpOptions};
 use tapeworks_ring::wait::Wait;
@@ -22,6 +24,8 @@ use tapeworks_session::snapshot::{SnapshotLogin, SnapshotProtocol};
 use toml::Spanned;
 use toml::de::DeTable;
 
+#[cfg(feature = "dpdk")]
+use crate::dpdk::read_dpdk;
 use crate::nats::{self, NatsSetting};
 use tapeworks_engine::export::is_ending;
 use tapeworks_market::BookOptions;
@@ -290,7 +294,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
 }
 
 /// The names of the ways to receive.
-const SOURCES: [&str; 3] = ["sockets", "packet", "xdp"];
+const SOURCES: [&str; 4] = ["sockets", "packet", "xdp", "dpdk"];
 
 fn read_source(reading: &mut Reading<'_>, receive: &mut Section<'_>) -> Source {
     let way = receive.choice(reading, "from", &SOURCES, |name| name).unwrap_or("sockets");
@@ -310,6 +314,17 @@ fn read_source(reading: &mut Reading<'_>, receive: &mut Section<'_>) -> Source {
             Source::Sockets
         }
         ("packet", Some(device)) => Source::Packet { device },
+        #[cfg(feature = "dpdk")]
+        ("dpdk", Some(device)) => {
+            let mut options = DpdkOptions::new(device);
+            read_dpdk(reading, receive, &mut options);
+            Source::Dpdk(options)
+        }
+        #[cfg(not(feature = "dpdk"))]
+        ("dpdk", Some(_)) => {
+            receive.wrong_at(reading, "from", "this program was built without the feature 'dpdk'");
+            Source::Sockets
+        }
         #[cfg(feature = "af-xdp")]
         (_, Some(device)) => {
             let mut options = XdpOptions::new(device);

@@ -189,7 +189,8 @@ fn read_stage(
     };
     let Some(known) = KINDS.iter().find(|known| known.name == kind) else {
         // The message does not offer a kind that this build lacks.
-        let is_there = |name: &&str| cfg!(feature = "af-xdp") || *name != "xdp_reader";
+        let of_features = [("xdp_reader", cfg!(feature = "af-xdp")), ("dpdk_reader", cfg!(feature = "dpdk"))];
+        let is_there = |name: &&str| of_features.iter().all(|(kind, is_built)| kind != name || *is_built);
         let known: Vec<&str> = KINDS.iter().map(|known| known.name).filter(is_there).collect();
         reading.unknown(kind_span, &format!("the type '{kind}'"), &kind, &known);
         places.unreadable.extend(known_name);
@@ -212,6 +213,7 @@ fn read_stage(
         "udp_reader" => network::read_udp_reader(reading, &mut stage),
         "packet_reader" => network::read_packet_reader(reading, &mut stage),
         "xdp_reader" => network::read_xdp_reader(reading, &mut stage, kind_span),
+        "dpdk_reader" => network::read_dpdk_reader(reading, &mut stage, kind_span),
         "filter" => read_filter(reading, &mut stage),
         "rewriter" => read_rewriter(reading, &mut stage),
         "capture_writer" => read_capture_writer(reading, &mut stage, &name, written),

@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod describe;
+mod dpdk;
 pub mod flow;
 pub mod flow_config;
 pub mod monitor;

@@ -2,11 +2,14 @@
 //!
 //! The receivers are the product's. What needs rights is left out without them, with the reason; so is what this build does not have.
 
+mod rates;
+
 use std::cell::RefCell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::ops::Range;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tapeworks_packet::capture::LinkType;
@@ -233,13 +236,20 @@ fn run(lab: &mut Lab<'_>) -> Result<(), Ended> {
     if !cfg!(feature = "io-uring") {
         lab.skip("io_uring: this program was built without the feature `io-uring`");
     }
-    if cfg!(feature = "af-xdp") {
-        match veth(lab) {
+    for (name, feature, is_there) in
+        [("AF_XDP", "af-xdp", cfg!(feature = "af-xdp")), ("DPDK", "dpdk", cfg!(feature = "dpdk"))]
+    {
+        if !is_there {
+            lab.skip(format!(
+                "{name} on a veth pair: this program was built without the feature `{feature}`"
+            ));
+        }
+    }
+    for part in [veth, rates::run] {
+        match part(lab) {
             Err(Ended::Skipped(why)) => lab.skip(why),
             other => other?,
         }
-    } else {
-        lab.skip("AF_XDP on a veth pair: this program was built without the feature `af-xdp`");
     }
     round_trips(lab)
 }
@@ -563,8 +573,9 @@ fn ip(words: &[&str]) -> Result<(), Ended> {
 
 impl Pair {
     fn new() -> Result<Self, Ended> {
-        let number = std::process::id();
-        let pair = Self { near: format!("tl{number}a"), far: format!("tl{number}b") };
+        static PAIRS: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), PAIRS.fetch_add(1, Ordering::Relaxed));
+        let pair = Self { near: format!("t{process}a{number}"), far: format!("t{process}b{number}") };
         ip(&["link", "add", &pair.near, "type", "veth", "peer", "name", &pair.far])?;
         ip(&["link", "set", &pair.near, "up"])?;
         ip(&["link", "set", &pair.far, "up"])?;
@@ -584,7 +595,20 @@ fn frame_options(interface: &str) -> Vec<(&'static str, FrameOptions)> {
         ("TPACKET_V3", FrameOptions::Packet(PacketOptions::new(interface))),
         #[cfg(feature = "af-xdp")]
         ("AF_XDP", FrameOptions::Xdp(tapeworks_packet::live::XdpOptions::new(interface))),
+        #[cfg(feature = "dpdk")]
+        ("DPDK, net_af_packet", dpdk(interface)),
     ]
+}
+
+/// An interface of the kernel as a virtual device of DPDK, without huge pages.
+#[cfg(feature = "dpdk")]
+fn dpdk(interface: &str) -> FrameOptions {
+    let device = format!("net_af_packet0,iface={interface},framecnt=4096,blocksz=65536");
+    FrameOptions::Dpdk(tapeworks_packet::live::DpdkOptions {
+        arguments: ["--no-huge", "-m", "128"].map(str::to_owned).to_vec(),
+        buffers: 8_192,
+        ..tapeworks_packet::live::DpdkOptions::new(device)
+    })
 }
 
 /// Frames from one end of a veth pair to the other, by each way.
@@ -640,6 +664,7 @@ pub static TECHNIQUE: Technique = Technique {
         Use { path: "crates/packet/src/live/udp.rs", what: "receives by recvmmsg" },
         Use { path: "crates/packet/src/live/ring.rs", what: "receives out of a TPACKET_V3 ring" },
         Use { path: "crates/packet/src/live/xdp.rs", what: "receives by AF_XDP" },
+        Use { path: "crates/packet/src/live/dpdk.rs", what: "receives by DPDK" },
         Use { path: "crates/packet/src/live/uring.rs", what: "receives by io_uring" },
     ],
     assembly: &[
@@ -723,6 +748,28 @@ mod tests {
                 let (experiments, _) = lab.into_results();
                 let found = &experiments[0].points[0].variants;
                 assert_eq!(found.len(), frame_options("any").len());
+            }
+            Err(Ended::Skipped(why)) => eprintln!("SKIPPED: {why}"),
+            Err(ended) => panic!("{ended}"),
+        }
+    }
+
+    #[test]
+    fn datagrams_at_a_rate_come_by_every_way_of_this_build() {
+        let mut quiet = |_: &str| {};
+        let cores: Vec<usize> = (0..std::thread::available_parallelism().map_or(1, usize::from)).collect();
+        let mut lab = Lab::new(Settings { rounds: 2, ..Settings::QUICK }, &cores, 0.0, &mut quiet, &|| false);
+        match rates::run(&mut lab) {
+            Ok(()) => {
+                let (experiments, skipped) = lab.into_results();
+                let found = &experiments[0].points[0].variants;
+                let ways = 3 + usize::from(cfg!(feature = "io-uring")) + frame_options("any").len();
+                assert_eq!(found.len() + skipped.len(), ways, "{skipped:?}");
+                assert!(found.len() > 2, "{skipped:?}");
+                for way in found {
+                    let came = way.tail.as_ref().map_or(0, |tail| tail.count);
+                    assert!(came > 0, "{}: {:?}", way.name, way.others);
+                }
             }
             Err(Ended::Skipped(why)) => eprintln!("SKIPPED: {why}"),
             Err(ended) => panic!("{ended}"),

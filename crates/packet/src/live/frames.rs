@@ -1,7 +1,9 @@
-//! The frames of a network interface, by either way.
+//! The frames of a network interface, by each way.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
+#[cfg(feature = "dpdk")]
+use super::{DpdkOptions, DpdkReceiver};
 use super::{InterfaceError, PacketOptions, PacketReceiver, PacketStatistics, Received};
 #[cfg(feature = "af-xdp")]
 use super::{XdpOptions, XdpReceiver};
@@ -16,6 +18,9 @@ pub enum FrameOptions {
     /// By AF_XDP.
     #[cfg(feature = "af-xdp")]
     Xdp(XdpOptions),
+    /// By DPDK.
+    #[cfg(feature = "dpdk")]
+    Dpdk(DpdkOptions),
 }
 
 /// Receives the frames of an interface.
@@ -26,6 +31,9 @@ pub enum FrameReceiver {
     /// By AF_XDP.
     #[cfg(feature = "af-xdp")]
     Xdp(XdpReceiver),
+    /// By DPDK.
+    #[cfg(feature = "dpdk")]
+    Dpdk(Box<DpdkReceiver>),
 }
 
 /// What an interface's receiver has counted.
@@ -36,15 +44,20 @@ pub enum FrameCounts {
     /// By AF_XDP: frames that the kernel dropped.
     #[cfg(feature = "af-xdp")]
     Xdp(u64),
+    /// By DPDK: frames that the device dropped.
+    #[cfg(feature = "dpdk")]
+    Dpdk(u64),
 }
 
 impl FrameCounts {
-    /// Frames that the kernel dropped.
+    /// Frames that the kernel, or the device, dropped.
     pub const fn drops(&self) -> u64 {
         match self {
             Self::Packet(statistics, _) => statistics.drops,
             #[cfg(feature = "af-xdp")]
             Self::Xdp(drops) => *drops,
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(drops) => *drops,
         }
     }
 }
@@ -59,6 +72,8 @@ impl FrameReceiver {
             FrameOptions::Packet(options) => Self::Packet(PacketReceiver::open(options)?),
             #[cfg(feature = "af-xdp")]
             FrameOptions::Xdp(options) => Self::Xdp(XdpReceiver::open(options)?),
+            #[cfg(feature = "dpdk")]
+            FrameOptions::Dpdk(options) => Self::Dpdk(Box::new(DpdkReceiver::open(options)?)),
         })
     }
 
@@ -77,6 +92,8 @@ impl FrameReceiver {
             Self::Packet(receiver) => receiver.receive(pool, most, entered_ns, each),
             #[cfg(feature = "af-xdp")]
             Self::Xdp(receiver) => receiver.receive(pool, most, entered_ns, each),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(receiver) => receiver.receive(pool, most, entered_ns, each),
         }
     }
 
@@ -86,6 +103,19 @@ impl FrameReceiver {
             Self::Packet(receiver) => receiver.is_ready(),
             #[cfg(feature = "af-xdp")]
             Self::Xdp(receiver) => receiver.is_ready(),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(receiver) => receiver.is_ready(),
+        }
+    }
+
+    /// Whether nothing wakes who waits by its descriptor: it must be looked at again and again.
+    pub const fn is_polled(&self) -> bool {
+        match self {
+            Self::Packet(_) => false,
+            #[cfg(feature = "af-xdp")]
+            Self::Xdp(_) => false,
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(_) => true,
         }
     }
 
@@ -98,6 +128,8 @@ impl FrameReceiver {
             Self::Packet(receiver) => receiver.check(),
             #[cfg(feature = "af-xdp")]
             Self::Xdp(receiver) => receiver.check(),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(receiver) => receiver.check(),
         }
     }
 
@@ -112,6 +144,8 @@ impl FrameReceiver {
             }
             #[cfg(feature = "af-xdp")]
             Self::Xdp(receiver) => FrameCounts::Xdp(receiver.drops()?),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(receiver) => FrameCounts::Dpdk(receiver.drops()?),
         })
     }
 }
@@ -123,6 +157,8 @@ impl AsFd for FrameReceiver {
             Self::Packet(receiver) => receiver.as_fd(),
             #[cfg(feature = "af-xdp")]
             Self::Xdp(receiver) => receiver.as_fd(),
+            #[cfg(feature = "dpdk")]
+            Self::Dpdk(receiver) => receiver.as_fd(),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::pool::Pool;
 
 /// Runs `test` on a thread whose network namespace is new and has a veth pair, `in` and `out`, for this test only. Where that
 /// is not permitted the test prints that it is skipped; any other failure fails the test.
-fn with_veth(test: impl FnOnce() + Send) {
+pub(super) fn with_veth(test: impl FnOnce() + Send) {
     let ip = |arguments: &str| {
         let status = Command::new("ip").args(arguments.split(' ')).status();
         assert!(status.is_ok_and(|status| status.success()), "ip {arguments}");
@@ -46,7 +46,7 @@ fn with_veth(test: impl FnOnce() + Send) {
 }
 
 /// Frames of a few lengths, numbered.
-fn frames(count: usize) -> Vec<Vec<u8>> {
+pub(super) fn frames(count: usize) -> Vec<Vec<u8>> {
     let ends = ("10.0.0.1:5000".parse().unwrap(), "233.54.12.111:26477".parse().unwrap());
     let mut builder = FrameBuilder::to_group([2, 0, 0, 0, 0, 1], ends.0, ends.1);
     (0..count)
@@ -60,14 +60,14 @@ fn frames(count: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn send(sender: &mut Sender, frames: &[Vec<u8>]) -> Vec<Sent> {
+pub(super) fn send(sender: &mut Sender, frames: &[Vec<u8>]) -> Vec<Sent> {
     let mut sent = Vec::new();
     sender.send(frames.iter().map(Vec::as_slice), |became| sent.push(became));
     assert_eq!(sent.len(), frames.len());
     sent
 }
 
-fn all_taken(sent: &[Sent]) -> bool {
+pub(super) fn all_taken(sent: &[Sent]) -> bool {
     sent.iter().all(|sent| matches!(sent, Sent::Taken))
 }
 
@@ -86,7 +86,7 @@ fn receive(receiver: &mut PacketReceiver, pool: &mut Pool, wanted: usize) -> Vec
     all
 }
 
-fn bytes(received: &Received) -> &[u8] {
+pub(super) fn bytes(received: &Received) -> &[u8] {
     match received {
         Received::Packet(packet) => packet.bytes(),
         Received::TooLong => panic!("too long"),
@@ -198,7 +198,7 @@ fn frames_without_room_in_the_ring_are_counted_and_later_ones_received() {
 
 /// Receives `sent`, each frame longer than the one before, with three buffers of the length of number `longest`; looks
 /// once while all are held. Returns how many came and how many were reported as too long.
-fn fitting_and_too_long(
+pub(super) fn fitting_and_too_long(
     sent: &[Vec<u8>],
     longest: usize,
     mut receive: impl FnMut(&mut Pool, &mut dyn FnMut(Received)) -> usize,

@@ -245,6 +245,11 @@ pub trait FrameSource: Debug + Send + Sized + 'static {
     /// Whether frames wait in the ring.
     fn is_ready(&mut self) -> bool;
 
+    /// Whether a poll never reports it: it must be looked at again and again.
+    fn is_polled(&self) -> bool {
+        false
+    }
+
     /// Frames that were dropped up to now.
     ///
     /// # Errors

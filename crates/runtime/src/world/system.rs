@@ -382,6 +382,10 @@ impl FrameSource for FrameReceiver {
         Self::is_ready(self)
     }
 
+    fn is_polled(&self) -> bool {
+        Self::is_polled(self)
+    }
+
     fn drops(&mut self) -> Result<u64, InterfaceError> {
         Ok(self.counts()?.drops())
     }

@@ -4,10 +4,13 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-use tapeworks_flow::packets::LACKS_AF_XDP;
-use tapeworks_packet::live::{self, MAX_XDP_FRAMES, PacketOptions, UdpOptions, XdpMode, XdpOptions};
+use tapeworks_flow::packets::{LACKS_AF_XDP, LACKS_DPDK};
+use tapeworks_packet::live::{
+    self, DpdkOptions, MAX_XDP_FRAMES, PacketOptions, UdpOptions, XdpMode, XdpOptions,
+};
 
 use super::Spec;
+use crate::dpdk::read_dpdk;
 use tapeworks_runtime::config::{Reading, Section};
 
 /// The largest ring of a packet reader, in bytes.
@@ -111,6 +114,24 @@ pub(super) fn read_xdp_reader(
     let count = read_count(reading, stage);
     let label = format!("from {} queue {queue}", defaults.interface);
     (Spec::XdpReader { options: XdpOptions { queue, mode, frames, ..defaults }, count }, label)
+}
+
+/// `kind` is its place in the file.
+pub(super) fn read_dpdk_reader(
+    reading: &mut Reading<'_>,
+    stage: &mut Section<'_>,
+    kind: Range<usize>,
+) -> (Spec, String) {
+    if !cfg!(feature = "dpdk") {
+        reading.wrong(kind, LACKS_DPDK.to_owned());
+    }
+    let device = stage.required_text(reading, "device").map_or_else(String::new, |(device, _)| device);
+    let mut options = DpdkOptions::new(device);
+    read_dpdk(reading, stage, &mut options);
+    options.promiscuous = stage.boolean(reading, "promiscuous").unwrap_or(options.promiscuous);
+    let count = read_count(reading, stage);
+    let label = format!("from {}", options.device);
+    (Spec::DpdkReader { options, count }, label)
 }
 
 pub(super) fn read_packet_writer(reading: &mut Reading<'_>, stage: &mut Section<'_>) -> (Spec, String) {

@@ -250,6 +250,7 @@ fn a_reader_that_this_build_lacks_is_not_offered() {
     let found = errors("[[stage]]\nname = \"r\"\ntype = \"something else\"\n");
     assert!(found[0].contains("packet_reader, "), "{found:?}");
     assert_eq!(found[0].contains("xdp_reader"), cfg!(feature = "af-xdp"), "{found:?}");
+    assert_eq!(found[0].contains("dpdk_reader"), cfg!(feature = "dpdk"), "{found:?}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Packets from the network.
 
 use tapeworks_packet::live::{
-    FrameCounts, FrameOptions, FrameReceiver, InterfaceError, PacketOptions, PacketStatistics, Received,
-    UdpOptions, UdpReceiver, XdpOptions,
+    DpdkOptions, FrameCounts, FrameOptions, FrameReceiver, InterfaceError, PacketOptions, PacketStatistics,
+    Received, UdpOptions, UdpReceiver, XdpOptions,
 };
 use tapeworks_packet::pool::Pool;
 
@@ -91,11 +91,11 @@ impl Reader for Udp {
     }
 }
 
-/// Reads the frames of a network interface, by AF_PACKET or AF_XDP.
+/// Reads the frames of a network interface, by AF_PACKET, AF_XDP or DPDK.
 ///
 /// By AF_PACKET, every frame of the kernel's socket has one count: packets handed on, dropped as [`Reason::TooLong`], dropped
 /// by the kernel ([`Reason::KernelDropped`]), or left in the ring at the end ([`Note::LeftBehind`]). By AF_XDP the kernel
-/// counts only its drops.
+/// counts only its drops, and by DPDK the device.
 #[derive(Debug)]
 pub struct Interface {
     source: FrameReceiver,
@@ -143,6 +143,24 @@ impl Interface {
         Err(StageError::failed(format!("interface {}: {}", options.interface, super::super::LACKS_AF_XDP)))
     }
 
+    /// Opens a device by DPDK; ends after `count` frames, if that is given.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in one line that names it; that this build lacks the feature `dpdk`.
+    #[cfg(feature = "dpdk")]
+    pub fn open_dpdk(options: &DpdkOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
+        Self::new(&FrameOptions::Dpdk(options.clone()), count, pool)
+    }
+
+    /// Opens a device by DPDK; ends after `count` frames, if that is given.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, in one line that names it; that this build lacks the feature `dpdk`.
+    #[cfg(not(feature = "dpdk"))]
+    pub fn open_dpdk(options: &DpdkOptions, _count: Option<u64>, _pool: Pool) -> Result<Self, StageError> {
+        Err(StageError::failed(format!("device {}: {}", options.device, super::super::LACKS_DPDK)))
+    }
+
     fn new(options: &FrameOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
         Ok(Self {
             source: FrameReceiver::open(options).map_err(failed)?,
@@ -159,8 +177,11 @@ impl Interface {
     /// Reports the kernel's counts. At the end they include what is left behind.
     fn report_counts(&mut self, is_end: bool, outbox: &mut Outbox) -> Result<(), InterfaceError> {
         let counts = self.source.counts()?;
-        // By AF_XDP the kernel counts only its drops.
-        #[cfg_attr(not(feature = "af-xdp"), expect(irrefutable_let_patterns, reason = "there is one way"))]
+        // By AF_XDP and DPDK only drops are counted.
+        #[cfg_attr(
+            not(any(feature = "af-xdp", feature = "dpdk")),
+            expect(irrefutable_let_patterns, reason = "there is one way")
+        )]
         if let FrameCounts::Packet(PacketStatistics { packets, drops, freezes }, completed) = counts {
             self.notes.set(Note::RingFull, freezes);
             self.notes.set(Note::ChecksumCompleted, completed);
