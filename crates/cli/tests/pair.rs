@@ -496,3 +496,70 @@ fn a_plant_refuses_strangers_a_second_standby_and_a_plant_with_other_lines() {
     signal(&primary.child, "-INT");
     standby.says("took over", 1);
 }
+
+/// Certificates of an authority, in files of the pair's folder.
+#[cfg(feature = "tls")]
+fn sign(folder: &Folder, authority: &str) -> String {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let of_authority = params.self_signed(&key).unwrap();
+    let issuer = Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let own = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
+    folder.write(&format!("{authority}-authority.pem"), of_authority.pem().as_bytes());
+    folder.write(&format!("{authority}.pem"), own.pem().as_bytes());
+    folder.write(&format!("{authority}.key"), key.serialize_pem().as_bytes());
+    format!(
+        "certificate = \"{authority}.pem\"\nprivate_key = \"{authority}.key\"\nclient_authorities = \"{authority}-authority.pem\"\n"
+    )
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_pair_with_certificates_believes_only_those_of_its_authority() {
+    let folder = Folder::new("pair-authorities");
+    let certified = sign(&folder, "pair").replace("= \"", &format!("= \"{}", folder.path("")));
+    let pair = Pair::new("pair-tls", 2_000, &certified);
+    let (venues, [Some(primary), Some(standby)]) = pair.start() else { unreachable!() };
+    let client = Collector::start(pair.client("mbo", 0));
+    client.gets(500);
+    // A plain connection gets a reason, and so does a standby with a certificate of another authority, and one with none.
+    let said = answer(pair.links[0], b"\x4f\0\0\0\x01TWPAIR1\0");
+    assert!(String::from_utf8_lossy(&said).contains("speak TLS"), "{said:?}");
+    standby.kill();
+    primary.says("the standby is gone", 1);
+    let good = std::fs::read_to_string(&pair.plants[1]).unwrap();
+    let strange = sign(&folder, "strange").replace("= \"", &format!("= \"{}", folder.path("")));
+    for (certificates, why) in [(strange.as_str(), "by TLS: "), ("", "speak TLS")] {
+        let text = good.replace(&certified, certificates);
+        assert_ne!(text, good);
+        std::fs::write(&pair.plants[1], text).unwrap();
+        let stranger = pair.plant(1);
+        stranger.says("this standby waits for the primary", 1);
+        stranger.says(why, 1);
+        stranger.kill();
+    }
+    primary.says("closed before it said who it is (", 1);
+    assert_eq!(primary.log().matches("in step").count(), 1, "no stranger follows: {}", primary.log());
+    assert_eq!(primary.log().matches("steps down").count(), 0, "{}", primary.log());
+    // Files that were replaced by those of another authority are followed: at both, and the two are a pair again.
+    for end in ["-authority.pem", ".pem", ".key"] {
+        std::fs::copy(folder.path(&format!("strange{end}")), folder.path(&format!("pair{end}"))).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(1_100));
+    std::fs::write(&pair.plants[1], good).unwrap();
+    let standby = pair.plant(1);
+    primary.says("in step", 2);
+    client.gets(300);
+    primary.kill();
+    standby.says("took over", 1);
+    client.gets(300);
+    drop(venues);
+    let (records, resumed) = client.end();
+    assert_eq!(resumed, 1);
+    let whole = Collector::start(pair.client("mbo", 1));
+    whole.gets(records.len());
+    assert_same(&records, &whole.end().0, "orders");
+}

@@ -33,6 +33,7 @@ use std::time::Duration;
 use tapeworks_engine::EngineOptions;
 use tapeworks_journal::{JournalError, JournalReader, LOST, Record};
 use tapeworks_market::Symbol;
+use tapeworks_runtime::transport::{NoTls, TlsFiles};
 use tapeworks_runtime::waiting::WakeUp;
 use tapeworks_runtime::world::{Wake as _, World};
 
@@ -50,6 +51,9 @@ pub struct PairSetting {
     pub listen: SocketAddr,
     /// Where the other plant listens.
     pub peer: SocketAddr,
+    /// The files of TLS, for connections from the other and to it: each shows a certificate that one of `client_authorities` has signed, and
+    /// the one that is called a certificate for its address. Without them there is no TLS, and anybody who gets to the port is believed.
+    pub tls: Option<TlsFiles>,
     /// Whether it is the primary at its first start. Later it is what it was, if the other does not say otherwise.
     pub is_primary: bool,
     /// Whether it becomes the primary although the other cannot be asked.
@@ -76,6 +80,7 @@ impl PairSetting {
         Self {
             listen,
             peer,
+            tls: None,
             is_primary,
             is_forced: false,
             waits: true,
@@ -100,6 +105,12 @@ pub enum PairError {
         address: SocketAddr,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// The files of TLS.
+    #[error("[pair]: {problem}")]
+    Tls {
+        /// What is wrong with them.
+        problem: NoTls,
     },
     /// What the plant remembers cannot be read or written.
     #[error("[pair]: {}: {source}", path.display())]
@@ -200,6 +211,12 @@ pub struct PairStatus {
     pub moved_aside: Option<String>,
 }
 
+/// The link does not look yet, or no longer.
+const NEVER: u64 = u64::MAX;
+
+/// A link that has not looked for so long stood still, in ns. It looks more often, and a standby waits for at least as long before it takes over.
+const STOOD_STILL_NS: u64 = 250_000_000;
+
 /// What the threads of a plant share for the pair.
 #[derive(Debug)]
 pub(crate) struct Shared<W: World> {
@@ -216,6 +233,11 @@ pub(crate) struct Shared<W: World> {
     has_lost: AtomicBool,
     /// The plant begins again: no more events pass.
     is_deposed: AtomicBool,
+    /// When the link looked last, in ns since `began`; [`NEVER`]: it does not look.
+    looked_ns: AtomicU64,
+    /// The process stood still: before this time events pass only if the standby has them, in ns since `began`.
+    doubts_until_ns: AtomicU64,
+    began: std::time::Instant,
     /// It wakes the link.
     waker: W::Waker,
     /// It wakes the journal's thread.
@@ -233,6 +255,9 @@ impl<W: World> Shared<W> {
             has_ended: AtomicBool::new(false),
             has_lost: AtomicBool::new(false),
             is_deposed: AtomicBool::new(false),
+            looked_ns: AtomicU64::new(NEVER),
+            doubts_until_ns: AtomicU64::new(0),
+            began: W::instant(),
             waker,
             journal: std::sync::OnceLock::new(),
             status: Mutex::new(status),
@@ -271,9 +296,41 @@ impl<W: World> Shared<W> {
         self.is_deposed.load(Ordering::Acquire)
     }
 
+    fn now_ns(&self) -> u64 {
+        u64::try_from(W::since(self.began).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The link looks. If it has not for so long that the standby may have taken over meanwhile, and `is_primary`, events are held for
+    /// `timeout`, in which the link asks. Returns whether that is so.
+    fn looks(&self, is_primary: bool, timeout: Duration) -> bool {
+        let (now_ns, before_ns) = (self.now_ns(), self.looked_ns.load(Ordering::Acquire));
+        let stood_still = before_ns != NEVER && now_ns.saturating_sub(before_ns) >= STOOD_STILL_NS;
+        if stood_still && is_primary {
+            let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+            self.doubts_until_ns.store(now_ns.saturating_add(timeout_ns), Ordering::Release);
+        }
+        self.looked_ns.store(now_ns, Ordering::Release);
+        stood_still && is_primary
+    }
+
+    /// The link looks no more.
+    fn looks_no_more(&self) {
+        self.looked_ns.store(NEVER, Ordering::Release);
+    }
+
+    /// Whether the other may have taken over, while this process stood still, and the link has not had the time to find that out.
+    fn is_in_doubt(&self) -> bool {
+        let now_ns = self.now_ns();
+        let looked_ns = self.looked_ns.load(Ordering::Acquire);
+        let is_unseen = looked_ns != NEVER && now_ns.saturating_sub(looked_ns) >= STOOD_STILL_NS;
+        is_unseen || now_ns < self.doubts_until_ns.load(Ordering::Acquire)
+    }
+
     /// The events of records before this one may pass.
     pub(crate) fn may_pass(&self) -> u64 {
-        if self.is_in_step.load(Ordering::Acquire) {
+        if !self.is_in_step.load(Ordering::Acquire) && self.is_in_doubt() {
+            0
+        } else if self.is_in_step.load(Ordering::Acquire) {
             self.acknowledged.load(Ordering::Acquire)
         } else {
             u64::MAX
@@ -327,6 +384,9 @@ pub(crate) struct Waiters<W: World> {
     _ends: Ends<W>,
 }
 
+/// How often the thread looks at least while events wait.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// Places that are kept apart; later events share the last one.
 const PLACES: usize = 1_024;
 
@@ -359,7 +419,7 @@ impl<W: World> Waiters<W> {
                 self.places.push_back((place, next, W::instant()));
             }
         }
-        if self.is_late() {
+        if self.is_late() && !self.shared.is_in_doubt() {
             self.shared.goes_on_alone();
         }
         let (may_pass, before) = (self.shared.may_pass(), self.passed);
@@ -381,12 +441,16 @@ impl<W: World> Waiters<W> {
         let may_pass = self.shared.may_pass();
         self.shared.is_deposed()
             || self.places.front().is_some_and(|(_, record, _)| *record <= may_pass)
-            || self.is_late()
+            || self.is_late() && !self.shared.is_in_doubt()
     }
 
     /// How long the thread may sleep.
     pub(crate) fn longest(&self) -> Duration {
-        self.places.front().map_or(Duration::MAX, |(.., since)| self.timeout.saturating_sub(W::since(*since)))
+        self.places.front().map_or(Duration::MAX, |(.., since)| {
+            let left = self.timeout.saturating_sub(W::since(*since));
+            // Late events that wait although nobody answers wait for the link.
+            if left.is_zero() { LOOK } else { left.min(LOOK) }
+        })
     }
 }
 
@@ -478,4 +542,61 @@ fn tip_before<W: World>(folder: &std::path::Path, next: u64) -> Result<Option<Ti
 /// Whether a record counts others that had numbers.
 pub(crate) const fn stands_for_numbered(record: &Record<'_>) -> bool {
     record.kind == LOST && record.line == tapeworks_journal::NUMBERED
+}
+
+#[cfg(test)]
+mod tests {
+    use tapeworks_runtime::world::{Poll as _, System};
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(40);
+
+    fn shared() -> Arc<Shared<System>> {
+        let poll = <System as World>::Poll::new(4).unwrap();
+        Arc::new(Shared::new(poll.waker(net::WAKER).unwrap(), PairStatus::default()))
+    }
+
+    /// As after the process stood still: the link looked for the last time long ago.
+    fn stood_still(shared: &Shared<System>) {
+        std::thread::sleep(Duration::from_nanos(STOOD_STILL_NS));
+        shared.looked_ns.store(0, Ordering::Release);
+    }
+
+    #[test]
+    fn a_primary_that_stood_still_lets_no_event_pass_that_the_standby_lacks_until_it_has_asked() {
+        let shared = shared();
+        assert!(!shared.looks(true, TIMEOUT), "it begins");
+        let mut waiters = Waiters::new(Arc::clone(&shared), TIMEOUT);
+        shared.acknowledge(10);
+        shared.is_in_step.store(true, Ordering::Release);
+        assert_eq!(waiters.pass(3, 10), 3, "the standby has them");
+        assert_eq!(waiters.pass(2, 12), 0, "it lacks their inputs");
+        stood_still(&shared);
+        // They are late, but the other may have taken over without them.
+        assert_eq!((waiters.pass(2, 12), shared.went_alone.load(Ordering::Relaxed)), (0, 0));
+        assert!(waiters.longest() <= LOOK);
+        // The link looks, and is to ask; meanwhile they wait, except those that the standby turns out to have.
+        assert!(shared.looks(true, Duration::from_secs(3_600)));
+        assert_eq!(waiters.pass(2, 12), 0);
+        shared.acknowledge(12);
+        assert_eq!(waiters.pass(2, 12), 2);
+        // The other is still the standby, or does not answer: the primary goes on alone when they are late again.
+        assert_eq!(waiters.pass(1, 13), 0);
+        shared.doubts_until_ns.store(0, Ordering::Release);
+        shared.looks(true, TIMEOUT);
+        std::thread::sleep(TIMEOUT);
+        assert_eq!((waiters.pass(1, 13), shared.went_alone.load(Ordering::Relaxed)), (1, 1));
+        // Alone, nothing waits, but for a while after it stood still.
+        assert_eq!(waiters.pass(1, 14), 1);
+        stood_still(&shared);
+        assert_eq!(waiters.pass(1, 15), 0);
+        shared.looks_no_more();
+        assert_eq!(waiters.pass(1, 15), 1, "the link has ended in good order");
+        // A standby has no reason to doubt: its events are the primary's.
+        shared.looks(false, TIMEOUT);
+        stood_still(&shared);
+        assert!(!shared.looks(false, TIMEOUT));
+        assert_eq!(waiters.pass(1, 16), 1);
+    }
 }

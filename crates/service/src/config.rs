@@ -276,7 +276,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
         journal.queue = journal.queue.min(plant.receive.buffers / 2).max(64);
     }
     if let Some(section) = top.table(reading, "pair") {
-        plant.pair = read_pair(reading, section, plant.journal.is_some(), &mut taken);
+        plant.pair = read_pair(reading, section, plant.journal.is_some(), &mut taken, beside);
     }
     let clients =
         top.table(reading, "clients").and_then(|clients| read_clients(reading, clients, &mut taken, beside));
@@ -381,6 +381,7 @@ fn read_pair(
     mut section: Section<'_>,
     has_journal: bool,
     taken: &mut Taken,
+    beside: &Path,
 ) -> Option<PairSetting> {
     for key in ["listen", "peer", "role"].into_iter().filter(|key| !section.has(key)) {
         section.missing(reading, key);
@@ -397,6 +398,15 @@ fn read_pair(
     if !has_journal {
         section.wrong_at(reading, "listen", "a pair needs a [journal]: it is what the two have in common");
     }
+    let tls = read_tls(reading, &mut section, beside);
+    if tls.as_ref().is_some_and(|files| files.client_authorities.is_none()) {
+        section.missing(reading, "client_authorities");
+    }
+    let is_local = [listen, peer].iter().flatten().all(|address| address.ip().is_loopback());
+    if !is_local && !section.has("certificate") {
+        let problem = "a pair over a network needs 'certificate', 'private_key' and 'client_authorities': otherwise anybody there could be the other plant";
+        section.wrong_at(reading, "peer", problem);
+    }
     let waits = section.boolean(reading, "wait_for_standby");
     let longest = Duration::from_millis(1)..=Duration::from_secs(60);
     let standby_timeout = section.time(reading, "standby_timeout", longest);
@@ -407,6 +417,7 @@ fn read_pair(
     section.refuse_the_rest(reading);
     let defaults = PairSetting::new(listen?, peer?, role?);
     Some(PairSetting {
+        tls,
         waits: waits.unwrap_or(defaults.waits),
         standby_timeout: standby_timeout.unwrap_or(defaults.standby_timeout),
         takeover_after: takeover_after.unwrap_or(defaults.takeover_after),
@@ -991,9 +1002,30 @@ mod tests {
             ("[journal]\nfolder = \"j\"\n", "", "a pair needs a [journal]"),
             ("peer", "takeover_after = \"1ms\"\npeer", "takeover_after"),
             ("peer", "takover = 1\npeer", "takover"),
+            ("127.0.0.1:2", "192.0.2.1:2", "a pair over a network needs 'certificate'"),
+            ("127.0.0.1:1", "0.0.0.0:1", "a pair over a network needs 'certificate'"),
         ] {
             let found = problems(&text(&whole.replacen(from, to, 1)));
             assert!(found.len() == 1 && found[0].contains(expected), "{found:?}\n{expected}");
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "tls")]
+    fn a_pair_with_tls_has_authorities_for_both_directions() {
+        let venue = "[[venue]]\nname = \"a\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\nlines = \"239.1.1.1:5\"\n";
+        let whole = format!(
+            "[journal]\nfolder = \"j\"\n[pair]\nlisten = \"0.0.0.0:1\"\npeer = \"192.0.2.1:2\"\nrole = \"standby\"\n\
+             certificate = \"c.pem\"\nprivate_key = \"k.pem\"\nclient_authorities = \"a.pem\"\n{venue}"
+        );
+        let pair = Config::parse("d/p.toml", &whole).unwrap().plant.pair.unwrap();
+        assert_eq!(pair.tls.unwrap().client_authorities, Some(Path::new("d/a.pem").to_owned()));
+        for (gone, expected) in [
+            ("client_authorities = \"a.pem\"\n", "lacks the key 'client_authorities'"),
+            ("private_key = \"k.pem\"\n", "lacks the key 'private_key'"),
+        ] {
+            let found = problems(&whole.replace(gone, ""));
+            assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
         }
     }
 

@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How often the other is asked.
 const EVERY: Duration = Duration::from_millis(200);
 
+/// How long a plant that knows that the other is to be the primary waits for it, if it does not answer meanwhile.
+const DEFERENCE: Duration = Duration::from_secs(5);
+
 /// How often a standby that waits says so.
 const REMINDER: Duration = Duration::from_secs(60);
 
@@ -78,6 +81,7 @@ pub(crate) fn agree<W: World>(
     let mut next = days::open_in::<W>(folder, options, W::time_of_day())?.opened.next;
     let mut moved_aside = None;
     let (mut looked, mut said) = (None, None);
+    let mut deferred = None;
     let instance = instance::<W>();
     let role = loop {
         if is_stopped() {
@@ -111,6 +115,9 @@ pub(crate) fn agree<W: World>(
             }
         };
         let verdict = other.map(|other| decide(&me, &other));
+        if verdict == Some(Verdict::Standby) {
+            deferred = Some(W::instant());
+        }
         match (outcome, verdict) {
             (Outcome::Refused(Reason::Diverged, why), Some(Verdict::Standby)) if next > 0 => {
                 let aside = days::move_aside_in::<W>(folder)?;
@@ -134,13 +141,16 @@ pub(crate) fn agree<W: World>(
                 epoch = epoch.max(other.map_or(0, |other| other.epoch));
                 break Role::Primary;
             }
-            (_, None) if wants_primary => break Role::Primary,
+            // One that is to be the primary closes its port for a moment before it serves.
+            (_, None) if wants_primary && deferred.is_none_or(|at| W::since(at) >= DEFERENCE) => {
+                break Role::Primary;
+            }
             (Outcome::Refused(_, why), _) => looked = Some(why),
             _ => {}
         }
         if said.is_none_or(|said| W::since(said) >= REMINDER) {
             said = Some(W::instant());
-            let why = looked.take().unwrap_or_else(|| "no answer".to_owned());
+            let why = looked.take().or_else(|| net.reason.take()).unwrap_or_else(|| "no answer".to_owned());
             say(&format!("this standby waits for the primary at {}: {why}", setting.peer));
         }
         let rested = W::instant();

@@ -11,6 +11,9 @@ const MAGIC: [u8; 8] = *b"TWPAIR1\0";
 /// Bytes of a [`Hello`].
 const HELLO_BYTES: usize = 8 + 4 * 8 + 1 + 1 + 8 + 8 + 4 + 8;
 
+/// More takeovers than there can have been. The next one has room for its number.
+const MOST_EPOCH: u64 = 1 << 48;
+
 /// The longest refusal, in bytes.
 const MOST_TEXT: usize = 512;
 
@@ -200,6 +203,9 @@ fn hello(contents: &[u8]) -> Result<Hello, &'static str> {
     let mut fields = Fields(contents);
     let _magic: [u8; 8] = fields.take();
     let (instance, engine, lines, epoch) = (fields.u64(), fields.u64(), fields.u64(), fields.u64());
+    if epoch > MOST_EPOCH {
+        return Err("a hello of an impossible epoch");
+    }
     let [role, flags] = fields.take();
     Ok(Hello {
         instance,
@@ -312,7 +318,7 @@ mod tests {
             instance,
             engine,
             lines,
-            epoch,
+            epoch: epoch % (MOST_EPOCH + 1),
             role: Role::of(role % 3).unwrap(),
             wants_primary: flags[0],
             follows: flags[1],
@@ -371,6 +377,15 @@ mod tests {
         Frame::Hello(Hello::default()).encode(&mut hello);
         hello[10] = b'2';
         assert!(matches!(Frame::parse(&hello), Parsed::Bad(why) if why.contains("another version")));
+    }
+
+    #[test]
+    fn a_plant_of_an_impossible_epoch_deposes_nobody() {
+        for (epoch, is_taken) in [(MOST_EPOCH, true), (MOST_EPOCH + 1, false), (u64::MAX, false)] {
+            let mut bytes = Vec::new();
+            Frame::Hello(Hello { epoch, ..Hello::default() }).encode(&mut bytes);
+            assert_eq!(matches!(Frame::parse(&bytes), Parsed::Frame(..)), is_taken, "{epoch}");
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@ struct Held {
     end: u32,
 }
 
+/// Bytes that a packet takes beside its own.
+const HELD_BYTES: usize = size_of::<Held>();
+
 #[derive(Debug, Default)]
 struct Bundle {
     bytes: Vec<u8>,
@@ -52,9 +55,10 @@ impl Hold {
 
     /// Takes a packet.
     pub(crate) fn put(&mut self, channel: u16, line: Line, received: Nanos, payload: &[u8]) {
-        let is_full = self.bundles.back().is_none_or(|last| last.bytes.len() + payload.len() > PIECE_BYTES);
+        let is_full = self.bundles.back().is_none_or(|last| {
+            last.bytes.len() + payload.len() + HELD_BYTES * (last.packets.len() + 1) > PIECE_BYTES
+        });
         if is_full {
-            // Of a short buffer, no piece has more than a tenth of its time.
             let mut next = self.spare.pop().unwrap_or_default();
             next.bytes.reserve(PIECE_BYTES);
             self.bundles.push_back(next);
@@ -69,7 +73,7 @@ impl Hold {
         self.packets += 1;
         self.bytes += payload.len() as u64;
         let oldest = received.0.saturating_sub(u64::try_from(self.longest.as_nanos()).unwrap_or(u64::MAX));
-        while self.bytes > self.most_bytes as u64 && self.bundles.len() > 1
+        while self.bytes + HELD_BYTES as u64 * self.packets > self.most_bytes as u64 && self.bundles.len() > 1
             || self.bundles.front().is_some_and(|first| first.last.0 < oldest)
         {
             self.drops += self.drop_first();
@@ -143,6 +147,17 @@ mod tests {
         assert_eq!((hold.packets, hold.bytes), (10, 1_000));
         assert_eq!(drained(&mut hold, 8), (6..10).map(|at| (at as u16, at, 100)).collect::<Vec<_>>());
         assert_eq!((hold.packets, hold.bytes, hold.drops), (0, 0, 0));
+    }
+
+    #[test]
+    fn packets_without_bytes_take_room_too() {
+        let mut hold = Hold::new(2 << 20, Duration::from_secs(60));
+        for _ in 0..1_000_000 {
+            hold.put(1, Line::A, Nanos(SECOND), &[]);
+        }
+        assert_eq!(hold.packets + hold.drops, 1_000_000);
+        let room = hold.bundles.iter().map(|piece| piece.packets.capacity() * HELD_BYTES).sum::<usize>();
+        assert!(room <= 6 << 20, "{room} bytes for {} packets", hold.packets);
     }
 
     #[test]

@@ -209,6 +209,9 @@ impl<W: World> Link<W> {
             let longest = if self.pending.is_some() { REST } else { LOOK };
             let me = self.hello(false);
             self.net.turn(longest, &me);
+            if self.shared.looks(self.role == Role::Primary, self.setting.standby_timeout) {
+                self.asked_ns = None;
+            }
             let now_ns = self.net.now_ns();
             let done = match self.role {
                 Role::Standby => self.follow(now_ns),
@@ -293,7 +296,7 @@ impl<W: World> Link<W> {
                     }
                 }
                 Err((reason, text)) => {
-                    self.reason = Some(format!("{}: {text}", one.address));
+                    self.reason = Some(format!("{}: {text}", one.address.ip()));
                     self.net.refused += 1;
                     one.refuse(reason, &text, now_ns);
                 }
@@ -418,7 +421,7 @@ impl<W: World> Link<W> {
             wrong.get_or_insert_with(|| "the standby takes nothing and says nothing".to_owned());
         }
         if let Some(why) = wrong {
-            self.reason = Some(format!("{}: {why}", one.address));
+            self.reason = Some(format!("{}: {why}", one.address.ip()));
             one.refuse(Reason::Other, &why, now_ns);
             self.net.refused += 1;
             (self.follower, self.asked_ns) = (None, None);
@@ -558,7 +561,11 @@ impl<W: World> Link<W> {
                 Parsed::Frame(Frame::Refused { reason, text }, _) => {
                     let said = text.to_owned();
                     self.reason = Some(said.clone());
-                    self.net.hang_up();
+                    match reason {
+                        // It may be the primary in a moment.
+                        Reason::NotPrimary | Reason::Other => self.net.hang_up(),
+                        _ => self.net.hang_up_for_a_while(),
+                    }
                     return match reason {
                         Reason::Diverged | Reason::NotKept => {
                             Err(BeginAgain::Diverged { peer: self.setting.peer, said })
@@ -608,7 +615,7 @@ impl<W: World> Link<W> {
     /// The primary is gone: this plant is the primary from now on.
     fn take_over(&mut self) -> Result<(), BeginAgain> {
         self.net.hang_up();
-        let epoch = self.epoch + 1;
+        let epoch = self.epoch.saturating_add(1);
         // The disk has it before anybody sees it: a plant that comes back knows that it was not the last.
         state::write::<W>(&self.folder, Remembered { epoch, is_primary: true })
             .map_err(|error| BeginAgain::CannotFollow(error.to_string()))?;
@@ -644,6 +651,12 @@ impl<W: World> Link<W> {
                 status.reason = reason;
             }
         });
+    }
+}
+
+impl<W: World> Drop for Link<W> {
+    fn drop(&mut self) {
+        self.shared.looks_no_more();
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use mio::{Interest, Token};
 use tapeworks_runtime::pump::{ByteSession, Pump};
+use tapeworks_runtime::transport::{Acceptor, Connector, TlsFiles, Transport};
 use tapeworks_runtime::world::{Listener as _, Poll as _, Ready, Source as _, Stream as _, World};
 
 use super::codec::{Frame, Hello, Parsed, Reason};
@@ -25,6 +26,12 @@ const READ_BYTES: usize = 256 << 10;
 
 /// Bytes that were received and not taken, above which no more are read.
 const MOST_UNTAKEN: usize = 4 << 20;
+
+/// How long this plant does not call again where the other has refused it, or TLS has failed, in ns.
+const REST_NS: u64 = 1_000_000_000;
+
+/// What a client without TLS gets where it must speak it: a frame that refuses.
+const SPEAKS_TLS: &[u8] = b"\x32\0\0\0\x03\x07this plant's [pair] has a certificate: speak TLS";
 
 const LISTENER: Token = Token(0);
 pub(super) const WAKER: Token = Token(1);
@@ -82,8 +89,8 @@ pub(super) struct Connection<W: World> {
 }
 
 impl<W: World> Connection<W> {
-    fn new(stream: W::Stream, token: Token, is_made: bool, now_ns: u64) -> Self {
-        let (pump, bytes) = (Pump::new(stream), Bytes::default());
+    fn new(transport: Transport<W::Stream>, token: Token, is_made: bool, now_ns: u64) -> Self {
+        let (pump, bytes) = (Pump::over(transport), Bytes::default());
         Self { pump, bytes, token, is_made, since_ns: now_ns, heard_ns: now_ns }
     }
 
@@ -118,6 +125,11 @@ impl<W: World> Connection<W> {
         self.is_made
             && (self.pump.has_to_write(self.bytes.output())
                 || self.pump.has_to_read() && self.untaken() < MOST_UNTAKEN)
+    }
+
+    /// Why it is gone, as far as the socket or TLS knows.
+    fn failure(&self) -> Option<&std::io::Error> {
+        self.pump.failure()
     }
 
     /// Bytes that wait to be sent.
@@ -173,6 +185,8 @@ pub(super) struct Net<W: World> {
     pub(super) poll: W::Poll,
     listener: W::Listener,
     peer: SocketAddr,
+    acceptor: Acceptor,
+    connector: Connector,
     alike: Alike,
     pub(super) incoming: Vec<Incoming<W>>,
     pub(super) outgoing: Option<Connection<W>>,
@@ -181,6 +195,8 @@ pub(super) struct Net<W: World> {
     reported: Vec<Ready>,
     buffer: Vec<u8>,
     may_accept: bool,
+    /// The other is not called before this time, in ns.
+    rests_until_ns: u64,
     /// Connections that were refused.
     pub(super) refused: u64,
     /// Why the last was.
@@ -190,6 +206,10 @@ pub(super) struct Net<W: World> {
 impl<W: World> Net<W> {
     pub(super) fn open(setting: &PairSetting, alike: Alike) -> Result<Self, PairError> {
         let failed = |source| PairError::Listen { address: setting.listen, source };
+        let tls = |problem| PairError::Tls { problem };
+        let acceptor = setting.tls.as_ref().map(TlsFiles::acceptor).transpose().map_err(tls)?;
+        let peer = setting.peer.ip().to_string();
+        let connector = setting.tls.as_ref().map(|files| files.connector(&peer)).transpose().map_err(tls)?;
         let poll = W::Poll::new(64).map_err(failed)?;
         let mut listener = W::Listener::bind(setting.listen).map_err(failed)?;
         listener.register(&poll, LISTENER, Interest::READABLE).map_err(failed)?;
@@ -197,6 +217,8 @@ impl<W: World> Net<W> {
             poll,
             listener,
             peer: setting.peer,
+            acceptor: acceptor.unwrap_or_default(),
+            connector: connector.unwrap_or_default(),
             alike,
             incoming: Vec::new(),
             outgoing: None,
@@ -205,6 +227,7 @@ impl<W: World> Net<W> {
             reported: Vec::with_capacity(64),
             buffer: vec![0; READ_BYTES],
             may_accept: true,
+            rests_until_ns: 0,
             refused: 0,
             reason: None,
         })
@@ -255,6 +278,12 @@ impl<W: World> Net<W> {
             && !connection.turn(&mut buffer, now_ns)
             && connection.untaken() == 0
         {
+            if let Some(failure) = connection.failure()
+                && failure.kind() == ErrorKind::InvalidData
+            {
+                self.reason = Some(format!("the connection to {} by TLS: {failure}", self.peer));
+                self.rests_until_ns = now_ns.saturating_add(REST_NS);
+            }
             self.hang_up();
         }
         self.buffer = buffer;
@@ -265,23 +294,45 @@ impl<W: World> Net<W> {
             match self.listener.accept() {
                 Ok((mut stream, address)) => {
                     let token = Token(self.next_token);
+                    self.make_room(address);
                     if self.incoming.len() >= MOST_INCOMING
                         || stream
                             .register(&self.poll, token, Interest::READABLE | Interest::WRITABLE)
                             .is_err()
                     {
-                        self.refuse(format!("{address}: too many connections"));
+                        self.refuse(format!("{}: too many connections", address.ip()));
                         continue;
                     }
                     let _is_set = stream.set_nodelay(true);
                     self.next_token += 1;
-                    let connection = Connection::new(stream, token, true, self.now_ns());
+                    let transport = match self.acceptor.accept(stream, SPEAKS_TLS) {
+                        Ok(transport) => transport,
+                        Err(error) => {
+                            self.refuse(format!("{address}: {error}"));
+                            continue;
+                        }
+                    };
+                    let connection = Connection::new(transport, token, true, self.now_ns());
                     let (hello, leaving_ns, is_gone) = (None, None, false);
                     self.incoming.push(Incoming { connection, address, hello, leaving_ns, is_gone });
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => self.may_accept = false,
             }
+        }
+    }
+
+    /// The host of the other plant finds room among strangers: the oldest that has not said who it is goes.
+    fn make_room(&mut self, address: SocketAddr) {
+        let peer = self.peer.ip();
+        if self.incoming.len() < MOST_INCOMING || address.ip() != peer {
+            return;
+        }
+        let is_stranger = |one: &Incoming<W>| one.hello.is_none() && one.address.ip() != peer;
+        if let Some(at) = self.incoming.iter().position(is_stranger) {
+            let mut gone = self.incoming.remove(at);
+            let _ = gone.connection.pump.stream().deregister(&self.poll);
+            self.refuse(format!("{}: too many connections", gone.address.ip()));
         }
     }
 
@@ -303,7 +354,7 @@ impl<W: World> Net<W> {
                     return;
                 }
                 if let Some((reason, text)) = self.alike.refuse(&hello) {
-                    self.refuse(format!("{}: {text}", one.address));
+                    self.refuse(format!("{}: {text}", one.address.ip()));
                     one.refuse(reason, text, now_ns);
                     return;
                 }
@@ -314,29 +365,36 @@ impl<W: World> Net<W> {
                 }
                 return;
             }
-            Parsed::Cut if one.is_gone => "closed before it said who it is",
+            Parsed::Cut if one.is_gone => {
+                let failure = one.connection.failure().map(|failure| format!(" ({failure})"));
+                let failure = failure.unwrap_or_default();
+                self.refuse(format!("{}: closed before it said who it is{failure}", one.address.ip()));
+                one.leaves(now_ns);
+                return;
+            }
             Parsed::Cut if now_ns.saturating_sub(one.connection.since_ns) < PATIENCE_NS => return,
             Parsed::Cut => "did not say who it is in time",
             Parsed::Frame(..) => "a frame before the hello",
             Parsed::Bad(why) => why,
         };
-        self.refuse(format!("{}: {why}", one.address));
+        self.refuse(format!("{}: {why}", one.address.ip()));
         one.refuse(Reason::Other, why, now_ns);
     }
 
     /// Connects to the other plant, if there is no connection to it, and says who this one is.
     pub(super) fn call(&mut self, hello: &Hello) {
-        if self.outgoing.is_some() {
+        if self.outgoing.is_some() || self.now_ns() < self.rests_until_ns {
             return;
         }
         let token = Token(self.next_token);
         self.next_token += 1;
+        let connector = &self.connector;
         let connected = W::Stream::connect(self.peer).and_then(|mut stream| {
             stream.register(&self.poll, token, Interest::READABLE | Interest::WRITABLE)?;
-            Ok(stream)
+            connector.connect(stream)
         });
-        if let Ok(stream) = connected {
-            let mut connection = Connection::new(stream, token, false, self.now_ns());
+        if let Ok(transport) = connected {
+            let mut connection = Connection::new(transport, token, false, self.now_ns());
             connection.send(&Frame::Hello(*hello));
             self.outgoing = Some(connection);
         }
@@ -348,9 +406,29 @@ impl<W: World> Net<W> {
         }
     }
 
+    /// As [`Net::hang_up`]; the other has refused this plant, which calls again after a rest.
+    pub(super) fn hang_up_for_a_while(&mut self) {
+        self.hang_up();
+        self.rests_until_ns = self.now_ns().saturating_add(REST_NS);
+    }
+
     /// How long the other has left the call without an answer, in ns.
     pub(super) fn unanswered_ns(&self) -> u64 {
         let now_ns = self.now_ns();
         self.outgoing.as_ref().map_or(0, |connection| now_ns.saturating_sub(connection.since_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plant_without_tls_can_read_why_it_is_refused() {
+        let Parsed::Frame(Frame::Refused { reason, text }, length) = Frame::parse(SPEAKS_TLS) else {
+            panic!("no refusal: {SPEAKS_TLS:?}")
+        };
+        assert_eq!((reason, length), (Reason::Other, SPEAKS_TLS.len()));
+        assert!(text.contains("speak TLS"));
     }
 }
