@@ -81,7 +81,7 @@ pub(crate) fn agree<W: World>(
     let mut next = days::open_in::<W>(folder, options, W::time_of_day())?.opened.next;
     let mut moved_aside = None;
     let (mut looked, mut said) = (None, None);
-    let mut deferred = None;
+    let (mut deferred, started) = (None, W::instant());
     let instance = instance::<W>();
     let role = loop {
         if is_stopped() {
@@ -141,14 +141,20 @@ pub(crate) fn agree<W: World>(
                 epoch = epoch.max(other.map_or(0, |other| other.epoch));
                 break Role::Primary;
             }
-            // One that is to be the primary closes its port for a moment before it serves.
-            (_, None) if wants_primary && deferred.is_none_or(|at| W::since(at) >= DEFERENCE) => {
+            (_, None) if setting.is_forced => break Role::Primary,
+            // The other may start at this moment, and one that is to be the primary closes its port for a moment before it serves.
+            (_, None)
+                if wants_primary
+                    && W::since(started) >= PATIENCE
+                    && deferred.is_none_or(|at| W::since(at) >= DEFERENCE) =>
+            {
                 break Role::Primary;
             }
             (Outcome::Refused(_, why), _) => looked = Some(why),
             _ => {}
         }
-        if said.is_none_or(|said| W::since(said) >= REMINDER) {
+        let is_hurried = wants_primary && deferred.is_none();
+        if !is_hurried && said.is_none_or(|said| W::since(said) >= REMINDER) {
             said = Some(W::instant());
             let why = looked.take().or_else(|| net.reason.take()).unwrap_or_else(|| "no answer".to_owned());
             say(&format!("this standby waits for the primary at {}: {why}", setting.peer));

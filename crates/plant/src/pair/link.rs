@@ -55,6 +55,9 @@ const ALONE_NS: u64 = 1_000_000_000;
 /// How long a primary that stops waits for its standby, in ns.
 const FAREWELL_NS: u64 = 1_000_000_000;
 
+/// Frames that a standby takes before it lets the primary hear from it.
+const FRAMES_IN_TURN: usize = 8;
+
 /// Pieces that may wait for ingest.
 const PIECES: usize = 64;
 
@@ -104,6 +107,10 @@ pub(crate) struct Link<W: World> {
     tip: Tip,
     primary_next: u64,
     is_accepted: bool,
+    /// The call only asks whether the primary is there.
+    is_asking: bool,
+    /// Frames that have come are not taken yet.
+    has_more: bool,
     has_said_bye: bool,
     /// When the primary was heard last, in ns.
     heard_ns: u64,
@@ -164,6 +171,8 @@ impl<W: World> Link<W> {
             handed: next,
             primary_next: next,
             is_accepted: false,
+            is_asking: false,
+            has_more: false,
             has_said_bye: false,
             heard_ns: 0,
             turned_ns: 0,
@@ -206,7 +215,11 @@ impl<W: World> Link<W> {
     /// Serves until the plant has stopped.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<(), BeginAgain> {
         loop {
-            let longest = if self.pending.is_some() { REST } else { LOOK };
+            let longest = match (&self.pending, self.has_more) {
+                (Some(_), _) => REST,
+                (None, true) => Duration::ZERO,
+                (None, false) => LOOK,
+            };
             let me = self.hello(false);
             self.net.turn(longest, &me);
             if self.shared.looks(self.role == Role::Primary, self.setting.standby_timeout) {
@@ -492,7 +505,10 @@ impl<W: World> Link<W> {
         }
         self.refuse_followers(now_ns);
         self.hand_on();
-        if let Some(connection) = &self.net.outgoing {
+        self.has_more = false;
+        if self.is_asking {
+            self.take_answer(now_ns);
+        } else if let Some(connection) = &self.net.outgoing {
             if self.is_accepted {
                 self.heard_ns = self.heard_ns.max(connection.heard_ns);
             }
@@ -503,17 +519,40 @@ impl<W: World> Link<W> {
         self.acknowledge(now_ns);
         let written = self.shared.written.load(Ordering::Acquire);
         let is_due = self.asked_ns.is_none_or(|called| now_ns.saturating_sub(called) >= CALL_NS);
-        // What was handed on is in the journal before the plant says what it has.
-        if self.net.outgoing.is_none() && is_due && written == self.handed && self.pending.is_none() {
+        if self.net.outgoing.is_none() && is_due {
             self.asked_ns = Some(now_ns);
-            let me = self.hello(true);
+            // What was handed on is in the journal before the plant says what it has. Until then it only asks whether the primary is there:
+            // one that has much to do itself would take it to be silent.
+            let follows = written == self.handed && self.pending.is_none();
+            let me = self.hello(follows);
             self.net.call(&me);
+            self.is_asking = !follows && self.net.outgoing.is_some();
         }
         if !self.is_accepted && self.net.unanswered_ns() >= PATIENCE_NS {
             self.net.hang_up();
         }
         let is_silent = now_ns.saturating_sub(self.heard_ns) >= silence_ns;
         if (is_silent || self.has_said_bye) && self.pending.is_none() { self.take_over() } else { Ok(()) }
+    }
+
+    /// Takes what a primary answers that was only asked.
+    fn take_answer(&mut self, now_ns: u64) {
+        let frame = self.net.outgoing.as_ref().map(|connection| connection.frame());
+        match frame {
+            Some(Parsed::Cut) => return,
+            Some(Parsed::Frame(Frame::Welcome(hello), _)) if self.is_followed(&hello) => {
+                self.heard_ns = now_ns
+            }
+            Some(Parsed::Frame(Frame::Refused { text, .. }, _)) => self.reason = Some(text.to_owned()),
+            Some(_) | None => {}
+        }
+        self.net.hang_up();
+        self.is_asking = false;
+    }
+
+    /// Whether this is the primary that this plant follows, or a later one.
+    fn is_followed(&self, hello: &Hello) -> bool {
+        hello.role == Role::Primary && hello.epoch >= self.epoch
     }
 
     fn refuse_followers(&mut self, now_ns: u64) {
@@ -540,12 +579,22 @@ impl<W: World> Link<W> {
 
     fn take_frames(&mut self, now_ns: u64) -> Result<(), BeginAgain> {
         let cannot = |why: &str| BeginAgain::CannotFollow(why.to_owned());
+        let mut left = FRAMES_IN_TURN;
         while self.pending.is_none() {
+            if left == 0 {
+                self.has_more = true;
+                return Ok(());
+            }
+            left -= 1;
             let Some(connection) = &mut self.net.outgoing else { return Ok(()) };
             let length = match connection.frame() {
                 Parsed::Cut => return Ok(()),
                 Parsed::Bad(why) => return Err(cannot(why)),
                 Parsed::Frame(Frame::Welcome(hello), length) => {
+                    if hello.role == Role::Primary && hello.epoch >= self.epoch {
+                        // It is there, whether it lets this plant follow or not.
+                        self.heard_ns = now_ns;
+                    }
                     if hello.role == Role::Primary && hello.epoch > self.epoch {
                         self.epoch = hello.epoch;
                         let remembered = Remembered { epoch: hello.epoch, is_primary: false };

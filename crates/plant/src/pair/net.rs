@@ -27,8 +27,8 @@ const READ_BYTES: usize = 256 << 10;
 /// Bytes that were received and not taken, above which no more are read.
 const MOST_UNTAKEN: usize = 4 << 20;
 
-/// How long this plant does not call again where the other has refused it, or TLS has failed, in ns.
-const REST_NS: u64 = 1_000_000_000;
+/// How long this plant at most does not call again where the other has refused it, or TLS has failed, in ns.
+const MOST_REST_NS: u64 = 1_000_000_000;
 
 /// What a client without TLS gets where it must speak it: a frame that refuses.
 const SPEAKS_TLS: &[u8] = b"\x32\0\0\0\x03\x07this plant's [pair] has a certificate: speak TLS";
@@ -195,6 +195,8 @@ pub(super) struct Net<W: World> {
     reported: Vec<Ready>,
     buffer: Vec<u8>,
     may_accept: bool,
+    /// How long the other is not called after it has refused: it is asked some times before its silence counts.
+    rest_ns: u64,
     /// The other is not called before this time, in ns.
     rests_until_ns: u64,
     /// Connections that were refused.
@@ -227,6 +229,9 @@ impl<W: World> Net<W> {
             reported: Vec::with_capacity(64),
             buffer: vec![0; READ_BYTES],
             may_accept: true,
+            rest_ns: u64::try_from(setting.takeover_after.as_nanos() / 4)
+                .unwrap_or(u64::MAX)
+                .min(MOST_REST_NS),
             rests_until_ns: 0,
             refused: 0,
             reason: None,
@@ -282,7 +287,7 @@ impl<W: World> Net<W> {
                 && failure.kind() == ErrorKind::InvalidData
             {
                 self.reason = Some(format!("the connection to {} by TLS: {failure}", self.peer));
-                self.rests_until_ns = now_ns.saturating_add(REST_NS);
+                self.rests_until_ns = now_ns.saturating_add(self.rest_ns);
             }
             self.hang_up();
         }
@@ -409,7 +414,7 @@ impl<W: World> Net<W> {
     /// As [`Net::hang_up`]; the other has refused this plant, which calls again after a rest.
     pub(super) fn hang_up_for_a_while(&mut self) {
         self.hang_up();
-        self.rests_until_ns = self.now_ns().saturating_add(REST_NS);
+        self.rests_until_ns = self.now_ns().saturating_add(self.rest_ns);
     }
 
     /// How long the other has left the call without an answer, in ns.
