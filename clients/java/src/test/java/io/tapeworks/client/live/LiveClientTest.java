@@ -122,6 +122,28 @@ final class LiveClientTest {
     }
 
     @Test
+    void aClientOfAPairGoesOnAtTheOtherServerAndComesBack() throws IOException {
+        byte[] begin = Records.metadata(3);
+        Server first = new Server(
+                Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20)),
+                Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 20), Records.mbo(4, 30), Records.mbo(5, 40)));
+        Server second = new Server(Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 20), Records.mbo(4, 30)));
+        LiveOptions options = first.options("mbo")
+                .withReconnects(2, Duration.ofMillis(1))
+                .withOtherServer("127.0.0.1", second.listener.getLocalPort());
+        Orders orders = new Orders();
+        try (LiveClient client = new LiveClient(options)) {
+            LiveException last = assertThrows(LiveException.class, () -> client.run(orders));
+            // Both have sent what they have: the last attempt was at the second, which is gone.
+            assertTrue(last.getMessage().contains(":" + second.listener.getLocalPort()), last.getMessage());
+        }
+        assertEquals(List.of(1L, 2L, 3L, 4L, 5L), orders.seen);
+        assertEquals(1, second.requests.stream().filter(line -> line.startsWith("auth=")).count());
+        assertTrue(second.requests.get(1).endsWith("|start=11"), second.requests.toString());
+        assertThrows(IllegalArgumentException.class, () -> options.withOtherServer("127.0.0.1", 0));
+    }
+
+    @Test
     void aRefusedKeyIsNotTriedAgain() throws IOException {
         Server server = new Server(Records.metadata(3));
         LiveOptions options = server.options("mbo").withKey(LiveOptions.DEMO_KEY).withReconnects(5, Duration.ofMillis(1));
