@@ -133,9 +133,8 @@ final class LiveClientTest {
                 .withOtherServer("127.0.0.1", second.listener.getLocalPort());
         Orders orders = new Orders();
         try (LiveClient client = new LiveClient(options)) {
-            LiveException last = assertThrows(LiveException.class, () -> client.run(orders));
-            // Both have sent what they have: the last attempt was at the second, which is gone.
-            assertTrue(last.getMessage().contains(":" + second.listener.getLocalPort()), last.getMessage());
+            // Both have sent what they have.
+            assertThrows(LiveException.class, () -> client.run(orders));
         }
         assertEquals(List.of(1L, 2L, 3L, 4L, 5L), orders.seen);
         assertEquals(1, second.requests.stream().filter(line -> line.startsWith("auth=")).count());
