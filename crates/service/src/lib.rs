@@ -5,6 +5,7 @@ pub mod describe;
 pub mod flow;
 pub mod flow_config;
 pub mod monitor;
+mod kafka;
 pub mod nats;
 pub mod report;
 pub mod service;

@@ -1,0 +1,125 @@
+//! `[kafka]` of a plant's configuration.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tapeworks_market::Symbol;
+use tapeworks_outputs::kafka::{KafkaCompression, KafkaLogin, KafkaMechanism, KafkaSetting};
+use tapeworks_runtime::config::{Reading, Section, host_and_port};
+use tapeworks_runtime::secrets::{Secret, check_secret};
+use tapeworks_store::Schema;
+
+/// The times between commits that make sense: a transaction costs some messages between brokers.
+const FLUSH_EVERY: std::ops::RangeInclusive<Duration> = Duration::from_millis(5)..=Duration::from_secs(30);
+
+/// Letters, digits, `.`, `-` and `_`: what Kafka takes as the name of a topic, but for its length.
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text != "."
+        && text != ".."
+        && text.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '-' | '_'))
+}
+
+/// Reads `[kafka]` of a configuration whose paths start at `beside`. The output reads the journal, so there must be one.
+pub(crate) fn read(
+    reading: &mut Reading<'_>,
+    top: &mut Section<'_>,
+    beside: &Path,
+    has_journal: bool,
+) -> Option<KafkaSetting> {
+    let mut section = top.table(reading, "kafka")?;
+    if cfg!(not(feature = "kafka")) {
+        top.wrong_at(reading, "kafka", "this program was built without the feature 'kafka'");
+    } else if !has_journal {
+        top.wrong_at(reading, "kafka", "records go to Kafka from the journal, and there is no [journal]");
+    }
+    let what = "a broker's name or address with its port such as 127.0.0.1:9092";
+    let brokers = section.each(reading, "brokers", what, host_and_port);
+    if !section.has("brokers") {
+        section.missing(reading, "brokers");
+    }
+    let mut setting = KafkaSetting::new(brokers.clone().unwrap_or_default());
+    let what = "at most 200 letters, digits, '.', '-' and '_'";
+    let id = section.parsed(reading, "id", what, |text| {
+        (is_name(text) && text.len() <= 200).then(|| text.to_owned())
+    });
+    setting.id = id.unwrap_or(setting.id);
+    let what = "letters, digits, '.', '-', '_' and {schema} for the schema's name, at most 200";
+    let topic = section.parsed(reading, "topic", what, |text| {
+        (is_name(&text.replace("{schema}", "x")) && text.len() <= 200).then(|| text.to_owned())
+    });
+    setting.topic = topic.unwrap_or(setting.topic);
+    let what = "a schema such as \"trades\" or \"cmbp-1\"";
+    let schemas: Option<Vec<Schema>> = section.each(reading, "schemas", what, |text| text.parse().ok());
+    // Twice in the list it would be sent twice.
+    let mut once = Vec::new();
+    for schema in schemas.unwrap_or(setting.schemas) {
+        if !once.contains(&schema) {
+            once.push(schema);
+        }
+    }
+    setting.schemas = once;
+    let position_topic = setting.position_topic();
+    if setting.schemas.iter().any(|schema| setting.topic_of(*schema) == position_topic) {
+        section.wrong_at(reading, "topic", "it is the topic of the position, which is that of the 'id' with .position");
+    }
+    let what = "a symbol such as \"AAPL\"";
+    let symbol = |text: &str| Symbol::parse(text).map(|symbol| symbol.to_string());
+    setting.symbols = section.each(reading, "symbols", what, symbol).unwrap_or_default();
+    setting.create_topics = section.boolean(reading, "create_topics").unwrap_or(setting.create_topics);
+    let count = |found: Option<(usize, _)>| found.and_then(|(count, _)| u16::try_from(count).ok());
+    setting.partitions = count(section.integer(reading, "partitions", 1..=10_000));
+    setting.replicas = count(section.integer(reading, "replicas", 1..=100));
+    for key in ["partitions", "replicas"] {
+        if !setting.create_topics && section.has(key) {
+            section.wrong_at(reading, key, "no topic is created, as 'create_topics' says");
+        }
+    }
+    setting.authorities = section.text(reading, "authorities").map(|(path, _)| beside.join(path));
+    if cfg!(not(feature = "tls")) && setting.authorities.is_some() {
+        section.wrong_at(reading, "authorities", "this program was built without the feature 'tls'");
+    }
+    setting.certificate = match (section.text(reading, "certificate"), section.text(reading, "key")) {
+        (Some((certificate, _)), Some((key, _))) => Some((beside.join(certificate), beside.join(key))),
+        (None, None) => None,
+        (Some(_), None) => {
+            section.missing(reading, "key");
+            None
+        }
+        (None, Some(_)) => {
+            section.missing(reading, "certificate");
+            None
+        }
+    };
+    if setting.certificate.is_some() && setting.authorities.is_none() {
+        section.wrong_at(reading, "certificate", "a certificate is shown by TLS, which needs 'authorities'");
+    }
+    setting.login = section.table(reading, "login").and_then(|mut login| {
+        let user = login.required_text(reading, "user").map(|(user, _)| user);
+        let mechanisms = KafkaMechanism::ALL;
+        let mechanism = login.choice(reading, "mechanism", &mechanisms, |mechanism| mechanism.as_str());
+        if !Secret::is_in(&login, Secret::PASSWORD) {
+            login.missing(reading, "password");
+        }
+        let password = Secret::read(reading, &mut login, Secret::PASSWORD, beside, check_secret);
+        let mechanism = mechanism.unwrap_or(KafkaMechanism::ScramSha512);
+        if cfg!(not(feature = "tls")) && mechanism != KafkaMechanism::Plain {
+            login.wrong_at(reading, "mechanism", "SCRAM needs a program that was built with the feature 'tls'");
+        }
+        login.refuse_the_rest(reading);
+        Some(KafkaLogin { mechanism, user: user?, password: password? })
+    });
+    let compression =
+        section.choice(reading, "compression", &KafkaCompression::ALL, |compression| compression.as_str());
+    setting.compression = compression.unwrap_or_default();
+    let every = section.time(reading, "flush_every", FLUSH_EVERY);
+    setting.flush_every = every.unwrap_or(setting.flush_every);
+    let records = section.integer(reading, "batch_records", 1..=1_000_000);
+    setting.batch_records = records.map_or(setting.batch_records, |(records, _)| records);
+    let batch = section.integer(reading, "batch_kb", 1..=100_000);
+    setting.batch_bytes = batch.map_or(setting.batch_bytes, |(kilobytes, _): (usize, _)| kilobytes * 1_000);
+    let queue = section.integer(reading, "queue_mb", 1..=2_000);
+    setting.queue_bytes = queue.map_or(setting.queue_bytes, |(megabytes, _): (usize, _)| megabytes << 20);
+    section.refuse_the_rest(reading);
+    brokers.map(|_| setting)
+}
