@@ -246,13 +246,13 @@ impl<'s> Session<'s> {
                 self.commit(cut)?;
             }
             if !is_caught_up {
-                waiting = None;
                 if self.sink.shared.is_over() {
                     return Err(Stop::Ended.into());
                 }
                 continue;
             }
             if self.wanted.is_some() && self.next < self.position.next {
+                // Also while the plant goes on with a journal that lost its end.
                 if waiting.get_or_insert_with(Instant::now).elapsed() >= HISTORY_PATIENCE {
                     let (journal, position) = (self.next, self.position.next);
                     return Err(Ending::Failed(KafkaFailure::ShortJournal { journal, position }));
