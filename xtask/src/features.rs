@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::process::{self, Program, cargo};
 use crate::tools::{self, Lack};
 
-/// The feature that needs more than the toolchain to build.
-const AF_XDP: &str = "af-xdp";
+/// The features that need more than the toolchain to build, and whether that is there.
+const NEEDY: [(&str, fn() -> Result<(), Lack>); 2] = [("af-xdp", tools::af_xdp), ("kafka", tools::kafka)];
 
 /// What the workspace is built with. Every step that builds it takes the same, so that nothing is built twice.
 #[derive(Default)]
@@ -20,12 +20,17 @@ pub(crate) struct Features {
 impl Features {
     /// All that can be built here.
     pub(crate) fn all() -> Result<Self, String> {
-        let left_out = match tools::af_xdp() {
+        let lacking = NEEDY.into_iter().filter_map(|(feature, is_there)| match is_there() {
             Ok(()) => None,
             // Where nothing may be skipped the step of each feature alone fails for it.
-            Err(Lack::Skipped(why) | Lack::Failed(why)) => Some(format!("{AF_XDP} is left out: {why}")),
-        };
-        let more = packages(left_out.is_none())?.into_iter().flat_map(|(package, features)| {
+            Err(Lack::Skipped(why) | Lack::Failed(why)) => Some((feature, why)),
+        });
+        let lacking: Vec<(&str, String)> = lacking.collect();
+        let without: Vec<&str> = lacking.iter().map(|(feature, _)| *feature).collect();
+        let why: Vec<String> =
+            lacking.iter().map(|(feature, why)| format!("{feature} is left out: {why}")).collect();
+        let left_out = (!why.is_empty()).then(|| why.join("; "));
+        let more = packages(&without)?.into_iter().flat_map(|(package, features)| {
             features.into_iter().map(move |feature| format!("{package}/{feature}"))
         });
         Ok(Self { more: more.collect(), left_out })
@@ -49,12 +54,12 @@ impl Features {
     }
 }
 
-/// Each package of ours that has features, and the names of those that can be built: that of AF_XDP only where what it needs is there.
-fn packages(has_af_xdp: bool) -> Result<Vec<(String, Vec<String>)>, String> {
+/// Each package of ours that has features, and the names of those that can be built: all but these.
+fn packages(without: &[&str]) -> Result<Vec<(String, Vec<String>)>, String> {
     let metadata = process::metadata(&["--no-deps"])?;
     let of = |package: &serde_json::Value| {
         let features = package["features"].as_object()?;
-        let is_built = |name: &&String| *name != "default" && (has_af_xdp || *name != AF_XDP);
+        let is_built = |name: &&String| *name != "default" && !without.contains(&name.as_str());
         let features: Vec<String> = features.keys().filter(is_built).cloned().collect();
         (!features.is_empty()).then_some((package["name"].as_str()?.to_owned(), features))
     };
@@ -64,14 +69,20 @@ fn packages(has_af_xdp: bool) -> Result<Vec<(String, Vec<String>)>, String> {
 /// Lints each package with none of its features, and all packages that have a feature with it and no other. A package alone shows what
 /// it uses and only another package asks for, and a feature that is off what is unused without it.
 pub(crate) fn alone() -> Result<String, Lack> {
-    let lacks = match tools::af_xdp() {
-        Ok(()) => None,
-        Err(Lack::Skipped(lacks)) => Some(lacks),
-        Err(failed) => return Err(failed),
-    };
+    let (mut without, mut but) = (Vec::new(), String::new());
+    for (feature, is_there) in NEEDY {
+        match is_there() {
+            Ok(()) => {}
+            Err(Lack::Skipped(lacks)) => {
+                without.push(feature);
+                but.push_str(&format!(", {feature} left out: {lacks}"));
+            }
+            Err(failed) => return Err(failed),
+        }
+    }
     let lint = || cargo(["clippy", "--locked", "--no-default-features"]);
     let run = || {
-        let packages = packages(lacks.is_none())?;
+        let packages = packages(&without)?;
         let mut with: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (package, features) in &packages {
             lint().args(["--package", package, "--", "--deny", "warnings"]).run()?;
@@ -88,6 +99,5 @@ pub(crate) fn alone() -> Result<String, Lack> {
         Ok((packages.len(), with.len()))
     };
     let (packages, features) = run().map_err(Lack::Failed)?;
-    let but = lacks.map_or_else(String::new, |lacks| format!(", {AF_XDP} left out: {lacks}"));
     Ok(format!("{packages} packages build without a feature, and with each of {features} alone{but}"))
 }

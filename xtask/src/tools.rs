@@ -44,6 +44,13 @@ pub(crate) fn af_xdp() -> Result<(), Lack> {
     libraries.iter().try_for_each(|(library, package)| debian_library(library, package))
 }
 
+/// What building the feature `kafka` takes, with `tls`: librdkafka is compiled from C.
+pub(crate) fn kafka() -> Result<(), Lack> {
+    [("gcc", "gcc"), ("make", "make")].iter().try_for_each(|(program, package)| debian(program, package))?;
+    let libraries = [("zlib", "zlib1g-dev"), ("openssl", "libssl-dev")];
+    libraries.iter().try_for_each(|(library, package)| debian_library(library, package))
+}
+
 /// A library of a Debian package, as pkg-config knows it.
 pub(crate) fn debian_library(library: &str, package: &str) -> Result<(), Lack> {
     debian("pkg-config", "pkg-config")?;
