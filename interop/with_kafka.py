@@ -3,7 +3,7 @@
 Venues are simulated on loopback, the broker is a real one. Amid the session the plant and the broker are killed again and again, alone and
 together, and start again. At the end a consumer of Confluent's client reads what is committed, and decodes it by the shipped declaration;
 the journal is exported as DBN files, which databento reads. Then come the ways to fail: a second plant with the same id, a wrong password,
-a topic that is not there, a batch that is too large, another journal, a journal whose beginning was removed.
+a topic that is not there, a batch that is too large, a journal that lost its end, one whose beginning was removed.
 
 Usage: with_kafka.py --tapeworks BINARY --work FOLDER --server FOLDER, where the last has the broker's archives. KAFKA_KILLS: how often
 something is killed.
@@ -14,7 +14,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,13 +21,14 @@ from collections import defaultdict
 from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_tools import protoc
 
 from replays import ROOT, SCHEMAS, dbn_table
-from with_questdb import CONSOLIDATED, GIVEN_UP, INTERVALS, LAST, OTHERWISE, SHOWN, VENUES, Plant, free_port, get, until
+from with_questdb import CONSOLIDATED, GIVEN_UP, INTERVALS, LAST, OTHERWISE, SHOWN, VENUES, Plant, free_port, until
 
 MESSAGES, RATE, SYMBOLS, SEED = 60_000, 3_000, 20, 17
 KILLS = int(os.environ.get("KAFKA_KILLS", "3"))
@@ -109,6 +109,10 @@ class Broker:
             "log_level": 0,
         }
         return Consumer(setting, error_cb=lambda error: None)
+
+    def create(self, topic: str, setting: dict) -> None:
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.port}"})
+        admin.create_topics([NewTopic(topic, 1, 1, config=setting)])[topic].result(timeout=DEADLINE)
 
     def read(self, topic: str) -> list:
         """What is committed, each with its partition, key and value, in the order of each partition."""
@@ -259,7 +263,7 @@ def main() -> int:
     broker, page = Broker(given.server.resolve(), work / "broker"), free_port()
     group, port = random.randrange(1, 250), random.randrange(20_000, 30_000)
     venues, of_venues = venues_of(work, group, port, MESSAGES, RATE)
-    main_file = config(work, "plant", page, broker.port, of_venues, more=f"schemas = {json.dumps(SCHEMAS)}\nbatch_records = 500")
+    main_file = config(work, "plant", page, broker.port, of_venues, more=f"schemas = {json.dumps(SCHEMAS)}\nbatch_records = 500", more_journal='checkpoint_every = "2s"')
     plant, others = Plant(tapeworks, main_file, page, work / "plant.log"), []
     exchange = None
 
@@ -292,7 +296,7 @@ def main() -> int:
             if is_plant:
                 time.sleep(choose.uniform(0, 0.3))
                 plant.start()
-            before = (kafka_of(plant).get("position") or 0) if not is_broker else 0
+            before = kafka_of(plant).get("position") or 0
             until("the output goes on", lambda: kafka_of(plant).get("is_connected") and (kafka_of(plant).get("position") or 0) > before)
             killed.append("both" if is_plant and is_broker else "plant" if is_plant else "broker")
         exchange.wait(timeout=DEADLINE)
@@ -301,7 +305,7 @@ def main() -> int:
         until("all is sent", lambda: kafka_of(plant).get("lag_events", 1) == 0 or time.monotonic() - idle_since > 20)
         ended = plant.end()
         assert ended["kafka"]["lost_events"] == 0 and ended["kafka"]["lag_events"] == 0, ended["kafka"]
-        (_, key, value), = [each for each in broker.read("tapeworks.position")[-1:]]
+        _, key, value = broker.read("tapeworks.position")[-1]
         assert key == "tapeworks" and position_type.FromString(value).next_event == ended["events"], ended["kafka"]
         export = ["journal", "export", main_file, "--out", work / "days", "--schema", ",".join(SCHEMAS), "--format", "dbn"]
         done = subprocess.run([str(word) for word in [tapeworks, *export]], capture_output=True, text=True, check=False)
@@ -357,11 +361,26 @@ def main() -> int:
         newest = sorted((work / "journal3").glob("*.journal"))
         for path in newest[len(newest) // 2:]:
             path.unlink()
-        for path in (work / "journal3").iterdir():
-            if path not in newest:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in set((work / "journal3").iterdir()) - set(newest):
+            path.unlink()
         said = ends(tapeworks, config(work, "short", free_port(), broker.port, of_venues, "journal3"), work / "short.log")
         assert "the journal ends at event" in said, said
+        # One whose beginning was removed: the loss is counted, and the rest is sent.
+        shutil.copytree(work / "journal2", work / "journal4", ignore=shutil.ignore_patterns("*lock*"))
+        for path in sorted((work / "journal4").glob("*.journal"))[:2]:
+            path.unlink()
+        page_ = free_port()
+        beheaded = other(config(work, "beheaded", page_, broker.port, of_venues, "journal4", 'id = "b"\ntopic = "b.{schema}"'), page_)
+        until("what is left of the journal", lambda: kafka_of(beheaded).get("records") and kafka_of(beheaded)["lost_events"])
+        beheaded.kill()
+
+        # Batches that are too large are not taken, and the error says what to do; those that are not are.
+        broker.create("large.trades", {"max.message.bytes": "400"})
+        page_ = free_port()
+        more = 'id = "l"\ntopic = "large.{schema}"\nschemas = "trades"\ncompression = "none"'
+        large = other(config(work, "large", page_, broker.port, of_venues, "journal4", more), page_)
+        until("the error of a large batch", lambda: "'batch_kb' makes batches smaller" in (kafka_of(large).get("error") or ""))
+        large.kill()
     finally:
         for each in [plant, *others]:
             each.kill()
@@ -369,7 +388,10 @@ def main() -> int:
         if exchange:
             exchange.kill()
             exchange.wait()
-    print("a second plant with the same id takes it; a wrong password, a missing topic, a journal that is too short are named")
+    print(
+        "a second plant with the same id takes it; a wrong password, a missing topic, a large batch, a journal without its end or beginning "
+        "are named"
+    )
     shutil.rmtree(work / "broker")
     return 0
 

@@ -8,8 +8,8 @@
 use std::ffi::c_char;
 
 use dbn::{
-    BboMsg, BidAskPair, CbboMsg, Cmbp1Msg, ConsolidatedBidAskPair, ImbalanceMsg, InstrumentDefMsg, MboMsg, Mbp1Msg, Mbp10Msg, OhlcvMsg,
-    StatMsg, StatusMsg, TradeMsg, UNDEF_ORDER_SIZE,
+    BboMsg, BidAskPair, CbboMsg, Cmbp1Msg, ConsolidatedBidAskPair, ImbalanceMsg, InstrumentDefMsg, MboMsg,
+    Mbp1Msg, Mbp10Msg, OhlcvMsg, StatMsg, StatusMsg, TradeMsg, UNDEF_ORDER_SIZE,
 };
 use tapeworks_market::Publisher;
 use tapeworks_store::Schema;
@@ -340,7 +340,8 @@ pub(crate) use with_type;
 /// The record types that [`with_type`] names.
 pub(crate) mod of {
     pub(crate) use dbn::{
-        BboMsg, CbboMsg, Cmbp1Msg, ImbalanceMsg, InstrumentDefMsg, MboMsg, Mbp1Msg, Mbp10Msg, OhlcvMsg, StatMsg, StatusMsg, TradeMsg,
+        BboMsg, CbboMsg, Cmbp1Msg, ImbalanceMsg, InstrumentDefMsg, MboMsg, Mbp1Msg, Mbp10Msg, OhlcvMsg,
+        StatMsg, StatusMsg, TradeMsg,
     };
 }
 
@@ -363,4 +364,3 @@ pub(crate) fn last<C: Columns>(to: &mut C, event: u64, part: u32) -> Result<(), 
     to.long("event", i64::try_from(event).ok())?;
     to.short("part", i32::try_from(part).ok())
 }
-

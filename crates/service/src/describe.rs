@@ -10,8 +10,8 @@ use crate::report::Report;
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::ClientView;
 use tapeworks_outputs::clients::server::Stats;
-use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::kafka::KafkaStatus;
+use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::CheckpointStatus;
 use tapeworks_plant::RollStatus;
@@ -344,7 +344,14 @@ fn roll(status: &RollStatus) -> Value {
 
 /// The whole status without the books and the curve. Times in ns.
 pub fn status(report: &Report) -> Value {
-    let Report { plant: status, clients: served, multicast: sent, questdb: rows, nats: published, kafka: logged } = report;
+    let Report {
+        plant: status,
+        clients: served,
+        multicast: sent,
+        questdb: rows,
+        nats: published,
+        kafka: logged,
+    } = report;
     let [p50, p90, p99, p999, max] = status.delay;
     json!({
         "version": env!("CARGO_PKG_VERSION"),

@@ -40,9 +40,8 @@ pub(crate) fn read(
     }
     let mut setting = KafkaSetting::new(brokers.clone().unwrap_or_default());
     let what = "at most 200 letters, digits, '.', '-' and '_'";
-    let id = section.parsed(reading, "id", what, |text| {
-        (is_name(text) && text.len() <= 200).then(|| text.to_owned())
-    });
+    let id = section
+        .parsed(reading, "id", what, |text| (is_name(text) && text.len() <= 200).then(|| text.to_owned()));
     setting.id = id.unwrap_or(setting.id);
     let what = "letters, digits, '.', '-', '_' and {schema} for the schema's name, at most 200";
     let topic = section.parsed(reading, "topic", what, |text| {
@@ -61,7 +60,11 @@ pub(crate) fn read(
     setting.schemas = once;
     let position_topic = setting.position_topic();
     if setting.schemas.iter().any(|schema| setting.topic_of(*schema) == position_topic) {
-        section.wrong_at(reading, "topic", "it is the topic of the position, which is that of the 'id' with .position");
+        section.wrong_at(
+            reading,
+            "topic",
+            "it is the topic of the position, which is that of the 'id' with .position",
+        );
     }
     let what = "a symbol such as \"AAPL\"";
     let symbol = |text: &str| Symbol::parse(text).map(|symbol| symbol.to_string());
@@ -104,7 +107,11 @@ pub(crate) fn read(
         let password = Secret::read(reading, &mut login, Secret::PASSWORD, beside, check_secret);
         let mechanism = mechanism.unwrap_or(KafkaMechanism::ScramSha512);
         if cfg!(not(feature = "tls")) && mechanism != KafkaMechanism::Plain {
-            login.wrong_at(reading, "mechanism", "SCRAM needs a program that was built with the feature 'tls'");
+            login.wrong_at(
+                reading,
+                "mechanism",
+                "SCRAM needs a program that was built with the feature 'tls'",
+            );
         }
         login.refuse_the_rest(reading);
         Some(KafkaLogin { mechanism, user: user?, password: password? })
@@ -122,4 +129,116 @@ pub(crate) fn read(
     setting.queue_bytes = queue.map_or(setting.queue_bytes, |(megabytes, _): (usize, _)| megabytes << 20);
     section.refuse_the_rest(reading);
     brokers.map(|_| setting)
+}
+
+#[cfg(all(test, feature = "kafka", feature = "tls"))]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    const PLANT: &str = "interface = \"127.0.0.1\"\n[[venue]]\nname = \"N\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\n\
+        lines = [\"239.1.1.1:30001\"]\n[journal]\nfolder = \"journal\"\n";
+
+    fn problems(text: &str) -> Vec<String> {
+        let found = Config::parse("p.toml", text).unwrap_err();
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_settings_of_kafka_are_read() {
+        let text = r#"
+            [kafka]
+            brokers = ["kafka.example.net:9092", "[::1]:9093"]
+            id = "ny-1"
+            topic = "md.{schema}"
+            schemas = ["mbo", "trades", "mbo"]
+            symbols = ["BRK.B", "AAPL"]
+            partitions = 6
+            replicas = 3
+            authorities = "ca.pem"
+            certificate = "plant.pem"
+            key = "plant.key"
+            compression = "gzip"
+            flush_every = "20ms"
+            batch_records = 10
+            batch_kb = 100
+            queue_mb = 8
+            [kafka.login]
+            user = "me"
+            password = "secret"
+            mechanism = "SCRAM-SHA-256"
+        "#;
+        let kafka = Config::parse("p.toml", &(PLANT.to_owned() + text)).unwrap().kafka.unwrap();
+        assert!(!format!("{kafka:?}").contains("secret"));
+        let (user, password) = ("me".to_owned(), "secret".into());
+        let brokers = vec![("kafka.example.net".to_owned(), 9_092), ("[::1]".to_owned(), 9_093)];
+        let expected = KafkaSetting {
+            id: "ny-1".to_owned(),
+            topic: "md.{schema}".to_owned(),
+            schemas: vec![Schema::Mbo, Schema::Trades],
+            symbols: vec!["BRK.B".to_owned(), "AAPL".to_owned()],
+            partitions: Some(6),
+            replicas: Some(3),
+            authorities: Some("ca.pem".into()),
+            certificate: Some(("plant.pem".into(), "plant.key".into())),
+            login: Some(KafkaLogin { mechanism: KafkaMechanism::ScramSha256, user, password }),
+            compression: KafkaCompression::Gzip,
+            flush_every: Duration::from_millis(20),
+            batch_records: 10,
+            batch_bytes: 100_000,
+            queue_bytes: 8 << 20,
+            ..KafkaSetting::new(brokers)
+        };
+        assert_eq!(kafka, expected);
+        assert_eq!(
+            (kafka.topic_of(Schema::Mbo), kafka.position_topic()),
+            ("md.mbo".into(), "ny-1.position".into())
+        );
+        let least = Config::parse("p.toml", &format!("{PLANT}[kafka]\nbrokers = \"127.0.0.1:9092\"\n"));
+        let least = least.unwrap().kafka.unwrap();
+        assert_eq!(least, KafkaSetting::new(vec![("127.0.0.1".to_owned(), 9_092)]));
+    }
+
+    #[test]
+    fn wrong_settings_of_kafka_are_named() {
+        let wrong = "[kafka]\nbrokers = \"http://a\"\nid = \"a b\"\ntopic = \"{symbol}\"\nschemas = \"mbp-2\"\ncreate_topics = false\n\
+            partitions = 3\ncertificate = \"c\"\ncompression = \"zip\"\nflush_every = \"1ms\"\nqueue = 1\nlogin = { user = \"me\" }\n";
+        let found = problems(&(PLANT.to_owned() + wrong));
+        let expect = [
+            "'brokers'",
+            "'id'",
+            "'topic'",
+            "'schemas'",
+            "'create_topics'",
+            "the key 'key'",
+            "'compression'",
+            "'flush_every'",
+            "the key 'queue'",
+            "lacks the key 'password'",
+        ];
+        assert_eq!(found.len(), expect.len(), "{found:?}");
+        for expected in expect {
+            assert!(found.iter().any(|found| found.contains(expected)), "{expected}: {found:?}");
+        }
+        let own = "[kafka]\nbrokers = \"a:1\"\nid = \"x\"\ntopic = \"x.position\"\n";
+        let found = problems(&(PLANT.to_owned() + own));
+        assert!(found.len() == 1 && found[0].contains("the topic of the position"), "{found:?}");
+        let found = problems(&format!("{}[kafka]\n", PLANT.split("[journal]").next().unwrap()));
+        assert!(found.len() == 2 && found[0].contains("no [journal]"), "{found:?}");
+        assert!(found[1].contains("lacks the key 'brokers'"), "{found:?}");
+    }
+}
+
+#[cfg(all(test, not(feature = "kafka")))]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn the_settings_of_kafka_need_the_feature() {
+        let found = Config::parse("p.toml", "[kafka]\nbrokers = \"127.0.0.1:9092\"\n").unwrap_err();
+        assert!(
+            found.iter().any(|found| found.to_string().contains("without the feature 'kafka'")),
+            "{found:?}"
+        );
+    }
 }

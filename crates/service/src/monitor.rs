@@ -473,7 +473,8 @@ mod tests {
         let noticed = (Severity::Warning, "the brokers take no records: refused".to_owned());
         assert_eq!(look(away.clone()), [noticed]);
         assert_eq!(look(KafkaStatus { failures: 2, ..away }), []);
-        let is_there = KafkaStatus { is_connected: true, position: Some(7), lost_events: 3, ..Default::default() };
+        let is_there =
+            KafkaStatus { is_connected: true, position: Some(7), lost_events: 3, ..Default::default() };
         let texts: Vec<String> = look(is_there.clone()).into_iter().map(|(_, text)| text).collect();
         assert_eq!(
             texts,

@@ -20,11 +20,11 @@ use tapeworks_engine::history::History;
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::Options;
 use tapeworks_outputs::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
+#[cfg(feature = "kafka")]
+use tapeworks_outputs::kafka::{self, Kafka, KafkaStatus};
 use tapeworks_outputs::multicast::server::{
     self as multicast, Multicast, MulticastError, MulticastFailure, MulticastStats,
 };
-#[cfg(feature = "kafka")]
-use tapeworks_outputs::kafka::{self, Kafka, KafkaStatus};
 #[cfg(feature = "questdb")]
 use tapeworks_outputs::questdb::{self, QuestDb};
 #[cfg(feature = "stream")]

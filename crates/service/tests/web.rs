@@ -16,8 +16,8 @@ use tapeworks_exchange::VenueKind;
 use tapeworks_market::event::Line;
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_outputs::clients::server::Stats;
-use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::kafka::KafkaStatus;
+use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::view::Watch;
 use tapeworks_plant::{

@@ -233,11 +233,7 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
         let _infallible = writeln!(
             out,
             "  kafka {}, {} records a second, {} transactions, {} aborted, lost events {}; lag {} events, {:.1} s",
-            if kafka["is_connected"] == true {
-                paint.good("connected")
-            } else {
-                paint.bad("not connected")
-            },
+            if kafka["is_connected"] == true { paint.good("connected") } else { paint.bad("not connected") },
             thousands(rate(now, before, "/kafka/records")),
             thousands(number(&kafka["transactions"])),
             thousands(number(&kafka["aborted"])),

@@ -14,7 +14,9 @@ use rdkafka::config::{ClientConfig, FromClientConfigAndContext as _, RDKafkaLogL
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message as _;
-use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig};
+use rdkafka::producer::{
+    BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext, PurgeConfig,
+};
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::KafkaSetting;
@@ -55,7 +57,9 @@ pub(super) enum Trouble {
     #[error("topic {0}: a batch is larger than its max.message.bytes; 'batch_kb' makes batches smaller")]
     TooLarge(String),
     /// The topic of the position would forget it.
-    #[error("topic {0} is not compacted, so it would forget the position: its cleanup.policy must be \"compact\"")]
+    #[error(
+        "topic {0} is not compacted, so it would forget the position: its cleanup.policy must be \"compact\""
+    )]
     NotCompacted(String),
     /// The topic of the position has something else.
     #[error("topic {topic}: the message at offset {offset} is no position")]
@@ -87,6 +91,13 @@ pub(super) enum Stop {
     Fenced(String),
     /// The plant has ended.
     Ended,
+}
+
+impl Trouble {
+    /// Whether a connection alone does not show that it is over: records are refused, not brokers away.
+    pub(super) const fn outlasts_a_connection(&self) -> bool {
+        matches!(self, Self::NoTopic(_) | Self::Forbidden(_) | Self::TooLarge(_))
+    }
 }
 
 impl From<Trouble> for Stop {
@@ -230,11 +241,7 @@ impl<'s> Broker<'s> {
     }
 
     /// Calls `step` until it is done: a step that timed out goes on with the next call.
-    fn until_done(
-        &self,
-        doing: &str,
-        mut step: impl FnMut() -> Result<(), KafkaError>,
-    ) -> Result<(), Stop> {
+    fn until_done(&self, doing: &str, mut step: impl FnMut() -> Result<(), KafkaError>) -> Result<(), Stop> {
         loop {
             let Err(error) = step() else { return Ok(()) };
             // Brings the reports.
@@ -294,7 +301,9 @@ impl<'s> Broker<'s> {
             | RDKafkaErrorCode::UnknownTopicOrPartition
             | RDKafkaErrorCode::UnknownPartition => Trouble::NoTopic(topic),
             RDKafkaErrorCode::TopicAuthorizationFailed => Trouble::Forbidden(format!("topic {topic}")),
-            RDKafkaErrorCode::MessageTimedOut | RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight => {
+            RDKafkaErrorCode::MessageTimedOut
+            | RDKafkaErrorCode::PurgeQueue
+            | RDKafkaErrorCode::PurgeInflight => {
                 let error = "messages were not taken in time".to_owned();
                 self.reports.error().unwrap_or(Trouble::Away(error))
             }
@@ -317,7 +326,8 @@ impl<'s> Broker<'s> {
                     wanted.push(NewTopic::new(topic, number(self.setting.partitions), replicas()));
                 }
             }
-            let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
+            let options =
+                AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
             let created = self.admin(async |admin| admin.create_topics(&wanted, &options).await)?;
             for (topic, code) in created.into_iter().filter_map(Result::err) {
                 match code {
@@ -356,7 +366,9 @@ impl<'s> Broker<'s> {
         let found = self.admin(async |admin| admin.describe_configs(&wanted, &options).await)?;
         let policy = found.into_iter().flatten().find_map(|topic| topic.get("cleanup.policy")?.value.clone());
         match policy {
-            Some(policy) if policy != "compact" => Err(Trouble::NotCompacted(self.position_topic.clone()).into()),
+            Some(policy) if policy != "compact" => {
+                Err(Trouble::NotCompacted(self.position_topic.clone()).into())
+            }
             _ => Ok(()),
         }
     }
@@ -370,10 +382,8 @@ impl<'s> Broker<'s> {
         let admin = AdminClient::from_config_and_context(&options(self.setting), self.reports.clone());
         let admin = admin.map_err(|error| kafka(doing, &error))?;
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        let runtime = runtime.map_err(|error| Trouble::Kafka {
-            doing: doing.to_owned(),
-            error: error.to_string(),
-        })?;
+        let runtime =
+            runtime.map_err(|error| Trouble::Kafka { doing: doing.to_owned(), error: error.to_string() })?;
         runtime.block_on(ask(&admin)).map_err(|error| self.stop_of(doing, &error))
     }
 
@@ -398,7 +408,11 @@ impl<'s> Broker<'s> {
                 Some(RDKafkaErrorCode::MessageSizeTooLarge) => {
                     return Err(Trouble::TooLarge(topic.to_owned()).into());
                 }
-                _ => return Err(self.stop_of(&format!("topic {topic}"), &error)),
+                _ => {
+                    // Brings why an earlier message was not taken, which is why this one is not.
+                    self.producer.poll(Duration::ZERO);
+                    return Err(self.stop_of(&format!("topic {topic}"), &error));
+                }
             }
             record = back;
             self.producer.poll(Duration::from_millis(1));

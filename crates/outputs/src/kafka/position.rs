@@ -114,7 +114,11 @@ mod tests {
         assert_eq!(Position::decode(&bytes), Some(position));
         assert_eq!(Position::decode(&bytes[..bytes.len() - 1]), None);
         assert_eq!(Position::decode(b"{\"next\":1}"), None);
-        assert_eq!(Position::decode(&[8 << 3 | 1, 0, 0, 0, 0, 0, 0, 0, 0]), None, "a field that is not known");
+        assert_eq!(
+            Position::decode(&[8 << 3 | 1, 0, 0, 0, 0, 0, 0, 0, 0]),
+            None,
+            "a field that is not known"
+        );
         event.ts_event = Nanos(3);
         assert_ne!(Mark::from(&event), position.last);
     }

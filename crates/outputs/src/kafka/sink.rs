@@ -10,11 +10,11 @@ use tapeworks_engine::history::{History, HistoryError, HistoryReader, Read};
 use tapeworks_engine::replica::{Mode, Replica, place_of};
 use tapeworks_market::{BookOptions, Event, Nanos, Publisher};
 
+use super::KafkaSetting;
 use super::broker::{Broker, Stop, Trouble, position_now};
 use super::messages::Layout;
 use super::output::{KafkaFailure, Shared};
 use super::position::{Beginning, Mark, Position};
-use super::KafkaSetting;
 use crate::begin::LONGEST_REACH;
 
 /// The first pause after a failure; each further one is twice as long.
@@ -58,6 +58,8 @@ pub(super) struct Sink {
     /// The owner of the position when this output wrote or read it last.
     owner: Option<u64>,
     pause: Duration,
+    /// Whether the last error may come again although there is a connection.
+    may_be_refused: bool,
 }
 
 impl Sink {
@@ -70,7 +72,18 @@ impl Sink {
     ) -> Self {
         let topics = setting.schemas.iter().map(|schema| setting.topic_of(*schema)).collect();
         let symbols = setting.symbols.iter().cloned().collect();
-        Self { setting, layouts, topics, symbols, books, history, shared, owner: None, pause: FIRST_PAUSE }
+        Self {
+            setting,
+            layouts,
+            topics,
+            symbols,
+            books,
+            history,
+            shared,
+            owner: None,
+            pause: FIRST_PAUSE,
+            may_be_refused: false,
+        }
     }
 
     pub(super) fn run(mut self) -> Result<(), KafkaFailure> {
@@ -98,6 +111,7 @@ impl Sink {
     /// Shows what is wrong, and waits before the next try, longer each time.
     fn rest(&mut self, trouble: &Trouble) {
         self.shared.waits(trouble);
+        self.may_be_refused = trouble.outlasts_a_connection();
         self.shared.progress(|status| {
             status.failures += 1;
             status.aborted += u64::from(status.waiting > 0);
@@ -133,8 +147,10 @@ impl Sink {
         self.owner = Some(owner);
         shared.progress(|status| {
             status.connects += 1;
-            status.is_connected = true;
-            status.error = None;
+            if !self.may_be_refused {
+                status.is_connected = true;
+                status.error = None;
+            }
             status.position = Some(position.next);
             status.position_ns = position.time.0;
             status.transactions += 1;
@@ -218,22 +234,30 @@ impl<'s> Session<'s> {
             let mut is_caught_up = false;
             match reader.read()? {
                 Read::Start { missed, start } => {
-                    if self.wanted.is_none() {
-                        self.begin(start.first_event(), start.time());
+                    let mut lost = 0;
+                    let is_first = self.wanted.is_none();
+                    if is_first {
+                        lost = self.begin(start.first_event(), start.time());
                     } else {
                         self.take(missed)?;
-                        let lost = start.first_event().saturating_sub(self.next.max(self.position.next));
-                        self.lose(lost);
                         self.replica.release();
                         self.send(self.next)?;
+                        if self.next >= self.position.next {
+                            lost = start.first_event().saturating_sub(self.next);
+                        }
                     }
                     self.next = start.first_event();
                     self.time = self.time.max(start.time());
                     // The event before it is not known.
                     self.recent.clear();
-                    self.is_to_compare = false;
+                    self.is_to_compare &= is_first;
                     self.replica.restore(*start);
                     self.forget();
+                    if lost > 0 {
+                        // The position passes the lost events at once, so that they are counted once.
+                        self.commit(self.next)?;
+                        self.sink.shared.progress(|status| status.lost_events += lost);
+                    }
                 }
                 Read::Events(events) => self.take(events)?,
                 Read::CaughtUp => is_caught_up = true,
@@ -277,8 +301,8 @@ impl<'s> Session<'s> {
         Err(Stop::Ended.into())
     }
 
-    /// The first event is known: from which on are records sent?
-    fn begin(&mut self, first: u64, time: Nanos) {
+    /// The first event is known: from which on are records sent? Returns how many before are lost.
+    fn begin(&mut self, first: u64, time: Nanos) -> u64 {
         let next = self.position.next;
         let (wanted, lost) = match Beginning::of(&self.position, first, time) {
             Beginning::Same => {
@@ -292,20 +316,15 @@ impl<'s> Session<'s> {
             Beginning::Behind { first } => (first, first - next),
         };
         self.wanted = Some(wanted);
-        self.lose(lost);
-    }
-
-    fn lose(&self, events: u64) {
-        if events > 0 {
-            self.sink.shared.progress(|status| status.lost_events += events);
-        }
+        lost
     }
 
     /// Makes the records of the next events.
     fn take(&mut self, events: &[Event]) -> Result<(), Ending> {
         let Some(first) = events.first() else { return Ok(()) };
         if self.wanted.is_none() {
-            self.begin(self.next, first.ts_recv);
+            // From a journal's first event on nothing is lost.
+            let _none = self.begin(self.next, first.ts_recv);
         }
         if self.is_to_compare
             && let Some(before) = (self.position.next - 1).checked_sub(self.next)
@@ -429,6 +448,7 @@ impl<'s> Session<'s> {
         self.position = position;
         (self.open, self.committed) = (None, Instant::now());
         self.sink.pause = FIRST_PAUSE;
+        self.sink.may_be_refused = false;
         let (records, bytes) = (std::mem::take(&mut self.records), std::mem::take(&mut self.bytes));
         self.sink.shared.progress(|status| {
             status.is_connected = true;
