@@ -410,7 +410,7 @@ impl<'s> Broker<'s> {
                 }
                 _ => {
                     // Brings why an earlier message was not taken, which is why this one is not.
-                    self.producer.poll(Duration::ZERO);
+                    self.producer.poll(Duration::from_millis(100));
                     return Err(self.stop_of(&format!("topic {topic}"), &error));
                 }
             }
