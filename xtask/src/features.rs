@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use crate::process::{self, Program, cargo};
 use crate::tools::{self, Lack};
 
+/// Whether something is there.
+type Check = fn() -> Result<(), Lack>;
+
 /// The features that need more than the toolchain to build, and whether that is there.
-const NEEDY: [(&str, fn() -> Result<(), Lack>); 2] = [("af-xdp", tools::af_xdp), ("kafka", tools::kafka)];
+const NEEDY: [(&str, Check); 2] = [("af-xdp", tools::af_xdp), ("kafka", tools::kafka)];
 
 /// What the workspace is built with. Every step that builds it takes the same, so that nothing is built twice.
 #[derive(Default)]

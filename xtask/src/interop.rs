@@ -285,7 +285,7 @@ pub(crate) fn questdb() -> Result<String, Lack> {
     Ok("QuestDB has the records of the plant's journal, each once, after it and the plant were killed".into())
 }
 
-/// What building the feature `kafka` with `tls` takes: a compiler of C, and headers.
+/// What building the feature `kafka` takes: a compiler of C, and headers.
 pub(crate) fn needs_of_kafka() -> Result<(), Lack> {
     needs_of_questdb()?;
     tools::kafka()

@@ -44,11 +44,10 @@ pub(crate) fn af_xdp() -> Result<(), Lack> {
     libraries.iter().try_for_each(|(library, package)| debian_library(library, package))
 }
 
-/// What building the feature `kafka` takes, with `tls`: librdkafka is compiled from C.
+/// What building the feature `kafka` takes: librdkafka is compiled from C.
 pub(crate) fn kafka() -> Result<(), Lack> {
     [("gcc", "gcc"), ("make", "make")].iter().try_for_each(|(program, package)| debian(program, package))?;
-    let libraries = [("zlib", "zlib1g-dev"), ("openssl", "libssl-dev")];
-    libraries.iter().try_for_each(|(library, package)| debian_library(library, package))
+    debian_library("zlib", "zlib1g-dev")
 }
 
 /// A library of a Debian package, as pkg-config knows it.

@@ -78,25 +78,6 @@ pub(crate) fn read(
             section.wrong_at(reading, key, "no topic is created, as 'create_topics' says");
         }
     }
-    setting.authorities = section.text(reading, "authorities").map(|(path, _)| beside.join(path));
-    if cfg!(not(feature = "tls")) && setting.authorities.is_some() {
-        section.wrong_at(reading, "authorities", "this program was built without the feature 'tls'");
-    }
-    setting.certificate = match (section.text(reading, "certificate"), section.text(reading, "key")) {
-        (Some((certificate, _)), Some((key, _))) => Some((beside.join(certificate), beside.join(key))),
-        (None, None) => None,
-        (Some(_), None) => {
-            section.missing(reading, "key");
-            None
-        }
-        (None, Some(_)) => {
-            section.missing(reading, "certificate");
-            None
-        }
-    };
-    if setting.certificate.is_some() && setting.authorities.is_none() {
-        section.wrong_at(reading, "certificate", "a certificate is shown by TLS, which needs 'authorities'");
-    }
     setting.login = section.table(reading, "login").and_then(|mut login| {
         let user = login.required_text(reading, "user").map(|(user, _)| user);
         let mechanisms = KafkaMechanism::ALL;
@@ -105,14 +86,7 @@ pub(crate) fn read(
             login.missing(reading, "password");
         }
         let password = Secret::read(reading, &mut login, Secret::PASSWORD, beside, check_secret);
-        let mechanism = mechanism.unwrap_or(KafkaMechanism::ScramSha512);
-        if cfg!(not(feature = "tls")) && mechanism != KafkaMechanism::Plain {
-            login.wrong_at(
-                reading,
-                "mechanism",
-                "SCRAM needs a program that was built with the feature 'tls'",
-            );
-        }
+        let mechanism = mechanism.unwrap_or(KafkaMechanism::Plain);
         login.refuse_the_rest(reading);
         Some(KafkaLogin { mechanism, user: user?, password: password? })
     });
@@ -131,7 +105,7 @@ pub(crate) fn read(
     brokers.map(|_| setting)
 }
 
-#[cfg(all(test, feature = "kafka", feature = "tls"))]
+#[cfg(all(test, feature = "kafka"))]
 mod tests {
     use super::*;
     use crate::config::Config;
@@ -155,9 +129,6 @@ mod tests {
             symbols = ["BRK.B", "AAPL"]
             partitions = 6
             replicas = 3
-            authorities = "ca.pem"
-            certificate = "plant.pem"
-            key = "plant.key"
             compression = "gzip"
             flush_every = "20ms"
             batch_records = 10
@@ -166,7 +137,7 @@ mod tests {
             [kafka.login]
             user = "me"
             password = "secret"
-            mechanism = "SCRAM-SHA-256"
+            mechanism = "PLAIN"
         "#;
         let kafka = Config::parse("p.toml", &(PLANT.to_owned() + text)).unwrap().kafka.unwrap();
         assert!(!format!("{kafka:?}").contains("secret"));
@@ -179,9 +150,7 @@ mod tests {
             symbols: vec!["BRK.B".to_owned(), "AAPL".to_owned()],
             partitions: Some(6),
             replicas: Some(3),
-            authorities: Some("ca.pem".into()),
-            certificate: Some(("plant.pem".into(), "plant.key".into())),
-            login: Some(KafkaLogin { mechanism: KafkaMechanism::ScramSha256, user, password }),
+            login: Some(KafkaLogin { mechanism: KafkaMechanism::Plain, user, password }),
             compression: KafkaCompression::Gzip,
             flush_every: Duration::from_millis(20),
             batch_records: 10,
@@ -202,7 +171,7 @@ mod tests {
     #[test]
     fn wrong_settings_of_kafka_are_named() {
         let wrong = "[kafka]\nbrokers = \"http://a\"\nid = \"a b\"\ntopic = \"{symbol}\"\nschemas = \"mbp-2\"\ncreate_topics = false\n\
-            partitions = 3\ncertificate = \"c\"\ncompression = \"zip\"\nflush_every = \"1ms\"\nqueue = 1\nlogin = { user = \"me\" }\n";
+            partitions = 3\ncompression = \"zip\"\nflush_every = \"1ms\"\nqueue = 1\nlogin = { user = \"me\" }\n";
         let found = problems(&(PLANT.to_owned() + wrong));
         let expect = [
             "'brokers'",
@@ -210,7 +179,6 @@ mod tests {
             "'topic'",
             "'schemas'",
             "'create_topics'",
-            "the key 'key'",
             "'compression'",
             "'flush_every'",
             "the key 'queue'",

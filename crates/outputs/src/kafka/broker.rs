@@ -44,9 +44,6 @@ pub(super) enum Trouble {
     /// The login is wrong.
     #[error("the broker refuses the login: {0}")]
     Login(String),
-    /// There is no TLS with it.
-    #[error("no TLS with the broker: {0}")]
-    Tls(String),
     /// The user may not do this.
     #[error("the broker forbids {0}")]
     Forbidden(String),
@@ -138,7 +135,6 @@ impl ClientContext for Reports {
             Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed) => {
                 Trouble::Login(reason)
             }
-            Some(RDKafkaErrorCode::SSL) => Trouble::Tls(reason),
             // It follows other errors, which say why.
             Some(RDKafkaErrorCode::AllBrokersDown) if self.error().is_some() => return,
             _ => Trouble::Away(reason),
@@ -171,20 +167,8 @@ fn options(setting: &KafkaSetting) -> ClientConfig {
         .set("client.id", "tapeworks")
         .set("socket.keepalive.enable", "true")
         .set("reconnect.backoff.max.ms", longest);
-    let scheme = match (&setting.authorities, &setting.login) {
-        (None, None) => "plaintext",
-        (Some(_), None) => "ssl",
-        (None, Some(_)) => "sasl_plaintext",
-        (Some(_), Some(_)) => "sasl_ssl",
-    };
+    let scheme = if setting.login.is_some() { "sasl_plaintext" } else { "plaintext" };
     options.set("security.protocol", scheme);
-    if let Some(authorities) = &setting.authorities {
-        options.set("ssl.ca.location", authorities.to_string_lossy());
-    }
-    if let Some((certificate, key)) = &setting.certificate {
-        options.set("ssl.certificate.location", certificate.to_string_lossy());
-        options.set("ssl.key.location", key.to_string_lossy());
-    }
     if let Some(login) = &setting.login {
         options
             .set("sasl.mechanism", login.mechanism.as_str())

@@ -1,6 +1,5 @@
 //! The settings of the output into Kafka.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tapeworks_runtime::secrets::Secret;
@@ -11,22 +10,16 @@ use tapeworks_store::Schema;
 pub enum KafkaMechanism {
     /// As it is.
     Plain,
-    /// By a challenge, with SHA-256.
-    ScramSha256,
-    /// By a challenge, with SHA-512.
-    ScramSha512,
 }
 
 impl KafkaMechanism {
     /// All.
-    pub const ALL: [Self; 3] = [Self::Plain, Self::ScramSha256, Self::ScramSha512];
+    pub const ALL: [Self; 1] = [Self::Plain];
 
     /// Its name in Kafka.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Plain => "PLAIN",
-            Self::ScramSha256 => "SCRAM-SHA-256",
-            Self::ScramSha512 => "SCRAM-SHA-512",
         }
     }
 }
@@ -90,10 +83,6 @@ pub struct KafkaSetting {
     pub partitions: Option<u16>,
     /// The replicas of created topics; the broker's default if none.
     pub replicas: Option<u16>,
-    /// A PEM file of authorities, one of which must have signed the broker's certificate: the connection is by TLS then.
-    pub authorities: Option<PathBuf>,
-    /// PEM files of a certificate and its key, to show to the broker.
-    pub certificate: Option<(PathBuf, PathBuf)>,
     /// The login.
     pub login: Option<KafkaLogin>,
     /// How batches are compressed.
@@ -124,8 +113,6 @@ impl KafkaSetting {
             create_topics: true,
             partitions: None,
             replicas: None,
-            authorities: None,
-            certificate: None,
             login: None,
             compression: KafkaCompression::default(),
             flush_every: Duration::from_millis(100),

@@ -141,7 +141,7 @@ impl Sink {
         // Random: the state of a hasher is.
         let owner = RandomState::new().hash_one(std::process::id());
         let position = Position { owner, ..found.unwrap_or_default() };
-        // From here on whoever held the id before sees that it is lost.
+        // From here on the plant that held the id before sees that it is lost.
         broker.begin()?;
         broker.commit(&position)?;
         self.owner = Some(owner);
