@@ -105,7 +105,8 @@ pub(crate) fn read(
     brokers.map(|_| setting)
 }
 
-#[cfg(all(test, feature = "kafka"))]
+#[cfg(test)]
+#[cfg(feature = "kafka")]
 mod tests {
     use super::*;
     use crate::config::Config;
@@ -197,7 +198,8 @@ mod tests {
     }
 }
 
-#[cfg(all(test, not(feature = "kafka")))]
+#[cfg(test)]
+#[cfg(not(feature = "kafka"))]
 mod tests {
     use crate::config::Config;
 

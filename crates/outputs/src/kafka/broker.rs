@@ -32,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a transaction may be open before the brokers give it up.
 const TRANSACTION: Duration = Duration::from_secs(60);
 
+/// The partition of its topic that has the position.
+const POSITION_PARTITION: i32 = 0;
+
 /// Messages at the end of the position's topic that are read first. A transaction has two: the position and its end.
 const TAIL: i64 = 200;
 
@@ -186,6 +189,8 @@ fn options_of_producer(setting: &KafkaSetting) -> ClientConfig {
         .set("transaction.timeout.ms", TRANSACTION.as_millis().to_string())
         .set("compression.type", setting.compression.as_str())
         .set("batch.size", setting.batch_bytes.to_string())
+        // It bounds batches too, and its default is a megabyte.
+        .set("message.max.bytes", setting.batch_bytes.max(1_000_000).to_string())
         .set("linger.ms", "5")
         .set("queue.buffering.max.messages", "10000000")
         .set("queue.buffering.max.kbytes", (setting.queue_bytes >> 10).max(1).to_string())
@@ -384,7 +389,10 @@ impl<'s> Broker<'s> {
 
     /// Adds a message to the transaction. Waits while as many messages as may are on their way.
     pub(super) fn send(&self, topic: &str, key: &str, message: &[u8]) -> Result<(), Stop> {
-        let mut record = BaseRecord::to(topic).key(key).payload(message);
+        self.put(topic, BaseRecord::to(topic).key(key).payload(message))
+    }
+
+    fn put(&self, topic: &str, mut record: BaseRecord<'_, str, [u8]>) -> Result<(), Stop> {
         loop {
             let Err((error, back)) = self.producer.send(record) else { return Ok(()) };
             match error.rdkafka_error_code() {
@@ -433,7 +441,10 @@ impl<'s> Broker<'s> {
 
     /// Adds the position to the transaction, and commits both.
     pub(super) fn commit(&self, position: &Position) -> Result<(), Stop> {
-        self.send(&self.position_topic, &self.setting.id, &position.encode())?;
+        let (topic, bytes) = (self.position_topic.as_str(), position.encode());
+        // A topic that others created may have several partitions, and the position is read from one.
+        let record = BaseRecord::to(topic).partition(POSITION_PARTITION).key(self.setting.id.as_str());
+        self.put(topic, record.payload(&bytes))?;
         let began = Instant::now();
         while self.producer.in_flight_count() > 0 {
             // The library's `flush` looks only ten times a second.
@@ -471,7 +482,12 @@ fn position(setting: &KafkaSetting, reports: &Reports) -> Result<Option<Position
         .set("isolation.level", "read_committed");
     let consumer = BaseConsumer::from_config_and_context(&options, reports.clone()).map_err(failed)?;
     let consumer: BaseConsumer<Reports> = consumer;
-    let (low, high) = consumer.fetch_watermarks(&topic, 0, PATIENCE).map_err(failed)?;
+    let described = consumer.fetch_metadata(Some(&topic), PATIENCE).map_err(failed)?;
+    let error = described.topics().first().and_then(|topic| topic.error()).map(RDKafkaErrorCode::from);
+    if error == Some(RDKafkaErrorCode::UnknownTopicOrPartition) {
+        return Err(Trouble::NoTopic(topic).into());
+    }
+    let (low, high) = consumer.fetch_watermarks(&topic, POSITION_PARTITION, PATIENCE).map_err(failed)?;
     let mut length = TAIL;
     if low >= high {
         return Ok(None);
@@ -479,7 +495,7 @@ fn position(setting: &KafkaSetting, reports: &Reports) -> Result<Option<Position
     loop {
         let start = low.max(high.saturating_sub(length));
         let mut wanted = TopicPartitionList::new();
-        wanted.add_partition_offset(&topic, 0, Offset::Offset(start)).map_err(failed)?;
+        wanted.add_partition_offset(&topic, POSITION_PARTITION, Offset::Offset(start)).map_err(failed)?;
         consumer.assign(&wanted).map_err(failed)?;
         let (mut found, began) = (None, Instant::now());
         loop {

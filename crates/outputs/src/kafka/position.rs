@@ -68,6 +68,51 @@ impl Position {
         let last = Mark { ts_recv, ts_event, sequence, publisher };
         rest.is_empty().then_some(Self { next, time: Nanos(time), last, owner })
     }
+
+    /// The position to go on from: that in Kafka, unless this output knows a later one to have been there, which was lost with its topic. A
+    /// commit whose answer was lost leaves a later one in Kafka.
+    pub(super) fn to_go_on_from(found: Option<Self>, known: Option<Self>) -> Self {
+        // The time grows from journal to journal too, where numbers begin again.
+        let age = |position: &Self| (position.time, position.next);
+        found.into_iter().chain(known).max_by_key(age).unwrap_or_default()
+    }
+}
+
+/// Who writes the position: this output, or since when another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ownership {
+    own: u64,
+    /// The owner before this output wrote the position. `None`: there was no position.
+    before: Option<u64>,
+    is_known: bool,
+}
+
+impl Ownership {
+    /// Of an output with this number, which has not seen the position yet.
+    pub(super) const fn new(own: u64) -> Self {
+        Self { own, before: None, is_known: false }
+    }
+
+    /// The number of this output.
+    pub(super) const fn own(self) -> u64 {
+        self.own
+    }
+
+    /// The position has this owner, and this output is about to write it.
+    pub(super) const fn has_seen(&mut self, owner: Option<u64>) {
+        (self.before, self.is_known) = (owner, true);
+    }
+
+    /// This output has written the position.
+    pub(super) const fn has_written(&mut self) {
+        (self.before, self.is_known) = (Some(self.own), true);
+    }
+
+    /// Whether the position's owner shows that another output wrote it since. Without a position nobody did: its topic was removed.
+    pub(super) fn is_lost(self, owner: Option<u64>) -> bool {
+        // A first commit whose answer was lost leaves the own number.
+        self.is_known && owner.is_some_and(|owner| owner != self.own && Some(owner) != self.before)
+    }
 }
 
 /// Where reading a journal begins, seen from the position.
@@ -121,6 +166,37 @@ mod tests {
         );
         event.ts_event = Nanos(3);
         assert_ne!(Mark::from(&event), position.last);
+    }
+
+    #[test]
+    fn an_output_goes_on_from_its_own_position_when_kafka_has_lost_it() {
+        let at = |next, time| Position { next, time: Nanos(time), ..Position::default() };
+        assert_eq!(Position::to_go_on_from(None, None), Position::default());
+        assert_eq!(Position::to_go_on_from(Some(at(5, 9)), None), at(5, 9));
+        assert_eq!(Position::to_go_on_from(None, Some(at(5, 9))), at(5, 9), "the topic was removed");
+        assert_eq!(Position::to_go_on_from(Some(at(4, 9)), Some(at(5, 9))), at(5, 9), "its end was lost");
+        assert_eq!(
+            Position::to_go_on_from(Some(at(6, 9)), Some(at(5, 9))),
+            at(6, 9),
+            "the answer to a commit was lost"
+        );
+        assert_eq!(Position::to_go_on_from(Some(at(3, 20)), Some(at(5, 9))), at(3, 20), "a later journal");
+    }
+
+    #[test]
+    fn an_output_loses_its_id_only_to_another_one() {
+        let mut ownership = Ownership::new(1);
+        assert!(!ownership.is_lost(Some(7)), "at its start it takes the id over");
+        ownership.has_seen(Some(7));
+        assert!(!ownership.is_lost(Some(7)), "its first commit failed");
+        assert!(!ownership.is_lost(Some(1)), "only the answer to its first commit was lost");
+        assert!(ownership.is_lost(Some(8)));
+        ownership.has_written();
+        assert!(!ownership.is_lost(Some(1)) && !ownership.is_lost(None));
+        assert!(ownership.is_lost(Some(7)), "the one before took it back");
+        let mut first = Ownership::new(1);
+        first.has_seen(None);
+        assert!(!first.is_lost(None) && first.is_lost(Some(8)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::KafkaSetting;
 use super::broker::{Broker, Stop, Trouble, position_now};
 use super::messages::Layout;
 use super::output::{KafkaFailure, Shared};
-use super::position::{Beginning, Mark, Position};
+use super::position::{Beginning, Mark, Ownership, Position};
 use crate::begin::LONGEST_REACH;
 
 /// The first pause after a failure; each further one is twice as long.
@@ -55,8 +55,10 @@ pub(super) struct Sink {
     books: BookOptions,
     history: Arc<dyn History>,
     shared: Arc<Shared>,
-    /// The owner of the position when this output wrote or read it last.
-    owner: Option<u64>,
+    /// Who writes the position.
+    ownership: Ownership,
+    /// The position that this output knows to be in Kafka.
+    known: Option<Position>,
     pause: Duration,
     /// Whether the last error may come again although there is a connection.
     may_be_refused: bool,
@@ -80,7 +82,9 @@ impl Sink {
             books,
             history,
             shared,
-            owner: None,
+            // Random: the state of a hasher is.
+            ownership: Ownership::new(RandomState::new().hash_one(std::process::id())),
+            known: None,
             pause: FIRST_PAUSE,
             may_be_refused: false,
         }
@@ -124,27 +128,42 @@ impl Sink {
     /// The brokers take no more of the last producer. A transaction that was open for too long is one reason, after which the output goes
     /// on. Another plant with the same id is the other: it has written the position since.
     fn judge(&self, reason: &str) -> Result<(), Ending> {
-        let owner = position_now(&self.setting)?.map(|position| position.owner);
-        if owner == self.owner {
-            return Ok(());
+        let found = match position_now(&self.setting) {
+            // The next session creates it, or says that it is not there.
+            Err(Stop::Trouble(Trouble::NoTopic(_))) => None,
+            found => found?,
+        };
+        self.check_owner(found, reason)
+    }
+
+    /// Fails when another plant has written the position since this one did.
+    fn check_owner(&self, found: Option<Position>, reason: &str) -> Result<(), Ending> {
+        if self.ownership.is_lost(found.map(|position| position.owner)) {
+            let (id, reason) = (self.setting.id.clone(), reason.to_owned());
+            return Err(Ending::Failed(KafkaFailure::Fenced { id, reason }));
         }
-        let (id, reason) = (self.setting.id.clone(), reason.to_owned());
-        Err(Ending::Failed(KafkaFailure::Fenced { id, reason }))
+        Ok(())
     }
 
     /// From the connection to its end.
     fn session(&mut self) -> Result<(), Ending> {
+        const OTHER: &str = "the position was written by another plant meanwhile";
         let (setting, shared) = (self.setting.clone(), Arc::clone(&self.shared));
+        if self.known.is_some() {
+            // A connection would take the id back from a plant that took it while this one had none.
+            self.judge(OTHER)?;
+        }
         let broker = Broker::connect(&setting, &shared)?;
         let found = broker.position()?;
-        self.owner = found.map(|position| position.owner);
-        // Random: the state of a hasher is.
-        let owner = RandomState::new().hash_one(std::process::id());
-        let position = Position { owner, ..found.unwrap_or_default() };
+        self.check_owner(found, OTHER)?;
+        self.ownership.has_seen(found.map(|position| position.owner));
+        let owner = self.ownership.own();
+        let position = Position { owner, ..Position::to_go_on_from(found, self.known) };
         // From here on the plant that held the id before sees that it is lost.
         broker.begin()?;
         broker.commit(&position)?;
-        self.owner = Some(owner);
+        self.ownership.has_written();
+        self.known = Some(position);
         shared.progress(|status| {
             status.connects += 1;
             if !self.may_be_refused {
@@ -446,6 +465,7 @@ impl<'s> Session<'s> {
         let position = Position { next: cut.max(self.position.next), time, last, owner: self.position.owner };
         self.broker.commit(&position)?;
         self.position = position;
+        self.sink.known = Some(position);
         (self.open, self.committed) = (None, Instant::now());
         self.sink.pause = FIRST_PAUSE;
         self.sink.may_be_refused = false;
