@@ -2,7 +2,8 @@
 
 Venues are simulated on loopback, the broker is a real one. Amid the session the plant and the broker are killed again and again, alone and
 together, and start again. At the end a consumer of Confluent's client reads what is committed, and decodes it by the shipped declaration;
-the journal is exported as DBN files, which databento reads. Then come the ways to fail: a second plant with the same id, a wrong password,
+the journal is exported as DBN files, which databento reads. Then the topic of the position is removed amid the session, and another day's journal
+comes. Then come the ways to fail: a second plant with the same id, a wrong password,
 a topic that is not there, a batch that is too large, a journal that lost its end, one whose beginning was removed.
 
 Usage: with_kafka.py --tapeworks BINARY --work FOLDER --server FOLDER, where the last has the broker's archives. KAFKA_KILLS: how often
@@ -110,9 +111,15 @@ class Broker:
         }
         return Consumer(setting, error_cb=lambda error: None)
 
-    def create(self, topic: str, setting: dict) -> None:
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{self.port}"})
-        admin.create_topics([NewTopic(topic, 1, 1, config=setting)])[topic].result(timeout=DEADLINE)
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": f"127.0.0.1:{self.port}"})
+
+    def create(self, topic: str, setting: dict, partitions: int = 1) -> None:
+        self.admin().create_topics([NewTopic(topic, partitions, 1, config=setting)])[topic].result(timeout=DEADLINE)
+
+    def remove(self, *topics: str) -> None:
+        for removed in self.admin().delete_topics(list(topics)).values():
+            removed.result(timeout=DEADLINE)
 
     def read(self, topic: str) -> list:
         """What is committed, each with its partition, key and value, in the order of each partition."""
@@ -251,6 +258,85 @@ def ends(tapeworks: Path, file: Path, log: Path) -> str:
     return done.stderr
 
 
+def serve(tapeworks: Path, venues: Path) -> subprocess.Popen:
+    words = [str(tapeworks), "exchange", "serve", str(venues), "--json"]
+    return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=open(venues.with_suffix(".log"), "a"))
+
+
+def files_of(tapeworks: Path, file: Path, out: Path, schemas: list) -> Path:
+    """The folder with the DBN files of a plant's journal."""
+    export = ["journal", "export", file, "--out", out, "--schema", ",".join(schemas), "--format", "dbn"]
+    done = subprocess.run([str(word) for word in [tapeworks, *export]], capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 3):
+        sys.exit(f"the export ended with {done.returncode}: {done.stderr}")
+    (day,) = out.iterdir()
+    return day
+
+
+def with_topics_removed(broker: Broker, tapeworks: Path, work: Path, types: tuple, plants: list) -> None:
+    """An operator creates the position's topic with three partitions, and removes it with another one amid the session. Then comes the journal
+    of another day."""
+    record_type, position_type = types
+    work.mkdir()
+    # By its key the position would be in the topic's last partition.
+    name, schemas, page = "removed-1", ["mbo", "trades"], free_port()
+    position, mbo, trades = f"{name}.position", f"{name}.mbo", f"{name}.trades"
+    broker.create(position, {"cleanup.policy": "compact"}, partitions=3)
+    venues, of_venues = venues_of(work, random.randrange(1, 250), random.randrange(20_000, 30_000), 9_000, 1_500)
+    more = f'id = "{name}"\ntopic = "{name}.{{schema}}"\nschemas = {json.dumps(schemas)}'
+    file = config(work, "plant", page, broker.port, of_venues, more=more)
+    plant = Plant(tapeworks, file, page, work / "plant.log")
+    plants.append(plant)
+
+    def all_of(exchange: subprocess.Popen) -> dict:
+        """The plant's summary when all is sent."""
+        assert exchange.wait(timeout=DEADLINE) == 0
+        until("all is sent", lambda: kafka_of(plant).get("is_connected") and kafka_of(plant).get("lag_events", 1) == 0)
+        ended = plant.end()
+        assert ended["kafka"]["lost_events"] == 0, ended["kafka"]
+        sent = [position_type.FromString(value).next_event for _, key, value in broker.read(position) if key == name]
+        assert sent[-1] == ended["events"], (sent[-1], ended["kafka"])
+        return ended
+
+    plant.start()
+    exchange = serve(tapeworks, venues)
+    try:
+        until("the first records", lambda: kafka_of(plant).get("records", 0) > 500)
+        plant.kill()
+        plant.start()
+        until("more records", lambda: kafka_of(plant).get("records", 0) > 500)
+        broker.remove(position, trades)
+        began = time.monotonic()
+        failures = all_of(exchange)["kafka"]["failures"]
+        assert failures > 0
+        day = files_of(tapeworks, file, work / "days", schemas)
+        of = lambda schema, day: [(feed, day / feed / f"{schema}.dbn") for *_, feed in VENUES]
+        before = broker.read(mbo)
+        records, _ = compare("mbo", before, of("mbo", day), record_type)
+        places = [(row.event, row.part) for row in (record_type.FromString(value) for *_, value in broker.read(trades))]
+        assert len(places) == len(set(places)), "trades are there twice"
+        print(f"the topic of the position had three partitions, and was removed: {records} records once each, {time.monotonic() - began:.0f} s later")
+        (work / "journal").rename(work / "journal-before")
+        (work / "days").rename(work / "days-before")
+        plant.start()
+        exchange = serve(tapeworks, venues)
+        all_of(exchange)
+        day = files_of(tapeworks, file, work / "days", ["mbo"])
+        # Of each partition the later ones.
+        places, later = defaultdict(int), []
+        for partition, *_ in before:
+            places[partition] += 1
+        for message in broker.read(mbo):
+            places[message[0]] -= 1
+            if places[message[0]] < 0:
+                later.append(message)
+        records, _ = compare("mbo", later, of("mbo", day), record_type)
+        print(f"a later journal is sent from its first event: {records} records once each")
+    finally:
+        exchange.kill()
+        exchange.wait()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     for name in ("--tapeworks", "--work", "--server"):
@@ -279,10 +365,7 @@ def main() -> int:
         broker.start()
         broker.until_ready()
         until("a connection", lambda: kafka_of(plant).get("is_connected"))
-        exchange = subprocess.Popen(
-            [str(tapeworks), "exchange", "serve", str(venues), "--json"],
-            stdout=subprocess.DEVNULL, stderr=open(work / "venues.log", "w"),
-        )
+        exchange = serve(tapeworks, venues)
         until("the first records", lambda: kafka_of(plant).get("records", 0) > 1_000)
         choose, killed = random.Random(SEED), []
         for number in range(KILLS):
@@ -307,11 +390,7 @@ def main() -> int:
         assert ended["kafka"]["lost_events"] == 0 and ended["kafka"]["lag_events"] == 0, ended["kafka"]
         _, key, value = broker.read("tapeworks.position")[-1]
         assert key == "tapeworks" and position_type.FromString(value).next_event == ended["events"], ended["kafka"]
-        export = ["journal", "export", main_file, "--out", work / "days", "--schema", ",".join(SCHEMAS), "--format", "dbn"]
-        done = subprocess.run([str(word) for word in [tapeworks, *export]], capture_output=True, text=True, check=False)
-        if done.returncode not in (0, 3):
-            sys.exit(f"the export ended with {done.returncode}: {done.stderr}")
-        (day,) = (work / "days").iterdir()
+        day = files_of(tapeworks, main_file, work / "days", SCHEMAS)
         rows, values = 0, 0
         for schema in SCHEMAS:
             folders = ["nbbo"] if schema in CONSOLIDATED else [feed for *_, feed in VENUES]
@@ -325,6 +404,8 @@ def main() -> int:
         if rows < MESSAGES:
             sys.exit(f"only {rows} records were compared")
         print(f"Kafka has the {rows} records of {len(SCHEMAS)} schemas once each ({values} values); killed: {', '.join(killed)}")
+
+        with_topics_removed(broker, tapeworks, work / "removed", (record_type, position_type), others)
 
         # Two plants with one id: the second takes it, and the first ends with the reason.
         plant.start()
