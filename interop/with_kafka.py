@@ -115,10 +115,12 @@ class Broker:
         return AdminClient({"bootstrap.servers": f"127.0.0.1:{self.port}"})
 
     def create(self, topic: str, setting: dict, partitions: int = 1) -> None:
-        self.admin().create_topics([NewTopic(topic, partitions, 1, config=setting)])[topic].result(timeout=DEADLINE)
+        admin = self.admin()
+        admin.create_topics([NewTopic(topic, partitions, 1, config=setting)])[topic].result(timeout=DEADLINE)
 
     def remove(self, *topics: str) -> None:
-        for removed in self.admin().delete_topics(list(topics)).values():
+        admin = self.admin()
+        for removed in admin.delete_topics(list(topics)).values():
             removed.result(timeout=DEADLINE)
 
     def read(self, topic: str) -> list:
