@@ -31,7 +31,7 @@ from grpc_tools import protoc
 from replays import ROOT, SCHEMAS, dbn_table
 from with_questdb import CONSOLIDATED, GIVEN_UP, INTERVALS, LAST, OTHERWISE, SHOWN, VENUES, Plant, free_port, until
 
-MESSAGES, RATE, SYMBOLS, SEED = 60_000, 3_000, 20, 17
+MESSAGES, RATE, SYMBOLS, SEED = 30_000, 1_500, 20, 17
 KILLS = int(os.environ.get("KAFKA_KILLS", "3"))
 DEADLINE = 120
 USER, PASSWORD = "plant", "for-tests-only"
