@@ -26,10 +26,12 @@ use toml::de::DeTable;
 
 #[cfg(feature = "dpdk")]
 use crate::dpdk::read_dpdk;
+use crate::kafka;
 use crate::nats::{self, NatsSetting};
 use tapeworks_engine::export::is_ending;
 use tapeworks_market::BookOptions;
 use tapeworks_outputs::clients::distributor::Dataset;
+use tapeworks_outputs::kafka::KafkaSetting;
 use tapeworks_outputs::multicast::server::MulticastSetting;
 use tapeworks_outputs::questdb::{QuestDbLogin, QuestDbSetting};
 use tapeworks_plant::roll::RollSetting;
@@ -98,6 +100,8 @@ pub struct Config {
     pub questdb: Option<QuestDbSetting>,
     /// The output to NATS, if there is one.
     pub nats: Option<NatsSetting>,
+    /// The output into Kafka, if there is one.
+    pub kafka: Option<KafkaSetting>,
     /// The file of prices that give round lots where no venue states one: [`load`](crate::service::load) reads it into the rules of the NBBO.
     pub round_lot_prices: Option<PathBuf>,
 }
@@ -286,8 +290,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
         top.table(reading, "roll").and_then(|roll| read_roll(reading, roll, plant.journal.as_ref(), beside));
     let questdb = read_questdb(reading, &mut top, beside);
     let nats = nats::read(reading, &mut top, beside);
+    let kafka = kafka::read(reading, &mut top, beside, plant.journal.is_some());
     top.refuse_the_rest(reading);
-    Config { plant, clients, web, multicast, roll, questdb, nats, round_lot_prices }
+    Config { plant, clients, web, multicast, roll, questdb, nats, kafka, round_lot_prices }
 }
 
 /// The names of the ways to receive.
