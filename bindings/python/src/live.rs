@@ -1,6 +1,5 @@
 //! Records of a running plant.
 
-use std::collections::{HashMap, VecDeque};
 use std::net::ToSocketAddrs as _;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +10,7 @@ use arrow_array::RecordBatch;
 use dbn::enums::ErrorCode;
 use dbn::{ErrorMsg, Record as _};
 use pyo3::prelude::*;
+use tapeworks_outputs::resume::Resume;
 use tapeworks_outputs::subscriber::{Records as _, SubscribeError, Subscriber, SubscriberOptions};
 use tapeworks_store::{Prices, ReceivedBatches, Schema, is_market, is_snapshot};
 
@@ -43,104 +43,6 @@ pub(crate) struct Live {
     /// What the server has said that does not end the session, and why it is about to end it.
     said: Vec<String>,
     reason: Option<String>,
-}
-
-/// How far back a session begins anew, in ns, if the times of all records since then are kept.
-const WINDOW_NS: u64 = 10_000_000_000;
-/// How many times of a record type are kept.
-const KEPT: usize = 1 << 16;
-
-/// What a session that is begun anew has to leave out: what has come already. Each record type has a place of its own, since the time
-/// of an interval's record is the interval's beginning.
-///
-/// A live server replays, in the order in which they came, the records whose time is `start=` or later. Times may step back: what
-/// waited behind a gap comes behind what filled it. So a session begins anew some seconds before its last time, and leaves out as
-/// many records as it has had from there on.
-#[derive(Default)]
-struct Resume {
-    /// The receive time of the first record, in ns.
-    first: Option<u64>,
-    /// By record type.
-    places: HashMap<u8, Place>,
-    /// Whether the connection began with a requested snapshot.
-    has_snapshot: bool,
-}
-
-/// The records of one type.
-#[derive(Default)]
-struct Place {
-    /// Of the first and the greatest receive time, in ns.
-    first: u64,
-    last: u64,
-    /// The times of the last records.
-    times: VecDeque<u64>,
-    /// The greatest time that is kept no longer.
-    gone: u64,
-    /// Where the session was begun anew, and how many records from there on are still to be left out.
-    from: u64,
-    left: usize,
-    /// Whether a record came that is none of the snapshot which was requested.
-    is_past_snapshot: bool,
-}
-
-impl Place {
-    fn note(&mut self, received: u64) {
-        if self.times.is_empty() {
-            self.first = received;
-        }
-        if self.times.len() == KEPT {
-            self.gone = self.gone.max(self.times.pop_front().unwrap_or_default());
-        }
-        self.times.push_back(received);
-        self.last = self.last.max(received);
-    }
-
-    /// Where to begin anew. What came at the first time may have begun before the session did.
-    fn begin(&mut self) {
-        let oldest = self.first.max(self.gone).saturating_add(1);
-        self.from = self.last.saturating_sub(WINDOW_NS).max(oldest).min(self.last);
-        self.left = self.times.iter().filter(|time| **time >= self.from).count();
-    }
-}
-
-impl Resume {
-    /// A connection begins, with a snapshot of the present or without.
-    fn connected(&mut self, has_snapshot: bool) {
-        self.has_snapshot = has_snapshot;
-        self.places.values_mut().for_each(|place| place.is_past_snapshot = false);
-    }
-
-    /// Takes note of a record. `false` when it has come already.
-    fn takes(&mut self, rtype: u8, received: u64, is_flagged: bool) -> bool {
-        if received == u64::MAX {
-            return true;
-        }
-        let place = self.places.entry(rtype).or_default();
-        // A venue's own snapshot is flagged too: it is of the stream, and a replay has it again.
-        if self.has_snapshot && is_flagged && !place.is_past_snapshot {
-            return true;
-        }
-        place.is_past_snapshot = true;
-        if place.left > 0 {
-            place.left -= usize::from(received >= place.from);
-            return false;
-        }
-        self.first.get_or_insert(received);
-        place.note(received);
-        true
-    }
-
-    /// Where to begin anew for records of these schemas; `None` when nothing has come.
-    fn begin(&mut self, schemas: &[Schema]) -> Option<u64> {
-        let first = self.first?;
-        self.places.values_mut().filter(|place| !place.times.is_empty()).for_each(Place::begin);
-        // Of a schema without a record so far, the interval of the first record of others counts.
-        let start = |schema: &Schema| match self.places.get(&schema.rtype()) {
-            Some(place) if !place.times.is_empty() => place.from,
-            _ => first.saturating_sub(schema.interval_ns().unwrap_or(0)),
-        };
-        schemas.iter().map(start).min()
-    }
 }
 
 /// The lock only says that one thread at a time has it, which `&mut self` makes sure of.
@@ -345,7 +247,7 @@ impl Live {
             ready,
             current,
             records: 0,
-            resume: Resume { has_snapshot: snapshot, ..Resume::default() },
+            resume: Resume::new(snapshot),
             is_ended: false,
             is_refused: false,
             failed: None,

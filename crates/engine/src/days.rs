@@ -108,6 +108,38 @@ fn move_away<D: Disk>(folder: &Path, moving: &Path) -> Result<(), JournalError> 
     sync(folder)
 }
 
+/// Moves the journal in `folder`, with its checkpoints, into a new folder in it, `aside-1` or the next free number: another plant's records
+/// take its place. Returns the new folder. A move that was interrupted leaves the rest in `folder`; the next one takes it.
+///
+/// # Errors
+/// A journal that another process writes, or that cannot be moved.
+pub fn move_aside_in<D: Disk>(folder: &Path) -> Result<PathBuf, JournalError> {
+    let failed = |path: &Path, what| {
+        let path = path.to_owned();
+        move |source| JournalError::Io { path, what, source }
+    };
+    let (writer, _) = JournalWriter::<D>::open_in(folder, JournalOptions::default())?;
+    let mut names = (1u32..).map(|number| folder.join(format!("aside-{number}")));
+    let to = names.find(|to| !D::exists(to)).unwrap_or_else(|| folder.join("aside"));
+    D::create_dir_all(&to).map_err(failed(&to, "cannot be created"))?;
+    let first = segment_starts_in::<D>(folder)?.first().copied().unwrap_or_default();
+    folder::move_away::<D>(folder, first, &to)
+        .map_err(failed(folder, "its checkpoints cannot be moved aside"))?;
+    // The last first: what an interrupted move leaves is the beginning of a journal.
+    let mut paths = D::entries(folder).map_err(failed(folder, "cannot list the journal"))?;
+    paths.sort();
+    for path in paths.iter().rev().filter(|path| is_journal_file(path)) {
+        if let Some(name) = path.file_name() {
+            D::rename(path, &to.join(name)).map_err(failed(path, "cannot be moved aside"))?;
+        }
+    }
+    for folder in [&to, folder] {
+        D::sync_folder(folder).map_err(failed(folder, "cannot be synced"))?;
+    }
+    drop(writer);
+    Ok(to)
+}
+
 /// The name of the folder of a day, or of one more of the same day.
 pub fn name_of_day(day: Date, part: u32) -> String {
     if part > 1 { format!("{day}.{part}") } else { day.to_string() }
@@ -280,6 +312,20 @@ mod tests {
         // A wrong clock, before the journal's day: the journal stays.
         assert_eq!(keep(&folder, noon(1), 0).next, 3);
         assert_eq!(records(folder.path()), 3);
+    }
+
+    #[test]
+    fn a_journal_that_is_moved_aside_is_whole_and_leaves_room_for_another() {
+        let folder = tempdir().unwrap();
+        for number in [1, 2] {
+            keep(&folder, noon(0), 20 * number);
+            let to = move_aside_in::<System>(folder.path()).unwrap();
+            assert_eq!(to, folder.path().join(format!("aside-{number}")));
+            let verified = tapeworks_journal::verify(&to, || true).unwrap();
+            assert_eq!((verified.records, verified.damage.len()), (20 * number, 0));
+            assert_eq!(keep(&folder, noon(0), 0), Opened::default());
+        }
+        assert_eq!(earlier_journals(folder.path()).unwrap(), [], "it is no earlier day");
     }
 
     #[test]

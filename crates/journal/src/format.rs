@@ -102,9 +102,32 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
+/// The record at the beginning of some bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decoded<'b> {
+    /// A sound record, and its bytes with the header.
+    Record(Record<'b>, usize),
+    /// More bytes are needed.
+    Cut,
+    /// No record of a journal has these bytes.
+    Bad,
+}
+
+impl<'b> Record<'b> {
+    /// Reads the record at the beginning of `bytes`, which [`Record::encode`] made: its number is not known before.
+    pub fn decode(bytes: &'b [u8]) -> Decoded<'b> {
+        let Some(number) = bytes.get(..RECORD_HEADER_BYTES).map(first_number) else { return Decoded::Cut };
+        match number.map(|number| find(bytes, number)) {
+            Some(Found::Record(record, length)) => Decoded::Record(record, length),
+            Some(Found::Cut { .. }) => Decoded::Cut,
+            Some(Found::Nothing | Found::Bad) | None => Decoded::Bad,
+        }
+    }
+}
+
 impl Record<'_> {
-    /// Appends the record's bytes.
-    pub(crate) fn encode(&self, to: &mut Vec<u8>) {
+    /// Appends the record's bytes, as a segment has them. The payload is at most [`MAX_PAYLOAD_BYTES`] long.
+    pub fn encode(&self, to: &mut Vec<u8>) {
         let start = to.len();
         to.extend_from_slice(&[0; 4]);
         // Checked by the writer to be below 2^20.

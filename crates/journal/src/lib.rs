@@ -45,7 +45,7 @@ mod writer;
 pub use check::{Damage, Verified, verify, verify_in};
 pub use error::JournalError;
 pub use folder::{is_journal_file, segment_starts, segment_starts_in};
-pub use format::{BUFFER_BYTES, LOST, MAX_PAYLOAD_BYTES, NUMBERED, Record};
+pub use format::{BUFFER_BYTES, Decoded, LOST, MAX_PAYLOAD_BYTES, NUMBERED, Record};
 pub use io_task::{Finished, IoTask};
 pub use place::{Place, read_place_in};
 pub use reader::{JournalReader, last_time, last_time_in};

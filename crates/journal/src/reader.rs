@@ -171,6 +171,14 @@ impl<D: Disk> JournalReader<D> {
         }
     }
 
+    /// Reads so many bytes at once from now on: few for a reader that follows a journal closely, as it reads again whenever a record came.
+    #[must_use]
+    pub fn reading_at_once(mut self, bytes: usize) -> Self {
+        // What is in the buffer is read again.
+        (self.buffer, self.used, self.filled) = (vec![0; bytes.max(RECORD_HEADER_BYTES)], 0, 0);
+        self
+    }
+
     /// The number of the record that comes next.
     #[must_use]
     pub const fn next_number(&self) -> u64 {

@@ -10,6 +10,7 @@ pub mod multicast;
 mod output;
 pub mod questdb;
 mod reader;
+pub mod resume;
 #[cfg(feature = "stream")]
 pub mod stream;
 pub mod subscriber;

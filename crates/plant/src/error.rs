@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use tapeworks_journal::JournalError;
 use tapeworks_ring::cpu;
 
+use crate::pair::{BeginAgain, PairError};
+
 /// Why a plant does not start.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
@@ -43,6 +45,9 @@ pub enum PlantError {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The plant cannot be one of a pair.
+    #[error(transparent)]
+    Pair(#[from] PairError),
     /// The shared memory cannot be made.
     #[error("shared memory {}: {source}", path.display())]
     SharedMemory {
@@ -87,6 +92,9 @@ pub enum PlantFailure {
     /// The journal failed, and the plant is set to stop then.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A plant of a pair begins again: see [`PlantOptions::agree`](crate::PlantOptions::agree).
+    #[error("{0}")]
+    Pair(BeginAgain),
     /// A thread panicked.
     #[error("the thread '{0}' panicked")]
     Panicked(&'static str),

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use tapeworks_feed::live::{LiveChannel, Request};
-use tapeworks_journal::Opened;
-use tapeworks_market::{Event, EventKind, Nanos};
+use tapeworks_journal::{Decoded, LOST, Opened, Record};
+use tapeworks_market::{Event, EventKind, Line, Nanos};
 use tapeworks_ring::disruptor::Producer;
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::Wait;
@@ -25,6 +25,7 @@ use crate::checkpoint::{Coordinator, Taken, nanos};
 use crate::clock::{MOST_APART, TimeOfDay};
 use crate::error::{PlantError, PlantFailure};
 use crate::options::{PlantOptions, Topology};
+use crate::pair::{Hold, PairSetting, Piece, Shared};
 use crate::queued::{JournalQueue, Owned, Queued};
 use crate::receive::{Arrived, LineReceiver, Receivers, RecoveryServer};
 use crate::requests::Outbox;
@@ -34,6 +35,7 @@ use crate::warm::Warmer;
 use tapeworks_engine::Contradicted;
 use tapeworks_engine::Engine;
 use tapeworks_engine::JournalReplayed;
+use tapeworks_engine::records::input_of;
 use tapeworks_planted::planted;
 use tapeworks_runtime::waiting::{QUIET, Waiting, WakeUp};
 use tapeworks_runtime::world::{DatagramReceiver as _, Receive as _, SendTo as _, World};
@@ -153,7 +155,25 @@ pub(super) struct Ingest<W: World> {
     /// Losses of the journal when a checkpoint was begun last.
     losses_seen: u64,
     coordinator: Arc<Coordinator>,
+    pair: Option<Follows<W>>,
 }
+
+/// Ingest's part of a pair.
+pub(super) struct Follows<W: World> {
+    pieces: W::Receiver<Piece>,
+    hold: Hold,
+    shared: Arc<Shared<W>>,
+    takes_over: u64,
+}
+
+impl<W: World> Follows<W> {
+    pub(super) fn new(setting: &PairSetting, shared: Arc<Shared<W>>, pieces: W::Receiver<Piece>) -> Self {
+        Self { pieces, hold: Hold::new(setting.buffer_bytes, setting.buffer), shared, takes_over: 0 }
+    }
+}
+
+/// Pieces of the primary's journal that are taken before the lines are read again.
+const PIECES_IN_TURN: usize = 8;
 
 impl<W: World> Ingest<W> {
     /// Opens the lines.
@@ -204,6 +224,7 @@ impl<W: World> Ingest<W> {
             checkpoint_taken: W::instant(),
             losses_seen: 0,
             coordinator,
+            pair: None,
         };
         Ok((ingest, Requests { wanted: wanted_out, answers: answers_in, ignored }))
     }
@@ -236,6 +257,124 @@ impl<W: World> Ingest<W> {
         drop(status);
         let took_ns = nanos(W::since(started));
         Ok(JournalReplayed { torn_bytes: opened.torn_bytes, took_ns, ..replayed })
+    }
+
+    /// The plant is one of a pair. Returns what wakes this thread.
+    pub(super) fn pairs(&mut self, pair: Follows<W>) -> Result<W::Waker, PlantError> {
+        self.pair = Some(pair);
+        self.receivers.waker()
+    }
+
+    /// Takes the primary's records instead of the lines, whose packets wait. Returns `true` when it has taken over, `false` when it is
+    /// stopped.
+    pub(super) fn follow(&mut self, engine: &mut Engine, stop: &AtomicBool) -> Result<bool, PlantFailure> {
+        let Some(mut pair) = self.pair.take() else { return Ok(true) };
+        let mut reported = W::instant();
+        while !stop.load(Ordering::Acquire) {
+            self.receivers.receive(&mut self.arrived)?;
+            let mut taken = self.arrived.len();
+            for Arrived { received, channel, line, packet, payload: (start, end) } in self.arrived.drain(..) {
+                let payload = packet.bytes().get(start as usize..end as usize).unwrap_or_default();
+                pair.hold.put(channel, line, received, payload);
+            }
+            for _ in 0..PIECES_IN_TURN {
+                match pair.pieces.try_recv() {
+                    Ok(Piece::Records(bytes)) => self.take_records(engine, &bytes)?,
+                    Ok(Piece::TakeOver) => {
+                        pair.takes_over = self.take_over(engine, &mut pair.hold)?;
+                        self.report_pair(&pair);
+                        self.pair = Some(pair);
+                        return Ok(true);
+                    }
+                    Err(_) => break,
+                }
+                taken += 1;
+            }
+            if let Some(time) = engine.feed().time() {
+                pair.hold.is_taken_to(time);
+            }
+            if W::since(reported) >= REPORT_INTERVAL {
+                reported = W::instant();
+                // The primary's clock counts for the engine; this one's for the packets that wait.
+                if let Some((now, ahead_ns)) = self.time_of_day.was_set() {
+                    self.receivers.set_times(now, ahead_ns);
+                }
+                self.report_pair(&pair);
+                self.report_status(engine);
+                self.keep_state(engine);
+            }
+            if taken == 0 {
+                self.receivers.wait(QUIET);
+            }
+        }
+        Ok(false)
+    }
+
+    fn report_pair(&self, pair: &Follows<W>) {
+        pair.shared.update(|status| {
+            (status.buffered_packets, status.buffered_bytes) = (pair.hold.packets, pair.hold.bytes);
+            (status.buffer_drops, status.fed_packets) = (pair.hold.drops, pair.takes_over);
+        });
+        let pair = Some(pair.shared.status());
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).pair = pair;
+    }
+
+    /// Takes records of the primary's journal as a replay does, and writes them into the own.
+    fn take_records(&mut self, engine: &mut Engine, bytes: &Arc<[u8]>) -> Result<(), PlantFailure> {
+        let mut start = 0;
+        while let Decoded::Record(record, length) = Record::decode(bytes.get(start..).unwrap_or_default()) {
+            let mut events = std::mem::take(&mut self.events);
+            if record.kind == LOST {
+                engine.inputs_lost(Nanos(record.time), &mut events);
+                self.coordinator.add_losses(1);
+            }
+            if let Some(input) = input_of(&record) {
+                engine.input(&input, &mut events);
+            }
+            self.queue(Queued::Followed(Arc::clone(bytes), (start as u32, (start + length) as u32)));
+            let published = self.publish(&events);
+            events.clear();
+            self.events = events;
+            published?;
+            if self.unapplied.len() >= TOGETHER {
+                self.apply();
+            }
+            start += length;
+        }
+        self.apply();
+        // The primary sends them.
+        while engine.take_request().is_some() {}
+        self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
+        Ok(())
+    }
+
+    /// Feeds the packets of the own lines that waited, behind the primary's last record: of each message the first copy counts. Returns how
+    /// many packets there were.
+    fn take_over(&mut self, engine: &mut Engine, hold: &mut Hold) -> Result<u64, PlantFailure> {
+        let now = W::time_of_day();
+        let last = engine.feed().time().unwrap_or_default();
+        if last.0 > now.0.saturating_add(MOST_APART) {
+            // For the engine the clock goes back to this machine's.
+            let ahead_ns = now.0.wrapping_sub(last.0).cast_signed();
+            self.input(engine, Owned::ClockSet { now, ahead_ns })?;
+        }
+        let floor = engine.feed().time().unwrap_or_default();
+        let fed = hold.drain(last, |channel, line, received, payload| {
+            // A client resumes by these times: they do not go back behind what it has.
+            let received = received.max(floor).min(now.max(floor));
+            if engine.feed().deadline().is_some_and(|due| due <= received) {
+                self.input(engine, Owned::Tick { now: received })?;
+            }
+            let payload = payload.to_vec();
+            self.input(engine, Owned::Answer { channel, line, received, payload })?;
+            if self.unapplied.len() >= TOGETHER {
+                self.apply();
+            }
+            Ok::<(), PlantFailure>(())
+        })?;
+        self.apply();
+        self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
+        Ok(fed)
     }
 
     /// Runs until it is stopped.
@@ -388,7 +527,8 @@ impl<W: World> Ingest<W> {
         }
         self.arrived = arrived;
         while let Some((channel, payload)) = self.requests.as_ref().and_then(Outbox::take_answer) {
-            self.input(engine, Owned::Answer { channel, received: W::time_of_day(), payload })?;
+            let (line, received) = (Line::Recovery, W::time_of_day());
+            self.input(engine, Owned::Answer { channel, line, received, payload })?;
             taken += 1;
         }
         if engine.feed().channels().iter().any(LiveChannel::is_awaiting_snapshot) {
@@ -461,18 +601,8 @@ impl<W: World> Ingest<W> {
         let mut events = std::mem::take(&mut self.events);
         engine.input(&owned.input(), &mut events);
         let received = owned.input().time();
-        if let Some(journal) = &mut self.journal {
-            // Before its events are published: see `JournalThread::run`.
-            if let Err(full) = journal.try_push(Queued::Input(owned)) {
-                self.stalls += 1;
-                // Its thread may sleep: it is woken by events, or at the end of the turn.
-                self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
-                // Closed means that the journal's thread has failed, which reports why.
-                if journal.push(full.into_inner()).is_err() {
-                    self.journal = None;
-                }
-            }
-        }
+        // Before its events are published: see `JournalThread::run`.
+        self.queue(Queued::Input(owned));
         let published = self.publish(&events);
         if !events.is_empty() {
             let messages = events.iter().filter(|event| is_message(event)).count() as u64;
@@ -485,6 +615,21 @@ impl<W: World> Ingest<W> {
         events.clear();
         self.events = events;
         published
+    }
+
+    /// Queues an item for the journal, if there is one.
+    #[inline]
+    fn queue(&mut self, item: Queued) {
+        let Some(journal) = &mut self.journal else { return };
+        if let Err(full) = journal.try_push(item) {
+            self.stalls += 1;
+            // Its thread may sleep: it is woken by events, or at the end of the turn.
+            self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
+            // Closed means that the journal's thread has failed, which reports why.
+            if journal.push(full.into_inner()).is_err() {
+                self.journal = None;
+            }
+        }
     }
 
     /// Applies published events to the books, where ingest has them, and records the delays.
@@ -572,6 +717,9 @@ impl<W: World> Ingest<W> {
                 }
             })
             .collect();
+        if let Some(pair) = &self.pair {
+            self.report_pair(pair);
+        }
         let feed = engine.feed().feed();
         let interface = self.receivers.interface().cloned();
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);

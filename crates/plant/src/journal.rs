@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use tapeworks_engine::days::OpenJournal;
 use tapeworks_engine::records::record_of;
-use tapeworks_journal::{Finished, IoTask, JournalError, JournalOptions, JournalWriter, Opened};
+use tapeworks_journal::{
+    Decoded, Finished, IoTask, JournalError, JournalOptions, JournalWriter, Opened, Record,
+};
 use tapeworks_planted::planted;
 use tapeworks_ring::disruptor::PollError;
 use tapeworks_ring::spsc;
@@ -17,6 +19,7 @@ use tapeworks_runtime::world::{Receive as _, SendTo as _, World};
 use crate::checkpoint::{self, Coordinator};
 use crate::error::PlantFailure;
 use crate::events::EventConsumer;
+use crate::pair::{Waiters, stands_for_numbered};
 use crate::queued::Queued;
 use crate::status::{JournalStatus, Status};
 
@@ -72,6 +75,21 @@ impl JournalSetting {
     }
 }
 
+/// Appends a record of the primary's journal: with the number that it has there.
+fn append_followed<W: World>(
+    writer: &mut JournalWriter<W>,
+    bytes: &[u8],
+    (start, end): (u32, u32),
+) -> Result<(), JournalError> {
+    // Both were checked when the record came.
+    let Some(bytes) = bytes.get(start as usize..end as usize) else { return Ok(()) };
+    let Decoded::Record(record, _) = Record::decode(bytes) else { return Ok(()) };
+    if stands_for_numbered(&record) {
+        return writer.lose_until(record.number.saturating_add(1), record.time);
+    }
+    writer.append(&record).map(drop)
+}
+
 /// The thread that keeps the journal. It stands in the ring before the clients' servers, and lets an event pass when its input
 /// is written.
 pub(super) struct JournalThread<W: World> {
@@ -90,6 +108,8 @@ pub(super) struct JournalThread<W: World> {
     error: Option<String>,
     idle: Wait,
     wake_up: Arc<WakeUp<W>>,
+    /// Of a plant of a pair: the events that wait for the standby.
+    waiters: Option<Waiters<W>>,
 }
 
 /// Work that waits for the disk instead of the journal's thread.
@@ -184,7 +204,7 @@ impl<W: World> JournalThread<W> {
         events: EventConsumer<W>,
         (disk, coordinator): (IoHandle<W>, Arc<Coordinator>),
         (idle, wake_up): (Wait, Arc<WakeUp<W>>),
-        status: Arc<Mutex<Status>>,
+        (status, waiters): (Arc<Mutex<Status>>, Option<Waiters<W>>),
     ) -> Self {
         let mut writer = journal.writer;
         writer.leave_waiting();
@@ -204,6 +224,7 @@ impl<W: World> JournalThread<W> {
             error: None,
             idle,
             wake_up,
+            waiters,
         }
     }
 
@@ -216,13 +237,20 @@ impl<W: World> JournalThread<W> {
             let mut left = self.inputs.len();
             let has_written = left > 0;
             let (mut state, mut last_time) = (None, None);
-            let Self { inputs, writer, coordinator, status, .. } = &mut self;
+            let Self { inputs, writer, coordinator, status, waiters, .. } = &mut self;
             writer.need_from(coordinator.needed_from());
             let (losses, unconfirmed) = (writer.losses(), writer.unconfirmed());
             while left > 0 {
                 let taken = inputs.pop_batch(left.min(MOST_AT_ONCE), |queued| {
                     let owned = match queued {
                         Queued::Input(owned) => owned,
+                        Queued::Followed(bytes, place) => {
+                            if let Err(error) = append_followed(writer, &bytes, place) {
+                                waiters.iter().for_each(|waiters| waiters.shared.lost());
+                                failure = Some(error);
+                            }
+                            return;
+                        }
                         Queued::State(taken) => {
                             // It includes inputs that the journal has lost: the record that counts them goes first. A reader that
                             // gets here without it would take its own state for the checkpoint's.
@@ -259,8 +287,13 @@ impl<W: World> JournalThread<W> {
                 // A state taken from now on lies behind the record that counts them.
                 self.coordinator.add_losses(self.writer.losses() - losses);
             }
-            if let Err(error) = self.write() {
-                failure = Some(error);
+            match self.write() {
+                Ok(()) => {
+                    if let Some(waiters) = &self.waiters {
+                        waiters.shared.wrote(self.writer.next_number());
+                    }
+                }
+                Err(error) => failure = Some(error),
             }
             if failure.is_some() {
                 self.is_failing = true;
@@ -300,7 +333,16 @@ impl<W: World> JournalThread<W> {
                 self.hand_on(state);
             }
             let published = if planted!("event-before-its-input") { self.events.lag() } else { published };
-            let passed = self.events.pass_over(published);
+            let may_pass = match &mut self.waiters {
+                None => published,
+                Some(waiters) if waiters.shared.is_deposed() => {
+                    // No output sees an event that the new primary may not have.
+                    self.events.fail();
+                    return Ok(());
+                }
+                Some(waiters) => waiters.pass(published, self.writer.next_number()),
+            };
+            let passed = self.events.pass_over(may_pass);
             if W::since(self.reported) >= REPORT_INTERVAL {
                 self.report_status();
             }
@@ -351,13 +393,21 @@ impl<W: World> JournalThread<W> {
 
     /// Waits until there is work. `true` when no more will come.
     fn wait(&mut self) -> bool {
-        if self.inputs.is_closed() && self.inputs.is_empty() {
+        let waiting = |this: &Self| this.waiters.as_ref().map_or(0, Waiters::waiting);
+        if self.inputs.is_closed() && self.inputs.is_empty() && waiting(self) == 0 {
             // Ingest is gone; so is its end of the ring, or will be in a moment.
             return matches!(self.events.poll(|_, _, _| {}), Err(PollError::Closed | PollError::Failed(_)));
         }
         // Also for inputs without events.
         let mut idle = Idle::<W>::new(self.idle);
-        while self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
+        let has_work = |this: &Self| {
+            let waiting = waiting(this);
+            !this.inputs.is_empty()
+                || this.events.lag() > waiting
+                || this.inputs.is_closed() && waiting == 0
+                || this.waiters.as_ref().is_some_and(Waiters::is_due)
+        };
+        while !has_work(self) {
             if W::since(self.reported) >= REPORT_INTERVAL {
                 break;
             }
@@ -366,8 +416,9 @@ impl<W: World> JournalThread<W> {
                 continue;
             }
             self.wake_up.arm();
-            if self.inputs.is_empty() && self.events.lag() == 0 && !self.inputs.is_closed() {
-                W::park(REPORT_INTERVAL);
+            if !has_work(self) {
+                let longest = self.waiters.as_ref().map_or(REPORT_INTERVAL, Waiters::longest);
+                W::park(REPORT_INTERVAL.min(longest));
             }
             self.wake_up.disarm();
         }

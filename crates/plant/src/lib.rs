@@ -26,6 +26,7 @@ mod events;
 mod ingest;
 mod journal;
 mod options;
+pub mod pair;
 mod plant;
 mod queued;
 mod readiness;
@@ -47,6 +48,7 @@ pub use options::{
     ORDERS, PlantOptions, ReceiveOptions, RetransmissionServer, SnapshotServer, Source, Topology,
     VenueOptions,
 };
+pub use pair::{PairSetting, PairStatus};
 pub use plant::Plant;
 pub use readiness::Condition;
 pub use shared::{Published, SHARED_MEANING};

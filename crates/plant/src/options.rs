@@ -13,10 +13,12 @@ use tapeworks_market::nbbo::{NbboRules, SelfHelp};
 use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{BookOptions, Capacity, Publisher, Symbol};
 use tapeworks_ring::wait::Wait;
+use tapeworks_runtime::world::{System, World};
 use tapeworks_session::requests::RequestLogin;
 use tapeworks_session::snapshot::SnapshotLogin;
 
 use crate::journal::JournalSetting;
+use crate::pair::{self, Alike, PairError, PairSetting};
 
 /// Orders of a feed that there is usually room for.
 pub const ORDERS: usize = 1 << 16;
@@ -210,6 +212,8 @@ pub struct PlantOptions {
     pub symbols: Option<HashSet<Symbol>>,
     /// The journal.
     pub journal: Option<JournalSetting>,
+    /// The other plant, where there are two as a pair. It needs a journal.
+    pub pair: Option<PairSetting>,
     /// The file of the shared memory for local clients.
     pub shared_memory: Option<PathBuf>,
     /// Whether rarely used paths are kept warm.
@@ -232,6 +236,7 @@ impl Default for PlantOptions {
             sip_sizes: SipSizes::default(),
             symbols: None,
             journal: None,
+            pair: None,
             shared_memory: None,
             warm: false,
             least_orders: ORDERS,
@@ -285,6 +290,43 @@ impl PlantOptions {
             books: self.books(),
             keeps_last_trades: self.journal.is_some(),
         }
+    }
+
+    /// What the two plants of a pair must have alike.
+    pub(crate) fn alike(&self) -> Alike {
+        let lines = |venue| {
+            let VenueOptions { name, lines, .. }: &VenueOptions = venue;
+            (name.as_str(), lines.as_slice())
+        };
+        Alike::of(&self.engine(), self.venues.iter().map(lines))
+    }
+
+    /// Decides with the other plant of a pair which of the two is the primary; the plant then starts so. Waits for the other where it
+    /// must. `say` gets the news, and the waiting ends when `is_stopped`. Does nothing without a pair.
+    ///
+    /// # Errors
+    /// [`PairError`]: a port that is busy, a journal that cannot be used, another plant with another configuration.
+    pub fn agree(&mut self, say: impl FnMut(&str), is_stopped: impl Fn() -> bool) -> Result<(), PairError> {
+        self.agree_in::<System>(say, is_stopped)
+    }
+
+    /// As [`PlantOptions::agree`], in any world.
+    ///
+    /// # Errors
+    /// As [`PlantOptions::agree`].
+    pub fn agree_in<W: World>(
+        &mut self,
+        say: impl FnMut(&str),
+        is_stopped: impl Fn() -> bool,
+    ) -> Result<(), PairError> {
+        let Some(setting) = &self.pair else { return Ok(()) };
+        let journal = self.journal.as_ref().ok_or(PairError::NoJournal)?;
+        let journal = (journal.folder.as_path(), journal.options);
+        let agreed = pair::agree::<W>(setting, journal, self.alike(), say, is_stopped)?;
+        if let Some(pair) = &mut self.pair {
+            (pair.agreed, pair.moved_aside) = (Some(agreed.role), agreed.moved_aside);
+        }
+        Ok(())
     }
 
     /// The events that the plant's journal holds; `None` if it keeps none.

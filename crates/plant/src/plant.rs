@@ -20,9 +20,10 @@ use crate::books::{self, BooksStage, Piped};
 use crate::checkpoint::{BooksPart, CheckpointWriter, Coordinator};
 use crate::error::{PlantError, PlantFailure};
 use crate::events::{EventConsumer, Reader, Readers, empty_event};
-use crate::ingest::Ingest;
+use crate::ingest::{Follows, Ingest};
 use crate::journal::{IoThread, JournalSetting, JournalThread};
 use crate::options::{PlantOptions, Topology, VenueOptions};
+use crate::pair::{Link, PairError, PairSetting, Shared, Waiters};
 use crate::queued::JournalQueue;
 use crate::requests;
 use crate::shared::SharedMemory;
@@ -153,6 +154,9 @@ struct Journaled<W: World> {
     books_part: BooksPart<W>,
 }
 
+/// The options of the pair, and what its threads share.
+type OfPair<'p, W> = Option<(&'p PairSetting, &'p Arc<Shared<W>>)>;
+
 /// Starts the threads of the journal and of checkpoints, behind the journal's last record.
 fn start_journal<W: World>(
     setting: &JournalSetting,
@@ -160,7 +164,7 @@ fn start_journal<W: World>(
     from: Option<u64>,
     wait: Wait,
     (consumer, wake_up): Woken<W>,
-    (coordinator, status): (&Arc<Coordinator>, &Arc<Mutex<Status>>),
+    (coordinator, status, pair): (&Arc<Coordinator>, &Arc<Mutex<Status>>, OfPair<'_, W>),
     threads: &mut Threads<W>,
 ) -> Result<Journaled<W>, PlantError> {
     let is_regular = setting.checkpoint_every.is_some();
@@ -195,6 +199,10 @@ fn start_journal<W: World>(
         io.run();
         Ok(())
     })?;
+    let waiters = pair.map(|(setting, shared)| {
+        shared.wakes(Arc::clone(&wake_up));
+        Waiters::new(Arc::clone(shared), setting.standby_timeout)
+    });
     let thread = JournalThread::new(
         setting,
         opened,
@@ -202,7 +210,7 @@ fn start_journal<W: World>(
         consumer,
         (disk, Arc::clone(coordinator)),
         (wait, Arc::clone(&wake_up)),
-        Arc::clone(status),
+        (Arc::clone(status), waiters),
     );
     threads.spawn("journal", move || thread.run())?;
     Ok(Journaled { queue: (queue, wake_up), replay, books_part })
@@ -282,11 +290,22 @@ impl<W: World> Plant<W> {
         };
         let coordinator = Arc::new(Coordinator::default());
         let (mut queue, mut replay, mut books_part) = (None, None, None);
+        let mut pair = None;
+        if options.pair.is_some() && options.journal.is_none() {
+            return Err(PairError::NoJournal.into());
+        }
         // The journal is read to its end before it is written on.
         if let (Some(setting), Some(end)) = (&options.journal, journal) {
             let mut opened = days::open_in::<W>(&setting.folder, setting.options, W::time_of_day())?;
             beginning.restore(setting, &engine_options, &mut opened, &status)?;
-            let by = (&coordinator, &status);
+            if let Some(of_pair) = &options.pair {
+                pair = Some((
+                    of_pair,
+                    Link::<W>::open(of_pair, &setting.folder, options.alike(), opened.opened.next)?,
+                ));
+            }
+            let of_pair = pair.as_ref().map(|(of_pair, (_, shared, _))| (*of_pair, shared));
+            let by = (&coordinator, &status, of_pair);
             let from = beginning.record;
             let started = start_journal(setting, opened, from, options.wait, end, by, &mut threads)?;
             (queue, replay, books_part) =
@@ -318,6 +337,13 @@ impl<W: World> Plant<W> {
             outbox,
             Arc::clone(&status),
         )?;
+        let mut follows = false;
+        if let Some((of_pair, (mut link, shared, pieces))) = pair {
+            follows = link.is_standby();
+            link.wakes(ingest.pairs(Follows::new(of_pair, shared, pieces))?);
+            let stop = Arc::clone(&stop);
+            threads.spawn("pair", move || link.run(&stop).map_err(PlantFailure::Pair))?;
+        }
         let (ready_in, ready) = W::sync_channel(1);
         let (stop_of_ingest, core) = (Arc::clone(&stop), options.cores[0]);
         let live_from = Arc::new(AtomicU64::new(u64::MAX));
@@ -339,6 +365,9 @@ impl<W: World> Plant<W> {
             // It has room for the one answer.
             let _nobody_waits = ready_in.try_send(replayed);
             if !is_ready {
+                return Ok(());
+            }
+            if follows && !ingest.follow(&mut engine, &stop_of_ingest)? {
                 return Ok(());
             }
             ingest.run(engine, &stop_of_ingest)

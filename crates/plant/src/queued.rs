@@ -21,9 +21,10 @@ pub(super) enum Owned {
         /// Where the UDP payload lies in it.
         payload: (u32, u32),
     },
-    /// A packet with requested messages that came over a connection.
+    /// A packet with requested messages that came over a connection, or one of a line that a standby had kept.
     Answer {
         channel: u16,
+        line: Line,
         received: Nanos,
         payload: Vec<u8>,
     },
@@ -66,6 +67,8 @@ pub(super) type JournalQueue<W> = (spsc::Producer<Queued, Waiting<W>>, Arc<WakeU
 pub(super) enum Queued {
     /// An input.
     Input(Owned),
+    /// A record of another plant's journal, as it is there: its place in the bytes.
+    Followed(Arc<[u8]>, (u32, u32)),
     /// The state after all inputs before it.
     State(Box<Taken>),
 }
@@ -80,8 +83,8 @@ impl Owned {
                 received: *received,
                 payload: packet.bytes().get(*start as usize..*end as usize).unwrap_or_default(),
             },
-            Self::Answer { channel, received, payload } => {
-                Input::Packet { channel: *channel, line: Line::Recovery, received: *received, payload }
+            Self::Answer { channel, line, received, payload } => {
+                Input::Packet { channel: *channel, line: *line, received: *received, payload }
             }
             Self::Snapshot { channel, attempt, received, messages } => {
                 Input::Snapshot { channel: *channel, attempt: *attempt, received: *received, messages }

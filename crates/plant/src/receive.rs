@@ -173,6 +173,12 @@ impl<W: World> Receivers<W> {
         Ok((receivers, servers))
     }
 
+    /// What ends a [`Receivers::wait`] early. There can be one.
+    pub(super) fn waker(&self) -> Result<W::Waker, PlantError> {
+        // A number that neither a line nor the ring of frames has.
+        self.poll.waker(Token(self.lines.len() + 1)).map_err(|source| PlantError::Wait { source })
+    }
+
     /// Waits until a socket or the ring of frames has something, at most so long. The kernel reports a frame once: the wait is short
     /// while frames are left in the ring because no packet buffer is free, and where nothing reports a frame (DPDK).
     pub(super) fn wait(&mut self, longest: Duration) {

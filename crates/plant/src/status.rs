@@ -11,6 +11,8 @@ use tapeworks_market::nbbo::NbboCounts;
 use tapeworks_market::{Nanos, Publisher};
 use tapeworks_session::requests::RequesterCounters;
 
+use crate::pair::PairStatus;
+
 /// A line of a channel, or the answers of its retransmission server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineStatus {
@@ -284,6 +286,8 @@ pub struct Status {
     pub delay_buckets: DelayBuckets,
     /// The journal, if there is one.
     pub journal: Option<JournalStatus>,
+    /// The pair, if the plant is one of two.
+    pub pair: Option<PairStatus>,
     /// The counters of the NBBO.
     pub nbbo: NbboCounts,
     /// Orders that rest in the books of all feeds.

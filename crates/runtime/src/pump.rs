@@ -51,6 +51,8 @@ pub struct Pump<W: World = System> {
     /// All bytes were sent and the sending side is shut; the time until which the other side may close too. Closing a connection
     /// with unread bytes would discard bytes that the other side has not read.
     closing_until_ns: Option<u64>,
+    /// Why the connection is gone, if it was not closed in order.
+    failure: Option<std::io::Error>,
 }
 
 impl<W: World> Pump<W> {
@@ -61,12 +63,24 @@ impl<W: World> Pump<W> {
 
     /// As [`Pump::new`], of a connection with TLS or without.
     pub const fn over(transport: Transport<W::Stream>) -> Self {
-        Self { transport, is_readable: true, is_writable: true, is_ending: false, closing_until_ns: None }
+        Self {
+            transport,
+            is_readable: true,
+            is_writable: true,
+            is_ending: false,
+            closing_until_ns: None,
+            failure: None,
+        }
     }
 
     /// The connection.
     pub const fn transport(&self) -> &Transport<W::Stream> {
         &self.transport
+    }
+
+    /// Why the connection is gone, if it was not closed in order.
+    pub const fn failure(&self) -> Option<&std::io::Error> {
+        self.failure.as_ref()
     }
 
     /// The socket.
@@ -100,7 +114,10 @@ impl<W: World> Pump<W> {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => session.closed(),
+                Err(error) => {
+                    self.failure = Some(error);
+                    session.closed();
+                }
             }
         }
         0
@@ -125,14 +142,20 @@ impl<W: World> Pump<W> {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.is_writable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => session.closed(),
+                Err(error) => {
+                    self.failure = Some(error);
+                    session.closed();
+                }
             }
         }
         if self.is_writable && !self.transport.is_settled() && !session.is_over() {
             match self.transport.settle() {
                 // What is left waits until the socket takes more.
                 Ok(()) => self.is_writable = self.transport.is_settled(),
-                Err(_) => session.closed(),
+                Err(error) => {
+                    self.failure = Some(error);
+                    session.closed();
+                }
             }
         }
     }

@@ -131,15 +131,31 @@ pub(crate) fn server(
     Ok(Arc::new(Followed::new(all, read)?))
 }
 
-/// The files of a client for TLS 1.2 and 1.3: a PEM file of authorities one of which must have signed the certificate of the server, whose name
-/// or address is `name`; and those of the client's own certificate and key, if it has one.
+/// A client's configuration, which follows its files.
+pub(crate) type FollowedClient = Arc<Followed<Arc<ClientConfig>>>;
+
+/// A client by TLS 1.2 and 1.3, which follows its files: a PEM file of authorities one of which must have signed the certificate of the server,
+/// whose name or address is `name`; and those of the client's own certificate and key, if it has one.
 pub(crate) fn client(
     servers: &Path,
     identity: Option<(&Path, &Path)>,
     name: &str,
-) -> Result<(Arc<ClientConfig>, ServerName<'static>), TlsError> {
+) -> Result<(FollowedClient, ServerName<'static>), TlsError> {
     let server =
         ServerName::try_from(name.to_owned()).map_err(|_| TlsError::Name { name: name.to_owned() })?;
+    let servers = servers.to_owned();
+    let identity = identity.map(|(chain, key)| (chain.to_owned(), key.to_owned()));
+    let own = identity.iter().flat_map(|(chain, key)| [chain.clone(), key.clone()]);
+    let all = std::iter::once(servers.clone()).chain(own).collect();
+    let read = move || {
+        let identity = identity.as_ref().map(|(chain, key)| (chain.as_path(), key.as_path()));
+        client_config(&servers, identity)
+    };
+    Ok((Arc::new(Followed::new(all, read)?), server))
+}
+
+/// Whom a client trusts, and what it shows.
+fn client_config(servers: &Path, identity: Option<(&Path, &Path)>) -> Result<Arc<ClientConfig>, TlsError> {
     let config = |source| TlsError::Authority { path: servers.to_owned(), source };
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
@@ -153,5 +169,5 @@ pub(crate) fn client(
             builder.with_client_auth_cert(certificates(chain)?, private_key(key)?).map_err(unusable)?
         }
     };
-    Ok((Arc::new(config), server))
+    Ok(Arc::new(config))
 }

@@ -47,6 +47,23 @@ impl TlsFiles {
         #[cfg(not(feature = "tls"))]
         return Err(NoTls::NotBuilt);
     }
+
+    /// How to connect to another machine by the same files: it must show a certificate for `name`, signed by one of the authorities of
+    /// clients, and gets this one's.
+    ///
+    /// # Errors
+    /// [`NoTls`].
+    #[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "nothing is connected"))]
+    pub fn connector(&self, name: &str) -> Result<Connector, NoTls> {
+        #[cfg(feature = "tls")]
+        {
+            let authorities = self.client_authorities.as_ref().unwrap_or(&self.certificate);
+            let identity = (self.certificate.as_path(), self.private_key.as_path());
+            return Ok(Connector::tls(authorities, Some(identity), name)?);
+        }
+        #[cfg(not(feature = "tls"))]
+        return Err(NoTls::NotBuilt);
+    }
 }
 
 /// Why a server cannot speak TLS.
@@ -124,12 +141,15 @@ pub enum Connector {
     Plain,
     /// With TLS, to a server whose certificate has this name.
     #[cfg(feature = "tls")]
-    Tls(std::sync::Arc<rustls::ClientConfig>, rustls::pki_types::ServerName<'static>),
+    Tls(
+        std::sync::Arc<Followed<std::sync::Arc<rustls::ClientConfig>>>,
+        rustls::pki_types::ServerName<'static>,
+    ),
 }
 
 impl Connector {
     /// With TLS 1.2 or 1.3: a PEM file of authorities one of which must have signed the certificate of the server, whose name or address is
-    /// `name`; and those of the client's own certificate and key, if it has one.
+    /// `name`; and those of the client's own certificate and key, if it has one. The files may be [replaced](crate::followed).
     ///
     /// # Errors
     /// [`TlsError`](crate::tls::TlsError).
@@ -152,7 +172,7 @@ impl Connector {
             Self::Plain => Ok(Transport::Plain(stream)),
             #[cfg(feature = "tls")]
             Self::Tls(config, name) => {
-                let session = rustls::ClientConnection::new(std::sync::Arc::clone(config), name.clone());
+                let session = rustls::ClientConnection::new(config.get(), name.clone());
                 Ok(Encrypted::transport(stream, session.map_err(io::Error::other)?.into(), &[]))
             }
         }
@@ -169,7 +189,7 @@ impl Connector {
             Self::Plain => Ok(Blocking::Plain(stream)),
             #[cfg(feature = "tls")]
             Self::Tls(config, name) => {
-                let session = rustls::ClientConnection::new(std::sync::Arc::clone(config), name.clone());
+                let session = rustls::ClientConnection::new(config.get(), name.clone());
                 let session = session.map_err(io::Error::other)?;
                 Ok(Blocking::Tls(Box::new(rustls::StreamOwned::new(session, stream))))
             }

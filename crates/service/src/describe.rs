@@ -14,8 +14,8 @@ use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::CheckpointStatus;
-use tapeworks_plant::RollStatus;
 use tapeworks_plant::{ChannelStatus, LineStatus, RequesterStatus};
+use tapeworks_plant::{PairStatus, RollStatus};
 use tapeworks_session::requests::RequestStatus;
 
 /// The name of a line.
@@ -304,6 +304,28 @@ fn kafka(status: &KafkaStatus) -> Value {
     })
 }
 
+fn pair(status: &PairStatus) -> Value {
+    json!({
+        "role": status.role.name(),
+        "epoch": status.epoch,
+        "peer": status.peer,
+        "is_connected": status.is_connected,
+        "is_in_step": status.is_in_step,
+        "lag_records": status.lag_records,
+        "lag_bytes": status.lag_bytes,
+        "went_alone": status.went_alone,
+        "records": status.records,
+        "buffered_packets": status.buffered_packets,
+        "buffered_bytes": status.buffered_bytes,
+        "buffer_drops": status.buffer_drops,
+        "takeovers": status.takeovers,
+        "fed_packets": status.fed_packets,
+        "refused": status.refused,
+        "reason": status.reason,
+        "moved_aside": status.moved_aside,
+    })
+}
+
 fn snapshots(status: &CheckpointStatus) -> Value {
     json!({
         "every_ns": status.every.map(|every| u64::try_from(every.as_nanos()).unwrap_or(u64::MAX)),
@@ -399,6 +421,7 @@ pub fn status(report: &Report) -> Value {
             "is_failing": journal.is_failing,
             "error": journal.error,
         })),
+        "pair": status.pair.as_ref().map(pair),
         "questdb": rows.as_ref().map(questdb),
         "nats": published.as_ref().map(nats),
         "kafka": logged.as_ref().map(kafka),

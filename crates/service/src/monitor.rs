@@ -13,6 +13,7 @@ use tapeworks_market::Nanos;
 use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::JournalStatus;
+use tapeworks_plant::pair::{PairStatus, Role};
 use tapeworks_plant::{ChannelStatus, RequesterStatus, Status};
 use tapeworks_session::requests::RequestStatus;
 
@@ -58,6 +59,42 @@ struct Failing {
     lost_before: u64,
     /// When it was last reported.
     reported: Nanos,
+}
+
+/// What is new of a pair.
+fn compare_pairs(was: &PairStatus, now: &PairStatus, say: &mut impl FnMut(Severity, String)) {
+    if now.takeovers > was.takeovers {
+        say(Severity::Warning, format!("took over: this plant is the primary now, epoch {}", now.epoch));
+    }
+    if now.fed_packets > was.fed_packets {
+        say(Severity::Info, format!("fed {} packets that had waited", now.fed_packets - was.fed_packets));
+    }
+    if now.is_connected != was.is_connected {
+        let (severity, text) = match (now.role == Role::Primary, now.is_connected) {
+            (true, true) => (Severity::Info, "the standby follows"),
+            (true, false) => (Severity::Warning, "the standby is gone"),
+            (false, true) => (Severity::Info, "follows the primary"),
+            (false, false) => (Severity::Warning, "the primary is gone"),
+        };
+        // A standby that took over has said so.
+        if now.takeovers == was.takeovers {
+            say(severity, format!("{text}: the plant at {}", now.peer));
+        }
+    }
+    if now.is_in_step && !was.is_in_step {
+        say(Severity::Info, "in step: clients get what the standby has".to_owned());
+    }
+    if now.went_alone > was.went_alone {
+        let text = "goes on alone: the standby is gone or slow, and clients get what it may lack";
+        say(Severity::Warning, text.to_owned());
+    }
+    if now.buffer_drops > was.buffer_drops {
+        let drops = now.buffer_drops - was.buffer_drops;
+        say(Severity::Warning, format!("{drops} packets of the own lines had no room in the buffer"));
+    }
+    if let Some(reason) = now.reason.as_ref().filter(|reason| was.reason.as_ref() != Some(reason)) {
+        say(Severity::Warning, reason.clone());
+    }
 }
 
 impl Monitor {
@@ -109,6 +146,13 @@ impl Monitor {
         if status.stalls > before.stalls {
             let text = format!("ingest waited {} times for room", status.stalls - before.stalls);
             notices.push(Notice { severity: Severity::Warning, subject: "ring".to_owned(), text });
+        }
+        if let Some(now) = &status.pair {
+            let was =
+                before.pair.clone().unwrap_or_else(|| PairStatus { role: now.role, ..PairStatus::default() });
+            compare_pairs(&was, now, &mut |severity, text| {
+                notices.push(Notice { severity, subject: "pair".to_owned(), text });
+            });
         }
         let snapshots = (&status.checkpoints, &before.checkpoints);
         for refused in snapshots.0.refused.iter().skip(snapshots.1.refused.len()) {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use tapeworks_outputs::multicast::server::MulticastStats;
-use tapeworks_plant::Status;
+use tapeworks_plant::pair::{BeginAgain, PairError};
+use tapeworks_plant::{PlantFailure, Status};
 use tapeworks_runtime::refusals::Refused;
 use tapeworks_service::config::Config;
 use tapeworks_service::describe;
@@ -37,6 +38,9 @@ pub(crate) struct Arguments {
     /// The configuration, a TOML file.
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
+    /// Become the primary of the pair although the other plant cannot be asked: it may have records that this one lacks.
+    #[arg(long)]
+    primary: bool,
     /// The form of the log.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log: LogFormat,
@@ -106,6 +110,9 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     if let Some(nats) = &config.nats {
         let _infallible = write!(text, "; NATS on {}", nats.shown_servers());
     }
+    if let Some(pair) = &config.plant.pair {
+        let _infallible = write!(text, "; pair with {}, on {}", pair.peer, pair.listen);
+    }
     if let Some(journal) = &config.plant.journal {
         let _infallible = write!(text, "; journal in {}", journal.folder.display());
     }
@@ -146,14 +153,59 @@ pub(crate) fn watch(
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result {
-    let config = load(&arguments.config)?;
+    let mut config = load(&arguments.config)?;
     log::start(arguments.log);
+    if let Some(pair) = &mut config.plant.pair {
+        pair.is_forced = arguments.primary;
+    } else if arguments.primary {
+        let why = format!("{}: --primary is for a plant with a [pair]", arguments.config.display());
+        return Err(Failure::Usage(why));
+    }
+    let until = arguments.seconds.map(|time| Instant::now() + time);
+    loop {
+        let is_over = || interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until);
+        // A plant that is one of a pair may have to begin again, as the standby of the other.
+        match config.plant.agree(|news| tracing::info!(subject = "pair", "{news}"), is_over) {
+            Ok(()) => {}
+            Err(PairError::Stopped) => return Err(Failure::Stopped),
+            Err(error) => return Err(Failure::Failed(error.to_string())),
+        }
+        match serve(arguments, &config, until) {
+            Err(Ended::Again(why)) => tracing::warn!(subject = "pair", "{why}; the plant begins again"),
+            Err(Ended::Failed(failure)) => return Err(failure),
+            Ok(ending) => return Ok(ending),
+        }
+        if let Some(pair) = &mut config.plant.pair {
+            pair.is_forced = false;
+        }
+    }
+}
+
+/// How a plant ended that did not end in good order.
+enum Ended {
+    /// It is to begin again.
+    Again(BeginAgain),
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Ended {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Runs a plant until it is stopped or fails.
+fn serve(
+    arguments: &Arguments,
+    config: &Config,
+    until: Option<Instant>,
+) -> std::result::Result<Ending, Ended> {
     let (log, refusals) = channel();
     let on_refusal = Arc::new(move |refused: &Refused| {
         // The log may have ended already.
         let _unheard = log.send(refused.clone());
     });
-    let service = Service::start(&config, Some(on_refusal))?;
+    let service = Service::start(config, Some(on_refusal))?;
     let replayed = service.replayed();
     if replayed.inputs > 0 {
         tracing::info!(
@@ -192,14 +244,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     if let Some(nats) = &config.nats {
         tracing::info!("records go to NATS on {} under {}", nats.shown_servers(), nats.prefix);
     }
-    let until = arguments.seconds.map(|time| Instant::now() + time);
     watch(&service, &refusals, |_| {
         interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until)
     });
     let has_failed = service.has_ended();
     let handles = service.handles();
     let clients = service.clients();
-    service.stop()?;
+    match service.stop() {
+        Err(ServiceFailure::Plant(PlantFailure::Pair(why))) => return Err(Ended::Again(why)),
+        stopped => stopped?,
+    }
     let report = Report { clients, ..handles.report() };
     let text = if arguments.json {
         format!("{:#}\n", describe::status(&report))

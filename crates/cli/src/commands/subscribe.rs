@@ -13,8 +13,10 @@ use dbn::{ErrorMsg, Record as _, RecordRef, SymbolMappingMsg, SystemMsg};
 use hdrhistogram::Histogram;
 use serde_json::json;
 use tapeworks_outputs::multicast::receiver::{Receiver, ReceiverCounters, ReceiverOptions};
+use tapeworks_outputs::resume::Failover;
 use tapeworks_outputs::subscriber::{DEMO_KEY, Records, SubscribeError, Subscriber, SubscriberOptions};
 use tapeworks_packet::new_file::Handle;
+use tapeworks_runtime::world::System;
 use tapeworks_store::{Format, RecordWriter, Schema, is_market, is_snapshot};
 
 use crate::ending::{Ending, Failure, Result};
@@ -37,14 +39,16 @@ Examples:
   tapeworks subscribe 127.0.0.1:13000 --schema mbo --snapshot --quiet --seconds 10
   tapeworks subscribe --schema trades --start 2026-01-05T14:30:00Z --out trades.csv
   tapeworks subscribe --schema mbo,trades --seconds 1m --out live.{schema}.parquet
+  tapeworks subscribe 127.0.0.1:13000,127.0.0.1:13001 --schema mbo --start 0 --out mbo.dbn    (the plants of a pair)
   tapeworks subscribe --multicast 239.192.100.1:34000 --retransmission 127.0.0.1:34001 --quiet
 
 Exit code 1: the server refused the subscription, or a part of it. Exit code 3: messages of the multicast were lost and
 not recovered.")]
 pub(crate) struct Arguments {
-    /// The server.
-    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:13000")]
-    address: String,
+    /// The server. Several with the same records, such as the two plants of a pair: when the connection is lost, the command goes on at the
+    /// next one, with each record once.
+    #[arg(value_name = "ADDRESS", value_delimiter = ',', default_value = "127.0.0.1:13000")]
+    address: Vec<String>,
     /// Receive all records that a plant sends to this multicast group instead.
     #[arg(
         long,
@@ -355,8 +359,10 @@ fn received(counters: &ReceiverCounters) -> String {
 
 pub(crate) fn run(arguments: &Arguments) -> Result {
     let Some(group) = arguments.multicast else {
-        let mut subscriber = Subscriber::connect(&SubscriberOptions {
-            address: resolve(&arguments.address)?,
+        let addresses = arguments.address.iter().map(|text| resolve(text)).collect::<Result<Vec<_>>>()?;
+        let address = addresses.first().copied().ok_or_else(|| Failure::Usage("no server".to_owned()))?;
+        let options = SubscriberOptions {
+            address,
             key: arguments.key.clone(),
             dataset: arguments.dataset.clone(),
             schemas: arguments.schema.clone(),
@@ -367,7 +373,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
             ts_out: false,
             timeout: Some(LOOK),
             patience: arguments.seconds.map_or(PATIENCE, |seconds| seconds.min(PATIENCE)),
-        })?;
+        };
+        if addresses.len() > 1 {
+            let mut session = Failover::<System>::connect_in(&options, &addresses, complain)?;
+            let metadata = session.metadata().clone();
+            return take(arguments, &mut session, &metadata, |_| (None, Ending::Complete));
+        }
+        let mut subscriber = Subscriber::connect(&options)?;
         let metadata = subscriber.metadata().clone();
         return take(arguments, &mut subscriber, &metadata, |_| (None, Ending::Complete));
     };

@@ -255,6 +255,29 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
             bad(number(&nats["unconfirmed"])),
         );
     }
+    let pair = &now["pair"];
+    if pair.is_object() {
+        let role = pair["role"].as_str().unwrap_or_default();
+        let connected = match (role, pair["is_connected"] == true, pair["is_in_step"] == true) {
+            ("primary", true, true) => paint.good("the standby is in step"),
+            ("primary", true, false) => paint.bad("the standby follows and is not waited for"),
+            ("primary", false, _) => paint.bad("alone"),
+            (_, true, _) => paint.good("follows"),
+            (_, false, _) => paint.bad("the primary is gone"),
+        };
+        let _infallible = writeln!(
+            out,
+            "  pair {role}, epoch {}, {connected}; lag {} records, {}; buffered {}, dropped {}; went alone {}, takeovers {}, refused {}",
+            thousands(number(&pair["epoch"])),
+            thousands(number(&pair["lag_records"])),
+            bytes(number(&pair["lag_bytes"])),
+            thousands(number(&pair["buffered_packets"])),
+            bad(number(&pair["buffer_drops"])),
+            thousands(number(&pair["went_alone"])),
+            thousands(number(&pair["takeovers"])),
+            thousands(number(&pair["refused"])),
+        );
+    }
     let snapshots = &now["checkpoints"];
     if snapshots["every_ns"].is_u64() {
         let last = match number(&snapshots["time_ns"]) {

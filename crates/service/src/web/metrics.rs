@@ -17,9 +17,10 @@ use tapeworks_outputs::clients::server::Stats;
 use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
+use tapeworks_plant::pair::Role;
 use tapeworks_plant::{
-    ChannelStatus, CheckpointStatus, Condition, DELAY_BOUNDS, InterfaceStatus, LineStatus, RequesterStatus,
-    Status,
+    ChannelStatus, CheckpointStatus, Condition, DELAY_BOUNDS, InterfaceStatus, LineStatus, PairStatus,
+    RequesterStatus, Status,
 };
 use tapeworks_session::requests::RequestStatus;
 
@@ -126,6 +127,9 @@ fn plant(text: &mut Text, look: &Look) {
         text.one("journal_failed", Gauge, "1 after an error of the journal", failing);
     }
     snapshots(text, &status.checkpoints);
+    if let Some(status) = &status.pair {
+        pair(text, status);
+    }
     let failed = status.roll.done.iter().filter(|day| day.outcome.is_err()).count();
     let running = u8::from(status.roll.running.is_some());
     text.one("roll_running", Gauge, "1 while files are made of an earlier day's journal", running);
@@ -136,6 +140,46 @@ fn plant(text: &mut Text, look: &Look) {
         status.roll.done.len() - failed,
     );
     text.one("roll_failures_total", Counter, "Earlier days whose files could not be made", failed);
+}
+
+fn pair(text: &mut Text, status: &PairStatus) {
+    use Kind::{Counter, Gauge};
+    let primary = u8::from(status.role == Role::Primary);
+    text.one(
+        "pair_primary",
+        Gauge,
+        "1 while the plant is the primary of its pair, 0 while it follows",
+        primary,
+    );
+    text.one("pair_epoch", Gauge, "Takeovers of the pair so far", status.epoch);
+    let connected = u8::from(status.is_connected);
+    text.one(
+        "pair_connected",
+        Gauge,
+        "1 while the other plant is connected and follows or is followed",
+        connected,
+    );
+    let in_step = "1 while the primary's events wait until the standby has their inputs";
+    text.one("pair_in_step", Gauge, in_step, u8::from(status.is_in_step));
+    text.one("pair_lag_records", Gauge, "Records of the primary that the standby lacks", status.lag_records);
+    text.one("pair_lag_bytes", Gauge, "Bytes sent to the standby and not acknowledged", status.lag_bytes);
+    let alone = "Times that the primary went on alone because the standby was gone or slow";
+    text.one("pair_went_alone_total", Counter, alone, status.went_alone);
+    text.one(
+        "pair_records_total",
+        Counter,
+        "Records sent to standbys or received from the primary",
+        status.records,
+    );
+    let buffered = "Packets of the standby's own lines that the primary may not have taken yet";
+    text.one("pair_buffered_packets", Gauge, buffered, status.buffered_packets);
+    text.one("pair_buffered_bytes", Gauge, "Bytes of those packets", status.buffered_bytes);
+    let drops = "Packets of the standby's own lines that had no room before the primary had taken them";
+    text.one("pair_buffer_drops_total", Counter, drops, status.buffer_drops);
+    text.one("pair_takeovers_total", Counter, "Takeovers of this plant since its start", status.takeovers);
+    text.one("pair_fed_packets_total", Counter, "Buffered packets that a takeover fed", status.fed_packets);
+    let refused = "Connections for the pair that were refused, or did not speak its protocol";
+    text.one("pair_refused_total", Counter, refused, status.refused);
 }
 
 fn snapshots(text: &mut Text, status: &CheckpointStatus) {

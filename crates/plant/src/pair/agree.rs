@@ -1,0 +1,258 @@
+//! Which of the two is the primary: decided at the start, before the journal is opened.
+//!
+//! The plant opens its journal, to know its last record, and closes it. Then it asks the other. One that answers as a primary is
+//! followed, unless this plant knows of a later takeover; one that starts too, or follows nobody, is compared: more takeovers, then more
+//! records, then the plant that is to be the primary. A plant that gets no answer becomes the primary if it was that at last. One that was
+//! the standby waits: the other may have records that its clients have seen.
+//!
+//! A standby whose journal is not a beginning of the primary's moves it into a folder in it, `aside-1` and so on, and takes all
+//! records anew.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tapeworks_engine::days;
+use tapeworks_journal::JournalOptions;
+use tapeworks_runtime::world::World;
+
+use super::codec::{Frame, Hello, Parsed, Reason, Role};
+use super::net::Net;
+use super::state::{self, Remembered};
+use super::{Alike, PairError, PairSetting, tip_before};
+
+/// How long the other has for an answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often the other is asked.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// How long a plant that knows that the other is to be the primary waits for it, if it does not answer meanwhile.
+const DEFERENCE: Duration = Duration::from_secs(5);
+
+/// How often a standby that waits says so.
+const REMINDER: Duration = Duration::from_secs(60);
+
+/// What is to be done, as far as an answer shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Primary,
+    /// The other is, or will be.
+    Standby,
+}
+
+/// Which of the two is the primary.
+pub(super) fn decide(me: &Hello, other: &Hello) -> Verdict {
+    let has_more = |hello: &Hello| (hello.epoch, hello.next, hello.wants_primary, hello.instance);
+    let is_primary = match other.role {
+        // Both went on while they could not see each other.
+        Role::Primary if me.role == Role::Primary => {
+            (me.epoch, me.next, me.instance) > (other.epoch, other.next, other.instance)
+        }
+        Role::Primary => me.epoch > other.epoch,
+        // It has lost this plant. A machine that crashed may have lost records that the other, and clients, have.
+        Role::Standby if me.epoch >= other.epoch && me.next >= other.next && me.wants_primary => true,
+        Role::Starting | Role::Standby => has_more(me) > has_more(other),
+    };
+    if is_primary { Verdict::Primary } else { Verdict::Standby }
+}
+
+/// What was decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Agreed {
+    pub(crate) role: Role,
+    /// Where the journal was moved, if it was.
+    pub(crate) moved_aside: Option<String>,
+}
+
+/// Decides the role of a plant with this journal. `say` gets the news, and the waiting ends when `is_stopped`.
+pub(crate) fn agree<W: World>(
+    setting: &PairSetting,
+    (folder, options): (&Path, JournalOptions),
+    alike: Alike,
+    mut say: impl FnMut(&str),
+    is_stopped: impl Fn() -> bool,
+) -> Result<Agreed, PairError> {
+    let remembered = state::read::<W>(folder)?;
+    let Remembered { mut epoch, is_primary } =
+        remembered.unwrap_or(Remembered { epoch: 0, is_primary: setting.is_primary });
+    let wants_primary = is_primary || setting.is_forced;
+    let mut net = Net::<W>::open(setting, alike)?;
+    // An earlier day's journal is moved away now, and a torn end cut off.
+    let mut next = days::open_in::<W>(folder, options, W::time_of_day())?.opened.next;
+    let mut moved_aside = None;
+    let (mut looked, mut said) = (None, None);
+    let (mut deferred, started) = (None, W::instant());
+    let instance = instance::<W>();
+    let role = loop {
+        if is_stopped() {
+            return Err(PairError::Stopped);
+        }
+        let me = Hello {
+            instance,
+            engine: alike.engine,
+            lines: alike.lines,
+            epoch,
+            role: Role::Starting,
+            wants_primary,
+            follows: true,
+            only_asks: true,
+            next,
+            tip: tip_before::<W>(folder, next)?.unwrap_or_default(),
+        };
+        let mut other = None;
+        net.hang_up();
+        net.call(&me);
+        let began = W::instant();
+        let outcome = loop {
+            net.turn(Duration::from_millis(20), &Hello { follows: false, ..me });
+            refuse_followers(&mut net);
+            let answered = answer(&mut net, &mut other);
+            if answered != Outcome::None {
+                break answered;
+            }
+            if net.outgoing.is_none() || W::since(began) > PATIENCE || is_stopped() {
+                break Outcome::None;
+            }
+        };
+        let verdict = other.map(|other| decide(&me, &other));
+        if verdict == Some(Verdict::Standby) {
+            deferred = Some(W::instant());
+        }
+        match (outcome, verdict) {
+            (Outcome::Refused(Reason::Diverged, why), Some(Verdict::Standby)) if next > 0 => {
+                let aside = days::move_aside_in::<W>(folder)?;
+                let aside = aside.display().to_string();
+                say(&format!("the primary at {} says: {why}; the journal is moved to {aside}", setting.peer));
+                (next, moved_aside) = (0, Some(aside));
+                continue;
+            }
+            (Outcome::Accepted, Some(Verdict::Standby)) => {
+                epoch = epoch.max(other.map_or(0, |other| other.epoch));
+                break Role::Standby;
+            }
+            (
+                Outcome::Refused(
+                    Reason::Configuration | Reason::Lines | Reason::Itself | Reason::NotKept,
+                    said,
+                ),
+                _,
+            ) => return Err(PairError::Refused { peer: setting.peer, said }),
+            (_, Some(Verdict::Primary)) => {
+                epoch = epoch.max(other.map_or(0, |other| other.epoch));
+                break Role::Primary;
+            }
+            (_, None) if setting.is_forced => break Role::Primary,
+            // The other may start at this moment, and one that is to be the primary closes its port for a moment before it serves.
+            (_, None)
+                if wants_primary
+                    && W::since(started) >= PATIENCE
+                    && deferred.is_none_or(|at| W::since(at) >= DEFERENCE) =>
+            {
+                break Role::Primary;
+            }
+            (Outcome::Refused(_, why), _) => looked = Some(why),
+            _ => {}
+        }
+        let is_hurried = wants_primary && deferred.is_none();
+        if !is_hurried && said.is_none_or(|said| W::since(said) >= REMINDER) {
+            said = Some(W::instant());
+            let why = looked.take().or_else(|| net.reason.take()).unwrap_or_else(|| "no answer".to_owned());
+            say(&format!("this standby waits for the primary at {}: {why}", setting.peer));
+        }
+        let rested = W::instant();
+        while W::since(rested) < EVERY {
+            net.turn(EVERY / 4, &Hello { follows: false, ..me });
+            refuse_followers(&mut net);
+        }
+    };
+    state::write::<W>(folder, Remembered { epoch, is_primary: role == Role::Primary })?;
+    say(&format!(
+        "this plant is the {} of its pair, epoch {epoch}; the other is {}",
+        role.name(),
+        setting.peer
+    ));
+    Ok(Agreed { role, moved_aside })
+}
+
+/// A number that no other start has.
+pub(super) fn instance<W: World>() -> u64 {
+    let mut bytes = [0; 8];
+    match W::random(&mut bytes) {
+        Ok(()) => u64::from_le_bytes(bytes),
+        Err(_) => W::time_of_day().0,
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Outcome {
+    None,
+    Accepted,
+    Refused(Reason, String),
+}
+
+/// Takes the answers to the call.
+fn answer<W: World>(net: &mut Net<W>, other: &mut Option<Hello>) -> Outcome {
+    let Some(connection) = &mut net.outgoing else { return Outcome::None };
+    loop {
+        let taken = match connection.frame() {
+            Parsed::Frame(Frame::Welcome(hello), length) => {
+                *other = Some(hello);
+                length
+            }
+            Parsed::Frame(Frame::Refused { reason, text }, _) => {
+                return Outcome::Refused(reason, text.to_owned());
+            }
+            Parsed::Frame(Frame::Accepted, _) => return Outcome::Accepted,
+            Parsed::Frame(..) => return Outcome::Refused(Reason::Other, "an answer that is none".to_owned()),
+            Parsed::Bad(why) => return Outcome::Refused(Reason::Other, why.to_owned()),
+            Parsed::Cut => return Outcome::None,
+        };
+        connection.take(taken);
+    }
+}
+
+fn refuse_followers<W: World>(net: &mut Net<W>) {
+    let now_ns = net.now_ns();
+    for one in &mut net.incoming {
+        if one.hello.is_some_and(|hello| hello.follows) && !one.is_leaving() {
+            one.refuse(Reason::NotPrimary, "it is not the primary: it starts", now_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_plants_decide_alike_whatever_they_were() {
+        let roles = [Role::Starting, Role::Primary, Role::Standby];
+        for (one_role, other_role) in roles.iter().flat_map(|one| roles.map(|other| (*one, other))) {
+            for bits in 0..64u64 {
+                let hello = |role, shift: u64| Hello {
+                    role,
+                    epoch: bits >> shift & 1,
+                    next: bits >> (shift + 1) & 1,
+                    wants_primary: bits >> (shift + 2) & 1 == 1,
+                    instance: shift,
+                    ..Hello::default()
+                };
+                let (one, other) = (hello(one_role, 0), hello(other_role, 3));
+                let verdicts = [decide(&one, &other), decide(&other, &one)];
+                // Of two starting plants, one is the primary and one the standby. A primary beside a plant of another role stays,
+                // unless the other knows a later takeover.
+                if one_role == Role::Starting && other_role == Role::Starting {
+                    assert_ne!(verdicts[0], verdicts[1], "{one:?} {other:?}");
+                }
+                if one_role == Role::Primary && other_role == Role::Primary {
+                    assert_ne!(verdicts[0], verdicts[1], "{one:?} {other:?}");
+                } else if other_role == Role::Primary && other.epoch >= one.epoch {
+                    assert_eq!(verdicts[0], Verdict::Standby, "{one:?} {other:?}");
+                }
+                if other_role != Role::Primary && one.epoch < other.epoch {
+                    assert_eq!(verdicts[0], Verdict::Standby, "{one:?} {other:?}");
+                }
+            }
+        }
+    }
+}
