@@ -59,10 +59,10 @@ impl TlsFiles {
         {
             let authorities = self.client_authorities.as_ref().unwrap_or(&self.certificate);
             let identity = (self.certificate.as_path(), self.private_key.as_path());
-            return Ok(Connector::tls(authorities, Some(identity), name)?);
+            Ok(Connector::tls(authorities, Some(identity), name)?)
         }
         #[cfg(not(feature = "tls"))]
-        return Err(NoTls::NotBuilt);
+        Err(NoTls::NotBuilt)
     }
 }
 
