@@ -1,4 +1,4 @@
-// What goes out beside the clients, and what is kept: multicast, QuestDB, NATS, checkpoints, the daily roll.
+// What goes out beside the clients, and what is kept: multicast, QuestDB, NATS, Kafka, checkpoints, the daily roll.
 
 import { bytes, count, delay, short, span } from "./format.js";
 import { dress, write } from "./rows.js";
@@ -28,11 +28,12 @@ function why(id, text) {
 }
 
 export function showOutputs(status, rates) {
-  const { multicast, questdb, nats, roll, checkpoints: snapshots } = status;
+  const { multicast, questdb, nats, kafka, roll, checkpoints: snapshots } = status;
   const parts = [
     ["multicast", Boolean(multicast)],
     ["questdb", Boolean(questdb)],
     ["nats", Boolean(nats)],
+    ["kafka", Boolean(kafka)],
     ["snapshots", snapshots.every_ns !== null],
     ["roll", roll.is_on],
   ];
@@ -42,6 +43,7 @@ export function showOutputs(status, rates) {
   if (multicast) showMulticast(multicast, rates, now);
   if (questdb) showQuestDb(questdb, rates, now);
   if (nats) showNats(nats, rates, now);
+  if (kafka) showKafka(kafka, rates, now);
   if (snapshots.every_ns !== null) showSnapshots(snapshots, status, now);
   if (roll.is_on) showRoll(roll);
 }
@@ -81,6 +83,18 @@ function showQuestDb(questdb, rates, now) {
   counts("questdb-failures", [questdb.failures, questdb.reconnects], "warn");
   fact("questdb-lag", short(questdb.ring_lag));
   why("questdb-error", questdb.is_connected ? "" : questdb.error);
+}
+
+function showKafka(kafka, rates, now) {
+  if (kafka.is_connected) state("kafka-state", kafka.lost_events > 0 ? "warn" : "good", "the brokers take records");
+  else state("kafka-state", kafka.error ? "bad" : "faint", kafka.error ? "the brokers take no records" : "nothing was sent yet");
+  fact("kafka-rate", short(rates.of("kafka", kafka.records, now)));
+  fact("kafka-records", `${count(kafka.records)}, ${count(kafka.transactions)}`);
+  fact("kafka-waiting", count(kafka.waiting));
+  fact("kafka-lag", `${count(kafka.lag_events)} events, ${(kafka.lag_ns / 1e9).toFixed(1)} s`);
+  counts("kafka-lost", [kafka.lost_events], "bad");
+  counts("kafka-failures", [kafka.aborted, kafka.failures], "warn");
+  why("kafka-error", kafka.error);
 }
 
 function showNats(nats, rates, now) {

@@ -285,6 +285,36 @@ pub(crate) fn questdb() -> Result<String, Lack> {
     Ok("QuestDB has the records of the plant's journal, each once, after it and the plant were killed".into())
 }
 
+/// What building the feature `kafka` takes: a compiler of C, and headers.
+pub(crate) fn needs_of_kafka() -> Result<(), Lack> {
+    needs_of_questdb()?;
+    tools::kafka()
+}
+
+/// A real broker of Kafka, fetched by Maven: what a plant wrote there, as Confluent's client reads it, against the files of the plant's
+/// journal.
+pub(crate) fn kafka() -> Result<String, Lack> {
+    let python = tools::python()?;
+    let server = process::target_folder().join("interop-kafka");
+    let maven = ["--quiet", "--batch-mode", "--file", "interop/kafka/pom.xml", "package"];
+    let fetch = process::program("mvn").args(maven).arg(format!("-Dserver={}", server.display()));
+    fetch.run().map_err(Lack::Failed)?;
+    Features::all().map_err(Lack::Failed)?.build("--bin", &["tapeworks"])?;
+    let binary = process::target_folder().join("debug/tapeworks");
+    let example = ["validate", "deploy/kafka/plant.toml"];
+    process::program(&binary).args(example).run().map_err(Lack::Failed)?;
+    let run = process::program(python)
+        .arg(process::root().join("interop/with_kafka.py"))
+        .arg("--tapeworks")
+        .arg(binary)
+        .arg("--work")
+        .arg(process::target_folder().join("interop"))
+        .arg("--server")
+        .arg(server);
+    run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)?;
+    Ok("Kafka has the records of the plant's journal, each once, after plant and broker were killed".into())
+}
+
 fn script(python: &OsStr, name: &str) -> Result<(), Lack> {
     script_with(python, name, |run| run)
 }

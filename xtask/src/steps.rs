@@ -373,6 +373,14 @@ const STEPS: &[Step] = &[
         run: |_| interop::questdb(),
     },
     Step {
+        name: "kafka",
+        what: "the plant's records are once each in a real Kafka, a feature that is not in the default build",
+        when: When::Covers(&DATA),
+        waits: true,
+        needs: interop::needs_of_kafka,
+        run: |_| interop::kafka(),
+    },
+    Step {
         name: "quickfix-j",
         what: "QuickFIX/J as it comes trades through the gateway",
         when: When::Covers(&ORDERS),

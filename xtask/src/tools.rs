@@ -50,6 +50,12 @@ pub(crate) fn dpdk() -> Result<(), Lack> {
     debian_library("libdpdk", "libdpdk-dev")
 }
 
+/// What building the feature `kafka` takes: librdkafka is compiled from C.
+pub(crate) fn kafka() -> Result<(), Lack> {
+    [("gcc", "gcc"), ("make", "make")].iter().try_for_each(|(program, package)| debian(program, package))?;
+    debian_library("zlib", "zlib1g-dev")
+}
+
 /// A library of a Debian package, as pkg-config knows it.
 pub(crate) fn debian_library(library: &str, package: &str) -> Result<(), Lack> {
     debian("pkg-config", "pkg-config")?;

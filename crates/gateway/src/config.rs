@@ -200,9 +200,9 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     if !file.has("venue") {
         file.missing(reading, "venue");
     }
-    let venue = venue.and_then(|venue| read_venue(reading, venue));
+    let venue = venue.and_then(|venue| read_venue(reading, venue, beside));
     let partitions = match &venue {
-        Some((_, VenueConfig::Millennium { session, .. }, _)) => Some(session.variant.partitions),
+        Some((_, VenueConfig::Millennium { session, .. }, ..)) => Some(session.variant.partitions),
         _ => None,
     };
     let instruments = read_instruments(reading, &mut file, partitions);
@@ -225,7 +225,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     {
         reading.wrong(file.span.clone(), error.to_string());
     }
-    let (listen, (venue_addresses, venue, venue_connect), store) = (listen?, venue?, store?);
+    let (listen, (venue_addresses, venue, venue_connect, venue_password), store) = (listen?, venue?, store?);
     Some(Config {
         host: HostSettings {
             listen,
@@ -238,6 +238,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
             venue_connect,
             disk_patience: store.patience,
             acceptor: acceptor.unwrap_or_default(),
+            venue_password,
         },
         store: store.folder,
         journal: store.journal,
@@ -321,30 +322,39 @@ fn ascii<const N: usize>(
     })
 }
 
-/// The password of `password`, or of the environment variable that `password_env` names.
-fn password(reading: &mut Reading<'_>, section: &mut Section<'_>) -> Option<String> {
-    let given = section.text(reading, "password").map(|(password, _)| password);
-    let variable = section.text(reading, "password_env");
-    match (given, variable) {
-        (Some(_), Some((_, span))) => {
-            reading.wrong(span, "there is 'password' already".to_owned());
-            None
-        }
-        (None, Some((name, span))) => {
-            let found = std::env::var(&name).ok();
-            if found.is_none() {
-                reading.wrong(span, format!("the environment has no variable '{name}'"));
+/// The password of `password`, of the environment variable that `password_env` names, or of the file `password_file`.
+fn password(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    beside: &Path,
+    longest: usize,
+) -> Option<Secret> {
+    Secret::read(reading, section, Secret::PASSWORD, beside, move |text| {
+        let is_text = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        match text.len() {
+            0 => Err("a password has a character at least".to_owned()),
+            length if length > longest => {
+                Err(format!("a password has {longest} characters at most, not {length}"))
             }
-            found
+            _ if !is_text => Err("a password is printable ASCII".to_owned()),
+            _ => Ok(()),
         }
-        (given, None) => given,
-    }
+    })
+}
+
+/// The longest password in a Logon of FIX.
+const LONGEST_FIX_PASSWORD: usize = 128;
+
+/// A secret that may change while the gateway runs.
+fn followed(secret: &Secret) -> Option<Secret> {
+    secret.files().map(|_| secret.clone())
 }
 
 fn read_venue(
     reading: &mut Reading<'_>,
     mut venue: Section<'_>,
-) -> Option<(Vec<SocketAddr>, VenueConfig, Duration)> {
+    beside: &Path,
+) -> Option<(Vec<SocketAddr>, VenueConfig, Duration, Option<Secret>)> {
     #[derive(Clone, Copy)]
     enum Protocol {
         Millennium,
@@ -360,10 +370,17 @@ fn read_venue(
     }
     let user = venue.required_text(reading, "user");
     let password_span = venue.span.clone();
-    let password = password(reading, &mut venue);
-    if password.is_none() && reading.is_clean() {
-        reading.wrong(password_span, "venue lacks the key 'password' or 'password_env'".to_owned());
+    let longest_password = match protocol {
+        Some(Protocol::Ouch) => 10,
+        Some(Protocol::Millennium) | None => 25,
+    };
+    let secret = password(reading, &mut venue, beside, longest_password);
+    if secret.is_none() && reading.is_clean() {
+        let lacks = "venue lacks the key 'password', 'password_env' or 'password_file'";
+        reading.wrong(password_span, lacks.to_owned());
     }
+    let password = secret.as_ref().map(|secret| secret.get().as_ref().to_owned());
+    let changes = secret.as_ref().and_then(followed);
     let first = venue.time(reading, "first_reconnect", AN_INSTANT..=A_DAY);
     let longest = venue.time(reading, "longest_reconnect", AN_INSTANT..=A_DAY);
     let connect =
@@ -385,7 +402,7 @@ fn read_venue(
             if let Err(error) = NativeClient::new(session.clone()) {
                 reading.wrong(span, error.to_string());
             }
-            (vec![real_time, recovery], VenueConfig::Millennium { session, table }, connect)
+            (vec![real_time, recovery], VenueConfig::Millennium { session, table }, connect, changes)
         }
         Protocol::Ouch => {
             let address = address(reading, &mut venue, "address");
@@ -411,7 +428,7 @@ fn read_venue(
             if let Err(error) = OuchSession::new(session.clone()) {
                 reading.wrong(span, error.to_string());
             }
-            (vec![address?], VenueConfig::Ouch { session, day: day?, asks, table }, connect)
+            (vec![address?], VenueConfig::Ouch { session, day: day?, asks, table }, connect, changes)
         }
     };
     venue.refuse_the_rest(reading);
@@ -848,10 +865,10 @@ fn read_clients(
         let ours =
             section.text(reading, "gateway_comp_id").map_or_else(|| "TAPEWORKS".to_owned(), |(id, _)| id);
         let user = section.text(reading, "user").map(|(user, _)| user);
-        let password = password(reading, &mut section);
+        let secret = password(reading, &mut section, beside, LONGEST_FIX_PASSWORD);
         let is_drop_copy = section.boolean(reading, "drop_copy").unwrap_or(false);
         let common = read_common(reading, &mut section, &usual, instruments, &mut dictionaries, beside);
-        if user.is_some() && password.is_none() {
+        if user.is_some() && secret.is_none() {
             section.missing(reading, "password");
         }
         let begin_string = match version {
@@ -889,8 +906,11 @@ fn read_clients(
         let mut session = FixSettings::new(Role::Acceptor, &begin_string, &ours, &comp_id);
         session.resends_rejects = true;
         session.needs_heartbeats = true;
-        session.credentials = password.map(|password| (user.unwrap_or_default(), password));
-        all.push(client(&name, session, &common, is_drop_copy, &declared));
+        let text = secret.as_ref().map(|secret| secret.get().as_ref().to_owned());
+        session.credentials = text.map(|password| (user.unwrap_or_default(), password));
+        let mut client = client(&name, session, &common, is_drop_copy, &declared);
+        client.password = secret.as_ref().and_then(followed);
+        all.push(client);
     }
     all
 }

@@ -469,8 +469,13 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// The client is connected.
     pub fn client_connected(&mut self, index: usize, now: Now) {
         if let Some(client) = self.clients.get_mut(index) {
-            let (settings, dictionary) =
+            let (mut settings, dictionary) =
                 (client.settings.session.clone(), client.settings.dictionary.clone());
+            if let (Some(secret), Some((_, password))) =
+                (&client.settings.password, &mut settings.credentials)
+            {
+                secret.get().as_ref().clone_into(password);
+            }
             client.session = Session::new(settings, dictionary, now.utc_ns);
             (client.is_connected, client.was_logged_on) = (true, false);
         }
@@ -636,6 +641,11 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
     /// The session with the venue.
     pub const fn venue(&self) -> &S {
         &self.venue
+    }
+
+    /// The venue's password is this from the next logon on, unless it does not fit.
+    pub fn set_venue_password(&mut self, password: &str) {
+        self.venue.set_password(password);
     }
 
     /// A connection to the venue is made.

@@ -24,6 +24,7 @@ use tapeworks_journal::{Finished, IoTask, JournalError};
 use tapeworks_planted::planted;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::secrets::Secret;
 use tapeworks_runtime::transport::Acceptor;
 use tapeworks_runtime::world::{
     Listener as _, Poll as _, Ready, Receive as _, SendTo as _, Source as _, Stream as _, System,
@@ -112,6 +113,8 @@ pub struct HostSettings {
     pub disk_patience: Duration,
     /// How FIX clients connect: in plain text, or with TLS.
     pub acceptor: Acceptor,
+    /// The password at the venue, where it may change while the gateway runs: each connection logs on with what it is then. `None`: the session's.
+    pub venue_password: Option<Secret>,
 }
 
 /// The gateway did not start, or ended.
@@ -989,6 +992,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
                         Ok(true) => {
                             *opened = None;
                             let _is_set = connection.pump.stream().set_nodelay(true);
+                            if let Some(secret) = &self.settings.venue_password {
+                                self.core.set_venue_password(&secret.get());
+                            }
                             self.core.venue_connected(channel, now);
                         }
                         Ok(false) => return 0,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tapeworks_runtime::secrets::Secret;
 use tapeworks_session::fix;
 use tapeworks_translate as translate;
 
@@ -12,6 +13,8 @@ pub struct ClientSettings {
     pub name: String,
     /// Its session.
     pub session: fix::Settings,
+    /// Its password, where it may change while the gateway runs: each connection is checked against what it is then. `None`: the session's.
+    pub password: Option<Secret>,
     /// The messages that it may send.
     pub dictionary: Arc<fix::Dictionary>,
     /// Its version, limits, and ignored tags.
@@ -40,6 +43,7 @@ impl ClientSettings {
         Self {
             name: name.to_owned(),
             session,
+            password: None,
             dictionary,
             translate: translate::ClientSettings { version, ..translate::ClientSettings::default() },
             cancels_on_disconnect: false,

@@ -65,6 +65,8 @@ pub trait VenueSession: Debug {
 
     /// Whether the caller is to connect this channel now.
     fn wants(&self, channel: usize, now_ns: u64) -> bool;
+    /// The password is this from the next logon on. One that does not fit changes nothing.
+    fn set_password(&mut self, password: &str);
     /// The connection is made.
     fn connected(&mut self, channel: usize, now_ns: u64);
     /// The connection could not be made.
@@ -138,6 +140,11 @@ impl VenueSession for native::Client {
 
     fn wants(&self, channel: usize, now_ns: u64) -> bool {
         CHANNELS.get(channel).is_some_and(|channel| self.wants(*channel, now_ns))
+    }
+
+    fn set_password(&mut self, password: &str) {
+        // The configuration has checked that it fits.
+        let _stays_at_worst = native::Client::set_password(self, password);
     }
 
     fn connected(&mut self, channel: usize, now_ns: u64) {
@@ -324,6 +331,11 @@ impl VenueSession for OuchSession {
 
     fn wants(&self, _channel: usize, now_ns: u64) -> bool {
         self.initiator.wants(now_ns)
+    }
+
+    fn set_password(&mut self, password: &str) {
+        // The configuration has checked that it fits.
+        let _stays_at_worst = self.initiator.set_password(password);
     }
 
     fn connected(&mut self, _channel: usize, now_ns: u64) {

@@ -16,7 +16,7 @@ use tapeworks_runtime::world::System;
 use tapeworks_session::fix::{Role, Settings};
 use tapeworks_translate::{MillenniumSettings, Naming};
 use tapeworks_wire::fix::{field, message_type};
-use tapeworks_wire::millennium::native::{Capacity, ClearingAccount, PassiveOnlyOrder};
+use tapeworks_wire::millennium::native::{Capacity, ClearingAccount, Logon, Message, PassiveOnlyOrder};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -49,9 +49,11 @@ id = 1
 }
 
 fn start(folder: &Path, clients: &str, more: &str) -> Door {
-    let text = config(folder, clients, more);
-    let config =
-        Config::parse("gateway.toml", &text, folder).unwrap_or_else(|errors| panic!("{}", errors[0]));
+    start_with(folder, &config(folder, clients, more))
+}
+
+fn start_with(folder: &Path, text: &str) -> Door {
+    let config = Config::parse("gateway.toml", text, folder).unwrap_or_else(|errors| panic!("{}", errors[0]));
     let AnyParts::Millennium(parts) = config.parts(0).unwrap() else { panic!("native") };
     let opened = open::<_, System>(&config.store, config.journal, config.sync, parts, 0).unwrap();
     let notices = Arc::new(Mutex::new(Vec::new()));
@@ -212,6 +214,82 @@ fn a_wrong_password_is_refused_without_a_word_and_counts_no_number() {
     assert_eq!(door.gateway.status().clients[0].next_incoming, 1);
     let mut alpha = door.log_on(with("me", "secret")).unwrap();
     alpha.log_out(PATIENCE);
+    door.gateway.stop().unwrap();
+}
+
+/// Writes a file as a whole, with another length: a stamp of the clock's last tick does not hide it.
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(&new, path).unwrap();
+}
+
+#[test]
+fn a_client_logs_on_with_the_password_that_its_file_has_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("alpha.password");
+    replace(&file, "secret\n");
+    let door =
+        start(folder.path(), &section("alpha", "user = \"me\"\npassword_file = \"alpha.password\""), "");
+    let with = |password: &str| Settings {
+        credentials: Some(("me".to_owned(), password.to_owned())),
+        resets_on_logon: true,
+        ..client("FIX.4.4", "ALPHA")
+    };
+    let mut before = door.log_on(with("secret")).unwrap();
+    replace(&file, "another secret\n");
+    // A session that runs goes on.
+    before.log_out(PATIENCE);
+    door.wait("the new password", || {
+        door.log_on(with("another secret")).is_ok_and(|mut client| {
+            client.log_out(PATIENCE);
+            true
+        })
+    });
+    assert!(door.log_on(with("secret")).is_err(), "the password of before");
+    // A file that has none leaves the last one.
+    replace(&file, "\n");
+    std::thread::sleep(Duration::from_millis(1_100));
+    let mut last = door.log_on(with("another secret")).unwrap();
+    last.log_out(PATIENCE);
+    door.gateway.stop().unwrap();
+}
+
+#[test]
+fn a_gateway_logs_on_to_the_venue_with_the_password_that_its_file_has_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("venue.password");
+    replace(&file, "of this week\n");
+    let venue = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = config(folder.path(), &section("alpha", ""), "")
+        .replacen("127.0.0.1:1", &venue.local_addr().unwrap().to_string(), 1)
+        .replace(
+            "password = \"password\"",
+            "password_file = \"venue.password\"\nfirst_reconnect = \"50ms\"\nlongest_reconnect = \"50ms\"",
+        );
+    let door = start_with(folder.path(), &text);
+    // Each connection's Logon, after which the venue goes away.
+    let logon = || {
+        let (mut stream, _) = venue.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut bytes = [0; Logon::LENGTH];
+        stream.read_exact(&mut bytes).unwrap();
+        let Ok(Message::Logon(logon)) = Message::decode(&bytes) else { panic!("{bytes:?}") };
+        String::from_utf8_lossy(logon.password().trimmed()).into_owned()
+    };
+    assert_eq!(logon(), "of this week");
+    replace(&file, "of the week after\n");
+    let (began, mut last) = (Instant::now(), logon());
+    while last == "of this week" && began.elapsed() < PATIENCE {
+        last = logon();
+    }
+    assert_eq!(last, "of the week after");
+    // One that does not fit into its field is not taken.
+    replace(&file, "of a week that has far too many days\n");
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1_300) {
+        assert_eq!(logon(), "of the week after");
+    }
     door.gateway.stop().unwrap();
 }
 

@@ -3,6 +3,9 @@
 
 pub mod begin;
 pub mod clients;
+#[cfg(any(feature = "kafka", feature = "questdb"))]
+mod columns;
+pub mod kafka;
 pub mod multicast;
 mod output;
 pub mod questdb;

@@ -28,6 +28,14 @@ pub fn check_token(text: &str, is_local: bool) -> Result<(), String> {
     })
 }
 
+/// Whether a text can be a secret that others have chosen.
+///
+/// # Errors
+/// It is empty.
+pub fn check_secret(text: &str) -> Result<(), String> {
+    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(()) }
+}
+
 /// A key or token. It is never shown.
 #[derive(Clone)]
 pub enum Secret {

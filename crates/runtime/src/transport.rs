@@ -62,9 +62,7 @@ impl TlsFiles {
             Ok(Connector::tls(authorities, Some(identity), name)?)
         }
         #[cfg(not(feature = "tls"))]
-        {
-            Err(NoTls::NotBuilt)
-        }
+        Err(NoTls::NotBuilt)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::report::Report;
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::ClientView;
 use tapeworks_outputs::clients::server::Stats;
+use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::CheckpointStatus;
@@ -283,6 +284,26 @@ fn nats(status: &NatsStatus) -> Value {
     })
 }
 
+fn kafka(status: &KafkaStatus) -> Value {
+    json!({
+        "is_connected": status.is_connected,
+        "records": status.records,
+        "bytes": status.bytes,
+        "transactions": status.transactions,
+        "aborted": status.aborted,
+        "waiting": status.waiting,
+        "failures": status.failures,
+        "connects": status.connects,
+        "lost_events": status.lost_events,
+        "position": status.position,
+        "position_ns": status.position_ns,
+        "read": status.read,
+        "lag_events": status.lag_events,
+        "lag_ns": status.lag_ns,
+        "error": status.error,
+    })
+}
+
 fn pair(status: &PairStatus) -> Value {
     json!({
         "role": status.role.name(),
@@ -345,7 +366,14 @@ fn roll(status: &RollStatus) -> Value {
 
 /// The whole status without the books and the curve. Times in ns.
 pub fn status(report: &Report) -> Value {
-    let Report { plant: status, clients: served, multicast: sent, questdb: rows, nats: published } = report;
+    let Report {
+        plant: status,
+        clients: served,
+        multicast: sent,
+        questdb: rows,
+        nats: published,
+        kafka: logged,
+    } = report;
     let [p50, p90, p99, p999, max] = status.delay;
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -396,6 +424,7 @@ pub fn status(report: &Report) -> Value {
         "pair": status.pair.as_ref().map(pair),
         "questdb": rows.as_ref().map(questdb),
         "nats": published.as_ref().map(nats),
+        "kafka": logged.as_ref().map(kafka),
         "checkpoints": snapshots(&status.checkpoints),
         "roll": roll(&status.roll),
         "venues": status.channels.iter().map(venue).collect::<Vec<_>>(),

@@ -10,6 +10,7 @@ use tapeworks_outputs::clients::server::Stats;
 use crate::nats::NatsStatus;
 use crate::report::Report;
 use tapeworks_market::Nanos;
+use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::JournalStatus;
 use tapeworks_plant::pair::{PairStatus, Role};
@@ -99,10 +100,10 @@ fn compare_pairs(was: &PairStatus, now: &PairStatus, say: &mut impl FnMut(Severi
 impl Monitor {
     /// The notices since the last look; at the first look, since the journal was replayed.
     pub fn look(&mut self, report: &Report) -> Vec<Notice> {
-        let Report { plant: status, clients, questdb, nats, .. } = report;
+        let Report { plant: status, clients, questdb, nats, kafka, .. } = report;
         let mut notices = Vec::new();
         let is_first = self.before.is_none();
-        let Report { plant: before, questdb: rows_before, nats: nats_before, .. } =
+        let Report { plant: before, questdb: rows_before, nats: nats_before, kafka: kafka_before, .. } =
             self.before.take().unwrap_or_default();
         for (at, channel) in status.channels.iter().enumerate() {
             let mut say = |severity, text: String| {
@@ -193,6 +194,11 @@ impl Monitor {
         if let Some(now) = nats {
             compare_nats(&nats_before.unwrap_or_default(), now, &mut |severity, text| {
                 notices.push(Notice { severity, subject: "nats".to_owned(), text });
+            });
+        }
+        if let Some(now) = kafka {
+            compare_kafka(&kafka_before.unwrap_or_default(), now, &mut |severity, text| {
+                notices.push(Notice { severity, subject: "kafka".to_owned(), text });
             });
         }
         if let Some(clients) = clients {
@@ -464,6 +470,22 @@ fn compare_nats(was: &NatsStatus, now: &NatsStatus, say: &mut dyn FnMut(Severity
     }
 }
 
+/// The changes of the output into Kafka.
+fn compare_kafka(was: &KafkaStatus, now: &KafkaStatus, say: &mut dyn FnMut(Severity, String)) {
+    if now.is_connected && !was.is_connected {
+        let from = now.position.unwrap_or_default();
+        say(Severity::Info, format!("the brokers take records, from event {from} on"));
+    } else if let Some(why) = now.error.as_ref().filter(|_| !now.is_connected)
+        && (was.is_connected || was.error.is_none())
+    {
+        say(Severity::Warning, format!("the brokers take no records: {why}"));
+    }
+    if now.lost_events > was.lost_events {
+        let lost = now.lost_events - was.lost_events;
+        say(Severity::Error, format!("the journal no longer has {lost} events whose records were not sent"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tapeworks_market::Publisher;
@@ -480,6 +502,32 @@ mod tests {
             next: Some(7),
             ..ChannelStatus::new("Nasdaq", Publisher::XNAS_ITCH)
         }
+    }
+
+    #[test]
+    fn the_connection_to_kafka_and_lost_events_are_noticed_once() {
+        let mut monitor = Monitor::default();
+        let mut look = |kafka: KafkaStatus| {
+            let report = Report { kafka: Some(kafka), ..Report::default() };
+            let notices = monitor.look(&report);
+            notices.into_iter().map(|notice| (notice.severity, notice.text)).collect::<Vec<_>>()
+        };
+        let away = KafkaStatus { error: Some("refused".to_owned()), ..Default::default() };
+        assert_eq!(look(KafkaStatus::default()), []);
+        let noticed = (Severity::Warning, "the brokers take no records: refused".to_owned());
+        assert_eq!(look(away.clone()), [noticed]);
+        assert_eq!(look(KafkaStatus { failures: 2, ..away }), []);
+        let is_there =
+            KafkaStatus { is_connected: true, position: Some(7), lost_events: 3, ..Default::default() };
+        let texts: Vec<String> = look(is_there.clone()).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(
+            texts,
+            [
+                "the brokers take records, from event 7 on",
+                "the journal no longer has 3 events whose records were not sent"
+            ]
+        );
+        assert_eq!(look(is_there), []);
     }
 
     #[test]

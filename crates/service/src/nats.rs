@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tapeworks_runtime::config::{Reading, Section, host_and_port};
-use tapeworks_runtime::secrets::Secret;
+use tapeworks_runtime::secrets::{Secret, check_secret};
 
 #[cfg(feature = "nats")]
 pub mod publisher;
@@ -197,11 +197,6 @@ fn is_subject(text: &str) -> bool {
             && token.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_'))
     };
     text.len() <= 128 && text.split('.').all(is_token)
-}
-
-/// A secret that is not empty.
-fn check_secret(text: &str) -> Result<(), String> {
-    if text.is_empty() { Err("it is empty".to_owned()) } else { Ok(()) }
 }
 
 /// Reads `[nats]` of a configuration whose paths start at `beside`.

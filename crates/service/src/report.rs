@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::nats::{NatsHandle, NatsStatus};
 use tapeworks_outputs::clients::server::Stats;
+use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::Status;
@@ -23,6 +24,8 @@ pub struct Report {
     pub questdb: Option<QuestDbStatus>,
     /// NATS, if records go there.
     pub nats: Option<NatsStatus>,
+    /// Kafka, if records go there.
+    pub kafka: Option<KafkaStatus>,
 }
 
 /// The state of a running service that other threads may read.
@@ -38,6 +41,8 @@ pub struct Handles {
     pub questdb: Option<Arc<Mutex<QuestDbStatus>>>,
     /// That of NATS.
     pub nats: Option<NatsHandle>,
+    /// Kafka's.
+    pub kafka: Option<Arc<Mutex<KafkaStatus>>>,
     /// The books.
     pub watch: Watch,
     /// Whether the journal has been replayed.
@@ -54,12 +59,15 @@ fn copy<T: Clone>(of: &Mutex<T>) -> T {
 impl Handles {
     /// The report of this moment.
     pub fn report(&self) -> Report {
+        let plant = copy(&self.plant);
+        let kafka = self.kafka.as_deref().map(|status| copy(status).behind(plant.events, plant.time.0));
         Report {
-            plant: copy(&self.plant),
+            plant,
             clients: self.clients.as_deref().map(copy),
             multicast: self.multicast.as_deref().map(copy),
             questdb: self.questdb.as_deref().map(copy),
             nats: self.nats.as_ref().map(NatsHandle::status),
+            kafka,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+#[cfg(feature = "kafka")]
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Config;
@@ -18,6 +20,8 @@ use tapeworks_engine::history::History;
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::Options;
 use tapeworks_outputs::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
+#[cfg(feature = "kafka")]
+use tapeworks_outputs::kafka::{self, Kafka, KafkaStatus};
 use tapeworks_outputs::multicast::server::{
     self as multicast, Multicast, MulticastError, MulticastFailure, MulticastStats,
 };
@@ -60,6 +64,14 @@ pub enum ServiceError {
     #[cfg(feature = "questdb")]
     #[error(transparent)]
     QuestDb(#[from] questdb::QuestDbError),
+    /// Kafka.
+    #[cfg(feature = "kafka")]
+    #[error(transparent)]
+    Kafka(#[from] kafka::KafkaStartError),
+    /// Kafka is not in this build.
+    #[cfg(not(feature = "kafka"))]
+    #[error("the configuration has [kafka], and this build is without the feature `kafka`")]
+    NoKafka,
     /// QuestDB is not in this build.
     #[cfg(not(feature = "questdb"))]
     #[error("the configuration has [questdb], and this build is without the feature `questdb`")]
@@ -87,6 +99,10 @@ pub enum ServiceFailure {
     /// The multicast.
     #[error(transparent)]
     Multicast(#[from] MulticastFailure),
+    /// Kafka.
+    #[cfg(feature = "kafka")]
+    #[error(transparent)]
+    Kafka(#[from] kafka::KafkaFailure),
     /// QuestDB.
     #[cfg(feature = "questdb")]
     #[error(transparent)]
@@ -113,6 +129,8 @@ pub struct Service {
     streaming: Option<Streaming>,
     clients: Option<Server>,
     multicast: Option<Multicast>,
+    #[cfg(feature = "kafka")]
+    kafka: Option<Kafka>,
     #[cfg(feature = "questdb")]
     questdb: Option<QuestDb>,
     /// It ends when this is dropped.
@@ -135,6 +153,10 @@ impl Service {
         #[cfg(not(feature = "questdb"))]
         if config.questdb.is_some() {
             return Err(ServiceError::NoQuestDb);
+        }
+        #[cfg(not(feature = "kafka"))]
+        if config.kafka.is_some() {
+            return Err(ServiceError::NoKafka);
         }
         #[cfg(not(feature = "nats"))]
         if config.nats.is_some() {
@@ -160,6 +182,9 @@ impl Service {
                     .showing("clients.certificate", tls_of_clients.files());
                 if let Some(login) = config.nats.as_ref().and_then(|nats| nats.login.as_ref()) {
                     listening = listening.showing("nats.login", login.secret().files());
+                }
+                if let Some(login) = config.kafka.as_ref().and_then(|kafka| kafka.login.as_ref()) {
+                    listening = listening.showing("kafka.login", login.password.files());
                 }
                 for key in config.clients.iter().flat_map(|clients| clients.keys.iter()) {
                     listening = listening.showing(format!("clients.key.{}", key.name), key.files());
@@ -245,6 +270,8 @@ impl Service {
             }
             _ => None,
         };
+        #[cfg(feature = "kafka")]
+        let of_kafka = config.kafka.as_ref().map(|_| Arc::new(Mutex::new(KafkaStatus::default())));
         let handles = Handles {
             plant: plant.status_handle(),
             clients: clients.as_ref().map(Server::stats_handle),
@@ -257,6 +284,10 @@ impl Service {
             nats: nats.as_ref().map(Nats::handle),
             #[cfg(not(feature = "nats"))]
             nats: None,
+            #[cfg(feature = "kafka")]
+            kafka: of_kafka.clone(),
+            #[cfg(not(feature = "kafka"))]
+            kafka: None,
             watch,
             has_replayed: Arc::clone(&has_replayed),
             #[cfg(feature = "stream")]
@@ -269,6 +300,14 @@ impl Service {
             .transpose()?;
         let replayed = plant.replayed()?;
         has_replayed.store(true, Ordering::Release);
+        // It reads the journal, which the plant may have to repair first.
+        #[cfg(feature = "kafka")]
+        let kafka = match (&config.kafka, begin.history.clone(), of_kafka) {
+            (Some(setting), Some(history), Some(status)) => {
+                Some(kafka::start(setting.clone(), &config.books(), history, status)?)
+            }
+            _ => None,
+        };
         // Behind the replay: until then the plant has better things to do.
         let roll = config
             .roll
@@ -283,6 +322,8 @@ impl Service {
             streaming,
             clients,
             multicast,
+            #[cfg(feature = "kafka")]
+            kafka,
             #[cfg(feature = "questdb")]
             questdb,
             _roll: roll.transpose()?,
@@ -358,6 +399,10 @@ impl Service {
 
     /// Whether a part of it has ended. Before the service is stopped, only a failure ends a part.
     pub fn has_ended(&self) -> bool {
+        #[cfg(feature = "kafka")]
+        if self.kafka.as_ref().is_some_and(Kafka::is_finished) {
+            return true;
+        }
         #[cfg(feature = "questdb")]
         if self.questdb.as_ref().is_some_and(QuestDb::is_finished) {
             return true;
@@ -385,6 +430,9 @@ impl Service {
         let multicast = self.multicast.map_or(Ok(()), Multicast::join);
         #[cfg(feature = "questdb")]
         let questdb = self.questdb.map(QuestDb::join).transpose();
+        // The journal is complete now.
+        #[cfg(feature = "kafka")]
+        let kafka = self.kafka.map(Kafka::join).transpose();
         #[cfg(feature = "stream")]
         let streaming = self.streaming.map_or(Ok(()), Streaming::join);
         // It ends behind the stream, whose last records it publishes.
@@ -394,6 +442,8 @@ impl Service {
         clients?;
         #[cfg(feature = "questdb")]
         questdb?;
+        #[cfg(feature = "kafka")]
+        kafka?;
         #[cfg(feature = "stream")]
         streaming?;
         #[cfg(feature = "nats")]

@@ -11,7 +11,7 @@ use tapeworks_session::native::{
 };
 use tapeworks_wire::Ascii;
 use tapeworks_wire::millennium::native::{
-    AppId, AppStatus, ExecutionReport, Message, OrderCancelRequest, OrderCancelRequestFields, Side,
+    AppId, AppStatus, ExecutionReport, Logon, Message, OrderCancelRequest, OrderCancelRequestFields, Side,
     message_length,
 };
 use tapeworks_wire::millennium::variant::{LSE, Variant};
@@ -288,6 +288,29 @@ fn an_expired_password_must_be_changed_and_the_new_one_counts_from_then_on() {
     old.connected(Channel::RealTime, world.now_ns);
     world.server.receive(id, old.output(Channel::RealTime), world.now_ns, |_| {});
     assert_eq!(world.server.counters().logons_rejected, 1);
+}
+
+#[test]
+fn a_client_takes_a_password_that_its_caller_did_not_have_before() {
+    let user = User { must_change_password: true, ..User::new("USER", "secret", &FEW) };
+    let changing = ClientSettings { new_password: Some("better".to_owned()), ..settings() };
+    let mut world = World::new(changing, ServerSettings { variant: FEW, ..ServerSettings::default() }, user);
+    world.settle();
+    let shown = |client: &mut Client| {
+        client.connected(Channel::RealTime, 0);
+        let output = client.output(Channel::RealTime);
+        let Ok(Message::Logon(logon)) = Message::decode(&output[output.len() - Logon::LENGTH..]) else {
+            panic!("{output:?}")
+        };
+        String::from_utf8_lossy(logon.password().trimmed()).into_owned()
+    };
+    // The caller still has the one of before the change.
+    world.client.set_password("secret").unwrap();
+    assert_eq!(shown(&mut world.client), "better");
+    world.client.set_password("of a year later").unwrap();
+    assert_eq!(shown(&mut world.client), "of a year later");
+    assert!(world.client.set_password(&"x".repeat(26)).is_err());
+    assert_eq!(shown(&mut world.client), "of a year later");
 }
 
 #[test]

@@ -104,6 +104,9 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     if let Some(questdb) = &config.questdb {
         let _infallible = write!(text, "; QuestDB on {}:{}", questdb.host, questdb.port);
     }
+    if let Some(kafka) = &config.kafka {
+        let _infallible = write!(text, "; Kafka on {}", kafka.shown_brokers());
+    }
     if let Some(nats) = &config.nats {
         let _infallible = write!(text, "; NATS on {}", nats.shown_servers());
     }
@@ -235,6 +238,9 @@ fn serve(
     if let Some(questdb) = &config.questdb {
         tracing::info!("records go into QuestDB on {}:{}", questdb.host, questdb.port);
     }
+    if let Some(kafka) = &config.kafka {
+        tracing::info!("records go into Kafka on {} as {}", kafka.shown_brokers(), kafka.id);
+    }
     if let Some(nats) = &config.nats {
         tracing::info!("records go to NATS on {} under {}", nats.shown_servers(), nats.prefix);
     }
@@ -263,7 +269,7 @@ fn serve(
 }
 
 /// The summary for people.
-pub(crate) fn show(Report { plant: status, questdb, nats, .. }: &Report) -> String {
+pub(crate) fn show(Report { plant: status, questdb, nats, kafka, .. }: &Report) -> String {
     let [p50, p90, p99, p999, max] = status.delay;
     let microseconds = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
     let mut out = format!(
@@ -356,6 +362,19 @@ pub(crate) fn show(Report { plant: status, questdb, nats, .. }: &Report) -> Stri
             thousands(nats.unconfirmed),
             thousands(nats.lost),
             thousands(nats.failures),
+        );
+    }
+    if let Some(kafka) = kafka {
+        let _infallible = writeln!(
+            out,
+            "Kafka: {} in {}, {} aborted; {} lost events, {} failures; the journal is sent up to event {} of {}",
+            counted(kafka.records, "record", "records"),
+            counted(kafka.transactions, "transaction", "transactions"),
+            thousands(kafka.aborted),
+            thousands(kafka.lost_events),
+            thousands(kafka.failures),
+            thousands(kafka.position.unwrap_or_default()),
+            thousands(status.events),
         );
     }
     out

@@ -228,6 +228,20 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
             thousands(number(&questdb["ring_lag"])),
         );
     }
+    let kafka = &now["kafka"];
+    if kafka.is_object() {
+        let _infallible = writeln!(
+            out,
+            "  kafka {}, {} records a second, {} transactions, {} aborted, lost events {}; lag {} events, {:.1} s",
+            if kafka["is_connected"] == true { paint.good("connected") } else { paint.bad("not connected") },
+            thousands(rate(now, before, "/kafka/records")),
+            thousands(number(&kafka["transactions"])),
+            thousands(number(&kafka["aborted"])),
+            bad(number(&kafka["lost_events"])),
+            thousands(number(&kafka["lag_events"])),
+            number(&kafka["lag_ns"]) as f64 / 1e9,
+        );
+    }
     let nats = &now["nats"];
     if nats.is_object() {
         let _infallible = writeln!(

@@ -14,6 +14,7 @@ use crate::nats::NatsStatus;
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::{ClientView, Counters};
 use tapeworks_outputs::clients::server::Stats;
+use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::pair::Role;
@@ -36,6 +37,9 @@ pub(super) fn text(look: &Look) -> String {
     }
     if let Some(status) = &look.report.nats {
         nats(&mut text, status);
+    }
+    if let Some(status) = &look.report.kafka {
+        kafka(&mut text, status);
     }
     channels(&mut text, &look.report.plant.channels);
     lines(&mut text, &look.report.plant.channels);
@@ -307,6 +311,36 @@ fn nats(text: &mut Text, status: &NatsStatus) {
     for (name, help, value) in gauges {
         text.one(&format!("nats_{name}"), Kind::Gauge, help, value);
     }
+}
+
+fn kafka(text: &mut Text, status: &KafkaStatus) {
+    let counters: [(&str, &str, u64); 7] = [
+        ("records", "Records in transactions that Kafka has committed", status.records),
+        ("bytes", "Bytes of those records, before compression", status.bytes),
+        ("transactions", "Transactions that Kafka has committed", status.transactions),
+        ("aborted_transactions", "Transactions with records that were given up", status.aborted),
+        ("failures", "Times that the output into Kafka began again after an error", status.failures),
+        ("connects", "Connections to Kafka that were made", status.connects),
+        (
+            "lost_events",
+            "Events that the journal no longer had when their records were to go to Kafka",
+            status.lost_events,
+        ),
+    ];
+    for (name, help, count) in counters {
+        text.one(&format!("kafka_{name}_total"), Kind::Counter, help, count);
+    }
+    let gauges: [(&str, &str, u64); 4] = [
+        ("connected", "1 when Kafka took the last transaction", u64::from(status.is_connected)),
+        ("waiting_records", "Records of the open transaction", status.waiting),
+        ("position", "The first event whose records are not in Kafka", status.position.unwrap_or_default()),
+        ("lag_events", "Events published whose records are not in Kafka", status.lag_events),
+    ];
+    for (name, help, value) in gauges {
+        text.one(&format!("kafka_{name}"), Kind::Gauge, help, value);
+    }
+    let help = "The time by which Kafka lags behind the plant";
+    text.one("kafka_lag_seconds", Kind::Gauge, help, seconds(status.lag_ns));
 }
 
 fn delays(text: &mut Text, status: &Status) {

@@ -27,6 +27,7 @@ pub fn handles() -> Handles {
         multicast: None,
         questdb: None,
         nats: None,
+        kafka: None,
         watch: Watch::default(),
         has_replayed: Arc::new(AtomicBool::new(true)),
         stream: None,

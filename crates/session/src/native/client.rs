@@ -235,6 +235,8 @@ struct Queued {
 #[derive(Debug, Clone)]
 pub struct Client {
     settings: ClientSettings,
+    /// The password that the caller gave last: a change by the session itself makes another of it.
+    given_password: String,
     timing: Timing,
     lines: [Line; 2],
     tracker: Tracker,
@@ -280,8 +282,24 @@ impl Client {
             recovering: None,
             is_stopped: false,
             counters: ClientCounters::default(),
+            given_password: settings.password.clone(),
             settings,
         })
+    }
+
+    /// The password that the caller has is this: from the next logon on, if it is another one than the caller had. So a password that the
+    /// venue took meanwhile ([`Event::PasswordChanged`]) stays until the caller has a new one.
+    ///
+    /// # Errors
+    /// It does not fit into its field: nothing changes.
+    pub fn set_password(&mut self, password: &str) -> Result<(), SettingsError> {
+        if self.given_password == password {
+            return Ok(());
+        }
+        text::<25>(&self.settings, password).ok_or(SettingsError::Password)?;
+        password.clone_into(&mut self.given_password);
+        password.clone_into(&mut self.settings.password);
+        Ok(())
     }
 
     fn line(&self, channel: Channel) -> &Line {

@@ -268,6 +268,16 @@ impl SoupInitiator {
         self.counters
     }
 
+    /// The password is this, from the next login on.
+    ///
+    /// # Errors
+    /// It does not fit into its field: nothing changes.
+    pub fn set_password(&mut self, password: &str) -> Result<(), CredentialsTooLong> {
+        field::<10>(password).ok_or(CredentialsTooLong)?;
+        password.clone_into(&mut self.settings.credentials.password);
+        Ok(())
+    }
+
     /// The connection was opened: the login goes out.
     pub fn connected(&mut self, now_ns: u64) {
         let credentials = &self.settings.credentials;

@@ -19,6 +19,8 @@ use tapeworks_market::Nanos;
 use tapeworks_ring::spsc;
 use tapeworks_runtime::refusals::{OnRefusal, Refused};
 #[cfg(feature = "web")]
+use tapeworks_runtime::secrets::Secret;
+#[cfg(feature = "web")]
 use tapeworks_runtime::transport::TlsFiles;
 use tapeworks_runtime::world::{System, World as _};
 #[cfg(feature = "web")]
@@ -166,7 +168,14 @@ fn bind(page: &WebConfig, config: &Config) -> Result<web::Listening> {
     let tls = page.tls.as_ref().map(TlsFiles::acceptor).transpose().map_err(|error| failed(&error))?;
     let listening = web::bind(page.address, page.token.clone(), tls.unwrap_or_default());
     let listening = listening.map_err(|error| failed(&error))?;
-    Ok(listening.showing("fix.certificate", config.host.acceptor.files()))
+    let mut listening = listening.showing("fix.certificate", config.host.acceptor.files());
+    let of_venue = config.host.venue_password.as_ref().and_then(Secret::files);
+    listening = listening.showing("venue.password", of_venue);
+    for client in &config.clients {
+        let files = client.password.as_ref().and_then(Secret::files);
+        listening = listening.showing(format!("client.{}.password", client.name), files);
+    }
+    Ok(listening)
 }
 
 fn serve(arguments: &Run, config: &Config) -> Result {

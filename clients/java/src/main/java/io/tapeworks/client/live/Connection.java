@@ -30,15 +30,15 @@ final class Connection implements AutoCloseable {
     }
 
     /** Connects, and shakes hands if there is TLS. Who made it closes it, whatever happens. */
-    void open(LiveOptions options) throws IOException {
+    void open(LiveOptions options, LiveOptions.Server server) throws IOException {
         int patience = Sockets.milliseconds(options.patience());
-        channel.socket().connect(new InetSocketAddress(options.host(), options.port()), patience);
+        channel.socket().connect(new InetSocketAddress(server.host(), server.port()), patience);
         channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
         channel.socket().setSoTimeout(patience);
         if (options.tls() == null) {
             socket = channel.socket();
         } else {
-            socket = Sockets.secured(channel.socket(), options.tls(), options.host(), options.port());
+            socket = Sockets.secured(channel.socket(), options.tls(), server.host(), server.port());
         }
         input = socket.getInputStream();
         output = socket.getOutputStream();

@@ -17,7 +17,7 @@ import java.util.List;
  *
  * <p>When the connection breaks, the client connects again and requests a replay from the last record's time on, and leaves out what
  * has come already: each record comes once, as far as the server's history goes. What the server says itself (mappings, system and error
- * messages) is handed over as it comes.
+ * messages) is handed over as it comes. With {@link LiveOptions#withOtherServer} it goes on at the next server.
  *
  * <p>One thread uses a client; {@link #close} may be called by any. Once the session runs, the client allocates nothing.
  *
@@ -145,8 +145,13 @@ public final class LiveClient implements AutoCloseable {
         return 0;
     }
 
+    /** Each attempt is at the next server. */
+    private LiveOptions.Server server() {
+        return options.server(retries.count());
+    }
+
     private String where() {
-        return options.host() + ":" + options.port();
+        return server().toString();
     }
 
     private Connection connect() throws IOException {
@@ -168,7 +173,7 @@ public final class LiveClient implements AutoCloseable {
     }
 
     private void begin(Connection made) throws IOException {
-        made.open(options);
+        made.open(options, server());
         decoder.restart();
         buffer.clear();
         authenticate(made);

@@ -2,6 +2,7 @@ package io.tapeworks.client.live;
 
 import io.tapeworks.client.dbn.Dbn;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -24,11 +25,25 @@ public record LiveOptions(
         Duration patience,
         Duration silence,
         int attempts,
-        Duration pause) {
+        Duration pause,
+        List<Server> others) {
     /** The key of {@code tapeworks demo}. */
     public static final String DEMO_KEY = "db-TapeworksDemoKey0000000000000";
 
     private static final int KEY_LENGTH = 32;
+
+    /** Where a live server listens. */
+    public record Server(String host, int port) {
+        /** @throws IllegalArgumentException there is no such port */
+        public Server {
+            check(port > 0 && port < 1 << 16, "port " + port + ": expected 1 to 65535");
+        }
+
+        @Override
+        public String toString() {
+            return host + ":" + port;
+        }
+    }
 
     /** How a client waits for the next bytes. */
     public enum Waiting {
@@ -42,6 +57,7 @@ public record LiveOptions(
     public LiveOptions {
         schemas = List.copyOf(schemas);
         symbols = List.copyOf(symbols);
+        others = List.copyOf(others);
         check(port > 0 && port < 1 << 16, "port " + port + ": expected 1 to 65535");
         check(key.length() == KEY_LENGTH && key.startsWith("db-"), "a key has 32 characters and begins with db-");
         check(!schemas.isEmpty(), "no schema");
@@ -69,62 +85,75 @@ public record LiveOptions(
     /** All symbols of some schemas, of the plant of {@code tapeworks demo} unless said otherwise, from now on. */
     public static LiveOptions of(String host, int port, String... schemas) {
         return new LiveOptions(host, port, DEMO_KEY, "TAPEWORKS.DEMO", List.of(schemas), List.of(), -1, false, null, false, null,
-                Waiting.BLOCKING, Duration.ofSeconds(10), Duration.ofSeconds(90), 10, Duration.ofMillis(100));
+                Waiting.BLOCKING, Duration.ofSeconds(10), Duration.ofSeconds(90), 10, Duration.ofMillis(100), List.of());
     }
 
     /** The key: 32 characters that begin with {@code db-}. It is never sent. */
     public LiveOptions withKey(String key) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
     }
 
     /** The dataset. */
     public LiveOptions withDataset(String dataset) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
     }
 
     /** Only these symbols. */
     public LiveOptions withSymbols(String... symbols) {
-        return new LiveOptions(host, port, key, dataset, schemas, List.of(symbols), start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, List.of(symbols), start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
     }
 
     /** A replay from this time on, in ns since the epoch, UTC, then the present. */
     public LiveOptions withStart(long start) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
     }
 
     /** The state of now first. */
     public LiveOptions withSnapshot() {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, true, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, true, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
     }
 
     /** What the server does where this end is slow: {@code warn}, {@code skip} or {@code conflate}. */
     public LiveOptions withSlowReader(String behaviour) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, behaviour, tsOut, tls, waiting, patience, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, behaviour, tsOut, tls, waiting, patience, silence, attempts, pause, others);
     }
 
     /** Each record says when it was sent. */
     public LiveOptions withTsOut() {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, true, tls, waiting, patience, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, true, tls, waiting, patience, silence, attempts, pause, others);
     }
 
     /** TLS, with the server's name checked. */
     public LiveOptions withTls(SSLSocketFactory tls) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
     }
 
     /** How to wait for bytes. */
     public LiveOptions withWaiting(Waiting waiting) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
     }
 
     /** How long the server may take to connect and to answer, and be silent later on; it sends a heartbeat every 30 s. */
     public LiveOptions withPatience(Duration answers, Duration silence) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, answers, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, answers, silence, attempts, pause, others);
     }
 
     /** How often in a row to connect again without a record between, 0: never; and how long to wait first. It doubles, up to 10 s. */
     public LiveOptions withReconnects(int attempts, Duration pause) {
-        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause);
+        return new LiveOptions(host, port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, others);
+    }
+
+    /** Another server of the same records, as the other plant of a pair: when a session breaks, the client goes on at the next of all servers, in turn. */
+    public LiveOptions withOtherServer(String host, int port) {
+        List<Server> all = new ArrayList<>(others);
+        all.add(new Server(host, port));
+        return new LiveOptions(this.host, this.port, key, dataset, schemas, symbols, start, snapshot, slowReader, tsOut, tls, waiting, patience, silence, attempts, pause, all);
+    }
+
+    /** The server of a number: 0 is the first, and behind the last comes the first again. */
+    Server server(long number) {
+        int at = (int) Math.floorMod(number, (long) others.size() + 1);
+        return at == 0 ? new Server(host, port) : others.get(at - 1);
     }
 
     private static void check(boolean holds, String what) {

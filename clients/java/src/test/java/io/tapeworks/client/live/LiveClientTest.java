@@ -29,11 +29,16 @@ final class LiveClientTest {
     private static final String KEY = "db-0123456789012345678901234567Z";
 
     /** A server that sends a stream to each connection, one after the other, and notes what was requested. */
-    private static final class Server {
-        final ServerSocket listener = new ServerSocket(0, 10, InetAddress.getLoopbackAddress());
+    static class Server {
+        final ServerSocket listener;
         final List<String> requests = Collections.synchronizedList(new ArrayList<>());
 
         Server(byte[]... streams) throws IOException {
+            this(new ServerSocket(0, 10, InetAddress.getLoopbackAddress()), streams);
+        }
+
+        Server(ServerSocket listener, byte[]... streams) {
+            this.listener = listener;
             Thread thread = new Thread(() -> {
                 try (listener) {
                     for (byte[] stream : streams) {
@@ -64,14 +69,18 @@ final class LiveClientTest {
                 requests.add(line);
             }
             output.write(stream);
+            served();
         }
+
+        /** The stream is sent; then the connection is closed. */
+        void served() {}
 
         LiveOptions options(String... schemas) {
             return LiveOptions.of("127.0.0.1", listener.getLocalPort(), schemas).withKey(KEY).withReconnects(0, Duration.ofMillis(1));
         }
     }
 
-    private static final class Orders implements RecordHandler {
+    static final class Orders implements RecordHandler {
         final List<Long> seen = new ArrayList<>();
 
         @Override
@@ -83,6 +92,15 @@ final class LiveClientTest {
 
     @Test
     void eachRecordComesOnceThoughTheConnectionBreaks() throws IOException {
+        comesOnce(LiveOptions.Waiting.BLOCKING);
+    }
+
+    @Test
+    void aClientThatWaitsBusyHasEachRecordOnceToo() throws IOException {
+        comesOnce(LiveOptions.Waiting.BUSY);
+    }
+
+    private static void comesOnce(LiveOptions.Waiting waiting) throws IOException {
         byte[] begin = Records.metadata(3);
         byte[] cut = Records.mbo(5, 30);
         Server server = new Server(
@@ -91,7 +109,8 @@ final class LiveClientTest {
                 begin,
                 Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 20), Records.mbo(4, 20), Records.mbo(5, 30)));
         Orders orders = new Orders();
-        try (LiveClient client = new LiveClient(server.options("mbo").withReconnects(2, Duration.ofMillis(1)).withSnapshot())) {
+        LiveOptions options = server.options("mbo").withReconnects(2, Duration.ofMillis(1)).withSnapshot().withWaiting(waiting);
+        try (LiveClient client = new LiveClient(options)) {
             assertThrows(LiveException.class, () -> client.run(orders));
             assertTrue(client.reconnects() >= 2);
         }
@@ -100,6 +119,27 @@ final class LiveClientTest {
         assertEquals(subscription + "1|is_last=1", server.requests.get(1));
         assertEquals(subscription + "0|is_last=1|start=11", server.requests.get(3));
         assertEquals(subscription + "0|is_last=1|start=11", server.requests.get(5));
+    }
+
+    @Test
+    void aClientOfAPairGoesOnAtTheOtherServerAndComesBack() throws IOException {
+        byte[] begin = Records.metadata(3);
+        Server first = new Server(
+                Records.joined(begin, Records.mbo(1, 10), Records.mbo(2, 20)),
+                Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 20), Records.mbo(4, 30), Records.mbo(5, 40)));
+        Server second = new Server(Records.joined(begin, Records.mbo(2, 20), Records.mbo(3, 20), Records.mbo(4, 30)));
+        LiveOptions options = first.options("mbo")
+                .withReconnects(2, Duration.ofMillis(1))
+                .withOtherServer("127.0.0.1", second.listener.getLocalPort());
+        Orders orders = new Orders();
+        try (LiveClient client = new LiveClient(options)) {
+            // Both have sent what they have.
+            assertThrows(LiveException.class, () -> client.run(orders));
+        }
+        assertEquals(List.of(1L, 2L, 3L, 4L, 5L), orders.seen);
+        assertEquals(1, second.requests.stream().filter(line -> line.startsWith("auth=")).count());
+        assertTrue(second.requests.get(1).endsWith("|start=11"), second.requests.toString());
+        assertThrows(IllegalArgumentException.class, () -> options.withOtherServer("127.0.0.1", 0));
     }
 
     @Test
@@ -124,6 +164,30 @@ final class LiveClientTest {
             assertEquals("byte 164 of the stream: a record of 0 bytes", wrong.getMessage());
         }
         assertEquals(List.of(1L), orders.seen);
+    }
+
+    @Test
+    void aServerThatFallsSilentInASessionIsGivenUp() throws IOException {
+        for (LiveOptions.Waiting waiting : LiveOptions.Waiting.values()) {
+            // It sends the beginning and keeps the connection open.
+            Server server = new Server(Records.joined(Records.metadata(3), Records.mbo(1, 1))) {
+                @Override
+                void served() {
+                    try {
+                        Thread.sleep(20_000);
+                    } catch (InterruptedException over) {
+                        // It ends.
+                    }
+                }
+            };
+            LiveOptions options = server.options("mbo").withWaiting(waiting).withPatience(Duration.ofSeconds(5), Duration.ofMillis(50));
+            Orders orders = new Orders();
+            try (LiveClient client = new LiveClient(options)) {
+                LiveException silent = assertThrows(LiveException.class, () -> client.run(orders));
+                assertTrue(silent.getMessage().contains("silent"), silent.getMessage());
+            }
+            assertEquals(List.of(1L), orders.seen);
+        }
     }
 
     @Test
