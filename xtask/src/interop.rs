@@ -264,24 +264,7 @@ pub(crate) fn needs_of_questdb() -> Result<(), Lack> {
 
 /// A real QuestDB, fetched by Maven: what a plant wrote into it, against the files of the plant's journal.
 pub(crate) fn questdb() -> Result<String, Lack> {
-    let python = tools::python()?;
-    let server = process::target_folder().join("interop-questdb");
-    let maven = ["--quiet", "--batch-mode", "--file", "interop/questdb/pom.xml", "package"];
-    let fetch = process::program("mvn").args(maven).arg(format!("-Dserver={}", server.display()));
-    fetch.run().map_err(Lack::Failed)?;
-    Features::all().map_err(Lack::Failed)?.build("--bin", &["tapeworks"])?;
-    let binary = process::target_folder().join("debug/tapeworks");
-    let example = ["validate", "deploy/questdb/plant.toml"];
-    process::program(&binary).args(example).run().map_err(Lack::Failed)?;
-    let run = process::program(python)
-        .arg(process::root().join("interop/with_questdb.py"))
-        .arg("--tapeworks")
-        .arg(binary)
-        .arg("--work")
-        .arg(process::target_folder().join("interop"))
-        .arg("--server")
-        .arg(server);
-    run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)?;
+    with_fetched("questdb")?;
     Ok("QuestDB has the records of the plant's journal, each once, after it and the plant were killed".into())
 }
 
@@ -294,25 +277,31 @@ pub(crate) fn needs_of_kafka() -> Result<(), Lack> {
 /// A real broker of Kafka, fetched by Maven: what a plant wrote there, as Confluent's client reads it, against the files of the plant's
 /// journal.
 pub(crate) fn kafka() -> Result<String, Lack> {
+    with_fetched("kafka")?;
+    Ok("Kafka has the records of the plant's journal, each once, after plant and broker were killed".into())
+}
+
+/// Fetches a server by `interop/NAME/pom.xml`, checks the plant of `deploy/NAME`, and runs `interop/with_NAME.py` with both.
+fn with_fetched(name: &str) -> Result<(), Lack> {
     let python = tools::python()?;
-    let server = process::target_folder().join("interop-kafka");
-    let maven = ["--quiet", "--batch-mode", "--file", "interop/kafka/pom.xml", "package"];
+    let server = process::target_folder().join(format!("interop-{name}"));
+    let pom = format!("interop/{name}/pom.xml");
+    let maven = ["--quiet", "--batch-mode", "--file", &pom, "package"];
     let fetch = process::program("mvn").args(maven).arg(format!("-Dserver={}", server.display()));
     fetch.run().map_err(Lack::Failed)?;
     Features::all().map_err(Lack::Failed)?.build("--bin", &["tapeworks"])?;
     let binary = process::target_folder().join("debug/tapeworks");
-    let example = ["validate", "deploy/kafka/plant.toml"];
-    process::program(&binary).args(example).run().map_err(Lack::Failed)?;
+    let example = format!("deploy/{name}/plant.toml");
+    process::program(&binary).args(["validate", &example]).run().map_err(Lack::Failed)?;
     let run = process::program(python)
-        .arg(process::root().join("interop/with_kafka.py"))
+        .arg(process::root().join(format!("interop/with_{name}.py")))
         .arg("--tapeworks")
         .arg(binary)
         .arg("--work")
         .arg(process::target_folder().join("interop"))
         .arg("--server")
         .arg(server);
-    run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)?;
-    Ok("Kafka has the records of the plant's journal, each once, after plant and broker were killed".into())
+    run.env("PYTHONDONTWRITEBYTECODE", "1").run().map_err(Lack::Failed)
 }
 
 fn script(python: &OsStr, name: &str) -> Result<(), Lack> {

@@ -86,6 +86,21 @@ fn receive(receiver: &mut PacketReceiver, pool: &mut Pool, wanted: usize) -> Vec
     all
 }
 
+/// Receives up to seven at a time until there are `wanted`, or some seconds are over. `turn` says whether there were some, and how many
+/// came.
+#[cfg(any(feature = "af-xdp", feature = "dpdk"))]
+pub(super) fn by_sevens(
+    wanted: usize,
+    mut turn: impl FnMut(&mut Vec<Received>) -> (bool, usize),
+) -> Vec<Received> {
+    let (began, mut all) = (Instant::now(), Vec::new());
+    while all.len() < wanted && began.elapsed() < Duration::from_secs(20) {
+        let (is_ready, got) = turn(&mut all);
+        assert!(got <= 7 && (got > 0 || !is_ready), "{got}");
+    }
+    all
+}
+
 pub(super) fn bytes(received: &Received) -> &[u8] {
     match received {
         Received::Packet(packet) => packet.bytes(),
@@ -374,14 +389,10 @@ mod xdp {
     use super::*;
 
     fn receive(receiver: &mut XdpReceiver, pool: &mut Pool, wanted: usize) -> Vec<Received> {
-        let began = Instant::now();
-        let mut all = Vec::new();
-        while all.len() < wanted && began.elapsed() < Duration::from_secs(20) {
+        by_sevens(wanted, |all| {
             let is_ready = receiver.is_ready();
-            let got = receiver.receive(pool, 7, 5, |received| all.push(received)).unwrap();
-            assert!(got <= 7 && (got > 0 || !is_ready), "{got}");
-        }
-        all
+            (is_ready, receiver.receive(pool, 7, 5, |received| all.push(received)).unwrap())
+        })
     }
 
     #[test]
