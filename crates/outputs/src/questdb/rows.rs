@@ -1,6 +1,6 @@
 //! Records as rows of tables: the columns of each schema, as SQL and as lines of the InfluxDB line protocol.
 //!
-//! The [columns](crate::columns) are those of every output of columns. Undefined values are left out, so they are null.
+//! The columns are those of every output of columns. Undefined values are left out, so they are null.
 //!
 //! Sources: the `dbn` crate for the records, QuestDB's *InfluxDB Line Protocol* and its SQL reference for the rest.
 
