@@ -23,7 +23,6 @@ mod link;
 mod net;
 mod state;
 
-use std::hash::Hasher as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -328,10 +327,10 @@ impl<W: World> Shared<W> {
 
     /// The events of records before this one may pass.
     pub(crate) fn may_pass(&self) -> u64 {
-        if !self.is_in_step.load(Ordering::Acquire) && self.is_in_doubt() {
-            0
-        } else if self.is_in_step.load(Ordering::Acquire) {
+        if self.is_in_step.load(Ordering::Acquire) {
             self.acknowledged.load(Ordering::Acquire)
+        } else if self.is_in_doubt() {
+            0
         } else {
             u64::MAX
         }
@@ -455,25 +454,9 @@ impl<W: World> Waiters<W> {
 }
 
 /// A hash that is the same on every machine and in every build: FNV-1a.
-#[derive(Debug)]
-struct Fnv(u64);
-
-impl std::hash::Hasher for Fnv {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 fn hash_of(text: &str) -> u64 {
-    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    hash.write(text.as_bytes());
-    hash.finish()
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// What both must have alike.

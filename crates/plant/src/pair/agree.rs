@@ -32,6 +32,9 @@ const DEFERENCE: Duration = Duration::from_secs(5);
 /// How often a standby that waits says so.
 const REMINDER: Duration = Duration::from_secs(60);
 
+/// What a plant that wants to follow this one is answered.
+const STARTS: &str = "it is not the primary: it starts";
+
 /// What is to be done, as far as an answer shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
@@ -105,7 +108,7 @@ pub(crate) fn agree<W: World>(
         let began = W::instant();
         let outcome = loop {
             net.turn(Duration::from_millis(20), &Hello { follows: false, ..me });
-            refuse_followers(&mut net);
+            net.refuse_followers(STARTS);
             let answered = answer(&mut net, &mut other);
             if answered != Outcome::None {
                 break answered;
@@ -162,7 +165,7 @@ pub(crate) fn agree<W: World>(
         let rested = W::instant();
         while W::since(rested) < EVERY {
             net.turn(EVERY / 4, &Hello { follows: false, ..me });
-            refuse_followers(&mut net);
+            net.refuse_followers(STARTS);
         }
     };
     state::write::<W>(folder, Remembered { epoch, is_primary: role == Role::Primary })?;
@@ -208,15 +211,6 @@ fn answer<W: World>(net: &mut Net<W>, other: &mut Option<Hello>) -> Outcome {
             Parsed::Cut => return Outcome::None,
         };
         connection.take(taken);
-    }
-}
-
-fn refuse_followers<W: World>(net: &mut Net<W>) {
-    let now_ns = net.now_ns();
-    for one in &mut net.incoming {
-        if one.hello.is_some_and(|hello| hello.follows) && !one.is_leaving() {
-            one.refuse(Reason::NotPrimary, "it is not the primary: it starts", now_ns);
-        }
     }
 }
 

@@ -503,7 +503,7 @@ impl<W: World> Link<W> {
         if self.shared.has_lost.load(Ordering::Acquire) {
             return Err(BeginAgain::CannotFollow("this plant's journal cannot be written".to_owned()));
         }
-        self.refuse_followers(now_ns);
+        self.net.refuse_followers("it is not the primary: it is the standby");
         self.hand_on();
         self.has_more = false;
         if self.is_asking {
@@ -540,7 +540,7 @@ impl<W: World> Link<W> {
         let frame = self.net.outgoing.as_ref().map(|connection| connection.frame());
         match frame {
             Some(Parsed::Cut) => return,
-            Some(Parsed::Frame(Frame::Welcome(hello), _)) if self.is_followed(&hello) => {
+            Some(Parsed::Frame(Frame::Welcome(hello), _)) if is_primary_from(&hello, self.epoch) => {
                 self.heard_ns = now_ns
             }
             Some(Parsed::Frame(Frame::Refused { text, .. }, _)) => self.reason = Some(text.to_owned()),
@@ -548,19 +548,6 @@ impl<W: World> Link<W> {
         }
         self.net.hang_up();
         self.is_asking = false;
-    }
-
-    /// Whether this is the primary that this plant follows, or a later one.
-    fn is_followed(&self, hello: &Hello) -> bool {
-        hello.role == Role::Primary && hello.epoch >= self.epoch
-    }
-
-    fn refuse_followers(&mut self, now_ns: u64) {
-        for one in &mut self.net.incoming {
-            if one.hello.is_some_and(|hello| hello.follows) && !one.is_leaving() {
-                one.refuse(Reason::NotPrimary, "it is not the primary: it is the standby", now_ns);
-            }
-        }
     }
 
     /// Hands ingest what it had no room for.
@@ -591,7 +578,7 @@ impl<W: World> Link<W> {
                 Parsed::Cut => return Ok(()),
                 Parsed::Bad(why) => return Err(cannot(why)),
                 Parsed::Frame(Frame::Welcome(hello), length) => {
-                    if hello.role == Role::Primary && hello.epoch >= self.epoch {
+                    if is_primary_from(&hello, self.epoch) {
                         // It is there, whether it lets this plant follow or not.
                         self.heard_ns = now_ns;
                     }
@@ -707,6 +694,11 @@ impl<W: World> Drop for Link<W> {
     fn drop(&mut self) {
         self.shared.looks_no_more();
     }
+}
+
+/// Whether this is the primary of a plant that follows in this epoch, or a later one.
+fn is_primary_from(hello: &Hello, epoch: u64) -> bool {
+    hello.role == Role::Primary && hello.epoch >= epoch
 }
 
 fn is_of(hello: Option<Hello>, instance: u64) -> bool {

@@ -386,6 +386,16 @@ impl<W: World> Net<W> {
         one.refuse(Reason::Other, why, now_ns);
     }
 
+    /// Refuses those who want to follow this plant, which is not the primary.
+    pub(super) fn refuse_followers(&mut self, text: &str) {
+        let now_ns = self.now_ns();
+        for one in &mut self.incoming {
+            if one.hello.is_some_and(|hello| hello.follows) && !one.is_leaving() {
+                one.refuse(Reason::NotPrimary, text, now_ns);
+            }
+        }
+    }
+
     /// Connects to the other plant, if there is no connection to it, and says who this one is.
     pub(super) fn call(&mut self, hello: &Hello) {
         if self.outgoing.is_some() || self.now_ns() < self.rests_until_ns {
