@@ -14,6 +14,8 @@ pub mod resume;
 #[cfg(feature = "stream")]
 pub mod stream;
 pub mod subscriber;
+#[cfg(any(feature = "kafka", feature = "questdb"))]
+mod text;
 
 #[cfg(test)]
 mod clock_tests;

@@ -12,6 +12,10 @@ use super::broker::{Trouble, check};
 use super::messages::{Layout, Undeclared};
 use super::sink::Sink;
 use super::{KafkaSetting, KafkaStatus};
+use crate::text::one_line;
+
+/// What is shown of an error.
+const MOST_CHARACTERS: usize = 500;
 
 /// Why nothing is sent.
 #[derive(thiserror::Error, Debug)]
@@ -105,7 +109,7 @@ impl Shared {
     pub(super) fn waits(&self, why: &Trouble) {
         self.progress(|status| {
             status.is_connected = false;
-            status.error = Some(one_line(&why.to_string()));
+            status.error = Some(one_line(&why.to_string(), MOST_CHARACTERS));
         });
     }
 
@@ -144,11 +148,6 @@ impl Shared {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = to;
         self.changed.notify_all();
     }
-}
-
-/// A message of others as one line.
-fn one_line(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(500).collect()
 }
 
 /// The Kafka output. Dropping it stops it.

@@ -18,6 +18,10 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::output::QuestDbError;
 use super::{QuestDbLogin, QuestDbSetting};
+use crate::text::one_line;
+
+/// What is shown of a server's message.
+const MOST_CHARACTERS: usize = 300;
 
 /// The version of the line protocol.
 const VERSION: ProtocolVersion = ProtocolVersion::V2;
@@ -105,7 +109,7 @@ impl Database {
         let error = answer.as_ref().and_then(|answer| answer.get("error")?.as_str());
         match error {
             // The error of a statement comes with status 400.
-            Some(error) if status.as_u16() == 400 => Err(NotTaken::Refused(one_line(error))),
+            Some(error) if status.as_u16() == 400 => Err(NotTaken::Refused(one_line(error, MOST_CHARACTERS))),
             _ => Err(NotTaken::Away(format!("the server answers with {status}"))),
         }
     }
@@ -113,7 +117,7 @@ impl Database {
     /// Sends rows of one table. Once it has answered, the server has taken all of them.
     pub(super) fn send(&mut self, rows: &Buffer) -> Result<(), NotTaken> {
         let Err(error) = self.sender.flush_and_keep(rows) else { return Ok(()) };
-        let text = one_line(error.msg());
+        let text = one_line(error.msg(), MOST_CHARACTERS);
         match error.code() {
             // An answer with an error: either of these rows, or of a server that cannot write now. A server that runs a
             // statement can write.
@@ -145,27 +149,4 @@ fn tls(authorities: &Path) -> Result<TlsConfig, QuestDbError> {
         .root_certs(RootCerts::new_with_certs(&all))
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .build())
-}
-
-/// A server's message as one line of at most 303 characters.
-fn one_line(text: &str) -> String {
-    let mut line: String =
-        text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    if let Some((end, _)) = line.char_indices().nth(300) {
-        line.truncate(end);
-        line.push_str("...");
-    }
-    line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_error_is_shown_in_one_line() {
-        assert_eq!(one_line("a\nb\tc"), "a b c");
-        let long = one_line(&"é".repeat(400));
-        assert!(long.chars().count() == 303 && long.ends_with("é..."));
-    }
 }
