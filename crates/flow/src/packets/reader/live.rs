@@ -129,17 +129,13 @@ impl Interface {
     ///
     /// # Errors
     /// Why it cannot be opened, in one line that names it; that this build lacks the feature `af-xdp`.
-    #[cfg(feature = "af-xdp")]
+    #[cfg_attr(not(feature = "af-xdp"), expect(unused_variables, reason = "nothing is opened"))]
     pub fn open_xdp(options: &XdpOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        Self::new(&FrameOptions::Xdp(options.clone()), count, pool)
-    }
-
-    /// Opens a queue of the interface by AF_XDP; ends after `count` frames, if that is given.
-    ///
-    /// # Errors
-    /// Why it cannot be opened, in one line that names it; that this build lacks the feature `af-xdp`.
-    #[cfg(not(feature = "af-xdp"))]
-    pub fn open_xdp(options: &XdpOptions, _count: Option<u64>, _pool: Pool) -> Result<Self, StageError> {
+        #[cfg(feature = "af-xdp")]
+        {
+            Self::new(&FrameOptions::Xdp(options.clone()), count, pool)
+        }
+        #[cfg(not(feature = "af-xdp"))]
         Err(StageError::failed(format!("interface {}: {}", options.interface, super::super::LACKS_AF_XDP)))
     }
 
@@ -147,17 +143,13 @@ impl Interface {
     ///
     /// # Errors
     /// Why it cannot be opened, in one line that names it; that this build lacks the feature `dpdk`.
-    #[cfg(feature = "dpdk")]
+    #[cfg_attr(not(feature = "dpdk"), expect(unused_variables, reason = "nothing is opened"))]
     pub fn open_dpdk(options: &DpdkOptions, count: Option<u64>, pool: Pool) -> Result<Self, StageError> {
-        Self::new(&FrameOptions::Dpdk(options.clone()), count, pool)
-    }
-
-    /// Opens a device by DPDK; ends after `count` frames, if that is given.
-    ///
-    /// # Errors
-    /// Why it cannot be opened, in one line that names it; that this build lacks the feature `dpdk`.
-    #[cfg(not(feature = "dpdk"))]
-    pub fn open_dpdk(options: &DpdkOptions, _count: Option<u64>, _pool: Pool) -> Result<Self, StageError> {
+        #[cfg(feature = "dpdk")]
+        {
+            Self::new(&FrameOptions::Dpdk(options.clone()), count, pool)
+        }
+        #[cfg(not(feature = "dpdk"))]
         Err(StageError::failed(format!("device {}: {}", options.device, super::super::LACKS_DPDK)))
     }
 

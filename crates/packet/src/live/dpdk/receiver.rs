@@ -13,6 +13,8 @@ use std::os::unix::net::UnixDatagram;
 use std::ptr;
 use std::sync::Mutex;
 
+use tapeworks_ring::cpu::allowed_cores;
+
 use super::super::interface::InterfaceError;
 use super::super::udp::now_ns;
 use super::super::{MAX_BATCH, Received};
@@ -99,7 +101,7 @@ fn start(environment: &mut Environment, wanted: &DpdkOptions) -> Result<(), io::
         Environment::Idle => {}
     }
     // Nothing is shared with other processes, and only one core takes part, the one that this thread may use first.
-    let core = first_core();
+    let core = allowed_cores().ok().and_then(|cores| cores.first().copied()).unwrap_or(0);
     // Without huge pages DPDK refuses the first way.
     let alone = if wanted.arguments.iter().any(|argument| argument == "--no-huge") {
         "--no-shconf"
@@ -138,19 +140,6 @@ fn start(environment: &mut Environment, wanted: &DpdkOptions) -> Result<(), io::
     let failed = cause(result, &line);
     *environment = Environment::Failed(result, line);
     Err(failed)
-}
-
-/// The first core that this thread may run on.
-fn first_core() -> usize {
-    // SAFETY: zero is a valid set of cores.
-    let mut cores: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes at most the bytes of the set.
-    let got = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut cores) };
-    if got != 0 {
-        return 0;
-    }
-    // SAFETY: the numbers are below the set's size.
-    (0..libc::CPU_SETSIZE as usize).find(|core| unsafe { libc::CPU_ISSET(*core, &cores) }).unwrap_or(0)
 }
 
 /// The frames of a device under DPDK. It never blocks.
