@@ -9,7 +9,7 @@ use std::time::Duration;
 use tapeworks_journal::JournalOptions;
 use tapeworks_market::shared::quotes_path;
 use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text, time};
-use tapeworks_runtime::secrets::{Secret, check_token};
+use tapeworks_runtime::secrets::{Secret, check_secret, check_token};
 use tapeworks_runtime::transport::{Acceptor, TlsFiles};
 use tapeworks_session::Credentials;
 use tapeworks_session::fix::{Dictionary, Role, Schedule, Settings as FixSettings};
@@ -330,9 +330,9 @@ fn password(
     longest: usize,
 ) -> Option<Secret> {
     Secret::read(reading, section, Secret::PASSWORD, beside, move |text| {
+        check_secret(text)?;
         let is_text = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         match text.len() {
-            0 => Err("a password has a character at least".to_owned()),
             length if length > longest => {
                 Err(format!("a password has {longest} characters at most, not {length}"))
             }
