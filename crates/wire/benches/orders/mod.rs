@@ -71,6 +71,7 @@ impl Sender {
         }
     }
 
+    #[inline(always)]
     fn write(&mut self, message_type: &[u8], values: &Values, body: impl FnOnce(&mut Writer<'_>)) -> &[u8] {
         let mut writer = Writer::begin(&mut self.buffer, b"FIX.4.4", message_type);
         writer.set_second(self.second);

@@ -994,7 +994,8 @@ fn plain(declaration: &Declaration, item: &Structure) -> TokenStream {
             }
 
             /// Writes the fields in the declared order, behind those that are written already.
-            #[inline]
+            // Inline: the compiler then sees which fields are absent, and leaves their code out.
+            #[inline(always)]
             pub fn write(&self, writer: &mut ::tapeworks_wire::fix::Writer<'_>) {
                 let mut local = writer.local();
                 {
