@@ -142,7 +142,7 @@ impl Release {
         let manifest = ["cyclonedx", "--manifest-path", "crates/cli/Cargo.toml", "--features", FEATURES];
         program(tool)
             .args(manifest)
-            .args(["--format", "json", "--spec-version", "1.5", "--describe", "crate", "--target"])
+            .args(["--format", "json", "--spec-version", "1.5", "--target"])
             .arg(&self.target)
             .args(["--override-filename", "tapeworks.cdx"])
             .env("SOURCE_DATE_EPOCH", &self.epoch)
