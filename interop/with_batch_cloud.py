@@ -57,7 +57,8 @@ class Server:
             "print(*server.get_host_and_port(), flush=True)",
             "server._thread.join()",
         ))]
-        self.process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
+        # It prints what happens to it when two write an object at once; it answers with an error then, and the request is repeated.
+        self.process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         host, port = self.process.stdout.readline().split()
         self.address = f"http://{host}:{port}"
         self.environment = {

@@ -108,6 +108,7 @@ pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
         .env("TAPEWORKS_LIVE_SERVER", server("live_server"))
         .env("TAPEWORKS_STREAM_SERVER", server("stream_server"))
         .env("TAPEWORKS_PROGRAM", process::target_folder().join("debug/tapeworks"))
+        .env("TAPEWORKS_CLOUD", "1")
         .env("PYTHONDONTWRITEBYTECODE", "1");
     tests.run().map_err(Lack::Failed)?;
     let tests = process::program(&nautilus)

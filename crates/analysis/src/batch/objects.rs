@@ -100,21 +100,21 @@ mod in_store {
             glob::Pattern::new(text)
                 .map_err(|error| BatchError::Pattern { pattern: address.to_owned(), why: error.to_string() })
         };
-        let is_pattern = address.contains(['*', '?', '[']);
-        let (listed, wanted) = if let Some(object) =
-            cloud::head(address).or_else(|error| match is_pattern {
-                // A key may have such letters, and another may not.
-                true => Ok(None),
-                false => Err(error),
-            })? {
-            return Ok(vec![object.into()]);
-        } else if is_pattern {
-            let end = address.find(['*', '?', '[']).unwrap_or(address.len());
+        let (listed, wanted) = if let Some(end) = address.find(['*', '?', '[']) {
             let start = address.get(..end).unwrap_or_default();
             let folder = start.rfind('/').and_then(|end| start.get(..end)).unwrap_or(start);
-            (cloud::list(folder)?, pattern(&crate::batch::plan::with_files(address))?)
+            let listed = cloud::list(folder)?;
+            // A key may have such letters.
+            if let Some(object) = listed.iter().find(|object| object.address == address) {
+                return Ok(vec![object.clone().into()]);
+            }
+            (listed, pattern(&crate::batch::plan::with_files(address))?)
         } else {
-            (cloud::list(address)?, pattern(&format!("{}/**/*", glob::Pattern::escape(address)))?)
+            let listed = cloud::list(address)?;
+            if listed.is_empty() {
+                return Ok(cloud::head(address)?.into_iter().map(Into::into).collect());
+            }
+            (listed, pattern(&format!("{}/**/*", glob::Pattern::escape(address)))?)
         };
         let found = listed.into_iter().filter(|object| is_match(&wanted, &object.address));
         Ok(found.map(Into::into).collect())
