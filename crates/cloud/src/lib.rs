@@ -53,6 +53,9 @@ const RETRIES: usize = 6;
 /// The time from a request to its last repetition.
 const RETRY_TIME: Duration = Duration::from_secs(60);
 
+/// The codes of S3 and Azure for a bucket or container that is not there.
+const NO_BUCKET: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+
 /// Letters of an answer that are shown.
 const MOST_SHOWN: usize = 400;
 
@@ -205,7 +208,7 @@ impl Place {
         let address = self.address.clone();
         match error {
             // A bucket that is not there is another matter than an object.
-            Error::NotFound { .. } if !error.to_string().contains("NoSuchBucket") => {
+            Error::NotFound { .. } if !NO_BUCKET.iter().any(|code| error.to_string().contains(code)) => {
                 CloudError::NotFound { address }
             }
             Error::Precondition { .. } => CloudError::Changed { address },
@@ -236,10 +239,12 @@ fn one_line(error: &dyn std::error::Error) -> String {
 
 fn object(bucket: &str, meta: &ObjectMeta) -> Object {
     let changed = || meta.last_modified.timestamp_nanos_opt().unwrap_or_default().to_string();
+    // Azure has quotes around the tag in an answer with the object, and none in a listing.
+    let tag = meta.e_tag.as_ref().map(|tag| tag.trim_matches('"').to_owned());
     Object {
         address: format!("{bucket}/{}", meta.location),
         size: meta.size,
-        version: meta.e_tag.clone().unwrap_or_else(changed),
+        version: tag.unwrap_or_else(changed),
     }
 }
 
@@ -360,6 +365,7 @@ pub enum Before {
 /// [`CloudError::Exists`], [`CloudError::Changed`], [`CloudError::NotFound`], [`CloudError::Failed`].
 pub fn write(address: &str, bytes: impl Into<Bytes>, before: Before) -> Result<Version, CloudError> {
     let place = Place::of(address)?;
+    let is_new = !matches!(before, Before::Version(_));
     let mode = match before {
         Before::Any => PutMode::Overwrite,
         Before::None => PutMode::Create,
@@ -370,7 +376,14 @@ pub fn write(address: &str, bytes: impl Into<Bytes>, before: Before) -> Result<V
         PutPayload::from_bytes(bytes.into()),
         PutOptions { mode, ..PutOptions::default() },
     );
-    place.run("cannot be written", put).map(|put| Version(put.into()))
+    match place.run("cannot be written", put) {
+        // Nothing need be there but what holds it.
+        Err(CloudError::NotFound { address }) if is_new => Err(CloudError::Failed {
+            why: format!("cannot be written: {} is not there", bucket_of(&address)),
+            address,
+        }),
+        written => written.map(|put| Version(put.into())),
+    }
 }
 
 /// Removes an object, which may be gone.

@@ -529,6 +529,7 @@ pub(super) mod tests {
             date: Date::new(2025, 11, 14).unwrap(),
             channels: vec!["Nasdaq".to_owned()],
             inputs: vec!["a.pcap".into()],
+            objects: Vec::new(),
             is_day_given: true,
             settings: settings(),
         }
