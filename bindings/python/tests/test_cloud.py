@@ -9,7 +9,7 @@ import pytest
 import tapeworks
 from batches import SCHEMAS, assert_same, captures, contents
 
-#: Whether the package is built with the feature: the chores say so.
+#: Whether the package is built with the feature: the test step says so.
 HAS_CLOUD = os.environ.get("TAPEWORKS_CLOUD") == "1"
 
 
