@@ -8,22 +8,10 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 /// Registers the store of an address with the engine, which has the files of this machine by itself.
 #[cfg(feature = "cloud")]
 pub(crate) fn register(root: &ListingTableUrl, runtime: &Arc<RuntimeEnv>) -> Result<(), String> {
-    use object_store::aws::AmazonS3Builder;
-    use object_store::azure::MicrosoftAzureBuilder;
-    use object_store::gcp::GoogleCloudStorageBuilder;
-
-    let address = root.object_store();
-    let address = address.as_str();
-    let store: Result<Arc<dyn object_store::ObjectStore>, object_store::Error> = match root.scheme() {
-        "file" => return Ok(()),
-        "s3" => AmazonS3Builder::from_env().with_url(address).build().map(|store| Arc::new(store) as _),
-        "gs" => {
-            GoogleCloudStorageBuilder::from_env().with_url(address).build().map(|store| Arc::new(store) as _)
-        }
-        "az" => MicrosoftAzureBuilder::from_env().with_url(address).build().map(|store| Arc::new(store) as _),
-        other => return Err(format!("no store has the scheme {other}: s3, gs and az are known")),
-    };
-    let store = store.map_err(|error| error.to_string())?;
+    if root.scheme() == "file" {
+        return Ok(());
+    }
+    let store = tapeworks_cloud::store(root.object_store().as_str())?;
     let _before = runtime.register_object_store(root.object_store().as_ref(), store);
     Ok(())
 }

@@ -15,6 +15,7 @@ use crate::process;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("tapeworks-planted", &[]),
     ("tapeworks-disk", &[]),
+    ("tapeworks-cloud", &[]),
     ("tapeworks-drawing", &[]),
     ("tapeworks-ring", &[]),
     ("tapeworks-dispatch-search", &[]),
@@ -61,6 +62,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "tapeworks-analysis",
         &[
+            "tapeworks-cloud",
             "tapeworks-drawing",
             "tapeworks-wire",
             "tapeworks-packet",
@@ -207,6 +209,8 @@ const LEAVES: &[&str] = &[
 
 /// The crates that may know of what [`KEPT_OUT`] lists.
 const ABOVE: &[&str] = &[
+    "tapeworks-cloud",
+    "tapeworks-analysis",
     "tapeworks-runtime",
     "tapeworks-venues",
     "tapeworks-plant",

@@ -56,13 +56,31 @@ pub(crate) fn query() -> Result<String, Lack> {
     Ok("the answers are DuckDB's".into())
 }
 
+/// Batches with addresses, in a store of moto's.
+pub(crate) fn cloud(features: &Features) -> Result<String, Lack> {
+    let python = tools::python()?;
+    features.build("--bin", &["tapeworks"])?;
+    script_with(python.as_os_str(), "with_batch_cloud.py", |run| {
+        run.arg("--cloud").arg(process::target_folder().join("debug/tapeworks"))
+    })?;
+    Ok("the bytes are those of folders".into())
+}
+
 /// The Python package: the wheel, built as the tests of the workspace are, in an environment with what it works with; and the notebook of
 /// the book.
 pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
     let python = tools::python()?;
     let package = process::root().join("bindings/python");
     let wheels = process::target_folder().join("wheels");
-    let lints = ["clippy", "--locked", "--manifest-path", "bindings/python/Cargo.toml", "--target-dir"];
+    let lints = [
+        "clippy",
+        "--locked",
+        "--manifest-path",
+        "bindings/python/Cargo.toml",
+        "--features",
+        "cloud",
+        "--target-dir",
+    ];
     let lints = process::cargo(lints).arg(process::target_folder()).args(["--", "--deny", "warnings"]);
     lints.run().map_err(Lack::Failed)?;
     // A wheel of an earlier run is not what is tested.
@@ -70,7 +88,7 @@ pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
     let build = process::program(&python)
         .args(["-m", "maturin", "build", "--locked", "--interpreter"])
         .arg(&python)
-        .args(["--manifest-path", "bindings/python/Cargo.toml", "--target-dir"])
+        .args(["--manifest-path", "bindings/python/Cargo.toml", "--features", "cloud", "--target-dir"])
         .arg(process::target_folder())
         .arg("--out")
         .arg(&wheels);
@@ -90,6 +108,7 @@ pub(crate) fn python_package(features: &Features) -> Result<String, Lack> {
         .env("TAPEWORKS_LIVE_SERVER", server("live_server"))
         .env("TAPEWORKS_STREAM_SERVER", server("stream_server"))
         .env("TAPEWORKS_PROGRAM", process::target_folder().join("debug/tapeworks"))
+        .env("TAPEWORKS_CLOUD", "1")
         .env("PYTHONDONTWRITEBYTECODE", "1");
     tests.run().map_err(Lack::Failed)?;
     let tests = process::program(&nautilus)

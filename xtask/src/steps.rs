@@ -319,6 +319,19 @@ const STEPS: &[Step] = &[
         run: |_| interop::query(),
     },
     Step {
+        name: "cloud",
+        what: "`tapeworks batch` makes the same bytes in a store that speaks S3's protocol, and goes on there after a kill",
+        when: When::Covers(&[
+            "crates/cloud",
+            "crates/analysis/src/batch",
+            "crates/cli",
+            "interop/with_batch_cloud.py",
+        ]),
+        waits: true,
+        needs: || tools::python().map(drop),
+        run: interop::cloud,
+    },
+    Step {
         name: "live",
         what: "the official clients get from the live server what the files hold",
         when: When::Covers(&DATA),

@@ -157,7 +157,7 @@ fn allow_open_files(needed: u64, path: &Path) -> Result<(), Failure> {
 #[pyfunction(name = "batch")]
 #[pyo3(signature = (
     patterns, out, *, schemas, format="parquet", buckets=16, exclude=Vec::new(), jobs=None, protocol=None, date=None, symbols=None,
-    stale="flag", odd_lots=false, ignore_price_bands=false, overwrite=false, dry_run=false, executor=None, progress=None
+    stale="flag", odd_lots=false, ignore_price_bands=false, overwrite=false, dry_run=false, work=None, executor=None, progress=None
 ))]
 #[allow(clippy::too_many_arguments, clippy::fn_params_excessive_bools)]
 pub(crate) fn run_batch<'py>(
@@ -177,6 +177,7 @@ pub(crate) fn run_batch<'py>(
     ignore_price_bands: bool,
     overwrite: bool,
     dry_run: bool,
+    work: Option<PathBuf>,
     executor: Option<Py<PyAny>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Bound<'py, PyAny>, Vec<String>)> {
@@ -188,7 +189,8 @@ pub(crate) fn run_batch<'py>(
     let date = date.map(|text| {
         clock::date_in(&text).ok_or_else(|| Failure::usage(format!("'{text}' is no date such as 2025-11-14")))
     });
-    let options = PlanOptions { patterns, excluded: exclude, date: date.transpose()? };
+    let options =
+        PlanOptions { patterns, excluded: exclude, date: date.transpose()?, staged_in: work.clone() };
     let jobs = jobs.unwrap_or_else(replay::default_threads);
     if !(1..=replay::MAX_THREADS).contains(&jobs) {
         return Err(Failure::usage(format!("jobs: use 1 to {}", replay::MAX_THREADS)).into());
@@ -212,6 +214,7 @@ pub(crate) fn run_batch<'py>(
             allow_open_files(plan.open_files(jobs), &out)?;
         }
         let folder = Folder::open(&out, &plan.settings, Access::Alone, overwrite).map_err(Failure::from)?;
+        let folder = folder.staged_in(work);
         let mut notices = Vec::new();
         let mut notice = |line| notices.push(line);
         let mut observe = |at: &batch::Progress| {
@@ -240,10 +243,12 @@ pub(crate) fn run_batch<'py>(
 /// Does one task beside other processes, as `tapeworks batch --task`. Returns why it has no result, whether its inputs are to blame, and
 /// whether another process does it just now.
 #[pyfunction]
+#[pyo3(signature = (task, out, work=None))]
 pub(crate) fn batch_task(
     py: Python<'_>,
     task: String,
     out: PathBuf,
+    work: Option<PathBuf>,
 ) -> PyResult<(Option<String>, bool, bool)> {
     py.detach(move || {
         let mut signals = Signals::new();
@@ -251,7 +256,7 @@ pub(crate) fn batch_task(
             let task = Task::from_json(&task)?;
             let allowed = allow_open_files(task.open_files(), &out);
             allowed.map_err(|error| BatchError::Executor { why: error.to_string() })?;
-            let folder = Folder::open(&out, &task.settings, Access::OneTask, false)?;
+            let folder = Folder::open(&out, &task.settings, Access::OneTask, false)?.staged_in(work.clone());
             batch::perform_here(&task, &folder, &mut |_| signals.look(|_| Ok(()))).map(drop)
         };
         let performed = perform();

@@ -117,7 +117,7 @@ impl From<ReplayError> for Failure {
 impl From<BatchError> for Failure {
     fn from(error: BatchError) -> Self {
         let path = match &error {
-            BatchError::Pattern { .. } => return Self::usage(error.to_string()),
+            BatchError::Pattern { .. } | BatchError::NoCloud { .. } => return Self::usage(error.to_string()),
             BatchError::NoMatch { .. } | BatchError::NoTask { .. } => return Self::input(error.to_string()),
             BatchError::Executor { .. } => return Self::new("ExecutorError", error.to_string(), None),
             BatchError::Thread(_) | BatchError::Stopped => return Self::internal(error.to_string()),

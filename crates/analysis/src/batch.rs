@@ -14,6 +14,9 @@
 //! DIR/.tasks/….work/, DIR/.tasks/….publishing                             a task under way: see `Folder`
 //! ```
 //!
+//! With the feature `cloud`, inputs may be objects of a store, and so may the results: a task brings its objects into a local folder, and puts
+//! its files as objects. All that a run keeps of itself is in the store too, so any host goes on with it.
+//!
 //! A task writes into its own folder under `.tasks`, then records what it is about to publish, then moves its files into the
 //! partitions, then turns the record into that of a finished task. So a killed run leaves whole tasks and recorded remains, which the
 //! next run removes.
@@ -21,10 +24,15 @@
 //! Cost of a task: a replay of its files by one thread, and the SHA-256 of its inputs and outputs.
 
 mod folder;
+#[cfg(feature = "cloud")]
+mod lease;
 mod manifest;
+mod objects;
+mod place;
 mod plan;
 mod run;
 mod settings;
+mod staging;
 mod task;
 
 use std::io;
@@ -32,8 +40,10 @@ use std::path::{Path, PathBuf};
 
 use tapeworks_market::Symbol;
 
-pub use folder::{Access, Folder};
+pub use folder::{Access, Folder, TaskLock};
 pub use manifest::{GapRecord, InputRecord, MANIFEST, OutputRecord, Record, SharedChannel};
+pub use objects::ObjectInput;
+pub use place::is_address;
 pub use plan::{FailedInput, Plan, PlanOptions, plan};
 pub use run::{Elsewhere, Executor, FailedTask, Progress, Report, Step, Threads, run};
 pub use settings::{MOST_BUCKETS, Settings};
@@ -109,6 +119,16 @@ pub enum BatchError {
         /// What the system says.
         source: io::Error,
     },
+    /// An address, in a build without the feature `cloud`.
+    #[error("{address}: addresses are read and written by a build with the feature `cloud`")]
+    NoCloud {
+        /// The address.
+        address: String,
+    },
+    /// A store refuses, or does not answer.
+    #[cfg(feature = "cloud")]
+    #[error(transparent)]
+    Cloud(#[from] tapeworks_cloud::CloudError),
     /// A file of the batch cannot be written.
     #[error(transparent)]
     NewFile(#[from] tapeworks_packet::new_file::NewFileError),

@@ -25,6 +25,7 @@ def batch(
     executor: str = "threads",
     jobs: Optional[int] = None,
     address: Optional[str] = None,
+    work: Optional[Path] = None,
     protocol: Optional[str] = None,
     date: Optional[str] = None,
     symbols: Union[str, Sequence[str], None] = None,
@@ -41,8 +42,9 @@ def batch(
     with the same call.
 
     Args:
-        inputs: Captures and message files, folders, and patterns such as ``captures/**``.
-        out: The folder of the results.
+        inputs: Captures and message files, folders, and patterns such as ``captures/**``. A package built with the feature ``cloud`` takes
+            addresses too: ``s3://bucket/captures/**``, ``gs://…``, ``az://…``.
+        out: The folder of the results, or an address.
         schema: The schemas, by DBN's names.
         format: ``parquet``, ``csv``, ``json``, ``dbn``, and ``.zst`` of each but Parquet.
         buckets: Partitions by symbol.
@@ -51,6 +53,8 @@ def batch(
         jobs: Tasks at the same time. Unless given, as many as there are processors, at most 4; on a cluster, as many as it has processors.
         address: Of ``ray``: the cluster to join. Unless given, Ray is started on this host, and ended with the run. A Ray that this
             process is connected to already is used, and stays.
+        work: Where tasks keep objects and results while they are under way, if they come from or go to addresses. Unless given, the system's
+            folder of temporary files, of each host.
         protocol: The protocol, instead of recognising it.
         date: The day of message files whose names have none.
         symbols: Only these.
@@ -74,13 +78,14 @@ def batch(
         raise UsageError(f"executor is '{executor}': expected one of threads, ray")
     if address is not None and executor != "ray":
         raise UsageError("address is for the executor ray")
+    staged = None if work is None else os.fspath(work)
     performs: Any = None
     if executor == "ray" and not dry_run:
         from . import _ray
 
         # Before anything is begun.
         _ray.load()
-        performs = functools.partial(_ray.perform, out=os.fspath(out), jobs=jobs, address=address)
+        performs = functools.partial(_ray.perform, out=os.fspath(out), jobs=jobs, address=address, work=staged)
     bar = _bar(progress)
 
     def show(done: int, total: int) -> None:
@@ -105,6 +110,7 @@ def batch(
             ignore_price_bands=ignore_price_bands,
             overwrite=overwrite,
             dry_run=dry_run,
+            work=staged,
             executor=performs,
             progress=show,
         )

@@ -250,7 +250,8 @@ def batch(
     ignore_price_bands: bool = False,
     overwrite: bool = False,
     dry_run: bool = False,
+    work: Optional[str] = None,
     executor: Optional[Callable[[Sequence[str]], Iterator[Tuple[str, Optional[str], bool]]]] = None,
     progress: Optional[Callable[[int, int], None]] = None,
 ) -> Tuple[Dict[str, Any], List[str]]: ...
-def batch_task(task: str, out: str) -> Tuple[Optional[str], bool, bool]: ...
+def batch_task(task: str, out: str, work: Optional[str] = None) -> Tuple[Optional[str], bool, bool]: ...

@@ -52,12 +52,13 @@ def load() -> Any:
         raise ExecutorError(f"Ray is not there ({error}): install tapeworks[ray]") from None
 
 
-def one_task(task: str, out: str, folder: str) -> Tuple[Optional[str], bool]:
-    """Does a task in a worker: why it has no result, and whether its inputs are to blame. ``folder``: where relative names begin."""
+def one_task(task: str, out: str, folder: str, work: Optional[str]) -> Tuple[Optional[str], bool]:
+    """Does a task in a worker: why it has no result, and whether its inputs are to blame. ``folder``: where relative names begin;
+    ``work``: where it stages objects."""
     os.chdir(folder)
     until = time.monotonic() + BUSY_SECONDS
     while True:
-        error, is_of_input, is_busy = _native.batch_task(task, out)
+        error, is_of_input, is_busy = _native.batch_task(task, out, work)
         if not is_busy or time.monotonic() > until:
             return error, is_of_input
         time.sleep(LOOK_SECONDS)
@@ -134,6 +135,7 @@ def perform(
     out: str,
     jobs: Optional[int] = None,
     address: Optional[str] = None,
+    work: Optional[str] = None,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Iterator[Ended]:
     """Does tasks, in the words of ``--dry-run --json``, and yields each when it has ended. To close it is to stop it."""
@@ -149,7 +151,7 @@ def perform(
             while (left or names) and not is_stopped():
                 while left and len(names) < most:
                     task, name = left.pop()
-                    names[remote.remote(task, out, folder)] = name
+                    names[remote.remote(task, out, folder, work)] = name
                 ready, _ = ray.wait(list(names), timeout=LOOK_SECONDS)
                 for reference in ready:
                     error, is_of_input = _result(ray, reference)
@@ -165,7 +167,8 @@ def perform(
 
 
 def main() -> int:
-    """The executor as a process. Standard input: one line of JSON with ``tasks``, ``out``, ``jobs`` and ``address``; its end stops all.
+    """The executor as a process. Standard input: one line of JSON with ``tasks``, ``out``, ``jobs``, ``address``
+    and ``work``; its end stops all.
     Standard output: a line of JSON for each event.
 
     =========================================================  ==========================================
@@ -206,6 +209,7 @@ def main() -> int:
             out=request["out"],
             jobs=request["jobs"],
             address=request["address"],
+            work=request["work"],
             is_stopped=stopped.is_set,
         )
         for name, error, is_of_input in ended:

@@ -12,18 +12,24 @@
 //!
 //! Order on the disk: the files are whole in `NAME.work`; `NAME.publishing` names them; they are moved; `NAME.publishing` becomes
 //! `NAME.json`. A run that finds `NAME.publishing` removes the files that it names.
+//!
+//! Below an address the same names are objects. `run` is a lease (`lease.rs`), there is no other lock, and the files of a task under
+//! way are in a local folder.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
-use tapeworks_packet::new_file::{NewFile, NewFileError};
 
-use super::manifest::{MANIFEST, Record};
+#[cfg(feature = "cloud")]
+use super::lease::Lease;
+use super::manifest::{MANIFEST, OutputRecord, Record};
+use super::place::Place;
+use super::staging::Staging;
 use super::{BatchError, Settings};
 
 /// The folder of what is no result.
@@ -34,9 +40,6 @@ const LOOKS: u32 = 200;
 
 /// The time between two of these looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-
-/// How often a task tries to move a file into a folder that other tasks remove while it is empty.
-const MOVES: u32 = 10_000;
 
 /// What a process does in the folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,95 +53,60 @@ pub enum Access {
 /// The folder, open for this process.
 #[derive(Debug)]
 pub struct Folder {
-    root: PathBuf,
-    /// Locked, except while the folder is shared.
-    lock: File,
-    is_shared: AtomicBool,
-    /// Open, and so locked; `None` for a process that does one task.
-    _run: Option<File>,
+    place: Place,
+    held: Held,
+    /// Where tasks keep their files below an address, once one has begun.
+    staging: Mutex<Option<Staging>>,
+    /// Where that is made.
+    staged_in: Option<PathBuf>,
 }
 
-/// Where `path` leads below `root`, if it stays there.
-fn below(root: &Path, path: &Path) -> Option<PathBuf> {
-    let is_plain = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
-    is_plain.then(|| root.join(path))
+/// What keeps other runs out.
+#[derive(Debug)]
+enum Held {
+    Disk {
+        /// Locked, except while the folder is shared.
+        lock: File,
+        is_shared: AtomicBool,
+        /// Open, and so locked; `None` for a process that does one task.
+        _run: Option<File>,
+    },
+    /// `None` for a process that does one task. Two that do the same task put the same objects.
+    #[cfg(feature = "cloud")]
+    Cloud(Option<Lease>),
 }
 
-/// Waits until the disk has the names of a folder.
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // A file system that does not sync folders.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        synced => synced,
-    }
+/// What keeps other processes from a task.
+#[derive(Debug)]
+pub struct TaskLock {
+    /// Open, and so locked; a store has no locks.
+    _file: Option<File>,
 }
 
-fn read(path: &Path) -> Result<Option<Vec<u8>>, BatchError> {
-    match fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(BatchError::io(path, "cannot be read")(error)),
-    }
+/// Whether `path` stays below the folder.
+fn is_below(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
 }
 
-fn parse<T: serde::de::DeserializeOwned>(path: &Path, bytes: &[u8]) -> Result<T, BatchError> {
-    let damaged =
-        |error: serde_json::Error| BatchError::Damaged { path: path.to_owned(), why: error.to_string() };
-    serde_json::from_slice(bytes).map_err(damaged)
+fn parse<T: serde::de::DeserializeOwned>(path: PathBuf, bytes: &[u8]) -> Result<T, BatchError> {
+    serde_json::from_slice(bytes).map_err(|error| BatchError::Damaged { path, why: error.to_string() })
 }
 
-/// Writes a whole file, in place of an earlier one if `overwrite` says so.
-fn write(path: &Path, text: &str, overwrite: bool) -> Result<(), BatchError> {
-    let file = NewFile::create(path, overwrite)?;
-    let written = file.handle().and_then(|mut handle| handle.write_all(text.as_bytes()));
-    written.map_err(BatchError::io(path, "cannot be written"))?;
-    file.finish()?;
-    Ok(())
-}
-
-/// Moves a file into a folder, which is made if it is not there. Another task removes the folder if it is empty just then.
-fn move_file(from: &Path, to: &Path) -> io::Result<()> {
-    let folder = to.parent().unwrap_or(to);
-    let mut moved = Ok(());
-    for _ in 0..MOVES {
-        moved = fs::create_dir_all(folder).and_then(|()| fs::rename(from, to));
-        match &moved {
-            // The second: `create_dir_all` found the folder, and then found it gone.
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {}
-            _ => break,
-        }
-    }
-    moved
-}
-
-/// Removes a file that may be gone.
-fn remove(path: &Path) -> Result<(), BatchError> {
-    match fs::remove_file(path) {
-        // The second: a file is where its folder would be.
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            Ok(())
-        }
-        removed => removed.map_err(BatchError::io(path, "cannot be removed")),
-    }
+/// The file of a task under `.tasks`.
+fn task_file(name: &str, ending: &str) -> PathBuf {
+    Path::new(TASKS).join(format!("{name}.{ending}"))
 }
 
 impl Folder {
     /// Opens the folder at `root`, or makes it. With [`Access::Alone`] it removes what a killed run has left. With `force`, results of
-    /// other settings are removed too.
+    /// other settings are removed too. With the feature `cloud`, `root` may be an address such as `s3://bucket/days`.
     ///
     /// # Errors
-    /// [`BatchError::Busy`], [`BatchError::OtherSettings`], [`BatchError::Io`].
+    /// [`BatchError::Busy`], [`BatchError::OtherSettings`], [`BatchError::Io`], [`BatchError::NoCloud`], [`BatchError::Cloud`].
     pub fn open(root: &Path, settings: &Settings, access: Access, force: bool) -> Result<Self, BatchError> {
-        let tasks = root.join(TASKS);
-        fs::create_dir_all(&tasks).map_err(BatchError::io(&tasks, "cannot be made"))?;
-        let lock = |name: &str| {
-            let file = open_lock(&tasks.join(name))?;
-            lock(&file, &tasks.join(name), access, || BatchError::Busy { folder: root.to_owned() })?;
-            Ok::<_, BatchError>(file)
-        };
-        let run = (access == Access::Alone).then(|| lock("run")).transpose()?;
-        let folder =
-            Self { root: root.to_owned(), lock: lock("lock")?, is_shared: AtomicBool::new(false), _run: run };
+        let place = Place::new(root)?;
+        let held = hold(&place, access)?;
+        let folder = Self { place, held, staging: Mutex::default(), staged_in: None };
         if access == Access::Alone {
             folder.recover()?;
         }
@@ -146,8 +114,12 @@ impl Folder {
         Ok(folder)
     }
 
-    fn lock_path(&self) -> PathBuf {
-        self.root.join(TASKS).join("lock")
+    /// Has tasks keep their files in `work` instead of the system's folder of temporary files, where the results are objects. A task keeps
+    /// its objects and its results there while it is under way.
+    #[must_use]
+    pub fn staged_in(mut self, work: Option<PathBuf>) -> Self {
+        self.staged_in = work;
+        self
     }
 
     /// Lets other processes do single tasks here ([`Access::OneTask`]), until the executor that calls this has ended. Another run is
@@ -156,113 +128,129 @@ impl Folder {
     /// # Errors
     /// [`BatchError::Io`].
     pub fn share(&self) -> Result<(), BatchError> {
-        self.is_shared.store(true, Ordering::Relaxed);
-        self.lock.unlock().map_err(BatchError::io(&self.lock_path(), "cannot be unlocked"))
+        match &self.held {
+            Held::Disk { lock, is_shared, .. } => {
+                is_shared.store(true, Ordering::Relaxed);
+                lock.unlock().map_err(BatchError::io(&lock_path(&self.place), "cannot be unlocked"))
+            }
+            #[cfg(feature = "cloud")]
+            Held::Cloud(_) => Ok(()),
+        }
     }
 
     /// Has the folder alone again.
     ///
     /// # Errors
-    /// [`BatchError::Busy`] when a process still does a task here.
+    /// [`BatchError::Busy`] when a process still does a task here, or another run has taken over.
     pub(super) fn take_back(&self) -> Result<(), BatchError> {
-        if !self.is_shared.swap(false, Ordering::Relaxed) {
-            return Ok(());
+        match &self.held {
+            Held::Disk { is_shared, .. } if !is_shared.swap(false, Ordering::Relaxed) => Ok(()),
+            Held::Disk { lock: file, .. } => {
+                lock(file, &lock_path(&self.place), Access::Alone, || busy(&self.place))
+            }
+            #[cfg(feature = "cloud")]
+            Held::Cloud(_) => self.check(),
         }
-        let busy = || BatchError::Busy { folder: self.root.clone() };
-        lock(&self.lock, &self.lock_path(), Access::Alone, busy)
     }
 
-    /// Where it is.
+    /// Refuses to change anything once another run has taken over.
+    #[allow(clippy::unnecessary_wraps)]
+    fn check(&self) -> Result<(), BatchError> {
+        match &self.held {
+            #[cfg(feature = "cloud")]
+            Held::Cloud(Some(lease)) if lease.is_lost() => Err(busy(&self.place)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where it is: a folder, or an address.
     #[must_use]
     pub fn root(&self) -> &Path {
-        &self.root
+        self.place.root()
     }
 
-    fn task_file(&self, name: &str, ending: &str) -> PathBuf {
-        self.root.join(TASKS).join(format!("{name}.{ending}"))
+    /// Whether files of the folder are there, in the sizes that a record has.
+    pub(super) fn has(&self, outputs: &[OutputRecord]) -> Result<bool, BatchError> {
+        let names: Vec<PathBuf> = outputs.iter().map(|output| output.path.clone()).collect();
+        let sizes = self.place.sizes(&names)?;
+        Ok(sizes.iter().zip(outputs).all(|(size, output)| *size == Some(output.bytes)))
     }
 
     /// The names of the tasks that have a file or folder with this ending, sorted.
     fn names(&self, ending: &str) -> Result<Vec<String>, BatchError> {
-        let tasks = self.root.join(TASKS);
-        let unreadable = || BatchError::io(&tasks, "cannot be read");
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&tasks).map_err(unreadable())? {
-            let name = entry.map_err(unreadable())?.file_name().to_string_lossy().into_owned();
-            if let Some(name) = name.strip_suffix(ending).and_then(|name| name.strip_suffix('.')) {
-                names.push(name.to_owned());
-            }
-        }
-        names.sort();
-        Ok(names)
+        let names = self.place.names(TASKS)?;
+        let those = names.iter().filter_map(|name| name.strip_suffix(ending)?.strip_suffix('.'));
+        Ok(those.map(str::to_owned).collect())
     }
 
     /// Removes what a killed run has left: files that are half published, files under way, locks.
     fn recover(&self) -> Result<(), BatchError> {
         for name in self.names("publishing")? {
-            let path = self.task_file(&name, "publishing");
-            if let Some(bytes) = read(&path)? {
-                self.remove_outputs(&parse(&path, &bytes)?)?;
-            }
-            remove(&path)?;
+            self.remove_publishing(&name)?;
+        }
+        if self.place.is_cloud() {
+            return Ok(());
         }
         for name in self.names("work")? {
-            let path = self.task_file(&name, "work");
+            let path = self.place.path(task_file(&name, "work"));
             fs::remove_dir_all(&path).map_err(BatchError::io(&path, "cannot be removed"))?;
         }
         for ending in ["lock", "partial"] {
             for name in self.names(ending)? {
-                remove(&self.task_file(&name, ending))?;
+                self.place.remove(&task_file(&name, ending))?;
             }
         }
-        remove(&self.root.join(format!("{MANIFEST}.partial")))
+        self.place.remove(Path::new(&format!("{MANIFEST}.partial")))
+    }
+
+    /// Removes what a killed process has half published of a task.
+    fn remove_publishing(&self, name: &str) -> Result<(), BatchError> {
+        let publishing = task_file(name, "publishing");
+        if let Some(bytes) = self.place.read(&publishing)? {
+            self.remove_outputs(&parse(self.place.path(&publishing), &bytes)?)?;
+            self.place.remove(&publishing)?;
+        }
+        Ok(())
     }
 
     /// Compares the settings with those of the results, or keeps them if there are none.
     fn settle(&self, settings: &Settings, force: bool) -> Result<(), BatchError> {
-        let path = self.root.join(TASKS).join("settings.json");
+        let path = Path::new(TASKS).join("settings.json");
         let text = format!("{:#}\n", settings.to_value());
         for _ in 0..LOOKS {
-            let Some(bytes) = read(&path)? else {
-                match write(&path, &text, false) {
-                    Ok(()) => return Ok(()),
-                    // Another process that does a task here writes them.
-                    Err(BatchError::NewFile(NewFileError::Exists { .. } | NewFileError::Busy { .. })) => {
-                        std::thread::sleep(BETWEEN_LOOKS);
-                        continue;
-                    }
-                    Err(error) => return Err(error),
+            let Some(bytes) = self.place.read(&path)? else {
+                if self.place.write(&path, &text, false)? {
+                    return Ok(());
                 }
+                // Another process that does a task here writes them.
+                std::thread::sleep(BETWEEN_LOOKS);
+                continue;
             };
-            let differences = settings.differences(&parse::<Value>(&path, &bytes)?);
+            let differences = settings.differences(&parse::<Value>(self.place.path(&path), &bytes)?);
             if differences.is_empty() {
                 return Ok(());
             }
             if !force {
                 let differences = differences.join("; ");
-                return Err(BatchError::OtherSettings { folder: self.root.clone(), differences });
+                return Err(BatchError::OtherSettings { folder: self.root().to_owned(), differences });
             }
             self.remove_manifest()?;
             for name in self.names("json")?.iter().filter(|name| *name != "settings") {
                 self.withdraw(name)?;
             }
-            return write(&path, &text, true);
+            return self.place.write(&path, &text, true).map(|_| ());
         }
-        Err(BatchError::Busy { folder: self.root.clone() })
+        Err(busy(&self.place))
     }
 
     /// The files that a record names, whatever settings it is of.
     fn remove_outputs(&self, record: &Value) -> Result<(), BatchError> {
         let outputs = record.get("outputs").and_then(Value::as_array);
         let paths = outputs.into_iter().flatten().filter_map(|output| output.get("path")?.as_str());
-        for path in paths.filter_map(|path| below(&self.root, Path::new(path))) {
-            remove(&path)?;
+        for path in paths.map(Path::new).filter(|path| is_below(path)) {
+            self.place.remove(path)?;
             // Partitions that are empty now go; another task may have a file in one.
-            for folder in path.ancestors().skip(1).take(3) {
-                if fs::remove_dir(folder).is_err() {
-                    break;
-                }
-            }
+            self.place.remove_empty_above(path, 3);
         }
         Ok(())
     }
@@ -272,10 +260,11 @@ impl Folder {
     /// # Errors
     /// [`BatchError::Io`], [`BatchError::Damaged`].
     pub(super) fn withdraw(&self, name: &str) -> Result<(), BatchError> {
-        let path = self.task_file(name, "json");
-        if let Some(bytes) = read(&path)? {
-            self.remove_outputs(&parse(&path, &bytes)?)?;
-            remove(&path)?;
+        self.check()?;
+        let finished = task_file(name, "json");
+        if let Some(bytes) = self.place.read(&finished)? {
+            self.remove_outputs(&parse(self.place.path(&finished), &bytes)?)?;
+            self.place.remove(&finished)?;
         }
         Ok(())
     }
@@ -285,8 +274,8 @@ impl Folder {
     /// # Errors
     /// [`BatchError::Io`], [`BatchError::Damaged`].
     pub fn finished(&self, name: &str) -> Result<Option<Record>, BatchError> {
-        let path = self.task_file(name, "json");
-        read(&path)?.map(|bytes| parse(&path, &bytes)).transpose()
+        let path = task_file(name, "json");
+        self.place.read(&path)?.map(|bytes| parse(self.place.path(&path), &bytes)).transpose()
     }
 
     /// The records of all finished tasks, by name.
@@ -294,57 +283,73 @@ impl Folder {
     /// # Errors
     /// [`BatchError::Io`], [`BatchError::Damaged`].
     pub fn all_finished(&self) -> Result<BTreeMap<String, Record>, BatchError> {
+        let mut names = self.names("json")?;
+        names.retain(|name| name != "settings");
+        let paths: Vec<PathBuf> = names.iter().map(|name| task_file(name, "json")).collect();
         let mut records = BTreeMap::new();
-        for name in self.names("json")?.into_iter().filter(|name| name != "settings") {
-            if let Some(record) = self.finished(&name)? {
-                records.insert(name, record);
+        for ((name, path), bytes) in names.into_iter().zip(&paths).zip(self.place.read_all(&paths)?) {
+            if let Some(bytes) = bytes {
+                records.insert(name, parse(self.place.path(path), &bytes)?);
             }
         }
         Ok(records)
     }
 
-    /// Locks a task for this process, beside others in the folder. The lock ends when the file is closed.
+    /// Locks a task for this process, beside others in the folder. The lock ends when it is dropped. A store has no locks: there two
+    /// processes may do the same task, and put the same objects.
     ///
     /// # Errors
     /// [`BatchError::TaskBusy`] when another process does it.
-    pub fn lock_task(&self, name: &str) -> Result<File, BatchError> {
-        let path = self.task_file(name, "lock");
+    pub fn lock_task(&self, name: &str) -> Result<TaskLock, BatchError> {
+        if self.place.is_cloud() {
+            return Ok(TaskLock { _file: None });
+        }
+        let path = self.place.path(task_file(name, "lock"));
         let file = open_lock(&path)?;
         lock(&file, &path, Access::Alone, || BatchError::TaskBusy { task: name.to_owned() })?;
         // What a killed process has left of this task.
-        let publishing = self.task_file(name, "publishing");
-        if let Some(bytes) = read(&publishing)? {
-            self.remove_outputs(&parse(&publishing, &bytes)?)?;
-            remove(&publishing)?;
-        }
-        remove(&self.task_file(name, "publishing.partial"))?;
-        Ok(file)
+        self.remove_publishing(name)?;
+        self.place.remove(&task_file(name, "publishing.partial"))?;
+        Ok(TaskLock { _file: Some(file) })
     }
 
-    /// Begins a task: its earlier results are removed. Returns the folder for its files, which is empty.
+    /// Begins a task: its earlier results are removed. Returns the local folder for its files, which is empty.
     pub(super) fn begin(&self, name: &str) -> Result<PathBuf, BatchError> {
         self.withdraw(name)?;
-        let work = self.task_file(name, "work");
+        let work = if self.place.is_cloud() {
+            // What a killed worker of this run has left of the task.
+            self.remove_publishing(name)?;
+            let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+            let staging = match &mut *staging {
+                Some(staging) => staging,
+                none => none.insert(Staging::new(self.staged_in.as_deref())?),
+            };
+            staging.folder().join(format!("{name}.work"))
+        } else {
+            self.place.path(task_file(name, "work"))
+        };
         self.end(&work);
         fs::create_dir(&work).map_err(BatchError::io(&work, "cannot be made"))?;
         Ok(work)
     }
 
     /// Removes the folder of a task's files, with those that are not published.
+    #[allow(clippy::unused_self)]
     pub(super) fn end(&self, work: &Path) {
         // What cannot be removed now is removed by the next run.
         let _left_behind_at_worst = fs::remove_dir_all(work);
     }
 
-    /// Moves the files of a task from `work` into the partitions, and records it as finished. All of them, or none.
+    /// Brings the files of a task from `work` into the partitions, and records it as finished. All of them, or none.
     pub(super) fn publish(&self, record: &Record, work: &Path) -> Result<(), BatchError> {
+        self.check()?;
         let name = &record.task.name;
-        let (publishing, finished) = (self.task_file(name, "publishing"), self.task_file(name, "json"));
+        let (publishing, finished) = (task_file(name, "publishing"), task_file(name, "json"));
         let published = self.publish_all(record, work, &publishing, &finished);
         if published.is_err() {
-            let removed = self.remove_outputs(&record.to_value()).and_then(|()| remove(&finished));
+            let removed = self.remove_outputs(&record.to_value()).and_then(|()| self.place.remove(&finished));
             // What cannot be removed now is removed by the next run, as `publishing` is still there.
-            let _left_behind_at_worst = removed.and_then(|()| remove(&publishing));
+            let _left_behind_at_worst = removed.and_then(|()| self.place.remove(&publishing));
         }
         published
     }
@@ -356,36 +361,54 @@ impl Folder {
         publishing: &Path,
         finished: &Path,
     ) -> Result<(), BatchError> {
-        let text = serde_json::to_string_pretty(record)
-            .map_err(|error| BatchError::Damaged { path: finished.to_owned(), why: error.to_string() })?;
-        write(publishing, &format!("{text}\n"), true)?;
-        let mut folders = BTreeSet::new();
-        for output in &record.outputs {
-            let path = self.root.join(&output.path);
-            move_file(&work.join(&output.path), &path)
-                .map_err(BatchError::io(&path, "cannot be moved here"))?;
-            // The bucket, the date, the schema, and the root, which may all be new.
-            folders.extend(path.ancestors().skip(1).take(4).map(Path::to_owned));
-        }
-        for folder in folders {
-            sync_folder(&folder).map_err(BatchError::io(&folder, "cannot be synced"))?;
-        }
-        fs::rename(publishing, finished).map_err(BatchError::io(finished, "cannot be moved here"))?;
-        let tasks = self.root.join(TASKS);
-        sync_folder(&tasks).map_err(BatchError::io(&tasks, "cannot be synced"))
+        let text = serde_json::to_string_pretty(record).map_err(|error| BatchError::Damaged {
+            path: self.place.path(finished),
+            why: error.to_string(),
+        })?;
+        let text = format!("{text}\n");
+        self.place.write(publishing, &text, true)?;
+        self.place.bring(work, record.outputs.iter().map(|output| &output.path))?;
+        self.place.rename(publishing, finished, &text)
     }
 
     /// Removes the manifest: it is of all results, which are about to change.
     pub(super) fn remove_manifest(&self) -> Result<(), BatchError> {
-        remove(&self.root.join(MANIFEST))
+        self.check()?;
+        self.place.remove(Path::new(MANIFEST))
     }
 
     /// Writes the manifest. Returns where.
     pub(super) fn write_manifest(&self, text: &str) -> Result<PathBuf, BatchError> {
-        let path = self.root.join(MANIFEST);
-        write(&path, text, true)?;
-        Ok(path)
+        self.check()?;
+        self.place.write(Path::new(MANIFEST), text, true)?;
+        Ok(self.place.path(MANIFEST))
     }
+}
+
+fn busy(place: &Place) -> BatchError {
+    BatchError::Busy { folder: place.root().to_owned() }
+}
+
+fn lock_path(place: &Place) -> PathBuf {
+    place.path(TASKS).join("lock")
+}
+
+/// Keeps other runs out of a place, which is made if it is not there.
+fn hold(place: &Place, access: Access) -> Result<Held, BatchError> {
+    #[cfg(feature = "cloud")]
+    if place.is_cloud() {
+        let take = || Lease::take(place.address(&Path::new(TASKS).join("run")), || busy(place));
+        return Ok(Held::Cloud((access == Access::Alone).then(take).transpose()?));
+    }
+    let tasks = place.path(TASKS);
+    fs::create_dir_all(&tasks).map_err(BatchError::io(&tasks, "cannot be made"))?;
+    let locked = |path: &Path| {
+        let file = open_lock(path)?;
+        lock(&file, path, access, || busy(place))?;
+        Ok::<_, BatchError>(file)
+    };
+    let run = (access == Access::Alone).then(|| locked(&tasks.join("run"))).transpose()?;
+    Ok(Held::Disk { lock: locked(&lock_path(place))?, is_shared: AtomicBool::new(false), _run: run })
 }
 
 /// Opens a file to lock it.
@@ -497,28 +520,5 @@ mod tests {
         publish(&folder, &record).unwrap();
         assert_eq!(folder.finished(&record.task.name).unwrap(), Some(record.clone()));
         assert!(record.outputs.iter().all(|output| root.path().join(&output.path).exists()));
-    }
-
-    #[test]
-    fn a_task_moves_its_file_into_a_folder_that_another_removes_while_it_is_empty() {
-        let root = tempfile::tempdir().unwrap();
-        let (from, bucket) =
-            (root.path().join("made"), root.path().join("schema=mbo/date=2025-11-14/bucket=00"));
-        let to = bucket.join("nasdaq.parquet");
-        fs::write(&from, "made").unwrap();
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::Relaxed) {
-                    let _another_file_is_in_it = bucket.ancestors().take(3).try_for_each(fs::remove_dir);
-                }
-            });
-            let moves =
-                (0..5_000).try_for_each(|_| move_file(&from, &to).and_then(|()| fs::rename(&to, &from)));
-            is_over.store(true, Ordering::Relaxed);
-            moves.unwrap();
-        });
-        // What cannot be moved at all is an error.
-        assert!(move_file(&root.path().join("nowhere"), &to).is_err());
     }
 }

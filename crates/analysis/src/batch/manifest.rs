@@ -24,7 +24,7 @@ pub struct InputRecord {
     pub path: PathBuf,
     /// In bytes.
     pub size: u64,
-    /// Its last change, in nanoseconds since 1970. Not in the manifest.
+    /// Its last change, in nanoseconds since 1970; 0 of an object, whose version the task has. Not in the manifest.
     pub modified_ns: u64,
     /// Its SHA-256, in hexadecimal.
     pub sha256: String,

@@ -20,6 +20,11 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_packet::net;
 use tapeworks_stage::Stage as _;
 
+use super::objects::ObjectInput;
+#[cfg(feature = "cloud")]
+use super::objects::Staged;
+use super::place::{is_address, refuse_address};
+use super::staging::Staging;
 use super::task::channel_key;
 use super::{BatchError, Kind, Settings, Task};
 use crate::input::{Input, InputError, Source};
@@ -36,6 +41,8 @@ pub struct PlanOptions {
     pub excluded: Vec<String>,
     /// The day of message files whose names have none.
     pub date: Option<Date>,
+    /// Where the beginnings of objects are kept while they are looked at; the system's folder of temporary files unless given.
+    pub staged_in: Option<PathBuf>,
 }
 
 /// A file that cannot be used.
@@ -71,15 +78,26 @@ pub fn plan(
     settings: &Settings,
     observe: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Plan, BatchError> {
-    let (paths, mut failed) = matching(options, folder)?;
+    refuse_address(folder)?;
+    let Matching { files: paths, objects, mut failed } = matching(options, folder)?;
+    let mut staging = None;
     let mut files = Vec::new();
     for (index, path) in paths.iter().enumerate() {
         if observe(index as u64, paths.len() as u64).is_break() {
             return Err(BatchError::Stopped);
         }
-        let probed = match path.to_str() {
-            Some(_) => probe(path, settings, options.date).map_err(|error| error.to_string()),
-            None => Err(format!("{}: its name is not UTF-8", path.display())),
+        let probed = match (path.to_str(), objects.get(path)) {
+            (Some(name), None) => {
+                probe(path, name, settings, options.date).0.map_err(|error| error.to_string())
+            }
+            (Some(_), Some(object)) => {
+                let staging = match &mut staging {
+                    Some(staging) => staging,
+                    none => none.insert(Staging::new(options.staged_in.as_deref())?),
+                };
+                probe_object(object, staging, settings, options.date)
+            }
+            (None, _) => Err(format!("{}: its name is not UTF-8", path.display())),
         };
         match probed {
             Ok(probed) => files.push((path.clone(), probed)),
@@ -87,7 +105,10 @@ pub fn plan(
         }
     }
     failed.sort_by(|one, other| one.path.cmp(&other.path));
-    let tasks = tasks_of(&files, settings);
+    let mut tasks = tasks_of(&files, settings);
+    for task in &mut tasks {
+        task.objects = task.inputs.iter().filter_map(|path| objects.get(path).cloned()).collect();
+    }
     Ok(Plan {
         settings: settings.clone(),
         tasks,
@@ -113,13 +134,23 @@ impl Plan {
     }
 }
 
-/// The files that the patterns name, sorted, each once.
-fn matching(options: &PlanOptions, folder: &Path) -> Result<(Vec<PathBuf>, Vec<FailedInput>), BatchError> {
+/// What patterns name.
+struct Matching {
+    /// Sorted, each once.
+    files: Vec<PathBuf>,
+    /// Those that are objects.
+    objects: BTreeMap<PathBuf, ObjectInput>,
+    failed: Vec<FailedInput>,
+}
+
+/// The files that the patterns name.
+fn matching(options: &PlanOptions, folder: &Path) -> Result<Matching, BatchError> {
     let pattern_error = |pattern: &str, error: &glob::PatternError| BatchError::Pattern {
         pattern: pattern.to_owned(),
         why: error.to_string(),
     };
     let matched = glob::MatchOptions { require_literal_leading_dot: true, ..glob::MatchOptions::new() };
+    let mut objects = BTreeMap::new();
     let excluded = options.excluded.iter().map(|pattern| {
         glob::Pattern::new(&with_files(pattern)).map_err(|error| pattern_error(pattern, &error))
     });
@@ -140,6 +171,17 @@ fn matching(options: &PlanOptions, folder: &Path) -> Result<(Vec<PathBuf>, Vec<F
     };
     for pattern in &options.patterns {
         let path = Path::new(pattern);
+        if is_address(path) {
+            let found = objects_of(pattern, matched)?;
+            if found.is_empty() {
+                return Err(BatchError::NoMatch { pattern: pattern.clone() });
+            }
+            for object in found {
+                take(object.path.clone());
+                objects.insert(object.path.clone(), object);
+            }
+            continue;
+        }
         let there = fs::metadata(path);
         if there.as_ref().is_ok_and(|there| !there.is_dir()) {
             take(path.to_owned());
@@ -173,19 +215,63 @@ fn matching(options: &PlanOptions, folder: &Path) -> Result<(Vec<PathBuf>, Vec<F
     if paths.is_empty() {
         return Err(BatchError::NoMatch { pattern: options.patterns.join(" ") });
     }
-    Ok((paths, failed))
+    Ok(Matching { files: paths, objects, failed })
+}
+
+/// The objects that an address or a pattern of addresses names.
+#[cfg(feature = "cloud")]
+fn objects_of(address: &str, options: glob::MatchOptions) -> Result<Vec<ObjectInput>, BatchError> {
+    // As in folders, where each part of a pattern is of one part of the name.
+    let options = glob::MatchOptions { require_literal_separator: true, ..options };
+    super::objects::below(address, &|pattern, name| pattern.matches_with(name, options))
+}
+
+/// Refuses what only the feature `cloud` reads.
+#[cfg(not(feature = "cloud"))]
+fn objects_of(address: &str, _options: glob::MatchOptions) -> Result<Vec<ObjectInput>, BatchError> {
+    refuse_address(Path::new(address)).map(|()| Vec::new())
+}
+
+/// [`probe`] of as much of an object as it takes.
+#[cfg(feature = "cloud")]
+fn probe_object(
+    object: &ObjectInput,
+    staging: &Staging,
+    settings: &Settings,
+    date: Option<Date>,
+) -> Result<Probed, String> {
+    let mut staged = Staged::default();
+    let path = staged.path(staging.folder(), 0, &object.path);
+    let name = object.path.display().to_string();
+    let probed = super::objects::probed(object, &path, || probe(&path, &name, settings, date));
+    // The next one has another name.
+    let _left_at_worst = fs::remove_file(&path);
+    probed?.map_err(|error| staged.renamed(&error.to_string()))
+}
+
+#[cfg(not(feature = "cloud"))]
+fn probe_object(
+    object: &ObjectInput,
+    _staging: &Staging,
+    _settings: &Settings,
+    _date: Option<Date>,
+) -> Result<Probed, String> {
+    Err(BatchError::NoCloud { address: object.path.display().to_string() }.to_string())
 }
 
 /// `**` at the end of a pattern means all files below, not the folders.
-fn with_files(pattern: &str) -> String {
+pub(super) fn with_files(pattern: &str) -> String {
     match pattern == "**" || pattern.ends_with("/**") {
         true => format!("{pattern}/*"),
         false => pattern.to_owned(),
     }
 }
 
-/// The one name of a file, if it is there.
+/// The one name of a file, if it is there. An address is the one name of an object.
 pub(super) fn absolute(path: &Path) -> PathBuf {
+    if is_address(path) {
+        return path.to_owned();
+    }
     fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -199,7 +285,24 @@ struct Probed {
     venues: BTreeSet<String>,
 }
 
-fn probe(path: &Path, settings: &Settings, date: Option<Date>) -> Result<Probed, InputError> {
+/// Looks at the beginning of the file at `path`, whose name is `name`. `true`: more of the file would not change the answer.
+fn probe(
+    path: &Path,
+    name: &str,
+    settings: &Settings,
+    date: Option<Date>,
+) -> (Result<Probed, InputError>, bool) {
+    let mut is_enough = false;
+    (probe_until(path, name, settings, date, &mut is_enough), is_enough)
+}
+
+fn probe_until(
+    path: &Path,
+    name: &str,
+    settings: &Settings,
+    date: Option<Date>,
+    is_enough: &mut bool,
+) -> Result<Probed, InputError> {
     let mut input = Input::open(0, path, settings.protocol)?;
     let is_without_day = input.is_without_day();
     let given = date.and_then(clock::midnight_of).filter(|_| is_without_day);
@@ -209,12 +312,19 @@ fn probe(path: &Path, settings: &Settings, date: Option<Date>) -> Result<Probed,
     let mut first = None;
     match &mut input.source {
         Source::Capture(reader) => {
+            *is_enough = true;
             for _ in 0..PROBED_PACKETS {
                 // Damage behind the first packet is for the task to report, which takes what is before it.
                 let captured = match reader.next_packet() {
                     Ok(Some(captured)) => captured,
-                    Err(error) if first.is_none() => return Err(error.into()),
-                    Ok(None) | Err(_) => break,
+                    Err(error) if first.is_none() => {
+                        *is_enough = false;
+                        return Err(error.into());
+                    }
+                    Ok(None) | Err(_) => {
+                        *is_enough = false;
+                        break;
+                    }
                 };
                 let received = Nanos(captured.timestamp_ns);
                 first.get_or_insert(received);
@@ -227,17 +337,18 @@ fn probe(path: &Path, settings: &Settings, date: Option<Date>) -> Result<Probed,
         Source::Framed { reader, format, midnight, .. } => {
             let Some(midnight) = given.or(*midnight) else {
                 let why = "the folder of its results";
-                return Err(InputError::NoDay { file: path.display().to_string(), why });
+                return Err(InputError::NoDay { file: name.to_owned(), why });
             };
             first = Some(midnight);
             if let Some(frame) = reader.next_batch()?.and_then(|mut frames| frames.next()) {
                 let frame = Frame { file: 0, offset: frame.offset, bytes: frame.bytes };
                 feed.file(0, *format, Some(midnight)).process(&[frame], &mut unwanted);
+                *is_enough = true;
             }
         }
-        Source::FixLog(_) => return Err(InputError::FixLog { file: path.display().to_string() }),
+        Source::FixLog(_) => return Err(InputError::FixLog { file: name.to_owned() }),
     }
-    let file = path.display().to_string();
+    let file = name.to_owned();
     let Some(date) = first.and_then(clock::date_at) else {
         return Err(InputError::NoPackets { file });
     };
@@ -311,6 +422,7 @@ fn task_of(kind: Kind, files: &[&(PathBuf, Probed)], settings: &Settings) -> Opt
         date,
         channels,
         inputs: files.iter().map(|(path, _)| path.clone()).collect(),
+        objects: Vec::new(),
         is_day_given: files.iter().any(|(_, probed)| probed.is_without_day),
         settings: settings.clone(),
     })
@@ -386,9 +498,10 @@ mod tests {
         }
         let found = |patterns: &[&str], excluded: &[&str]| {
             let all = |names: &[&str]| names.iter().map(|name| format!("{root}/{name}")).collect();
-            let options = PlanOptions { patterns: all(patterns), excluded: all(excluded), date: None };
+            let options =
+                PlanOptions { patterns: all(patterns), excluded: all(excluded), ..PlanOptions::default() };
             let found = matching(&options, &folder.path().join("out"));
-            found.map(|(paths, _)| -> Vec<String> {
+            found.map(|Matching { files: paths, .. }| -> Vec<String> {
                 let name = |path: &PathBuf| path.strip_prefix(root).unwrap().display().to_string();
                 paths.iter().map(name).collect()
             })

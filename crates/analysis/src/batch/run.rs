@@ -246,6 +246,7 @@ pub fn run(
                 notice(format!("{}: its inputs or results have changed since; it is done again", task.name));
                 left.push(task);
             }
+            Err(TaskError::Batch(error)) => return Err(error),
             Err(_) => return Err(BatchError::Stopped),
         }
     }

@@ -18,6 +18,8 @@ use tapeworks_packet::new_file::NewFile;
 use tapeworks_store::{Destination, PartOf, Parts, Schema, Writer};
 
 use super::manifest::{GapRecord, InputRecord, OutputRecord, Record, report_of};
+use super::objects::{ObjectInput, Staged};
+use super::place::is_address;
 use super::{BatchError, Folder, Settings, bucket_of};
 use crate::replay::{self, ReplayError, Summary};
 
@@ -53,8 +55,11 @@ pub struct Task {
     pub date: Date,
     /// The channels that the beginnings of its files have.
     pub channels: Vec<String>,
-    /// Its files, as they were given.
+    /// Its files, as they were given, and the addresses of its objects.
     pub inputs: Vec<PathBuf>,
+    /// Of each input that is an object, what was listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<ObjectInput>,
     /// Whether some of its files have no day, so that `date` is theirs.
     pub is_day_given: bool,
     /// What it shares with the other tasks of the folder.
@@ -100,6 +105,12 @@ pub enum TaskError {
         /// The file.
         file: String,
     },
+    /// An input that is an object cannot be brought or read, or changed since it was listed.
+    #[error("{why}")]
+    OfObject {
+        /// Why, with the object's address.
+        why: String,
+    },
     /// The process that an executor had it done by failed, or could not do it.
     #[error("{why}")]
     Elsewhere {
@@ -122,6 +133,7 @@ impl TaskError {
             Self::Replay(ReplayError::Input(_))
                 | Self::Unreadable { .. }
                 | Self::Changed { .. }
+                | Self::OfObject { .. }
                 | Self::Elsewhere { is_of_input: true, .. }
         )
     }
@@ -194,7 +206,16 @@ impl Task {
     /// The bytes of its files.
     #[must_use]
     pub fn input_bytes(&self) -> u64 {
-        self.inputs.iter().filter_map(|path| fs::metadata(path).ok()).map(|there| there.len()).sum()
+        let size = |path: &PathBuf| match self.object(path) {
+            Some(object) => object.size,
+            None => fs::metadata(path).map_or(0, |there| there.len()),
+        };
+        self.inputs.iter().map(size).sum()
+    }
+
+    /// What was listed of an input that is an object.
+    fn object(&self, path: &Path) -> Option<&ObjectInput> {
+        self.objects.iter().find(|object| object.path == path)
     }
 
     /// How many files it has open at most: its inputs, and each output twice, once to write and once to lock.
@@ -244,7 +265,7 @@ fn hash(path: &Path, observe: &mut dyn FnMut(u64) -> ControlFlow<()>) -> io::Res
 /// input counts as unchanged if its size and the time of its last change are, or its size and its content.
 ///
 /// # Errors
-/// [`TaskError::Stopped`].
+/// [`TaskError::Stopped`]; [`TaskError::Batch`] if a store does not answer.
 pub(super) fn is_current(
     record: &Record,
     task: &Task,
@@ -254,12 +275,11 @@ pub(super) fn is_current(
     if record.task != *task {
         return Ok(false);
     }
-    for output in &record.outputs {
-        if !fs::metadata(folder.root().join(&output.path)).is_ok_and(|there| there.len() == output.bytes) {
-            return Ok(false);
-        }
+    if !folder.has(&record.outputs)? {
+        return Ok(false);
     }
-    for input in &record.inputs {
+    // Of an object the task itself has the version.
+    for input in record.inputs.iter().filter(|input| !is_address(&input.path)) {
         match stamp(&input.path) {
             Ok((size, modified)) if (size, modified) == (input.size, input.modified_ns) => {}
             Ok((size, _)) if size == input.size => match hash(&input.path, observe) {
@@ -283,29 +303,83 @@ pub fn perform(
     folder: &Folder,
     observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Record, TaskError> {
-    let mut inputs = Vec::new();
-    for path in &task.inputs {
+    let mut inputs = BTreeMap::new();
+    for (index, path) in task.inputs.iter().enumerate().filter(|(_, path)| !is_address(path)) {
         let unreadable = TaskError::unreadable(path);
         let (size, modified_ns) = stamp(path).map_err(&unreadable)?;
         let sha256 = hash(path, observe).map_err(&unreadable)?.ok_or(TaskError::Stopped)?;
-        inputs.push(InputRecord { path: path.clone(), size, modified_ns, sha256 });
+        inputs.insert(index, InputRecord { path: path.clone(), size, modified_ns, sha256 });
     }
     let work = folder.begin(&task.name)?;
-    let made = make(task, &work, observe);
-    let publish = made.and_then(|(summary, outputs)| {
-        for input in &inputs {
-            if stamp(&input.path).map_err(TaskError::unreadable(&input.path))?
-                != (input.size, input.modified_ns)
-            {
-                return Err(TaskError::Changed { file: input.path.display().to_string() });
-            }
-        }
-        let record = record_of(task, inputs, outputs, summary);
-        folder.publish(&record, &work)?;
-        Ok(record)
-    });
+    let record = perform_in(task, folder, &work, inputs, observe);
     folder.end(&work);
-    publish
+    record
+}
+
+/// The task in its folder `work`: brings its objects, makes its files, publishes them.
+fn perform_in(
+    task: &Task,
+    folder: &Folder,
+    work: &Path,
+    mut inputs: BTreeMap<usize, InputRecord>,
+    observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Record, TaskError> {
+    let mut staged = Staged::default();
+    let mut files = task.inputs.clone();
+    for (index, file) in files.iter_mut().enumerate().filter(|(_, file)| is_address(file)) {
+        let path = staged.path(work, index, file);
+        inputs.insert(index, bring(task, file, &path, observe)?);
+        *file = path;
+    }
+    let made = make(task, files, work, observe);
+    let (summary, outputs) = match made {
+        Err(error @ TaskError::Replay(_)) if error.is_of_input() && !staged.is_empty() => {
+            return Err(TaskError::OfObject { why: staged.renamed(&error.to_string()) });
+        }
+        made => made?,
+    };
+    for input in inputs.values().filter(|input| !is_address(&input.path)) {
+        if stamp(&input.path).map_err(TaskError::unreadable(&input.path))? != (input.size, input.modified_ns)
+        {
+            return Err(TaskError::Changed { file: input.path.display().to_string() });
+        }
+    }
+    let mut record = record_of(task, inputs.into_values().collect(), outputs, summary);
+    if !staged.is_empty() {
+        let mut value = record.to_value();
+        staged.rename_all(&mut value);
+        let why = |error: serde_json::Error| BatchError::NoTask { why: error.to_string() };
+        record = serde_json::from_value(value).map_err(why)?;
+    }
+    folder.publish(&record, work)?;
+    Ok(record)
+}
+
+/// Brings an object into a local file.
+#[cfg(feature = "cloud")]
+fn bring(
+    task: &Task,
+    address: &Path,
+    path: &Path,
+    observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<InputRecord, TaskError> {
+    let unlisted = || TaskError::OfObject {
+        why: format!("{}: the task lacks what was listed of it", address.display()),
+    };
+    let object = task.object(address).ok_or_else(unlisted)?;
+    let sha256 = super::objects::bring(object, path, observe)?;
+    Ok(InputRecord { path: address.to_owned(), size: object.size, modified_ns: 0, sha256 })
+}
+
+/// Refuses what only the feature `cloud` reads.
+#[cfg(not(feature = "cloud"))]
+fn bring(
+    _task: &Task,
+    address: &Path,
+    _path: &Path,
+    _observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<InputRecord, TaskError> {
+    Err(BatchError::NoCloud { address: address.display().to_string() }.into())
 }
 
 /// [`perform`] in a process that does this task alone, beside other processes that do others: locks the task, and does nothing if it is
@@ -331,13 +405,14 @@ pub fn perform_here(
 /// Replays the files into the folder `work`, where the files have the names that they will have below the results' folder.
 fn make(
     task: &Task,
+    files: Vec<PathBuf>,
     work: &Path,
     observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<(Summary, Vec<OutputRecord>), TaskError> {
     let settings = &task.settings;
     let schemas: Vec<Schema> = task.schemas().collect();
     let options = replay::Options {
-        inputs: task.inputs.clone(),
+        inputs: files,
         application: settings.protocol,
         midnight: clock::midnight_of(task.date).filter(|_| task.is_day_given),
         symbols: settings.symbols.as_ref().map(|symbols| symbols.iter().copied().collect()),
@@ -454,6 +529,7 @@ pub(super) mod tests {
             date: Date::new(2025, 11, 14).unwrap(),
             channels: vec!["Nasdaq".to_owned()],
             inputs: vec!["a.pcap".into()],
+            objects: Vec::new(),
             is_day_given: true,
             settings: settings(),
         }

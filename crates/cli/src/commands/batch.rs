@@ -43,6 +43,7 @@ Examples:
   tapeworks batch captures/2025-11-14 captures/2025-11-17 --exclude '**/*.md' --out days --buckets 1 --jobs 8
   tapeworks batch 'captures/**' --out days --executor ray --jobs 16
   tapeworks batch --task task.json --out days
+  tapeworks batch 's3://bucket/captures/**' --out s3://bucket/days --work scratch   (a build with the feature cloud)
 
 Exit code 3: a file could not be used, messages are missing, or some of the input could not be read or applied.")]
 pub(crate) struct Arguments {
@@ -50,9 +51,13 @@ pub(crate) struct Arguments {
     /// that the shell leaves them alone.
     #[arg(required_unless_present = "task", value_name = "FILE|PATTERN")]
     files: Vec<String>,
-    /// The folder of the results.
+    /// The folder of the results, or with the feature cloud an address: s3://BUCKET/PATH, gs:// or az://.
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
+    /// Where tasks keep objects and results while they are under way, if they come from or go to addresses. Unless given, the system's folder
+    /// of temporary files.
+    #[arg(long, value_name = "DIR")]
+    work: Option<PathBuf>,
     /// The schemas to write, as for "tapeworks replay".
     #[arg(long, value_name = "SCHEMA", value_delimiter = ',', default_value = "mbo")]
     schema: Vec<Schema>,
@@ -177,6 +182,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
         patterns: arguments.files.clone(),
         excluded: arguments.exclude.clone(),
         date: arguments.date,
+        staged_in: arguments.work.clone(),
     };
     let mut bar = Bar::of_messages("Planning");
     let planned = batch::plan(&options, &arguments.out, &arguments.settings(), &mut |done, of| {
@@ -195,6 +201,7 @@ pub(crate) fn run(arguments: Arguments) -> Result {
     }
     let executor = executor(&arguments, &plan)?;
     let folder = Folder::open(&arguments.out, &plan.settings, Access::Alone, arguments.force)?;
+    let folder = folder.staged_in(arguments.work.clone());
     let mut bar = Bar::new("Replaying");
     let ran = batch::run(
         &plan,
@@ -230,8 +237,12 @@ pub(crate) fn run(arguments: Arguments) -> Result {
 /// Who does the tasks of a plan.
 fn executor(arguments: &Arguments, plan: &Plan) -> Result<Box<dyn Executor>> {
     if arguments.executor == By::Ray {
-        let (python, address) = (arguments.python.as_deref(), arguments.ray_address.clone());
-        return Ok(Box::new(ray::Ray::start(python, address, arguments.jobs)?));
+        return Ok(Box::new(ray::Ray::start(ray::Options {
+            python: arguments.python.clone(),
+            address: arguments.ray_address.clone(),
+            jobs: arguments.jobs,
+            work: arguments.work.clone(),
+        })?));
     }
     let jobs = arguments.jobs.unwrap_or_else(replay::default_threads);
     allow_open_files(plan.open_files(jobs))?;
@@ -266,6 +277,7 @@ fn one_task(description: &Path, arguments: &Arguments) -> Result {
     let task = Task::from_json(&text).map_err(|error| Failure::Failed(named(&error)))?;
     allow_open_files(task.open_files())?;
     let folder = Folder::open(&arguments.out, &task.settings, Access::OneTask, false)?;
+    let folder = folder.staged_in(arguments.work.clone());
     let mut bar = Bar::new("Replaying");
     let total = task.input_bytes();
     let performed = batch::perform_here(&task, &folder, &mut |done| bar.show(done, Some(total), None));

@@ -5,7 +5,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
@@ -76,28 +76,38 @@ impl Drop for Process {
     }
 }
 
+/// How to start Ray.
+pub(super) struct Options {
+    /// The Python that has the package, instead of that of the environment.
+    pub(super) python: Option<PathBuf>,
+    /// The cluster to join.
+    pub(super) address: Option<String>,
+    /// Tasks at the same time.
+    pub(super) jobs: Option<usize>,
+    /// Where workers stage objects.
+    pub(super) work: Option<PathBuf>,
+}
+
 /// Ray, on this host or on a cluster.
 pub(super) struct Ray {
     python: PathBuf,
     address: Option<String>,
     jobs: Option<usize>,
+    work: Option<PathBuf>,
     /// Taken when it is used.
     process: Mutex<Option<Process>>,
 }
 
 impl Ray {
-    /// Starts the Python `python`, or that of the environment, and sees to it that it has the package of this version and Ray.
+    /// Starts Python, and sees to it that it has the package of this version and Ray.
     ///
     /// # Errors
     /// [`BatchError::Executor`].
-    pub(super) fn start(
-        python: Option<&Path>,
-        address: Option<String>,
-        jobs: Option<usize>,
-    ) -> Result<Self, BatchError> {
-        let python = python.map(Path::to_owned).or_else(|| std::env::var_os(PYTHON).map(PathBuf::from));
+    pub(super) fn start(options: Options) -> Result<Self, BatchError> {
+        let Options { python, address, jobs, work } = options;
+        let python = python.or_else(|| std::env::var_os(PYTHON).map(PathBuf::from));
         let python = python.unwrap_or_else(|| "python3".into());
-        let executor = Self { python, address, jobs, process: Mutex::new(None) };
+        let executor = Self { python, address, jobs, work, process: Mutex::new(None) };
         let mut command = Command::new(&executor.python);
         command.args(["-c", START]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child =
@@ -163,8 +173,7 @@ impl Executor for Ray {
         folder.share()?;
         let mut elsewhere = Elsewhere::new(tasks);
         let described = elsewhere.descriptions();
-        let request =
-            json!({ "tasks": described, "out": folder.root(), "jobs": self.jobs, "address": self.address });
+        let request = json!({ "tasks": described, "out": folder.root(), "jobs": self.jobs, "address": self.address, "work": self.work });
         let sent = process.input.as_mut().map_or(Ok(()), |input| writeln!(input, "{request}"));
         sent.map_err(|error| self.failed(&format!("takes no tasks: {error}")))?;
         loop {

@@ -1,0 +1,191 @@
+//! Inputs that are objects: which ones a pattern names, and how they come into local files for the code that reads captures.
+//!
+//! A listing gives each object's size and version, which the task keeps. Each request for its bytes is bound to that version, so what a task
+//! reads is what was planned, or the task fails and names the object.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// An object that a task reads, as it was listed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObjectInput {
+    /// Its address.
+    pub path: PathBuf,
+    /// In bytes.
+    pub size: u64,
+    /// What changes when the object does: its entity tag, or the time of its last change.
+    pub version: String,
+}
+
+/// The local files that stand for objects.
+#[derive(Debug, Default)]
+pub(super) struct Staged {
+    /// The path of each, and its address.
+    names: Vec<(String, String)>,
+}
+
+impl Staged {
+    /// The local file for the input number `index` below `work`.
+    pub(super) fn path(&mut self, work: &Path, index: usize, address: &Path) -> PathBuf {
+        let name = address.file_name().unwrap_or(address.as_os_str());
+        let path = work.join("inputs").join(index.to_string()).join(name);
+        self.names.push((path.display().to_string(), address.display().to_string()));
+        path
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// A text in which the objects have their own names.
+    pub(super) fn renamed(&self, text: &str) -> String {
+        self.names.iter().fold(text.to_owned(), |text, (path, address)| text.replace(path, address))
+    }
+
+    /// The same for all texts of a value.
+    pub(super) fn rename_all(&self, value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::String(text) => *text = self.renamed(text),
+            serde_json::Value::Array(values) => values.iter_mut().for_each(|value| self.rename_all(value)),
+            serde_json::Value::Object(fields) => fields.values_mut().for_each(|value| self.rename_all(value)),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(feature = "cloud")]
+pub(super) use in_store::{below, bring, probed};
+
+#[cfg(feature = "cloud")]
+mod in_store {
+    use std::fs::{self, File};
+    use std::io::Write as _;
+    use std::ops::ControlFlow;
+    use std::path::Path;
+
+    use sha2::{Digest as _, Sha256};
+    use tapeworks_cloud::{self as cloud, Download, Object};
+
+    use super::ObjectInput;
+    use crate::batch::{BatchError, TaskError};
+
+    /// Bytes of an object that are looked at first; four times as many each time that it takes more.
+    const FIRST_BYTES: u64 = 16 << 20;
+
+    impl From<&ObjectInput> for Object {
+        fn from(object: &ObjectInput) -> Self {
+            Self {
+                address: object.path.display().to_string(),
+                size: object.size,
+                version: object.version.clone(),
+            }
+        }
+    }
+
+    impl From<Object> for ObjectInput {
+        fn from(object: Object) -> Self {
+            Self { path: object.address.into(), size: object.size, version: object.version }
+        }
+    }
+
+    /// The objects that an address names: the one at it, or all below; a pattern names those that match.
+    pub(in crate::batch) fn below(
+        address: &str,
+        is_match: &dyn Fn(&glob::Pattern, &str) -> bool,
+    ) -> Result<Vec<ObjectInput>, BatchError> {
+        let address = address.trim_end_matches('/');
+        let pattern = |text: &str| {
+            glob::Pattern::new(text)
+                .map_err(|error| BatchError::Pattern { pattern: address.to_owned(), why: error.to_string() })
+        };
+        let (listed, wanted) = if let Some(end) = address.find(['*', '?', '[']) {
+            let start = address.get(..end).unwrap_or_default();
+            let folder = start.rfind('/').and_then(|end| start.get(..end)).unwrap_or(start);
+            let listed = cloud::list(folder)?;
+            // A key may have such letters.
+            if let Some(object) = listed.iter().find(|object| object.address == address) {
+                return Ok(vec![object.clone().into()]);
+            }
+            (listed, pattern(&crate::batch::plan::with_files(address))?)
+        } else {
+            let listed = cloud::list(address)?;
+            if listed.is_empty() {
+                return Ok(cloud::head(address)?.into_iter().map(Into::into).collect());
+            }
+            (listed, pattern(&format!("{}/**/*", glob::Pattern::escape(address)))?)
+        };
+        let found = listed.into_iter().filter(|object| is_match(&wanted, &object.address));
+        Ok(found.map(Into::into).collect())
+    }
+
+    /// Brings an object into a local file. Returns its SHA-256.
+    pub(in crate::batch) fn bring(
+        object: &ObjectInput,
+        path: &Path,
+        observe: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<String, TaskError> {
+        let of_object = |error: cloud::CloudError| TaskError::OfObject { why: error.to_string() };
+        let mut file = create(path)?;
+        let mut hasher = Sha256::new();
+        let mut download = Download::new(&object.into()).map_err(of_object)?;
+        while let Some(bytes) = download.next(object.size).map_err(of_object)? {
+            hasher.update(&bytes);
+            file.write_all(&bytes).map_err(BatchError::io(path, "cannot be written"))?;
+            if observe(0).is_break() {
+                return Err(TaskError::Stopped);
+            }
+        }
+        Ok(hex::encode(hasher.finalize()))
+    }
+
+    /// Brings the beginning of an object into a local file, and more of it until `probe` has seen enough: it says so by `true`. Returns
+    /// its last answer.
+    pub(in crate::batch) fn probed<T>(
+        object: &ObjectInput,
+        path: &Path,
+        mut probe: impl FnMut() -> (T, bool),
+    ) -> Result<T, String> {
+        let mut file = create(path).map_err(|error| error.to_string())?;
+        let mut download = Download::new(&object.into()).map_err(|error| error.to_string())?;
+        let mut end = FIRST_BYTES;
+        loop {
+            while let Some(bytes) = download.next(end).map_err(|error| error.to_string())? {
+                let written = file.write_all(&bytes);
+                written.map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
+            }
+            let (probed, is_enough) = probe();
+            if is_enough || download.position() >= object.size {
+                return Ok(probed);
+            }
+            end = end.saturating_mul(4);
+        }
+    }
+
+    fn create(path: &Path) -> Result<File, BatchError> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(BatchError::io(folder, "cannot be made"))?;
+        }
+        File::create(path).map_err(BatchError::io(path, "cannot be made"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_a_record_have_the_names_of_objects_and_not_of_their_local_files() {
+        let mut staged = Staged::default();
+        let path = staged.path(Path::new("work"), 1, Path::new("s3://b/day/a.pcap"));
+        assert_eq!(path, Path::new("work/inputs/1/a.pcap"));
+        staged.path(Path::new("work"), 11, Path::new("s3://b/day/b.pcap"));
+        let mut value = serde_json::json!({ "a": ["work/inputs/1/a.pcap: packet 3", 7], "b": "file work/inputs/11/b.pcap" });
+        staged.rename_all(&mut value);
+        assert_eq!(
+            value,
+            serde_json::json!({ "a": ["s3://b/day/a.pcap: packet 3", 7], "b": "file s3://b/day/b.pcap" })
+        );
+    }
+}

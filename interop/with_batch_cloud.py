@@ -1,0 +1,338 @@
+"""`tapeworks batch` with addresses, against a server of moto that speaks S3's protocol: the bytes of a run in folders, whatever the place and
+the number of workers; runs that are killed; buckets, credentials and objects that are not there."""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import boto3
+from botocore.exceptions import ClientError
+from replays import REPLAYED, ROOT, run
+
+BUCKET = "captures"
+SCHEMAS = "mbo,cmbp-1"
+SETTINGS = ["--schema", SCHEMAS, "--buckets", "2"]
+
+# Captures of a few tasks. The first is the largest, so its task is the first.
+DAYS = {
+    "one/14-nasdaq.pcap": ["--venues", "nasdaq", "--date", "2025-11-14", "--messages", "12000"],
+    "one/14-memx.pcap": ["--venues", "memx", "--date", "2025-11-14", "--messages", "8000", "--loss", "20000"],
+    "two/17-bzx.pcap": ["--venues", "bzx", "--date", "2025-11-17", "--messages", "6000"],
+    "two/18-nasdaq.pcap": ["--venues", "nasdaq", "--date", "2025-11-18", "--messages", "4000"],
+    "two/19-memx.pcap": ["--venues", "memx", "--date", "2025-11-19", "--messages", "1000"],
+}
+
+# Larger than a request brings, and than a part of an upload.
+LARGE = ["--venues", "nasdaq", "--date", "2025-11-20", "--messages", "400000", "--symbols", "8"]
+RANGE_BYTES = 16 << 20
+
+WAIT_SECONDS = 120
+
+
+def check(holds: bool, what: str):
+    """Ends the script if something does not hold."""
+    if not holds:
+        sys.exit(f"does not hold: {what}")
+    print(f"  {what}")
+
+
+class Server:
+    """moto in a process of its own, so that it serves while this script waits."""
+
+    def __init__(self):
+        program = [sys.executable, "-u", "-c", "\n".join((
+            "import logging",
+            "from moto.server import ThreadedMotoServer",
+            "logging.getLogger('werkzeug').setLevel(logging.ERROR)",
+            "server = ThreadedMotoServer(ip_address='127.0.0.1', port=0, verbose=False)",
+            "server.start()",
+            "print(*server.get_host_and_port(), flush=True)",
+            "server._thread.join()",
+        ))]
+        # It prints what happens to it when two write an object at once; it answers with an error then, and the request is repeated.
+        self.process = subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        host, port = self.process.stdout.readline().split()
+        self.address = f"http://{host}:{port}"
+        self.environment = {
+            "AWS_ENDPOINT": self.address, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+        }
+        self.client = boto3.client(
+            "s3", endpoint_url=self.address, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+        )
+        self.client.create_bucket(Bucket=BUCKET)
+
+    def upload(self, folder: Path, prefix: str):
+        """A folder as objects."""
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.client.upload_file(str(path), BUCKET, f"{prefix}/{path.relative_to(folder)}")
+
+    def keys(self, prefix: str) -> dict:
+        """The objects below a prefix, by their names below it."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{prefix}/")
+        return {one["Key"][len(prefix) + 1:]: one for page in pages for one in page.get("Contents", [])}
+
+    def files(self, prefix: str) -> dict:
+        """What a run has made below a prefix."""
+        names = [name for name in self.keys(prefix) if not name.startswith(".tasks/")]
+        return {name: self.client.get_object(Bucket=BUCKET, Key=f"{prefix}/{name}")["Body"].read() for name in names}
+
+
+class Batch:
+    """The program with the server's environment."""
+
+    def __init__(self, tapeworks: Path, server: Server, work: Path):
+        self.tapeworks, self.server, self.work = tapeworks, server, work
+
+    def command(self, *words):
+        """A command line of a batch. Objects are staged in a folder of ours."""
+        return [str(word) for word in [self.tapeworks, "batch", *words, "--work", self.work]]
+
+    def start(self, *words, environment=None, **more):
+        """Starts it."""
+        env = {**os.environ, **self.server.environment, **(environment or {})}
+        return subprocess.Popen(self.command(*words), cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+    def run(self, *words, accepted=REPLAYED, environment=None):
+        """Runs it. Returns its code, and what it printed."""
+        process = self.start(*words, environment=environment)
+        output, errors = process.communicate()
+        if process.returncode not in accepted:
+            sys.exit(f"{' '.join(self.command(*words))} ended with {process.returncode}:\n{output}{errors}")
+        return process.returncode, output, errors
+
+    def refused(self, *words, environment=None) -> str:
+        """Its one line of error with code 1."""
+        _, output, errors = self.run(*words, accepted=(1,), environment=environment)
+        check(output == "" and errors.count("\n") == 1, f"refused in one line: {errors.strip()}")
+        return errors
+
+    def staged(self) -> list:
+        """What is left of staged files."""
+        return sorted(self.work.rglob("*")) if self.work.exists() else []
+
+
+def files(folder: Path) -> dict:
+    """The same of a folder as of a prefix."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    named = {str(path.relative_to(folder)): path for path in found}
+    return {name: path.read_bytes() for name, path in named.items() if not name.startswith(".tasks/")}
+
+
+def outputs(found: dict) -> dict:
+    """Without the manifest, which names the inputs."""
+    return {name: content for name, content in found.items() if name != "manifest.json"}
+
+
+def until(what: str, is_so):
+    """Waits until something is so."""
+    end = time.monotonic() + WAIT_SECONDS
+    while not is_so():
+        if time.monotonic() > end:
+            sys.exit(f"{what}: not after {WAIT_SECONDS} seconds")
+        time.sleep(0.01)
+
+
+def same_bytes(batch: Batch, captures: Path, days: Path):
+    """The same results from and to folders and objects."""
+    server, local = batch.server, files(days)
+    check(len(outputs(local)) > 10, f"a run in folders makes {len(local)} files")
+    batch.run(captures, "--out", f"s3://{BUCKET}/up/", *SETTINGS)
+    check(server.files("up") == local, "files to objects: the same bytes, the manifest's too")
+    code, _, errors = batch.run(f"s3://{BUCKET}/in/**", "--out", f"s3://{BUCKET}/days", "--jobs", "1", *SETTINGS)
+    whole = server.files("days")
+    check(outputs(whole) == outputs(local), "objects to objects: the same bytes")
+    manifest = json.loads(whole["manifest.json"])
+    names = {one["path"] for task in manifest["tasks"] for one in task["inputs"]}
+    check(names == {f"s3://{BUCKET}/in/{name}" for name in DAYS}, "the manifest names the objects")
+    check(code == 3 and str(batch.work) not in whole["manifest.json"].decode() + errors, "nothing names a staged file")
+    batch.run(f"s3://{BUCKET}/in/*/*.pcap", "--out", f"s3://{BUCKET}/three", "--jobs", "3", *SETTINGS)
+    check(server.files("three") == whole, "three jobs: the same bytes")
+    folder = batch.work.parent / "cloud-down"
+    shutil.rmtree(folder, ignore_errors=True)
+    batch.run(f"s3://{BUCKET}/in", "--out", folder, *SETTINGS)
+    check(files(folder) == whole, "objects to files: the same bytes")
+    _, plan, _ = batch.run(f"s3://{BUCKET}/in", "--out", f"s3://{BUCKET}/apart", *SETTINGS, "--dry-run", "--json", accepted=(0,))
+    check(not server.keys("apart"), "a dry run puts no object")
+    workers = []
+    for number, task in enumerate(json.loads(plan)["tasks"]):
+        description = batch.work.parent / f"cloud-task-{number}.json"
+        description.write_text(json.dumps(task))
+        # Each task twice at the same time.
+        workers += [batch.start("--task", description, "--out", f"s3://{BUCKET}/apart") for _ in range(2)]
+    for worker in workers:
+        _, errors = worker.communicate()
+        check(worker.returncode in REPLAYED, f"a process does a task {errors.strip()[:60]}")
+    _, report, _ = batch.run(f"s3://{BUCKET}/in", "--out", f"s3://{BUCKET}/apart", *SETTINGS, "--json")
+    report = json.loads(report)
+    check((report["performed"], report["resumed"]) == (0, len(workers) // 2), "a run finds them done")
+    check(server.files("apart") == whole, "processes that do each task twice: the same bytes")
+    _, report, _ = batch.run(f"s3://{BUCKET}/in", "--out", f"s3://{BUCKET}/days", *SETTINGS, "--json")
+    check(json.loads(report)["performed"] == 0 and server.files("days") == whole, "the same command once more does nothing")
+    check(not batch.staged(), "no staged file is left")
+    check(not {".tasks/run"} & set(server.keys("days")), "the lease is given back")
+
+
+def killed(batch: Batch, days: Path):
+    """A run that is killed goes on, and keeps others out while it lives."""
+    server, local = batch.server, files(days)
+    words = [f"s3://{BUCKET}/in", "--out", f"s3://{BUCKET}/kill", "--jobs", "1", *SETTINGS]
+
+    def finished():
+        return [name for name in server.keys("kill") if name.startswith(".tasks/20") and name.endswith(".json")]
+
+    process = batch.start(*words)
+    until("a finished task", lambda: len(finished()) >= 2 or process.poll() is not None)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    check(process.returncode == -signal.SIGKILL, f"a run is killed when {len(finished())} tasks are done")
+    check("manifest.json" not in server.keys("kill"), "a killed run has no manifest")
+    check(bool(batch.staged()), "it leaves staged files")
+    done = {name: server.keys("kill")[name]["LastModified"] for name in finished()}
+    # As if it had been killed while it put objects.
+    torn = "schema=mbo/date=2025-11-14/bucket=00/torn.parquet"
+    server.client.put_object(Bucket=BUCKET, Key=f"kill/{torn}", Body=b"torn")
+    publishing = json.dumps({"outputs": [{"path": torn}, {"path": "../in/one/14-memx.pcap"}]})
+    server.client.put_object(Bucket=BUCKET, Key="kill/.tasks/torn.publishing", Body=publishing.encode())
+    _, report, errors = batch.run(*words, "--json")
+    report = json.loads(report)
+    check((report["resumed"], report["performed"] > 0) == (len(done), True), f"the same command goes on: {report['resumed']} resumed")
+    now = server.keys("kill")
+    check("renewal" not in errors and ".tasks/run" not in now, "the lease of the killed run was taken, and given back")
+    check(all(now[name]["LastModified"] == then for name, then in done.items()), "finished tasks are not done again")
+    check(outputs(server.files("kill")) == outputs(local), "the bytes are those of a run that was not killed")
+    check(not [name for name in now if name.endswith((".publishing", "/run"))], "no remains are in the store")
+    check(not batch.staged(), "no staged file is left")
+    check("one/14-memx.pcap" in server.keys("in"), "nothing above the results is removed")
+
+
+def leased(batch: Batch, captures: Path):
+    """A run is refused while another one has the lease."""
+    is_over = threading.Event()
+
+    def renew():
+        count = 0
+        while not is_over.wait(1):
+            count += 1
+            batch.server.client.put_object(Bucket=BUCKET, Key="leased/.tasks/run", Body=str(count).encode())
+
+    batch.server.client.put_object(Bucket=BUCKET, Key="leased/.tasks/run", Body=b"0")
+    thread = threading.Thread(target=renew)
+    thread.start()
+    line = batch.refused(captures, "--out", f"s3://{BUCKET}/leased", *SETTINGS)
+    is_over.set()
+    thread.join()
+    check("another run works in this folder" in line, "a run beside another is refused")
+    check(set(batch.server.keys("leased")) == {".tasks/run"}, "it has changed nothing")
+
+
+def missing(batch: Batch, captures: Path):
+    """What is not there is named, and stops nothing else."""
+    server = batch.server
+    line = batch.refused("s3://nowhere/in/**", "--out", f"s3://{BUCKET}/none", *SETTINGS)
+    check("s3://nowhere" in line and "NoSuchBucket" in line, "a bucket of inputs that is not there is named")
+    line = batch.refused(captures, "--out", "s3://nowhere/days", *SETTINGS)
+    check("s3://nowhere" in line and "NoSuchBucket" in line, "a bucket of results that is not there is named")
+    line = batch.refused(f"s3://{BUCKET}/empty/**", "--out", f"s3://{BUCKET}/none", *SETTINGS)
+    check("no file matches" in line, "a pattern that nothing matches is named")
+    line = batch.refused("ftp://captures/a", "--out", f"s3://{BUCKET}/none", *SETTINGS)
+    check("no store has the scheme ftp" in line, "a scheme that no store has is named")
+    # Planned, and then gone or another.
+    server.upload(captures, "change")
+    _, plan, _ = batch.run(f"s3://{BUCKET}/change", "--out", f"s3://{BUCKET}/changed", *SETTINGS, "--dry-run", "--json", accepted=(0,))
+    server.client.delete_object(Bucket=BUCKET, Key="change/two/19-memx.pcap")
+    content = (captures / "two/18-nasdaq.pcap").read_bytes()
+    server.client.put_object(Bucket=BUCKET, Key="change/two/18-nasdaq.pcap", Body=content[:-1] + bytes([content[-1] ^ 1]))
+    for day, why in [("18", "18-nasdaq.pcap: changed since it was listed"), ("19", "19-memx.pcap: is not there")]:
+        task = next(task for task in json.loads(plan)["tasks"] if task["date"] == f"2025-11-{day}" and task["kind"] == "channels")
+        description = batch.work.parent / "cloud-task.json"
+        description.write_text(json.dumps(task))
+        check(why in batch.refused("--task", description, "--out", f"s3://{BUCKET}/changed"), "a task names its object")
+    # In mid-run: the smallest comes last.
+    words = [f"s3://{BUCKET}/change", "--out", f"s3://{BUCKET}/vanished", "--jobs", "1", *SETTINGS]
+    process = batch.start(*words)
+    until("the first task", lambda: any(name.endswith("-nbbo.json") or ".json" in name and "20" in name for name in server.keys("vanished")))
+    server.client.delete_object(Bucket=BUCKET, Key="change/two/17-bzx.pcap")
+    _, errors = process.communicate()
+    manifest = json.loads(server.files("vanished")["manifest.json"])
+    failed = manifest["failed_tasks"]
+    check(process.returncode == 3 and len(failed) in (1, 2), f"a run with a vanished object ends with {process.returncode}: {errors.strip()}")
+    check(all("17-bzx.pcap: is not there" in one["error"] for one in failed), "the manifest has it by name")
+    dates = {task["date"] for task in manifest["tasks"]}
+    check({"2025-11-14", "2025-11-18"} <= dates, "the other tasks are done")
+    # An object that is no capture, beside those that are.
+    server.client.put_object(Bucket=BUCKET, Key="change/noise.pcap", Body=b"this is no capture")
+    code, _, errors = batch.run(f"s3://{BUCKET}/change", "--out", f"s3://{BUCKET}/noisy", *SETTINGS)
+    check(code == 3 and f"s3://{BUCKET}/change/noise.pcap: neither a capture" in errors, "an object that is no capture is named")
+    check(not batch.staged(), "no staged file is left")
+
+
+def large(batch: Batch, folder: Path):
+    """An object of several ranges, and results of several parts."""
+    capture, days = folder / "large.pcap", folder / "large-days"
+    if not capture.exists():
+        run([batch.tapeworks, "exchange", "generate", *LARGE, "--out", capture])
+    check(capture.stat().st_size > RANGE_BYTES, f"a capture of {capture.stat().st_size} bytes")
+    shutil.rmtree(days, ignore_errors=True)
+    settings = ["--schema", "mbo", "--buckets", "1", "--format", "csv"]
+    run([batch.tapeworks, "batch", capture, "--out", days, *settings])
+    batch.server.client.upload_file(str(capture), BUCKET, "large/large.pcap")
+    batch.run(f"s3://{BUCKET}/large/large.pcap", "--out", f"s3://{BUCKET}/large-days", *settings)
+    check(outputs(batch.server.files("large-days")) == outputs(files(days)), "ranges and parts: the same bytes")
+    tags = [one["ETag"] for name, one in batch.server.keys("large-days").items() if name.endswith(".csv")]
+    check(len(tags) == 1 and "-" in tags[0], f"it was put in parts: {tags[0]}")
+
+
+def credentials(batch: Batch):
+    """Who is not known is refused. The server asks from here on."""
+    request = urllib.request.Request(f"{batch.server.address}/moto-api/reset-auth", data=b"0", method="POST", headers={"Content-Type": "text/plain"})
+    urllib.request.urlopen(request).read()
+    try:
+        batch.server.client.list_objects_v2(Bucket=BUCKET)
+        sys.exit("the server takes any credentials")
+    except ClientError:
+        pass
+    wrong = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "a-secret-of-nobody"}
+    line = batch.refused(f"s3://{BUCKET}/in", "--out", f"s3://{BUCKET}/none", *SETTINGS, environment=wrong)
+    check(f"s3://{BUCKET}/in" in line and "InvalidAccessKeyId" in line, "wrong credentials are refused by name")
+    check("a-secret-of-nobody" not in line, "the secret is not shown")
+
+
+def main(tapeworks: Path, work: Path):
+    captures, days = work / "cloud-captures", work / "cloud-days"
+    for name, session in DAYS.items():
+        path = captures / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        run([tapeworks, "exchange", "generate", *session, "--symbols", "12", "--force", "--out", path])
+    shutil.rmtree(days, ignore_errors=True)
+    run([tapeworks, "batch", captures, "--out", days, *SETTINGS], REPLAYED)
+    server = Server()
+    try:
+        server.upload(captures, "in")
+        batch = Batch(tapeworks, server, work / "cloud-staged")
+        same_bytes(batch, captures, days)
+        killed(batch, days)
+        leased(batch, captures)
+        missing(batch, captures)
+        large(batch, work)
+        credentials(batch)
+    finally:
+        server.process.kill()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tapeworks", required=True, type=Path, help="the binary")
+    parser.add_argument("--cloud", type=Path, help="the binary with the feature `cloud`, if it is another one")
+    parser.add_argument("--work", required=True, type=Path, help="a folder to write to")
+    given = parser.parse_args()
+    main((given.cloud or given.tapeworks).resolve(), given.work.resolve())
