@@ -55,4 +55,4 @@ pub use output::{Aeron, AeronFailure, AeronStartError, bind, start};
 #[cfg(feature = "aeron")]
 pub use replay::Listening;
 pub use setting::AeronSetting;
-pub use status::AeronStatus;
+pub use status::{AeronHandle, AeronStatus};

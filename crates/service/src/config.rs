@@ -26,11 +26,12 @@ use toml::de::DeTable;
 
 #[cfg(feature = "dpdk")]
 use crate::dpdk::read_dpdk;
-use crate::kafka;
+use crate::{aeron, kafka};
 use crate::nats::{self, NatsSetting};
 use tapeworks_engine::export::is_ending;
 use tapeworks_market::BookOptions;
 use tapeworks_outputs::clients::distributor::Dataset;
+use tapeworks_outputs::aeron::AeronSetting;
 use tapeworks_outputs::kafka::KafkaSetting;
 use tapeworks_outputs::multicast::server::MulticastSetting;
 use tapeworks_outputs::questdb::{QuestDbLogin, QuestDbSetting};
@@ -102,6 +103,8 @@ pub struct Config {
     pub nats: Option<NatsSetting>,
     /// The output into Kafka, if there is one.
     pub kafka: Option<KafkaSetting>,
+    /// The output to Aeron, if there is one.
+    pub aeron: Option<AeronSetting>,
     /// The file of prices that give round lots where no venue states one: [`load`](crate::service::load) reads it into the rules of the NBBO.
     pub round_lot_prices: Option<PathBuf>,
 }
@@ -153,13 +156,13 @@ fn one_of<T: Copy + PartialEq>(
     })
 }
 
-fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
+pub(crate) fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
     section.parsed(reading, key, "an address with a port such as 127.0.0.1:31001", |text| text.parse().ok())
 }
 
 /// Addresses that the plant listens on, by transport: two of one kind on one port cannot both be had.
 #[derive(Default)]
-struct Taken(Vec<(&'static str, SocketAddr, String)>);
+pub(crate) struct Taken(Vec<(&'static str, SocketAddr, String)>);
 
 impl Taken {
     /// Takes `address` for `what`; reports its earlier user.
@@ -177,7 +180,7 @@ impl Taken {
     }
 
     /// The same, and a fault if the address is in use.
-    fn check(
+    pub(crate) fn check(
         &mut self,
         reading: &mut Reading<'_>,
         (section, key): (&Section<'_>, &str),
@@ -294,8 +297,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     let questdb = read_questdb(reading, &mut top, beside);
     let nats = nats::read(reading, &mut top, beside);
     let kafka = kafka::read(reading, &mut top, beside, plant.journal.is_some());
+    let aeron = aeron::read(reading, &mut top, beside, plant.journal.is_some(), &mut taken);
     top.refuse_the_rest(reading);
-    Config { plant, clients, web, multicast, roll, questdb, nats, kafka, round_lot_prices }
+    Config { plant, clients, web, multicast, roll, questdb, nats, kafka, aeron, round_lot_prices }
 }
 
 /// The names of the ways to receive.

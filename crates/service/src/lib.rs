@@ -5,6 +5,7 @@ pub mod describe;
 mod dpdk;
 pub mod flow;
 pub mod flow_config;
+mod aeron;
 mod kafka;
 pub mod monitor;
 pub mod nats;

@@ -22,7 +22,7 @@ use super::message::{
 };
 use super::replay::{self, Listening, Replays};
 use super::sender::{Place, Queue, Sender, Waiting};
-use super::{AeronSetting, AeronStatus};
+use super::{AeronHandle, AeronSetting, AeronStatus};
 use crate::begin::Begin;
 use crate::output::Output;
 use crate::reader::Reader;
@@ -64,14 +64,10 @@ pub enum AeronFailure {
 pub struct Aeron {
     queue: Arc<Queue>,
     linger: Duration,
-    worker: Worker<AeronFailure>,
+    worker: Option<Worker<AeronFailure>>,
     sender: Option<thread::JoinHandle<()>>,
     replays: Option<Replays>,
 }
-
-/// Reads the status of a running output.
-#[derive(Clone, Debug)]
-pub(super) struct Handle(pub(super) Arc<Queue>);
 
 /// Listens for requests of replays, so that an address that cannot be used is reported before anything starts.
 ///
@@ -130,7 +126,7 @@ pub fn start<S: WaitStrategy + 'static>(
     };
     let reader = Reader::new(making, consumer, begin, Duration::from_micros(50));
     let worker = reader.start("aeron-ring", |_, _| {}).map_err(AeronStartError::Thread)?;
-    Ok(Aeron { queue, linger, worker, sender: Some(sender), replays })
+    Ok(Aeron { queue, linger, worker: Some(worker), sender: Some(sender), replays })
 }
 
 impl Aeron {
@@ -139,10 +135,10 @@ impl Aeron {
         self.queue.status()
     }
 
-    /// Gives the status to another thread.
-    pub fn status_handle(&self) -> impl Fn() -> AeronStatus + Send + Sync + 'static {
-        let handle = Handle(Arc::clone(&self.queue));
-        move || handle.0.status()
+    /// The status, for another thread.
+    pub fn handle(&self) -> AeronHandle {
+        let queue = Arc::clone(&self.queue);
+        AeronHandle::new(move || queue.status())
     }
 
     /// Where replays are served.
@@ -152,7 +148,8 @@ impl Aeron {
 
     /// Whether it has ended.
     pub fn is_finished(&self) -> bool {
-        self.worker.is_finished() || self.sender.as_ref().is_none_or(thread::JoinHandle::is_finished)
+        self.worker.as_ref().is_none_or(Worker::is_finished)
+            || self.sender.as_ref().is_none_or(thread::JoinHandle::is_finished)
     }
 
     /// Waits until the engine has ended and its last events were published, or the setting's time for that is over.
@@ -160,18 +157,11 @@ impl Aeron {
     /// # Errors
     /// [`AeronFailure`] when it failed.
     pub fn join(mut self) -> Result<(), AeronFailure> {
-        let Self { queue, linger, sender, .. } = &mut self;
-        let (queue, linger, sender) = (Arc::clone(queue), *linger, sender.take());
-        // The sender may send what the reader makes until the ring's end.
-        let ended = loop {
-            if self.worker.is_finished() {
-                break;
-            }
-            thread::sleep(Duration::from_millis(1));
-        };
-        let () = ended;
-        queue.end(Instant::now() + linger);
-        sender.map_or(Ok(()), |sender| sender.join().map_err(|_| AeronFailure::Panicked))
+        // The sender publishes until the ring has ended.
+        let ended = self.worker.take().map_or(Ok(()), |worker| worker.join(AeronFailure::Panicked));
+        self.queue.end(Instant::now() + self.linger);
+        let sent = self.sender.take().map_or(Ok(()), thread::JoinHandle::join);
+        ended.and(sent.map_err(|_| AeronFailure::Panicked))
     }
 }
 

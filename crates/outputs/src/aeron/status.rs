@@ -1,5 +1,8 @@
 //! The status of the output to Aeron.
 
+use std::fmt;
+use std::sync::Arc;
+
 /// The counters of the output to Aeron.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct AeronStatus {
@@ -49,5 +52,27 @@ impl AeronStatus {
     /// Events and records that no reader got from the streams although there were readers, or might have been.
     pub const fn dropped(&self) -> u64 {
         self.dropped_slow.saturating_add(self.dropped_full).saturating_add(self.refused)
+    }
+}
+
+/// Reads the status of a running output.
+#[derive(Clone)]
+pub struct AeronHandle(Arc<dyn Fn() -> AeronStatus + Send + Sync>);
+
+impl AeronHandle {
+    /// A handle whose status `read` gives.
+    pub fn new(read: impl Fn() -> AeronStatus + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// The status now.
+    pub fn status(&self) -> AeronStatus {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for AeronHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.status().fmt(f)
     }
 }
