@@ -204,14 +204,20 @@ def failures(scene: Scene) -> None:
     assert "the token is wrong" in done.stderr, done.stderr
     assert scene.status()["refused_replays"] > 0
     # Without a replay server what is lost is counted.
-    before = cpu(scene.plant.process.pid)
+    spent = cpu(scene.plant.process.pid)
     time.sleep(5)
-    print(f"idle: the plant took {(cpu(scene.plant.process.pid) - before) / 5 * 100:.1f} % of a core", flush=True)
+    print(f"idle: the plant took {(cpu(scene.plant.process.pid) - spent) / 5 * 100:.1f} % of a core", flush=True)
+    # The day begins anew, and so do the numbers of events: that is seen by the reader that has the day before.
+    before = Reader(scene.tapeworks, "before", scene, "cmbp-1", "--start", "0", *replay)
+    until("the day is read", lambda: before.file.exists() and len(records(before.file)) > 10)
+    scene.plant.kill()
+    (scene.work / "journal").rename(scene.work / "journal-before")
+    scene.plant.start()
+    until("the plant is there", lambda: scene.status().get("is_connected"))
     alone = Reader(scene.tapeworks, "alone", scene, "cmbp-1")
     exchange = serve(scene.tapeworks, scene.venues)
     try:
-        until("something is read", lambda: alone.file.exists() and scene.status().get("items", 0) > 3_000)
-        time.sleep(1)
+        until("something is read", lambda: scene.status().get("items", 0) > 3_000)
         scene.driver.kill()
         time.sleep(1)
         scene.driver.start()
@@ -220,9 +226,13 @@ def failures(scene: Scene) -> None:
         alone.end(PROBLEMS)
         assert "missing: there is no replay server to ask" in alone.log.read_text() or "may be missing" in alone.log.read_text()
         print(f"  alone: {alone.last_line()}", flush=True)
+        before.end(PROBLEMS)
+        assert "the plant's numbers began anew" in before.log.read_text()
+        print(f"  before: {before.last_line()}", flush=True)
     finally:
         exchange.kill()
-        alone.process.kill()
+        for reader in (alone, before):
+            reader.process.kill()
     scene.driver.kill()
     done = subprocess.run([str(scene.tapeworks), *words], capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "driver" in done.stderr, (done.returncode, done.stderr)

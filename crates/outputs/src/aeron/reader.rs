@@ -487,11 +487,10 @@ impl Streams {
         if !self.events_begun && self.options.start.is_some() {
             self.events_begun = true;
             self.next.get_or_insert(0);
-            self.fetch_events(0, each);
+            self.fetch_events(None, each);
         } else if is_new {
             if self.options.server.is_some() {
-                self.counters.gaps += 1;
-                self.fetch_events(0, each);
+                self.fetch_events(Some(0), each);
             } else if let (Some(first), Some(next)) = (first(), self.next)
                 && first < next
             {
@@ -516,8 +515,7 @@ impl Streams {
         };
         if self.suspected.replace(next) == Some(next) {
             self.suspected = None;
-            self.counters.gaps += 1;
-            self.fetch_events(plant - next, each);
+            self.fetch_events(Some(plant - next), each);
         }
     }
 
@@ -533,12 +531,14 @@ impl Streams {
             return;
         }
         self.hole = None;
-        self.counters.gaps += 1;
-        self.fetch_events(first.saturating_sub(next), each);
+        self.fetch_events(Some(first.saturating_sub(next)), each);
     }
 
-    /// Fetches the events behind the last one; so many are missing.
-    fn fetch_events(&mut self, missing: u64, each: &mut dyn FnMut(Item<'_>)) {
+    /// Fetches the events behind the last one. `missing`: so many are known to be missing; `None`: it is the beginning, and no gap.
+    fn fetch_events(&mut self, missing: Option<u64>, each: &mut dyn FnMut(Item<'_>)) {
+        let gap = u64::from(missing.is_some());
+        let missing = missing.unwrap_or_default();
+        self.counters.gaps += gap;
         let mut why = "there is no replay server to ask: see --from".to_owned();
         if let Some(server) = self.options.server {
             let next = self.next.unwrap_or_default();
@@ -566,7 +566,7 @@ impl Streams {
             self.drain(each);
             match result {
                 Ok(()) => {
-                    self.counters.filled += 1;
+                    self.counters.filled += gap;
                     return;
                 }
                 Err(FetchError::OtherJournal { .. }) => {
@@ -750,6 +750,11 @@ impl Making {
     /// Takes the event with this number, and puts its records into the queue.
     fn take(&mut self, number: u64, event: &Event, wanted: &HashSet<Symbol>, queue: &mut Queue) {
         let Self { replica, schemas, bytes } = self;
+        let symbol = replica.market.instruments.symbol(event.instrument);
+        // Books of other symbols are not needed.
+        if !wanted.is_empty() && symbol.is_some_and(|symbol| !wanted.contains(&symbol)) {
+            return;
+        }
         replica.market.next = number;
         replica.take(std::slice::from_ref(event), |replica, special| {
             if let Some(Special::Mapping(instrument, symbol)) = special

@@ -507,4 +507,63 @@ mod tests {
             assert!(Wanted::parse(line).is_err(), "{line}");
         }
     }
+
+    /// A server of so many events, and what its status counts.
+    fn served(events: u64, token: &str) -> (Replays, Arc<Queue>) {
+        use tapeworks_engine::history::MemoryHistory;
+        use tapeworks_market::{EventKind, Publisher};
+        let history = MemoryHistory::default();
+        let all: Vec<Event> = (0..events)
+            .map(|number| Event {
+                ts_recv: Nanos(number + 1),
+                ..Event::new(EventKind::Other, Publisher(2), InstrumentId::UNKNOWN)
+            })
+            .collect();
+        history.append(&all);
+        let queue = Arc::new(Queue::default());
+        let server = Server {
+            setting: AeronSetting { token: Some(token.into()), ..AeronSetting::new("aeron:ipc".to_owned()) },
+            books: BookOptions::default(),
+            history: Some(Arc::new(history)),
+            queue: Arc::clone(&queue),
+            on_refusal: None,
+        };
+        let listening = Listening::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        (listening.serve(server).unwrap(), queue)
+    }
+
+    fn numbers(replays: &Replays, token: &str, after: Option<(Key, u64)>) -> Result<Vec<u64>, super::super::reader::FetchError> {
+        let (mut numbers, wanted) = (Vec::new(), Wanted { shard: None, after, start: 0 });
+        super::super::fetch::fetch(replays.address(), token, &wanted, |header, rest| {
+            super::super::message::events(header, rest, |number, _| numbers.push(number))
+        })?;
+        Ok(numbers)
+    }
+
+    #[test]
+    fn a_reader_gets_what_is_behind_its_last_event() {
+        let (replays, queue) = served(100, "right");
+        let key = |number| Key { number, place: 0 };
+        assert_eq!(numbers(&replays, "right", None).unwrap(), (0..100).collect::<Vec<_>>());
+        assert_eq!(numbers(&replays, "right", Some((key(96), 97))).unwrap(), [97, 98, 99]);
+        assert_eq!(numbers(&replays, "right", Some((key(99), 100))).unwrap(), [0u64; 0]);
+        for of_another_journal in [(key(96), 96), (key(100), 101)] {
+            let refused = numbers(&replays, "right", Some(of_another_journal)).unwrap_err();
+            assert!(matches!(refused, super::super::reader::FetchError::OtherJournal { .. }), "{refused}");
+        }
+        drop(replays);
+        let status = queue.status();
+        assert_eq!((status.replays, status.running_replays, status.refused_replays), (5, 0, 0));
+    }
+
+    #[test]
+    fn a_reader_with_a_wrong_token_gets_nothing() {
+        let (replays, queue) = served(3, "right");
+        for token in ["", "wrong", "right "] {
+            let refused = numbers(&replays, token, None).unwrap_err();
+            assert!(refused.to_string().ends_with("the token is wrong"), "{refused}");
+        }
+        assert_eq!(queue.status().refused_replays, 3);
+        drop(replays);
+    }
 }

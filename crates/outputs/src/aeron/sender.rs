@@ -345,3 +345,45 @@ impl Sender {
         draft.finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_drops_and_counts() {
+        let queue = Queue::default();
+        let message = |items| Waiting { stream: 1, bytes: vec![0; 100], items };
+        let (mut messages, mut free) = (vec![message(1), message(2), message(4)], Vec::new());
+        queue.put(&mut messages, &mut free, &BTreeMap::new(), 7, 250);
+        let status = queue.status();
+        assert_eq!((status.waiting, status.dropped_full, status.dropped()), (3, 4, 4));
+        assert_eq!((messages.len(), free.len()), (0, 1), "its memory is used again");
+        let (mut taken, mut sent) = (Vec::new(), Vec::new());
+        queue.take(&mut taken, &mut sent, Duration::ZERO);
+        assert_eq!(taken.iter().map(|message| message.items).collect::<Vec<_>>(), [1, 2]);
+        queue.put(&mut vec![message(8)], &mut free, &BTreeMap::new(), 8, 250);
+        assert_eq!(queue.status().waiting, 8);
+    }
+
+    #[test]
+    fn a_sender_without_a_driver_reports_it_and_ends_when_it_is_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let setting = AeronSetting {
+            directory: Some(folder.path().join("none").display().to_string()),
+            driver_timeout: Duration::from_millis(100),
+            ..AeronSetting::new("aeron:ipc".to_owned())
+        };
+        let queue = Arc::new(Queue::default());
+        let sender = Sender { setting, queue: Arc::clone(&queue), epoch: 1 };
+        let thread = std::thread::spawn(move || sender.run());
+        while queue.status().failures < 2 {
+            sleep(Duration::from_millis(1));
+        }
+        let status = queue.status();
+        assert!(status.error.as_ref().unwrap().contains("no media driver of Aeron in"), "{status:?}");
+        assert_eq!((status.is_connected, status.connects), (false, 0));
+        queue.end(Instant::now());
+        thread.join().unwrap();
+    }
+}
