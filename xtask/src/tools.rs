@@ -78,7 +78,9 @@ pub(crate) fn aeron() -> Result<(), Lack> {
     }
     let (version, (major, minor)) = CMAKE;
     if !process::is_ci() {
-        let lack = format!("CMake is older than {major}.{minor}: pip install cmake=={version}, and set CMAKE to its path");
+        let lack = format!(
+            "CMake is older than {major}.{minor}: pip install cmake=={version}, and set CMAKE to its path"
+        );
         return Err(Lack::Skipped(lack));
     }
     let folder = process::target_folder().join("tools/cmake");

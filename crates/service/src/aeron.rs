@@ -54,7 +54,8 @@ pub(crate) fn read(
     setting.back_pressure = pressure.unwrap_or(setting.back_pressure);
     let timeout = section.time(reading, "driver_timeout", SILENCE);
     setting.driver_timeout = timeout.unwrap_or(setting.driver_timeout);
-    let every = section.time(reading, "symbols_every", Duration::from_millis(100)..=Duration::from_secs(3_600));
+    let every =
+        section.time(reading, "symbols_every", Duration::from_millis(100)..=Duration::from_secs(3_600));
     setting.symbols_every = every.unwrap_or(setting.symbols_every);
     setting.replay = address(reading, &mut section, "replay");
     let is_local = setting.replay.is_none_or(|replay| replay.ip().is_loopback());
@@ -69,7 +70,8 @@ pub(crate) fn read(
     }
     setting.token = Secret::read(reading, &mut section, Secret::TOKEN, beside, move |text| {
         let is_right = !text.contains('|');
-        check_token(text, is_local).and_then(|()| if is_right { Ok(()) } else { Err("it has a |".to_owned()) })
+        check_token(text, is_local)
+            .and_then(|()| if is_right { Ok(()) } else { Err("it has a |".to_owned()) })
     });
     let most = section.integer(reading, "max_replays", 1..=256);
     setting.max_replays = most.map_or(setting.max_replays, |(most, _)| most);
@@ -128,9 +130,12 @@ mod tests {
     #[test]
     fn wrong_settings_of_aeron_are_named() {
         let wrong = "[aeron]\nchannel = \"udp://a\"\nevents = false\nnbbo_streams = 0\nqueue = 1\nreplay = \"0.0.0.0:7\"\n";
-        let found = Config::parse("p.toml", &(PLANT.replace("[journal]\nfolder = \"journal\"\n", "") + wrong)).unwrap_err();
+        let found =
+            Config::parse("p.toml", &(PLANT.replace("[journal]\nfolder = \"journal\"\n", "") + wrong))
+                .unwrap_err();
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-        let expect = ["'channel'", "neither events nor", "the key 'queue'", "no [journal]", "needs a 'token'"];
+        let expect =
+            ["'channel'", "neither events nor", "the key 'queue'", "no [journal]", "needs a 'token'"];
         assert_eq!(found.len(), expect.len(), "{found:?}");
         for expected in expect {
             assert!(found.iter().any(|found| found.contains(expected)), "{expected}: {found:?}");

@@ -26,12 +26,12 @@ use toml::de::DeTable;
 
 #[cfg(feature = "dpdk")]
 use crate::dpdk::read_dpdk;
-use crate::{aeron, kafka};
 use crate::nats::{self, NatsSetting};
+use crate::{aeron, kafka};
 use tapeworks_engine::export::is_ending;
 use tapeworks_market::BookOptions;
-use tapeworks_outputs::clients::distributor::Dataset;
 use tapeworks_outputs::aeron::AeronSetting;
+use tapeworks_outputs::clients::distributor::Dataset;
 use tapeworks_outputs::kafka::KafkaSetting;
 use tapeworks_outputs::multicast::server::MulticastSetting;
 use tapeworks_outputs::questdb::{QuestDbLogin, QuestDbSetting};
@@ -156,7 +156,11 @@ fn one_of<T: Copy + PartialEq>(
     })
 }
 
-pub(crate) fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
+pub(crate) fn address(
+    reading: &mut Reading<'_>,
+    section: &mut Section<'_>,
+    key: &'static str,
+) -> Option<SocketAddr> {
     section.parsed(reading, key, "an address with a port such as 127.0.0.1:31001", |text| text.parse().ok())
 }
 

@@ -7,10 +7,10 @@ use tapeworks_market::event::Line;
 
 use crate::nats::NatsStatus;
 use crate::report::Report;
+use tapeworks_outputs::aeron::AeronStatus;
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::ClientView;
 use tapeworks_outputs::clients::server::Stats;
-use tapeworks_outputs::aeron::AeronStatus;
 use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;

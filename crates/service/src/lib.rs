@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod aeron;
 pub mod config;
 pub mod describe;
 mod dpdk;
 pub mod flow;
 pub mod flow_config;
-mod aeron;
 mod kafka;
 pub mod monitor;
 pub mod nats;

@@ -104,8 +104,14 @@ impl Monitor {
         let Report { plant: status, clients, questdb, nats, kafka, aeron, .. } = report;
         let mut notices = Vec::new();
         let is_first = self.before.is_none();
-        let Report { plant: before, questdb: rows_before, nats: nats_before, kafka: kafka_before, aeron: aeron_before, .. } =
-            self.before.take().unwrap_or_default();
+        let Report {
+            plant: before,
+            questdb: rows_before,
+            nats: nats_before,
+            kafka: kafka_before,
+            aeron: aeron_before,
+            ..
+        } = self.before.take().unwrap_or_default();
         for (at, channel) in status.channels.iter().enumerate() {
             let mut say = |severity, text: String| {
                 notices.push(Notice { severity, subject: channel.name.clone(), text });
@@ -488,7 +494,9 @@ fn compare_aeron(was: &AeronStatus, now: &AeronStatus, say: &mut dyn FnMut(Sever
     // Readers fetch what was dropped; the counters have all of it.
     if now.dropped() > 0 && was.dropped() == 0 {
         let (slow, full) = (now.dropped_slow, now.dropped_full);
-        let text = format!("messages are dropped: {slow} events and records for slow readers, {full} as the queue was full");
+        let text = format!(
+            "messages are dropped: {slow} events and records for slow readers, {full} as the queue was full"
+        );
         say(Severity::Warning, text);
     }
 }

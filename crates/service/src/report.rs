@@ -4,8 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::nats::{NatsHandle, NatsStatus};
-use tapeworks_outputs::clients::server::Stats;
 use tapeworks_outputs::aeron::{AeronHandle, AeronStatus};
+use tapeworks_outputs::clients::server::Stats;
 use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;

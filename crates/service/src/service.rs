@@ -17,11 +17,11 @@ use tapeworks_plant::view::Watch;
 use tapeworks_plant::{Plant, PlantError, PlantFailure, Reader, Status};
 
 use tapeworks_engine::history::History;
+#[cfg(feature = "aeron")]
+use tapeworks_outputs::aeron::{self, Aeron};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::Options;
 use tapeworks_outputs::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
-#[cfg(feature = "aeron")]
-use tapeworks_outputs::aeron::{self, Aeron};
 #[cfg(feature = "kafka")]
 use tapeworks_outputs::kafka::{self, Kafka, KafkaStatus};
 use tapeworks_outputs::multicast::server::{

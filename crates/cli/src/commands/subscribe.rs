@@ -82,7 +82,13 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDRESS", requires = "aeron")]
     from: Option<String>,
     /// The token of the replay server.
-    #[arg(long, env = "TAPEWORKS_AERON_TOKEN", hide_env_values = true, default_value = "", hide_default_value = true)]
+    #[arg(
+        long,
+        env = "TAPEWORKS_AERON_TOKEN",
+        hide_env_values = true,
+        default_value = "",
+        hide_default_value = true
+    )]
     aeron_token: String,
     /// The address of the interface on which the group is joined.
     #[arg(long, value_name = "ADDRESS", requires = "multicast", default_value = "127.0.0.1")]
@@ -469,7 +475,9 @@ fn by_aeron(arguments: &Arguments, channel: &str) -> Result {
     let events = schemas != [Schema::Cmbp1];
     let server = arguments.from.as_deref().map(resolve).transpose()?;
     if arguments.start.is_some() && server.is_none() {
-        return Err(Failure::Usage("--start needs --from: the past comes from the plant's replay server".to_owned()));
+        return Err(Failure::Usage(
+            "--start needs --from: the past comes from the plant's replay server".to_owned(),
+        ));
     }
     if events && arguments.start != Some(0) {
         let text = "schemas other than cmbp-1 alone are made of the events of the whole day: they need --start 0 and --from";
@@ -513,7 +521,8 @@ fn take<R: Records>(
         None => Sink::Json(JsonEncoder::new(output::stdout()?, false, true, true), HashMap::new()),
     };
     let until = arguments.seconds.map(|time| Instant::now() + time);
-    let replays = if arguments.start.is_some() && arguments.aeron.is_none() { arguments.schema.len() } else { 0 };
+    let replays =
+        if arguments.start.is_some() && arguments.aeron.is_none() { arguments.schema.len() } else { 0 };
     let shared = std::cell::RefCell::new(&mut sink);
     let figures = receive(
         records,

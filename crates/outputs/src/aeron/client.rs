@@ -9,7 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rusteron_client::{
-    Aeron, AeronContext, AeronExclusivePublication, AeronFragmentClosureAssembler, AeronSubscription, Handlers,
+    Aeron, AeronContext, AeronExclusivePublication, AeronFragmentClosureAssembler, AeronSubscription,
+    Handlers,
 };
 
 use crate::text::one_line;
@@ -132,7 +133,10 @@ impl Client {
                 return Ok(made);
             }
             if began.elapsed() > self.patience {
-                return Err(refused(format!("no answer of the driver within {:.1} s", self.patience.as_secs_f64())));
+                return Err(refused(format!(
+                    "no answer of the driver within {:.1} s",
+                    self.patience.as_secs_f64()
+                )));
             }
             sleep(LOOK);
         }

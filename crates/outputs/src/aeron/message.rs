@@ -13,9 +13,7 @@
 
 use tapeworks_market::event::FlagsAndLine;
 use tapeworks_market::price::price_e9;
-use tapeworks_market::{
-    Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side, Symbol,
-};
+use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side, Symbol};
 
 /// Bytes before the items.
 pub const HEADER_BYTES: usize = 24;
@@ -113,11 +111,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
 ///
 /// # Errors
 /// [`NotAMessage::Item`]; the items before it were handed out.
-pub fn events(
-    header: &Header,
-    mut rest: &[u8],
-    mut each: impl FnMut(u64, Event),
-) -> Result<(), NotAMessage> {
+pub fn events(header: &Header, mut rest: &[u8], mut each: impl FnMut(u64, Event)) -> Result<(), NotAMessage> {
     for item in 0..header.items {
         let bad = NotAMessage::Item(item);
         let (head, tail) = rest.split_first_chunk::<NUMBER_BYTES>().ok_or(bad)?;
@@ -132,7 +126,11 @@ pub fn events(
 ///
 /// # Errors
 /// As [`events`].
-pub fn records(header: &Header, mut rest: &[u8], mut each: impl FnMut(Key, &[u8])) -> Result<(), NotAMessage> {
+pub fn records(
+    header: &Header,
+    mut rest: &[u8],
+    mut each: impl FnMut(Key, &[u8]),
+) -> Result<(), NotAMessage> {
     for item in 0..header.items {
         let bad = NotAMessage::Item(item);
         let (head, tail) = rest.split_first_chunk::<KEY_BYTES>().ok_or(bad)?;
@@ -357,7 +355,8 @@ mod tests {
     #[test]
     fn a_record_comes_out_of_a_message_with_its_key() {
         let mut draft = Draft::begin(Vec::new(), Kind::Records, 1, 2);
-        let records_in = [(Key { number: 5, place: 0 }, vec![4; 16]), (Key { number: 5, place: 1 }, vec![5; 20])];
+        let records_in =
+            [(Key { number: 5, place: 0 }, vec![4; 16]), (Key { number: 5, place: 1 }, vec![5; 20])];
         records_in.iter().for_each(|(key, record)| draft.put_record(*key, record));
         let bytes = draft.finish();
         let (header, rest) = Header::parse(&bytes).unwrap();

@@ -17,9 +17,7 @@ use tapeworks_runtime::worker::Worker;
 use tapeworks_store::Schema;
 use tapeworks_store::live;
 
-use super::message::{
-    Draft, EVENT_ITEM_BYTES, Key, Kind, record_item_bytes, shard_of,
-};
+use super::message::{Draft, EVENT_ITEM_BYTES, Key, Kind, record_item_bytes, shard_of};
 use super::replay::{self, Listening, Replays};
 use super::sender::{Place, Queue, Sender, Waiting};
 use super::{AeronHandle, AeronSetting, AeronStatus};
@@ -74,9 +72,9 @@ pub struct Aeron {
 /// # Errors
 /// [`AeronStartError::Bind`].
 pub fn bind(setting: &AeronSetting) -> Result<Option<Listening>, AeronStartError> {
-    let bound = setting.replay.map(|address| {
-        Listening::bind(address).map_err(|source| AeronStartError::Bind { address, source })
-    });
+    let bound = setting
+        .replay
+        .map(|address| Listening::bind(address).map_err(|source| AeronStartError::Bind { address, source }));
     bound.transpose()
 }
 

@@ -242,7 +242,11 @@ impl Streams {
         }
         let Some(assembler) = assembler() else {
             let reason = "the library has no memory for messages".to_owned();
-            return Err(AeronTrouble::Stream { channel: options.channel.clone(), stream: options.stream, reason });
+            return Err(AeronTrouble::Stream {
+                channel: options.channel.clone(),
+                stream: options.stream,
+                reason,
+            });
         };
         self.session = Some(Session { client, status, assembler });
         self.counters.connects += 1;
@@ -334,13 +338,19 @@ impl Streams {
         };
         let shards = status["nbbo_streams"].as_u64().and_then(|shards| u16::try_from(shards).ok());
         self.shards = shards.unwrap_or_default();
-        let places: Vec<(i32, u64)> = status["streams"].as_array().into_iter().flatten().filter_map(|stream| {
-            Some((i32::try_from(stream["stream"].as_i64()?).ok()?, stream["next"].as_u64()?))
-        }).collect();
+        let places: Vec<(i32, u64)> = status["streams"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|stream| {
+                Some((i32::try_from(stream["stream"].as_i64()?).ok()?, stream["next"].as_u64()?))
+            })
+            .collect();
         self.add_streams(&places);
         for place in 0..self.streams.len() {
             let Some(stream) = self.streams.get_mut(place) else { continue };
-            let next = places.iter().find(|(number, _)| *number == stream.number).map_or(0, |(_, next)| *next);
+            let next =
+                places.iter().find(|(number, _)| *number == stream.number).map_or(0, |(_, next)| *next);
             let missing = stream.order.status(epoch, next);
             let must_begin = !stream.has_begun && self.options.start.is_some();
             if stream.shard.is_some() && (missing != Missing::Nothing || must_begin) {
@@ -360,9 +370,11 @@ impl Streams {
             let numbers = places.iter().map(|(number, _)| *number);
             numbers.filter(|number| *number >= first_of_events).map(|number| (number, None)).collect()
         } else {
-            let of_symbols: HashSet<u16> = options.symbols.iter().map(|symbol| shard_of(*symbol, *shards)).collect();
+            let of_symbols: HashSet<u16> =
+                options.symbols.iter().map(|symbol| shard_of(*symbol, *shards)).collect();
             let is_wanted = |shard: &u16| of_symbols.is_empty() || of_symbols.contains(shard);
-            let shard = |shard: u16| (options.stream.saturating_add(1).saturating_add(i32::from(shard)), Some(shard));
+            let shard =
+                |shard: u16| (options.stream.saturating_add(1).saturating_add(i32::from(shard)), Some(shard));
             (0..*shards).filter(is_wanted).map(shard).collect()
         };
         for (number, shard) in wanted {
@@ -386,7 +398,12 @@ impl Streams {
     }
 
     /// Takes a message of a stream.
-    fn message(&mut self, place: usize, bytes: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), NotAMessage> {
+    fn message(
+        &mut self,
+        place: usize,
+        bytes: &[u8],
+        each: &mut dyn FnMut(Item<'_>),
+    ) -> Result<(), NotAMessage> {
         let (header, rest) = Header::parse(bytes)?;
         let Some(stream) = self.streams.get_mut(place) else { return Ok(()) };
         let missing = stream.order.message(header.epoch, header.sequence);
@@ -406,7 +423,13 @@ impl Streams {
     }
 
     /// Fetches what a stream of the NBBO lacks. `first`: the first record that came behind the gap.
-    fn close_gap(&mut self, place: usize, missing: Missing, first: Option<Key>, each: &mut dyn FnMut(Item<'_>)) {
+    fn close_gap(
+        &mut self,
+        place: usize,
+        missing: Missing,
+        first: Option<Key>,
+        each: &mut dyn FnMut(Item<'_>),
+    ) {
         let Self { options, streams, counters, .. } = self;
         let Some(stream) = streams.get_mut(place) else { return };
         let is_gap = missing != Missing::Nothing;
@@ -416,7 +439,9 @@ impl Streams {
         let mut why = "there is no replay server to ask: see --from".to_owned();
         if let Some(server) = options.server {
             // A reader of the present that has had nothing yet lacks nothing that can be named.
-            let Some(wanted) = wanted(stream.shard, stream.last, options.start.filter(|_| begins)) else { return };
+            let Some(wanted) = wanted(stream.shard, stream.last, options.start.filter(|_| begins)) else {
+                return;
+            };
             let mut fetched = 0;
             let result = fetch(server, &options.token, &wanted, |header, rest| {
                 fetched += records(stream, counters, header, rest, each)?;
@@ -458,13 +483,22 @@ impl Streams {
     }
 
     /// Takes a message with events.
-    fn events(&mut self, header: &Header, rest: &[u8], each: &mut dyn FnMut(Item<'_>)) -> Result<(), NotAMessage> {
-        self.event_epoch(header.epoch, || {
-            let mut first = None;
-            // What cannot be read is reported below.
-            let _read = message::events(header, rest, |number, _| first = first.or(Some(number)));
-            first
-        }, each);
+    fn events(
+        &mut self,
+        header: &Header,
+        rest: &[u8],
+        each: &mut dyn FnMut(Item<'_>),
+    ) -> Result<(), NotAMessage> {
+        self.event_epoch(
+            header.epoch,
+            || {
+                let mut first = None;
+                // What cannot be read is reported below.
+                let _read = message::events(header, rest, |number, _| first = first.or(Some(number)));
+                first
+            },
+            each,
+        );
         let Self { next, pending, counters, .. } = self;
         let read = message::events(header, rest, |number, event| {
             if number < *next.get_or_insert(number) {
@@ -478,7 +512,12 @@ impl Streams {
     }
 
     /// The plant of a message: another one than before may have begun its numbers anew.
-    fn event_epoch(&mut self, epoch: u64, first: impl FnOnce() -> Option<u64>, each: &mut dyn FnMut(Item<'_>)) {
+    fn event_epoch(
+        &mut self,
+        epoch: u64,
+        first: impl FnOnce() -> Option<u64>,
+        each: &mut dyn FnMut(Item<'_>),
+    ) {
         if self.epoch == epoch {
             return;
         }
@@ -641,7 +680,8 @@ fn records(
 
 /// The receive time of a record of the NBBO: `ts_recv`, at byte 32.
 fn time_of(record: &[u8]) -> u64 {
-    let bytes = record.get(std::mem::offset_of!(dbn::Cmbp1Msg, ts_recv)..).and_then(|rest| rest.first_chunk::<8>());
+    let bytes =
+        record.get(std::mem::offset_of!(dbn::Cmbp1Msg, ts_recv)..).and_then(|rest| rest.first_chunk::<8>());
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
@@ -721,7 +761,8 @@ impl AeronReader {
                 }
             }
             Item::Record(bytes) => {
-                let number = bytes.get(4..8).and_then(|bytes| bytes.first_chunk()).map(|b| u32::from_le_bytes(*b));
+                let number =
+                    bytes.get(4..8).and_then(|bytes| bytes.first_chunk()).map(|b| u32::from_le_bytes(*b));
                 if wanted.is_empty() || number.is_some_and(|number| symbols.contains_key(&number)) {
                     *no_records += u64::from(!queue.push(bytes));
                 }

@@ -115,8 +115,12 @@ impl Wanted {
             (Some("nbbo"), Some(Ok(shard))) => Some(shard),
             _ => return Err(Refusal::Garbage("'stream' is not events, or not nbbo with a 'shard'")),
         };
-        let number = |name: &str| value(name).map(|text| text.parse().map_err(|_| Refusal::Garbage("a time is no number")));
-        let place = |name: &str| value(name).map(|text| key(text).ok_or(Refusal::Garbage("a key is not NUMBER.PLACE")));
+        let number = |name: &str| {
+            value(name).map(|text| text.parse().map_err(|_| Refusal::Garbage("a time is no number")))
+        };
+        let place = |name: &str| {
+            value(name).map(|text| key(text).ok_or(Refusal::Garbage("a key is not NUMBER.PLACE")))
+        };
         let time = number("time").transpose()?.unwrap_or_default();
         let after = place("after").transpose()?.map(|after| (after, time));
         let start = number("start").transpose()?.unwrap_or_default();
@@ -179,7 +183,11 @@ impl Drop for Replays {
         // The thread waits for connections: this one is its last.
         let mut own = self.address;
         if own.ip().is_unspecified() {
-            own.set_ip(if own.is_ipv4() { [127, 0, 0, 1].into() } else { [0u16, 0, 0, 0, 0, 0, 0, 1].into() });
+            own.set_ip(if own.is_ipv4() {
+                [127, 0, 0, 1].into()
+            } else {
+                [0u16, 0, 0, 0, 0, 0, 0, 1].into()
+            });
         }
         let is_woken = TcpStream::connect_timeout(&own, Duration::from_secs(1)).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| is_woken) {
@@ -349,7 +357,8 @@ impl<'r, T: Write> Run<'r, T> {
                     self.next = start.first_event();
                     if let Some(replica) = &mut self.replica {
                         replica.restore(*start);
-                        let (symbols, time) = (replica.market.instruments.symbols().to_vec(), replica.market.now);
+                        let (symbols, time) =
+                            (replica.market.instruments.symbols().to_vec(), replica.market.now);
                         for (at, symbol) in symbols.into_iter().enumerate().skip(self.symbols) {
                             // Instruments are numbered by 32 bits.
                             self.symbol(time, InstrumentId(at as u32), symbol)?;
@@ -487,11 +496,7 @@ mod tests {
         let all = [
             Wanted { shard: None, after: None, start: 0 },
             Wanted { shard: None, after: Some((Key { number: 7, place: 0 }, 99)), start: 5 },
-            Wanted {
-                shard: Some(3),
-                after: Some((Key { number: 7, place: 2 }, 99)),
-                start: 0,
-            },
+            Wanted { shard: Some(3), after: Some((Key { number: 7, place: 2 }, 99)), start: 0 },
         ];
         for wanted in all {
             let line = wanted.line("secret") + "\n";
@@ -501,9 +506,14 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_request_is_refused() {
-        for line in ["", "GET / HTTP/1.1", "aeron-replay=1", "aeron-replay=1|stream=nbbo", "aeron-replay=1|stream=events|after=7",
-            "aeron-replay=1|stream=events|time=x"]
-        {
+        for line in [
+            "",
+            "GET / HTTP/1.1",
+            "aeron-replay=1",
+            "aeron-replay=1|stream=nbbo",
+            "aeron-replay=1|stream=events|after=7",
+            "aeron-replay=1|stream=events|time=x",
+        ] {
             assert!(Wanted::parse(line).is_err(), "{line}");
         }
     }
@@ -532,7 +542,11 @@ mod tests {
         (listening.serve(server).unwrap(), queue)
     }
 
-    fn numbers(replays: &Replays, token: &str, after: Option<(Key, u64)>) -> Result<Vec<u64>, super::super::reader::FetchError> {
+    fn numbers(
+        replays: &Replays,
+        token: &str,
+        after: Option<(Key, u64)>,
+    ) -> Result<Vec<u64>, super::super::reader::FetchError> {
         let (mut numbers, wanted) = (Vec::new(), Wanted { shard: None, after, start: 0 });
         super::super::fetch::fetch(replays.address(), token, &wanted, |header, rest| {
             super::super::message::events(header, rest, |number, _| numbers.push(number))

@@ -11,10 +11,10 @@ use super::files;
 use super::prometheus::{Kind, Text, seconds};
 use crate::describe::{feed_name, line_name, multicast_messages};
 use crate::nats::NatsStatus;
+use tapeworks_outputs::aeron::AeronStatus;
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::{ClientView, Counters};
 use tapeworks_outputs::clients::server::Stats;
-use tapeworks_outputs::aeron::AeronStatus;
 use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
@@ -323,14 +323,26 @@ fn aeron(text: &mut Text, status: &AeronStatus) {
         ("messages", "Messages published on streams of Aeron", status.messages),
         ("bytes", "Bytes of those messages", status.bytes),
         ("unread", "Events and records of streams of Aeron that nobody read", status.unread),
-        ("dropped_slow", "Events and records dropped as readers of Aeron did not keep up", status.dropped_slow),
+        (
+            "dropped_slow",
+            "Events and records dropped as readers of Aeron did not keep up",
+            status.dropped_slow,
+        ),
         ("dropped_full", "Events and records dropped as the queue for Aeron was full", status.dropped_full),
         ("refused", "Events and records that the client of Aeron refused", status.refused),
         ("connects", "Connections to a media driver of Aeron that were made", status.connects),
-        ("failures", "Times that the media driver of Aeron was away, died or refused a stream", status.failures),
+        (
+            "failures",
+            "Times that the media driver of Aeron was away, died or refused a stream",
+            status.failures,
+        ),
         ("replays", "Replays of streams of Aeron that were begun", status.replays),
         ("replayed", "Events and records in those replays", status.replayed),
-        ("refused_replays", "Requests for replays of Aeron's streams that were refused", status.refused_replays),
+        (
+            "refused_replays",
+            "Requests for replays of Aeron's streams that were refused",
+            status.refused_replays,
+        ),
         ("failed_replays", "Replays of Aeron's streams that ended too early", status.failed_replays),
     ];
     for (name, help, count) in counters {
