@@ -207,9 +207,10 @@ def failures(scene: Scene) -> None:
     spent = cpu(scene.plant.process.pid)
     time.sleep(5)
     print(f"idle: the plant took {(cpu(scene.plant.process.pid) - spent) / 5 * 100:.1f} % of a core", flush=True)
+    replays = scene.status()["replays"]
     # The day begins anew, and so do the numbers of events: that is seen by the reader that has the day before.
     before = Reader(scene.tapeworks, "before", scene, "cmbp-1", "--start", "0", *replay)
-    until("the day is read", lambda: before.file.exists() and len(records(before.file)) > 10)
+    until("the day is read", lambda: scene.status()["replays"] > replays + 1 and not scene.status()["running_replays"])
     scene.plant.kill()
     (scene.work / "journal").rename(scene.work / "journal-before")
     scene.plant.start()

@@ -79,7 +79,7 @@ pub enum SubscribeError {
     /// The media driver of Aeron.
     #[cfg(feature = "aeron")]
     #[error(transparent)]
-    Aeron(#[from] crate::aeron::reader::AeronTrouble),
+    Aeron(Box<dyn std::error::Error + Send + Sync>),
     /// No record came in time by Aeron.
     #[cfg(feature = "aeron")]
     #[error("no record by Aeron: {0}")]

@@ -7,8 +7,6 @@ use tapeworks_outputs::aeron::AeronSetting;
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_runtime::secrets::{Secret, check_token};
 
-use crate::config::{Taken, address};
-
 /// The times that make sense for a driver or a reader to be silent.
 const SILENCE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
 
@@ -24,7 +22,6 @@ pub(crate) fn read(
     top: &mut Section<'_>,
     beside: &Path,
     has_journal: bool,
-    taken: &mut Taken,
 ) -> Option<AeronSetting> {
     let mut section = top.table(reading, "aeron")?;
     if cfg!(not(feature = "aeron")) {
@@ -57,10 +54,10 @@ pub(crate) fn read(
     let every =
         section.time(reading, "symbols_every", Duration::from_millis(100)..=Duration::from_secs(3_600));
     setting.symbols_every = every.unwrap_or(setting.symbols_every);
-    setting.replay = address(reading, &mut section, "replay");
+    let what = "an address with a port such as 127.0.0.1:13050";
+    setting.replay = section.parsed(reading, "replay", what, |text| text.parse().ok());
     let is_local = setting.replay.is_none_or(|replay| replay.ip().is_loopback());
-    if let Some(replay) = setting.replay {
-        taken.check(reading, (&section, "replay"), ("tcp", replay), "'replay' of [aeron]");
+    if setting.replay.is_some() {
         if !has_journal {
             section.wrong_at(reading, "replay", "replays come from the journal, and there is no [journal]");
         }

@@ -156,17 +156,13 @@ fn one_of<T: Copy + PartialEq>(
     })
 }
 
-pub(crate) fn address(
-    reading: &mut Reading<'_>,
-    section: &mut Section<'_>,
-    key: &'static str,
-) -> Option<SocketAddr> {
+fn address(reading: &mut Reading<'_>, section: &mut Section<'_>, key: &'static str) -> Option<SocketAddr> {
     section.parsed(reading, key, "an address with a port such as 127.0.0.1:31001", |text| text.parse().ok())
 }
 
 /// Addresses that the plant listens on, by transport: two of one kind on one port cannot both be had.
 #[derive(Default)]
-pub(crate) struct Taken(Vec<(&'static str, SocketAddr, String)>);
+struct Taken(Vec<(&'static str, SocketAddr, String)>);
 
 impl Taken {
     /// Takes `address` for `what`; reports its earlier user.
@@ -184,7 +180,7 @@ impl Taken {
     }
 
     /// The same, and a fault if the address is in use.
-    pub(crate) fn check(
+    fn check(
         &mut self,
         reading: &mut Reading<'_>,
         (section, key): (&Section<'_>, &str),
@@ -301,7 +297,10 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     let questdb = read_questdb(reading, &mut top, beside);
     let nats = nats::read(reading, &mut top, beside);
     let kafka = kafka::read(reading, &mut top, beside, plant.journal.is_some());
-    let aeron = aeron::read(reading, &mut top, beside, plant.journal.is_some(), &mut taken);
+    let aeron = aeron::read(reading, &mut top, beside, plant.journal.is_some());
+    if let Some(replay) = aeron.as_ref().and_then(|aeron| aeron.replay) {
+        taken.check(reading, (&top, "aeron"), ("tcp", replay), "'replay' of [aeron]");
+    }
     top.refuse_the_rest(reading);
     Config { plant, clients, web, multicast, roll, questdb, nats, kafka, aeron, round_lot_prices }
 }

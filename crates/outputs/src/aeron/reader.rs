@@ -685,6 +685,12 @@ fn time_of(record: &[u8]) -> u64 {
     bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
+impl From<AeronTrouble> for SubscribeError {
+    fn from(trouble: AeronTrouble) -> Self {
+        Self::Aeron(Box::new(trouble))
+    }
+}
+
 /// Records that wait to be read.
 struct Queue {
     decoder: RecordDecoder<VecDeque<u8>>,
