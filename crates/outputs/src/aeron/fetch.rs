@@ -2,13 +2,22 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tapeworks_packet::stop;
 
 use super::message::{Header, Kind, NotAMessage};
-use super::replay::{OTHER_JOURNAL, Wanted};
+use super::replay::{OTHER_JOURNAL, TOO_MANY, Wanted};
 
 /// How long connecting and each piece of a replay may take.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a server that is away, or has other readers, is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Bytes of a message of a replay: more is none of ours.
 const MOST_BYTES: usize = 1 << 20;
@@ -52,6 +61,44 @@ pub enum FetchError {
         /// What is wrong with it.
         source: NotAMessage,
     },
+}
+
+impl FetchError {
+    /// Whether another try may do better: the plant may be about to come back, or have other readers first.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Connection { .. } => true,
+            Self::Refused { said, .. } => said.starts_with(TOO_MANY),
+            Self::OtherJournal { .. } | Self::Message { .. } => false,
+        }
+    }
+}
+
+/// Gets what is wanted. While the server is away it tries again, for some time; `say` gets the reason once. `wanted` is asked before each try, as `each`
+/// may have got a part.
+pub(super) fn fetch_patiently<S>(
+    address: SocketAddr,
+    token: &str,
+    state: &mut S,
+    say: fn(&str),
+    wanted: impl Fn(&S) -> Wanted,
+    mut each: impl FnMut(&mut S, &Header, &[u8]) -> Result<(), NotAMessage>,
+) -> Result<(), FetchError> {
+    let began = Instant::now();
+    let mut is_said = false;
+    loop {
+        let wanted = wanted(state);
+        let result = fetch(address, token, &wanted, |header, rest| each(state, header, rest));
+        match result {
+            Err(error) if error.is_passing() && began.elapsed() < AGAIN && !stop::is_requested() => {
+                if !std::mem::replace(&mut is_said, true) {
+                    say(&format!("{error}; trying again"));
+                }
+                sleep(PAUSE);
+            }
+            ended => return ended,
+        }
+    }
 }
 
 /// Gets everything that is wanted, message by message.

@@ -29,7 +29,7 @@ use tapeworks_store::{Schema, live};
 pub use super::client::AeronTrouble;
 use super::client::{Client, assembler};
 pub use super::fetch::FetchError;
-use super::fetch::fetch;
+use super::fetch::fetch_patiently;
 use super::message::{self, Header, Key, Kind, NotAMessage, shard_of};
 use super::replay::Wanted;
 use crate::multicast::receiver::is_record;
@@ -439,14 +439,22 @@ impl Streams {
         let mut why = "there is no replay server to ask: see --from".to_owned();
         if let Some(server) = options.server {
             // A reader of the present that has had nothing yet lacks nothing that can be named.
-            let Some(wanted) = wanted(stream.shard, stream.last, options.start.filter(|_| begins)) else {
+            let start = options.start.filter(|_| begins);
+            if stream.last.is_none() && start.is_none() {
                 return;
-            };
+            }
             let mut fetched = 0;
-            let result = fetch(server, &options.token, &wanted, |header, rest| {
-                fetched += records(stream, counters, header, rest, each)?;
-                Ok(())
-            });
+            let result = fetch_patiently(
+                server,
+                &options.token,
+                stream,
+                options.say,
+                |stream| Wanted { shard: stream.shard, after: stream.last, start: start.unwrap_or_default() },
+                |stream, header, rest| {
+                    fetched += records(stream, counters, header, rest, each)?;
+                    Ok(())
+                },
+            );
             counters.fetched += fetched;
             match result {
                 Ok(()) => {
@@ -580,22 +588,23 @@ impl Streams {
         self.counters.gaps += gap;
         let mut why = "there is no replay server to ask: see --from".to_owned();
         if let Some(server) = self.options.server {
-            let next = self.next.unwrap_or_default();
-            let before = next.checked_sub(1).map(|number| (Key { number, place: 0 }, self.time));
-            let wanted = Wanted { shard: None, after: before, start: 0 };
-            let token = self.options.token.clone();
+            let (token, say) = (self.options.token.clone(), self.options.say);
             let mut fetched = 0;
-            let result = fetch(server, &token, &wanted, |header, rest| {
+            let wanted = |streams: &Self| {
+                let before = streams.next.unwrap_or_default().checked_sub(1);
+                let after = before.map(|number| (Key { number, place: 0 }, streams.time));
+                Wanted { shard: None, after, start: 0 }
+            };
+            let result = fetch_patiently(server, &token, self, say, wanted, |streams, header, rest| {
                 message::events(header, rest, |number, event| {
                     // The journal may have lost some: then its next number is greater.
-                    let next = self.next.unwrap_or_default();
+                    let next = streams.next.unwrap_or_default();
                     if number > next {
-                        self.counters.lost_events += number - next;
-                        self.next = Some(number);
+                        streams.counters.lost_events += number - next;
                     }
                     if number >= next {
                         fetched += 1;
-                        self.hand_on(number, &event, each);
+                        streams.hand_on(number, &event, each);
                     }
                 })
             });
@@ -640,15 +649,6 @@ impl Streams {
         (self.next, self.time) = (Some(number + 1), event.ts_recv.0);
         self.counters.items += 1;
         each(Item::Event(number, event));
-    }
-}
-
-/// What is to be fetched of a stream; `None`: nothing can be named.
-fn wanted(shard: Option<u16>, last: Option<(Key, u64)>, start: Option<u64>) -> Option<Wanted> {
-    match (last, start) {
-        (Some(last), _) => Some(Wanted { shard, after: Some(last), start: 0 }),
-        (None, Some(start)) => Some(Wanted { shard, after: None, start }),
-        (None, None) => None,
     }
 }
 

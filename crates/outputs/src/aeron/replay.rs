@@ -53,7 +53,7 @@ enum Refusal {
     Garbage(&'static str),
     #[error("the token is wrong")]
     Token,
-    #[error("more than {0} replays at once, max_replays of [aeron]")]
+    #[error("{TOO_MANY} {0} replays at once, max_replays of [aeron]")]
     TooMany(usize),
     #[error("the plant has no [journal]")]
     NoJournal,
@@ -69,6 +69,9 @@ enum Refusal {
 
 /// How the text of a refusal begins when the numbers of events began anew.
 pub(super) const OTHER_JOURNAL: &str = "another journal";
+
+/// How the text of a refusal begins when others have their replays.
+pub(super) const TOO_MANY: &str = "more than";
 
 /// What a reader wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
