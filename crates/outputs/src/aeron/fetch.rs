@@ -124,6 +124,9 @@ pub(super) fn fetch(
     let mut reader = BufReader::with_capacity(1 << 16, &stream);
     let mut line = String::new();
     reader.by_ref().take(MOST_LINE).read_line(&mut line).map_err(broken)?;
+    if line.is_empty() {
+        return Err(broken(io::ErrorKind::UnexpectedEof.into()));
+    }
     match line.trim_end().split_once('=') {
         Some(("success", "1")) => {}
         Some(("error", said)) => return Err(refused(said.to_owned())),

@@ -477,9 +477,8 @@ impl Streams {
             counters.restarts += 1;
             stream.last = None;
         }
-        if is_gap {
-            counters.lost_gaps += 1;
-        }
+        // A beginning that does not come is missing too.
+        counters.lost_gaps += 1;
         let text = match missing {
             Missing::Messages(messages) => {
                 counters.lost_messages += messages;
