@@ -1,4 +1,4 @@
-// What goes out beside the clients, and what is kept: multicast, QuestDB, NATS, Kafka, checkpoints, the daily roll.
+// What goes out beside the clients, and what is kept: multicast, QuestDB, NATS, Kafka, Aeron, checkpoints, the daily roll.
 
 import { bytes, count, delay, short, span } from "./format.js";
 import { dress, write } from "./rows.js";
@@ -28,12 +28,13 @@ function why(id, text) {
 }
 
 export function showOutputs(status, rates) {
-  const { multicast, questdb, nats, kafka, roll, checkpoints: snapshots } = status;
+  const { multicast, questdb, nats, kafka, aeron, roll, checkpoints: snapshots } = status;
   const parts = [
     ["multicast", Boolean(multicast)],
     ["questdb", Boolean(questdb)],
     ["nats", Boolean(nats)],
     ["kafka", Boolean(kafka)],
+    ["aeron", Boolean(aeron)],
     ["snapshots", snapshots.every_ns !== null],
     ["roll", roll.is_on],
   ];
@@ -44,6 +45,7 @@ export function showOutputs(status, rates) {
   if (questdb) showQuestDb(questdb, rates, now);
   if (nats) showNats(nats, rates, now);
   if (kafka) showKafka(kafka, rates, now);
+  if (aeron) showAeron(aeron, rates, now);
   if (snapshots.every_ns !== null) showSnapshots(snapshots, status, now);
   if (roll.is_on) showRoll(roll);
 }
@@ -83,6 +85,21 @@ function showQuestDb(questdb, rates, now) {
   counts("questdb-failures", [questdb.failures, questdb.reconnects], "warn");
   fact("questdb-lag", short(questdb.ring_lag));
   why("questdb-error", questdb.is_connected ? "" : questdb.error);
+}
+
+function showAeron(aeron, rates, now) {
+  const dropped = aeron.dropped_slow + aeron.dropped_full + aeron.refused;
+  if (aeron.is_connected) state("aeron-state", dropped > 0 ? "warn" : "good", "the media driver takes messages");
+  else state("aeron-state", aeron.error ? "bad" : "faint", aeron.error ? "there is no media driver" : "nothing was sent yet");
+  fact("aeron-rate", short(rates.of("aeron", aeron.items, now)));
+  fact("aeron-items", `${count(aeron.items)}, ${count(aeron.messages)}`);
+  fact("aeron-streams", `${count(aeron.read_streams)} of ${count(aeron.streams)}`);
+  fact("aeron-unread", count(aeron.unread));
+  fact("aeron-waiting", count(aeron.waiting));
+  counts("aeron-dropped", [aeron.dropped_slow, aeron.dropped_full, aeron.refused], "warn");
+  fact("aeron-replays", `${count(aeron.replays)}, ${count(aeron.replayed)}`);
+  counts("aeron-failures", [aeron.failures, aeron.refused_replays, aeron.failed_replays], "warn");
+  why("aeron-error", aeron.error);
 }
 
 function showKafka(kafka, rates, now) {

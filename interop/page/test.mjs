@@ -387,7 +387,7 @@ async function main() {
     await says(page, "#state", "waiting");
     await until(page, () => document.querySelector("#version").textContent !== "");
     assert.equal(await page.isVisible("#outputs-empty"), true);
-    for (const part of ["multicast", "questdb", "nats", "kafka", "snapshots", "roll"]) assert.equal(await page.isVisible(`#${part}`), false);
+    for (const part of ["multicast", "questdb", "nats", "kafka", "aeron", "snapshots", "roll"]) assert.equal(await page.isVisible(`#${part}`), false);
     expectNoFaults();
     await page.context().close();
     await stop(other);

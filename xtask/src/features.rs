@@ -6,7 +6,8 @@ use crate::process::{self, Program, cargo};
 use crate::tools::{self, Lack};
 
 /// The features that need more than the toolchain to build, each with what looks for it.
-const DEMANDING: [Demanding; 3] = [("af-xdp", tools::af_xdp), ("dpdk", tools::dpdk), ("kafka", tools::kafka)];
+const DEMANDING: [Demanding; 4] =
+    [("aeron", tools::aeron), ("af-xdp", tools::af_xdp), ("dpdk", tools::dpdk), ("kafka", tools::kafka)];
 
 /// A feature's name, and what looks for its needs.
 type Demanding = (&'static str, fn() -> Result<(), Lack>);

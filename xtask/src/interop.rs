@@ -287,6 +287,18 @@ pub(crate) fn questdb() -> Result<String, Lack> {
     Ok("QuestDB has the records of the plant's journal, each once, after it and the plant were killed".into())
 }
 
+/// What building the feature `aeron` takes, and running its driver.
+pub(crate) fn needs_of_aeron() -> Result<(), Lack> {
+    needs_of_questdb()?;
+    tools::aeron()
+}
+
+/// Aeron's own media driver, fetched by Maven: what readers get of a plant's streams, against what a live client gets of its journal.
+pub(crate) fn aeron() -> Result<String, Lack> {
+    with_fetched("aeron")?;
+    Ok("readers of Aeron have the records of the plant's journal, each once, after plant and driver were killed".into())
+}
+
 /// What building the feature `kafka` takes: a compiler of C, and headers.
 pub(crate) fn needs_of_kafka() -> Result<(), Lack> {
     needs_of_questdb()?;

@@ -68,7 +68,15 @@ pub(crate) struct Program {
 /// The cargo that runs us.
 pub(crate) fn cargo<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Program {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    program(cargo).args(arguments)
+    let run = program(cargo).args(arguments);
+    let cmake = own_cmake();
+    // Build scripts take it from there.
+    if cmake.is_file() { run.env("CMAKE", cmake) } else { run }
+}
+
+/// Where a CMake is that is newer than the system's, if the feature `aeron` needed it.
+pub(crate) fn own_cmake() -> PathBuf {
+    target_folder().join("tools/cmake/bin/cmake")
 }
 
 /// The output of `cargo metadata` with these arguments; the lock file is not changed.

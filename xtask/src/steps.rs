@@ -386,6 +386,14 @@ const STEPS: &[Step] = &[
         run: |_| interop::questdb(),
     },
     Step {
+        name: "aeron",
+        what: "readers of Aeron have the plant's records once each, a feature that is not in the default build",
+        when: When::Covers(&DATA),
+        waits: true,
+        needs: interop::needs_of_aeron,
+        run: |_| interop::aeron(),
+    },
+    Step {
         name: "kafka",
         what: "the plant's records are once each in a real Kafka, a feature that is not in the default build",
         when: When::Covers(&DATA),

@@ -56,6 +56,49 @@ pub(crate) fn kafka() -> Result<(), Lack> {
     debian_library("zlib", "zlib1g-dev")
 }
 
+/// The version of CMake that continuous integration installs by pip, and the oldest that builds Aeron's client.
+const CMAKE: (&str, (u32, u32)) = ("3.31.6", (3, 30));
+
+/// What building the feature `aeron` takes: Aeron's client is compiled from C by a newer CMake than Debian's, and described by libclang.
+pub(crate) fn aeron() -> Result<(), Lack> {
+    [("g++", "g++"), ("make", "make")].iter().try_for_each(|(program, package)| debian(program, package))?;
+    [("libbsd", "libbsd-dev"), ("uuid", "uuid-dev")]
+        .iter()
+        .try_for_each(|(library, package)| debian_library(library, package))?;
+    let has_libclang = || {
+        let versions = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+        let mut libraries = versions.map(|version| version.path().join("lib/libclang.so"));
+        libraries.any(|library| library.is_file()) || std::env::var_os("LIBCLANG_PATH").is_some()
+    };
+    had_or_installed("libclang", "libclang-dev", has_libclang)?;
+    let own = process::own_cmake();
+    let named = std::env::var_os("CMAKE").map_or_else(|| PathBuf::from("cmake"), PathBuf::from);
+    if own.is_file() || is_new_cmake(&named) {
+        return Ok(());
+    }
+    let (version, (major, minor)) = CMAKE;
+    if !process::is_ci() {
+        let lack = format!(
+            "CMake is older than {major}.{minor}: pip install cmake=={version}, and set CMAKE to its path"
+        );
+        return Err(Lack::Skipped(lack));
+    }
+    let folder = process::target_folder().join("tools/cmake");
+    let install = || {
+        process::program("python3").args(["-m", "venv", "--clear"]).arg(&folder).run()?;
+        let pip = process::program(folder.join("bin/python")).args(["-m", "pip", "install", "--quiet"]);
+        pip.arg(format!("cmake=={version}")).run()
+    };
+    install().map_err(Lack::Failed)
+}
+
+fn is_new_cmake(cmake: &Path) -> bool {
+    let Ok(printed) = process::program(cmake).arg("--version").output() else { return false };
+    let version = printed.split_whitespace().nth(2).unwrap_or_default();
+    let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
+    parts.next().zip(parts.next()).is_some_and(|found| found >= CMAKE.1)
+}
+
 /// A library of a Debian package, as pkg-config knows it.
 pub(crate) fn debian_library(library: &str, package: &str) -> Result<(), Lack> {
     debian("pkg-config", "pkg-config")?;

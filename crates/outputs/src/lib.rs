@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods, clippy::disallowed_types))]
 
+pub mod aeron;
 pub mod begin;
 pub mod clients;
 #[cfg(any(feature = "kafka", feature = "questdb"))]
@@ -14,7 +15,7 @@ pub mod resume;
 #[cfg(feature = "stream")]
 pub mod stream;
 pub mod subscriber;
-#[cfg(any(feature = "kafka", feature = "questdb"))]
+#[cfg(any(feature = "aeron", feature = "kafka", feature = "questdb"))]
 mod text;
 
 #[cfg(test)]

@@ -76,6 +76,14 @@ pub enum SubscribeError {
         /// The error.
         source: dbn::Error,
     },
+    /// The media driver of Aeron.
+    #[cfg(feature = "aeron")]
+    #[error(transparent)]
+    Aeron(Box<dyn std::error::Error + Send + Sync>),
+    /// No record came in time by Aeron.
+    #[cfg(feature = "aeron")]
+    #[error("no record by Aeron: {0}")]
+    Quiet(io::Error),
 }
 
 impl SubscribeError {
@@ -86,6 +94,8 @@ impl SubscribeError {
             Self::Connection { source, .. } | Self::Decode { source: dbn::Error::Io { source, .. }, .. } => {
                 source.kind()
             }
+            #[cfg(feature = "aeron")]
+            Self::Quiet(source) => source.kind(),
             _ => return false,
         };
         // A signal that interrupts the call is no error either.

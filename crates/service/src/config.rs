@@ -26,10 +26,11 @@ use toml::de::DeTable;
 
 #[cfg(feature = "dpdk")]
 use crate::dpdk::read_dpdk;
-use crate::kafka;
 use crate::nats::{self, NatsSetting};
+use crate::{aeron, kafka};
 use tapeworks_engine::export::is_ending;
 use tapeworks_market::BookOptions;
+use tapeworks_outputs::aeron::AeronSetting;
 use tapeworks_outputs::clients::distributor::Dataset;
 use tapeworks_outputs::kafka::KafkaSetting;
 use tapeworks_outputs::multicast::server::MulticastSetting;
@@ -102,6 +103,8 @@ pub struct Config {
     pub nats: Option<NatsSetting>,
     /// The output into Kafka, if there is one.
     pub kafka: Option<KafkaSetting>,
+    /// The output to Aeron, if there is one.
+    pub aeron: Option<AeronSetting>,
     /// The file of prices that give round lots where no venue states one: [`load`](crate::service::load) reads it into the rules of the NBBO.
     pub round_lot_prices: Option<PathBuf>,
 }
@@ -294,8 +297,12 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     let questdb = read_questdb(reading, &mut top, beside);
     let nats = nats::read(reading, &mut top, beside);
     let kafka = kafka::read(reading, &mut top, beside, plant.journal.is_some());
+    let aeron = aeron::read(reading, &mut top, beside, plant.journal.is_some());
+    if let Some(replay) = aeron.as_ref().and_then(|aeron| aeron.replay) {
+        taken.check(reading, (&top, "aeron"), ("tcp", replay), "'replay' of [aeron]");
+    }
     top.refuse_the_rest(reading);
-    Config { plant, clients, web, multicast, roll, questdb, nats, kafka, round_lot_prices }
+    Config { plant, clients, web, multicast, roll, questdb, nats, kafka, aeron, round_lot_prices }
 }
 
 /// The names of the ways to receive.

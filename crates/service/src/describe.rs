@@ -7,6 +7,7 @@ use tapeworks_market::event::Line;
 
 use crate::nats::NatsStatus;
 use crate::report::Report;
+use tapeworks_outputs::aeron::AeronStatus;
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::ClientView;
 use tapeworks_outputs::clients::server::Stats;
@@ -284,6 +285,31 @@ fn nats(status: &NatsStatus) -> Value {
     })
 }
 
+fn aeron(status: &AeronStatus) -> Value {
+    json!({
+        "is_connected": status.is_connected,
+        "read_streams": status.read_streams,
+        "streams": status.streams,
+        "items": status.items,
+        "messages": status.messages,
+        "bytes": status.bytes,
+        "unread": status.unread,
+        "dropped_slow": status.dropped_slow,
+        "dropped_full": status.dropped_full,
+        "refused": status.refused,
+        "waiting": status.waiting,
+        "connects": status.connects,
+        "failures": status.failures,
+        "replays": status.replays,
+        "replayed": status.replayed,
+        "running_replays": status.running_replays,
+        "refused_replays": status.refused_replays,
+        "failed_replays": status.failed_replays,
+        "ring_lag": status.ring_lag,
+        "error": status.error,
+    })
+}
+
 fn kafka(status: &KafkaStatus) -> Value {
     json!({
         "is_connected": status.is_connected,
@@ -373,6 +399,7 @@ pub fn status(report: &Report) -> Value {
         questdb: rows,
         nats: published,
         kafka: logged,
+        aeron: streamed,
     } = report;
     let [p50, p90, p99, p999, max] = status.delay;
     json!({
@@ -424,6 +451,7 @@ pub fn status(report: &Report) -> Value {
         "pair": status.pair.as_ref().map(pair),
         "questdb": rows.as_ref().map(questdb),
         "nats": published.as_ref().map(nats),
+        "aeron": streamed.as_ref().map(aeron),
         "kafka": logged.as_ref().map(kafka),
         "checkpoints": snapshots(&status.checkpoints),
         "roll": roll(&status.roll),

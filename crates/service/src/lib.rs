@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod aeron;
 pub mod config;
 pub mod describe;
 mod dpdk;

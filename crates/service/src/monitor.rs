@@ -10,6 +10,7 @@ use tapeworks_outputs::clients::server::Stats;
 use crate::nats::NatsStatus;
 use crate::report::Report;
 use tapeworks_market::Nanos;
+use tapeworks_outputs::aeron::AeronStatus;
 use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::JournalStatus;
@@ -100,11 +101,17 @@ fn compare_pairs(was: &PairStatus, now: &PairStatus, say: &mut impl FnMut(Severi
 impl Monitor {
     /// The notices since the last look; at the first look, since the journal was replayed.
     pub fn look(&mut self, report: &Report) -> Vec<Notice> {
-        let Report { plant: status, clients, questdb, nats, kafka, .. } = report;
+        let Report { plant: status, clients, questdb, nats, kafka, aeron, .. } = report;
         let mut notices = Vec::new();
         let is_first = self.before.is_none();
-        let Report { plant: before, questdb: rows_before, nats: nats_before, kafka: kafka_before, .. } =
-            self.before.take().unwrap_or_default();
+        let Report {
+            plant: before,
+            questdb: rows_before,
+            nats: nats_before,
+            kafka: kafka_before,
+            aeron: aeron_before,
+            ..
+        } = self.before.take().unwrap_or_default();
         for (at, channel) in status.channels.iter().enumerate() {
             let mut say = |severity, text: String| {
                 notices.push(Notice { severity, subject: channel.name.clone(), text });
@@ -199,6 +206,11 @@ impl Monitor {
         if let Some(now) = kafka {
             compare_kafka(&kafka_before.unwrap_or_default(), now, &mut |severity, text| {
                 notices.push(Notice { severity, subject: "kafka".to_owned(), text });
+            });
+        }
+        if let Some(now) = aeron {
+            compare_aeron(&aeron_before.unwrap_or_default(), now, &mut |severity, text| {
+                notices.push(Notice { severity, subject: "aeron".to_owned(), text });
             });
         }
         if let Some(clients) = clients {
@@ -470,6 +482,25 @@ fn compare_nats(was: &NatsStatus, now: &NatsStatus, say: &mut dyn FnMut(Severity
     }
 }
 
+/// The changes of the output to Aeron.
+fn compare_aeron(was: &AeronStatus, now: &AeronStatus, say: &mut dyn FnMut(Severity, String)) {
+    if now.is_connected && !was.is_connected {
+        say(Severity::Info, "the media driver takes messages".to_owned());
+    } else if let Some(why) = now.error.as_ref().filter(|_| !now.is_connected)
+        && (was.is_connected || was.error.is_none())
+    {
+        say(Severity::Warning, format!("nothing is published: {why}"));
+    }
+    // Readers fetch what was dropped; the counters have all of it.
+    if now.dropped() > 0 && was.dropped() == 0 {
+        let (slow, full) = (now.dropped_slow, now.dropped_full);
+        let text = format!(
+            "messages are dropped: {slow} events and records for slow readers, {full} as the queue was full"
+        );
+        say(Severity::Warning, text);
+    }
+}
+
 /// The changes of the output into Kafka.
 fn compare_kafka(was: &KafkaStatus, now: &KafkaStatus, say: &mut dyn FnMut(Severity, String)) {
     if now.is_connected && !was.is_connected {
@@ -502,6 +533,25 @@ mod tests {
             next: Some(7),
             ..ChannelStatus::new("Nasdaq", Publisher::XNAS_ITCH)
         }
+    }
+
+    #[test]
+    fn the_media_driver_of_aeron_and_drops_are_noticed_once() {
+        let mut monitor = Monitor::default();
+        let mut look = |aeron: AeronStatus| {
+            let report = Report { aeron: Some(aeron), ..Report::default() };
+            let notices = monitor.look(&report);
+            notices.into_iter().map(|notice| (notice.severity, notice.text)).collect::<Vec<_>>()
+        };
+        let away = AeronStatus { error: Some("no driver".to_owned()), ..Default::default() };
+        assert_eq!(look(AeronStatus::default()), []);
+        assert_eq!(look(away.clone()), [(Severity::Warning, "nothing is published: no driver".to_owned())]);
+        assert_eq!(look(AeronStatus { failures: 2, ..away }), []);
+        let is_there = AeronStatus { is_connected: true, dropped_slow: 3, ..Default::default() };
+        let texts: Vec<String> = look(is_there.clone()).into_iter().map(|(_, text)| text).collect();
+        let drops = "messages are dropped: 3 events and records for slow readers, 0 as the queue was full";
+        assert_eq!(texts, ["the media driver takes messages", drops]);
+        assert_eq!(look(is_there), []);
     }
 
     #[test]

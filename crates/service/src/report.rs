@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::nats::{NatsHandle, NatsStatus};
+use tapeworks_outputs::aeron::{AeronHandle, AeronStatus};
 use tapeworks_outputs::clients::server::Stats;
 use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::multicast::server::MulticastStats;
@@ -26,6 +27,8 @@ pub struct Report {
     pub nats: Option<NatsStatus>,
     /// Kafka, if records go there.
     pub kafka: Option<KafkaStatus>,
+    /// Aeron, if events or the NBBO go there.
+    pub aeron: Option<AeronStatus>,
 }
 
 /// The state of a running service that other threads may read.
@@ -43,6 +46,8 @@ pub struct Handles {
     pub nats: Option<NatsHandle>,
     /// Kafka's.
     pub kafka: Option<Arc<Mutex<KafkaStatus>>>,
+    /// That of Aeron.
+    pub aeron: Option<AeronHandle>,
     /// The books.
     pub watch: Watch,
     /// Whether the journal has been replayed.
@@ -68,6 +73,7 @@ impl Handles {
             questdb: self.questdb.as_deref().map(copy),
             nats: self.nats.as_ref().map(NatsHandle::status),
             kafka,
+            aeron: self.aeron.as_ref().map(AeronHandle::status),
         }
     }
 }

@@ -17,6 +17,8 @@ use tapeworks_plant::view::Watch;
 use tapeworks_plant::{Plant, PlantError, PlantFailure, Reader, Status};
 
 use tapeworks_engine::history::History;
+#[cfg(feature = "aeron")]
+use tapeworks_outputs::aeron::{self, Aeron};
 use tapeworks_outputs::begin::Begin;
 use tapeworks_outputs::clients::distributor::Options;
 use tapeworks_outputs::clients::server::{self, ServeError, Server, ServerError, ServerOptions, Stats};
@@ -72,6 +74,14 @@ pub enum ServiceError {
     #[cfg(not(feature = "kafka"))]
     #[error("the configuration has [kafka], and this build is without the feature `kafka`")]
     NoKafka,
+    /// Aeron.
+    #[cfg(feature = "aeron")]
+    #[error(transparent)]
+    Aeron(#[from] aeron::AeronStartError),
+    /// Aeron is not in this build.
+    #[cfg(not(feature = "aeron"))]
+    #[error("the configuration has [aeron], and this build is without the feature `aeron`")]
+    NoAeron,
     /// QuestDB is not in this build.
     #[cfg(not(feature = "questdb"))]
     #[error("the configuration has [questdb], and this build is without the feature `questdb`")]
@@ -99,6 +109,10 @@ pub enum ServiceFailure {
     /// The multicast.
     #[error(transparent)]
     Multicast(#[from] MulticastFailure),
+    /// Aeron.
+    #[cfg(feature = "aeron")]
+    #[error(transparent)]
+    Aeron(#[from] aeron::AeronFailure),
     /// Kafka.
     #[cfg(feature = "kafka")]
     #[error(transparent)]
@@ -129,6 +143,8 @@ pub struct Service {
     streaming: Option<Streaming>,
     clients: Option<Server>,
     multicast: Option<Multicast>,
+    #[cfg(feature = "aeron")]
+    aeron: Option<Aeron>,
     #[cfg(feature = "kafka")]
     kafka: Option<Kafka>,
     #[cfg(feature = "questdb")]
@@ -158,6 +174,10 @@ impl Service {
         if config.kafka.is_some() {
             return Err(ServiceError::NoKafka);
         }
+        #[cfg(not(feature = "aeron"))]
+        if config.aeron.is_some() {
+            return Err(ServiceError::NoAeron);
+        }
         #[cfg(not(feature = "nats"))]
         if config.nats.is_some() {
             return Err(ServiceError::NoNats);
@@ -168,6 +188,7 @@ impl Service {
         let mut readers = Vec::new();
         readers.extend(config.clients.is_some().then_some("clients"));
         readers.extend(config.multicast.is_some().then_some("multicast"));
+        readers.extend(config.aeron.is_some().then_some("aeron"));
         readers.extend(config.questdb.is_some().then_some("questdb"));
         // The output to NATS is a client of the stream.
         readers.extend((has_stream || config.nats.is_some()).then_some("stream"));
@@ -186,6 +207,9 @@ impl Service {
                 if let Some(login) = config.kafka.as_ref().and_then(|kafka| kafka.login.as_ref()) {
                     listening = listening.showing("kafka.login", login.password.files());
                 }
+                if let Some(token) = config.aeron.as_ref().and_then(|aeron| aeron.token.as_ref()) {
+                    listening = listening.showing("aeron.token", token.files());
+                }
                 for key in config.clients.iter().flat_map(|clients| clients.keys.iter()) {
                     listening = listening.showing(format!("clients.key.{}", key.name), key.files());
                 }
@@ -195,6 +219,8 @@ impl Service {
         };
         let listening = config.clients.as_ref().map(|clients| server::bind(clients.address)).transpose()?;
         let sockets = config.multicast.as_ref().map(multicast::bind).transpose()?;
+        #[cfg(feature = "aeron")]
+        let replays_of_aeron = config.aeron.as_ref().map(aeron::bind).transpose()?.flatten();
         #[cfg(feature = "web")]
         let web = web.map(|listening| {
             let files = sockets.as_ref().and_then(multicast::Sockets::files);
@@ -225,6 +251,14 @@ impl Service {
                     begin,
                     on_refusal.clone(),
                 )?)
+            }
+            _ => None,
+        };
+        #[cfg(feature = "aeron")]
+        let aeron = match (&config.aeron, take("aeron")) {
+            (Some(setting), Some((consumer, begin))) => {
+                let (setting, on_refusal) = (setting.clone(), on_refusal.clone());
+                Some(aeron::start(setting, replays_of_aeron, &config.books(), consumer, begin, on_refusal)?)
             }
             _ => None,
         };
@@ -284,6 +318,10 @@ impl Service {
             nats: nats.as_ref().map(Nats::handle),
             #[cfg(not(feature = "nats"))]
             nats: None,
+            #[cfg(feature = "aeron")]
+            aeron: aeron.as_ref().map(Aeron::handle),
+            #[cfg(not(feature = "aeron"))]
+            aeron: None,
             #[cfg(feature = "kafka")]
             kafka: of_kafka.clone(),
             #[cfg(not(feature = "kafka"))]
@@ -322,6 +360,8 @@ impl Service {
             streaming,
             clients,
             multicast,
+            #[cfg(feature = "aeron")]
+            aeron,
             #[cfg(feature = "kafka")]
             kafka,
             #[cfg(feature = "questdb")]
@@ -403,6 +443,10 @@ impl Service {
         if self.kafka.as_ref().is_some_and(Kafka::is_finished) {
             return true;
         }
+        #[cfg(feature = "aeron")]
+        if self.aeron.as_ref().is_some_and(Aeron::is_finished) {
+            return true;
+        }
         #[cfg(feature = "questdb")]
         if self.questdb.as_ref().is_some_and(QuestDb::is_finished) {
             return true;
@@ -428,6 +472,8 @@ impl Service {
         let plant = self.plant.stop();
         let clients = self.clients.map_or(Ok(()), Server::join);
         let multicast = self.multicast.map_or(Ok(()), Multicast::join);
+        #[cfg(feature = "aeron")]
+        let aeron = self.aeron.map(Aeron::join).transpose();
         #[cfg(feature = "questdb")]
         let questdb = self.questdb.map(QuestDb::join).transpose();
         // The journal is complete now.
@@ -440,6 +486,8 @@ impl Service {
         let nats = self.nats.map_or(Ok(()), Nats::join);
         plant?;
         clients?;
+        #[cfg(feature = "aeron")]
+        aeron?;
         #[cfg(feature = "questdb")]
         questdb?;
         #[cfg(feature = "kafka")]

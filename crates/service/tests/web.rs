@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tapeworks_exchange::VenueKind;
 use tapeworks_market::event::Line;
 use tapeworks_market::{Nanos, Publisher};
+use tapeworks_outputs::aeron::{AeronHandle, AeronStatus};
 use tapeworks_outputs::clients::server::Stats;
 use tapeworks_outputs::kafka::KafkaStatus;
 use tapeworks_outputs::multicast::server::MulticastStats;
@@ -140,6 +141,9 @@ impl Shown {
             questdb: questdb.map(|status| Arc::new(Mutex::new(status))),
             nats: has_outputs
                 .then(|| NatsHandle::new(|| NatsStatus { records: 78, ..NatsStatus::default() })),
+            aeron: has_outputs.then(|| {
+                AeronHandle::new(|| AeronStatus { items: 81, dropped_slow: 2, ..AeronStatus::default() })
+            }),
             kafka: has_outputs.then(|| {
                 Arc::new(Mutex::new(KafkaStatus { records: 79, position: Some(3), ..KafkaStatus::default() }))
             }),
@@ -392,6 +396,7 @@ fn metrics_have_names_units_and_help_and_equal_the_status() {
     assert!((sum - 835e-6).abs() < 1e-9, "{sum}");
     assert_eq!(of("tapeworks_questdb_rows_total", ""), 77.0);
     assert_eq!(of("tapeworks_nats_records_total", ""), 78.0);
+    assert_eq!(of("tapeworks_aeron_items_total", ""), 81.0);
     assert_eq!(of("tapeworks_kafka_records_total", ""), 79.0);
     assert_eq!(of("tapeworks_kafka_position", ""), 3.0);
     // Each counter of the multicast is there, once, as it stands in `status.json`.
@@ -442,7 +447,7 @@ fn parts_that_are_not_configured_are_shown_as_null() {
         status.roll.done.extend(days.map(|(outcome, from)| RolledDay { date, outcome, from }));
     });
     assert_eq!(status()["checkpoints"]["every_ns"], 60_000_000_000_u64);
-    assert!(["questdb", "nats", "kafka"].iter().all(|output| status()[output] == Value::Null));
+    assert!(["questdb", "nats", "kafka", "aeron"].iter().all(|output| status()[output] == Value::Null));
     let day = |files: u64, records: u64, from: Value, error: Value| json!({ "date": "2025-11-14", "files": files, "records": records, "from_ns": from, "error": error });
     let expected = [
         day(2, 30, Value::Null, Value::Null),
@@ -451,7 +456,7 @@ fn parts_that_are_not_configured_are_shown_as_null() {
     ];
     assert_eq!(status()["roll"]["done"], json!(expected));
     let samples = parse(&shown.get("/metrics").body);
-    for output in ["tapeworks_questdb", "tapeworks_nats", "tapeworks_kafka"] {
+    for output in ["tapeworks_questdb", "tapeworks_nats", "tapeworks_kafka", "tapeworks_aeron"] {
         assert!(!samples.keys().any(|name| name.starts_with(output)));
     }
     let one = |name: &str| samples[name][0].1;

@@ -104,6 +104,9 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     if let Some(questdb) = &config.questdb {
         let _infallible = write!(text, "; QuestDB on {}:{}", questdb.host, questdb.port);
     }
+    if let Some(aeron) = &config.aeron {
+        let _infallible = write!(text, "; Aeron on {}, stream {}", aeron.channel, aeron.stream);
+    }
     if let Some(kafka) = &config.kafka {
         let _infallible = write!(text, "; Kafka on {}", kafka.shown_brokers());
     }
@@ -238,6 +241,9 @@ fn serve(
     if let Some(questdb) = &config.questdb {
         tracing::info!("records go into QuestDB on {}:{}", questdb.host, questdb.port);
     }
+    if let Some(aeron) = &config.aeron {
+        tracing::info!("the status of Aeron's streams is stream {} of {}", aeron.stream, aeron.channel);
+    }
     if let Some(kafka) = &config.kafka {
         tracing::info!("records go into Kafka on {} as {}", kafka.shown_brokers(), kafka.id);
     }
@@ -269,7 +275,7 @@ fn serve(
 }
 
 /// The summary for people.
-pub(crate) fn show(Report { plant: status, questdb, nats, kafka, .. }: &Report) -> String {
+pub(crate) fn show(Report { plant: status, questdb, nats, kafka, aeron, .. }: &Report) -> String {
     let [p50, p90, p99, p999, max] = status.delay;
     let microseconds = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
     let mut out = format!(
@@ -362,6 +368,20 @@ pub(crate) fn show(Report { plant: status, questdb, nats, kafka, .. }: &Report) 
             thousands(nats.unconfirmed),
             thousands(nats.lost),
             thousands(nats.failures),
+        );
+    }
+    if let Some(aeron) = aeron {
+        let _infallible = writeln!(
+            out,
+            "Aeron: {} in {}; {} unread, {} dropped, {} connections, {} failures; {} with {}",
+            counted(aeron.items, "item", "items"),
+            counted(aeron.messages, "message", "messages"),
+            thousands(aeron.unread),
+            thousands(aeron.dropped()),
+            thousands(aeron.connects),
+            thousands(aeron.failures),
+            counted(aeron.replays, "replay", "replays"),
+            counted(aeron.replayed, "item", "items"),
         );
     }
     if let Some(kafka) = kafka {

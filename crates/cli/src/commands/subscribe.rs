@@ -12,6 +12,10 @@ use dbn::encode::json::Encoder as JsonEncoder;
 use dbn::{ErrorMsg, Record as _, RecordRef, SymbolMappingMsg, SystemMsg};
 use hdrhistogram::Histogram;
 use serde_json::json;
+#[cfg(feature = "aeron")]
+use tapeworks_market::Symbol;
+#[cfg(feature = "aeron")]
+use tapeworks_outputs::aeron::reader::{AeronReader, AeronReaderCounters, AeronReaderOptions};
 use tapeworks_outputs::multicast::receiver::{Receiver, ReceiverCounters, ReceiverOptions};
 use tapeworks_outputs::resume::Failover;
 use tapeworks_outputs::subscriber::{DEMO_KEY, Records, SubscribeError, Subscriber, SubscriberOptions};
@@ -40,10 +44,11 @@ Examples:
   tapeworks subscribe --schema trades --start 2026-01-05T14:30:00Z --out trades.csv
   tapeworks subscribe --schema mbo,trades --seconds 1m --out live.{schema}.parquet
   tapeworks subscribe 127.0.0.1:13000,127.0.0.1:13001 --schema mbo --start 0 --out mbo.dbn    (the plants of a pair)
+  tapeworks subscribe --aeron aeron:ipc --from 127.0.0.1:13050 --start 0 --schema mbo,trades    (a build with the feature aeron)
   tapeworks subscribe --multicast 239.192.100.1:34000 --retransmission 127.0.0.1:34001 --quiet
 
-Exit code 1: the server refused the subscription, or a part of it. Exit code 3: messages of the multicast were lost and
-not recovered.")]
+Exit code 1: the server refused the subscription, or a part of it. Exit code 3: messages of the multicast or
+of Aeron were lost and not recovered.")]
 pub(crate) struct Arguments {
     /// The server. Several with the same records, such as the two plants of a pair: when the connection is lost, the command goes on at the
     /// next one, with each record once.
@@ -63,6 +68,28 @@ pub(crate) struct Arguments {
     /// those that the plant no longer keeps are missing. Otherwise it begins with the first packet received.
     #[arg(long, requires = "retransmission")]
     from_beginning: bool,
+    /// Receive what a plant publishes on this channel of Aeron instead: the NBBO (cmbp-1), or records of other schemas, which are made
+    /// of the plant's events, from the day's first on.
+    #[arg(long, value_name = "CHANNEL", conflicts_with_all = ["address", "multicast", "snapshot", "slow_reader"])]
+    aeron: Option<String>,
+    /// The number of the status stream: `stream` of the plant's [aeron].
+    #[arg(long, value_name = "STREAM", requires = "aeron", default_value_t = 1_000)]
+    aeron_stream: i32,
+    /// The folder of the media driver; the default of Aeron's libraries unless given.
+    #[arg(long, value_name = "FOLDER", requires = "aeron")]
+    aeron_dir: Option<String>,
+    /// The plant's replay server, `replay` of its [aeron]: it has what came before --start and what was lost.
+    #[arg(long, value_name = "ADDRESS", requires = "aeron")]
+    from: Option<String>,
+    /// The token of the replay server.
+    #[arg(
+        long,
+        env = "TAPEWORKS_AERON_TOKEN",
+        hide_env_values = true,
+        default_value = "",
+        hide_default_value = true
+    )]
+    aeron_token: String,
     /// The address of the interface on which the group is joined.
     #[arg(long, value_name = "ADDRESS", requires = "multicast", default_value = "127.0.0.1")]
     interface: Ipv4Addr,
@@ -358,6 +385,9 @@ fn received(counters: &ReceiverCounters) -> String {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result {
+    if let Some(channel) = &arguments.aeron {
+        return by_aeron(arguments, channel);
+    }
     let Some(group) = arguments.multicast else {
         let addresses = arguments.address.iter().map(|text| resolve(text)).collect::<Result<Vec<_>>>()?;
         let address = addresses.first().copied().ok_or_else(|| Failure::Usage("no server".to_owned()))?;
@@ -388,17 +418,93 @@ pub(crate) fn run(arguments: &Arguments) -> Result {
     let from_beginning = arguments.from_beginning;
     let mut receiver =
         Receiver::open(ReceiverOptions { group, interface, retransmission, from_beginning, timeout: LOOK })?;
-    let metadata = dbn::Metadata::builder()
+    take(arguments, &mut receiver, &headless(arguments), |receiver| {
+        let counters = receiver.counters();
+        let ending = if counters.missing == 0 { Ending::Complete } else { Ending::WithProblems };
+        (Some(counters), ending)
+    })
+}
+
+/// The head of files of records that no server heads.
+fn headless(arguments: &Arguments) -> dbn::Metadata {
+    dbn::Metadata::builder()
         .dataset(arguments.dataset.clone())
         .schema(None)
         .start(now_ns())
         .stype_in(None)
         .stype_out(dbn::SType::InstrumentId)
-        .build();
-    take(arguments, &mut receiver, &metadata, |receiver| {
-        let counters = receiver.counters();
-        let ending = if counters.missing == 0 { Ending::Complete } else { Ending::WithProblems };
-        (Some(counters), ending)
+        .build()
+}
+
+#[cfg(not(feature = "aeron"))]
+fn by_aeron(_: &Arguments, channel: &str) -> Result {
+    Err(Failure::Usage(format!("{channel}: this program was built without the feature 'aeron'")))
+}
+
+/// The counters of the reader of Aeron's streams, as a line.
+#[cfg(feature = "aeron")]
+fn received_by_aeron(counters: &AeronReaderCounters) -> String {
+    let mut text = format!(
+        "Aeron: {} in {}, {} fetched, {} repeated; {}, {} filled, {} not",
+        counted(counters.items, "item", "items"),
+        counted(counters.messages, "message", "messages"),
+        thousands(counters.fetched),
+        thousands(counters.repeated),
+        counted(counters.gaps, "gap", "gaps"),
+        thousands(counters.filled),
+        thousands(counters.lost_gaps),
+    );
+    let odd = [
+        (counters.lost_messages, "messages missing"),
+        (counters.lost_events, "events missing"),
+        (counters.restarts, "times that numbers began anew"),
+        (counters.malformed, "messages that cannot be read"),
+    ];
+    for (count, what) in odd.into_iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!(", {} {what}", thousands(count)));
+    }
+    text
+}
+
+/// Receives by Aeron.
+#[cfg(feature = "aeron")]
+fn by_aeron(arguments: &Arguments, channel: &str) -> Result {
+    let unknown = |schema: &String| Failure::Usage(format!("'{schema}' is no schema of this program"));
+    let parse = |schema: &String| schema.parse::<Schema>().map_err(|_| unknown(schema));
+    let schemas: Vec<Schema> = arguments.schema.iter().map(parse).collect::<Result<_>>()?;
+    let events = schemas != [Schema::Cmbp1];
+    let server = arguments.from.as_deref().map(resolve).transpose()?;
+    if arguments.start.is_some() && server.is_none() {
+        return Err(Failure::Usage(
+            "--start needs --from: the past comes from the plant's replay server".to_owned(),
+        ));
+    }
+    if events && arguments.start != Some(0) {
+        let text = "schemas other than cmbp-1 alone are made of the events of the whole day: they need --start 0 and --from";
+        return Err(Failure::Usage(text.to_owned()));
+    }
+    let no_symbol = |name: &str| Failure::Usage(format!("'{name}' is no symbol"));
+    let names = arguments.symbols.clone().map(|Names(names)| names).unwrap_or_default();
+    let symbols = names.iter().map(|name| Symbol::parse(name).ok_or_else(|| no_symbol(name)));
+    let options = AeronReaderOptions {
+        directory: arguments.aeron_dir.clone(),
+        channel: channel.to_owned(),
+        stream: arguments.aeron_stream,
+        events,
+        symbols: symbols.collect::<Result<_>>()?,
+        server,
+        token: arguments.aeron_token.clone(),
+        start: arguments.start,
+        timeout: LOOK,
+        driver_timeout: PATIENCE,
+        say: complain,
+    };
+    let mut reader = AeronReader::open(options, &schemas).map_err(SubscribeError::from)?;
+    take(arguments, &mut reader, &headless(arguments), |reader| {
+        let counters = reader.counters();
+        complain(&received_by_aeron(&counters));
+        let is_whole = counters.lost_gaps == 0 && counters.lost_events == 0 && counters.malformed == 0;
+        (None, if is_whole { Ending::Complete } else { Ending::WithProblems })
     })
 }
 
@@ -415,7 +521,8 @@ fn take<R: Records>(
         None => Sink::Json(JsonEncoder::new(output::stdout()?, false, true, true), HashMap::new()),
     };
     let until = arguments.seconds.map(|time| Instant::now() + time);
-    let replays = if arguments.start.is_some() { arguments.schema.len() } else { 0 };
+    let replays =
+        if arguments.start.is_some() && arguments.aeron.is_none() { arguments.schema.len() } else { 0 };
     let shared = std::cell::RefCell::new(&mut sink);
     let figures = receive(
         records,

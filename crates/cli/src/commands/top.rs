@@ -228,6 +228,22 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
             thousands(number(&questdb["ring_lag"])),
         );
     }
+    let aeron = &now["aeron"];
+    if aeron.is_object() {
+        let _infallible = writeln!(
+            out,
+            "  aeron {}, {} items a second, {} of {} streams read, unread {}, dropped {}, waiting {}; replays {}, failed {}",
+            if aeron["is_connected"] == true { paint.good("connected") } else { paint.bad("not connected") },
+            thousands(rate(now, before, "/aeron/items")),
+            thousands(number(&aeron["read_streams"])),
+            thousands(number(&aeron["streams"])),
+            thousands(number(&aeron["unread"])),
+            bad(["dropped_slow", "dropped_full", "refused"].iter().map(|key| number(&aeron[*key])).sum()),
+            thousands(number(&aeron["waiting"])),
+            thousands(number(&aeron["replays"])),
+            thousands(number(&aeron["failed_replays"])),
+        );
+    }
     let kafka = &now["kafka"];
     if kafka.is_object() {
         let _infallible = writeln!(

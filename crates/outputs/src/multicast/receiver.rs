@@ -118,7 +118,7 @@ pub struct Receiver<W: World = System> {
 }
 
 /// Whether a message is one whole record of a kind that plants send. The decoder trusts a record's length.
-fn is_record(message: &[u8]) -> bool {
+pub(crate) fn is_record(message: &[u8]) -> bool {
     let Some(&[length, kind]) = message.first_chunk::<2>() else { return false };
     let Ok(kind) = RType::try_from(kind) else { return false };
     let wanted = match kind {

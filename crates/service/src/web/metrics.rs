@@ -11,6 +11,7 @@ use super::files;
 use super::prometheus::{Kind, Text, seconds};
 use crate::describe::{feed_name, line_name, multicast_messages};
 use crate::nats::NatsStatus;
+use tapeworks_outputs::aeron::AeronStatus;
 use tapeworks_outputs::clients::control::Reason;
 use tapeworks_outputs::clients::distributor::{ClientView, Counters};
 use tapeworks_outputs::clients::server::Stats;
@@ -37,6 +38,9 @@ pub(super) fn text(look: &Look) -> String {
     }
     if let Some(status) = &look.report.nats {
         nats(&mut text, status);
+    }
+    if let Some(status) = &look.report.aeron {
+        aeron(&mut text, status);
     }
     if let Some(status) = &look.report.kafka {
         kafka(&mut text, status);
@@ -310,6 +314,50 @@ fn nats(text: &mut Text, status: &NatsStatus) {
     ];
     for (name, help, value) in gauges {
         text.one(&format!("nats_{name}"), Kind::Gauge, help, value);
+    }
+}
+
+fn aeron(text: &mut Text, status: &AeronStatus) {
+    let counters: [(&str, &str, u64); 13] = [
+        ("items", "Events and records in published messages of Aeron", status.items),
+        ("messages", "Messages published on streams of Aeron", status.messages),
+        ("bytes", "Bytes of those messages", status.bytes),
+        ("unread", "Events and records of streams of Aeron that nobody read", status.unread),
+        (
+            "dropped_slow",
+            "Events and records dropped as readers of Aeron did not keep up",
+            status.dropped_slow,
+        ),
+        ("dropped_full", "Events and records dropped as the queue for Aeron was full", status.dropped_full),
+        ("refused", "Events and records that the client of Aeron refused", status.refused),
+        ("connects", "Connections to a media driver of Aeron that were made", status.connects),
+        (
+            "failures",
+            "Times that the media driver of Aeron was away, died or refused a stream",
+            status.failures,
+        ),
+        ("replays", "Replays of streams of Aeron that were begun", status.replays),
+        ("replayed", "Events and records in those replays", status.replayed),
+        (
+            "refused_replays",
+            "Requests for replays of Aeron's streams that were refused",
+            status.refused_replays,
+        ),
+        ("failed_replays", "Replays of Aeron's streams that ended too early", status.failed_replays),
+    ];
+    for (name, help, count) in counters {
+        text.one(&format!("aeron_{name}_total"), Kind::Counter, help, count);
+    }
+    let gauges: [(&str, &str, u64); 6] = [
+        ("connected", "1 while the media driver of Aeron takes messages", u64::from(status.is_connected)),
+        ("streams", "Streams of Aeron that were published on", status.streams),
+        ("read_streams", "Streams of Aeron that somebody reads", status.read_streams),
+        ("waiting_items", "Events and records that wait for the media driver of Aeron", status.waiting),
+        ("running_replays", "Replays of Aeron's streams that run now", status.running_replays),
+        ("ring_lag", "Events in the ring that the output to Aeron has not taken", status.ring_lag),
+    ];
+    for (name, help, value) in gauges {
+        text.one(&format!("aeron_{name}"), Kind::Gauge, help, value);
     }
 }
 

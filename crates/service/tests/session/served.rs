@@ -28,6 +28,7 @@ pub fn handles() -> Handles {
         questdb: None,
         nats: None,
         kafka: None,
+        aeron: None,
         watch: Watch::default(),
         has_replayed: Arc::new(AtomicBool::new(true)),
         stream: None,

@@ -1,0 +1,58 @@
+//! The plant's events and its NBBO on streams of Aeron, for processes on this machine and on others.
+//!
+//! ```text
+//! ring ─▶ reader: events ──────────────▶ a stream for each channel ─┐
+//!              └ replica: NBBO ─shard──▶ N streams by symbol ───────┤ queue ─▶ thread "aeron" ─▶ media driver
+//!                                        a stream of the status ────┘
+//! journal ─▶ replay server (TCP) ─▶ a reader that came late, or that lost something
+//! ```
+//!
+//! Every event and every record carries the number of its event in the journal. A message of a stream has a sequence number too, so a reader
+//! sees what is missing and gets it from the replay server: the same messages, made again from the journal. The output never waits
+//! for the driver: what finds no room is counted, and a reader sees it as a gap.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `message` | the bytes of a message |
+//! | `client` | the client of the media driver |
+//! | `sender` | the queue and the thread that publishes |
+//! | `output` | events to messages |
+//! | `replay` | the server that sends the past again |
+//! | `fetch` | its client |
+//! | `reader` | the other side: messages to events and records, each once |
+//!
+//! Cost: an event is 72 bytes of a message, copied twice. The NBBO costs a replica with books. The thread sleeps when there is nothing to
+//! send; the Aeron client has a thread of its own that wakes up some sixty times a second.
+
+#![cfg_attr(
+    feature = "aeron",
+    expect(
+        clippy::disallowed_methods,
+        clippy::disallowed_types,
+        reason = "its transport is a library that uses the system's memory and clocks"
+    )
+)]
+
+#[cfg(feature = "aeron")]
+mod client;
+#[cfg(feature = "aeron")]
+mod fetch;
+#[cfg(feature = "aeron")]
+pub mod message;
+#[cfg(feature = "aeron")]
+mod output;
+#[cfg(feature = "aeron")]
+pub mod reader;
+#[cfg(feature = "aeron")]
+mod replay;
+#[cfg(feature = "aeron")]
+mod sender;
+mod setting;
+mod status;
+
+#[cfg(feature = "aeron")]
+pub use output::{Aeron, AeronFailure, AeronStartError, bind, start};
+#[cfg(feature = "aeron")]
+pub use replay::Listening;
+pub use setting::AeronSetting;
+pub use status::{AeronHandle, AeronStatus};

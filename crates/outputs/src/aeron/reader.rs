@@ -1,0 +1,874 @@
+//! The other side of the streams: events and records, each once, in their order.
+//!
+//! ```text
+//! status stream ─▶ which streams there are, and up to where ─┐
+//! streams ─▶ messages ─▶ in order? ─▶ items behind the last one ─▶ reader
+//!                          └ no ─▶ replay server ─▶ all items behind the last one
+//! ```
+//!
+//! There is one path for a late start, a lost message, a restart of the plant or of the driver, and a reader that was too slow: everything behind
+//! the last item is fetched up to the present, and what the streams bring of it once more is left out by its number. Without a server, or when it
+//! refuses, the gap is counted.
+//!
+//! Records of a symbol come in their order; those of different streams do not wait for each other. Events of all channels come in the order of the
+//! journal.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::thread::{sleep, yield_now};
+use std::time::{Duration, Instant};
+
+use dbn::decode::dbn::RecordDecoder;
+use dbn::{RecordRef, SymbolMappingMsg};
+use rusteron_client::{AeronFragmentClosureAssembler, AeronSubscription};
+use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
+use tapeworks_market::{BookOptions, Event, Symbol};
+use tapeworks_store::{Schema, live};
+
+pub use super::client::AeronTrouble;
+use super::client::{Client, assembler};
+pub use super::fetch::FetchError;
+use super::fetch::fetch_patiently;
+use super::message::{self, Header, Key, Kind, NotAMessage, shard_of};
+use super::replay::Wanted;
+use crate::multicast::receiver::is_record;
+use crate::subscriber::{Records, SubscribeError};
+
+/// Messages of a stream that one look takes.
+const AT_ONCE: usize = 256;
+
+/// How long an event may be missing while later ones are here: streams are read one after the other.
+const HOLE_PATIENCE: Duration = Duration::from_millis(20);
+
+/// Looks without a pause when nothing comes.
+const YIELDS: u32 = 50;
+
+/// The pauses between later looks: the first, and the longest.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
+
+/// The options of a reader.
+#[derive(Clone, Debug)]
+pub struct AeronReaderOptions {
+    /// The folder of the media driver; the default of Aeron's libraries if none.
+    pub directory: Option<String>,
+    /// The channel.
+    pub channel: String,
+    /// The number of the status stream.
+    pub stream: i32,
+    /// Whether events are wanted; otherwise the NBBO.
+    pub events: bool,
+    /// The symbols whose NBBO is wanted; all if there are none.
+    pub symbols: HashSet<Symbol>,
+    /// The replay server.
+    pub server: Option<SocketAddr>,
+    /// Its token.
+    pub token: String,
+    /// Begin with what was received from this time on, in ns; otherwise with the present.
+    pub start: Option<u64>,
+    /// How long a read may wait; see [`SubscribeError::is_timeout`].
+    pub timeout: Duration,
+    /// How long the driver may be silent until it is given up.
+    pub driver_timeout: Duration,
+    /// Gets the news.
+    pub say: fn(&str),
+}
+
+/// The counters of a reader.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct AeronReaderCounters {
+    /// Messages taken from streams.
+    pub messages: u64,
+    /// Items handed on: records, or events.
+    pub items: u64,
+    /// Items that came by the replay server.
+    pub fetched: u64,
+    /// Items that had come already.
+    pub repeated: u64,
+    /// Times that something was missing.
+    pub gaps: u64,
+    /// Of them, those that the replay server filled.
+    pub filled: u64,
+    /// Messages that are missing for good, as far as their number is known.
+    pub lost_messages: u64,
+    /// Events that are missing for good.
+    pub lost_events: u64,
+    /// Gaps that were not filled.
+    pub lost_gaps: u64,
+    /// Times that the plant's numbers began anew.
+    pub restarts: u64,
+    /// Connections to a media driver.
+    pub connects: u64,
+    /// Messages that cannot be read.
+    pub malformed: u64,
+}
+
+/// Where a stream is, as its reader sees it.
+#[derive(Clone, Copy, Default, Debug)]
+struct Order {
+    /// The plant's start; 0 before its first message.
+    epoch: u64,
+    /// The sequence number of the next message.
+    next: u64,
+    /// The status has shown more messages than have come.
+    suspected: Option<u64>,
+}
+
+/// Whether something is missing before a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Missing {
+    Nothing,
+    /// So many messages.
+    Messages(u64),
+    /// The plant has begun anew: it is not known how many.
+    Unknown,
+}
+
+impl Order {
+    /// Takes a message of the stream.
+    const fn message(&mut self, epoch: u64, sequence: u64) -> Missing {
+        let missing = match (self.epoch, sequence.checked_sub(self.next)) {
+            (0, _) => Missing::Nothing,
+            (own, _) if own != epoch => Missing::Unknown,
+            // What came before the status did is recognised by its keys.
+            (_, None) => return Missing::Nothing,
+            (_, Some(0)) => Missing::Nothing,
+            (_, Some(messages)) => Missing::Messages(messages),
+        };
+        *self = Self { epoch, next: sequence.saturating_add(1), suspected: None };
+        missing
+    }
+
+    /// Takes the stream's place by the status. What is under way has come by the second one.
+    fn status(&mut self, epoch: u64, next: u64) -> Missing {
+        if self.epoch != epoch {
+            let missing = if self.epoch == 0 { Missing::Nothing } else { Missing::Unknown };
+            *self = Self { epoch, next, suspected: None };
+            return missing;
+        }
+        if next <= self.next {
+            self.suspected = None;
+            return Missing::Nothing;
+        }
+        if self.suspected != Some(self.next) {
+            self.suspected = Some(self.next);
+            return Missing::Nothing;
+        }
+        let messages = next - self.next;
+        *self = Self { epoch, next, suspected: None };
+        Missing::Messages(messages)
+    }
+}
+
+/// A stream that is read.
+struct Stream {
+    number: i32,
+    /// The shard of the NBBO; `None` for events of a channel.
+    shard: Option<u16>,
+    subscription: Option<AeronSubscription>,
+    order: Order,
+    /// The last record, and its receive time.
+    last: Option<(Key, u64)>,
+    /// Whether the past was fetched that the reader begins with.
+    has_begun: bool,
+}
+
+/// What a connection has beside the streams.
+struct Session {
+    client: Client,
+    status: AeronSubscription,
+    assembler: AeronFragmentClosureAssembler,
+}
+
+/// What a reader hands out.
+enum Item<'i> {
+    Symbol(&'i [u8]),
+    Record(&'i [u8]),
+    Event(u64, &'i Event),
+}
+
+/// Reads the streams of a plant.
+struct Streams {
+    options: AeronReaderOptions,
+    session: Option<Session>,
+    streams: Vec<Stream>,
+    counters: AeronReaderCounters,
+    /// Messages that were taken and not read: the stream, and the bytes.
+    inbox: VecDeque<(usize, Vec<u8>)>,
+    free: Vec<Vec<u8>>,
+    idle: u32,
+    /// Events: the number of the next, the receive time of the one before it, and those that wait for it.
+    next: Option<u64>,
+    time: u64,
+    pending: BTreeMap<u64, Event>,
+    hole: Option<Instant>,
+    events_begun: bool,
+    shards: u16,
+    /// The last status' number of the next event, if events were missing then.
+    suspected: Option<u64>,
+    epoch: u64,
+}
+
+impl Streams {
+    /// Connects to the driver.
+    fn open(options: AeronReaderOptions) -> Result<Self, AeronTrouble> {
+        let mut streams = Self {
+            options,
+            session: None,
+            streams: Vec::new(),
+            counters: AeronReaderCounters::default(),
+            inbox: VecDeque::new(),
+            free: Vec::new(),
+            idle: 0,
+            next: None,
+            time: 0,
+            pending: BTreeMap::new(),
+            hole: None,
+            events_begun: false,
+            shards: 0,
+            suspected: None,
+            epoch: 0,
+        };
+        streams.connect()?;
+        Ok(streams)
+    }
+
+    fn connect(&mut self) -> Result<(), AeronTrouble> {
+        let Self { options, streams, .. } = self;
+        let client = Client::connect(options.directory.as_deref(), options.driver_timeout)?;
+        let status = client.subscription(&options.channel, options.stream)?;
+        for stream in streams.iter_mut() {
+            stream.subscription = Some(client.subscription(&options.channel, stream.number)?);
+        }
+        let Some(assembler) = assembler() else {
+            let reason = "the library has no memory for messages".to_owned();
+            return Err(AeronTrouble::Stream {
+                channel: options.channel.clone(),
+                stream: options.stream,
+                reason,
+            });
+        };
+        self.session = Some(Session { client, status, assembler });
+        self.counters.connects += 1;
+        Ok(())
+    }
+
+    /// Goes on with another connection when the driver is gone.
+    fn keep_connected(&mut self) {
+        let trouble = match &self.session {
+            Some(session) => session.client.check().err(),
+            None => None,
+        };
+        if let Some(trouble) = trouble {
+            (self.options.say)(&trouble.to_string());
+            self.disconnect();
+        }
+        if self.session.is_none() && self.connect().is_err() {
+            self.disconnect();
+            sleep(PAUSES.1);
+        }
+    }
+
+    fn disconnect(&mut self) {
+        // Subscriptions first: they belong to the client.
+        self.streams.iter_mut().for_each(|stream| stream.subscription = None);
+        self.session = None;
+    }
+
+    /// Reads what is there, and hands out items. `false`: there was nothing.
+    fn turn(&mut self, each: &mut dyn FnMut(Item<'_>)) -> bool {
+        self.keep_connected();
+        self.read_status(each);
+        let Self { streams, inbox, free, counters, .. } = self;
+        for (place, stream) in streams.iter().enumerate() {
+            let Some(subscription) = &stream.subscription else { continue };
+            let taken = subscription.poll_fn(
+                |bytes, _| {
+                    let mut buffer = free.pop().unwrap_or_default();
+                    buffer.clear();
+                    buffer.extend_from_slice(bytes);
+                    inbox.push_back((place, buffer));
+                },
+                AT_ONCE,
+            );
+            // A subscription that cannot be read belongs to a driver that is gone: the next turn notices.
+            counters.messages += taken.map_or(0, |taken| u64::try_from(taken).unwrap_or_default());
+        }
+        let is_busy = !self.inbox.is_empty();
+        while let Some((place, bytes)) = self.inbox.pop_front() {
+            if self.message(place, &bytes, each).is_err() {
+                self.counters.malformed += 1;
+            }
+            self.free.push(bytes);
+        }
+        self.free.truncate(AT_ONCE);
+        self.look_for_holes(each);
+        is_busy
+    }
+
+    /// Waits a little when nothing came.
+    fn rest(&mut self, is_busy: bool) {
+        if is_busy {
+            self.idle = 0;
+            return;
+        }
+        self.idle = self.idle.saturating_add(1);
+        match self.idle.checked_sub(YIELDS) {
+            None => yield_now(),
+            Some(idle) => sleep((PAUSES.0 * 2u32.pow((idle / 16).min(8))).min(PAUSES.1)),
+        }
+    }
+
+    /// Takes the last status, and adds its streams.
+    fn read_status(&mut self, each: &mut dyn FnMut(Item<'_>)) {
+        let mut last: Option<Vec<u8>> = None;
+        if let Some(Session { status, assembler, .. }) = &mut self.session {
+            let keep = |last: &mut Option<Vec<u8>>, bytes: &[u8], _| *last = Some(bytes.to_vec());
+            // As for the other streams.
+            let _polled = assembler.poll(status, &mut last, keep, AT_ONCE);
+        }
+        let Some(bytes) = last else { return };
+        let parsed = Header::parse(&bytes).ok().and_then(|(header, rest)| {
+            let text: serde_json::Value = serde_json::from_slice(rest).ok()?;
+            (header.kind == Kind::Status).then_some((header.epoch, text))
+        });
+        let Some((epoch, status)) = parsed else {
+            self.counters.malformed += 1;
+            return;
+        };
+        let shards = status["nbbo_streams"].as_u64().and_then(|shards| u16::try_from(shards).ok());
+        self.shards = shards.unwrap_or_default();
+        let places: Vec<(i32, u64)> = status["streams"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|stream| {
+                Some((i32::try_from(stream["stream"].as_i64()?).ok()?, stream["next"].as_u64()?))
+            })
+            .collect();
+        self.add_streams(&places);
+        for place in 0..self.streams.len() {
+            let Some(stream) = self.streams.get_mut(place) else { continue };
+            let next =
+                places.iter().find(|(number, _)| *number == stream.number).map_or(0, |(_, next)| *next);
+            let missing = stream.order.status(epoch, next);
+            let must_begin = !stream.has_begun && self.options.start.is_some();
+            if stream.shard.is_some() && (missing != Missing::Nothing || must_begin) {
+                self.close_gap(place, missing, None, each);
+            }
+        }
+        if self.options.events {
+            self.event_status(epoch, status["next_event"].as_u64().unwrap_or_default(), each);
+        }
+    }
+
+    /// Subscribes to the streams that are wanted and not read yet.
+    fn add_streams(&mut self, places: &[(i32, u64)]) {
+        let Self { options, streams, session: Some(session), shards, .. } = self else { return };
+        let first_of_events = options.stream.saturating_add(1).saturating_add(i32::from(*shards));
+        let wanted: Vec<(i32, Option<u16>)> = if options.events {
+            let numbers = places.iter().map(|(number, _)| *number);
+            numbers.filter(|number| *number >= first_of_events).map(|number| (number, None)).collect()
+        } else {
+            let of_symbols: HashSet<u16> =
+                options.symbols.iter().map(|symbol| shard_of(*symbol, *shards)).collect();
+            let is_wanted = |shard: &u16| of_symbols.is_empty() || of_symbols.contains(shard);
+            let shard =
+                |shard: u16| (options.stream.saturating_add(1).saturating_add(i32::from(shard)), Some(shard));
+            (0..*shards).filter(is_wanted).map(shard).collect()
+        };
+        for (number, shard) in wanted {
+            if streams.iter().any(|stream| stream.number == number) {
+                continue;
+            }
+            match session.client.subscription(&options.channel, number) {
+                Ok(subscription) => {
+                    // What is published before the driver has joined both ends is missing: wait for that, but not for a plant that is gone.
+                    let began = Instant::now();
+                    while !subscription.is_connected() && began.elapsed() < Duration::from_millis(200) {
+                        sleep(Duration::from_millis(1));
+                    }
+                    let subscription = Some(subscription);
+                    let (order, last, has_begun) = (Order::default(), None, false);
+                    streams.push(Stream { number, shard, subscription, order, last, has_begun });
+                }
+                Err(trouble) => (options.say)(&trouble.to_string()),
+            }
+        }
+    }
+
+    /// Takes a message of a stream.
+    fn message(
+        &mut self,
+        place: usize,
+        bytes: &[u8],
+        each: &mut dyn FnMut(Item<'_>),
+    ) -> Result<(), NotAMessage> {
+        let (header, rest) = Header::parse(bytes)?;
+        let Some(stream) = self.streams.get_mut(place) else { return Ok(()) };
+        let missing = stream.order.message(header.epoch, header.sequence);
+        if stream.shard.is_none() {
+            return self.events(&header, rest, each);
+        }
+        if missing != Missing::Nothing {
+            let mut first = None;
+            if header.kind == Kind::Records {
+                message::records(&header, rest, |key, _| first = first.or(Some(key)))?;
+            }
+            self.close_gap(place, missing, first, each);
+        }
+        let Self { streams, counters, .. } = self;
+        let Some(stream) = streams.get_mut(place) else { return Ok(()) };
+        records(stream, counters, &header, rest, each).map(|_| ())
+    }
+
+    /// Fetches what a stream of the NBBO lacks. `first`: the first record that came behind the gap.
+    fn close_gap(
+        &mut self,
+        place: usize,
+        missing: Missing,
+        first: Option<Key>,
+        each: &mut dyn FnMut(Item<'_>),
+    ) {
+        let Self { options, streams, counters, .. } = self;
+        let Some(stream) = streams.get_mut(place) else { return };
+        let is_gap = missing != Missing::Nothing;
+        counters.gaps += u64::from(is_gap);
+        let begins = !stream.has_begun;
+        stream.has_begun = true;
+        let mut why = "there is no replay server to ask: see --from".to_owned();
+        if let Some(server) = options.server {
+            // A reader of the present that has had nothing yet lacks nothing that can be named.
+            let start = options.start.filter(|_| begins);
+            if stream.last.is_none() && start.is_none() {
+                return;
+            }
+            let mut fetched = 0;
+            let result = fetch_patiently(
+                server,
+                &options.token,
+                stream,
+                options.say,
+                |stream| Wanted { shard: stream.shard, after: stream.last, start: start.unwrap_or_default() },
+                |stream, header, rest| {
+                    fetched += records(stream, counters, header, rest, each)?;
+                    Ok(())
+                },
+            );
+            counters.fetched += fetched;
+            match result {
+                Ok(()) => {
+                    counters.filled += u64::from(is_gap);
+                    return;
+                }
+                Err(FetchError::OtherJournal { .. }) => {
+                    counters.restarts += 1;
+                    stream.last = None;
+                    (options.say)("the plant's numbers began anew: the records between are not known");
+                    counters.lost_gaps += u64::from(is_gap);
+                    return;
+                }
+                Err(error) => why = error.to_string(),
+            }
+        } else if missing == Missing::Unknown
+            && let (Some(first), Some((last, _))) = (first, stream.last)
+            && first <= last
+        {
+            counters.restarts += 1;
+            stream.last = None;
+        }
+        // A beginning that does not come is missing too.
+        counters.lost_gaps += 1;
+        let text = match missing {
+            Missing::Messages(messages) => {
+                counters.lost_messages += messages;
+                format!("stream {}: {messages} messages are missing: {why}", stream.number)
+            }
+            _ => format!("stream {}: records may be missing: {why}", stream.number),
+        };
+        (options.say)(&text);
+    }
+
+    /// Takes a message with events.
+    fn events(
+        &mut self,
+        header: &Header,
+        rest: &[u8],
+        each: &mut dyn FnMut(Item<'_>),
+    ) -> Result<(), NotAMessage> {
+        self.event_epoch(
+            header.epoch,
+            || {
+                let mut first = None;
+                // What cannot be read is reported below.
+                let _read = message::events(header, rest, |number, _| first = first.or(Some(number)));
+                first
+            },
+            each,
+        );
+        let Self { next, pending, counters, .. } = self;
+        let read = message::events(header, rest, |number, event| {
+            if number < *next.get_or_insert(number) {
+                counters.repeated += 1;
+            } else {
+                pending.insert(number, event);
+            }
+        });
+        self.drain(each);
+        read
+    }
+
+    /// The plant of a message: another one than before may have begun its numbers anew.
+    fn event_epoch(
+        &mut self,
+        epoch: u64,
+        first: impl FnOnce() -> Option<u64>,
+        each: &mut dyn FnMut(Item<'_>),
+    ) {
+        if self.epoch == epoch {
+            return;
+        }
+        let is_new = self.epoch != 0;
+        self.epoch = epoch;
+        if !self.events_begun && self.options.start.is_some() {
+            self.events_begun = true;
+            self.next.get_or_insert(0);
+            self.fetch_events(None, each);
+        } else if is_new {
+            if self.options.server.is_some() {
+                self.fetch_events(Some(0), each);
+            } else if let (Some(first), Some(next)) = (first(), self.next)
+                && first < next
+            {
+                self.begin_anew();
+            }
+        }
+    }
+
+    fn begin_anew(&mut self) {
+        self.counters.restarts += 1;
+        (self.next, self.time) = (None, 0);
+        self.pending.clear();
+        (self.options.say)("the plant's numbers began anew: the events between are not known");
+    }
+
+    /// Takes the status' number of the next event.
+    fn event_status(&mut self, epoch: u64, plant: u64, each: &mut dyn FnMut(Item<'_>)) {
+        self.event_epoch(epoch, || Some(plant), each);
+        let Some(next) = self.next.filter(|next| *next < plant && self.pending.is_empty()) else {
+            self.suspected = None;
+            return;
+        };
+        if self.suspected.replace(next) == Some(next) {
+            self.suspected = None;
+            self.fetch_events(Some(plant - next), each);
+        }
+    }
+
+    /// Notices events that have been missing for long.
+    fn look_for_holes(&mut self, each: &mut dyn FnMut(Item<'_>)) {
+        let first = self.pending.first_key_value().map(|(number, _)| *number);
+        let (Some(first), Some(next)) = (first, self.next) else {
+            self.hole = None;
+            return;
+        };
+        let since = *self.hole.get_or_insert_with(Instant::now);
+        if since.elapsed() < HOLE_PATIENCE {
+            return;
+        }
+        self.hole = None;
+        self.fetch_events(Some(first.saturating_sub(next)), each);
+    }
+
+    /// Fetches the events behind the last one. `missing`: so many are known to be missing; `None`: it is the beginning, and no gap.
+    fn fetch_events(&mut self, missing: Option<u64>, each: &mut dyn FnMut(Item<'_>)) {
+        let gap = u64::from(missing.is_some());
+        let missing = missing.unwrap_or_default();
+        self.counters.gaps += gap;
+        let mut why = "there is no replay server to ask: see --from".to_owned();
+        if let Some(server) = self.options.server {
+            let (token, say) = (self.options.token.clone(), self.options.say);
+            let mut fetched = 0;
+            let wanted = |streams: &Self| {
+                let before = streams.next.unwrap_or_default().checked_sub(1);
+                let after = before.map(|number| (Key { number, place: 0 }, streams.time));
+                Wanted { shard: None, after, start: 0 }
+            };
+            let result = fetch_patiently(server, &token, self, say, wanted, |streams, header, rest| {
+                message::events(header, rest, |number, event| {
+                    // The journal may have lost some: then its next number is greater.
+                    let next = streams.next.unwrap_or_default();
+                    if number > next {
+                        streams.counters.lost_events += number - next;
+                    }
+                    if number >= next {
+                        fetched += 1;
+                        streams.hand_on(number, &event, each);
+                    }
+                })
+            });
+            self.counters.fetched += fetched;
+            let next = self.next.unwrap_or_default();
+            self.pending = self.pending.split_off(&next);
+            self.drain(each);
+            match result {
+                Ok(()) => {
+                    self.counters.filled += gap;
+                    return;
+                }
+                Err(FetchError::OtherJournal { .. }) => {
+                    self.counters.lost_gaps += 1;
+                    return self.begin_anew();
+                }
+                Err(error) => why = error.to_string(),
+            }
+        }
+        self.counters.lost_gaps += 1;
+        self.counters.lost_events += missing;
+        if missing > 0 {
+            let next = self.next.unwrap_or_default().saturating_add(missing);
+            (self.options.say)(&format!("{missing} events before event {next} are missing: {why}"));
+            self.next = Some(next);
+            self.drain(each);
+        } else {
+            (self.options.say)(&format!("events may be missing: {why}"));
+        }
+    }
+
+    fn drain(&mut self, each: &mut dyn FnMut(Item<'_>)) {
+        while let Some(next) = self.next
+            && let Some(event) = self.pending.remove(&next)
+        {
+            self.hand_on(next, &event, each);
+            self.hole = None;
+        }
+    }
+
+    fn hand_on(&mut self, number: u64, event: &Event, each: &mut dyn FnMut(Item<'_>)) {
+        (self.next, self.time) = (Some(number + 1), event.ts_recv.0);
+        self.counters.items += 1;
+        each(Item::Event(number, event));
+    }
+}
+
+/// Hands on the records of a message that are behind the last one. Returns how many.
+fn records(
+    stream: &mut Stream,
+    counters: &mut AeronReaderCounters,
+    header: &Header,
+    rest: &[u8],
+    each: &mut dyn FnMut(Item<'_>),
+) -> Result<u64, NotAMessage> {
+    let mut count = 0;
+    match header.kind {
+        Kind::Symbols => message::symbols(header, rest, |record| each(Item::Symbol(record)))?,
+        Kind::Records => message::records(header, rest, |key, record| {
+            if stream.last.is_some_and(|(last, _)| key <= last) {
+                counters.repeated += 1;
+                return;
+            }
+            stream.last = Some((key, time_of(record)));
+            counters.items += 1;
+            count += 1;
+            each(Item::Record(record));
+        })?,
+        Kind::Events | Kind::Status => counters.malformed += 1,
+    }
+    Ok(count)
+}
+
+/// The receive time of a record of the NBBO: `ts_recv`, at byte 32.
+fn time_of(record: &[u8]) -> u64 {
+    let bytes =
+        record.get(std::mem::offset_of!(dbn::Cmbp1Msg, ts_recv)..).and_then(|rest| rest.first_chunk::<8>());
+    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+impl From<AeronTrouble> for SubscribeError {
+    fn from(trouble: AeronTrouble) -> Self {
+        Self::Aeron(Box::new(trouble))
+    }
+}
+
+/// Records that wait to be read.
+struct Queue {
+    decoder: RecordDecoder<VecDeque<u8>>,
+    waiting: usize,
+}
+
+impl Queue {
+    fn push(&mut self, record: &[u8]) -> bool {
+        let is_one = is_record(record);
+        if is_one {
+            self.decoder.get_mut().extend(record);
+            self.waiting += 1;
+        }
+        is_one
+    }
+}
+
+/// The records of a plant's streams: the NBBO as it is published, or records of other schemas, made here of the events.
+pub struct AeronReader {
+    streams: Streams,
+    queue: Queue,
+    making: Option<Making>,
+    /// The symbols of the instruments that are known.
+    symbols: HashMap<u32, Symbol>,
+    no_records: u64,
+}
+
+impl std::fmt::Debug for AeronReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AeronReader").field("counters", &self.streams.counters).finish_non_exhaustive()
+    }
+}
+
+/// Makes records of events.
+struct Making {
+    replica: Replica,
+    schemas: Vec<Schema>,
+    bytes: Vec<u8>,
+}
+
+impl AeronReader {
+    /// Connects to the driver. `schemas`: what to make of the events, if [`AeronReaderOptions::events`] are wanted.
+    ///
+    /// # Errors
+    /// [`AeronTrouble`]. A driver that goes away later is waited for.
+    pub fn open(options: AeronReaderOptions, schemas: &[Schema]) -> Result<Self, AeronTrouble> {
+        let making = options.events.then(|| {
+            let mut replica = Replica::new(&BookOptions::default());
+            schemas.iter().for_each(|schema| replica.set_mode(*schema, Mode::On));
+            Making { replica, schemas: schemas.to_vec(), bytes: Vec::new() }
+        });
+        let queue = Queue { decoder: RecordDecoder::new(VecDeque::new()), waiting: 0 };
+        Ok(Self { streams: Streams::open(options)?, queue, making, symbols: HashMap::new(), no_records: 0 })
+    }
+
+    /// Its counters.
+    pub fn counters(&self) -> AeronReaderCounters {
+        let counters = self.streams.counters.clone();
+        AeronReaderCounters { malformed: counters.malformed + self.no_records, ..counters }
+    }
+
+    fn turn(&mut self) -> bool {
+        let Self { streams, queue, making, symbols, no_records } = self;
+        let wanted = streams.options.symbols.clone();
+        streams.turn(&mut |item| match item {
+            Item::Symbol(bytes) => {
+                let Some((number, symbol)) = mapping(bytes) else {
+                    *no_records += 1;
+                    return;
+                };
+                let is_wanted = wanted.is_empty() || wanted.contains(&symbol);
+                if is_wanted && symbols.insert(number, symbol) != Some(symbol) {
+                    *no_records += u64::from(!queue.push(bytes));
+                }
+            }
+            Item::Record(bytes) => {
+                let number =
+                    bytes.get(4..8).and_then(|bytes| bytes.first_chunk()).map(|b| u32::from_le_bytes(*b));
+                if wanted.is_empty() || number.is_some_and(|number| symbols.contains_key(&number)) {
+                    *no_records += u64::from(!queue.push(bytes));
+                }
+            }
+            Item::Event(number, event) => {
+                if let Some(making) = making {
+                    making.take(number, event, &wanted, queue);
+                }
+            }
+        })
+    }
+}
+
+/// The instrument and symbol of a mapping.
+fn mapping(bytes: &[u8]) -> Option<(u32, Symbol)> {
+    if !is_record(bytes) {
+        return None;
+    }
+    let mut decoder = RecordDecoder::new(bytes);
+    let record = decoder.decode_ref().ok()??;
+    let message = record.get::<SymbolMappingMsg>()?;
+    Some((message.hd.instrument_id, Symbol::parse(message.stype_out_symbol().ok()?)?))
+}
+
+impl Making {
+    /// Takes the event with this number, and puts its records into the queue.
+    fn take(&mut self, number: u64, event: &Event, wanted: &HashSet<Symbol>, queue: &mut Queue) {
+        let Self { replica, schemas, bytes } = self;
+        let symbol = replica.market.instruments.symbol(event.instrument);
+        // Books of other symbols are not needed.
+        if !wanted.is_empty() && symbol.is_some_and(|symbol| !wanted.contains(&symbol)) {
+            return;
+        }
+        replica.market.next = number;
+        replica.take(std::slice::from_ref(event), |replica, special| {
+            if let Some(Special::Mapping(instrument, symbol)) = special
+                && (wanted.is_empty() || wanted.contains(&symbol))
+            {
+                bytes.clear();
+                live::symbol_mapping(replica.market.now, instrument, symbol, false, bytes);
+                queue.push(bytes);
+            }
+            for schema in schemas.iter() {
+                let Some(made) = replica.by_schema.get(place_of(*schema)) else { continue };
+                for item in made.batch.items() {
+                    let symbol = replica.market.instruments.symbol(item.instrument);
+                    if wanted.is_empty() || symbol.is_some_and(|symbol| wanted.contains(&symbol)) {
+                        queue.push(made.batch.record(item));
+                    }
+                }
+            }
+            replica.clear();
+        });
+    }
+}
+
+impl Records for AeronReader {
+    fn has_more(&self) -> bool {
+        self.queue.waiting > 0
+    }
+
+    fn next_record(&mut self) -> Result<Option<RecordRef<'_>>, SubscribeError> {
+        let began = Instant::now();
+        while self.queue.waiting == 0 {
+            let is_busy = self.turn();
+            if self.queue.waiting == 0 && began.elapsed() >= self.streams.options.timeout {
+                return Err(SubscribeError::Quiet(io::ErrorKind::TimedOut.into()));
+            }
+            self.streams.rest(is_busy);
+        }
+        self.queue.waiting -= 1;
+        let record = self.queue.decoder.decode_ref();
+        record.map_err(|source| SubscribeError::Decode { address: SocketAddr::from(([0; 4], 0)), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_knows_how_many_messages_are_missing() {
+        let mut order = Order::default();
+        assert_eq!(order.message(7, 3), Missing::Nothing, "the first message may be any");
+        assert_eq!(order.message(7, 4), Missing::Nothing);
+        assert_eq!(order.message(7, 8), Missing::Messages(3));
+        assert_eq!(order.message(7, 9), Missing::Nothing);
+        assert_eq!(order.message(8, 0), Missing::Unknown, "the plant has begun anew");
+        assert_eq!(order.message(8, 1), Missing::Nothing);
+    }
+
+    #[test]
+    fn a_status_shows_lost_messages_that_no_later_one_follows() {
+        let mut order = Order::default();
+        assert_eq!(order.status(7, 5), Missing::Nothing);
+        assert_eq!(order.message(7, 4), Missing::Nothing, "it was under way before the status");
+        assert_eq!(order.status(7, 6), Missing::Nothing, "it may be under way");
+        assert_eq!(order.message(7, 5), Missing::Nothing);
+        assert_eq!(order.status(7, 9), Missing::Nothing);
+        assert_eq!(order.status(7, 9), Missing::Messages(3));
+        assert_eq!(order.status(7, 9), Missing::Nothing);
+        assert_eq!(order.status(8, 2), Missing::Unknown);
+    }
+}

@@ -1,0 +1,586 @@
+//! The server that sends the past of a stream again, over TCP.
+//!
+//! ```text
+//! reader  aeron-replay=1|token=...|stream=nbbo|shard=0|after=NUMBER.PLACE|time=NS
+//! server  success=1            or error=TEXT and the end
+//! server  messages, each behind its length (4 bytes, little-endian); a length of 0 is the end
+//! ```
+//!
+//! `stream` is `events` (of all channels, in the order of the journal) or `nbbo`. Everything behind `after` comes that is in the
+//! journal. `time` is the receive time of what has the number `after`: if the journal has another one there, it is another journal, and the
+//! request is refused. Without `after` a replay begins with the day, or with the receive time `start`.
+//!
+//! Each replay is a thread with a time limit for each call, and there are few of them. The NBBO is made by a replica from the last checkpoint on.
+
+use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use subtle::ConstantTimeEq as _;
+use tapeworks_engine::history::{History, HistoryError, Read};
+use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
+use tapeworks_market::{BookOptions, Event, InstrumentId, Nanos, Symbol};
+use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_store::Schema;
+use tapeworks_store::live;
+
+use super::AeronSetting;
+use super::message::{Draft, EVENT_ITEM_BYTES, Key, Kind, record_item_bytes, shard_of};
+use super::sender::Queue;
+
+/// Bytes of a request's line.
+const MOST_REQUEST: u64 = 1_024;
+
+/// How long a request may take.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a reader may take nothing.
+const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long before a time the making of its records begins, in ns: longer than a group of events stays open, and than receive times step back.
+const REACH_NS: u64 = 10 * Nanos::SECOND;
+
+/// A length that ends a replay.
+const END: u32 = 0;
+
+/// Why a replay is not served, or ends early. The reader gets the text.
+#[derive(thiserror::Error, Debug)]
+enum Refusal {
+    #[error("the line is no request: {0}")]
+    Garbage(&'static str),
+    #[error("the token is wrong")]
+    Token,
+    #[error("{TOO_MANY} {0} replays at once, max_replays of [aeron]")]
+    TooMany(usize),
+    #[error("the plant has no [journal]")]
+    NoJournal,
+    #[error("the plant has {0} streams of the NBBO")]
+    Shard(u16),
+    #[error("{OTHER_JOURNAL}: event {0} is another one, or gave other records")]
+    OtherJournal(u64),
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    #[error(transparent)]
+    Connection(#[from] io::Error),
+}
+
+/// How the text of a refusal begins when the numbers of events began anew.
+pub(super) const OTHER_JOURNAL: &str = "another journal";
+
+/// How the text of a refusal begins when others have their replays.
+pub(super) const TOO_MANY: &str = "more than";
+
+/// What a reader wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wanted {
+    /// The shard of the NBBO; `None` for events.
+    pub(super) shard: Option<u16>,
+    /// Everything behind this, with its receive time.
+    pub(super) after: Option<(Key, u64)>,
+    /// Without `after`: from this receive time on.
+    pub(super) start: u64,
+}
+
+fn key(text: &str) -> Option<Key> {
+    let (number, place) = text.split_once('.')?;
+    Some(Key { number: number.parse().ok()?, place: place.parse().ok()? })
+}
+
+impl Wanted {
+    /// The request's line, without its end.
+    pub(super) fn line(&self, token: &str) -> String {
+        let mut line = format!("aeron-replay=1|token={token}");
+        match self.shard {
+            Some(shard) => line.push_str(&format!("|stream=nbbo|shard={shard}")),
+            None => line.push_str("|stream=events"),
+        }
+        if let Some((after, time)) = self.after {
+            line.push_str(&format!("|after={}.{}|time={time}", after.number, after.place));
+        }
+        line.push_str(&format!("|start={}", self.start));
+        line
+    }
+
+    /// The request of a line, and its token.
+    fn parse(line: &str) -> Result<(Self, &str), Refusal> {
+        let value = |name: &str| {
+            let mut pairs = line.trim_end().split('|').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+        };
+        if value("aeron-replay") != Some("1") {
+            return Err(Refusal::Garbage("it does not begin with aeron-replay=1"));
+        }
+        let shard = match (value("stream"), value("shard").map(str::parse)) {
+            (Some("events"), None) => None,
+            (Some("nbbo"), Some(Ok(shard))) => Some(shard),
+            _ => return Err(Refusal::Garbage("'stream' is not events, or not nbbo with a 'shard'")),
+        };
+        let number = |name: &str| {
+            value(name).map(|text| text.parse().map_err(|_| Refusal::Garbage("a time is no number")))
+        };
+        let place = |name: &str| {
+            value(name).map(|text| key(text).ok_or(Refusal::Garbage("a key is not NUMBER.PLACE")))
+        };
+        let time = number("time").transpose()?.unwrap_or_default();
+        let after = place("after").transpose()?.map(|after| (after, time));
+        let start = number("start").transpose()?.unwrap_or_default();
+        Ok((Self { shard, after, start }, value("token").unwrap_or_default()))
+    }
+}
+
+/// Where replays are requested, before the plant runs.
+#[derive(Debug)]
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// What the server needs.
+pub(super) struct Server {
+    pub(super) setting: AeronSetting,
+    pub(super) books: BookOptions,
+    pub(super) history: Option<Arc<dyn History>>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) on_refusal: Option<OnRefusal>,
+}
+
+/// The running server. Dropping it ends it and its replays.
+#[derive(Debug)]
+pub(super) struct Replays {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Listening {
+    pub(super) fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        Ok(Self { listener, address })
+    }
+
+    /// Serves.
+    pub(super) fn serve(self, server: Server) -> io::Result<Replays> {
+        let Self { listener, address } = self;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stop_in = Arc::clone(&stop);
+        let thread = thread::Builder::new()
+            .name("aeron-replays".to_owned())
+            .spawn(move || accept(&listener, &Arc::new(server), &stop_in))?;
+        Ok(Replays { address, stop, thread: Some(thread) })
+    }
+}
+
+impl Replays {
+    pub(super) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Replays {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // The thread waits for connections: this one is its last.
+        let mut own = self.address;
+        if own.ip().is_unspecified() {
+            own.set_ip(if own.is_ipv4() {
+                [127, 0, 0, 1].into()
+            } else {
+                [0u16, 0, 0, 0, 0, 0, 0, 1].into()
+            });
+        }
+        let is_woken = TcpStream::connect_timeout(&own, Duration::from_secs(1)).is_ok();
+        if let Some(thread) = self.thread.take().filter(|_| is_woken) {
+            // It only ends so.
+            let _ended = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Arc<AtomicBool>) {
+    let running = Arc::new(AtomicUsize::new(0));
+    let refusals = Refusals::new("reader of Aeron's streams", server.on_refusal.clone());
+    let refusals = Arc::new(Mutex::new(refusals));
+    while !stop.load(Ordering::Acquire) {
+        let (mut stream, address) = match listener.accept() {
+            Ok(accepted) => accepted,
+            // Out of descriptors, or the caller has gone: others may do better a little later.
+            Err(_) => {
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            }
+        };
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        let most = server.setting.max_replays;
+        let refuse = {
+            let (refusals, server) = (Arc::clone(&refusals), Arc::clone(server));
+            move |refusal: &Refusal| {
+                server.queue.update(|status| status.refused_replays += 1);
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+                refusals.lock().unwrap_or_else(PoisonError::into_inner).refused(address, refusal, now_ns);
+            }
+        };
+        if running.fetch_add(1, Ordering::AcqRel) >= most {
+            running.fetch_sub(1, Ordering::AcqRel);
+            let refusal = Refusal::TooMany(most);
+            refuse(&refusal);
+            // A reader that is gone needs no answer.
+            let _answered = stream.write_all(format!("error={refusal}\n").as_bytes());
+            continue;
+        }
+        let (server_in, stop, running_in) = (Arc::clone(server), Arc::clone(stop), Arc::clone(&running));
+        let serving = thread::Builder::new().name("aeron-replay".to_owned()).spawn(move || {
+            let served = serve(&server_in, stream, &stop, &refuse);
+            server_in.queue.update(|status| {
+                if served.is_err() {
+                    status.failed_replays += 1;
+                }
+            });
+            running_in.fetch_sub(1, Ordering::AcqRel);
+        });
+        if serving.is_err() {
+            running.fetch_sub(1, Ordering::AcqRel);
+            server.queue.update(|status| status.refused_replays += 1);
+        }
+    }
+}
+
+/// Serves one reader. An error: what was begun did not end.
+fn serve(
+    server: &Server,
+    stream: TcpStream,
+    stop: &AtomicBool,
+    refuse: &dyn Fn(&Refusal),
+) -> Result<(), Refusal> {
+    let answer = |refusal: Refusal| {
+        refuse(&refusal);
+        let mut stream = &stream;
+        // A reader that is gone needs no answer.
+        let _answered = stream.write_all(format!("error={refusal}\n").as_bytes());
+        Ok(())
+    };
+    stream.set_read_timeout(Some(REQUEST_PATIENCE))?;
+    stream.set_write_timeout(Some(WRITE_PATIENCE))?;
+    let mut line = String::new();
+    if let Err(error) = BufReader::new(&stream).take(MOST_REQUEST).read_line(&mut line) {
+        return answer(error.into());
+    }
+    let admitted = Wanted::parse(&line).and_then(|(wanted, token)| {
+        let right = server.setting.token.as_ref().map(|secret| secret.get());
+        if right.is_some_and(|right| !bool::from(right.as_bytes().ct_eq(token.as_bytes()))) {
+            return Err(Refusal::Token);
+        }
+        let shards = server.setting.nbbo_streams;
+        if wanted.shard.is_some_and(|shard| shard >= shards) {
+            return Err(Refusal::Shard(shards));
+        }
+        Ok((wanted, server.history.clone().ok_or(Refusal::NoJournal)?))
+    });
+    let (wanted, history) = match admitted {
+        Ok(admitted) => admitted,
+        Err(refusal) => return answer(refusal),
+    };
+    let mut to = BufWriter::with_capacity(1 << 16, &stream);
+    to.write_all(b"success=1\n")?;
+    server.queue.update(|status| {
+        status.replays += 1;
+        status.running_replays += 1;
+    });
+    let mut run = Run::new(server, wanted, &mut to);
+    let mut ended = run.run(&*history, stop);
+    if let Err(error) = &ended
+        && !matches!(error, Refusal::Connection(_))
+    {
+        let text = error.to_string();
+        ended = run.put_error(&text).map_err(Refusal::from).and(ended);
+    }
+    let items = run.items;
+    server.queue.update(|status| {
+        status.running_replays -= 1;
+        status.replayed += items;
+    });
+    to.write_all(&END.to_le_bytes())?;
+    to.flush()?;
+    ended
+}
+
+struct Run<'r, T: Write> {
+    wanted: Wanted,
+    shards: u16,
+    to: &'r mut T,
+    draft: Option<(Kind, Draft)>,
+    replica: Option<Replica>,
+    /// The number of the next event.
+    next: u64,
+    /// The key of the last record, whether or not it was wanted.
+    last: Option<Key>,
+    /// Whether what has the number `after` was seen, and is the one that the reader has.
+    is_known: bool,
+    other: Option<u64>,
+    symbols: usize,
+    items: u64,
+}
+
+impl<'r, T: Write> Run<'r, T> {
+    fn new(server: &Server, wanted: Wanted, to: &'r mut T) -> Self {
+        let replica = wanted.shard.map(|_| {
+            let mut replica = Replica::new(&server.books);
+            replica.set_mode(Schema::Cmbp1, Mode::On);
+            replica
+        });
+        Self {
+            wanted,
+            shards: server.setting.nbbo_streams,
+            to,
+            draft: None,
+            replica,
+            next: 0,
+            last: None,
+            is_known: wanted.after.is_none(),
+            other: None,
+            symbols: 0,
+            items: 0,
+        }
+    }
+
+    fn run(&mut self, history: &dyn History, stop: &AtomicBool) -> Result<(), Refusal> {
+        let from = self.wanted.after.map_or(self.wanted.start, |(_, time)| time);
+        let mut reader = history.open(Nanos(from.saturating_sub(REACH_NS)))?;
+        while !stop.load(Ordering::Acquire) {
+            let mut is_caught_up = false;
+            match reader.read()? {
+                Read::Start { missed, start } => {
+                    self.take(missed)?;
+                    self.next = start.first_event();
+                    if let Some(replica) = &mut self.replica {
+                        replica.restore(*start);
+                        let (symbols, time) =
+                            (replica.market.instruments.symbols().to_vec(), replica.market.now);
+                        for (at, symbol) in symbols.into_iter().enumerate().skip(self.symbols) {
+                            // Instruments are numbered by 32 bits.
+                            self.symbol(time, InstrumentId(at as u32), symbol)?;
+                        }
+                    }
+                }
+                Read::Events(events) => self.take(events)?,
+                Read::CaughtUp => is_caught_up = true,
+            }
+            if let Some(number) = self.other {
+                return Err(Refusal::OtherJournal(number));
+            }
+            if is_caught_up {
+                if let (Some((after, _)), false) = (self.wanted.after, self.is_known) {
+                    return Err(Refusal::OtherJournal(after.number));
+                }
+                return Ok(self.flush()?);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, events: &[Event]) -> Result<(), Refusal> {
+        let first = self.next;
+        self.next += events.len() as u64;
+        let Some(mut replica) = self.replica.take() else {
+            return (first..).zip(events).try_for_each(|(number, event)| self.event(number, event));
+        };
+        let mut done = Ok(());
+        replica.take(events, |replica, special| {
+            if done.is_ok() {
+                done = self.records(replica, special);
+            }
+            replica.clear();
+        });
+        self.replica = Some(replica);
+        done
+    }
+
+    /// Whether an item with this key and time is wanted. Notes what has the key that the reader has.
+    fn wants(&mut self, key: Key, time: u64) -> bool {
+        if let Some((after, time_of_after)) = self.wanted.after {
+            if key == after {
+                self.is_known = time == time_of_after;
+            }
+            if !self.is_known && key >= after {
+                self.other.get_or_insert(after.number);
+            }
+            if key <= after {
+                return false;
+            }
+        } else if time < self.wanted.start {
+            return false;
+        }
+        self.other.is_none()
+    }
+
+    fn event(&mut self, number: u64, event: &Event) -> Result<(), Refusal> {
+        let key = Key { number, place: 0 };
+        if !self.wants(key, event.ts_recv.0) {
+            return Ok(());
+        }
+        self.draft(Kind::Events, EVENT_ITEM_BYTES)?.put_event(number, event);
+        self.items += 1;
+        Ok(())
+    }
+
+    fn records(&mut self, replica: &Replica, special: Option<Special>) -> Result<(), Refusal> {
+        if let Some(Special::Mapping(instrument, symbol)) = special {
+            self.symbol(replica.market.now, instrument, symbol)?;
+        }
+        let Some(made) = replica.by_schema.get(place_of(Schema::Cmbp1)) else { return Ok(()) };
+        for item in made.batch.items() {
+            let symbol = replica.market.instruments.symbol(item.instrument);
+            if symbol.map(|symbol| shard_of(symbol, self.shards)) != self.wanted.shard {
+                continue;
+            }
+            let before = self.last.filter(|last| last.number == item.event);
+            let key = Key { number: item.event, place: before.map_or(0, |last| last.place + 1) };
+            self.last = Some(key);
+            if self.wants(key, item.time) {
+                let record = made.batch.record(item);
+                self.draft(Kind::Records, record_item_bytes(record.len()))?.put_record(key, record);
+                self.items += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// An instrument is new.
+    fn symbol(&mut self, time: Nanos, instrument: InstrumentId, symbol: Symbol) -> Result<(), Refusal> {
+        self.symbols = self.symbols.max(instrument.index() + 1);
+        if Some(shard_of(symbol, self.shards)) == self.wanted.shard {
+            let mut bytes = Vec::new();
+            live::symbol_mapping(time, instrument, symbol, false, &mut bytes);
+            self.draft(Kind::Symbols, bytes.len())?.put_symbol(&bytes);
+        }
+        Ok(())
+    }
+
+    /// A message of this kind with room for so many bytes.
+    fn draft(&mut self, kind: Kind, bytes: usize) -> io::Result<&mut Draft> {
+        if self.draft.as_ref().is_some_and(|(other, draft)| *other != kind || draft.is_full_for(bytes)) {
+            self.flush_draft()?;
+        }
+        let new = || (kind, Draft::begin(Vec::new(), kind, 0, 0));
+        Ok(&mut self.draft.get_or_insert_with(new).1)
+    }
+
+    fn flush_draft(&mut self) -> io::Result<()> {
+        let Some((_, draft)) = self.draft.take() else { return Ok(()) };
+        let bytes = draft.finish();
+        // A message has some 1,400 bytes.
+        self.to.write_all(&(bytes.len() as u32).to_le_bytes())?;
+        self.to.write_all(&bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.flush_draft()?;
+        self.to.flush()
+    }
+
+    fn put_error(&mut self, text: &str) -> io::Result<()> {
+        self.draft(Kind::Status, text.len())?.put_text(text);
+        self.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_read_as_it_was_written() {
+        let all = [
+            Wanted { shard: None, after: None, start: 0 },
+            Wanted { shard: None, after: Some((Key { number: 7, place: 0 }, 99)), start: 5 },
+            Wanted { shard: Some(3), after: Some((Key { number: 7, place: 2 }, 99)), start: 0 },
+        ];
+        for wanted in all {
+            let line = wanted.line("secret") + "\n";
+            assert_eq!(Wanted::parse(&line).unwrap(), (wanted, "secret"));
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_request_is_refused() {
+        for line in [
+            "",
+            "GET / HTTP/1.1",
+            "aeron-replay=1",
+            "aeron-replay=1|stream=nbbo",
+            "aeron-replay=1|stream=events|after=7",
+            "aeron-replay=1|stream=events|time=x",
+        ] {
+            assert!(Wanted::parse(line).is_err(), "{line}");
+        }
+    }
+
+    /// A server of so many events, and what its status counts.
+    fn served(events: u64, token: &str) -> (Replays, Arc<Queue>) {
+        use tapeworks_engine::history::MemoryHistory;
+        use tapeworks_market::{EventKind, Publisher};
+        let history = MemoryHistory::default();
+        let all: Vec<Event> = (0..events)
+            .map(|number| Event {
+                ts_recv: Nanos(number + 1),
+                ..Event::new(EventKind::Other, Publisher(2), InstrumentId::UNKNOWN)
+            })
+            .collect();
+        history.append(&all);
+        let queue = Arc::new(Queue::default());
+        let server = Server {
+            setting: AeronSetting { token: Some(token.into()), ..AeronSetting::new("aeron:ipc".to_owned()) },
+            books: BookOptions::default(),
+            history: Some(Arc::new(history)),
+            queue: Arc::clone(&queue),
+            on_refusal: None,
+        };
+        let listening = Listening::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        (listening.serve(server).unwrap(), queue)
+    }
+
+    fn numbers(
+        replays: &Replays,
+        token: &str,
+        after: Option<(Key, u64)>,
+    ) -> Result<Vec<u64>, super::super::reader::FetchError> {
+        let (mut numbers, wanted) = (Vec::new(), Wanted { shard: None, after, start: 0 });
+        super::super::fetch::fetch(replays.address(), token, &wanted, |header, rest| {
+            super::super::message::events(header, rest, |number, _| numbers.push(number))
+        })?;
+        Ok(numbers)
+    }
+
+    #[test]
+    fn a_reader_gets_what_is_behind_its_last_event() {
+        let (replays, queue) = served(100, "right");
+        let key = |number| Key { number, place: 0 };
+        assert_eq!(numbers(&replays, "right", None).unwrap(), (0..100).collect::<Vec<_>>());
+        assert_eq!(numbers(&replays, "right", Some((key(96), 97))).unwrap(), [97, 98, 99]);
+        assert_eq!(numbers(&replays, "right", Some((key(99), 100))).unwrap(), [0u64; 0]);
+        for of_another_journal in [(key(96), 96), (key(100), 101)] {
+            let refused = numbers(&replays, "right", Some(of_another_journal)).unwrap_err();
+            assert!(matches!(refused, super::super::reader::FetchError::OtherJournal { .. }), "{refused}");
+        }
+        drop(replays);
+        let status = queue.status();
+        assert_eq!((status.replays, status.running_replays, status.refused_replays), (5, 0, 0));
+    }
+
+    #[test]
+    fn a_reader_with_a_wrong_token_gets_nothing() {
+        let (replays, queue) = served(3, "right");
+        for token in ["", "wrong", "right "] {
+            let refused = numbers(&replays, token, None).unwrap_err();
+            assert!(refused.to_string().ends_with("the token is wrong"), "{refused}");
+        }
+        assert_eq!(queue.status().refused_replays, 3);
+        drop(replays);
+    }
+}

@@ -1,0 +1,156 @@
+//! `[aeron]` of a plant's configuration.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tapeworks_outputs::aeron::AeronSetting;
+use tapeworks_runtime::config::{Reading, Section};
+use tapeworks_runtime::secrets::{Secret, check_token};
+
+/// The times that make sense for a driver or a reader to be silent.
+const SILENCE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
+
+/// What Aeron takes as a channel, as far as it can be seen from here.
+fn is_channel(text: &str) -> bool {
+    let is_one = text == "aeron:ipc" || text.starts_with("aeron:ipc?") || text.starts_with("aeron:udp?");
+    is_one && text.len() <= 1_024 && text.chars().all(|letter| matches!(letter, '!'..='~'))
+}
+
+/// Reads `[aeron]` of a configuration whose paths start at `beside`.
+pub(crate) fn read(
+    reading: &mut Reading<'_>,
+    top: &mut Section<'_>,
+    beside: &Path,
+    has_journal: bool,
+) -> Option<AeronSetting> {
+    let mut section = top.table(reading, "aeron")?;
+    if cfg!(not(feature = "aeron")) {
+        top.wrong_at(reading, "aeron", "this program was built without the feature 'aeron'");
+    }
+    let what = "a channel of Aeron: aeron:ipc, or aeron:udp?endpoint=HOST:PORT";
+    let channel = section.parsed(reading, "channel", what, |text| is_channel(text).then(|| text.to_owned()));
+    if !section.has("channel") {
+        section.missing(reading, "channel");
+    }
+    let mut setting = AeronSetting::new(channel.clone().unwrap_or_default());
+    // The client of Aeron takes text: a path that starts beside the file, unless it is absolute.
+    let directory = section.text(reading, "directory").map(|(path, _)| beside.join(path));
+    setting.directory = directory.map(|path| path.to_string_lossy().into_owned());
+    let stream = section.integer(reading, "stream", 1..=1_000_000_000);
+    setting.stream = stream.map_or(setting.stream, |(stream, _)| stream as i32);
+    setting.events = section.boolean(reading, "events").unwrap_or(setting.events);
+    let streams = section.integer(reading, "nbbo_streams", 0..=1_024);
+    setting.nbbo_streams = streams.map_or(setting.nbbo_streams, |(streams, _)| streams as u16);
+    if !setting.events && setting.nbbo_streams == 0 {
+        section.wrong_at(reading, "events", "neither events nor the NBBO would be published");
+    }
+    let queue = section.integer(reading, "queue_mb", 1..=65_536);
+    setting.queue_bytes = queue.map_or(setting.queue_bytes, |(megabytes, _): (usize, _)| megabytes << 20);
+    let longest = Duration::from_micros(1)..=Duration::from_secs(10);
+    let pressure = section.time(reading, "back_pressure", longest);
+    setting.back_pressure = pressure.unwrap_or(setting.back_pressure);
+    let timeout = section.time(reading, "driver_timeout", SILENCE);
+    setting.driver_timeout = timeout.unwrap_or(setting.driver_timeout);
+    let every =
+        section.time(reading, "symbols_every", Duration::from_millis(100)..=Duration::from_secs(3_600));
+    setting.symbols_every = every.unwrap_or(setting.symbols_every);
+    let what = "an address with a port such as 127.0.0.1:13050";
+    setting.replay = section.parsed(reading, "replay", what, |text| text.parse().ok());
+    let is_local = setting.replay.is_none_or(|replay| replay.ip().is_loopback());
+    if setting.replay.is_some() {
+        if !has_journal {
+            section.wrong_at(reading, "replay", "replays come from the journal, and there is no [journal]");
+        }
+        if !is_local && !Secret::is_in(&section, Secret::TOKEN) {
+            section.wrong_at(reading, "replay", "an address beyond this machine needs a 'token'");
+        }
+    }
+    setting.token = Secret::read(reading, &mut section, Secret::TOKEN, beside, move |text| {
+        let is_right = !text.contains('|');
+        check_token(text, is_local)
+            .and_then(|()| if is_right { Ok(()) } else { Err("it has a |".to_owned()) })
+    });
+    let most = section.integer(reading, "max_replays", 1..=256);
+    setting.max_replays = most.map_or(setting.max_replays, |(most, _)| most);
+    section.refuse_the_rest(reading);
+    channel.map(|_| setting)
+}
+
+#[cfg(test)]
+#[cfg(feature = "aeron")]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    const PLANT: &str = "interface = \"127.0.0.1\"\n[[venue]]\nname = \"N\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\n\
+        lines = [\"239.1.1.1:30001\"]\n[journal]\nfolder = \"journal\"\n";
+
+    #[test]
+    fn the_settings_of_aeron_are_read() {
+        let text = r#"
+            [aeron]
+            channel = "aeron:udp?endpoint=239.1.2.3:40456|interface=127.0.0.1"
+            directory = "/dev/shm/driver"
+            stream = 77
+            events = false
+            nbbo_streams = 4
+            queue_mb = 8
+            back_pressure = "5ms"
+            driver_timeout = "2s"
+            symbols_every = "3s"
+            replay = "127.0.0.1:13050"
+            token = "a-long-token-of-many-letters"
+            max_replays = 2
+        "#;
+        let aeron = Config::parse("p.toml", &(PLANT.to_owned() + text)).unwrap().aeron.unwrap();
+        assert!(!format!("{aeron:?}").contains("a-long-token"));
+        let expected = AeronSetting {
+            directory: Some("/dev/shm/driver".to_owned()),
+            stream: 77,
+            events: false,
+            nbbo_streams: 4,
+            queue_bytes: 8 << 20,
+            back_pressure: Duration::from_millis(5),
+            driver_timeout: Duration::from_secs(2),
+            symbols_every: Duration::from_secs(3),
+            replay: Some(([127, 0, 0, 1], 13_050).into()),
+            token: Some("a-long-token-of-many-letters".into()),
+            max_replays: 2,
+            ..AeronSetting::new("aeron:udp?endpoint=239.1.2.3:40456|interface=127.0.0.1".to_owned())
+        };
+        assert_eq!(aeron, expected);
+        assert_eq!((aeron.nbbo_stream(3), aeron.event_stream(2)), (81, 84));
+        let least = Config::parse("p.toml", &format!("{PLANT}[aeron]\nchannel = \"aeron:ipc\"\n"));
+        assert_eq!(least.unwrap().aeron, Some(AeronSetting::new("aeron:ipc".to_owned())));
+    }
+
+    #[test]
+    fn wrong_settings_of_aeron_are_named() {
+        let wrong = "[aeron]\nchannel = \"udp://a\"\nevents = false\nnbbo_streams = 0\nqueue = 1\nreplay = \"0.0.0.0:7\"\n";
+        let found =
+            Config::parse("p.toml", &(PLANT.replace("[journal]\nfolder = \"journal\"\n", "") + wrong))
+                .unwrap_err();
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        let expect =
+            ["'channel'", "neither events nor", "the key 'queue'", "no [journal]", "needs a 'token'"];
+        assert_eq!(found.len(), expect.len(), "{found:?}");
+        for expected in expect {
+            assert!(found.iter().any(|found| found.contains(expected)), "{expected}: {found:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "aeron"))]
+mod tests {
+    use crate::config::Config;
+
+    #[test]
+    fn the_settings_of_aeron_need_the_feature() {
+        let found = Config::parse("p.toml", "[aeron]\nchannel = \"aeron:ipc\"\n").unwrap_err();
+        assert!(
+            found.iter().any(|found| found.to_string().contains("without the feature 'aeron'")),
+            "{found:?}"
+        );
+    }
+}

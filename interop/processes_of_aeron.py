@@ -1,0 +1,76 @@
+"""What it costs to take a plant's events from Aeron in one, two and four more processes, each with the books and the NBBO of its share of symbols.
+
+Venues are simulated on loopback; the plant publishes events over IPC; each reader is `tapeworks subscribe --aeron --schema cmbp-1,trades` of its symbols.
+Printed are seconds of a processor for a million events: of the plant, of the media driver, and of each reader.
+
+Usage: processes_of_aeron.py --tapeworks BINARY --work FOLDER --server FOLDER, where the last has the driver's archive, as the step `aeron` of
+`cargo xtask test` fetches it. MESSAGES and RATE: how many, and how many a second.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import with_aeron
+from with_aeron import TOKEN, Scene, cpu, serve, settled
+from with_questdb import until
+
+with_aeron.MESSAGES = int(os.environ.get("MESSAGES", "600000"))
+with_aeron.RATE = int(os.environ.get("RATE", "60000"))
+
+
+def measure(scene: Scene, count: int) -> str:
+    scene.driver.start()
+    scene.plant.start()
+    until("the plant finds the driver", lambda: scene.status().get("is_connected"))
+    symbols = [f"TW{chr(65 + number // 26)}{chr(65 + number % 26)}" for number in range(20)]
+    readers = []
+    exchange = None
+    try:
+        for number in range(count):
+            words = ["subscribe", "--aeron", scene.channel, "--aeron-dir", scene.driver.folder, "--aeron-token", TOKEN]
+            words += ["--from", f"127.0.0.1:{scene.replay}", "--start", "0", "--schema", "cmbp-1,trades", "--quiet"]
+            words += ["--symbols", ",".join(symbols[number::count])]
+            log = open(scene.work / f"reader-{number}.log", "w")
+            readers.append(subprocess.Popen([str(word) for word in [scene.tapeworks, *words]], stdout=log, stderr=log))
+        until("readers are there", lambda: scene.status().get("read_streams", 0) > 0)
+        before = [cpu(process.pid) for process in (scene.plant.process, scene.driver.process)]
+        exchange = serve(scene.tapeworks, scene.venues)
+        assert exchange.wait(timeout=120) == 0
+        settled(scene)
+        plant, driver = (cpu(process.pid) - was for process, was in zip((scene.plant.process, scene.driver.process), before))
+        of_readers = [cpu(reader.pid) for reader in readers]
+        status = scene.plant.status()
+        events, aeron = status["events"] / 1e6, status["aeron"]
+        for reader in readers:
+            reader.send_signal(signal.SIGINT)
+            assert reader.wait(timeout=60) == 0
+        dropped = aeron["dropped_slow"] + aeron["dropped_full"]
+        each = ", ".join(f"{spent / events:.2f}" for spent in of_readers)
+        return f"| {count} | {events:.2f} | {plant / events:.2f} | {driver / events:.2f} | {each} | {dropped} |"
+    finally:
+        for process in [*readers, *filter(None, [exchange])]:
+            process.kill()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("--tapeworks", "--work", "--server"):
+        parser.add_argument(name, type=Path, required=True)
+    given = parser.parse_args()
+    work = given.work.resolve() / "aeron-processes"
+    shutil.rmtree(work, ignore_errors=True)
+    print("| readers | million events | plant, s | driver, s | each reader, s | dropped |\n| --- | --- | --- | --- | --- | --- |", flush=True)
+    for count in (1, 2, 4):
+        scene = Scene(given.tapeworks.resolve(), given.server.resolve(), work / str(count), "aeron:ipc")
+        try:
+            print(measure(scene, count), flush=True)
+        finally:
+            scene.clear()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+"""A plant publishes on streams of Aeron, through the media driver as it comes from Maven: every reader has each record once.
+
+Venues are simulated on loopback. One reader is there from the start, one comes late, one is stopped for a while so that it is too slow; each
+reads the NBBO (two streams) or makes records of the events. Amid the session the media driver is killed and starts again, and so does the plant.
+At the end each reader's file has the records, byte for byte, that a live client gets of the plant's journal. Over IPC first, then over UDP. Then come the ways to
+fail: no driver, a wrong token, a reader without a replay server that loses something.
+
+Usage: with_aeron.py --tapeworks BINARY --work FOLDER --server FOLDER, where the last has the driver's archive.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from with_kafka import serve, venues_of
+from with_questdb import Plant, free_port, until
+
+MESSAGES, RATE = 24_000, 2_000
+KEY = "db-" + "0" * 29
+TOKEN = "for-tests-only-0123456789"
+DEADLINE = 60
+PROBLEMS = 3
+
+
+class Driver:
+    """The media driver, one thread of it, that sleeps when there is nothing to do."""
+
+    def __init__(self, archives: Path, folder: Path, log: Path):
+        self.archives, self.folder, self.log, self.process = archives, folder, log, None
+
+    def start(self) -> None:
+        (archive,) = self.archives.glob("aeron-all-*.jar")
+        opens = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("jdk.internal.misc", "sun.nio.ch")]
+        setting = {
+            "aeron.dir": self.folder, "aeron.threading.mode": "SHARED", "aeron.dir.delete.on.start": "true",
+            "aeron.shared.idle.strategy": "org.agrona.concurrent.BackoffIdleStrategy",
+            # The smallest that there are: a reader that stops is soon too slow.
+            "aeron.ipc.term.buffer.length": 1 << 16, "aeron.term.buffer.length": 1 << 16,
+            "aeron.client.liveness.timeout": 5_000_000_000,
+        }
+        words = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", *opens, *(f"-D{name}={value}" for name, value in setting.items())]
+        log = open(self.log, "a")
+        command = [*words, "-cp", str(archive), "io.aeron.driver.MediaDriver"]
+        self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        until("the driver is there", lambda: self.process.poll() is None and (self.folder / "cnc.dat").exists())
+
+    def kill(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+
+class Reader:
+    """`tapeworks subscribe --aeron` into a file of DBN."""
+
+    def __init__(self, tapeworks: Path, name: str, scene: "Scene", schema: str, *more: str):
+        self.file, self.log = scene.work / f"{name}.dbn", scene.work / f"{name}.log"
+        words = ["subscribe", "--aeron", scene.channel, "--aeron-dir", str(scene.driver.folder), "--aeron-token", TOKEN]
+        words += ["--schema", schema, "--out", str(self.file), "--force", *more]
+        self.process = subprocess.Popen([str(tapeworks), *words], stdout=subprocess.DEVNULL, stderr=open(self.log, "w"))
+
+    def end(self, wanted: int = 0) -> dict:
+        """Ends it; its records by instrument."""
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(timeout=DEADLINE)
+        if code != wanted:
+            sys.exit(f"the reader of {self.file} ended with {code}, not {wanted}: {self.log.read_text()}")
+        return records(self.file)
+
+    def last_line(self) -> str:
+        return next(line for line in self.log.read_text().splitlines() if "Aeron: " in line)
+
+
+class Scene:
+    """A driver, a plant, and what readers need to know."""
+
+    def __init__(self, tapeworks: Path, archives: Path, work: Path, channel: str):
+        work.mkdir(parents=True)
+        self.tapeworks, self.work, self.channel = tapeworks, work, channel
+        self.driver = Driver(archives, Path(f"/dev/shm/tapeworks-aeron-{os.getpid()}-{work.name}"), work / "driver.log")
+        self.page, self.replay, self.clients = free_port(), free_port(), free_port()
+        self.venues, of_venues = venues_of(work, random.randrange(1, 250), random.randrange(20_000, 30_000), MESSAGES, RATE)
+        file = work / "plant.toml"
+        file.write_text(
+            f'interface = "127.0.0.1"\n[journal]\nfolder = "journal"\nsegment_mb = 1\n[web]\nlisten = "127.0.0.1:{self.page}"\n'
+            f'[clients]\nlisten = "127.0.0.1:{self.clients}"\n[[clients.dataset]]\nname = "ALL"\n[[clients.key]]\nname = "t"\nkey = "{KEY}"\n'
+            f'[aeron]\nchannel = "{channel}"\ndirectory = "{self.driver.folder}"\nnbbo_streams = 2\nqueue_mb = 1\ndriver_timeout = "2s"\n'
+            f'replay = "127.0.0.1:{self.replay}"\ntoken = "{TOKEN}"\nback_pressure = "2ms"\n{of_venues}'
+        )
+        self.plant = Plant(tapeworks, file, self.page, work / "plant.log")
+
+    def status(self) -> dict:
+        return (self.plant.status() or {}).get("aeron") or {}
+
+    def live(self, schema: str) -> dict:
+        """The records of the whole day as a live client gets them, by instrument."""
+        file = self.work / f"live-{schema}.dbn"
+        words = ["subscribe", f"127.0.0.1:{self.clients}", "--key", KEY, "--dataset", "ALL", "--schema", schema]
+        words += ["--start", "0", "--seconds", "5", "--out", str(file), "--force"]
+        subprocess.run([str(self.tapeworks), *words], check=True, stdout=subprocess.DEVNULL, stderr=open(self.work / "live.log", "a"))
+        return records(file)
+
+    def clear(self) -> None:
+        self.plant.kill()
+        self.driver.kill()
+        shutil.rmtree(self.driver.folder, ignore_errors=True)
+
+
+def records(file: Path) -> dict:
+    """The records of a file of DBN, by instrument, in their order; without mappings and messages of the system."""
+    bytes_, found = file.read_bytes(), defaultdict(list)
+    assert bytes_[:3] == b"DBN", file
+    at = 8 + int.from_bytes(bytes_[4:8], "little")
+    while at < len(bytes_):
+        length, rtype = bytes_[at] * 4, bytes_[at + 1]
+        if rtype not in (0x15, 0x16, 0x17):
+            found[int.from_bytes(bytes_[at + 4 : at + 8], "little")].append(bytes_[at : at + length])
+        at += length
+    return found
+
+
+def compare(name: str, ours: dict, wanted: dict) -> int:
+    for instrument in sorted(set(ours) | set(wanted)):
+        mine, theirs = ours.get(instrument, []), wanted.get(instrument, [])
+        if mine != theirs:
+            place = next((at for at, (a, b) in enumerate(zip(mine, theirs)) if a != b), min(len(mine), len(theirs)))
+            twice = len(mine) - len(set(mine))
+            sys.exit(f"{name}: instrument {instrument} has {len(mine)} records, not {len(theirs)}; they differ from {place} on; {twice} are twice")
+    return sum(map(len, wanted.values()))
+
+
+def cpu(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def session(scene: Scene) -> None:
+    """The session with kills."""
+    tapeworks, replay = scene.tapeworks, ("--from", f"127.0.0.1:{scene.replay}")
+    # The plant is there before the driver.
+    scene.plant.start()
+    until("the plant misses the driver", lambda: "no media driver" in (scene.status().get("error") or ""))
+    scene.driver.start()
+    until("the plant finds the driver", lambda: scene.status().get("is_connected"))
+    whole = ("--start", "0", *replay)
+    readers = {
+        "nbbo": Reader(tapeworks, "nbbo", scene, "cmbp-1", *whole),
+        "events": Reader(tapeworks, "events", scene, "mbo", *whole),
+        "slow": Reader(tapeworks, "slow", scene, "cmbp-1", *whole),
+    }
+    exchange = serve(tapeworks, scene.venues)
+    try:
+        until("something is read", lambda: scene.status().get("items", 0) > 3_000)
+        os.kill(readers["slow"].process.pid, signal.SIGSTOP)
+        until("messages are dropped for the slow reader", lambda: scene.status().get("dropped_slow", 0) > 100)
+        scene.driver.kill()
+        time.sleep(0.5)
+        scene.driver.start()
+        until("the plant notices", lambda: scene.status().get("connects", 0) > 1)
+        os.kill(readers["slow"].process.pid, signal.SIGCONT)
+        readers["late"] = Reader(tapeworks, "late", scene, "cmbp-1", *whole)
+        readers["trades"] = Reader(tapeworks, "trades", scene, "trades", *whole)
+        time.sleep(1)
+        dropped = scene.status()["dropped_slow"]
+        scene.plant.kill()
+        scene.plant.start()
+        until("the plant is there again", lambda: scene.status().get("is_connected"))
+        assert exchange.wait(timeout=DEADLINE) == 0
+        settled(scene)
+        status, count = scene.status(), 0
+        wanted = {schema: scene.live(schema) for schema in ("cmbp-1", "mbo", "trades")}
+        for name, reader in readers.items():
+            schema = {"events": "mbo", "trades": "trades"}.get(name, "cmbp-1")
+            count += compare(f"{scene.channel}, {name}", reader.end(), wanted[schema])
+            print(f"  {name}: {reader.last_line()}", flush=True)
+        assert status["refused"] == 0 and status["replays"] > 0, status
+        print(f"{scene.channel}: {count} records once each; {dropped} were dropped, {status['replays']} replays", flush=True)
+    finally:
+        exchange.kill()
+        for reader in readers.values():
+            reader.process.kill()
+
+
+def settled(scene: Scene) -> None:
+    """All is published, and readers have had time to notice what is missing."""
+    before = -1
+    while before != (now := (scene.plant.status() or {}).get("events", 0)) or scene.status().get("waiting"):
+        before = now
+        time.sleep(0.7)
+    time.sleep(2.5)
+
+
+def failures(scene: Scene) -> None:
+    """The ways to fail."""
+    replay = ("--from", f"127.0.0.1:{scene.replay}")
+    words = ["subscribe", "--aeron", scene.channel, "--aeron-dir", str(scene.driver.folder), "--start", "0", *replay, "--quiet", "--seconds", "3"]
+    done = subprocess.run([str(scene.tapeworks), *words, "--aeron-token", "wrong"], capture_output=True, text=True, check=False)
+    assert "the token is wrong" in done.stderr, done.stderr
+    assert scene.status()["refused_replays"] > 0
+    # Without a replay server what is lost is counted.
+    spent = cpu(scene.plant.process.pid)
+    time.sleep(5)
+    print(f"idle: the plant took {(cpu(scene.plant.process.pid) - spent) / 5 * 100:.1f} % of a core", flush=True)
+    replays = scene.status()["replays"]
+    # The day begins anew, and so do the numbers of events: that is seen by the reader that has the day before.
+    before = Reader(scene.tapeworks, "before", scene, "cmbp-1", "--start", "0", *replay)
+    until("the day is read", lambda: scene.status()["replays"] > replays + 1 and not scene.status()["running_replays"])
+    scene.plant.kill()
+    (scene.work / "journal").rename(scene.work / "journal-before")
+    scene.plant.start()
+    until("the plant is there", lambda: scene.status().get("is_connected"))
+    alone = Reader(scene.tapeworks, "alone", scene, "cmbp-1")
+    exchange = serve(scene.tapeworks, scene.venues)
+    try:
+        until("something is read", lambda: scene.status().get("items", 0) > 3_000)
+        scene.driver.kill()
+        time.sleep(1)
+        scene.driver.start()
+        assert exchange.wait(timeout=DEADLINE) == 0
+        settled(scene)
+        alone.end(PROBLEMS)
+        assert "missing: there is no replay server to ask" in alone.log.read_text() or "may be missing" in alone.log.read_text()
+        print(f"  alone: {alone.last_line()}", flush=True)
+        before.end(PROBLEMS)
+        assert "the plant's numbers began anew" in before.log.read_text()
+        print(f"  before: {before.last_line()}", flush=True)
+    finally:
+        exchange.kill()
+        for reader in (alone, before):
+            reader.process.kill()
+    scene.driver.kill()
+    done = subprocess.run([str(scene.tapeworks), *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "driver" in done.stderr, (done.returncode, done.stderr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("--tapeworks", "--work", "--server"):
+        parser.add_argument(name, type=Path, required=True)
+    given = parser.parse_args()
+    work = given.work.resolve() / "aeron"
+    shutil.rmtree(work, ignore_errors=True)
+    channels = {"ipc": "aeron:ipc", "udp": f"aeron:udp?endpoint=127.0.0.1:{free_port()}"}
+    for name, channel in channels.items():
+        scene = Scene(given.tapeworks.resolve(), given.server.resolve(), work / name, channel)
+        try:
+            session(scene)
+            if name == "ipc":
+                failures(scene)
+        finally:
+            scene.clear()
+
+
+if __name__ == "__main__":
+    main()
