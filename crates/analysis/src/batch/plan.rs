@@ -303,6 +303,8 @@ fn probe_until(
     date: Option<Date>,
     is_enough: &mut bool,
 ) -> Result<Probed, InputError> {
+    // What a file is shows at its beginning.
+    *is_enough = true;
     let mut input = Input::open(0, path, settings.protocol)?;
     let is_without_day = input.is_without_day();
     let given = date.and_then(clock::midnight_of).filter(|_| is_without_day);
@@ -312,7 +314,6 @@ fn probe_until(
     let mut first = None;
     match &mut input.source {
         Source::Capture(reader) => {
-            *is_enough = true;
             for _ in 0..PROBED_PACKETS {
                 // Damage behind the first packet is for the task to report, which takes what is before it.
                 let captured = match reader.next_packet() {
@@ -340,6 +341,7 @@ fn probe_until(
                 return Err(InputError::NoDay { file: name.to_owned(), why });
             };
             first = Some(midnight);
+            *is_enough = false;
             if let Some(frame) = reader.next_batch()?.and_then(|mut frames| frames.next()) {
                 let frame = Frame { file: 0, offset: frame.offset, bytes: frame.bytes };
                 feed.file(0, *format, Some(midnight)).process(&[frame], &mut unwanted);
@@ -485,6 +487,25 @@ mod tests {
         };
         assert_eq!(only("mbo"), [Kind::Channels]);
         assert_eq!(only("cbbo-1s"), [Kind::Nbbo]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_capture_shows_it_at_its_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { protocol: None, ..settings() };
+        let is_enough = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            let (probed, is_enough) = probe(&path, name, &settings, None);
+            (probed.unwrap_err().to_string(), is_enough)
+        };
+        let (error, noise) = is_enough("noise", b"this is no capture");
+        assert!(noise && error.contains("neither a capture"), "{error}");
+        // The header of a capture whose first packet is further on.
+        let mut header = 0xA1B2_C3D4_u32.to_le_bytes().to_vec();
+        header.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0]);
+        let (error, begun) = is_enough("begun.pcap", &header);
+        assert!(!begun && error.contains("no packet"), "{error}");
     }
 
     #[test]
