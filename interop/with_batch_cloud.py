@@ -5,6 +5,7 @@ import argparse
 import http.client
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -387,6 +388,12 @@ def named(batch: Batch, captures: Path, between: Between):
     code, _, errors = batch.run(f"s3://{BUCKET}/noise", "--out", f"s3://{BUCKET}/noise-days", *SETTINGS, environment=between.environment)
     read = between.answered[("GET", f"/{BUCKET}/noise/noise.bin")]
     check(code == 3 and "neither a capture" in errors and read == RANGE_BYTES, f"of an object that is no capture {read} bytes are read")
+    # No file of the run may be larger, as if the disk were full. Python ignores the signal of that, and so does the program.
+    limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)), "restore_signals": False}
+    process = batch.start(f"s3://{BUCKET}/in", "--out", f"s3://{BUCKET}/full", *SETTINGS, **limit)
+    _, errors = process.communicate()
+    is_named = "cannot be written: File too large" in errors and errors.count("\n") == 1
+    check(process.returncode == 1 and is_named and not server.keys("full"), f"a full disk is no fault of an object: {errors.strip()}")
     away = {"AWS_ENDPOINT": "http://user:a-secret-of-the-endpoint@127.0.0.1:1"}
     line = batch.refused(captures, "--out", f"s3://{BUCKET}/none", *SETTINGS, environment=away)
     check("http://127.0.0.1:1/" in line and "a-secret" not in line, "an endpoint is shown without its password")

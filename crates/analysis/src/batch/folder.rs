@@ -567,7 +567,7 @@ mod tests {
         fs::create_dir(&obstacle).unwrap();
         folder.withdraw(&record.task.name).unwrap_err();
         assert!(folder.all_finished().unwrap().is_empty());
-        assert_eq!(folder.names("publishing").unwrap(), [record.task.name.clone()]);
+        assert_eq!(folder.names("publishing").unwrap(), std::slice::from_ref(&record.task.name));
         drop(folder);
         fs::remove_dir(&obstacle).unwrap();
         Folder::open(root.path(), &record.task.settings, Access::Alone, false).unwrap();

@@ -150,23 +150,35 @@ mod in_store {
     }
 
     /// Brings the beginning of an object into a local file, and more of it until `probe` has seen enough: it says so by `true`. Returns
-    /// its last answer.
+    /// its last answer, or why the object cannot be used.
+    ///
+    /// # Errors
+    /// [`BatchError::Io`] when the disk is full, say, which is no fault of the object.
     pub(in crate::batch) fn probed<T>(
         object: &ObjectInput,
         path: &Path,
         mut probe: impl FnMut() -> (T, bool),
-    ) -> Result<T, String> {
-        let mut file = create(path).map_err(|error| error.to_string())?;
-        let mut download = Download::new(&object.into()).map_err(|error| error.to_string())?;
+    ) -> Result<Result<T, String>, BatchError> {
+        let begun = create(path).map_err(|error| error.to_string());
+        let download = || Download::new(&object.into()).map_err(|error| error.to_string());
+        let (mut file, mut download) = match begun.and_then(|file| Ok((file, download()?))) {
+            Ok(begun) => begun,
+            Err(error) => return Ok(Err(error)),
+        };
         let mut end = FIRST_BYTES;
         loop {
-            while let Some(bytes) = download.next(end).map_err(|error| error.to_string())? {
-                let written = file.write_all(&bytes);
-                written.map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
+            loop {
+                match download.next(end) {
+                    Ok(Some(bytes)) => {
+                        file.write_all(&bytes).map_err(BatchError::io(path, "cannot be written"))?;
+                    }
+                    Ok(None) => break,
+                    Err(error) => return Ok(Err(error.to_string())),
+                }
             }
             let (probed, is_enough) = probe();
             if is_enough || download.position() >= object.size {
-                return Ok(probed);
+                return Ok(Ok(probed));
             }
             end = end.saturating_mul(4);
         }

@@ -71,7 +71,7 @@ pub struct Plan {
 /// looked at and of all files.
 ///
 /// # Errors
-/// [`BatchError::Pattern`], [`BatchError::NoMatch`], [`BatchError::Stopped`].
+/// [`BatchError::Pattern`], [`BatchError::NoMatch`], [`BatchError::Stopped`]; [`BatchError::Io`] if the beginnings of objects cannot be kept.
 pub fn plan(
     options: &PlanOptions,
     folder: &Path,
@@ -95,7 +95,7 @@ pub fn plan(
                     Some(staging) => staging,
                     none => none.insert(Staging::new(options.staged_in.as_deref())?),
                 };
-                probe_object(object, staging, settings, options.date)
+                probe_object(object, staging, settings, options.date)?
             }
             (None, _) => Err(format!("{}: its name is not UTF-8", path.display())),
         };
@@ -239,14 +239,15 @@ fn probe_object(
     staging: &Staging,
     settings: &Settings,
     date: Option<Date>,
-) -> Result<Probed, String> {
+) -> Result<Result<Probed, String>, BatchError> {
     let mut staged = Staged::default();
     let path = staged.path(staging.folder(), 0, &object.path);
     let name = object.path.display().to_string();
     let probed = super::objects::probed(object, &path, || probe(&path, &name, settings, date));
     // The next one has another name.
     let _left_at_worst = fs::remove_file(&path);
-    probed?.map_err(|error| staged.renamed(&error.to_string()))
+    let renamed = |error: InputError| staged.renamed(&error.to_string());
+    Ok(probed?.and_then(|probed| probed.map_err(renamed)))
 }
 
 #[cfg(not(feature = "cloud"))]
@@ -255,8 +256,8 @@ fn probe_object(
     _staging: &Staging,
     _settings: &Settings,
     _date: Option<Date>,
-) -> Result<Probed, String> {
-    Err(BatchError::NoCloud { address: object.path.display().to_string() }.to_string())
+) -> Result<Result<Probed, String>, BatchError> {
+    Err(BatchError::NoCloud { address: object.path.display().to_string() })
 }
 
 /// `**` at the end of a pattern means all files below, not the folders.
