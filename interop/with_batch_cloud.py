@@ -1,9 +1,11 @@
 """`tapeworks batch` with addresses, against a server of moto that speaks S3's protocol: the bytes of a run in folders, whatever the place and
-the number of workers; runs that are killed; buckets, credentials and objects that are not there."""
+the number of workers; runs that are killed, stand still or lose answers; buckets, credentials and objects that are not there."""
 
 import argparse
+import http.client
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -11,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import boto3
@@ -35,6 +38,9 @@ LARGE = ["--venues", "nasdaq", "--date", "2025-11-20", "--messages", "400000", "
 RANGE_BYTES = 16 << 20
 
 WAIT_SECONDS = 120
+
+# How long a run does not know that its lease is lost.
+UNKNOWN_SECONDS = 5
 
 
 def check(holds: bool, what: str):
@@ -85,6 +91,53 @@ class Server:
         """What a run has made below a prefix."""
         names = [name for name in self.keys(prefix) if not name.startswith(".tasks/")]
         return {name: self.client.get_object(Bucket=BUCKET, Key=f"{prefix}/{name}")["Body"].read() for name in names}
+
+
+class Between:
+    """Passes requests on to the server. ``rule`` gets each one's method, path and headers, which it may change, and says what becomes of it:
+    ``None``: it is answered; ``lost``: it is done, and the answer is that of a server in trouble."""
+
+    def __init__(self, server: Server):
+        self.rule = lambda method, path, headers: None
+        # The bytes of answers, by method and path.
+        self.answered = {}
+        between, (host, port) = self, server.address.removeprefix("http://").split(":")
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def pass_on(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                headers = dict(self.headers)
+                fate = between.rule(self.command, self.path, headers)
+                connection = http.client.HTTPConnection(host, int(port))
+                connection.request(self.command, self.path, body, headers)
+                answer = connection.getresponse()
+                content, status, fields = answer.read(), answer.status, dict(answer.getheaders())
+                connection.close()
+                if fate == "lost":
+                    status, fields, content = 500, {}, b"<Error><Code>InternalError</Code></Error>"
+                key = (self.command, self.path.split("?")[0])
+                between.answered[key] = between.answered.get(key, 0) + len(content)
+                self.send_response_only(status)
+                for name, value in fields.items():
+                    if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                        self.send_header(name, value)
+                is_head = self.command == "HEAD"
+                self.send_header("Content-Length", fields.get("Content-Length", "0") if is_head else str(len(content)))
+                self.end_headers()
+                if not is_head:
+                    self.wfile.write(content)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = pass_on
+
+            def log_message(self, *_):
+                pass
+
+        self.listener = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.listener.daemon_threads = True
+        threading.Thread(target=self.listener.serve_forever, daemon=True).start()
+        self.environment = {"AWS_ENDPOINT": f"http://127.0.0.1:{self.listener.server_port}"}
 
 
 class Batch:
@@ -235,6 +288,118 @@ def leased(batch: Batch, captures: Path):
     check(set(batch.server.keys("leased")) == {".tasks/run"}, "it has changed nothing")
 
 
+def is_renewal(method: str, path: str, headers: dict) -> bool:
+    """Whether a request renews a lease."""
+    return method == "PUT" and path.endswith("/.tasks/run") and "if-match" in {name.lower() for name in headers}
+
+
+def outlived(batch: Batch, captures: Path, days: Path, between: Between):
+    """A run whose renewals stand still loses its lease to another, and then changes nothing."""
+    server, taken = batch.server, threading.Event()
+
+    def rule(method, path, headers):
+        # Its tasks go on as soon as another run has the lease, which it gets to know later.
+        if is_renewal(method, path, headers):
+            taken.wait(WAIT_SECONDS)
+            time.sleep(UNKNOWN_SECONDS)
+        elif method == "GET" and "one/14-nasdaq" in path and started.is_set():
+            taken.wait(WAIT_SECONDS)
+        elif method != "GET" and method != "HEAD" and taken.is_set():
+            changes.append(f"{method} {path}")
+
+    started, changes = threading.Event(), []
+    between.rule = rule
+    words = ["--out", f"s3://{BUCKET}/outlived", "--jobs", "1", *SETTINGS]
+    first = batch.start(f"s3://{BUCKET}/in", *words, environment=between.environment)
+    until("the lease of the first run", lambda: ".tasks/settings.json" in server.keys("outlived"))
+    started.set()
+    lease = server.keys("outlived")[".tasks/run"]["ETag"]
+    second = batch.start(captures, *words)
+    until("the lease of the second run", lambda: server.keys("outlived").get(".tasks/run", {}).get("ETag") != lease)
+    taken.set()
+    _, errors = first.communicate()
+    _, others = second.communicate()
+    check(first.returncode == 1 and "another run works in this folder" in errors, f"a run that stood still ends: {errors.strip()}")
+    check(not changes, f"it changes nothing: {changes}")
+    check(second.returncode in REPLAYED, f"the other one ends {others.strip()}")
+    check(server.files("outlived") == files(days), "the bytes are those of the run that took over, the manifest's too")
+    check(".tasks/run" not in server.keys("outlived"), "its lease is given back by itself")
+
+
+def unanswered(batch: Batch, captures: Path, days: Path, between: Between):
+    """A run goes on when a renewal is done and its answer is lost, and a store without conditions is refused."""
+    lost = []
+
+    def rule(method, path, headers):
+        if is_renewal(method, path, headers) and len(lost) < 2:
+            lost.append(path)
+            return "lost"
+        return None
+
+    between.rule = rule
+    batch.run(captures, "--out", f"s3://{BUCKET}/unanswered", *SETTINGS, environment=between.environment)
+    check(len(lost) == 2, "answers to renewals are lost")
+    check(batch.server.files("unanswered") == files(days), "the run keeps its lease: the same bytes")
+
+    def blind(_method, _path, headers):
+        for name in [name for name in headers if name.lower() in ("if-match", "if-none-match")]:
+            del headers[name]
+
+    between.rule = blind
+    line = batch.refused(captures, "--out", f"s3://{BUCKET}/blind", *SETTINGS, environment=between.environment)
+    check("has no conditional puts" in line, "a store without conditions is refused")
+
+
+def halfway(batch: Batch, captures: Path):
+    """A run that was killed between the two names of a record, and one for another day behind it."""
+    server, words = batch.server, ["--out", f"s3://{BUCKET}/halfway", *SETTINGS]
+    batch.run(captures / "two/19-memx.pcap", *words)
+    whole = server.files("halfway")
+    names = [name for name in server.keys("halfway") if name.startswith(".tasks/20")]
+    for name in names:
+        record = server.client.get_object(Bucket=BUCKET, Key=f"halfway/{name}")["Body"].read()
+        server.client.put_object(Bucket=BUCKET, Key=f"halfway/{name.removesuffix('json')}publishing", Body=record)
+    batch.run(captures / "two/18-nasdaq.pcap", *words)
+    found = server.files("halfway")
+    manifest = json.loads(found["manifest.json"])
+    named = {output["path"] for task in manifest["tasks"] for output in task["outputs"]}
+    check(len(names) == 2 and named == set(outputs(found)), "the manifest names what is there, of both days")
+    check(outputs(whole).items() <= found.items(), "the finished tasks have stayed")
+    check(not [name for name in server.keys("halfway") if name.endswith(".publishing")], "no remains are in the store")
+
+
+def named(batch: Batch, captures: Path, between: Between):
+    """Names of objects that no file would have, objects that stand for folders, and one that is no capture."""
+    server, content = batch.server, (captures / "two/19-memx.pcap").read_bytes()
+    odd = ["a b.pcap", "50%25.pcap", "ünï.pcap", "a#b?.pcap", "x%2F..%2Fy.pcap", "+plus&.pcap", "a'b\".pcap", "c\\d.pcap", "two/e.pcap"]
+    for name in odd:
+        server.client.put_object(Bucket=BUCKET, Key=f"odd/{name}", Body=content)
+    for name in ["", "two/"]:
+        server.client.put_object(Bucket=BUCKET, Key=f"odd/{name}", Body=b"")
+    batch.run(f"s3://{BUCKET}/odd/**", "--out", f"s3://{BUCKET}/odd-days", *SETTINGS, accepted=(0,))
+    manifest = json.loads(server.files("odd-days")["manifest.json"])
+    found = {one["path"] for task in manifest["tasks"] for one in task["inputs"]}
+    check(found == {f"s3://{BUCKET}/odd/{name}" for name in odd}, "objects have their own names, and folders are none")
+    line = batch.refused(captures, "--out", "s3://", *SETTINGS)
+    check("s3://: has no bucket" in line and not (ROOT / "s3:").exists(), "an address without a bucket is no folder")
+    between.rule = lambda *_: None
+    server.client.put_object(Bucket=BUCKET, Key="noise/noise.bin", Body=os.urandom(3 * RANGE_BYTES))
+    server.client.put_object(Bucket=BUCKET, Key="noise/a.pcap", Body=content)
+    code, _, errors = batch.run(f"s3://{BUCKET}/noise", "--out", f"s3://{BUCKET}/noise-days", *SETTINGS, environment=between.environment)
+    read = between.answered[("GET", f"/{BUCKET}/noise/noise.bin")]
+    check(code == 3 and "neither a capture" in errors and read == RANGE_BYTES, f"of an object that is no capture {read} bytes are read")
+    # No file of the run may be larger, as if the disk were full. Python ignores the signal of that, and so does the program.
+    limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)), "restore_signals": False}
+    process = batch.start(f"s3://{BUCKET}/in", "--out", f"s3://{BUCKET}/full", *SETTINGS, **limit)
+    _, errors = process.communicate()
+    is_named = "cannot be written: File too large" in errors and errors.count("\n") == 1
+    check(process.returncode == 1 and is_named and not server.keys("full"), f"a full disk is no fault of an object: {errors.strip()}")
+    away = {"AWS_ENDPOINT": "http://user:a-secret-of-the-endpoint@127.0.0.1:1"}
+    line = batch.refused(captures, "--out", f"s3://{BUCKET}/none", *SETTINGS, environment=away)
+    check("http://127.0.0.1:1/" in line and "a-secret" not in line, "an endpoint is shown without its password")
+    check(not batch.staged(), "no staged file is left")
+
+
 def missing(batch: Batch, captures: Path):
     """What is not there is named, and stops nothing else."""
     server = batch.server
@@ -322,6 +487,11 @@ def main(tapeworks: Path, work: Path):
         same_bytes(batch, captures, days)
         killed(batch, days)
         leased(batch, captures)
+        between = Between(server)
+        outlived(batch, captures, days, between)
+        unanswered(batch, captures, days, between)
+        halfway(batch, captures)
+        named(batch, captures, between)
         missing(batch, captures)
         large(batch, work)
         credentials(batch)

@@ -125,6 +125,12 @@ pub enum BatchError {
         /// The address.
         address: String,
     },
+    /// An address of results that names no bucket.
+    #[error("{address}: has no bucket")]
+    NoBucket {
+        /// The address.
+        address: String,
+    },
     /// A store refuses, or does not answer.
     #[cfg(feature = "cloud")]
     #[error(transparent)]

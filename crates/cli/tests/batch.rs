@@ -500,6 +500,51 @@ impl Executor for Processes<'_> {
     }
 }
 
+/// Another process did the same tasks, failed, and removed a file of the first and the record of the second.
+struct Undone;
+
+impl Executor for Undone {
+    fn execute(
+        &self,
+        tasks: &[&Task],
+        folder: &batches::Folder,
+        watch: &mut dyn FnMut(Step<'_>) -> ControlFlow<()>,
+    ) -> Result<(), BatchError> {
+        batches::Threads(1).execute(tasks, folder, watch)?;
+        let record = folder.finished(&tasks[0].name)?.unwrap();
+        fs::remove_file(folder.root().join(&record.outputs[0].path)).unwrap();
+        fs::remove_file(folder.root().join(format!(".tasks/{}.json", tasks[1].name))).unwrap();
+        Ok(())
+    }
+}
+
+#[test]
+fn a_run_whose_results_another_process_removed_says_so_and_has_them_in_no_manifest() {
+    let folder = Folder::new("batch-undone");
+    generate(&folder, "in/a.pcap", "nasdaq", "2025-11-14", "600", &[]);
+    generate(&folder, "in/b.pcap", "memx", "2025-11-17", "600", &[]);
+    let dry = batch(&folder, "out", &["--dry-run", "--json"]);
+    let dry: Value = serde_json::from_str(&stdout(&dry)).unwrap();
+    let settings = Task::from_json(&dry["tasks"][0].to_string()).unwrap().settings;
+    let out = PathBuf::from(folder.path("out"));
+    let options = PlanOptions { patterns: vec![folder.path("in")], ..PlanOptions::default() };
+    let plan = batches::plan(&options, &out, &settings, &mut |_, _| ControlFlow::Continue(())).unwrap();
+    assert_eq!(plan.tasks.len(), 2);
+    let results = batches::Folder::open(&out, &settings, Access::Alone, false).unwrap();
+    let run = |executor: &dyn Executor| {
+        let mut observe = |_: &batches::Progress| ControlFlow::Continue(());
+        batches::run(&plan, &results, executor, false, &mut |_| {}, &mut observe).unwrap()
+    };
+    let report = run(&Undone);
+    assert_eq!((report.performed, report.failed.len(), report.records.len()), (0, 2, 0));
+    let manifest: Value = serde_json::from_slice(&fs::read(report.manifest.unwrap()).unwrap()).unwrap();
+    assert_eq!(manifest["tasks"], serde_json::json!([]));
+    let error = manifest["failed_tasks"][1]["error"].as_str().unwrap();
+    assert!(error.contains("its results are gone or incomplete"), "{error}");
+    let report = run(&batches::Threads(1));
+    assert_eq!((report.performed, report.failed.len(), report.records.len()), (2, 0, 2));
+}
+
 #[test]
 fn an_executor_starts_a_process_for_each_task() {
     let folder = Folder::new("batch-processes");

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
+pub use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -230,11 +230,21 @@ fn one_line(error: &dyn std::error::Error) -> String {
         (Some(code), None) => code.to_owned(),
         _ => text.clone(),
     };
-    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = said.split_whitespace().map(without_user).collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MOST_SHOWN) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
         None => line,
     }
+}
+
+/// An address of an endpoint without the name and password in it.
+fn without_user(word: &str) -> String {
+    let parts = word.split_once("://").and_then(|(scheme, rest)| {
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (host, path) = rest.split_at_checked(end)?;
+        Some(format!("{scheme}://{}{path}", host.rsplit_once('@')?.1))
+    });
+    parts.unwrap_or_else(|| word.to_owned())
 }
 
 fn object(bucket: &str, meta: &ObjectMeta) -> Object {
@@ -519,6 +529,8 @@ mod tests {
         let answer = "<?xml?>\n<Error><Code>NoSuchBucket</Code><Message>It does\nnot exist</Message></Error>";
         assert_eq!(shown(answer), "NoSuchBucket: It does not exist");
         assert_eq!(shown("one\n  two"), "one two");
+        let refused = "PUT http://user:pass@word@host:1/a@b/c in 1s, s3://b/d@e (http://u:p@h)";
+        assert_eq!(shown(refused), "PUT http://host:1/a@b/c in 1s, s3://b/d@e (http://h)");
         assert_eq!(shown(&"x".repeat(1_000)).chars().count(), MOST_SHOWN + 1);
     }
 }

@@ -153,12 +153,12 @@ impl Folder {
         }
     }
 
-    /// Refuses to change anything once another run has taken over.
+    /// Refuses to change anything once another run has taken over. In a store this is a request.
     #[allow(clippy::unnecessary_wraps)]
     fn check(&self) -> Result<(), BatchError> {
         match &self.held {
             #[cfg(feature = "cloud")]
-            Held::Cloud(Some(lease)) if lease.is_lost() => Err(busy(&self.place)),
+            Held::Cloud(Some(lease)) if !lease.is_held()? => Err(busy(&self.place)),
             _ => Ok(()),
         }
     }
@@ -171,9 +171,19 @@ impl Folder {
 
     /// Whether files of the folder are there, in the sizes that a record has.
     pub(super) fn has(&self, outputs: &[OutputRecord]) -> Result<bool, BatchError> {
-        let names: Vec<PathBuf> = outputs.iter().map(|output| output.path.clone()).collect();
-        let sizes = self.place.sizes(&names)?;
-        Ok(sizes.iter().zip(outputs).all(|(size, output)| *size == Some(output.bytes)))
+        Ok(self.have(&[outputs])?.iter().all(|has| *has))
+    }
+
+    /// The same for the files of some records, in their order.
+    pub(super) fn have(&self, records: &[&[OutputRecord]]) -> Result<Vec<bool>, BatchError> {
+        let names: Vec<PathBuf> =
+            records.iter().copied().flatten().map(|output| output.path.clone()).collect();
+        let mut sizes = self.place.sizes(&names)?.into_iter();
+        let has = |outputs: &&[OutputRecord]| {
+            let those: Vec<Option<u64>> = sizes.by_ref().take(outputs.len()).collect();
+            those.iter().zip(*outputs).all(|(size, output)| *size == Some(output.bytes))
+        };
+        Ok(records.iter().map(has).collect())
     }
 
     /// The names of the tasks that have a file or folder with this ending, sorted.
@@ -203,14 +213,24 @@ impl Folder {
         self.place.remove(Path::new(&format!("{MANIFEST}.partial")))
     }
 
-    /// Removes what a killed process has half published of a task.
+    /// Removes what a killed process has half published of a task, or half withdrawn.
     fn remove_publishing(&self, name: &str) -> Result<(), BatchError> {
-        let publishing = task_file(name, "publishing");
-        if let Some(bytes) = self.place.read(&publishing)? {
-            self.remove_outputs(&parse(self.place.path(&publishing), &bytes)?)?;
-            self.place.remove(&publishing)?;
+        let (publishing, finished) = (task_file(name, "publishing"), task_file(name, "json"));
+        let Some(bytes) = self.place.read(&publishing)? else { return Ok(()) };
+        // In a store the record is put under its new name, and then removed under its old one.
+        if let Some(record) = self.place.read(&finished)? {
+            let whole = serde_json::from_slice::<Record>(&record).ok().filter(|_| record == bytes);
+            if let Some(whole) = whole
+                && self.has(&whole.outputs)?
+            {
+                return self.place.remove(&publishing);
+            }
+            // First of all: nothing is finished whose files are not there.
+            self.place.remove(&finished)?;
+            self.remove_outputs(&parse(self.place.path(&finished), &record)?)?;
         }
-        Ok(())
+        self.remove_outputs(&parse(self.place.path(&publishing), &bytes)?)?;
+        self.place.remove(&publishing)
     }
 
     /// Compares the settings with those of the results, or keeps them if there are none.
@@ -219,7 +239,7 @@ impl Folder {
         let text = format!("{:#}\n", settings.to_value());
         for _ in 0..LOOKS {
             let Some(bytes) = self.place.read(&path)? else {
-                if self.place.write(&path, &text, false)? {
+                if self.place.write(&path, text.as_bytes(), false)? {
                     return Ok(());
                 }
                 // Another process that does a task here writes them.
@@ -238,7 +258,7 @@ impl Folder {
             for name in self.names("json")?.iter().filter(|name| *name != "settings") {
                 self.withdraw(name)?;
             }
-            return self.place.write(&path, &text, true).map(|_| ());
+            return self.place.write(&path, text.as_bytes(), true).map(|_| ());
         }
         Err(busy(&self.place))
     }
@@ -261,10 +281,13 @@ impl Folder {
     /// [`BatchError::Io`], [`BatchError::Damaged`].
     pub(super) fn withdraw(&self, name: &str) -> Result<(), BatchError> {
         self.check()?;
-        let finished = task_file(name, "json");
+        let (publishing, finished) = (task_file(name, "publishing"), task_file(name, "json"));
         if let Some(bytes) = self.place.read(&finished)? {
-            self.remove_outputs(&parse(self.place.path(&finished), &bytes)?)?;
-            self.place.remove(&finished)?;
+            let record = parse(self.place.path(&finished), &bytes)?;
+            // A run that is killed from here on leaves no record of files that are not there.
+            self.place.rename(&finished, &publishing, &bytes)?;
+            self.remove_outputs(&record)?;
+            self.place.remove(&publishing)?;
         }
         Ok(())
     }
@@ -346,8 +369,10 @@ impl Folder {
         let name = &record.task.name;
         let (publishing, finished) = (task_file(name, "publishing"), task_file(name, "json"));
         let published = self.publish_all(record, work, &publishing, &finished);
-        if published.is_err() {
-            let removed = self.remove_outputs(&record.to_value()).and_then(|()| self.place.remove(&finished));
+        // What is there once another run has taken over may be that run's.
+        if published.is_err() && self.check().is_ok() {
+            // The record first: nothing is finished whose files are not there.
+            let removed = self.place.remove(&finished).and_then(|()| self.remove_outputs(&record.to_value()));
             // What cannot be removed now is removed by the next run, as `publishing` is still there.
             let _left_behind_at_worst = removed.and_then(|()| self.place.remove(&publishing));
         }
@@ -366,9 +391,11 @@ impl Folder {
             why: error.to_string(),
         })?;
         let text = format!("{text}\n");
-        self.place.write(publishing, &text, true)?;
+        self.place.write(publishing, text.as_bytes(), true)?;
         self.place.bring(work, record.outputs.iter().map(|output| &output.path))?;
-        self.place.rename(publishing, finished, &text)
+        // It may have taken long.
+        self.check()?;
+        self.place.rename(publishing, finished, text.as_bytes())
     }
 
     /// Removes the manifest: it is of all results, which are about to change.
@@ -380,7 +407,8 @@ impl Folder {
     /// Writes the manifest. Returns where.
     pub(super) fn write_manifest(&self, text: &str) -> Result<PathBuf, BatchError> {
         self.check()?;
-        self.place.write(Path::new(MANIFEST), text, true)?;
+        self.place.write(Path::new(MANIFEST), text.as_bytes(), true)?;
+        self.check()?;
         Ok(self.place.path(MANIFEST))
     }
 }
@@ -498,6 +526,52 @@ mod tests {
         drop(run);
         open(Access::OneTask).unwrap();
         open(Access::Alone).unwrap();
+    }
+
+    #[test]
+    fn a_run_that_was_killed_between_the_two_names_of_a_record_leaves_a_whole_task_or_none() {
+        let root = tempfile::tempdir().unwrap();
+        let record = record(3);
+        let open = || Folder::open(root.path(), &record.task.settings, Access::Alone, false).unwrap();
+        publish(&open(), &record).unwrap();
+        let path = |ending| root.path().join(task_file(&record.task.name, ending));
+        fs::copy(path("json"), path("publishing")).unwrap();
+        let folder = open();
+        assert_eq!(folder.finished(&record.task.name).unwrap(), Some(record.clone()));
+        assert!(folder.has(&record.outputs).unwrap() && !path("publishing").exists());
+        drop(folder);
+        // The same while a part of its files is removed, or when the two are of different runs.
+        for obstacle in ["a file is gone", "another record"] {
+            fs::copy(path("json"), path("publishing")).unwrap();
+            match obstacle {
+                "another record" => fs::write(path("publishing"), "{}").unwrap(),
+                _ => fs::remove_file(root.path().join(&record.outputs[1].path)).unwrap(),
+            }
+            let folder = open();
+            assert!(folder.all_finished().unwrap().is_empty(), "{obstacle}");
+            assert!(!path("publishing").exists(), "{obstacle}");
+            assert!(!root.path().join("schema=mbo").exists(), "{obstacle}");
+            publish(&folder, &record).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_task_that_is_withdrawn_has_no_record_while_its_files_go() {
+        let root = tempfile::tempdir().unwrap();
+        let record = record(2);
+        let folder = Folder::open(root.path(), &record.task.settings, Access::Alone, false).unwrap();
+        publish(&folder, &record).unwrap();
+        // A folder is where the first file was, so it cannot be removed: as if the run had been killed there.
+        let obstacle = root.path().join(&record.outputs[0].path);
+        fs::remove_file(&obstacle).unwrap();
+        fs::create_dir(&obstacle).unwrap();
+        folder.withdraw(&record.task.name).unwrap_err();
+        assert!(folder.all_finished().unwrap().is_empty());
+        assert_eq!(folder.names("publishing").unwrap(), std::slice::from_ref(&record.task.name));
+        drop(folder);
+        fs::remove_dir(&obstacle).unwrap();
+        Folder::open(root.path(), &record.task.settings, Access::Alone, false).unwrap();
+        assert!(!root.path().join("schema=mbo").exists());
     }
 
     #[test]

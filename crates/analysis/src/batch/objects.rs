@@ -3,6 +3,7 @@
 //! A listing gives each object's size and version, which the task keeps. Each request for its bytes is bound to that version, so what a task
 //! reads is what was planned, or the task fails and names the object.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -29,7 +30,8 @@ pub(super) struct Staged {
 impl Staged {
     /// The local file for the input number `index` below `work`.
     pub(super) fn path(&mut self, work: &Path, index: usize, address: &Path) -> PathBuf {
-        let name = address.file_name().unwrap_or(address.as_os_str());
+        // Never a name that leads out of the folder.
+        let name = address.file_name().unwrap_or_else(|| OsStr::new("object"));
         let path = work.join("inputs").join(index.to_string()).join(name);
         self.names.push((path.display().to_string(), address.display().to_string()));
         path
@@ -116,8 +118,15 @@ mod in_store {
             }
             (listed, pattern(&format!("{}/**/*", glob::Pattern::escape(address)))?)
         };
-        let found = listed.into_iter().filter(|object| is_match(&wanted, &object.address));
-        Ok(found.map(Into::into).collect())
+        let is_wanted = |object: &&Object| is_match(&wanted, &object.address) && !is_folder(object, &listed);
+        Ok(listed.iter().filter(is_wanted).cloned().map(Into::into).collect())
+    }
+
+    /// Whether an object of a sorted listing stands for a folder, as consoles put it: it is empty, and others are below it.
+    pub(super) fn is_folder(object: &Object, listed: &[Object]) -> bool {
+        let below = format!("{}/", object.address);
+        let first = listed.partition_point(|other| other.address < below);
+        object.size == 0 && listed.get(first).is_some_and(|other| other.address.starts_with(&below))
     }
 
     /// Brings an object into a local file. Returns its SHA-256.
@@ -141,23 +150,35 @@ mod in_store {
     }
 
     /// Brings the beginning of an object into a local file, and more of it until `probe` has seen enough: it says so by `true`. Returns
-    /// its last answer.
+    /// its last answer, or why the object cannot be used.
+    ///
+    /// # Errors
+    /// [`BatchError::Io`] when the disk is full, say, which is no fault of the object.
     pub(in crate::batch) fn probed<T>(
         object: &ObjectInput,
         path: &Path,
         mut probe: impl FnMut() -> (T, bool),
-    ) -> Result<T, String> {
-        let mut file = create(path).map_err(|error| error.to_string())?;
-        let mut download = Download::new(&object.into()).map_err(|error| error.to_string())?;
+    ) -> Result<Result<T, String>, BatchError> {
+        let begun = create(path).map_err(|error| error.to_string());
+        let download = || Download::new(&object.into()).map_err(|error| error.to_string());
+        let (mut file, mut download) = match begun.and_then(|file| Ok((file, download()?))) {
+            Ok(begun) => begun,
+            Err(error) => return Ok(Err(error)),
+        };
         let mut end = FIRST_BYTES;
         loop {
-            while let Some(bytes) = download.next(end).map_err(|error| error.to_string())? {
-                let written = file.write_all(&bytes);
-                written.map_err(|error| format!("{}: cannot be written: {error}", path.display()))?;
+            loop {
+                match download.next(end) {
+                    Ok(Some(bytes)) => {
+                        file.write_all(&bytes).map_err(BatchError::io(path, "cannot be written"))?;
+                    }
+                    Ok(None) => break,
+                    Err(error) => return Ok(Err(error.to_string())),
+                }
             }
             let (probed, is_enough) = probe();
             if is_enough || download.position() >= object.size {
-                return Ok(probed);
+                return Ok(Ok(probed));
             }
             end = end.saturating_mul(4);
         }
@@ -175,12 +196,28 @@ mod in_store {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "cloud")]
+    #[test]
+    fn an_empty_object_that_stands_for_a_folder_is_no_input() {
+        let object = |(address, size): (&str, u64)| tapeworks_cloud::Object {
+            address: format!("s3://b/{address}"),
+            size,
+            version: String::new(),
+        };
+        let listed =
+            [("a", 0), ("a.pcap", 0), ("a/b", 1), ("c", 1), ("c/d", 0), ("e", 0), ("e-f/g", 1)].map(object);
+        let folders = listed.iter().filter(|one| in_store::is_folder(one, &listed));
+        assert_eq!(folders.map(|one| one.address.as_str()).collect::<Vec<_>>(), ["s3://b/a"]);
+    }
+
     #[test]
     fn texts_of_a_record_have_the_names_of_objects_and_not_of_their_local_files() {
         let mut staged = Staged::default();
         let path = staged.path(Path::new("work"), 1, Path::new("s3://b/day/a.pcap"));
         assert_eq!(path, Path::new("work/inputs/1/a.pcap"));
         staged.path(Path::new("work"), 11, Path::new("s3://b/day/b.pcap"));
+        let path = Staged::default().path(Path::new("work"), 2, Path::new("s3://b/../../.."));
+        assert_eq!(path, Path::new("work/inputs/2/object"));
         let mut value = serde_json::json!({ "a": ["work/inputs/1/a.pcap: packet 3", 7], "b": "file work/inputs/11/b.pcap" });
         staged.rename_all(&mut value);
         assert_eq!(

@@ -41,11 +41,18 @@ impl Place {
     /// The folder or address `root`.
     ///
     /// # Errors
-    /// [`BatchError::NoCloud`].
+    /// [`BatchError::NoCloud`], [`BatchError::NoBucket`].
     pub(super) fn new(root: &Path) -> Result<Self, BatchError> {
         refuse_address(root)?;
         let root = match root.to_str().filter(|_| is_address(root)) {
-            Some(address) => PathBuf::from(address.trim_end_matches('/')),
+            Some(address) => {
+                let address = address.trim_end_matches('/');
+                // Without its slashes it would be a folder here.
+                if !is_address(Path::new(address)) {
+                    return Err(BatchError::NoBucket { address: root.display().to_string() });
+                }
+                PathBuf::from(address)
+            }
             None => root.to_owned(),
         };
         Ok(Self { root })
@@ -98,12 +105,12 @@ impl Place {
     }
 
     /// Writes a whole file, in place of an earlier one if `overwrite` says so. `false`: there is one already, or another process writes it.
-    pub(super) fn write(&self, name: &Path, text: &str, overwrite: bool) -> Result<bool, BatchError> {
+    pub(super) fn write(&self, name: &Path, bytes: &[u8], overwrite: bool) -> Result<bool, BatchError> {
         #[cfg(feature = "cloud")]
         if self.is_cloud() {
             use tapeworks_cloud::{Before, CloudError};
             let before = if overwrite { Before::Any } else { Before::None };
-            return match tapeworks_cloud::write(&self.address(name), text.to_owned(), before) {
+            return match tapeworks_cloud::write(&self.address(name), bytes.to_vec(), before) {
                 Err(CloudError::Exists { .. } | CloudError::Changed { .. }) if !overwrite => Ok(false),
                 written => Ok(written.map(|_| true)?),
             };
@@ -113,7 +120,7 @@ impl Place {
             Err(NewFileError::Exists { .. } | NewFileError::Busy { .. }) if !overwrite => return Ok(false),
             created => created?,
         };
-        let written = file.handle().and_then(|mut handle| handle.write_all(text.as_bytes()));
+        let written = file.handle().and_then(|mut handle| handle.write_all(bytes));
         written.map_err(BatchError::io(&path, "cannot be written"))?;
         match file.finish() {
             Err(NewFileError::Exists { .. } | NewFileError::Busy { .. }) if !overwrite => Ok(false),
@@ -194,10 +201,10 @@ impl Place {
         Ok(())
     }
 
-    /// Gives a file that holds `text` another name.
-    pub(super) fn rename(&self, from: &Path, to: &Path, text: &str) -> Result<(), BatchError> {
+    /// Gives a file that holds `bytes` another name. In a store it has both for a moment.
+    pub(super) fn rename(&self, from: &Path, to: &Path, bytes: &[u8]) -> Result<(), BatchError> {
         if self.is_cloud() {
-            self.write(to, text, true)?;
+            self.write(to, bytes, true)?;
             return self.remove(from);
         }
         let path = self.path(to);
@@ -246,6 +253,16 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+
+    #[cfg(feature = "cloud")]
+    #[test]
+    fn an_address_without_a_bucket_is_no_folder_of_this_machine() {
+        for address in ["s3://", "s3:///", "az://"] {
+            let error = Place::new(Path::new(address)).unwrap_err();
+            assert_eq!(error.to_string(), format!("{address}: has no bucket"));
+        }
+        assert_eq!(Place::new(Path::new("s3://b//")).unwrap().root(), Path::new("s3://b"));
+    }
 
     #[test]
     fn a_task_moves_its_file_into_a_folder_that_another_removes_while_it_is_empty() {

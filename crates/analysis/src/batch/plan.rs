@@ -71,7 +71,7 @@ pub struct Plan {
 /// looked at and of all files.
 ///
 /// # Errors
-/// [`BatchError::Pattern`], [`BatchError::NoMatch`], [`BatchError::Stopped`].
+/// [`BatchError::Pattern`], [`BatchError::NoMatch`], [`BatchError::Stopped`]; [`BatchError::Io`] if the beginnings of objects cannot be kept.
 pub fn plan(
     options: &PlanOptions,
     folder: &Path,
@@ -95,7 +95,7 @@ pub fn plan(
                     Some(staging) => staging,
                     none => none.insert(Staging::new(options.staged_in.as_deref())?),
                 };
-                probe_object(object, staging, settings, options.date)
+                probe_object(object, staging, settings, options.date)?
             }
             (None, _) => Err(format!("{}: its name is not UTF-8", path.display())),
         };
@@ -239,14 +239,15 @@ fn probe_object(
     staging: &Staging,
     settings: &Settings,
     date: Option<Date>,
-) -> Result<Probed, String> {
+) -> Result<Result<Probed, String>, BatchError> {
     let mut staged = Staged::default();
     let path = staged.path(staging.folder(), 0, &object.path);
     let name = object.path.display().to_string();
     let probed = super::objects::probed(object, &path, || probe(&path, &name, settings, date));
     // The next one has another name.
     let _left_at_worst = fs::remove_file(&path);
-    probed?.map_err(|error| staged.renamed(&error.to_string()))
+    let renamed = |error: InputError| staged.renamed(&error.to_string());
+    Ok(probed?.and_then(|probed| probed.map_err(renamed)))
 }
 
 #[cfg(not(feature = "cloud"))]
@@ -255,8 +256,8 @@ fn probe_object(
     _staging: &Staging,
     _settings: &Settings,
     _date: Option<Date>,
-) -> Result<Probed, String> {
-    Err(BatchError::NoCloud { address: object.path.display().to_string() }.to_string())
+) -> Result<Result<Probed, String>, BatchError> {
+    Err(BatchError::NoCloud { address: object.path.display().to_string() })
 }
 
 /// `**` at the end of a pattern means all files below, not the folders.
@@ -303,6 +304,8 @@ fn probe_until(
     date: Option<Date>,
     is_enough: &mut bool,
 ) -> Result<Probed, InputError> {
+    // What a file is shows at its beginning.
+    *is_enough = true;
     let mut input = Input::open(0, path, settings.protocol)?;
     let is_without_day = input.is_without_day();
     let given = date.and_then(clock::midnight_of).filter(|_| is_without_day);
@@ -312,7 +315,6 @@ fn probe_until(
     let mut first = None;
     match &mut input.source {
         Source::Capture(reader) => {
-            *is_enough = true;
             for _ in 0..PROBED_PACKETS {
                 // Damage behind the first packet is for the task to report, which takes what is before it.
                 let captured = match reader.next_packet() {
@@ -340,6 +342,7 @@ fn probe_until(
                 return Err(InputError::NoDay { file: name.to_owned(), why });
             };
             first = Some(midnight);
+            *is_enough = false;
             if let Some(frame) = reader.next_batch()?.and_then(|mut frames| frames.next()) {
                 let frame = Frame { file: 0, offset: frame.offset, bytes: frame.bytes };
                 feed.file(0, *format, Some(midnight)).process(&[frame], &mut unwanted);
@@ -485,6 +488,25 @@ mod tests {
         };
         assert_eq!(only("mbo"), [Kind::Channels]);
         assert_eq!(only("cbbo-1s"), [Kind::Nbbo]);
+    }
+
+    #[test]
+    fn a_file_that_is_no_capture_shows_it_at_its_beginning() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { protocol: None, ..settings() };
+        let is_enough = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            let (probed, is_enough) = probe(&path, name, &settings, None);
+            (probed.unwrap_err().to_string(), is_enough)
+        };
+        let (error, noise) = is_enough("noise", b"this is no capture");
+        assert!(noise && error.contains("neither a capture"), "{error}");
+        // The header of a capture whose first packet is further on.
+        let mut header = 0xA1B2_C3D4_u32.to_le_bytes().to_vec();
+        header.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0]);
+        let (error, begun) = is_enough("begun.pcap", &header);
+        assert!(!begun && error.contains("no packet"), "{error}");
     }
 
     #[test]

@@ -288,8 +288,16 @@ pub fn run(
     folder.take_back()?;
     // A task that failed once and then not has a result.
     failed.retain(|name, _| !performed.contains(name));
+    let mut records = folder.all_finished()?;
+    for name in lacking(folder, &records, &performed)? {
+        performed.remove(name);
+        records.remove(name);
+        let task = left.iter().find(|task| task.name == name);
+        let why = "its results are gone or incomplete: another process has removed them since".to_owned();
+        let error = TaskError::Elsewhere { why, is_of_input: false };
+        failed.extend(task.map(|task| (name, FailedTask { task: (*task).clone(), error })));
+    }
     let failed: Vec<FailedTask> = failed.into_values().collect();
-    let records = folder.all_finished()?;
     let shared = shared_channels(&records);
     let unfinished = left.len() - performed.len() - failed.len();
     let manifest = match is_stopped && unfinished > 0 {
@@ -308,6 +316,18 @@ pub fn run(
         shared,
         manifest,
     })
+}
+
+/// Those of the tasks just done whose results are not there: another process that did the same task, and failed, has removed them.
+fn lacking<'n>(
+    folder: &Folder,
+    records: &BTreeMap<String, Record>,
+    performed: &BTreeSet<&'n str>,
+) -> Result<Vec<&'n str>, BatchError> {
+    let outputs = |name: &&str| records.get(*name).map_or(&[][..], |record| &record.outputs);
+    let has = folder.have(&performed.iter().map(outputs).collect::<Vec<_>>())?;
+    let named = performed.iter().zip(has);
+    Ok(named.filter(|(name, has)| !has || !records.contains_key(**name)).map(|(name, _)| *name).collect())
 }
 
 /// The finished tasks that the plan does not have: those of its dates, and those of files that are of another date now.

@@ -48,9 +48,10 @@ impl Staging {
             let path = folder.join(LOCK);
             let lock = File::create(&path).map_err(BatchError::io(&path, "cannot be made"))?;
             match lock.try_lock() {
-                Ok(()) => return Ok(Self { folder, _lock: lock }),
-                // Another process takes it for a remain, and removes it.
+                // Another process takes it for a remain before it is locked, and removes it.
+                Ok(()) if !path.exists() => {}
                 Err(TryLockError::WouldBlock) => {}
+                Ok(()) => return Ok(Self { folder, _lock: lock }),
                 Err(TryLockError::Error(error)) => {
                     return Err(BatchError::io(&path, "cannot be locked")(error));
                 }
