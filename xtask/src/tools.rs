@@ -73,7 +73,8 @@ pub(crate) fn aeron() -> Result<(), Lack> {
     had_or_installed("libclang", "libclang-dev", has_libclang)?;
     let own = process::own_cmake();
     let named = std::env::var_os("CMAKE").map_or_else(|| PathBuf::from("cmake"), PathBuf::from);
-    if own.is_file() || is_new_cmake(&named) {
+    // One that does not run any more, as its Python is gone, is made anew.
+    if is_new_cmake(&own) || is_new_cmake(&named) {
         return Ok(());
     }
     let (version, (major, minor)) = CMAKE;
@@ -85,6 +86,10 @@ pub(crate) fn aeron() -> Result<(), Lack> {
     }
     let folder = process::target_folder().join("tools/cmake");
     let install = || {
+        let _turn = turn_to_install()?;
+        if is_new_cmake(&own) {
+            return Ok(());
+        }
         process::program("python3").args(["-m", "venv", "--clear"]).arg(&folder).run()?;
         let pip = process::program(folder.join("bin/python")).args(["-m", "pip", "install", "--quiet"]);
         pip.arg(format!("cmake=={version}")).run()
@@ -127,15 +132,20 @@ fn had_or_installed(what: &str, package: &str, is_there: impl Fn() -> bool) -> R
     }
 }
 
+/// Waits until no step beside this one installs something. Dropping it lets the next one go on.
+fn turn_to_install() -> Result<std::fs::File, String> {
+    let turns = process::target_folder().join("installing");
+    let failed = |error: std::io::Error| format!("{}: {error}", turns.display());
+    std::fs::create_dir_all(process::target_folder()).map_err(failed)?;
+    let turn = std::fs::File::create(&turns).map_err(failed)?;
+    turn.lock().map_err(failed)?;
+    Ok(turn)
+}
+
 /// Installs a Debian package. Steps beside each other take turns: apt refuses two at once.
 fn install(package: &str) -> Result<(), Lack> {
     let install = || {
-        let turns = process::target_folder().join("installing");
-        let failed = |error: std::io::Error| format!("{}: {error}", turns.display());
-        std::fs::create_dir_all(process::target_folder()).map_err(failed)?;
-        // It is let go at its end.
-        let turn = std::fs::File::create(&turns).map_err(failed)?;
-        turn.lock().map_err(failed)?;
+        let _turn = turn_to_install()?;
         process::program("apt-get").args(["update", "-qq"]).run()?;
         process::program("apt-get")
             .args(["install", "-y", "-qq", "--no-install-recommends", package])

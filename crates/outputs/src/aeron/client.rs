@@ -13,6 +13,7 @@ use rusteron_client::{
     Handlers,
 };
 
+use super::message::MESSAGE_BYTES;
 use crate::text::one_line;
 
 /// What is shown of an error.
@@ -142,7 +143,7 @@ impl Client {
         }
     }
 
-    /// A publication that no other shares.
+    /// A publication that no other shares. Its messages are not cut: readers put none together.
     pub(super) fn publication(
         &self,
         channel: &str,
@@ -155,7 +156,15 @@ impl Client {
             reason: one_line(&error.to_string(), MOST_CHARACTERS),
         };
         let adding = self.aeron.async_add_exclusive_publication(&text, stream).map_err(refused)?;
-        self.wait(channel, stream, || adding.poll())
+        let publication = self.wait(channel, stream, || adding.poll())?;
+        let most = publication.get_constants().map_err(refused)?.max_payload_length();
+        if most < MESSAGE_BYTES {
+            let reason = format!(
+                "its messages have {most} bytes, and {MESSAGE_BYTES} are needed: the MTU is too small"
+            );
+            return Err(AeronTrouble::Stream { channel: channel.to_owned(), stream, reason });
+        }
+        Ok(publication)
     }
 
     /// A subscription.

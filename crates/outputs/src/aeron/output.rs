@@ -158,9 +158,21 @@ impl Aeron {
         // The sender publishes until the ring has ended.
         let ended = self.worker.take().map_or(Ok(()), |worker| worker.join(AeronFailure::Panicked));
         self.queue.end(Instant::now() + self.linger);
-        let sent = self.sender.take().map_or(Ok(()), thread::JoinHandle::join);
+        let sent = self.sender.take().map_or(Ok(()), |sender| join_soon(sender, self.linger));
         ended.and(sent.map_err(|_| AeronFailure::Panicked))
     }
+}
+
+/// Waits for the sender, which may wait for a driver that is not there: the plant's end does not wait for that.
+fn join_soon(sender: thread::JoinHandle<()>, linger: Duration) -> thread::Result<()> {
+    let began = Instant::now();
+    while !sender.is_finished() {
+        if began.elapsed() >= linger + PATIENCE {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    sender.join()
 }
 
 impl Drop for Aeron {
@@ -168,7 +180,7 @@ impl Drop for Aeron {
         self.queue.end(Instant::now());
         if let Some(sender) = self.sender.take() {
             // A caller that wants to know how it ended calls `join`.
-            let _ended = sender.join();
+            let _ended = join_soon(sender, Duration::ZERO);
         }
     }
 }
@@ -389,5 +401,28 @@ impl Output for Making {
 
     fn report(&mut self, ring_lag: usize) {
         self.queue.update(|status| status.ring_lag = ring_lag as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plant_ends_while_its_sender_waits_for_a_driver_for_an_hour() {
+        let folder = tempfile::tempdir().unwrap();
+        let setting = AeronSetting {
+            directory: Some(folder.path().join("none").display().to_string()),
+            driver_timeout: Duration::from_secs(3_600),
+            ..AeronSetting::new("aeron:ipc".to_owned())
+        };
+        let queue = Arc::new(Queue::default());
+        let mut messages = vec![Waiting { stream: 1, bytes: vec![0; 9], items: 1 }];
+        queue.put(&mut messages, &mut Vec::new(), &BTreeMap::new(), 1, 100);
+        let sender = Sender { setting, queue: Arc::clone(&queue), epoch: 1 };
+        let sender = Some(thread::spawn(move || sender.run()));
+        // Time enough for the sender to look for its driver.
+        let linger = Duration::from_millis(200);
+        Aeron { queue, linger, worker: None, sender, replays: None }.join().unwrap();
     }
 }

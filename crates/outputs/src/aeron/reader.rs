@@ -207,12 +207,20 @@ struct Streams {
     /// The last status' number of the next event, if events were missing then.
     suspected: Option<u64>,
     epoch: u64,
+    /// The plant has changed its streams: new ones do not begin with the past, which came by the old ones.
+    is_spread_anew: bool,
 }
 
 impl Streams {
     /// Connects to the driver.
     fn open(options: AeronReaderOptions) -> Result<Self, AeronTrouble> {
-        let mut streams = Self {
+        let mut streams = Self::new(options);
+        streams.connect()?;
+        Ok(streams)
+    }
+
+    fn new(options: AeronReaderOptions) -> Self {
+        Self {
             options,
             session: None,
             streams: Vec::new(),
@@ -228,9 +236,8 @@ impl Streams {
             shards: 0,
             suspected: None,
             epoch: 0,
-        };
-        streams.connect()?;
-        Ok(streams)
+            is_spread_anew: false,
+        }
     }
 
     fn connect(&mut self) -> Result<(), AeronTrouble> {
@@ -337,7 +344,7 @@ impl Streams {
             return;
         };
         let shards = status["nbbo_streams"].as_u64().and_then(|shards| u16::try_from(shards).ok());
-        self.shards = shards.unwrap_or_default();
+        self.spread(shards.unwrap_or_default());
         let places: Vec<(i32, u64)> = status["streams"]
             .as_array()
             .into_iter()
@@ -362,9 +369,31 @@ impl Streams {
         }
     }
 
+    /// The plant spreads symbols over so many streams. After a start with another number, streams mean something else than before.
+    fn spread(&mut self, shards: u16) {
+        let before = std::mem::replace(&mut self.shards, shards);
+        if before == shards || self.streams.is_empty() {
+            return;
+        }
+        self.streams.clear();
+        // Events go on by their numbers.
+        if !self.options.events {
+            self.is_spread_anew = true;
+            self.counters.restarts += 1;
+            self.counters.gaps += 1;
+            self.counters.lost_gaps += 1;
+            let text = format!(
+                "the plant has {shards} streams of the NBBO, not {before}: records between are not known"
+            );
+            (self.options.say)(&text);
+        }
+    }
+
     /// Subscribes to the streams that are wanted and not read yet.
     fn add_streams(&mut self, places: &[(i32, u64)]) {
-        let Self { options, streams, session: Some(session), shards, .. } = self else { return };
+        let Self { options, streams, session: Some(session), shards, is_spread_anew, .. } = self else {
+            return;
+        };
         let first_of_events = options.stream.saturating_add(1).saturating_add(i32::from(*shards));
         let wanted: Vec<(i32, Option<u16>)> = if options.events {
             let numbers = places.iter().map(|(number, _)| *number);
@@ -389,7 +418,7 @@ impl Streams {
                         sleep(Duration::from_millis(1));
                     }
                     let subscription = Some(subscription);
-                    let (order, last, has_begun) = (Order::default(), None, false);
+                    let (order, last, has_begun) = (Order::default(), None, *is_spread_anew);
                     streams.push(Stream { number, shard, subscription, order, last, has_begun });
                 }
                 Err(trouble) => (options.say)(&trouble.to_string()),
@@ -406,6 +435,13 @@ impl Streams {
     ) -> Result<(), NotAMessage> {
         let (header, rest) = Header::parse(bytes)?;
         let Some(stream) = self.streams.get_mut(place) else { return Ok(()) };
+        let is_of_stream = match stream.shard {
+            None => header.kind == Kind::Events,
+            Some(_) => matches!(header.kind, Kind::Records | Kind::Symbols),
+        };
+        if !is_of_stream {
+            return Err(NotAMessage::Kind(header.kind as u8));
+        }
         let missing = stream.order.message(header.epoch, header.sequence);
         if stream.shard.is_none() {
             return self.events(&header, rest, each);
@@ -870,5 +906,46 @@ mod tests {
         assert_eq!(order.status(7, 9), Missing::Messages(3));
         assert_eq!(order.status(7, 9), Missing::Nothing);
         assert_eq!(order.status(8, 2), Missing::Unknown);
+    }
+
+    fn streams(events: bool, shard: Option<u16>) -> Streams {
+        let mut streams = Streams::new(AeronReaderOptions {
+            directory: None,
+            channel: "aeron:ipc".to_owned(),
+            stream: 1_000,
+            events,
+            symbols: HashSet::new(),
+            server: None,
+            token: String::new(),
+            start: None,
+            timeout: Duration::ZERO,
+            driver_timeout: Duration::from_secs(1),
+            say: |_| {},
+        });
+        let (order, last, has_begun) = (Order::default(), None, false);
+        streams.streams.push(Stream { number: 1_001, shard, subscription: None, order, last, has_begun });
+        streams
+    }
+
+    #[test]
+    fn a_reader_takes_no_records_for_events() {
+        use super::message::Draft;
+        let mut draft = Draft::begin(Vec::new(), Kind::Records, 7, 0);
+        draft.put_record(Key { number: 5, place: 0 }, &[16; 64]);
+        let bytes = draft.finish();
+        let mut streams = streams(true, None);
+        let mut items = 0;
+        let refused = streams.message(0, &bytes, &mut |_| items += 1);
+        assert_eq!((refused, items), (Err(NotAMessage::Kind(Kind::Records as u8)), 0));
+    }
+
+    #[test]
+    fn a_reader_of_the_nbbo_counts_a_gap_when_the_plant_has_other_streams_than_before() {
+        let mut streams = streams(false, Some(0));
+        streams.shards = 2;
+        streams.spread(2);
+        assert_eq!((streams.streams.len(), streams.counters.lost_gaps), (1, 0));
+        streams.spread(4);
+        assert_eq!((streams.streams.len(), streams.counters.lost_gaps, streams.is_spread_anew), (0, 1, true));
     }
 }

@@ -10,14 +10,18 @@
 //! journal. `time` is the receive time of what has the number `after`: if the journal has another one there, it is another journal, and the
 //! request is refused. Without `after` a replay begins with the day, or with the receive time `start`.
 //!
-//! Each replay is a thread with a time limit for each call, and there are few of them. The NBBO is made by a replica from the last checkpoint on.
+//! The journal is written beside the streams, a little later. So a replay ends only when it has all events that were published before the request.
+//! A replay that is cut has no length of 0 at its end. While the making of records takes long, messages without items are sent.
+//!
+//! Each replay is a thread with a time limit for each call, and there are few of them. A peer is counted among them when its request is admitted.
+//! The NBBO is made by a replica from the last checkpoint on.
 
-use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write};
+use std::io::{self, BufWriter, Read as _, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use subtle::ConstantTimeEq as _;
 use tapeworks_engine::history::{History, HistoryError, Read};
@@ -32,13 +36,25 @@ use super::message::{Draft, EVENT_ITEM_BYTES, Key, Kind, record_item_bytes, shar
 use super::sender::Queue;
 
 /// Bytes of a request's line.
-const MOST_REQUEST: u64 = 1_024;
+const MOST_REQUEST: usize = 1_024;
 
-/// How long a request may take.
+/// Peers whose requests are not read yet.
+const MOST_ASKING: usize = 64;
+
+/// How long a request may take, all of it.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a reader may take nothing.
 const WRITE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long the journal may take to get what was published.
+const JOURNAL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause between two looks at a journal that is behind.
+const JOURNAL_PAUSE: Duration = Duration::from_millis(2);
+
+/// How often a reader gets a message, even if it is empty. It waits longer than that.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
 /// How long before a time the making of its records begins, in ns: longer than a group of events stays open, and than receive times step back.
 const REACH_NS: u64 = 10 * Nanos::SECOND;
@@ -55,6 +71,12 @@ enum Refusal {
     Token,
     #[error("{TOO_MANY} {0} replays at once, max_replays of [aeron]")]
     TooMany(usize),
+    #[error("{TOO_MANY} {0} peers ask at once")]
+    Crowd(usize),
+    #[error("the journal lacks {0} events that were published")]
+    Behind(u64),
+    #[error("the plant ends")]
+    Ended,
     #[error("the plant has no [journal]")]
     NoJournal,
     #[error("the plant has {0} streams of the NBBO")]
@@ -201,7 +223,7 @@ impl Drop for Replays {
 }
 
 fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Arc<AtomicBool>) {
-    let running = Arc::new(AtomicUsize::new(0));
+    let (asking, running) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let refusals = Refusals::new("reader of Aeron's streams", server.on_refusal.clone());
     let refusals = Arc::new(Mutex::new(refusals));
     while !stop.load(Ordering::Acquire) {
@@ -216,7 +238,6 @@ fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Arc<AtomicBool>) 
         if stop.load(Ordering::Acquire) {
             return;
         }
-        let most = server.setting.max_replays;
         let refuse = {
             let (refusals, server) = (Arc::clone(&refusals), Arc::clone(server));
             move |refusal: &Refusal| {
@@ -226,27 +247,59 @@ fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Arc<AtomicBool>) 
                 refusals.lock().unwrap_or_else(PoisonError::into_inner).refused(address, refusal, now_ns);
             }
         };
-        if running.fetch_add(1, Ordering::AcqRel) >= most {
-            running.fetch_sub(1, Ordering::AcqRel);
-            let refusal = Refusal::TooMany(most);
+        let Some(asks) = Slot::take(&asking, MOST_ASKING) else {
+            let refusal = Refusal::Crowd(MOST_ASKING);
             refuse(&refusal);
             // A reader that is gone needs no answer.
             let _answered = stream.write_all(format!("error={refusal}\n").as_bytes());
             continue;
-        }
-        let (server_in, stop, running_in) = (Arc::clone(server), Arc::clone(stop), Arc::clone(&running));
+        };
+        let (server_in, stop, running) = (Arc::clone(server), Arc::clone(stop), Arc::clone(&running));
         let serving = thread::Builder::new().name("aeron-replay".to_owned()).spawn(move || {
-            let served = serve(&server_in, stream, &stop, &refuse);
-            server_in.queue.update(|status| {
-                if served.is_err() {
-                    status.failed_replays += 1;
-                }
-            });
-            running_in.fetch_sub(1, Ordering::AcqRel);
+            let served = serve(&server_in, &stream, &stop, &refuse, asks, &running);
+            if served.is_err() {
+                server_in.queue.update(|status| status.failed_replays += 1);
+            }
         });
         if serving.is_err() {
-            running.fetch_sub(1, Ordering::AcqRel);
             server.queue.update(|status| status.refused_replays += 1);
+        }
+    }
+}
+
+/// One of a bounded number. Dropping it gives it back.
+struct Slot(Arc<AtomicUsize>);
+
+impl Slot {
+    fn take(taken: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        // From here on its drop takes it back, also where there are too many.
+        let slot = Self(Arc::clone(taken));
+        (taken.fetch_add(1, Ordering::AcqRel) < most).then_some(slot)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The line of a request. It may take `patience` in all, not for each byte.
+fn read_request(mut stream: &TcpStream, patience: Duration) -> io::Result<String> {
+    let began = Instant::now();
+    let (mut line, mut piece) = (Vec::new(), [0; MOST_REQUEST]);
+    loop {
+        let left = patience.saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let length = stream.read(&mut piece)?;
+        line.extend_from_slice(piece.get(..length).unwrap_or_default());
+        let end = line.iter().position(|byte| *byte == b'\n');
+        if end.is_some() || length == 0 || line.len() >= MOST_REQUEST {
+            line.truncate(end.unwrap_or(line.len()));
+            return String::from_utf8(line).map_err(|_| io::ErrorKind::InvalidData.into());
         }
     }
 }
@@ -254,23 +307,24 @@ fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Arc<AtomicBool>) 
 /// Serves one reader. An error: what was begun did not end.
 fn serve(
     server: &Server,
-    stream: TcpStream,
+    stream: &TcpStream,
     stop: &AtomicBool,
     refuse: &dyn Fn(&Refusal),
+    asks: Slot,
+    running: &Arc<AtomicUsize>,
 ) -> Result<(), Refusal> {
     let answer = |refusal: Refusal| {
         refuse(&refusal);
-        let mut stream = &stream;
+        let mut stream = stream;
         // A reader that is gone needs no answer.
         let _answered = stream.write_all(format!("error={refusal}\n").as_bytes());
         Ok(())
     };
-    stream.set_read_timeout(Some(REQUEST_PATIENCE))?;
     stream.set_write_timeout(Some(WRITE_PATIENCE))?;
-    let mut line = String::new();
-    if let Err(error) = BufReader::new(&stream).take(MOST_REQUEST).read_line(&mut line) {
-        return answer(error.into());
-    }
+    let line = match read_request(stream, REQUEST_PATIENCE) {
+        Ok(line) => line,
+        Err(error) => return answer(error.into()),
+    };
     let admitted = Wanted::parse(&line).and_then(|(wanted, token)| {
         let right = server.setting.token.as_ref().map(|secret| secret.get());
         if right.is_some_and(|right| !bool::from(right.as_bytes().ct_eq(token.as_bytes()))) {
@@ -286,16 +340,20 @@ fn serve(
         Ok(admitted) => admitted,
         Err(refusal) => return answer(refusal),
     };
-    let mut to = BufWriter::with_capacity(1 << 16, &stream);
+    let most = server.setting.max_replays;
+    let Some(_runs) = Slot::take(running, most) else { return answer(Refusal::TooMany(most)) };
+    drop(asks);
+    let published = server.queue.next();
+    let mut to = BufWriter::with_capacity(1 << 16, stream);
     to.write_all(b"success=1\n")?;
     server.queue.update(|status| {
         status.replays += 1;
         status.running_replays += 1;
     });
     let mut run = Run::new(server, wanted, &mut to);
-    let mut ended = run.run(&*history, stop);
+    let mut ended = run.run(&*history, published, stop);
     if let Err(error) = &ended
-        && !matches!(error, Refusal::Connection(_))
+        && !matches!(error, Refusal::Connection(_) | Refusal::Ended)
     {
         let text = error.to_string();
         ended = run.put_error(&text).map_err(Refusal::from).and(ended);
@@ -305,9 +363,10 @@ fn serve(
         status.running_replays -= 1;
         status.replayed += items;
     });
+    // Without it the reader knows that there is more.
+    ended?;
     to.write_all(&END.to_le_bytes())?;
-    to.flush()?;
-    ended
+    Ok(to.flush()?)
 }
 
 struct Run<'r, T: Write> {
@@ -325,6 +384,8 @@ struct Run<'r, T: Write> {
     other: Option<u64>,
     symbols: usize,
     items: u64,
+    /// The last sign of life.
+    shown: Instant,
 }
 
 impl<'r, T: Write> Run<'r, T> {
@@ -346,13 +407,17 @@ impl<'r, T: Write> Run<'r, T> {
             other: None,
             symbols: 0,
             items: 0,
+            shown: Instant::now(),
         }
     }
 
-    fn run(&mut self, history: &dyn History, stop: &AtomicBool) -> Result<(), Refusal> {
+    /// Sends all that is wanted, at least of the events before number `published`.
+    fn run(&mut self, history: &dyn History, published: u64, stop: &AtomicBool) -> Result<(), Refusal> {
         let from = self.wanted.after.map_or(self.wanted.start, |(_, time)| time);
         let mut reader = history.open(Nanos(from.saturating_sub(REACH_NS)))?;
+        let mut waits = None;
         while !stop.load(Ordering::Acquire) {
+            self.show_life()?;
             let mut is_caught_up = false;
             match reader.read()? {
                 Read::Start { missed, start } => {
@@ -374,14 +439,33 @@ impl<'r, T: Write> Run<'r, T> {
             if let Some(number) = self.other {
                 return Err(Refusal::OtherJournal(number));
             }
-            if is_caught_up {
+            if !is_caught_up {
+                waits = None;
+            } else if self.next < published {
+                if waits.get_or_insert_with(Instant::now).elapsed() >= JOURNAL_PATIENCE {
+                    return Err(Refusal::Behind(published - self.next));
+                }
+                thread::sleep(JOURNAL_PAUSE);
+            } else {
                 if let (Some((after, _)), false) = (self.wanted.after, self.is_known) {
                     return Err(Refusal::OtherJournal(after.number));
                 }
                 return Ok(self.flush()?);
             }
         }
-        Ok(())
+        Err(Refusal::Ended)
+    }
+
+    /// A message without items, now and then.
+    fn show_life(&mut self) -> io::Result<()> {
+        if self.shown.elapsed() < SIGN_OF_LIFE {
+            return Ok(());
+        }
+        self.shown = Instant::now();
+        self.flush_draft()?;
+        let kind = if self.wanted.shard.is_some() { Kind::Records } else { Kind::Events };
+        self.draft(kind, 0)?;
+        self.flush()
     }
 
     fn take(&mut self, events: &[Event]) -> Result<(), Refusal> {
@@ -523,16 +607,12 @@ mod tests {
 
     /// A server of so many events, and what its status counts.
     fn served(events: u64, token: &str) -> (Replays, Arc<Queue>) {
-        use tapeworks_engine::history::MemoryHistory;
-        use tapeworks_market::{EventKind, Publisher};
-        let history = MemoryHistory::default();
-        let all: Vec<Event> = (0..events)
-            .map(|number| Event {
-                ts_recv: Nanos(number + 1),
-                ..Event::new(EventKind::Other, Publisher(2), InstrumentId::UNKNOWN)
-            })
-            .collect();
-        history.append(&all);
+        let history = tapeworks_engine::history::MemoryHistory::default();
+        history.append(&(0..events).map(event).collect::<Vec<_>>());
+        served_of(history, token)
+    }
+
+    fn served_of(history: tapeworks_engine::history::MemoryHistory, token: &str) -> (Replays, Arc<Queue>) {
         let queue = Arc::new(Queue::default());
         let server = Server {
             setting: AeronSetting { token: Some(token.into()), ..AeronSetting::new("aeron:ipc".to_owned()) },
@@ -582,5 +662,80 @@ mod tests {
         }
         assert_eq!(queue.status().refused_replays, 3);
         drop(replays);
+    }
+
+    fn publish(queue: &Queue, next: u64) {
+        queue.put(&mut Vec::new(), &mut Vec::new(), &std::collections::BTreeMap::new(), next, 0);
+    }
+
+    fn event(number: u64) -> Event {
+        use tapeworks_market::{EventKind, Publisher};
+        Event {
+            ts_recv: Nanos(number + 1),
+            ..Event::new(EventKind::Other, Publisher(2), InstrumentId::UNKNOWN)
+        }
+    }
+
+    #[test]
+    fn a_replay_waits_for_a_journal_that_is_behind_the_streams() {
+        let history = tapeworks_engine::history::MemoryHistory::default();
+        history.append(&(0..50).map(event).collect::<Vec<_>>());
+        let (replays, queue) = served_of(history.clone(), "right");
+        publish(&queue, 100);
+        let (address, after) = (replays.address(), Some((Key { number: 60, place: 0 }, 61)));
+        let reader = thread::spawn(move || {
+            let (mut numbers, wanted) = (Vec::new(), Wanted { shard: None, after, start: 0 });
+            let fetched = super::super::fetch::fetch(address, "right", &wanted, |header, rest| {
+                super::super::message::events(header, rest, |number, _| numbers.push(number))
+            });
+            fetched.map(|()| numbers)
+        });
+        while queue.status().running_replays == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        history.append(&(50..100).map(event).collect::<Vec<_>>());
+        assert_eq!(reader.join().unwrap().unwrap(), (61..100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_reader_notices_that_a_replay_was_cut_by_the_end_of_the_plant() {
+        let (replays, queue) = served(100, "right");
+        publish(&queue, 200);
+        let address = replays.address();
+        let reader = thread::spawn(move || {
+            let wanted = Wanted { shard: None, after: None, start: 0 };
+            super::super::fetch::fetch(address, "right", &wanted, |_, _| Ok(()))
+        });
+        while queue.status().running_replays == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(replays);
+        let cut = reader.join().unwrap().unwrap_err();
+        assert!(cut.is_passing(), "{cut}");
+    }
+
+    #[test]
+    fn peers_that_ask_for_nothing_leave_replays_to_others() {
+        let (replays, queue) = served(3, "right");
+        let silent: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(replays.address()).unwrap()).collect();
+        assert_eq!(numbers(&replays, "right", None).unwrap(), [0, 1, 2]);
+        drop(silent);
+        assert_eq!(queue.status().replays, 1);
+    }
+
+    #[test]
+    fn a_peer_that_sends_byte_by_byte_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let dripping = thread::spawn(move || {
+            while peer.write_all(b"x").is_ok() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        let given_up = read_request(&stream, Duration::from_millis(100)).unwrap_err();
+        assert!(matches!(given_up.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{given_up}");
+        drop(stream);
+        dripping.join().unwrap();
     }
 }

@@ -123,8 +123,13 @@ impl Queue {
         inside.until.is_some_and(|until| inside.messages.is_empty() || Instant::now() >= until)
     }
 
+    /// The number of the next event: those before it were put into the queue.
+    pub(super) fn next(&self) -> u64 {
+        self.inside().next
+    }
+
     /// Takes messages; waits for them at most so long.
-    fn take(&self, into: &mut Vec<Waiting>, sent: &mut Vec<Vec<u8>>, wait: Duration) {
+    fn take(&self, into: &mut VecDeque<Waiting>, sent: &mut Vec<Vec<u8>>, wait: Duration) {
         let mut inside = self.inside();
         inside.free.append(sent);
         inside.free.truncate(KEPT);
@@ -137,17 +142,30 @@ impl Queue {
         {
             inside.bytes -= message.bytes.len();
             inside.items -= u64::from(message.items);
-            into.push(message);
+            into.push_back(message);
         }
     }
 
-    /// Waits so long, or until the output ends.
+    /// Puts messages that were taken, and not sent, back to where they were.
+    fn put_back(&self, messages: &mut VecDeque<Waiting>) {
+        let mut inside = self.inside();
+        while let Some(message) = messages.pop_back() {
+            inside.bytes += message.bytes.len();
+            inside.items += u64::from(message.items);
+            inside.messages.push_front(message);
+        }
+    }
+
+    /// Waits so long, or until nothing more is to be sent.
     fn pause(&self, most: Duration) {
         let began = Instant::now();
         let mut inside = self.inside();
-        while inside.until.is_none() {
-            let left = most.saturating_sub(began.elapsed());
-            if left.is_zero() {
+        loop {
+            let mut left = most.saturating_sub(began.elapsed());
+            if let Some(until) = inside.until {
+                left = left.min(until.saturating_duration_since(Instant::now()));
+            }
+            if left.is_zero() || (inside.until.is_some() && inside.messages.is_empty()) {
                 return;
             }
             let waited = self.changed.wait_timeout(inside, left);
@@ -220,10 +238,11 @@ pub(super) struct Sender {
 impl Sender {
     /// Publishes until the output has ended.
     pub(super) fn run(self) {
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut messages) = (FIRST_PAUSE, VecDeque::new());
         while !self.queue.is_over() {
             let before = self.queue.status().messages;
-            let Err(trouble) = self.session() else { continue };
+            let Err(trouble) = self.session(&mut messages) else { continue };
+            self.queue.put_back(&mut messages);
             if self.queue.status().messages > before {
                 pause = FIRST_PAUSE;
             }
@@ -238,8 +257,8 @@ impl Sender {
         self.queue.update(|status| (status.is_connected, status.read_streams) = (false, 0));
     }
 
-    /// Publishes by one connection.
-    fn session(&self) -> Result<(), AeronTrouble> {
+    /// Publishes by one connection. What it leaves in `messages` was taken and not sent.
+    fn session(&self, messages: &mut VecDeque<Waiting>) -> Result<(), AeronTrouble> {
         let Self { setting, queue, .. } = self;
         let client = Client::connect(setting.directory.as_deref(), setting.driver_timeout)?;
         let mut streams = BTreeMap::new();
@@ -248,15 +267,15 @@ impl Sender {
             status.connects += 1;
             (status.is_connected, status.error) = (true, None);
         });
-        let (mut messages, mut sent) = (Vec::new(), Vec::new());
+        let mut sent = Vec::new();
         let mut shown: Option<Instant> = None;
         let mut sequence = 0;
         while !queue.is_over() {
             let since = shown.map_or(STATUS_EVERY, |shown| shown.elapsed());
             let left = STATUS_EVERY.saturating_sub(since);
-            queue.take(&mut messages, &mut sent, left);
+            queue.take(messages, &mut sent, left);
             client.check()?;
-            for message in messages.drain(..) {
+            while let Some(message) = messages.pop_front() {
                 let stream = self.stream(&client, &mut streams, message.stream);
                 let fate = match stream {
                     Ok(stream) => stream.send(&message.bytes, setting.back_pressure),
@@ -276,7 +295,11 @@ impl Sender {
                 shown = Some(Instant::now());
                 let status = self.status(sequence);
                 if let Ok(stream) = self.stream(&client, &mut streams, setting.stream) {
-                    let _nobody_reads_or_all_get_the_next = stream.send(&status, Duration::ZERO);
+                    // When nobody reads it, or a reader is slow, the next one has all of it.
+                    if let Fate::Refused(reason) = stream.send(&status, Duration::ZERO) {
+                        let (channel, stream) = (setting.channel.clone(), setting.stream);
+                        return Err(AeronTrouble::Stream { channel, stream, reason });
+                    }
                     sequence += 1;
                 }
                 let read = streams.values().filter(|stream| stream.publication.is_connected()).count();
@@ -359,7 +382,15 @@ mod tests {
         let status = queue.status();
         assert_eq!((status.waiting, status.dropped_full, status.dropped()), (3, 4, 4));
         assert_eq!((messages.len(), free.len()), (0, 1), "its memory is used again");
-        let (mut taken, mut sent) = (Vec::new(), Vec::new());
+        let (mut taken, mut sent) = (VecDeque::new(), Vec::new());
+        queue.take(&mut taken, &mut sent, Duration::ZERO);
+        assert_eq!(taken.iter().map(|message| message.items).collect::<Vec<_>>(), [1, 2]);
+        queue.put_back(&mut taken);
+        assert_eq!(
+            (queue.status().waiting, queue.inside().bytes),
+            (3, 200),
+            "a driver died before they were sent"
+        );
         queue.take(&mut taken, &mut sent, Duration::ZERO);
         assert_eq!(taken.iter().map(|message| message.items).collect::<Vec<_>>(), [1, 2]);
         queue.put(&mut vec![message(8)], &mut free, &BTreeMap::new(), 8, 250);
