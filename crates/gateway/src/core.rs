@@ -518,8 +518,10 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let mark = self.desk.entries.len();
         self.desk.entries.push(Entry { kind: Kind::CancelOrders, client, number: 0, time_ns, bytes: &[] });
         let began = self.desk.entries.len();
+        // While its missed reports come in, the venue's session would take them. What settles the doubts sends them anew: each would be there twice.
+        let is_settled = self.can_send();
         let Self { clients, translator, venue, desk, .. } = self;
-        let mut out = ToAll { venue: Some(venue), clients, desk, now };
+        let mut out = ToAll { venue: is_settled.then_some(venue), clients, desk, now };
         translator.cancel_orders(ClientIndex(client), time_ns, &mut out);
         if self.desk.entries.len() == began {
             self.desk.entries.truncate(mark);

@@ -1133,6 +1133,27 @@ fn damage(path: &Path) {
 }
 
 #[test]
+fn a_kill_switch_while_the_venue_recovers_sends_each_cancel_once() {
+    for (turns, last) in (0..8).flat_map(|turns| [(turns, 10), (turns, 38), (turns, usize::MAX)]) {
+        let mut steps = vec![
+            Step::Order { client: 1, symbol: 0, is_buy: false, quantity: 10, price: 101, tif: '0' },
+            Step::Turn { most: 142 },
+            Step::DropVenue,
+            Step::Die { death: Death::BeforeCommit, most: 1 },
+            Step::Turn { most: 1 },
+            Step::Venue,
+        ];
+        for turn in 0..turns {
+            steps.push(Step::Turn { most: if turn < 2 { 38 } else { last } });
+            steps.push(Step::Venue);
+        }
+        steps.extend([Step::CancelAll { client: 1 }, Step::Venue]);
+        run(&steps, native, native_gate);
+        run(&steps, ouch, ouch_gate);
+    }
+}
+
+#[test]
 fn a_hole_of_what_was_not_synced_is_cut_off_with_all_behind_it() {
     let (mut world, files) = traded(SyncPolicy::Never);
     assert!(files.len() > 1);
