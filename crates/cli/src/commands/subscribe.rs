@@ -72,13 +72,13 @@ pub(crate) struct Arguments {
     /// of the plant's events, from the day's first on.
     #[arg(long, value_name = "CHANNEL", conflicts_with_all = ["address", "multicast", "snapshot", "slow_reader"])]
     aeron: Option<String>,
-    /// The number of the status stream: `stream` of the plant's [aeron].
+    /// The number of the status stream: `stream` of the plant's `[aeron]`.
     #[arg(long, value_name = "STREAM", requires = "aeron", default_value_t = 1_000)]
     aeron_stream: i32,
     /// The folder of the media driver; the default of Aeron's libraries unless given.
     #[arg(long, value_name = "FOLDER", requires = "aeron")]
     aeron_dir: Option<String>,
-    /// The plant's replay server, `replay` of its [aeron]: it has what came before --start and what was lost.
+    /// The plant's replay server, `replay` of its `[aeron]`: it has what came before --start and what was lost.
     #[arg(long, value_name = "ADDRESS", requires = "aeron")]
     from: Option<String>,
     /// The token of the replay server.
