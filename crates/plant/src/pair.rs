@@ -32,6 +32,7 @@ use std::time::Duration;
 use tapeworks_engine::EngineOptions;
 use tapeworks_journal::{JournalError, JournalReader, LOST, Record};
 use tapeworks_market::Symbol;
+use tapeworks_ring::hash::fnv1a;
 use tapeworks_runtime::transport::{NoTls, TlsFiles};
 use tapeworks_runtime::waiting::WakeUp;
 use tapeworks_runtime::world::{Wake as _, World};
@@ -453,12 +454,6 @@ impl<W: World> Waiters<W> {
     }
 }
 
-/// A hash that is the same on every machine and in every build: FNV-1a.
-fn hash_of(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
 /// What both must have alike.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Alike {
@@ -482,7 +477,7 @@ impl Alike {
             engine.channels, engine.self_help, engine.sip_sizes, engine.books.rules
         );
         let lines: Vec<_> = venues.collect();
-        Self { engine: hash_of(&text), lines: hash_of(&format!("{lines:?}")) }
+        Self { engine: fnv1a(text.as_bytes()), lines: fnv1a(format!("{lines:?}").as_bytes()) }
     }
 
     /// Why the other cannot be of this pair.

@@ -93,9 +93,7 @@ mod file {
 
     /// FNV-1a over the key's bytes, mixed at the end for its low bits.
     fn hash(key: &[u8]) -> u64 {
-        let sum = key.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let sum = crate::hash::fnv1a(key);
         sum ^ (sum >> 32)
     }
 

@@ -21,6 +21,7 @@ pub mod clock;
 pub mod counting;
 pub mod cpu;
 pub mod disruptor;
+pub mod hash;
 pub mod latest;
 pub mod memory;
 pub mod pool;

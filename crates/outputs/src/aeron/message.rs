@@ -14,6 +14,7 @@
 use tapeworks_market::event::FlagsAndLine;
 use tapeworks_market::price::price_e9;
 use tapeworks_market::{Event, EventKind, Flags, InstrumentId, Line, Nanos, Price, Publisher, Side, Symbol};
+use tapeworks_ring::hash::fnv1a;
 
 /// Bytes before the items.
 pub const HEADER_BYTES: usize = 24;
@@ -238,12 +239,8 @@ pub const fn record_item_bytes(record: usize) -> usize {
 
 /// The shard of a symbol among so many: its bytes by FNV-1a of 64 bits, modulo their number. Other programs may compute it too.
 pub fn shard_of(symbol: Symbol, shards: u16) -> u16 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in symbol.as_str().bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-    }
     // Less than `shards`, which fits.
-    (hash % u64::from(shards.max(1))) as u16
+    (fnv1a(symbol.as_str().as_bytes()) % u64::from(shards.max(1))) as u16
 }
 
 fn encode(event: &Event, bytes: &mut Vec<u8>) {
