@@ -9,8 +9,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rusteron_client::{
-    Aeron, AeronContext, AeronExclusivePublication, AeronFragmentClosureAssembler, AeronSubscription,
-    Handlers,
+    Aeron, AeronCError, AeronContext, AeronExclusivePublication, AeronFragmentClosureAssembler,
+    AeronSubscription, Handlers,
 };
 
 use super::message::MESSAGE_BYTES;
@@ -19,7 +19,7 @@ use crate::text::one_line;
 /// What is shown of an error.
 const MOST_CHARACTERS: usize = 300;
 
-/// How long adding a stream may take, beyond what the driver's silence allows.
+/// The pause between two looks at what the driver makes.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// How long the client's own thread sleeps when it has nothing to do, in ns.
@@ -61,6 +61,13 @@ pub enum AeronTrouble {
         /// The text.
         text: String,
     },
+}
+
+impl AeronTrouble {
+    /// What is wrong with a stream, in one line.
+    pub(super) fn stream(channel: &str, stream: i32, reason: &str) -> Self {
+        Self::Stream { channel: channel.to_owned(), stream, reason: one_line(reason, MOST_CHARACTERS) }
+    }
 }
 
 /// A connection to a media driver.
@@ -120,24 +127,18 @@ impl Client {
         &self,
         channel: &str,
         stream: i32,
-        mut look: impl FnMut() -> Result<Option<T>, rusteron_client::AeronCError>,
+        mut look: impl FnMut() -> Result<Option<T>, AeronCError>,
     ) -> Result<T, AeronTrouble> {
-        let refused = |reason: String| AeronTrouble::Stream {
-            channel: channel.to_owned(),
-            stream,
-            reason: one_line(&reason, MOST_CHARACTERS),
-        };
+        let refused = |reason: &str| AeronTrouble::stream(channel, stream, reason);
         let began = Instant::now();
         loop {
             self.check()?;
-            if let Some(made) = look().map_err(|error| refused(error.to_string()))? {
+            if let Some(made) = look().map_err(|error| refused(&error.to_string()))? {
                 return Ok(made);
             }
             if began.elapsed() > self.patience {
-                return Err(refused(format!(
-                    "no answer of the driver within {:.1} s",
-                    self.patience.as_secs_f64()
-                )));
+                let waited = self.patience.as_secs_f64();
+                return Err(refused(&format!("no answer of the driver within {waited:.1} s")));
             }
             sleep(LOOK);
         }
@@ -150,11 +151,7 @@ impl Client {
         stream: i32,
     ) -> Result<AeronExclusivePublication, AeronTrouble> {
         let text = c_text(channel)?;
-        let refused = |error: rusteron_client::AeronCError| AeronTrouble::Stream {
-            channel: channel.to_owned(),
-            stream,
-            reason: one_line(&error.to_string(), MOST_CHARACTERS),
-        };
+        let refused = |error: AeronCError| AeronTrouble::stream(channel, stream, &error.to_string());
         let adding = self.aeron.async_add_exclusive_publication(&text, stream).map_err(refused)?;
         let publication = self.wait(channel, stream, || adding.poll())?;
         let most = publication.get_constants().map_err(refused)?.max_payload_length();
@@ -162,7 +159,7 @@ impl Client {
             let reason = format!(
                 "its messages have {most} bytes, and {MESSAGE_BYTES} are needed: the MTU is too small"
             );
-            return Err(AeronTrouble::Stream { channel: channel.to_owned(), stream, reason });
+            return Err(AeronTrouble::stream(channel, stream, &reason));
         }
         Ok(publication)
     }
@@ -170,11 +167,7 @@ impl Client {
     /// A subscription.
     pub(super) fn subscription(&self, channel: &str, stream: i32) -> Result<AeronSubscription, AeronTrouble> {
         let text = c_text(channel)?;
-        let refused = |error: rusteron_client::AeronCError| AeronTrouble::Stream {
-            channel: channel.to_owned(),
-            stream,
-            reason: one_line(&error.to_string(), MOST_CHARACTERS),
-        };
+        let refused = |error: AeronCError| AeronTrouble::stream(channel, stream, &error.to_string());
         let (available, gone) = (Handlers::NONE, Handlers::NONE);
         let adding = self.aeron.async_add_subscription(&text, stream, available, gone).map_err(refused)?;
         self.wait(channel, stream, || adding.poll())

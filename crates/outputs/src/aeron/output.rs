@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tapeworks_engine::Start;
 use tapeworks_engine::history::HistoryError;
@@ -14,6 +14,7 @@ use tapeworks_ring::disruptor::{Consumer, Failed, Single};
 use tapeworks_ring::wait::WaitStrategy;
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::worker::Worker;
+use tapeworks_runtime::world::{System, World as _};
 use tapeworks_store::Schema;
 use tapeworks_store::live;
 
@@ -91,8 +92,7 @@ pub fn start<S: WaitStrategy + 'static>(
     on_refusal: Option<OnRefusal>,
 ) -> Result<Aeron, AeronStartError> {
     let queue = Arc::new(Queue::default());
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let epoch = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+    let epoch = System::time_of_day().0;
     let replays = listening.map(|listening| {
         let server = replay::Server {
             setting: setting.clone(),

@@ -248,12 +248,8 @@ impl Streams {
             stream.subscription = Some(client.subscription(&options.channel, stream.number)?);
         }
         let Some(assembler) = assembler() else {
-            let reason = "the library has no memory for messages".to_owned();
-            return Err(AeronTrouble::Stream {
-                channel: options.channel.clone(),
-                stream: options.stream,
-                reason,
-            });
+            let reason = "the library has no memory for messages";
+            return Err(AeronTrouble::stream(&options.channel, options.stream, reason));
         };
         self.session = Some(Session { client, status, assembler });
         self.counters.connects += 1;

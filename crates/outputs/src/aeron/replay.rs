@@ -21,13 +21,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use subtle::ConstantTimeEq as _;
 use tapeworks_engine::history::{History, HistoryError, Read};
 use tapeworks_engine::replica::{Mode, Replica, Special, place_of};
 use tapeworks_market::{BookOptions, Event, InstrumentId, Nanos, Symbol};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
+use tapeworks_runtime::world::{System, World as _};
 use tapeworks_store::Schema;
 use tapeworks_store::live;
 
@@ -242,8 +243,7 @@ fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Arc<AtomicBool>) 
             let (refusals, server) = (Arc::clone(&refusals), Arc::clone(server));
             move |refusal: &Refusal| {
                 server.queue.update(|status| status.refused_replays += 1);
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+                let now_ns = System::time_of_day().0;
                 refusals.lock().unwrap_or_else(PoisonError::into_inner).refused(address, refusal, now_ns);
             }
         };

@@ -286,8 +286,7 @@ impl Sender {
                 };
                 self.count(&message, &fate);
                 if let Fate::Refused(reason) = fate {
-                    let (channel, stream) = (setting.channel.clone(), message.stream);
-                    return Err(AeronTrouble::Stream { channel, stream, reason });
+                    return Err(AeronTrouble::stream(&setting.channel, message.stream, &reason));
                 }
                 sent.push(message.bytes);
             }
@@ -297,8 +296,7 @@ impl Sender {
                 if let Ok(stream) = self.stream(&client, &mut streams, setting.stream) {
                     // When nobody reads it, or a reader is slow, the next one has all of it.
                     if let Fate::Refused(reason) = stream.send(&status, Duration::ZERO) {
-                        let (channel, stream) = (setting.channel.clone(), setting.stream);
-                        return Err(AeronTrouble::Stream { channel, stream, reason });
+                        return Err(AeronTrouble::stream(&setting.channel, setting.stream, &reason));
                     }
                     sequence += 1;
                 }
