@@ -279,12 +279,17 @@ pub fn list(address: &str) -> Result<Vec<Object>, CloudError> {
 /// # Errors
 /// [`CloudError::Failed`].
 pub fn head(address: &str) -> Result<Option<Object>, CloudError> {
+    Ok(meta(address)?.map(|meta| object(bucket_of(address), &meta)))
+}
+
+/// What the store says of the object at an address; `None` if there is none.
+fn meta(address: &str) -> Result<Option<ObjectMeta>, CloudError> {
     let place = Place::of(address)?;
     if place.key.as_ref().is_empty() {
         return Ok(None);
     }
     match place.run("cannot be looked at", place.store.head(&place.key)) {
-        Ok(meta) => Ok(Some(object(bucket_of(address), &meta))),
+        Ok(meta) => Ok(Some(meta)),
         Err(CloudError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error),
     }
@@ -350,12 +355,8 @@ pub struct Version(UpdateVersion);
 /// # Errors
 /// [`CloudError::Failed`].
 pub fn version(address: &str) -> Result<Option<Version>, CloudError> {
-    let place = Place::of(address)?;
-    match place.run("cannot be looked at", place.store.head(&place.key)) {
-        Ok(meta) => Ok(Some(Version(UpdateVersion { e_tag: meta.e_tag, version: meta.version }))),
-        Err(CloudError::NotFound { .. }) => Ok(None),
-        Err(error) => Err(error),
-    }
+    let version = |meta: ObjectMeta| Version(UpdateVersion { e_tag: meta.e_tag, version: meta.version });
+    Ok(meta(address)?.map(version))
 }
 
 /// What [`write`](fn@write) does about an object that is there.

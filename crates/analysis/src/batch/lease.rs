@@ -57,14 +57,15 @@ impl Lease {
             Ok(version) => version,
             Err(CloudError::Exists { .. } | CloudError::Changed { .. }) => {
                 let found = cloud::version(&address)?;
-                let looks = DEAD_AFTER.as_secs() / LOOK_EVERY.as_secs().max(1);
-                for _ in 0..looks {
+                let mut now = found.clone();
+                for _ in 0..DEAD_AFTER.as_secs() / LOOK_EVERY.as_secs().max(1) {
                     thread::sleep(LOOK_EVERY);
-                    if cloud::version(&address)? != found {
+                    now = cloud::version(&address)?;
+                    if now != found {
                         break;
                     }
                 }
-                let before = match cloud::version(&address)? {
+                let before = match now {
                     // Its holder has ended meanwhile.
                     None => Before::None,
                     now if now != found => return Err(busy()),
