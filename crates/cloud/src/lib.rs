@@ -119,9 +119,12 @@ pub fn is_address(name: &str) -> bool {
 /// The store of the bucket or container of an address, with settings and credentials of the environment.
 ///
 /// # Errors
-/// The scheme is unknown, or the environment lacks something.
+/// There is no bucket, the scheme is unknown, or the environment lacks something.
 pub fn store(address: &str) -> Result<Arc<dyn ObjectStore>, String> {
     let bucket = bucket_of(address);
+    if bucket.ends_with("://") {
+        return Err("has no bucket".to_owned());
+    }
     let retry = || RetryConfig { max_retries: RETRIES, retry_timeout: RETRY_TIME, ..RetryConfig::default() };
     let store = match bucket.split_once("://").map(|(scheme, _)| scheme) {
         Some("s3") => {
@@ -520,6 +523,8 @@ mod tests {
     fn an_unknown_scheme_and_a_key_that_cannot_be_are_refused_by_name() {
         let error = list("ftp://b/a").unwrap_err();
         assert_eq!(error.to_string(), "ftp://b: no store has the scheme ftp: s3, gs and az are known");
+        let error = list("s3:///a").unwrap_err();
+        assert_eq!(error.to_string(), "s3://: has no bucket");
         let error = read("s3://b/a//c").unwrap_err();
         assert!(error.to_string().starts_with("s3://b/a//c: cannot be the key of an object: "), "{error}");
     }
