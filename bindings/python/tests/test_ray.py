@@ -146,6 +146,11 @@ def wait_until(holds, run=None):
         time.sleep(0.01)
 
 
+def wait_until_gone(processes):
+    """Ray's processes end by themselves when their driver has. A worker that lives may hold the folder, though it writes no task."""
+    wait_until(lambda: not any(kill(process, 0) for process in processes))
+
+
 def test_ray_makes_the_same_bytes_with_one_worker_and_with_two(inputs, expected, drivers, tmp_path):
     for workers in (1, 2):
         summary = result(drivers(inputs, tmp_path / str(workers), jobs=workers))
@@ -198,8 +203,7 @@ def test_a_run_goes_on_after_its_driver_was_killed(inputs, expected, drivers, tm
     driver.communicate()
     finished = records(out)
     assert finished and not (out / "manifest.json").exists()
-    # Ray's processes end by themselves when their driver has.
-    wait_until(lambda: not any(writes(process) for process in started))
+    wait_until_gone(started)
     summary = result(drivers(inputs, out, jobs=2))
     assert summary["resumed"] >= len(finished) and summary["resumed"] + summary["performed"] == TASKS
     assert_same(contents(out), expected)
@@ -236,7 +240,7 @@ def test_an_interrupt_ends_a_driver_and_its_tasks(inputs, expected, drivers, tmp
     assert driver.returncode != 0 and ("KeyboardInterrupt" in error or "task_manager.cc" in error)
     if "KeyboardInterrupt" in error:
         assert records(out, "work") == set()
-    wait_until(lambda: not any(writes(process) for process in started))
+    wait_until_gone(started)
     assert not (out / "manifest.json").exists()
     with pytest.warns(tapeworks.DataWarning):
         assert tapeworks.batch(inputs, out, schema=SCHEMAS, buckets=4)["resumed"] >= 1
@@ -289,7 +293,7 @@ def test_the_program_stops_ray_in_good_order(inputs, expected, drivers, tmp_path
     started = below(run.pid)
     run.kill()
     run.communicate()
-    wait_until(lambda: not any(kill(process, 0) for process in started))
+    wait_until_gone(started)
     run = drivers.program(inputs, out)
     output, error = run.communicate(timeout=PATIENCE)
     assert run.returncode == 3, error
@@ -307,7 +311,7 @@ def test_the_program_ends_with_an_error_when_its_python_is_killed(inputs, expect
     kill(started[0])
     _, error = run.communicate(timeout=PATIENCE)
     assert run.returncode == 1 and "ended before the tasks had" in error, error
-    wait_until(lambda: not any(writes(process) for process in started))
+    wait_until_gone(started)
     with pytest.warns(tapeworks.DataWarning):
         assert tapeworks.batch(inputs, out, schema=SCHEMAS, buckets=4)["resumed"] >= 1
     assert_same(contents(out), expected)
