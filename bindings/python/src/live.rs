@@ -1,6 +1,6 @@
 //! Records of a running plant.
 
-use std::net::ToSocketAddrs as _;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -10,8 +10,9 @@ use arrow_array::RecordBatch;
 use dbn::enums::ErrorCode;
 use dbn::{ErrorMsg, Record as _};
 use pyo3::prelude::*;
-use tapeworks_outputs::resume::Resume;
+use tapeworks_outputs::resume::{Resume, TRY, connect_to_one_in};
 use tapeworks_outputs::subscriber::{Records as _, SubscribeError, Subscriber, SubscriberOptions};
+use tapeworks_runtime::world::System;
 use tapeworks_store::{Prices, ReceivedBatches, Schema, is_market, is_snapshot};
 
 use crate::errors::Failure;
@@ -27,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[pyclass(subclass, module = "tapeworks._native")]
 pub(crate) struct Live {
     options: SubscriberOptions,
+    /// The servers, one of which serves at a time, and that of the connection.
+    addresses: Vec<SocketAddr>,
+    at: usize,
     schemas: Vec<Schema>,
     prices: Prices,
     /// None before the first read, and once it is closed or the server has ended it.
@@ -55,13 +59,13 @@ enum Came {
 }
 
 impl Live {
-    /// Connects in a thread of its own, so that an interrupt ends the waiting.
+    /// Connects to the first server that serves, in a thread of its own, so that an interrupt ends the waiting.
     fn connect(&mut self, py: Python<'_>) -> PyResult<()> {
         let (sender, mut receiver) = sync_channel(1);
-        let options = self.options.clone();
+        let (options, addresses, at) = (self.options.clone(), self.addresses.clone(), self.at);
         thread::spawn(move || {
             // Where nobody waits any more the connection ends here.
-            let _unwanted = sender.send(Subscriber::connect(&options));
+            let _unwanted = sender.send(connect_to_one_in::<System>(&options, &addresses, at));
         });
         let connected = loop {
             let waiting = &mut receiver;
@@ -73,11 +77,17 @@ impl Live {
                 }
             }
         };
-        let subscriber = connected.map_err(|error| {
-            self.is_refused =
-                !matches!(error, SubscribeError::Connection { .. } | SubscribeError::Decode { .. });
-            Failure::from(error)
+        let (at, subscriber) = connected.map_err(|failed| {
+            let may_come = |error: &SubscribeError| {
+                matches!(error, SubscribeError::Connection { .. } | SubscribeError::Decode { .. })
+            };
+            self.is_refused = !failed.iter().any(may_come);
+            // Why one refuses says more than that another is away.
+            let (away, refused): (Vec<_>, Vec<_>) = failed.into_iter().partition(may_come);
+            let error = refused.into_iter().chain(away).next();
+            error.map_or_else(|| Failure::usage("name an address"), Failure::from)
         })?;
+        self.at = at;
         let batches = ReceivedBatches::new(&self.schemas, self.prices);
         self.connection = Some(Mutex::new((subscriber, batches)));
         Ok(())
@@ -194,11 +204,11 @@ impl Live {
 impl Live {
     #[new]
     #[pyo3(signature = (
-        address, schema, *, key, dataset="TAPEWORKS.DEMO", symbols=Vec::new(), start=None, snapshot=false, slow_reader=None, prices="float"
+        addresses, schema, *, key, dataset="TAPEWORKS.DEMO", symbols=Vec::new(), start=None, snapshot=false, slow_reader=None, prices="float"
     ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
-        address: &str,
+        addresses: Vec<String>,
         schema: Vec<String>,
         key: String,
         dataset: &str,
@@ -220,10 +230,14 @@ impl Live {
                 return Err(Failure::usage(text).into());
             }
         }
-        let found = address.to_socket_addrs().ok().and_then(|mut all| all.next());
-        let address = found.ok_or_else(|| {
-            Failure::usage(format!("'{address}' is not an address with a port, such as 127.0.0.1:13000"))
-        })?;
+        let addresses = addresses.iter().map(|address| {
+            let found = address.to_socket_addrs().ok().and_then(|mut all| all.next());
+            found.ok_or_else(|| {
+                Failure::usage(format!("'{address}' is not an address with a port, such as 127.0.0.1:13000"))
+            })
+        });
+        let addresses = addresses.collect::<Result<Vec<_>, _>>()?;
+        let address = *addresses.first().ok_or_else(|| Failure::usage("name an address"))?;
         let options = SubscriberOptions {
             address,
             key,
@@ -241,6 +255,8 @@ impl Live {
         let (connection, ready, current) = (None, Vec::new(), None);
         Ok(Self {
             options,
+            addresses,
+            at: 0,
             schemas,
             prices,
             connection,
@@ -285,10 +301,14 @@ impl Live {
         self.is_refused
     }
 
-    /// Begins a session anew at the next read, where the last one ended: with a replay from the receive time of the last record,
+    /// Begins a session anew at the next read, at the next server, where the last one ended: with a replay from the receive time of the last record,
     /// without the records that have come already.
     fn resume(&mut self) {
         (self.connection, self.is_ended, self.failed, self.reason) = (None, false, None, None);
+        if self.addresses.len() > 1 {
+            self.at = (self.at + 1) % self.addresses.len();
+            self.options.patience = TRY;
+        }
         if let Some(last) = self.resume.begin(&self.schemas) {
             (self.options.start, self.options.snapshot) = (Some(last), false);
         }

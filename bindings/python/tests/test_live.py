@@ -165,6 +165,34 @@ def test_a_cut_connection_is_resumed_and_each_record_comes_once(server, is_reset
     assert session.records == len(expected)
 
 
+def test_of_several_servers_the_next_one_goes_on(server, tmp_path_factory):
+    expected = server.expected("mbo")
+    server.publish()
+    other = Server(tmp_path_factory.mktemp("other"))
+    other.publish()
+    relay = Relay(server.port, [100_001])
+    relay.start()
+    # The first is not there, the second breaks, the third has it all.
+    addresses = ["127.0.0.1:1", f"127.0.0.1:{relay.port}", f"127.0.0.1:{other.port}"]
+    for given in (addresses, ",".join(reversed(addresses))):
+        session = tapeworks.Live(given, "mbo", prices="fixed", start=1, pause=0.01)
+        found = []
+        for record in session:
+            found.append(essence(record))
+            if len(found) == len(expected):
+                break
+        session.close()
+        assert found == expected
+        assert session.reconnects == (1 if given is addresses else 0)
+    assert relay.connections == 1
+    other.end()
+    with pytest.raises(tapeworks.LiveError, match=f"127.0.0.1:{server.port}"):
+        # One refuses and one is away: it tries again, and says why the one refuses.
+        next(iter(tapeworks.Live(["127.0.0.1:1", f"127.0.0.1:{server.port}"], "mbo", key="db-" + 29 * "x", attempts=1, pause=0.01)))
+    with pytest.raises(tapeworks.UsageError, match="name an address"):
+        tapeworks.Live([], "mbo")
+
+
 def test_bars_between_cuts_come_once_too(server):
     server.publish()
     databento = pytest.importorskip("databento")

@@ -117,11 +117,37 @@ impl Resume {
 /// How long a lost session is tried again.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long each try to connect may take: the other server is the next.
-const TRY: Duration = Duration::from_secs(2);
+/// How long each try to go on may take: the other server is the next.
+pub const TRY: Duration = Duration::from_secs(2);
 
 /// The pause after all servers were tried.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Connects to the first of these servers that serves, beginning with that at the place `first`, and around. Returns its place.
+/// `options.address` does not count.
+///
+/// # Errors
+/// Each server's, in the order in which they were tried. A request to stop ends the tries.
+pub fn connect_to_one_in<W: World>(
+    options: &SubscriberOptions,
+    addresses: &[SocketAddr],
+    first: usize,
+) -> Result<(usize, Subscriber<W>), Vec<SubscribeError>> {
+    let mut failed = Vec::new();
+    for (at, address) in addresses.iter().enumerate().cycle().skip(first).take(addresses.len()) {
+        match Subscriber::connect_in(&SubscriberOptions { address: *address, ..options.clone() }) {
+            Ok(session) => return Ok((at, session)),
+            Err(error) => {
+                let is_stopped = error.is_stopped();
+                failed.push(error);
+                if is_stopped {
+                    break;
+                }
+            }
+        }
+    }
+    Err(failed)
+}
 
 /// A subscription to one of several servers with the same records, such as the two plants of a pair. When the connection is lost it goes on
 /// at the next server: with a replay from some seconds before its last record, of which it leaves out what has come already.
@@ -157,36 +183,35 @@ impl<W: World> Failover<W> {
         addresses: &[SocketAddr],
         say: fn(&str),
     ) -> Result<Self, SubscribeError> {
-        let mut failed = None;
-        for (at, address) in addresses.iter().enumerate() {
-            match Subscriber::connect_in(&SubscriberOptions { address: *address, ..options.clone() }) {
-                Ok(session) => {
-                    let schemas = options.schemas.iter().filter_map(|schema| schema.parse().ok()).collect();
-                    return Ok(Self {
-                        options: options.clone(),
-                        schemas,
-                        addresses: addresses.to_vec(),
-                        at,
-                        session,
-                        resume: Resume::new(options.snapshot),
-                        record: RecordBuf::from(dbn::SystemMsg::default()),
-                        resumed: 0,
-                        say,
-                    });
-                }
-                Err(error) if error.is_stopped() => return Err(error),
-                Err(error) => failed = Some(error),
-            }
-        }
-        Err(failed.unwrap_or_else(|| SubscribeError::Refused {
-            address: options.address,
-            said: "no server is named".to_owned(),
-        }))
+        let connected = connect_to_one_in(options, addresses, 0);
+        let (at, session) = connected.map_err(|failed| {
+            failed.into_iter().next_back().unwrap_or_else(|| SubscribeError::Refused {
+                address: options.address,
+                said: "no server is named".to_owned(),
+            })
+        })?;
+        let schemas = options.schemas.iter().filter_map(|schema| schema.parse().ok()).collect();
+        Ok(Self {
+            options: options.clone(),
+            schemas,
+            addresses: addresses.to_vec(),
+            at,
+            session,
+            resume: Resume::new(options.snapshot),
+            record: RecordBuf::from(dbn::SystemMsg::default()),
+            resumed: 0,
+            say,
+        })
     }
 
     /// The head of the stream.
     pub fn metadata(&self) -> &Metadata {
         self.session.metadata()
+    }
+
+    /// The server of the session.
+    fn address(&self) -> SocketAddr {
+        self.addresses.get(self.at).copied().unwrap_or(self.options.address)
     }
 
     /// How often it went on.
@@ -203,28 +228,24 @@ impl<W: World> Failover<W> {
         options.patience = options.patience.min(TRY);
         let began: Instant = W::instant();
         loop {
-            let mut failed = None;
-            for _ in 0..self.addresses.len() {
-                self.at = (self.at + 1) % self.addresses.len();
-                options.address = self.addresses.get(self.at).copied().unwrap_or(options.address);
-                match Subscriber::connect_in(&options) {
-                    Ok(session) => {
-                        self.resume.connected(options.snapshot);
-                        self.session = session;
-                        self.resumed += 1;
-                        (self.say)(&format!("{reason}; goes on at {}", options.address));
-                        return Ok(());
+            match connect_to_one_in(&options, &self.addresses, self.at + 1) {
+                Ok((at, session)) => {
+                    self.resume.connected(options.snapshot);
+                    (self.at, self.session) = (at, session);
+                    self.resumed += 1;
+                    (self.say)(&format!("{reason}; goes on at {}", self.address()));
+                    return Ok(());
+                }
+                Err(failed) => {
+                    let is_over = |error: &SubscribeError| error.is_stopped() || W::since(began) > PATIENCE;
+                    if let Some(failed) = failed.into_iter().next_back().filter(is_over) {
+                        return Err(failed);
                     }
-                    Err(error) if error.is_stopped() => return Err(error),
-                    Err(error) => failed = Some(error),
                 }
             }
             if stop::is_requested() {
-                let (address, source) = (options.address, stop::stopped());
+                let (address, source) = (self.address(), stop::stopped());
                 return Err(SubscribeError::Connection { address, source });
-            }
-            if let Some(failed) = failed.filter(|_| W::since(began) > PATIENCE) {
-                return Err(failed);
             }
             W::sleep(PAUSE);
         }
@@ -232,7 +253,7 @@ impl<W: World> Failover<W> {
 
     /// Whether the record that came is in its place now; otherwise there is another try.
     fn take(&mut self) -> Result<bool, SubscribeError> {
-        let address = self.addresses.get(self.at).copied().unwrap_or(self.options.address);
+        let address = self.address();
         let over = match self.session.next_record() {
             Ok(Some(record)) => {
                 let (kind, received) = (record.header().rtype, record.raw_index_ts());

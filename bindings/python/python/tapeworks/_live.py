@@ -24,7 +24,8 @@ class Live:
     reader is a :class:`DataWarning`.
 
     Args:
-        address: Host and port.
+        address: Host and port. Several, as a list or text with commas, are servers with the same records, such as the two plants of a pair: it
+            connects to the first that serves, and goes on at the next one.
         schema: The schemas, as a list or text with commas. Of two whose records look alike only one can be subscribed to.
         key: The key: 32 characters that begin with ``db-``. Unless given, the environment's ``TAPEWORKS_KEY``, or the key of
             ``tapeworks demo``.
@@ -44,7 +45,7 @@ class Live:
 
     def __init__(
         self,
-        address: str,
+        address: Union[str, Sequence[str]],
         schema: Union[str, Sequence[str]],
         *,
         key: Optional[str] = None,
@@ -62,7 +63,7 @@ class Live:
         if names is not None and not names:
             raise UsageError("symbols: give None for all")
         self._native = _native.Live(
-            address,
+            names_of(address) or [],
             names_of(schema) or [],
             key=key or os.environ.get("TAPEWORKS_KEY") or _native.DEMO_KEY,
             dataset=dataset,

@@ -168,7 +168,7 @@ class Feed:
 class Live:
     def __new__(
         cls,
-        address: str,
+        addresses: Sequence[str],
         schema: Sequence[str],
         *,
         key: str,
