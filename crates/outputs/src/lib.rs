@@ -6,6 +6,8 @@ pub mod begin;
 pub mod clients;
 #[cfg(any(feature = "kafka", feature = "questdb"))]
 mod columns;
+#[cfg(feature = "https")]
+pub mod https;
 pub mod kafka;
 pub mod multicast;
 mod output;

@@ -13,6 +13,7 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Builder, ConsumerId, PollError, Producer, PublishError};
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::{News, Wait};
+use tapeworks_runtime::traces::{Operations, Traces};
 use tapeworks_runtime::waiting::{Waiting, WakeUp};
 use tapeworks_runtime::world::{Receive as _, System, ThreadHandle as _, TrySend as _, World};
 
@@ -165,6 +166,7 @@ fn start_journal<W: World>(
     wait: Wait,
     (consumer, wake_up): Woken<W>,
     (coordinator, status, pair): (&Arc<Coordinator>, &Arc<Mutex<Status>>, OfPair<'_, W>),
+    operations: Option<&Operations>,
     threads: &mut Threads<W>,
 ) -> Result<Journaled<W>, PlantError> {
     let is_regular = setting.checkpoint_every.is_some();
@@ -189,6 +191,7 @@ fn start_journal<W: World>(
         books,
         coordinator: Arc::clone(coordinator),
         status: Arc::clone(status),
+        operations: operations.cloned(),
     };
     threads.spawn("state", move || {
         writer.run();
@@ -307,7 +310,9 @@ impl<W: World> Plant<W> {
             let of_pair = pair.as_ref().map(|(of_pair, (_, shared, _))| (*of_pair, shared));
             let by = (&coordinator, &status, of_pair);
             let from = beginning.record;
-            let started = start_journal(setting, opened, from, options.wait, end, by, &mut threads)?;
+            let operations = options.traces.as_ref().and_then(Traces::operations);
+            let started =
+                start_journal(setting, opened, from, options.wait, end, by, operations, &mut threads)?;
             (queue, replay, books_part) =
                 (Some(started.queue), Some(started.replay), Some(started.books_part));
         }
