@@ -395,6 +395,13 @@ struct Connection<W: World> {
     address: SocketAddr,
 }
 
+/// A kill switch was turned, and the store does not have it yet.
+struct Halted<W: World> {
+    done: W::Sender<bool>,
+    is_known: bool,
+    sample: Option<Box<Sample>>,
+}
+
 struct Host<S: VenueSession, W: World> {
     settings: HostSettings,
     core: Core<S, W>,
@@ -422,7 +429,7 @@ struct Host<S: VenueSession, W: World> {
     writing: Vec<usize>,
     commands: W::Receiver<Command<W>>,
     /// Halts whose answers wait until the store has them.
-    halted: Vec<(W::Sender<bool>, bool, Option<Box<Sample>>)>,
+    halted: Vec<Halted<W>>,
     status: Arc<Mutex<Status>>,
     refused_connections: u64,
     refusals: Refusals,
@@ -862,7 +869,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
     #[cold]
     fn answer_halts(&mut self, now: Now) {
         self.publish_status(now);
-        for (done, is_known, sample) in self.halted.drain(..) {
+        for Halted { done, is_known, sample } in self.halted.drain(..) {
             if let (Some(mut sample), Some(operations)) =
                 (sample, self.core.tracer().and_then(|one| one.operations()))
             {
@@ -902,7 +909,7 @@ impl<S: VenueSession, W: World> Host<S, W> {
                         sample.failed = (!is_known).then_some("there is no such client");
                         Box::new(sample)
                     });
-                    self.halted.push((done, is_known, sample));
+                    self.halted.push(Halted { done, is_known, sample });
                 }
                 Command::Orders { all, most, done } => {
                     let _given = done.send(self.core.orders(all, most));

@@ -1,8 +1,13 @@
-//! HTTP by TLS with servers that name their authorities.
+//! HTTP by TLS with servers whose authorities a file names.
+#![cfg_attr(
+    not(test),
+    expect(clippy::disallowed_methods, reason = "the clients of HTTP use the system themselves")
+)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub use crate::text::one_line;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// The authorities of a server cannot be used.

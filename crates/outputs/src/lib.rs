@@ -17,7 +17,7 @@ pub mod resume;
 #[cfg(feature = "stream")]
 pub mod stream;
 pub mod subscriber;
-#[cfg(any(feature = "aeron", feature = "kafka", feature = "questdb"))]
+#[cfg(any(feature = "aeron", feature = "https", feature = "kafka"))]
 mod text;
 
 #[cfg(test)]

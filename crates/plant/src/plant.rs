@@ -158,6 +158,9 @@ struct Journaled<W: World> {
 /// The options of the pair, and what its threads share.
 type OfPair<'p, W> = Option<(&'p PairSetting, &'p Arc<Shared<W>>)>;
 
+/// What the threads of the journal share with others.
+type Shares<'s, W> = (&'s Arc<Coordinator>, &'s Arc<Mutex<Status>>, Option<&'s Operations>, OfPair<'s, W>);
+
 /// Starts the threads of the journal and of checkpoints, behind the journal's last record.
 fn start_journal<W: World>(
     setting: &JournalSetting,
@@ -165,8 +168,7 @@ fn start_journal<W: World>(
     from: Option<u64>,
     wait: Wait,
     (consumer, wake_up): Woken<W>,
-    (coordinator, status, pair): (&Arc<Coordinator>, &Arc<Mutex<Status>>, OfPair<'_, W>),
-    operations: Option<&Operations>,
+    (coordinator, status, operations, pair): Shares<'_, W>,
     threads: &mut Threads<W>,
 ) -> Result<Journaled<W>, PlantError> {
     let is_regular = setting.checkpoint_every.is_some();
@@ -308,11 +310,10 @@ impl<W: World> Plant<W> {
                 ));
             }
             let of_pair = pair.as_ref().map(|(of_pair, (_, shared, _))| (*of_pair, shared));
-            let by = (&coordinator, &status, of_pair);
-            let from = beginning.record;
             let operations = options.traces.as_ref().and_then(Traces::operations);
-            let started =
-                start_journal(setting, opened, from, options.wait, end, by, operations, &mut threads)?;
+            let by = (&coordinator, &status, operations, of_pair);
+            let from = beginning.record;
+            let started = start_journal(setting, opened, from, options.wait, end, by, &mut threads)?;
             (queue, replay, books_part) =
                 (Some(started.queue), Some(started.replay), Some(started.books_part));
         }

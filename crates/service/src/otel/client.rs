@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message as _;
-use tapeworks_outputs::https;
+use tapeworks_outputs::https::{self, one_line};
 use tapeworks_runtime::traces::setting::TraceSetting;
 use ureq::Agent;
 
@@ -80,7 +80,8 @@ fn read(status: u16, after: Option<Duration>, body: &[u8]) -> Answer {
         200..=299 => match ExportTraceServiceResponse::decode(body) {
             Ok(response) => {
                 let partial = response.partial_success.unwrap_or_default();
-                let why = Some(shown(&partial.error_message)).filter(|why| !why.is_empty());
+                let why =
+                    Some(one_line(&partial.error_message, MOST_CHARACTERS)).filter(|why| !why.is_empty());
                 Answer::Taken { refused: u64::try_from(partial.rejected_spans).unwrap_or(0), why }
             }
             Err(_) => Answer::Refused("the answer is not that of a collector of OpenTelemetry".to_owned()),
@@ -89,11 +90,6 @@ fn read(status: u16, after: Option<Duration>, body: &[u8]) -> Answer {
         429 | 502 | 503 | 504 => Answer::Later { why: format!("the collector answers with {status}"), after },
         _ => Answer::Refused(format!("the collector answers with {status}")),
     }
-}
-
-/// A text of the collector's for a log: one line, and not long.
-fn shown(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(MOST_CHARACTERS).collect()
 }
 
 #[cfg(test)]
