@@ -397,3 +397,244 @@ impl Tracer {
         operations.record(&sample);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use proptest::prelude::*;
+    use tapeworks_runtime::traces::{Samples, Sampling};
+    use tapeworks_wire::fix::order_entry::{CxlRejResponseTo, OrdStatus, OrderCancelRejectFields};
+
+    use super::*;
+
+    thread_local! {
+        static CLOCK: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// A clock that a test moves.
+    fn since(_began: Instant) -> Duration {
+        Duration::from_nanos(CLOCK.get())
+    }
+
+    fn pass(ns: u64) {
+        CLOCK.set(CLOCK.get() + ns);
+    }
+
+    fn tracer(every: u64, slower_than: Option<Duration>) -> (Tracer, Samples) {
+        CLOCK.set(1_000);
+        let (traces, samples) = Traces::new(Sampling { every, slower_than }, 4_096, true);
+        let names = ["alpha", "beta"].into_iter();
+        #[expect(clippy::disallowed_methods, reason = "what it gives is not looked at")]
+        let began = Instant::now();
+        (Tracer::new(&traces, names, since, began).unwrap(), samples)
+    }
+
+    /// A turn whose time of day is far from the other clock's.
+    fn turn(tracer: &mut Tracer) {
+        tracer.turn_begins(Now { utc_ns: 5_000_000_000 + CLOCK.get(), steady_ns: CLOCK.get() });
+    }
+
+    fn order(id: u64) -> Vec<u8> {
+        format!("8=FIX.4.4\x019=5\x0135=D\x0111=ID{id}\x0155=AAPL\x0154=5\x0110=000\x01").into_bytes()
+    }
+
+    /// A client's order comes, and is sent or refused.
+    fn comes(tracer: &mut Tracer, client: usize, id: u64, is_sent: bool) {
+        pass(10);
+        if let Some(begun) = tracer.message(client, b"D", &order(id)) {
+            pass(10);
+            tracer.translated(begun, is_sent);
+        }
+    }
+
+    /// The venue answers it.
+    fn answers(tracer: &mut Tracer, client: usize, id: u64) {
+        pass(10);
+        tracer.report_begins();
+        let id = format!("ID{id}");
+        let (known, asked) = (OrdStatus::Rejected, CxlRejResponseTo::OrderCancelRequest);
+        let fields = OrderCancelRejectFields::new(b"VENUE7", id.as_bytes(), b"NONE", known, asked);
+        tracer.reply(client, &Reply::CancelReject(&fields));
+        pass(10);
+        tracer.report_ends();
+    }
+
+    fn write(tracer: &mut Tracer) {
+        let storing = CLOCK.get();
+        pass(10);
+        tracer.stored(storing);
+        pass(10);
+    }
+
+    fn taken(samples: &mut Samples) -> Vec<Sample> {
+        let mut all = Vec::new();
+        samples.take(usize::MAX, |sample| all.push(*sample));
+        all
+    }
+
+    fn names(sample: &Sample) -> Vec<&'static str> {
+        sample.parts().iter().map(|part| part.name).collect()
+    }
+
+    fn fact(sample: &Sample, name: &str) -> Option<Fact> {
+        sample.facts().iter().find(|(known, _)| *known == name).map(|(_, fact)| *fact)
+    }
+
+    #[test]
+    fn an_order_has_a_part_for_each_stage_one_behind_the_other() {
+        let (mut tracer, mut samples) = tracer(2, None);
+        turn(&mut tracer);
+        comes(&mut tracer, 1, 7, true);
+        comes(&mut tracer, 1, 8, true);
+        assert!(tracer.has_to_stamp() && tracer.under_way.len() == 1, "one of two is followed");
+        write(&mut tracer);
+        tracer.sent_to_venue();
+        pass(500);
+        turn(&mut tracer);
+        answers(&mut tracer, 1, 8);
+        answers(&mut tracer, 1, 7);
+        write(&mut tracer);
+        tracer.sent_to_client(0);
+        assert_eq!(taken(&mut samples).len(), 0, "another client's bytes are sent");
+        tracer.sent_to_client(1);
+        let all = taken(&mut samples);
+        let [sample] = &all[..] else { panic!("{all:?}") };
+        let wanted = [
+            "read",
+            "check and translate",
+            "store",
+            "send to the venue",
+            "venue",
+            "read the answer",
+            "translate the answer",
+            "store the answer",
+            "send to the client",
+        ];
+        assert_eq!((sample.name, names(sample)), ("order", wanted.to_vec()));
+        for pair in sample.parts().windows(2) {
+            assert!(pair[0].end_ns <= pair[1].start_ns, "{pair:?}");
+        }
+        let (start, end) = sample.times();
+        assert_eq!(start, 5_000_001_000);
+        assert_eq!(end, 5_000_000_000 + CLOCK.get());
+        assert_eq!(sample.parts()[4].end_ns - sample.parts()[4].start_ns, 500);
+        assert_eq!(fact(sample, "session"), Some(Fact::Text(Text::new(b"beta"))));
+        assert_eq!(fact(sample, "cl_ord_id"), Some(Fact::Text(Text::new(b"ID7"))));
+        assert_eq!(fact(sample, "order_id"), Some(Fact::Text(Text::new(b"VENUE7"))));
+        assert_eq!(fact(sample, "symbol"), Some(Fact::Text(Text::new(b"AAPL"))));
+        assert_eq!(fact(sample, "side"), Some(Fact::Word("sell short")));
+        assert_eq!(sample.failed, Some("cancel rejected"));
+        assert!(!tracer.is_following() && !tracer.has_to_stamp());
+    }
+
+    #[test]
+    fn an_order_that_the_gateway_refuses_has_no_stage_at_the_venue() {
+        let (mut tracer, mut samples) = tracer(1, None);
+        turn(&mut tracer);
+        comes(&mut tracer, 0, 1, false);
+        write(&mut tracer);
+        tracer.sent_to_client(0);
+        let all = taken(&mut samples);
+        assert_eq!(names(&all[0]), ["read", "check and translate", "store", "send to the client"]);
+        assert_eq!(all[0].failed, Some("refused by the gateway"));
+    }
+
+    #[test]
+    fn a_slow_order_is_recorded_though_it_was_not_chosen_and_a_fast_one_is_not() {
+        let (mut tracer, mut samples) = tracer(0, Some(Duration::from_micros(1)));
+        for (id, wait) in [(1, 100), (2, 2_000)] {
+            turn(&mut tracer);
+            comes(&mut tracer, 0, id, true);
+            write(&mut tracer);
+            tracer.sent_to_venue();
+            pass(wait);
+            turn(&mut tracer);
+            answers(&mut tracer, 0, id);
+            write(&mut tracer);
+            tracer.sent_to_client(0);
+        }
+        let all = taken(&mut samples);
+        assert_eq!(all.len(), 1);
+        assert_eq!(fact(&all[0], "cl_ord_id"), Some(Fact::Text(Text::new(b"ID2"))));
+        assert_eq!(fact(&all[0], "chosen"), Some(Fact::Flag(false)));
+    }
+
+    #[test]
+    fn an_order_without_an_answer_is_recorded_in_time_and_one_too_many_is_counted() {
+        let (mut tracer, mut samples) = tracer(1, None);
+        turn(&mut tracer);
+        for id in 0..MOST_UNDER_WAY as u64 + 3 {
+            comes(&mut tracer, 0, id, true);
+        }
+        // One that is on its way already.
+        comes(&mut tracer, 0, 0, true);
+        assert_eq!(samples.unfollowed(), 4);
+        write(&mut tracer);
+        tracer.sent_to_venue();
+        let now = |ns| Now { utc_ns: 0, steady_ns: CLOCK.get() + ns };
+        tracer.give_up(now(0), false);
+        assert_eq!(taken(&mut samples).len(), 0);
+        tracer.give_up(now(LONGEST_NS), false);
+        let all = taken(&mut samples);
+        assert_eq!(all.len(), MOST_UNDER_WAY);
+        assert!(all.iter().all(|sample| sample.failed == Some("no answer") && names(sample).len() == 4));
+    }
+
+    #[test]
+    fn missed_reports_are_one_operation_from_the_logon_to_the_last() {
+        let (mut tracer, mut samples) = tracer(0, None);
+        turn(&mut tracer);
+        tracer.recovery_begins();
+        for _ in 0..3 {
+            tracer.report_begins();
+        }
+        pass(50);
+        tracer.recovery_ends(None);
+        tracer.recovery_ends(None);
+        let all = taken(&mut samples);
+        assert_eq!(
+            (all.len(), all[0].name, fact(&all[0], "reports")),
+            (1, "recover missed reports", Some(Fact::Number(3)))
+        );
+        assert_eq!(all[0].times().1 - all[0].times().0, 50);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_in_whatever_order_each_followed_order_is_recorded_once_and_well_formed(
+            steps in prop::collection::vec((0u8..7, 0usize..2, 0u64..12, any::<bool>()), 1..200),
+        ) {
+            let (mut tracer, mut samples) = tracer(1, None);
+            let mut followed = 0;
+            turn(&mut tracer);
+            for (step, client, id, flag) in steps {
+                match step {
+                    0 => {
+                        let before = samples.unfollowed();
+                        comes(&mut tracer, client, id, flag);
+                        followed += usize::from(samples.unfollowed() == before);
+                    }
+                    1 => answers(&mut tracer, client, id),
+                    2 => write(&mut tracer),
+                    3 => tracer.sent_to_venue(),
+                    4 => tracer.sent_to_client(client),
+                    5 => turn(&mut tracer),
+                    _ => pass(id * 100),
+                }
+            }
+            tracer.give_up(Now { utc_ns: 0, steady_ns: CLOCK.get() }, true);
+            prop_assert!(!tracer.is_following() && !tracer.has_to_stamp());
+            let all = taken(&mut samples);
+            prop_assert_eq!(all.len(), followed);
+            for sample in &all {
+                let (start, end) = sample.times();
+                prop_assert!(start <= end);
+                for part in sample.parts() {
+                    prop_assert!(start <= part.start_ns && part.start_ns <= part.end_ns && part.end_ns <= end, "{sample:?}");
+                }
+                prop_assert_eq!(sample.parts().first().map(|part| part.name), Some("read"));
+            }
+        }
+    }
+}

@@ -273,3 +273,107 @@ const fn line_name(line: Line) -> &'static str {
         _ => "none",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tapeworks_market::{EventKind, InstrumentId, Publisher};
+    use tapeworks_runtime::traces::{Samples, Sampling};
+
+    use super::*;
+
+    fn tracer(every: u64, slower_than: Option<Duration>) -> (Tracer, Samples) {
+        let (traces, samples) = Traces::new(Sampling { every, slower_than }, 64, true);
+        (Tracer::new(&traces, ["Nasdaq", "IEX"].into_iter()).unwrap(), samples)
+    }
+
+    fn taken(samples: &mut Samples) -> Vec<Sample> {
+        let mut all = Vec::new();
+        samples.take(usize::MAX, |sample| all.push(*sample));
+        all
+    }
+
+    /// A packet of two events that was received at this time, 100 ns before ingest takes it.
+    fn passes(tracer: &mut Tracer, received: u64, events: &[Event], has_books: bool) {
+        let way = tracer.packet(1, Line::B, Nanos(received), || Nanos(received + 100));
+        if let Some(mut way) = way {
+            way.decoded = Nanos(received + 150);
+            tracer.published(way, Nanos(received + 170), events, events.len() as u64, has_books);
+        }
+    }
+
+    fn events(sequence: u64) -> [Event; 2] {
+        [0, sequence].map(|channel_sequence| Event {
+            channel_sequence,
+            ..Event::new(EventKind::Other, Publisher(1), InstrumentId(0))
+        })
+    }
+
+    #[test]
+    fn a_packet_has_a_part_for_each_stage_and_waits_for_the_books() {
+        let (mut tracer, mut samples) = tracer(3, None);
+        for number in 0..4 {
+            passes(&mut tracer, 1_000 * (number + 1), &events(77), true);
+        }
+        assert!(tracer.is_following());
+        assert_eq!(samples.waiting(), 0, "the books do not have it");
+        tracer.applied(Nanos(9_000));
+        let all = taken(&mut samples);
+        assert_eq!((all.len(), tracer.is_following()), (2, false));
+        let first = all.iter().find(|sample| sample.times().0 == 1_000).unwrap();
+        let parts: Vec<_> =
+            first.parts().iter().map(|part| (part.name, part.start_ns, part.end_ns)).collect();
+        let wanted = [
+            ("receive", 1_000, 1_100),
+            ("decode", 1_100, 1_150),
+            ("publish", 1_150, 1_170),
+            ("books", 1_170, 9_000),
+        ];
+        assert_eq!((first.name, parts), ("packet", wanted.to_vec()));
+        let facts = first.facts();
+        for fact in [
+            ("venue", Fact::Text(Text::new(b"IEX"))),
+            ("line", Fact::Word("B")),
+            ("sequence", Fact::Number(77)),
+            ("messages", Fact::Number(2)),
+            ("chosen", Fact::Flag(true)),
+        ] {
+            assert!(facts.contains(&fact), "{fact:?}: {facts:?}");
+        }
+    }
+
+    #[test]
+    fn a_packet_without_events_or_of_a_plant_whose_books_are_elsewhere_ends_where_it_is_published() {
+        let (mut tracer, mut samples) = tracer(1, None);
+        passes(&mut tracer, 1_000, &[], true);
+        passes(&mut tracer, 2_000, &events(1), false);
+        let all = taken(&mut samples);
+        assert_eq!(all.len(), 2);
+        assert!(all.iter().all(|sample| sample.parts().len() == 3 && sample.times().1 % 1_000 == 170));
+    }
+
+    #[test]
+    fn a_slow_packet_is_recorded_though_it_was_not_chosen_and_a_fast_one_is_not() {
+        let (mut tracer, mut samples) = tracer(0, Some(Duration::from_nanos(500)));
+        passes(&mut tracer, 1_000, &events(1), true);
+        tracer.applied(Nanos(1_400));
+        passes(&mut tracer, 2_000, &events(2), true);
+        tracer.applied(Nanos(2_600));
+        let all = taken(&mut samples);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].times(), (2_000, 2_600));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_shortens_a_stage_to_nothing() {
+        let (mut tracer, mut samples) = tracer(1, None);
+        let mut way = tracer.packet(0, Line::A, Nanos(5_000), || Nanos(1_000)).unwrap();
+        way.decoded = Nanos(1_100);
+        tracer.published(way, Nanos(1_200), &events(1), 2, true);
+        tracer.applied(Nanos(1_300));
+        let all = taken(&mut samples);
+        assert_eq!(all[0].times(), (5_000, 5_000));
+        assert!(all[0].parts().iter().all(|part| (part.start_ns, part.end_ns) == (5_000, 5_000)));
+    }
+}

@@ -88,7 +88,6 @@ fn url_of(text: &str) -> Option<String> {
     if host.contains('@') || !is_plain(text) || path.contains(['?', '#']) {
         return None;
     }
-    let host = if host.contains(':') { format!("[{host}]") } else { host };
     let path = path.trim_end_matches('/');
     let path = path.strip_suffix(PATH).unwrap_or(path);
     Some(format!("{scheme}://{host}:{port}{path}{PATH}"))
