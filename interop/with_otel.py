@@ -41,19 +41,36 @@ ORDER = [
 ]
 
 
+def certify(folder: Path) -> None:
+    """An authority, and a certificate of this machine that it has signed."""
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    for words in (
+        ["req", "-x509", *key, "-keyout", "authority.key", "-out", "authority.pem", "-subj", "/CN=authority for tests"],
+        ["req", "-new", *key[:-2], "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=collector"],
+        ["x509", "-req", "-in", "server.csr", "-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial", "-days", "2", "-out", "server.pem",
+         "-extfile", "extensions"],
+    ):
+        (folder / "extensions").write_text("subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n")
+        subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+
 class Collector:
-    """The Collector: OTLP over HTTP in, a file out."""
+    """The Collector: OTLP over HTTP in, with TLS and without, a file out."""
 
     def __init__(self, program: Path, work: Path):
         self.program, self.work, self.port, self.runs, self.process = program, work, free_port(), 0, None
+        self.port_of_tls = free_port()
+        certify(work)
 
     def start(self) -> None:
         self.runs += 1
         config = self.work / f"collector-{self.runs}.yaml"
         config.write_text(
-            f"receivers: {{otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{self.port}'}}}}}}}}\n"
+            f"receivers:\n  otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{self.port}'}}}}}}\n"
+            f"  otlp/tls: {{protocols: {{http: {{endpoint: '127.0.0.1:{self.port_of_tls}', "
+            f"tls: {{cert_file: '{self.work / 'server.pem'}', key_file: '{self.work / 'server.key'}'}}}}}}}}\n"
             f"exporters: {{file: {{path: '{self.file(self.runs)}', flush_interval: 100ms}}}}\n"
-            "service: {pipelines: {traces: {receivers: [otlp], exporters: [file]}}}\n"
+            "service: {pipelines: {traces: {receivers: [otlp, otlp/tls], exporters: [file]}}}\n"
         )
         log = open(self.work / "collector.log", "a")
         self.process = subprocess.Popen([str(self.program), "--config", f"file:{config}"], stdout=log, stderr=log)
@@ -233,7 +250,8 @@ def orders(tapeworks: Path, collector: Collector, work: Path) -> None:
     (work / "exchange.toml").write_text(EXCHANGE.format(real_time=real_time, recovery=recovery))
     text = GATEWAY.format(fix=fix, folder=work, real_time=real_time, recovery=recovery)
     (work / "gateway.toml").write_text(
-        f'{text}[web]\naddress = "127.0.0.1:{page}"\n[otel]\nendpoint = "http://127.0.0.1:{collector.port}"\nservice_name = "gateway-1"\n'
+        f'{text}[web]\naddress = "127.0.0.1:{page}"\n[otel]\nendpoint = "https://127.0.0.1:{collector.port_of_tls}"\n'
+        f'authorities = "authority.pem"\nservice_name = "gateway-1"\n'
         f'orders_every = {ORDERS_EVERY}\nexport_every = "100ms"\n'
     )
     exchange = Server([str(tapeworks), "exchange", "serve", str(work / "exchange.toml")], "orders")
