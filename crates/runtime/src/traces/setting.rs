@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn the_settings_of_traces_need_the_feature() {
         let found = read_as("[otel]\nendpoint = \"http://127.0.0.1:4318\"\n", Sampled::Orders).unwrap_err();
-        assert_eq!(found, ["p.toml:1:2: this program was built without the feature 'otel'"]);
+        assert_eq!(found, ["p.toml:1:1: this program was built without the feature 'otel'"]);
     }
 
     #[cfg(feature = "otel")]
