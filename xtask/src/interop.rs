@@ -314,7 +314,7 @@ pub(crate) fn kafka() -> Result<String, Lack> {
 
 pub(crate) fn needs_of_otel() -> Result<(), Lack> {
     tools::go()?;
-    tools::debian("openssl", "openssl")?;
+    tools::openssl()?;
     tools::python().map(drop)
 }
 

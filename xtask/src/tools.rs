@@ -141,6 +141,11 @@ fn is_new_go(go: &Path) -> bool {
     parts.next().zip(parts.next()).is_some_and(|found| found >= GO.1)
 }
 
+/// What makes the certificates of a test. It does not know `--version`.
+pub(crate) fn openssl() -> Result<(), Lack> {
+    had_or_installed("openssl", "openssl", || process::program("openssl").arg("version").output().is_ok())
+}
+
 /// A library of a Debian package, as pkg-config knows it.
 pub(crate) fn debian_library(library: &str, package: &str) -> Result<(), Lack> {
     debian("pkg-config", "pkg-config")?;
