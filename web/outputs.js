@@ -1,4 +1,4 @@
-// What goes out beside the clients, and what is kept: multicast, QuestDB, NATS, Kafka, Aeron, checkpoints, the daily roll.
+// What goes out beside the clients, and what is kept: multicast, QuestDB, NATS, Kafka, Aeron, traces, checkpoints, the daily roll.
 
 import { bytes, count, delay, short, span } from "./format.js";
 import { dress, write } from "./rows.js";
@@ -28,13 +28,14 @@ function why(id, text) {
 }
 
 export function showOutputs(status, rates) {
-  const { multicast, questdb, nats, kafka, aeron, roll, checkpoints: snapshots } = status;
+  const { multicast, questdb, nats, kafka, aeron, otel, roll, checkpoints: snapshots } = status;
   const parts = [
     ["multicast", Boolean(multicast)],
     ["questdb", Boolean(questdb)],
     ["nats", Boolean(nats)],
     ["kafka", Boolean(kafka)],
     ["aeron", Boolean(aeron)],
+    ["otel", Boolean(otel)],
     ["snapshots", snapshots.every_ns !== null],
     ["roll", roll.is_on],
   ];
@@ -46,6 +47,7 @@ export function showOutputs(status, rates) {
   if (nats) showNats(nats, rates, now);
   if (kafka) showKafka(kafka, rates, now);
   if (aeron) showAeron(aeron, rates, now);
+  if (otel) showTraces(otel, rates, now);
   if (snapshots.every_ns !== null) showSnapshots(snapshots, status, now);
   if (roll.is_on) showRoll(roll);
 }
@@ -124,6 +126,17 @@ function showNats(nats, rates, now) {
   counts("nats-lost", [nats.unconfirmed, nats.lost], "warn");
   counts("nats-failures", [nats.failures, nats.store_failures, nats.refused], "warn");
   why("nats-error", nats.error);
+}
+
+function showTraces(otel, rates, now) {
+  if (!otel.is_connected) state("otel-state", otel.error ? "bad" : "faint", "the collector takes nothing");
+  else state("otel-state", otel.error ? "warn" : "good", "the collector takes traces");
+  fact("otel-rate", short(rates.of("otel", otel.spans, now)));
+  fact("otel-traces", `${count(otel.traces)}, ${count(otel.spans)}`);
+  fact("otel-waiting", count(otel.waiting));
+  counts("otel-dropped", [otel.dropped, otel.unfollowed], "warn");
+  counts("otel-failures", [otel.refused_spans, otel.failures], "warn");
+  why("otel-error", otel.error);
 }
 
 function showSnapshots(snapshots, status, now) {

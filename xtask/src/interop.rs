@@ -4,7 +4,7 @@
 //! compared; it exits with 1 and a line for each difference.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::features::Features;
 use crate::process::{self, Program};
@@ -312,18 +312,45 @@ pub(crate) fn kafka() -> Result<String, Lack> {
     Ok("Kafka has the records of the plant's journal, each once, after plant and broker were killed".into())
 }
 
+pub(crate) fn needs_of_otel() -> Result<(), Lack> {
+    tools::go()?;
+    tools::openssl()?;
+    tools::python().map(drop)
+}
+
+/// The Collector of OpenTelemetry, built from the modules that `interop/otel/go.sum` pins: what it got of a plant and of a gateway, against what
+/// these have counted.
+pub(crate) fn otel() -> Result<String, Lack> {
+    let server = process::target_folder().join("interop-otel");
+    let build = process::program(tools::go()?);
+    let build = build.args(["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-o"]);
+    let build = build.arg(server.join("collector")).arg(".").folder(&process::root().join("interop/otel"));
+    build.run().map_err(Lack::Failed)?;
+    with_server("otel", &server)?;
+    Ok("the Collector has the spans that plant and gateway have counted, well formed, and a dead one disturbs neither".into())
+}
+
 /// Fetches a server by `interop/NAME/pom.xml`, checks the plant of `deploy/NAME`, and runs `interop/with_NAME.py` with both.
 fn with_fetched(name: &str) -> Result<(), Lack> {
-    let python = tools::python()?;
     let server = process::target_folder().join(format!("interop-{name}"));
     let pom = format!("interop/{name}/pom.xml");
     let maven = ["--quiet", "--batch-mode", "--file", &pom, "package"];
     let fetch = process::program("mvn").args(maven).arg(format!("-Dserver={}", server.display()));
     fetch.run().map_err(Lack::Failed)?;
+    with_server(name, &server)
+}
+
+/// Checks the examples of `deploy/NAME`, and runs `interop/with_NAME.py` with a server that lies in a folder.
+fn with_server(name: &str, server: &Path) -> Result<(), Lack> {
+    let python = tools::python()?;
     Features::all().map_err(Lack::Failed)?.build("--bin", &["tapeworks"])?;
     let binary = process::target_folder().join("debug/tapeworks");
     let example = format!("deploy/{name}/plant.toml");
     process::program(&binary).args(["validate", &example]).run().map_err(Lack::Failed)?;
+    let example = format!("deploy/{name}/gateway.toml");
+    if process::root().join(&example).is_file() {
+        process::program(&binary).args(["gateway", "check", &example]).run().map_err(Lack::Failed)?;
+    }
     let run = process::program(python)
         .arg(process::root().join(format!("interop/with_{name}.py")))
         .arg("--tapeworks")

@@ -402,6 +402,22 @@ const STEPS: &[Step] = &[
         run: |_| interop::kafka(),
     },
     Step {
+        name: "otel",
+        what: "OpenTelemetry's Collector has the traces of plant and gateway, a feature that is not in the default build",
+        when: When::Covers(&[
+            "crates/runtime",
+            "crates/gateway",
+            "crates/plant",
+            "crates/outputs/src/https.rs",
+            "crates/service",
+            "crates/cli/src/commands",
+            "deploy/otel",
+        ]),
+        waits: true,
+        needs: interop::needs_of_otel,
+        run: |_| interop::otel(),
+    },
+    Step {
         name: "quickfix-j",
         what: "QuickFIX/J as it comes trades through the gateway",
         when: When::Covers(&ORDERS),

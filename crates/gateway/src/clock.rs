@@ -8,13 +8,20 @@ use std::time::Instant;
 
 use tapeworks_runtime::world::World;
 
-use crate::core::Now;
-
 /// The system's clock was set if the two differ by so much, in nanoseconds.
 const MOST_APART_NS: u64 = 100_000_000;
 
 /// How far the time of day follows in one step, in nanoseconds.
 const STEP_NS: i64 = 50_000;
+
+/// Both times of a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// The time of day, in UTC nanoseconds.
+    pub utc_ns: u64,
+    /// The time of a clock that cannot be set, in nanoseconds.
+    pub steady_ns: u64,
+}
 
 /// The clocks of a gateway.
 #[derive(Debug)]
@@ -28,6 +35,11 @@ pub(crate) struct Clock<W> {
 impl<W: World> Clock<W> {
     pub(crate) fn new() -> Self {
         Self { began: W::instant(), began_utc_ns: W::time_of_day().0, world: PhantomData }
+    }
+
+    /// When it began, by the clock that cannot be set.
+    pub(crate) const fn began(&self) -> Instant {
+        self.began
     }
 
     /// Both times.

@@ -10,6 +10,7 @@ use tapeworks_journal::JournalOptions;
 use tapeworks_market::shared::quotes_path;
 use tapeworks_runtime::config::{ConfigError, Reading, Section, read_file, read_text, time};
 use tapeworks_runtime::secrets::{Secret, check_secret, check_token};
+use tapeworks_runtime::traces::setting::{self as traces, Sampled, TraceSetting};
 use tapeworks_runtime::transport::{Acceptor, TlsFiles};
 use tapeworks_session::Credentials;
 use tapeworks_session::fix::{Dictionary, Role, Schedule, Settings as FixSettings};
@@ -102,6 +103,8 @@ pub struct Config {
     pub web: Option<WebConfig>,
     /// The file in shared memory with the prices that orders are checked against.
     pub prices: Option<PathBuf>,
+    /// The export of traces.
+    pub traces: Option<TraceSetting>,
 }
 
 /// A gateway's parts for one kind of venue.
@@ -218,6 +221,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
     if prices.is_none() && !file.has("market") {
         check_without_prices(reading, &file, &clients);
     }
+    let traces = traces::read(reading, &mut file, beside, Sampled::Orders);
     file.refuse_the_rest(reading);
 
     if reading.is_clean()
@@ -239,6 +243,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
             disk_patience: store.patience,
             acceptor: acceptor.unwrap_or_default(),
             venue_password,
+            traces: None,
         },
         store: store.folder,
         journal: store.journal,
@@ -250,6 +255,7 @@ fn read_document(reading: &mut Reading<'_>, mut file: Section<'_>, beside: &Path
         clients,
         web,
         prices,
+        traces,
     })
 }
 

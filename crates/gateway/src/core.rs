@@ -23,21 +23,14 @@ use tapeworks_translate::{
 };
 use tapeworks_wire::fix::{begin_string, field};
 
+use crate::clock::Now;
 use crate::entry::{Entries, Entry, Kind, report_number};
 use crate::ledger::Ledger;
 use crate::settings::ClientSettings;
 use crate::status::{ClientStatus, Counters, OrderStatus, Orders, Percentiles, Refusals, Status};
 use crate::store::SessionStore;
+use crate::traces::Tracer;
 use crate::venue::{VenueEvent, VenueSession};
-
-/// Both times of a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
-    /// The time of day, in UTC nanoseconds.
-    pub utc_ns: u64,
-    /// The time of a clock that cannot be set, in nanoseconds.
-    pub steady_ns: u64,
-}
 
 /// Something that a person should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +96,8 @@ struct Desk {
     this_second: Histogram<u64>,
     last_second: Percentiles,
     last_second_end_ns: u64,
+    /// Follows orders, for traces.
+    tracer: Option<Box<Tracer>>,
 }
 
 /// A histogram of times in nanoseconds, up to ten minutes, with three digits.
@@ -260,7 +255,11 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         if self.is_drop_copy {
             return Verdict::UnsupportedType;
         }
-        let Desk { entries, unsent, copied, copies, counters, .. } = &mut *self.desk;
+        let Desk { entries, unsent, copied, copies, counters, tracer, .. } = &mut *self.desk;
+        let followed = match tracer {
+            Some(tracer) => tracer.message(self.client, received.message_type, received.message),
+            None => None,
+        };
         let mark = entries.len();
         let client = self.client as u16;
         let bytes = received.message;
@@ -271,9 +270,13 @@ impl<S: VenueSession> Application for Trader<'_, S> {
         let version = self.version;
         let mut out = ToOne { to_venue, is_sent: false, version, link, store, copied, unkept, unmatched };
         self.translator.client_message(ClientIndex(client), bytes, now_ns, &mut out);
-        if !out.is_sent {
+        let is_sent = out.is_sent;
+        if !is_sent {
             // It changed nothing that a restart must know.
             entries.truncate(mark);
+        }
+        if let (Some(followed), Some(tracer)) = (followed, tracer) {
+            tracer.translated(followed, is_sent);
         }
         Verdict::Taken
     }
@@ -301,6 +304,9 @@ impl<S: VenueSession, D: Disk> Outputs for ToAll<'_, S, D> {
     }
 
     fn to_client(&mut self, client: ClientIndex, reply: &Reply<'_>) {
+        if let Some(tracer) = self.desk.tracer.as_mut().filter(|tracer| tracer.is_following()) {
+            tracer.reply(usize::from(client.0), reply);
+        }
         let is_copied = matches!(reply, Reply::Execution(_));
         let copies = core::mem::take(&mut self.desk.copies);
         let all = core::iter::once(usize::from(client.0)).chain(copies.iter().copied().filter(|_| is_copied));
@@ -413,6 +419,7 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
             this_second: coarse_histogram(),
             last_second: Percentiles::default(),
             last_second_end_ns: 0,
+            tracer: None,
         };
         Self { clients, by_names, translator, venue, is_halted, has_prices: None, midnight_ns: 0, desk }
     }
@@ -698,6 +705,9 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         let Self { clients, translator, venue, desk, .. } = self;
         let mut out = ToAll { venue: Some(venue), clients, desk, now };
         translator.settle(now.utc_ns, &mut out);
+        if let Some(tracer) = &mut self.desk.tracer {
+            tracer.recovery_ends(None);
+        }
         self.desk.notice(false, "the venue's reports are all in: orders pass".to_owned());
         for index in 0..self.clients.len() {
             self.cancel_if_gone(index, now);
@@ -873,6 +883,22 @@ impl<S: VenueSession, D: Disk> Core<S, D> {
         self.desk.entries.len()
     }
 
+    /// Orders are followed, for traces.
+    pub(crate) fn set_tracer(&mut self, tracer: Tracer) {
+        self.desk.tracer = Some(Box::new(tracer));
+    }
+
+    /// What follows orders, if they are followed.
+    #[inline]
+    pub(crate) fn tracer(&mut self) -> Option<&mut Tracer> {
+        self.desk.tracer.as_deref_mut()
+    }
+
+    /// Everything is sent that the venue is to get, and does not wait for its throttle.
+    pub(crate) fn has_sent_to_venue(&self) -> bool {
+        self.venue.output(ORDERS).is_empty() && self.venue.queued() == 0
+    }
+
     /// What a person should know, since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         self.desk.has_report_notice = false;
@@ -990,6 +1016,9 @@ fn give_back<S: VenueSession, D: Disk>(
     desk.entries.push(Entry { kind: Kind::Unsent, client: 0, number: 0, time_ns, bytes: message });
     let mut out = ToAll::<S, D> { venue: None, clients, desk, now };
     translator.venue_unsent(message, time_ns, &mut out);
+    if let Some(tracer) = &mut desk.tracer {
+        tracer.report_ends();
+    }
 }
 
 /// What happens on the venue's session.
@@ -1004,13 +1033,22 @@ fn on_event<S: VenueSession, D: Disk>(
     match event {
         VenueEvent::LoggedOn => {
             translator.venue_connected();
+            if let Some(tracer) = &mut desk.tracer {
+                tracer.recovery_begins();
+            }
             desk.notice(false, "logged on to the venue".to_owned());
         }
         VenueEvent::Report { app_id, number, message } => {
             let number = report_number(app_id, number);
             desk.entries.push(Entry { kind: Kind::Report, client: 0, number, time_ns, bytes: message });
+            if let Some(tracer) = &mut desk.tracer {
+                tracer.report_begins();
+            }
             let mut out = ToAll::<S, D> { venue: None, clients, desk, now };
             translator.venue_report(message, &mut out);
+            if let Some(tracer) = &mut desk.tracer {
+                tracer.report_ends();
+            }
         }
         VenueEvent::Missing { app_id, first, count } => {
             desk.counters.missing += count;
@@ -1047,6 +1085,9 @@ fn on_event<S: VenueSession, D: Disk>(
         VenueEvent::Notice(text) => desk.notice(false, format!("venue: {text}")),
         VenueEvent::Ended(how) => {
             translator.venue_disconnected();
+            if let Some(tracer) = &mut desk.tracer {
+                tracer.recovery_ends(Some("the session ended"));
+            }
             desk.counters.venue_ends += 1;
             desk.notice(true, format!("the session with the venue ended: {how}"));
         }

@@ -25,6 +25,7 @@ use tapeworks_planted::planted;
 use tapeworks_runtime::pump::{ByteSession, Pump};
 use tapeworks_runtime::refusals::{OnRefusal, Refusals};
 use tapeworks_runtime::secrets::Secret;
+use tapeworks_runtime::traces::{Fact, Sample, Text, Traces};
 use tapeworks_runtime::transport::Acceptor;
 use tapeworks_runtime::world::{
     Listener as _, Poll as _, Ready, Receive as _, SendTo as _, Source as _, Stream as _, System,
@@ -33,10 +34,11 @@ use tapeworks_runtime::world::{
 use tapeworks_wire::fix::{Framing, next_message};
 use thiserror::Error;
 
-use crate::clock::Clock;
-use crate::core::{Core, Notice, Now, histogram, percentiles};
+use crate::clock::{Clock, Now};
+use crate::core::{Core, Notice, histogram, percentiles};
 use crate::ledger::Ledger;
 use crate::status::{Orders, Percentiles, Status};
+use crate::traces::Tracer;
 use crate::venue::VenueSession;
 
 /// Bytes that a connection gives in one turn.
@@ -115,6 +117,8 @@ pub struct HostSettings {
     pub acceptor: Acceptor,
     /// The password at the venue, where it may change while the gateway runs: each connection logs on with what it is then. `None`: the session's.
     pub venue_password: Option<Secret>,
+    /// Where samples of orders and of rare operations go, for traces.
+    pub traces: Option<Traces>,
 }
 
 /// The gateway did not start, or ended.
@@ -241,6 +245,12 @@ impl<W: World> Gateway<W> {
         let disk = DiskThread::start(Arc::clone(&waker)).map_err(StartError::Thread)?;
         if settings.warms {
             core.prepare_to_warm();
+        }
+        if let Some(traces) = &settings.traces {
+            let names = core.clients.iter().map(|client| client.settings.name.as_str());
+            if let Some(tracer) = Tracer::new(traces, names, W::since, clock.began()) {
+                core.set_tracer(tracer);
+            }
         }
         let host = Host {
             of_clients: vec![None; core.clients.len()],
@@ -385,6 +395,13 @@ struct Connection<W: World> {
     address: SocketAddr,
 }
 
+/// A kill switch was turned, and the store does not have it yet.
+struct Halted<W: World> {
+    done: W::Sender<bool>,
+    is_known: bool,
+    sample: Option<Box<Sample>>,
+}
+
 struct Host<S: VenueSession, W: World> {
     settings: HostSettings,
     core: Core<S, W>,
@@ -412,7 +429,7 @@ struct Host<S: VenueSession, W: World> {
     writing: Vec<usize>,
     commands: W::Receiver<Command<W>>,
     /// Halts whose answers wait until the store has them.
-    halted: Vec<(W::Sender<bool>, bool)>,
+    halted: Vec<Halted<W>>,
     status: Arc<Mutex<Status>>,
     refused_connections: u64,
     refusals: Refusals,
@@ -539,6 +556,10 @@ impl<S: VenueSession, W: World> Host<S, W> {
             self.turn(&mut reported, stop)?;
         }
         self.commit(stop)?;
+        let now = self.clock.now();
+        if let Some(tracer) = self.core.tracer() {
+            tracer.give_up(now, true);
+        }
         self.ledger.end().map_err(StartError::Store)
     }
 
@@ -560,6 +581,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
         let longest = if self.settings.warms { longest.min(WARM) } else { longest };
         self.poll.wait(reported, Some(longest)).map_err(StartError::Thread)?;
         let now = self.clock.now();
+        if let Some(tracer) = self.core.tracer() {
+            tracer.turn_begins(now);
+        }
         let mut ready = std::mem::take(&mut self.again);
         if is_released {
             ready.append(&mut self.held);
@@ -711,6 +735,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
             let now = self.clock.now();
             match self.core.commit(&mut self.ledger, now.utc_ns) {
                 Ok(()) => {
+                    if let Some(tracer) = self.core.tracer().filter(|tracer| tracer.has_to_stamp()) {
+                        tracer.stored(began.steady_ns);
+                    }
                     if is_refused {
                         self.set_store_error(None);
                         self.notify(Notice {
@@ -768,6 +795,9 @@ impl<S: VenueSession, W: World> Host<S, W> {
             });
         }
         let now = self.clock.now();
+        if let Some(tracer) = self.core.tracer().filter(|tracer| tracer.is_following()) {
+            tracer.give_up(now, false);
+        }
         self.core.tick(now);
         self.commit(stop)?;
         self.connect_venue();
@@ -839,7 +869,13 @@ impl<S: VenueSession, W: World> Host<S, W> {
     #[cold]
     fn answer_halts(&mut self, now: Now) {
         self.publish_status(now);
-        for (done, is_known) in self.halted.drain(..) {
+        for Halted { done, is_known, sample } in self.halted.drain(..) {
+            if let (Some(mut sample), Some(operations)) =
+                (sample, self.core.tracer().and_then(|one| one.operations()))
+            {
+                sample.lasts_until(self.clock.now().utc_ns);
+                operations.record(&sample);
+            }
             // The client of the page may have given up.
             let _given = done.send(is_known);
         }
@@ -865,7 +901,15 @@ impl<S: VenueSession, W: World> Host<S, W> {
                             }
                         }
                     }
-                    self.halted.push((done, is_known));
+                    let sample = self.core.tracer().map(|_| {
+                        let mut sample = Sample::new(if is_halted { "halt" } else { "resume" }, now.utc_ns);
+                        let name = client.as_deref().unwrap_or("all");
+                        sample.text("session", Text::new(name.as_bytes()));
+                        sample.fact("cancels", Fact::Flag(cancels));
+                        sample.failed = (!is_known).then_some("there is no such client");
+                        Box::new(sample)
+                    });
+                    self.halted.push(Halted { done, is_known, sample });
                 }
                 Command::Orders { all, most, done } => {
                     let _given = done.send(self.core.orders(all, most));
@@ -1075,6 +1119,11 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 let index = *index;
                 let mut client = OfClient { core: &mut self.core, index, now };
                 connection.pump.write(&mut client, now.steady_ns);
+                if self.core.client_output(index).is_empty()
+                    && let Some(tracer) = self.core.tracer().filter(|tracer| tracer.has_to_stamp())
+                {
+                    tracer.sent_to_client(index);
+                }
                 if self.core.is_too_slow(index) {
                     self.core.client_closed(index, now);
                 }
@@ -1094,7 +1143,13 @@ impl<S: VenueSession, W: World> Host<S, W> {
                 let channel = *channel;
                 let mut venue = OfVenue { core: &mut self.core, channel, now, is_closed: false };
                 connection.pump.write(&mut venue, now.steady_ns);
-                if venue.is_over() {
+                let is_over = venue.is_over();
+                if self.core.has_sent_to_venue()
+                    && let Some(tracer) = self.core.tracer().filter(|tracer| tracer.has_to_stamp())
+                {
+                    tracer.sent_to_venue();
+                }
+                if is_over {
                     self.venue_gone(number, channel, now);
                 } else if let Some(connection) = self.connections.get(&number)
                     && connection.pump.has_work(self.core.venue().output(channel))

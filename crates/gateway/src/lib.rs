@@ -18,9 +18,11 @@ pub mod status;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod traces;
 mod venue;
 
-pub use self::core::{Core, NotAdmitted, Notice, Now};
+pub use self::core::{Core, NotAdmitted, Notice};
+pub use clock::Now;
 pub use entry::{Entry, Kind};
 pub use hole::Cut;
 pub use host::{Command, Gateway, Handle, HostSettings, OnNotice, StartError, Wait};

@@ -17,6 +17,7 @@ use tapeworks_exchange::orders::{Connection, Gate, Instrument, OrderExchange, Or
 use tapeworks_gateway::config::{AnyParts, Config};
 use tapeworks_gateway::{Command, Core, Gateway, Ledger, Now, Opened, open};
 use tapeworks_ring::counting::{CountingAllocator, allocations};
+use tapeworks_runtime::traces::{Sampling, Traces};
 use tapeworks_session::native::{Channel, Client as NativeClient, ServerSettings, User};
 use tapeworks_wire::Ascii;
 use tapeworks_wire::fix::{Framing, Writer, field, next_message};
@@ -241,7 +242,11 @@ fn the_thread_of_a_gateway_takes_no_memory_for_a_message() {
     const PAIRS: u64 = 1_000;
     let folder = tempfile::tempdir().unwrap();
     let (venues, ports) = venue();
-    let config = config(folder.path(), ports, false);
+    let mut config = config(folder.path(), ports, false);
+    // Each request is a trace.
+    let sampling = Sampling { every: 1, slower_than: Some(Duration::from_secs(1)) };
+    let (traces, mut samples) = Traces::new(sampling, 4_096, true);
+    config.host.traces = Some(traces);
     let now_ns =
         || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let AnyParts::Millennium(parts) = config.parts(now_ns()).unwrap() else { panic!("another venue") };
@@ -305,4 +310,15 @@ fn the_thread_of_a_gateway_takes_no_memory_for_a_message() {
     println!("{taken} allocations in {ticks} ticks and {} messages", 4 * PAIRS);
     gateway.stop().unwrap();
     drop(venues);
+    let (mut requests, mut commands) = (0, 0);
+    samples.take(usize::MAX, |sample| match sample.name {
+        "order" | "cancel" => {
+            assert!(sample.failed.is_none() && sample.parts().len() == 9, "{sample:?}");
+            requests += 1;
+        }
+        "halt" | "resume" => commands += 1,
+        _ => {}
+    });
+    assert_eq!((requests, commands), (2 * (200 + PAIRS), 4));
+    assert_eq!((samples.dropped(), samples.unfollowed()), (0, 0));
 }

@@ -6,6 +6,8 @@ pub mod begin;
 pub mod clients;
 #[cfg(any(feature = "kafka", feature = "questdb"))]
 mod columns;
+#[cfg(feature = "https")]
+pub mod https;
 pub mod kafka;
 pub mod multicast;
 mod output;
@@ -15,7 +17,7 @@ pub mod resume;
 #[cfg(feature = "stream")]
 pub mod stream;
 pub mod subscriber;
-#[cfg(any(feature = "aeron", feature = "kafka", feature = "questdb"))]
+#[cfg(any(feature = "aeron", feature = "https", feature = "kafka"))]
 mod text;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What others say, as logs and pages show it.
 
 /// A message of others as one line. Of a longer one than `most` characters the rest is left out, and `...` stands for it.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
+pub fn one_line(text: &str, most: usize) -> String {
     let mut line: String =
         text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
     if let Some((end, _)) = line.char_indices().nth(most) {

@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use tapeworks_engine::checkpoint::{self, EngineImage, folder};
 use tapeworks_engine::{Engine, MarketImage};
+use tapeworks_market::Nanos;
+use tapeworks_runtime::traces::{Operations, Sample};
 use tapeworks_runtime::world::{Receive as _, SendTo as _, System, World};
 
 use crate::status::Status;
@@ -162,6 +164,8 @@ pub(super) struct Taken {
     /// Times that the journal had lost inputs before.
     losses: u64,
     under_way: UnderWay,
+    /// When it was begun, and when the copy was complete.
+    times: (Nanos, Nanos),
 }
 
 impl Taken {
@@ -170,10 +174,12 @@ impl Taken {
         engine: &Engine,
         market: Option<MarketImage>,
         under_way: UnderWay,
+        began: Nanos,
+        now: Nanos,
     ) -> Result<Self, String> {
         let engine = EngineImage::of(engine).map_err(|error| error.to_string())?;
         let (losses, _) = under_way.0.losses();
-        Ok(Self { engine, market, losses, under_way })
+        Ok(Self { engine, market, losses, under_way, times: (began, now) })
     }
 }
 
@@ -193,6 +199,8 @@ pub(super) struct CheckpointWriter<W: World = System> {
     pub(super) books: W::Receiver<(u64, MarketImage)>,
     pub(super) coordinator: Arc<Coordinator>,
     pub(super) status: Arc<Mutex<Status>>,
+    /// For traces.
+    pub(super) operations: Option<Operations>,
 }
 
 impl<W: World> CheckpointWriter<W> {
@@ -202,14 +210,26 @@ impl<W: World> CheckpointWriter<W> {
         // The next file is encoded in the memory of the last.
         let mut bytes = Vec::new();
         while let Ok((record, taken)) = self.jobs.recv() {
+            let (began, copied) = taken.times;
             let written = self.write(record, *taken, &mut bytes);
+            if let Some(operations) = &self.operations {
+                let mut sample = Sample::new("checkpoint", began.0);
+                sample.part("copy", began.0, copied.0);
+                sample.part("write", copied.0, W::time_of_day().0);
+                sample.number("record", record);
+                match &written {
+                    Ok(bytes) => sample.number("bytes", *bytes),
+                    Err(_) => sample.failed = Some("it could not be written"),
+                }
+                operations.record(&sample);
+            }
             report::<W>(&self.status, written);
         }
     }
 
     fn write(&self, record: u64, taken: Taken, bytes: &mut Vec<u8>) -> Result<u64, String> {
         // The next is begun when this is done.
-        let Taken { engine, market, losses, under_way: _under_way } = taken;
+        let Taken { engine, market, losses, under_way: _under_way, .. } = taken;
         let market = match market {
             Some(market) => market,
             None => self.books_at(engine.counters.events).ok_or("the thread of the books has ended")?,

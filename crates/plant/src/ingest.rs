@@ -31,6 +31,7 @@ use crate::receive::{Arrived, LineReceiver, Receivers, RecoveryServer};
 use crate::requests::Outbox;
 use crate::snapshots::{Requests, Wanted};
 use crate::status::{ChannelStatus, DelayBuckets, DelayPoint, LineStatus, RequesterStatus, Status};
+use crate::traces::Tracer;
 use crate::warm::Warmer;
 use tapeworks_engine::Contradicted;
 use tapeworks_engine::Engine;
@@ -156,6 +157,8 @@ pub(super) struct Ingest<W: World> {
     losses_seen: u64,
     coordinator: Arc<Coordinator>,
     pair: Option<Follows<W>>,
+    /// Follows packets, for traces.
+    tracer: Option<Box<Tracer>>,
 }
 
 /// Ingest's part of a pair.
@@ -225,6 +228,10 @@ impl<W: World> Ingest<W> {
             losses_seen: 0,
             coordinator,
             pair: None,
+            tracer: options.traces.as_ref().and_then(|traces| {
+                let names = options.venues.iter().map(|venue| venue.name.as_str());
+                Tracer::new(traces, names).map(Box::new)
+            }),
         };
         Ok((ingest, Requests { wanted: wanted_out, answers: answers_in, ignored }))
     }
@@ -425,7 +432,7 @@ impl<W: World> Ingest<W> {
             unbridged > 0 && (losses > self.losses_seen || W::since(self.checkpoint_taken) >= AGAIN_AFTER);
         let (true, Some(journal)) = (is_due || is_needed, &mut self.journal) else { return };
         let Some(under_way) = self.coordinator.begin() else { return };
-        let began = W::instant();
+        let (began, began_at) = (W::instant(), W::time_of_day());
         self.losses_seen = losses;
         self.checkpoint_taken = began;
         if journal.free_slots() == 0 {
@@ -436,7 +443,7 @@ impl<W: World> Ingest<W> {
         let has_books = self.market.is_some();
         let market =
             self.market.as_ref().map(|books| books.market.image_in(self.coordinator.earlier_image()));
-        let taken = Taken::new(engine, market, under_way);
+        let taken = Taken::new(engine, market, under_way, began_at, W::time_of_day());
         let pause = nanos(W::since(began));
         let pushed = taken.map(|taken| journal.try_push(Queued::State(Box::new(taken))).is_ok());
         self.journal_wake_up.iter().for_each(|wake_up| wake_up.wake());
@@ -546,7 +553,10 @@ impl<W: World> Ingest<W> {
         }
         self.apply();
         while let Some(request) = engine.take_request() {
-            self.send(request);
+            self.send(engine, request);
+        }
+        if let Some(tracer) = self.tracer.as_mut().filter(|tracer| tracer.is_awaiting()) {
+            tracer.look(engine, W::time_of_day());
         }
         if taken > 0 {
             // Inputs without events wake no consumer of the ring.
@@ -590,7 +600,7 @@ impl<W: World> Ingest<W> {
         }
         self.apply();
         while let Some(request) = engine.take_request() {
-            self.send(request);
+            self.send(engine, request);
         }
         Ok(())
     }
@@ -599,13 +609,25 @@ impl<W: World> Ingest<W> {
     #[inline]
     fn input(&mut self, engine: &mut Engine, owned: Owned) -> Result<(), PlantFailure> {
         let mut events = std::mem::take(&mut self.events);
+        let mut followed = match (&mut self.tracer, &owned) {
+            (Some(tracer), Owned::Packet { channel, line, received, .. }) => {
+                tracer.packet(*channel, *line, *received, W::time_of_day)
+            }
+            _ => None,
+        };
         engine.input(&owned.input(), &mut events);
+        if let Some(way) = &mut followed {
+            way.decoded = W::time_of_day();
+        }
         let received = owned.input().time();
         // Before its events are published: see `JournalThread::run`.
         self.queue(Queued::Input(owned));
         let published = self.publish(&events);
+        let messages = events.iter().filter(|event| is_message(event)).count() as u64;
+        if let (Some(way), Some(tracer)) = (followed, &mut self.tracer) {
+            tracer.published(way, W::time_of_day(), &events, messages, self.market.is_some());
+        }
         if !events.is_empty() {
-            let messages = events.iter().filter(|event| is_message(event)).count() as u64;
             if self.market.is_some() {
                 self.unrecorded.push((received, messages));
             } else {
@@ -649,6 +671,9 @@ impl<W: World> Ingest<W> {
             for (received, messages) in self.unrecorded.drain(..) {
                 self.delays.record(now.since(received), messages);
             }
+            if let Some(tracer) = self.tracer.as_mut().filter(|tracer| tracer.is_following()) {
+                tracer.applied(now);
+            }
         }
     }
 
@@ -671,7 +696,16 @@ impl<W: World> Ingest<W> {
 
     /// Sends a request to its server.
     #[cold]
-    fn send(&mut self, request: Request) {
+    fn send(&mut self, engine: &Engine, request: Request) {
+        if let Some(tracer) = &mut self.tracer {
+            let (Request::Retransmission { channel, .. } | Request::Snapshot { channel, .. }) = &request;
+            if let Some(live) = engine.feed().channels().get(usize::from(*channel)) {
+                match &request {
+                    Request::Retransmission { .. } => tracer.requested(*channel, live, W::time_of_day()),
+                    Request::Snapshot { .. } => tracer.snapshot_requested(*channel, live, W::time_of_day()),
+                }
+            }
+        }
         match request {
             Request::Retransmission { channel, request } => {
                 let by_tcp = self.requests.as_ref().filter(|requests| requests.serves(channel));

@@ -38,6 +38,7 @@ mod snapshots;
 mod status;
 #[cfg(test)]
 mod tests;
+mod traces;
 pub mod view;
 mod warm;
 

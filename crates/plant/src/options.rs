@@ -13,6 +13,7 @@ use tapeworks_market::nbbo::{NbboRules, SelfHelp};
 use tapeworks_market::round_lots::SipSizes;
 use tapeworks_market::{BookOptions, Capacity, Publisher, Symbol};
 use tapeworks_ring::wait::Wait;
+use tapeworks_runtime::traces::Traces;
 use tapeworks_runtime::world::{System, World};
 use tapeworks_session::requests::RequestLogin;
 use tapeworks_session::snapshot::SnapshotLogin;
@@ -220,6 +221,8 @@ pub struct PlantOptions {
     pub warm: bool,
     /// Orders of a feed that there is always room for, at the plant's books and at those of each output and replay.
     pub least_orders: usize,
+    /// Where samples of packets and of rare operations go, for traces.
+    pub traces: Option<Traces>,
 }
 
 impl Default for PlantOptions {
@@ -240,6 +243,7 @@ impl Default for PlantOptions {
             shared_memory: None,
             warm: false,
             least_orders: ORDERS,
+            traces: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use tapeworks_market::{Event, Nanos};
 use tapeworks_ring::disruptor::{Builder, ConsumerId, PollError, Producer, PublishError};
 use tapeworks_ring::spsc;
 use tapeworks_ring::wait::{News, Wait};
+use tapeworks_runtime::traces::{Operations, Traces};
 use tapeworks_runtime::waiting::{Waiting, WakeUp};
 use tapeworks_runtime::world::{Receive as _, System, ThreadHandle as _, TrySend as _, World};
 
@@ -157,6 +158,9 @@ struct Journaled<W: World> {
 /// The options of the pair, and what its threads share.
 type OfPair<'p, W> = Option<(&'p PairSetting, &'p Arc<Shared<W>>)>;
 
+/// What the threads of the journal share with others.
+type Shares<'s, W> = (&'s Arc<Coordinator>, &'s Arc<Mutex<Status>>, Option<&'s Operations>, OfPair<'s, W>);
+
 /// Starts the threads of the journal and of checkpoints, behind the journal's last record.
 fn start_journal<W: World>(
     setting: &JournalSetting,
@@ -164,7 +168,7 @@ fn start_journal<W: World>(
     from: Option<u64>,
     wait: Wait,
     (consumer, wake_up): Woken<W>,
-    (coordinator, status, pair): (&Arc<Coordinator>, &Arc<Mutex<Status>>, OfPair<'_, W>),
+    (coordinator, status, operations, pair): Shares<'_, W>,
     threads: &mut Threads<W>,
 ) -> Result<Journaled<W>, PlantError> {
     let is_regular = setting.checkpoint_every.is_some();
@@ -189,6 +193,7 @@ fn start_journal<W: World>(
         books,
         coordinator: Arc::clone(coordinator),
         status: Arc::clone(status),
+        operations: operations.cloned(),
     };
     threads.spawn("state", move || {
         writer.run();
@@ -305,7 +310,8 @@ impl<W: World> Plant<W> {
                 ));
             }
             let of_pair = pair.as_ref().map(|(of_pair, (_, shared, _))| (*of_pair, shared));
-            let by = (&coordinator, &status, of_pair);
+            let operations = options.traces.as_ref().and_then(Traces::operations);
+            let by = (&coordinator, &status, operations, of_pair);
             let from = beginning.record;
             let started = start_journal(setting, opened, from, options.wait, end, by, &mut threads)?;
             (queue, replay, books_part) =

@@ -21,6 +21,7 @@ use crate::options::PlantOptions;
 use crate::status::{RollStatus, RolledDay, Status};
 use tapeworks_engine::days::days_before_in;
 use tapeworks_engine::export::{ExportError, ExportOptions, export_in};
+use tapeworks_runtime::traces::{Sample, Text, Traces};
 use tapeworks_runtime::world::{System, ThreadHandle as _, World};
 
 /// How long after midnight a day is taken to be over, in ns.
@@ -144,6 +145,7 @@ fn roll_day<W: World>(
         date: Some(date),
     };
     update(&|roll| roll.running = Some((date, 0)));
+    let began = W::time_of_day();
     let exported = export_in::<W>(&plant.engine(), journal, &options, |inputs| {
         update(&|roll| roll.running = Some((date, inputs)));
         !stop.load(Ordering::Acquire)
@@ -156,6 +158,19 @@ fn roll_day<W: World>(
         Err(ExportError::Stopped) => return false,
         Err(error) => (Err(error.to_string()), None),
     };
+    if let Some(operations) = plant.traces.as_ref().and_then(Traces::operations) {
+        let mut sample = Sample::new("roll a day", began.0);
+        sample.lasts_until(W::time_of_day().0);
+        sample.text("day", Text::new(date.to_string().as_bytes()));
+        match &outcome {
+            Ok((files, records)) => {
+                sample.number("files", *files);
+                sample.number("records", *records);
+            }
+            Err(_) => sample.failed = Some("the day could not be exported"),
+        }
+        operations.record(&sample);
+    }
     update(&|roll| {
         roll.running = None;
         roll.done.push(RolledDay { date, outcome: outcome.clone(), from });

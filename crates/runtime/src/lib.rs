@@ -1,5 +1,5 @@
 //! Parts of every process with threads: [what they ask of the system](world), [workers](worker), [waiting and wake-ups](waiting), [configuration](config) with line and
-//! column, [keys], [secrets], files that are [followed], [TLS](transport), a [pump] between sockets and sessions, and [reports of refused clients](refusals).
+//! column, [keys], [secrets], files that are [followed], [TLS](transport), a [pump] between sockets and sessions, [samples for traces](traces), and [reports of refused clients](refusals).
 
 pub mod config;
 pub mod counters;
@@ -11,6 +11,7 @@ pub mod rhythm;
 pub mod secrets;
 #[cfg(feature = "tls")]
 pub mod tls;
+pub mod traces;
 pub mod transport;
 pub mod waiting;
 pub mod worker;

@@ -44,6 +44,7 @@ use tapeworks_runtime::config::ConfigError;
 use tapeworks_runtime::config::{Reading, Section, host_and_port, read_file, read_text, time};
 use tapeworks_runtime::keys::{Key, Keys};
 use tapeworks_runtime::secrets::{Secret, check_token};
+use tapeworks_runtime::traces::setting::{self as traces, Sampled, TraceSetting};
 use tapeworks_runtime::transport::TlsFiles;
 
 /// The port of the DBN live protocol.
@@ -105,6 +106,8 @@ pub struct Config {
     pub kafka: Option<KafkaSetting>,
     /// The output to Aeron, if there is one.
     pub aeron: Option<AeronSetting>,
+    /// The export of traces, if there is one.
+    pub traces: Option<TraceSetting>,
     /// The file of prices that give round lots where no venue states one: [`load`](crate::service::load) reads it into the rules of the NBBO.
     pub round_lot_prices: Option<PathBuf>,
 }
@@ -301,8 +304,9 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     if let Some(replay) = aeron.as_ref().and_then(|aeron| aeron.replay) {
         taken.check(reading, (&top, "aeron"), ("tcp", replay), "'replay' of [aeron]");
     }
+    let traces = traces::read(reading, &mut top, beside, Sampled::Packets);
     top.refuse_the_rest(reading);
-    Config { plant, clients, web, multicast, roll, questdb, nats, kafka, aeron, round_lot_prices }
+    Config { plant, clients, web, multicast, roll, questdb, nats, kafka, aeron, traces, round_lot_prices }
 }
 
 /// The names of the ways to receive.

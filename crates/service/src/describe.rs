@@ -17,6 +17,7 @@ use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::CheckpointStatus;
 use tapeworks_plant::{ChannelStatus, LineStatus, RequesterStatus};
 use tapeworks_plant::{PairStatus, RollStatus};
+use tapeworks_runtime::traces::TraceStatus;
 use tapeworks_session::requests::RequestStatus;
 
 /// The name of a line.
@@ -285,6 +286,23 @@ fn nats(status: &NatsStatus) -> Value {
     })
 }
 
+/// The counters of the export of traces.
+pub fn traces(status: &TraceStatus) -> Value {
+    json!({
+        "is_connected": status.is_connected,
+        "traces": status.traces,
+        "spans": status.spans,
+        "requests": status.requests,
+        "waiting": status.waiting,
+        "dropped": status.dropped,
+        "unfollowed": status.unfollowed,
+        "refused_spans": status.refused_spans,
+        "failures": status.failures,
+        "lost": status.lost,
+        "error": status.error,
+    })
+}
+
 fn aeron(status: &AeronStatus) -> Value {
     json!({
         "is_connected": status.is_connected,
@@ -400,6 +418,7 @@ pub fn status(report: &Report) -> Value {
         nats: published,
         kafka: logged,
         aeron: streamed,
+        traces: traced,
     } = report;
     let [p50, p90, p99, p999, max] = status.delay;
     json!({
@@ -453,6 +472,7 @@ pub fn status(report: &Report) -> Value {
         "nats": published.as_ref().map(nats),
         "aeron": streamed.as_ref().map(aeron),
         "kafka": logged.as_ref().map(kafka),
+        "otel": traced.as_ref().map(traces),
         "checkpoints": snapshots(&status.checkpoints),
         "roll": roll(&status.roll),
         "venues": status.channels.iter().map(venue).collect::<Vec<_>>(),

@@ -9,6 +9,8 @@ pub mod flow_config;
 mod kafka;
 pub mod monitor;
 pub mod nats;
+#[cfg(feature = "otel")]
+pub mod otel;
 pub mod report;
 pub mod service;
 #[cfg(feature = "web")]

@@ -16,6 +16,7 @@ use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::JournalStatus;
 use tapeworks_plant::pair::{PairStatus, Role};
 use tapeworks_plant::{ChannelStatus, RequesterStatus, Status};
+use tapeworks_runtime::traces::TraceStatus;
 use tapeworks_session::requests::RequestStatus;
 
 /// How severe a notice is.
@@ -101,7 +102,7 @@ fn compare_pairs(was: &PairStatus, now: &PairStatus, say: &mut impl FnMut(Severi
 impl Monitor {
     /// The notices since the last look; at the first look, since the journal was replayed.
     pub fn look(&mut self, report: &Report) -> Vec<Notice> {
-        let Report { plant: status, clients, questdb, nats, kafka, aeron, .. } = report;
+        let Report { plant: status, clients, questdb, nats, kafka, aeron, traces, .. } = report;
         let mut notices = Vec::new();
         let is_first = self.before.is_none();
         let Report {
@@ -110,6 +111,7 @@ impl Monitor {
             nats: nats_before,
             kafka: kafka_before,
             aeron: aeron_before,
+            traces: traces_before,
             ..
         } = self.before.take().unwrap_or_default();
         for (at, channel) in status.channels.iter().enumerate() {
@@ -206,6 +208,12 @@ impl Monitor {
         if let Some(now) = kafka {
             compare_kafka(&kafka_before.unwrap_or_default(), now, &mut |severity, text| {
                 notices.push(Notice { severity, subject: "kafka".to_owned(), text });
+            });
+        }
+        if let Some(now) = traces {
+            let was = traces_before.unwrap_or_default();
+            compare_traces(&was, now, &mut |severity, text| {
+                notices.push(Notice { severity, subject: "otel".to_owned(), text });
             });
         }
         if let Some(now) = aeron {
@@ -479,6 +487,22 @@ fn compare_nats(was: &NatsStatus, now: &NatsStatus, say: &mut dyn FnMut(Severity
     }
     if now.refused > 0 && was.refused == 0 {
         say(Severity::Error, format!("the server sends errors: {why}"));
+    }
+}
+
+/// What is new of the export of traces. While traces are dropped, only the first of them is noticed.
+pub fn compare_traces(was: &TraceStatus, now: &TraceStatus, say: &mut dyn FnMut(Severity, String)) {
+    let why = now.error.as_deref().unwrap_or("it does not say why");
+    if now.is_connected && !was.is_connected {
+        say(Severity::Info, "the collector takes traces".to_owned());
+    } else if !now.is_connected && now.failures > was.failures && (was.is_connected || was.failures == 0) {
+        say(Severity::Warning, format!("no traces are exported: {why}"));
+    }
+    if now.dropped > 0 && was.dropped == 0 {
+        say(Severity::Warning, "traces find no room in the queue: they are dropped".to_owned());
+    }
+    if now.refused_spans > 0 && was.refused_spans == 0 {
+        say(Severity::Warning, format!("the collector refuses spans: {why}"));
     }
 }
 

@@ -11,6 +11,7 @@ use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_outputs::questdb::QuestDbStatus;
 use tapeworks_plant::Status;
 use tapeworks_plant::view::Watch;
+use tapeworks_runtime::traces::{TraceHandle, TraceStatus};
 
 /// The status of a plant and its outputs at one moment.
 #[derive(Clone, Default, Debug)]
@@ -29,6 +30,8 @@ pub struct Report {
     pub kafka: Option<KafkaStatus>,
     /// Aeron, if events or the NBBO go there.
     pub aeron: Option<AeronStatus>,
+    /// Traces, if they are exported.
+    pub traces: Option<TraceStatus>,
 }
 
 /// The state of a running service that other threads may read.
@@ -48,6 +51,8 @@ pub struct Handles {
     pub kafka: Option<Arc<Mutex<KafkaStatus>>>,
     /// That of Aeron.
     pub aeron: Option<AeronHandle>,
+    /// That of the export of traces.
+    pub traces: Option<TraceHandle>,
     /// The books.
     pub watch: Watch,
     /// Whether the journal has been replayed.
@@ -74,6 +79,7 @@ impl Handles {
             nats: self.nats.as_ref().map(NatsHandle::status),
             kafka,
             aeron: self.aeron.as_ref().map(AeronHandle::status),
+            traces: self.traces.as_ref().map(TraceHandle::status),
         }
     }
 }

@@ -9,12 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::config::Config;
 #[cfg(feature = "nats")]
 use crate::nats::publisher::{self as nats, Nats};
+#[cfg(feature = "otel")]
+use crate::otel::exporter::{self, Exporter};
 use crate::report::{Handles, Report};
 use tapeworks_engine::JournalReplayed;
+use tapeworks_market::Nanos;
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_plant::roll::Roll;
 use tapeworks_plant::view::Watch;
-use tapeworks_plant::{Plant, PlantError, PlantFailure, Reader, Status};
+use tapeworks_plant::{Plant, PlantError, PlantFailure, PlantOptions, Reader, Status};
 
 use tapeworks_engine::history::History;
 #[cfg(feature = "aeron")]
@@ -31,7 +34,9 @@ use tapeworks_outputs::multicast::server::{
 use tapeworks_outputs::questdb::{self, QuestDb};
 #[cfg(feature = "stream")]
 use tapeworks_outputs::stream::{self, StreamError, StreamFailure, Streaming};
+use tapeworks_runtime::now;
 use tapeworks_runtime::refusals::OnRefusal;
+use tapeworks_runtime::traces::{Sample, Traces};
 use tapeworks_runtime::transport::TlsFiles;
 
 /// Why a service does not start.
@@ -90,6 +95,14 @@ pub enum ServiceError {
     #[cfg(feature = "nats")]
     #[error(transparent)]
     Nats(#[from] nats::NatsError),
+    /// The export of traces.
+    #[cfg(feature = "otel")]
+    #[error(transparent)]
+    Traces(#[from] exporter::ExportError),
+    /// The export of traces is not in this build.
+    #[cfg(not(feature = "otel"))]
+    #[error("the configuration has [otel], and this build is without the feature `otel`")]
+    NoTraces,
     /// NATS is not in this build.
     #[cfg(not(feature = "nats"))]
     #[error("the configuration has [nats], and this build is without the feature `nats`")]
@@ -154,6 +167,9 @@ pub struct Service {
     plant: Plant,
     handles: Handles,
     replayed: JournalReplayed,
+    // It exports what the plant recorded to its end.
+    #[cfg(feature = "otel")]
+    exporter: Option<Exporter>,
 }
 
 impl Service {
@@ -182,6 +198,11 @@ impl Service {
         if config.nats.is_some() {
             return Err(ServiceError::NoNats);
         }
+        #[cfg(not(feature = "otel"))]
+        if config.traces.is_some() {
+            return Err(ServiceError::NoTraces);
+        }
+        let began = now();
         tapeworks_runtime::raise_descriptor_limit();
         let has_replayed = Arc::new(AtomicBool::new(false));
         let has_stream = config.web.as_ref().is_some_and(|web| web.stream);
@@ -207,6 +228,9 @@ impl Service {
                 if let Some(login) = config.kafka.as_ref().and_then(|kafka| kafka.login.as_ref()) {
                     listening = listening.showing("kafka.login", login.password.files());
                 }
+                if let Some(token) = config.traces.as_ref().and_then(|traces| traces.token.as_ref()) {
+                    listening = listening.showing("otel.token", token.files());
+                }
                 if let Some(token) = config.aeron.as_ref().and_then(|aeron| aeron.token.as_ref()) {
                     listening = listening.showing("aeron.token", token.files());
                 }
@@ -227,7 +251,21 @@ impl Service {
             listening.showing("multicast.certificate", files)
         });
         let watch = Watch::default();
-        let (mut plant, mut ends) = Plant::start_watched(config.plant.clone(), &readers, watch.clone())?;
+        #[cfg_attr(not(feature = "otel"), expect(unused_mut, reason = "nothing is traced"))]
+        let mut options = config.plant.clone();
+        #[cfg(feature = "otel")]
+        let exporter = match &config.traces {
+            Some(setting) => {
+                let (traces, samples) =
+                    Traces::new(setting.sampling, setting.queue_samples, setting.operations);
+                options.traces = Some(traces);
+                Some(exporter::start(setting.clone(), samples)?)
+            }
+            None => None,
+        };
+        let traces = options.traces.clone();
+        let (mut plant, mut ends) = Plant::start_watched(options, &readers, watch.clone())?;
+        let listens = now();
         let begin = Begin {
             first_event: plant.first_event(),
             first_time: plant.first_time(),
@@ -322,6 +360,10 @@ impl Service {
             aeron: aeron.as_ref().map(Aeron::handle),
             #[cfg(not(feature = "aeron"))]
             aeron: None,
+            #[cfg(feature = "otel")]
+            traces: exporter.as_ref().map(Exporter::handle),
+            #[cfg(not(feature = "otel"))]
+            traces: None,
             #[cfg(feature = "kafka")]
             kafka: of_kafka.clone(),
             #[cfg(not(feature = "kafka"))]
@@ -337,6 +379,9 @@ impl Service {
             .map(|listening| crate::web::plant::start(listening, handles.clone(), on_refusal.clone()))
             .transpose()?;
         let replayed = plant.replayed()?;
+        if let Some(operations) = traces.as_ref().and_then(Traces::operations) {
+            operations.record(&start_sample(began, listens, &replayed));
+        }
         has_replayed.store(true, Ordering::Release);
         // It reads the journal, which the plant may have to repair first.
         #[cfg(feature = "kafka")]
@@ -347,10 +392,9 @@ impl Service {
             _ => None,
         };
         // Behind the replay: until then the plant has better things to do.
-        let roll = config
-            .roll
-            .clone()
-            .map(|setting| Roll::start(setting, config.plant.clone(), plant.status_handle()));
+        let roll = config.roll.clone().map(|setting| {
+            Roll::start(setting, PlantOptions { traces, ..config.plant.clone() }, plant.status_handle())
+        });
         Ok(Self {
             #[cfg(feature = "web")]
             web,
@@ -370,6 +414,8 @@ impl Service {
             plant,
             handles,
             replayed,
+            #[cfg(feature = "otel")]
+            exporter,
         })
     }
 
@@ -484,6 +530,10 @@ impl Service {
         // It ends behind the stream, whose last records it publishes.
         #[cfg(feature = "nats")]
         let nats = self.nats.map_or(Ok(()), Nats::join);
+        #[cfg(feature = "otel")]
+        if let Some(exporter) = self.exporter {
+            exporter.join();
+        }
         plant?;
         clients?;
         #[cfg(feature = "aeron")]
@@ -498,6 +548,17 @@ impl Service {
         nats?;
         Ok(multicast?)
     }
+}
+
+/// A start, from when the configuration was read to the end of the journal's replay.
+fn start_sample(began: Nanos, listens: Nanos, replayed: &JournalReplayed) -> Sample {
+    let mut sample = Sample::new("start", began.0);
+    sample.part("open", began.0, listens.0);
+    sample.part("replay the journal", listens.0, now().0);
+    sample.number("inputs", replayed.inputs);
+    sample.number("events", replayed.events);
+    sample.number("lost", replayed.lost);
+    sample
 }
 
 /// Reads the configuration at `path` and the file of prices for round lots, and checks the
@@ -522,6 +583,10 @@ pub fn load(path: &Path) -> Result<Config, Vec<tapeworks_runtime::config::Config
     let of_multicast = config.multicast.as_ref().and_then(|multicast| multicast.tls.as_ref());
     for files in of_clients.into_iter().chain(of_web).chain(of_multicast) {
         files.acceptor().map_err(|error| wrong(error.to_string()))?;
+    }
+    #[cfg(feature = "otel")]
+    if let Some(setting) = &config.traces {
+        exporter::check(setting).map_err(|error| wrong(error.to_string()))?;
     }
     Ok(config)
 }

@@ -27,6 +27,7 @@ use tapeworks_plant::{
 };
 use tapeworks_runtime::refusals::OnRefusal;
 use tapeworks_runtime::secrets::Secret;
+use tapeworks_runtime::traces::{TraceHandle, TraceStatus};
 use tapeworks_runtime::transport::Acceptor;
 use tapeworks_service::config::{Config, WebSetting};
 use tapeworks_service::nats::{NatsHandle, NatsStatus};
@@ -143,6 +144,9 @@ impl Shown {
                 .then(|| NatsHandle::new(|| NatsStatus { records: 78, ..NatsStatus::default() })),
             aeron: has_outputs.then(|| {
                 AeronHandle::new(|| AeronStatus { items: 81, dropped_slow: 2, ..AeronStatus::default() })
+            }),
+            traces: has_outputs.then(|| {
+                TraceHandle::new(|| TraceStatus { spans: 85, dropped: 3, ..TraceStatus::default() })
             }),
             kafka: has_outputs.then(|| {
                 Arc::new(Mutex::new(KafkaStatus { records: 79, position: Some(3), ..KafkaStatus::default() }))
@@ -397,6 +401,10 @@ fn metrics_have_names_units_and_help_and_equal_the_status() {
     assert_eq!(of("tapeworks_questdb_rows_total", ""), 77.0);
     assert_eq!(of("tapeworks_nats_records_total", ""), 78.0);
     assert_eq!(of("tapeworks_aeron_items_total", ""), 81.0);
+    assert_eq!(
+        (of("tapeworks_otel_spans_total", ""), of("tapeworks_otel_dropped_traces_total", "")),
+        (85.0, 3.0)
+    );
     assert_eq!(of("tapeworks_kafka_records_total", ""), 79.0);
     assert_eq!(of("tapeworks_kafka_position", ""), 3.0);
     // Each counter of the multicast is there, once, as it stands in `status.json`.
@@ -447,7 +455,9 @@ fn parts_that_are_not_configured_are_shown_as_null() {
         status.roll.done.extend(days.map(|(outcome, from)| RolledDay { date, outcome, from }));
     });
     assert_eq!(status()["checkpoints"]["every_ns"], 60_000_000_000_u64);
-    assert!(["questdb", "nats", "kafka", "aeron"].iter().all(|output| status()[output] == Value::Null));
+    assert!(
+        ["questdb", "nats", "kafka", "aeron", "otel"].iter().all(|output| status()[output] == Value::Null)
+    );
     let day = |files: u64, records: u64, from: Value, error: Value| json!({ "date": "2025-11-14", "files": files, "records": records, "from_ns": from, "error": error });
     let expected = [
         day(2, 30, Value::Null, Value::Null),

@@ -11,6 +11,7 @@ use tapeworks_outputs::multicast::server::MulticastStats;
 use tapeworks_plant::pair::{BeginAgain, PairError};
 use tapeworks_plant::{PlantFailure, Status};
 use tapeworks_runtime::refusals::Refused;
+use tapeworks_runtime::traces::TraceStatus;
 use tapeworks_service::config::Config;
 use tapeworks_service::describe;
 use tapeworks_service::monitor::{Monitor, Severity};
@@ -112,6 +113,9 @@ pub(crate) fn validate(arguments: &Validate) -> Result {
     }
     if let Some(nats) = &config.nats {
         let _infallible = write!(text, "; NATS on {}", nats.shown_servers());
+    }
+    if let Some(traces) = &config.traces {
+        let _infallible = write!(text, "; traces to {}", traces.url);
     }
     if let Some(pair) = &config.plant.pair {
         let _infallible = write!(text, "; pair with {}, on {}", pair.peer, pair.listen);
@@ -250,6 +254,9 @@ fn serve(
     if let Some(nats) = &config.nats {
         tracing::info!("records go to NATS on {} under {}", nats.shown_servers(), nats.prefix);
     }
+    if let Some(traces) = &config.traces {
+        tracing::info!("traces go to {} as {}", traces.url, traces.service_name);
+    }
     watch(&service, &refusals, |_| {
         interrupt::is_requested() || until.is_some_and(|until| Instant::now() >= until)
     });
@@ -275,7 +282,7 @@ fn serve(
 }
 
 /// The summary for people.
-pub(crate) fn show(Report { plant: status, questdb, nats, kafka, aeron, .. }: &Report) -> String {
+pub(crate) fn show(Report { plant: status, questdb, nats, kafka, aeron, traces, .. }: &Report) -> String {
     let [p50, p90, p99, p999, max] = status.delay;
     let microseconds = |nanoseconds: u64| format!("{:.1}", nanoseconds as f64 / 1e3);
     let mut out = format!(
@@ -397,7 +404,24 @@ pub(crate) fn show(Report { plant: status, questdb, nats, kafka, aeron, .. }: &R
             thousands(status.events),
         );
     }
+    if let Some(traces) = traces {
+        out.push_str(&show_traces(traces));
+    }
     out
+}
+
+/// The export of traces in the summary, of a plant or of a gateway.
+pub(super) fn show_traces(traces: &TraceStatus) -> String {
+    format!(
+        "traces: {} with {}; {} dropped, {} not followed, {} refused spans, {} lost; {} failed requests\n",
+        counted(traces.traces, "trace", "traces"),
+        counted(traces.spans, "span", "spans"),
+        thousands(traces.dropped),
+        thousands(traces.unfollowed),
+        thousands(traces.refused_spans),
+        thousands(traces.lost),
+        thousands(traces.failures),
+    )
 }
 
 /// The multicast's part of the summary.

@@ -271,6 +271,20 @@ fn outputs(now: &Value, before: Option<&Value>) -> String {
             bad(number(&nats["unconfirmed"])),
         );
     }
+    let traces = &now["otel"];
+    if traces.is_object() {
+        let _infallible = writeln!(
+            out,
+            "  otel {}, {} spans a second, {} traces, waiting {}, dropped {}, refused spans {}, failed requests {}",
+            if traces["is_connected"] == true { paint.good("connected") } else { paint.bad("not connected") },
+            thousands(rate(now, before, "/otel/spans")),
+            thousands(number(&traces["traces"])),
+            thousands(number(&traces["waiting"])),
+            bad(number(&traces["dropped"]) + number(&traces["unfollowed"])),
+            bad(number(&traces["refused_spans"])),
+            thousands(number(&traces["failures"])),
+        );
+    }
     let pair = &now["pair"];
     if pair.is_object() {
         let role = pair["role"].as_str().unwrap_or_default();

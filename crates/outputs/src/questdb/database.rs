@@ -5,8 +5,6 @@
 //!
 //! Sources: QuestDB's *InfluxDB Line Protocol* and *REST API*, and the crate `questdb-rs`.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -14,10 +12,10 @@ use base64::engine::general_purpose::STANDARD;
 use questdb::ErrorCode;
 use questdb::ingress::{Buffer, Protocol, ProtocolVersion, Sender, SenderBuilder};
 use ureq::Agent;
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::output::QuestDbError;
 use super::{QuestDbLogin, QuestDbSetting};
+use crate::https;
 use crate::text::one_line;
 
 /// What is shown of a server's message.
@@ -74,7 +72,9 @@ impl Database {
         let sender = build().map_err(|error| QuestDbError::Client { reason: error.msg().to_owned() })?;
         let mut agent = Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false);
         if let Some(authorities) = &setting.authorities {
-            agent = agent.tls_config(tls(authorities)?);
+            let trusting = https::trusting(authorities)
+                .map_err(|error| QuestDbError::Client { reason: error.to_string() })?;
+            agent = agent.tls_config(trusting);
         }
         let authorization = setting.login.as_ref().map(|login| match login {
             QuestDbLogin::Token(token) => format!("Bearer {token}"),
@@ -128,25 +128,4 @@ impl Database {
             _ => Err(NotTaken::Away(text)),
         }
     }
-}
-
-/// TLS with a server whose certificate one of the authorities in a PEM file has signed.
-fn tls(authorities: &Path) -> Result<TlsConfig, QuestDbError> {
-    let failed = |error: &dyn std::fmt::Display| QuestDbError::Client {
-        reason: format!("{}: {error}", authorities.display()),
-    };
-    let text = std::fs::read(authorities).map_err(|error| failed(&error))?;
-    let mut all = Vec::new();
-    for item in parse_pem(&text) {
-        if let PemItem::Certificate(certificate) = item.map_err(|error| failed(&error))? {
-            all.push(certificate);
-        }
-    }
-    if all.is_empty() {
-        return Err(failed(&"holds no certificate"));
-    }
-    Ok(TlsConfig::builder()
-        .root_certs(RootCerts::new_with_certs(&all))
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build())
 }

@@ -223,6 +223,7 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
         books,
         coordinator: of_writer,
         status: Arc::clone(&status),
+        operations: None,
     };
     let at = engine.counters().events;
     let under_way = coordinator.begin().unwrap();
@@ -233,7 +234,7 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
     part.hand_over(at - 1, |image| stage().image_in(image));
     part.hand_over(at, |image| market.image_in(image));
     assert!(!part.is_wanted_at(at));
-    states.send((500, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
+    states.send((500, Box::new(Taken::new(&engine, None, under_way, Nanos(0), Nanos(0)).unwrap()))).unwrap();
     let running = std::thread::spawn(move || writer.run());
     wait_until("a snapshot", || status.lock().unwrap().checkpoints.written == 1);
     wait_until("the next may begin", || coordinator.begin().is_some());
@@ -245,7 +246,7 @@ fn books_of_another_event_are_not_joined_with_the_engine() {
     // The thread of the books ends, and with it the hope for them.
     drop(part);
     let under_way = coordinator.begin().unwrap();
-    states.send((501, Box::new(Taken::new(&engine, None, under_way).unwrap()))).unwrap();
+    states.send((501, Box::new(Taken::new(&engine, None, under_way, Nanos(0), Nanos(0)).unwrap()))).unwrap();
     drop(states);
     running.join().unwrap();
     let snapshots = status.lock().unwrap().checkpoints.clone();

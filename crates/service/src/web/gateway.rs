@@ -30,7 +30,10 @@ use tapeworks_market::Nanos;
 use tapeworks_plant::Condition;
 use tapeworks_runtime::now;
 use tapeworks_runtime::refusals::OnRefusal;
+use tapeworks_runtime::traces::TraceHandle;
 use tapeworks_runtime::world::{System, World as _};
+
+use crate::describe;
 
 use super::{Listening, Server, Site, Web, WebError, files, gateway_metrics, metrics_text, reserved, whole};
 
@@ -51,10 +54,11 @@ const STALE: Nanos = Nanos(2_000_000_000);
 pub fn start(
     listening: Listening,
     gateway: Handle<System>,
+    traces: Option<TraceHandle>,
     on_refusal: Option<OnRefusal>,
 ) -> Result<Web, WebError> {
     super::start(listening, on_refusal, |server| {
-        let app = Arc::new(App { server: Arc::clone(server), gateway });
+        let app = Arc::new(App { server: Arc::clone(server), gateway, traces });
         let few = Router::new().route("/metrics", get(metrics)).route("/ready", get(ready));
         let all = few
             .clone()
@@ -75,6 +79,7 @@ pub fn start(
 struct App {
     server: Arc<Server>,
     gateway: Handle<System>,
+    traces: Option<TraceHandle>,
 }
 
 /// What an order needs to reach the venue.
@@ -119,7 +124,9 @@ fn readiness(status: &Status) -> (bool, Value) {
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
     let Server { counters, files, .. } = &*app.server;
-    metrics_text(gateway_metrics::text(&app.gateway.status(), now(), &counters.all(), files))
+    let traces = app.traces.as_ref().map(TraceHandle::status);
+    let status = app.gateway.status();
+    metrics_text(gateway_metrics::text(&status, now(), &counters.all(), files, traces.as_ref()))
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
@@ -147,6 +154,7 @@ async fn status(State(app): State<Arc<App>>) -> Response {
     all["reasons"] = readiness["reasons"].clone();
     all["conditions"] = readiness["conditions"].clone();
     all["web"] = counters.into();
+    all["otel"] = app.traces.as_ref().map(|traces| describe::traces(&traces.status())).into();
     all["files"] = files::status(&app.server.files);
     super::json(StatusCode::OK, &all)
 }

@@ -3,10 +3,11 @@
 use tapeworks_gateway::status::{ClientStatus, Counters, Percentiles, Refusals, Status, Translated};
 use tapeworks_market::Nanos;
 use tapeworks_plant::Condition;
+use tapeworks_runtime::traces::TraceStatus;
 
 use super::files;
 use super::gateway::conditions;
-use super::prometheus::{Kind, Text, seconds};
+use super::prometheus::{self, Kind, Text, seconds};
 
 /// All of it, with the counters of the page's server.
 pub(super) fn text(
@@ -14,6 +15,7 @@ pub(super) fn text(
     now: Nanos,
     web: &[(&'static str, &'static str, u64)],
     followed: &files::Files,
+    exported: Option<&TraceStatus>,
 ) -> String {
     use Kind::{Counter, Gauge};
     let mut text = Text::default();
@@ -56,6 +58,9 @@ pub(super) fn text(
         text.one(&format!("web_{name}_total"), Counter, help, count);
     }
     files::metrics(&mut text, followed);
+    if let Some(status) = exported {
+        prometheus::traces(&mut text, status);
+    }
     text.out
 }
 
@@ -209,7 +214,7 @@ mod tests {
         let client = ClientStatus { name: "al\"pha".to_owned(), next_outgoing: 7, ..ClientStatus::default() };
         let last_second = Percentiles { count: 2, p50_ns: 1_500, ..Percentiles::default() };
         let status = Status { clients: vec![client], last_second, ..Status::default() };
-        text(&status, Nanos(1), &[("requests", "Requests answered", 3)], &[])
+        text(&status, Nanos(1), &[("requests", "Requests answered", 3)], &[], Some(&TraceStatus::default()))
     }
 
     #[test]

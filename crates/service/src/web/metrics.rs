@@ -8,7 +8,7 @@ use tapeworks_feed::live::SnapshotCounters;
 
 use super::describe::Look;
 use super::files;
-use super::prometheus::{Kind, Text, seconds};
+use super::prometheus::{self, Kind, Text, seconds};
 use crate::describe::{feed_name, line_name, multicast_messages};
 use crate::nats::NatsStatus;
 use tapeworks_outputs::aeron::AeronStatus;
@@ -38,6 +38,9 @@ pub(super) fn text(look: &Look) -> String {
     }
     if let Some(status) = &look.report.nats {
         nats(&mut text, status);
+    }
+    if let Some(status) = &look.report.traces {
+        prometheus::traces(&mut text, status);
     }
     if let Some(status) = &look.report.aeron {
         aeron(&mut text, status);

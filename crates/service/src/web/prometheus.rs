@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use tapeworks_runtime::traces::TraceStatus;
+
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Counter,
@@ -80,6 +82,29 @@ impl Text {
 
 pub(super) fn seconds(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e9
+}
+
+/// The counters of the export of traces, of a plant or of a gateway.
+pub(super) fn traces(text: &mut Text, status: &TraceStatus) {
+    let counters: [(&str, &str, u64); 7] = [
+        ("traces", "Traces that the collector has taken", status.traces),
+        ("spans", "Spans that the collector has taken", status.spans),
+        ("requests", "Requests that the collector has answered well", status.requests),
+        ("dropped_traces", "Traces that found no room in the queue", status.dropped),
+        (
+            "unfollowed",
+            "Orders and packets that were not followed, as too many were on their way",
+            status.unfollowed,
+        ),
+        ("refused_spans", "Spans that the collector has refused", status.refused_spans),
+        ("failures", "Requests to the collector that failed", status.failures),
+    ];
+    for (name, help, count) in counters {
+        text.one(&format!("otel_{name}_total"), Kind::Counter, help, count);
+    }
+    let connected = "1 while the collector takes what it gets";
+    text.one("otel_connected", Kind::Gauge, connected, u64::from(status.is_connected));
+    text.one("otel_waiting_traces", Kind::Gauge, "Traces that wait for the collector", status.waiting);
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ pub fn handles() -> Handles {
         nats: None,
         kafka: None,
         aeron: None,
+        traces: None,
         watch: Watch::default(),
         has_replayed: Arc::new(AtomicBool::new(true)),
         stream: None,

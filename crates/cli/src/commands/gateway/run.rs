@@ -20,12 +20,18 @@ use tapeworks_ring::spsc;
 use tapeworks_runtime::refusals::{OnRefusal, Refused};
 #[cfg(feature = "web")]
 use tapeworks_runtime::secrets::Secret;
+use tapeworks_runtime::traces::{Sample, TraceHandle, TraceStatus, Traces};
 #[cfg(feature = "web")]
 use tapeworks_runtime::transport::TlsFiles;
 use tapeworks_runtime::world::{System, World as _};
+use tapeworks_service::describe;
+use tapeworks_service::monitor::{Severity, compare_traces};
+#[cfg(feature = "otel")]
+use tapeworks_service::otel::exporter::{self, Exporter};
 #[cfg(feature = "web")]
 use tapeworks_service::web;
 
+use super::super::plant::show_traces;
 use super::Configured;
 use crate::ending::{Ending, Failure, Result};
 use crate::log::{self, LogFormat};
@@ -87,6 +93,10 @@ pub(super) fn check(arguments: &Check) -> Result {
     let path = &arguments.configured.config;
     let config = load(path)?;
     config.parts(System::time_of_day().0).map_err(Failure::Failed)?;
+    #[cfg(feature = "otel")]
+    if let Some(setting) = &config.traces {
+        exporter::check(setting).map_err(|error| Failure::Config(vec![error.to_string()]))?;
+    }
     let venue = match &config.venue {
         VenueConfig::Millennium { session, .. } => session.variant.title,
         VenueConfig::Ouch { .. } => "OUCH 5.0",
@@ -112,7 +122,7 @@ pub(super) fn run(arguments: &Run) -> Result {
         return Err(Failure::Failed(format!("{}: {why}", path.display())));
     }
     log::start(arguments.log);
-    serve(arguments, &config)
+    serve(arguments, config)
 }
 
 /// Opens the store and starts a gateway.
@@ -140,7 +150,32 @@ fn start_parts<S: VenueSession + Send + 'static>(
     if let Some(prices) = config.shared_prices() {
         core.set_tops(Box::new(prices));
     }
+    let restored_at = System::time_of_day();
+    if let Some(operations) = config.host.traces.as_ref().and_then(Traces::operations) {
+        operations.record(&start_sample(now, restored_at, &restored));
+    }
     Ok((Gateway::start(config.host.clone(), core, ledger, on_notice, on_refusal)?, restored))
+}
+
+/// A start, up to the end of the store's reading.
+fn start_sample(began: Nanos, restored_at: Nanos, restored: &Restored) -> Sample {
+    let mut sample = Sample::new("start", began.0);
+    sample.part("read the store", began.0, restored_at.0);
+    sample.number("requests", restored.requests);
+    sample.number("reports", restored.reports);
+    sample.number("messages", restored.messages);
+    sample.number("torn_bytes", restored.torn_bytes);
+    sample
+}
+
+/// The export of traces, if there is one; the gateway then records for it.
+#[cfg(feature = "otel")]
+fn export(config: &mut Config) -> Result<Option<Exporter>> {
+    let Some(setting) = &config.traces else { return Ok(None) };
+    let (traces, samples) = Traces::new(setting.sampling, setting.queue_samples, setting.operations);
+    let exporter = exporter::start(setting.clone(), samples);
+    config.host.traces = Some(traces);
+    exporter.map(Some).map_err(|error| Failure::Failed(error.to_string()))
 }
 
 fn log_restored(restored: &Restored, store: &Path) {
@@ -169,6 +204,8 @@ fn bind(page: &WebConfig, config: &Config) -> Result<web::Listening> {
     let listening = web::bind(page.address, page.token.clone(), tls.unwrap_or_default());
     let listening = listening.map_err(|error| failed(&error))?;
     let mut listening = listening.showing("fix.certificate", config.host.acceptor.files());
+    let token = config.traces.as_ref().and_then(|traces| traces.token.as_ref());
+    listening = listening.showing("otel.token", token.and_then(Secret::files));
     let of_venue = config.host.venue_password.as_ref().and_then(Secret::files);
     listening = listening.showing("venue.password", of_venue);
     for client in &config.clients {
@@ -178,10 +215,13 @@ fn bind(page: &WebConfig, config: &Config) -> Result<web::Listening> {
     Ok(listening)
 }
 
-fn serve(arguments: &Run, config: &Config) -> Result {
+fn serve(
+    arguments: &Run,
+    #[cfg_attr(not(feature = "otel"), expect(unused_mut))] mut config: Config,
+) -> Result {
     // The port is bound before the store is opened, so that a busy port is an early error.
     #[cfg(feature = "web")]
-    let listening = config.web.as_ref().map(|page| bind(page, config)).transpose()?;
+    let listening = config.web.as_ref().map(|page| bind(page, &config)).transpose()?;
     let (mut log, mut notices) = spsc::ring::<Notice>(MOST_LINES);
     let unlogged = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&unlogged);
@@ -197,11 +237,17 @@ fn serve(arguments: &Run, config: &Config) -> Result {
             count.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let (gateway, restored) = start(config, on_notice, Some(Arc::clone(&on_refusal)))?;
+    #[cfg(feature = "otel")]
+    let exporter = export(&mut config)?;
+    #[cfg(feature = "otel")]
+    let traces = exporter.as_ref().map(Exporter::handle);
+    #[cfg(not(feature = "otel"))]
+    let traces: Option<TraceHandle> = None;
+    let (gateway, restored) = start(&config, on_notice, Some(Arc::clone(&on_refusal)))?;
     log_restored(&restored, &config.store);
     #[cfg(feature = "web")]
     let page = listening
-        .map(|listening| web::gateway::start(listening, gateway.handle(), Some(on_refusal)))
+        .map(|listening| web::gateway::start(listening, gateway.handle(), traces.clone(), Some(on_refusal)))
         .transpose()
         .map_err(|error| Failure::Failed(error.to_string()))?;
     #[cfg(feature = "web")]
@@ -209,6 +255,10 @@ fn serve(arguments: &Run, config: &Config) -> Result {
         tracing::info!("the page is on {}", page.url());
     }
     tracing::info!("FIX clients are served on {}", gateway.address());
+    if let Some(traces) = &config.traces {
+        tracing::info!("traces go to {} as {}", traces.url, traces.service_name);
+    }
+    let mut exported = TraceStatus::default();
     let mut log_news = || {
         notices.pop_batch(MOST_LINES, |Notice { is_alert, text }| {
             if is_alert {
@@ -220,6 +270,13 @@ fn serve(arguments: &Run, config: &Config) -> Result {
         for refused in refusals.try_iter() {
             let peer = refused.address.to_string();
             tracing::warn!(subject = %peer, unreported = refused.unreported, "{} refused: {}", refused.what, refused.reason);
+        }
+        if let Some(now) = traces.as_ref().map(TraceHandle::status) {
+            compare_traces(&exported, &now, &mut |severity, text| match severity {
+                Severity::Info => tracing::info!("{text}"),
+                Severity::Warning | Severity::Error => tracing::warn!("{text}"),
+            });
+            exported = now;
         }
         let lost = unlogged.swap(0, Ordering::Relaxed);
         if lost > 0 {
@@ -239,13 +296,20 @@ fn serve(arguments: &Run, config: &Config) -> Result {
     #[cfg(feature = "web")]
     drop(page);
     let ended = gateway.stop();
+    #[cfg(feature = "otel")]
+    if let Some(exporter) = exporter {
+        exporter.join();
+    }
     log_news();
     ended?;
     if arguments.json {
-        let text = serde_json::to_string(&json!({ "gateway": status })).unwrap_or_default();
+        let traces = traces.as_ref().map(|traces| describe::traces(&traces.status()));
+        let all = json!({ "gateway": status, "otel": traces });
+        let text = serde_json::to_string(&all).unwrap_or_default();
         output::print(&(text + "\n"))?;
     } else {
-        output::print(&summary(&status))?;
+        let traces = traces.as_ref().map(|traces| show_traces(&traces.status()));
+        output::print(&(summary(&status) + &traces.unwrap_or_default()))?;
     }
     Ok(Ending::Complete)
 }

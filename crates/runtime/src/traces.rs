@@ -1,0 +1,487 @@
+//! Samples of what happens, for traces: from the thread where it happens to the one that exports it.
+//!
+//! ```text
+//! hot thread ─ Recorder ─▶ ring ───────┐
+//! any thread ─ Operations ─▶ bounded ──┴▶ Samples: the exporter's end
+//! ```
+//!
+//! A sample has a fixed size and owns no memory. A hot thread copies it into a ring and never waits; what finds no room is counted. Rare
+//! operations (a start, a recovery, a checkpoint) come from any thread, through a lock that nobody holds for longer than a copy, and that a
+//! recording thread does not wait for either.
+//!
+//! A sample becomes a span, and each of its parts a child of it. Their times are right by construction: a part begins and ends within its
+//! sample, and no end lies before its begin, whatever the clocks said.
+//!
+//! Cost: a sample is a copy of some 1,100 bytes. Deciding that an item is not sampled is a decrement and a branch ([`Sampler`]).
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::time::Duration;
+
+use tapeworks_ring::spsc;
+
+pub mod setting;
+
+/// Bytes of a text in a sample; a longer one is cut.
+pub const TEXT_BYTES: usize = 30;
+
+/// Parts of a sample; more are left out.
+pub const MOST_PARTS: usize = 10;
+
+/// Facts of a sample; more are left out.
+pub const MOST_FACTS: usize = 12;
+
+/// Rare operations that may wait for the exporter.
+const MOST_OPERATIONS: usize = 256;
+
+/// A short text.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Text {
+    bytes: [u8; TEXT_BYTES],
+    length: u8,
+}
+
+impl Text {
+    /// The first bytes of `text`.
+    pub fn new(text: &[u8]) -> Self {
+        let mut copy = Self::default();
+        for (to, from) in copy.bytes.iter_mut().zip(text) {
+            *to = *from;
+            copy.length += 1;
+        }
+        copy
+    }
+
+    /// The text. What is not UTF-8 is replaced.
+    pub fn as_str(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(self.bytes.get(..usize::from(self.length)).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+/// What is known of a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fact {
+    /// A text that came from outside.
+    Text(Text),
+    /// A word of ours.
+    Word(&'static str),
+    /// A number.
+    Number(u64),
+    /// Yes or no.
+    Flag(bool),
+}
+
+/// A part of a sample.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Part {
+    /// What is done in it.
+    pub name: &'static str,
+    /// When it begins, in UTC nanoseconds.
+    pub start_ns: u64,
+    /// When it ends.
+    pub end_ns: u64,
+}
+
+/// Something that happened: with its parts and what is known of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// What happened.
+    pub name: &'static str,
+    start_ns: u64,
+    end_ns: u64,
+    /// Why it failed, if it did.
+    pub failed: Option<&'static str>,
+    parts: [Part; MOST_PARTS],
+    part_count: usize,
+    facts: [(&'static str, Fact); MOST_FACTS],
+    fact_count: usize,
+}
+
+impl Sample {
+    /// A sample that begins at this time, in UTC nanoseconds.
+    pub const fn new(name: &'static str, start_ns: u64) -> Self {
+        Self {
+            name,
+            start_ns,
+            end_ns: start_ns,
+            failed: None,
+            parts: [Part { name: "", start_ns: 0, end_ns: 0 }; MOST_PARTS],
+            part_count: 0,
+            facts: [("", Fact::Flag(false)); MOST_FACTS],
+            fact_count: 0,
+        }
+    }
+
+    /// It lasts until this time at least.
+    pub fn lasts_until(&mut self, end_ns: u64) {
+        self.end_ns = self.end_ns.max(end_ns);
+    }
+
+    /// Adds a part. A time before its sample's begin is that begin; the sample lasts as long as its parts do.
+    pub fn part(&mut self, name: &'static str, start_ns: u64, end_ns: u64) {
+        let start_ns = start_ns.max(self.start_ns);
+        let part = Part { name, start_ns, end_ns: end_ns.max(start_ns) };
+        if let Some(place) = self.parts.get_mut(self.part_count) {
+            *place = part;
+            self.part_count += 1;
+        }
+        self.lasts_until(part.end_ns);
+    }
+
+    /// Adds a fact.
+    pub fn fact(&mut self, name: &'static str, fact: Fact) {
+        if let Some(place) = self.facts.get_mut(self.fact_count) {
+            *place = (name, fact);
+            self.fact_count += 1;
+        }
+    }
+
+    /// Adds a text, unless it is empty.
+    pub fn text(&mut self, name: &'static str, text: Text) {
+        if text.length > 0 {
+            self.fact(name, Fact::Text(text));
+        }
+    }
+
+    /// Adds a number.
+    pub fn number(&mut self, name: &'static str, number: u64) {
+        self.fact(name, Fact::Number(number));
+    }
+
+    /// When it begins and ends, in UTC nanoseconds.
+    pub const fn times(&self) -> (u64, u64) {
+        (self.start_ns, self.end_ns)
+    }
+
+    /// Its parts, in the order in which they were added.
+    pub fn parts(&self) -> &[Part] {
+        self.parts.get(..self.part_count).unwrap_or_default()
+    }
+
+    /// Its facts.
+    pub fn facts(&self) -> &[(&'static str, Fact)] {
+        self.facts.get(..self.fact_count).unwrap_or_default()
+    }
+}
+
+/// Which items are sampled.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Sampling {
+    /// One of so many; 0: none.
+    pub every: u64,
+    /// All that take longer. Then every item is followed, which costs some readings of the clock for each.
+    pub slower_than: Option<Duration>,
+}
+
+/// Chooses items.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampler {
+    every: u64,
+    left: u64,
+    slower_ns: Option<u64>,
+}
+
+impl From<Sampling> for Sampler {
+    fn from(sampling: Sampling) -> Self {
+        let slower = sampling.slower_than;
+        let slower_ns = slower.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        // The first is chosen: so a user soon sees whether anything comes out.
+        Self { every: sampling.every, left: 1, slower_ns }
+    }
+}
+
+impl Sampler {
+    /// Whether the next item is one that is chosen.
+    #[inline]
+    pub fn is_chosen(&mut self) -> bool {
+        if self.every == 0 {
+            return false;
+        }
+        self.left -= 1;
+        let is_chosen = self.left == 0;
+        if is_chosen {
+            self.left = self.every;
+        }
+        is_chosen
+    }
+
+    /// Whether items that are not chosen are followed too, as they may turn out to be slow.
+    #[inline]
+    pub const fn follows_all(&self) -> bool {
+        self.slower_ns.is_some()
+    }
+
+    /// Whether an item that took so long is sampled though it was not chosen.
+    #[inline]
+    pub fn is_slow(&self, took_ns: u64) -> bool {
+        self.slower_ns.is_some_and(|slower_ns| took_ns > slower_ns)
+    }
+}
+
+/// What was not exported because it found no room.
+#[derive(Default, Debug)]
+struct Losses {
+    dropped: AtomicU64,
+    unfollowed: AtomicU64,
+}
+
+/// A hot thread's end of its ring.
+pub struct Recorder {
+    ring: spsc::Producer<Sample>,
+    losses: Arc<Losses>,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorder")
+    }
+}
+
+impl Recorder {
+    /// Records a sample, or counts it if it finds no room. It does not wait.
+    #[cold]
+    pub fn record(&mut self, sample: &Sample) {
+        if !self.ring.try_push_with(|| *sample) {
+            self.losses.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts an item that should be followed, and for which there is no place among those that are.
+    #[cold]
+    pub fn count_unfollowed(&self) {
+        self.losses.unfollowed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Records rare operations, from any thread.
+#[derive(Clone)]
+pub struct Operations {
+    waiting: Arc<Mutex<VecDeque<Sample>>>,
+    losses: Arc<Losses>,
+}
+
+impl fmt::Debug for Operations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Operations")
+    }
+}
+
+impl Operations {
+    /// Records an operation, or counts it if it finds no room or another thread is at it. It does not wait, and takes no memory.
+    #[cold]
+    pub fn record(&self, sample: &Sample) {
+        let mut waiting = match self.waiting.try_lock() {
+            Ok(waiting) => waiting,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                self.losses.dropped.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        };
+        if waiting.len() < MOST_OPERATIONS {
+            waiting.push_back(*sample);
+        } else {
+            self.losses.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The exporter's end.
+pub struct Samples {
+    ring: spsc::Consumer<Sample>,
+    operations: Operations,
+    losses: Arc<Losses>,
+}
+
+impl fmt::Debug for Samples {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Samples")
+    }
+}
+
+impl Samples {
+    /// Takes samples, `most` at most. Returns how many there were.
+    pub fn take(&mut self, most: usize, mut each: impl FnMut(&Sample)) -> usize {
+        let mut taken = 0;
+        while taken < most {
+            // One at a time: a thread that records finds the lock free.
+            let next = self.operations.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(sample) = next else { break };
+            each(&sample);
+            taken += 1;
+        }
+        taken + self.ring.pop_batch(most - taken, |sample| each(&sample))
+    }
+
+    /// Samples that wait.
+    pub fn waiting(&self) -> usize {
+        self.ring.len() + self.operations.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Samples that found no room so far.
+    pub fn dropped(&self) -> u64 {
+        self.losses.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Items that were not followed as there were too many.
+    pub fn unfollowed(&self) -> u64 {
+        self.losses.unfollowed.load(Ordering::Relaxed)
+    }
+}
+
+/// What a process with one hot thread needs for its samples. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct Traces {
+    /// What is sampled.
+    pub sampling: Sampling,
+    operations: Option<Operations>,
+    recorder: Arc<Mutex<Option<Recorder>>>,
+}
+
+impl Traces {
+    /// A queue of so many samples, and of rare operations if `has_operations`: the recording ends, and the exporter's.
+    pub fn new(sampling: Sampling, queue_samples: usize, has_operations: bool) -> (Self, Samples) {
+        let losses = Arc::new(Losses::default());
+        let (producer, consumer) = spsc::ring(queue_samples);
+        let waiting = Arc::new(Mutex::new(VecDeque::with_capacity(MOST_OPERATIONS)));
+        let operations = Operations { waiting, losses: Arc::clone(&losses) };
+        let recorder = Recorder { ring: producer, losses: Arc::clone(&losses) };
+        let traces = Self {
+            sampling,
+            operations: has_operations.then(|| operations.clone()),
+            recorder: Arc::new(Mutex::new(Some(recorder))),
+        };
+        (traces, Samples { ring: consumer, operations, losses })
+    }
+
+    /// The hot thread's end. There is one: a later call gets none.
+    pub fn take_recorder(&self) -> Option<Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Where rare operations are recorded, if they are.
+    pub const fn operations(&self) -> Option<&Operations> {
+        self.operations.as_ref()
+    }
+}
+
+/// The counters of the export.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct TraceStatus {
+    /// Whether the collector took what it got last.
+    pub is_connected: bool,
+    /// Traces that the collector has taken.
+    pub traces: u64,
+    /// Their spans.
+    pub spans: u64,
+    /// Requests that the collector has answered well.
+    pub requests: u64,
+    /// Traces that wait.
+    pub waiting: u64,
+    /// Traces that found no room in the queue.
+    pub dropped: u64,
+    /// Orders that were not followed, as too many were on their way.
+    pub unfollowed: u64,
+    /// Spans that the collector has refused.
+    pub refused_spans: u64,
+    /// Requests that failed; each is tried again, unless the collector says that it will not take it.
+    pub failures: u64,
+    /// Traces that waited at the end.
+    pub lost: u64,
+    /// The last error, until the collector takes something again.
+    pub error: Option<String>,
+}
+
+/// Reads the status of a running export.
+#[derive(Clone)]
+pub struct TraceHandle(Arc<dyn Fn() -> TraceStatus + Send + Sync>);
+
+impl TraceHandle {
+    /// A handle whose status `read` gives.
+    pub fn new(read: impl Fn() -> TraceStatus + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    /// The status now.
+    pub fn status(&self) -> TraceStatus {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for TraceHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.status().fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sampler_chooses_the_first_and_then_one_of_so_many() {
+        let mut sampler = Sampler::from(Sampling { every: 3, slower_than: None });
+        let chosen: Vec<bool> = (0..7).map(|_| sampler.is_chosen()).collect();
+        assert_eq!(chosen, [true, false, false, true, false, false, true]);
+        assert!(!sampler.follows_all() && !sampler.is_slow(u64::MAX));
+        let mut none = Sampler::from(Sampling { every: 0, slower_than: Some(Duration::from_micros(5)) });
+        assert!((0..10).all(|_| !none.is_chosen()) && none.follows_all());
+        assert!(none.is_slow(5_001) && !none.is_slow(5_000));
+    }
+
+    #[test]
+    fn a_queue_that_is_full_counts_what_it_does_not_take() {
+        let (traces, mut samples) = Traces::new(Sampling::default(), 4, true);
+        let mut recorder = traces.take_recorder().unwrap();
+        assert!(traces.clone().take_recorder().is_none(), "there is one hot thread");
+        for number in 0..7 {
+            recorder.record(&Sample::new("hot", number));
+        }
+        for number in 0..MOST_OPERATIONS as u64 + 2 {
+            traces.operations().unwrap().record(&Sample::new("rare", number));
+        }
+        recorder.count_unfollowed();
+        assert_eq!((samples.waiting(), samples.dropped(), samples.unfollowed()), (MOST_OPERATIONS + 4, 5, 1));
+        let mut starts = Vec::new();
+        let taken = samples.take(MOST_OPERATIONS + 2, |sample| starts.push((sample.name, sample.times().0)));
+        assert_eq!(taken, MOST_OPERATIONS + 2);
+        assert_eq!(samples.take(100, |sample| starts.push((sample.name, sample.times().0))), 2);
+        assert_eq!(starts.iter().filter(|(name, _)| *name == "rare").count(), MOST_OPERATIONS);
+        assert!(starts.ends_with(&[("hot", 0), ("hot", 1), ("hot", 2), ("hot", 3)]));
+    }
+
+    #[test]
+    fn an_operation_does_not_wait_for_another_thread() {
+        let (traces, samples) = Traces::new(Sampling::default(), 4, true);
+        let operations = traces.operations().unwrap();
+        let held = operations.waiting.lock().unwrap();
+        operations.record(&Sample::new("rare", 1));
+        drop(held);
+        assert_eq!((samples.waiting(), samples.dropped()), (0, 1));
+    }
+
+    #[test]
+    fn a_sample_leaves_out_what_has_no_room_and_lasts_as_long_as_its_parts() {
+        let mut sample = Sample::new("full", 10);
+        for number in 0..MOST_PARTS as u64 + 1 {
+            sample.part("part", number, number + 20);
+        }
+        for number in 0..MOST_FACTS as u64 + 1 {
+            sample.number("number", number);
+        }
+        sample.text("empty", Text::new(b""));
+        assert_eq!((sample.parts().len(), sample.facts().len()), (MOST_PARTS, MOST_FACTS));
+        assert_eq!(sample.parts()[0], Part { name: "part", start_ns: 10, end_ns: 20 });
+        assert_eq!(sample.times(), (10, 20 + MOST_PARTS as u64));
+        assert_eq!(Text::new(&[b'x'; 99]).as_str().len(), TEXT_BYTES);
+    }
+}

@@ -1,0 +1,118 @@
+//! The collector: a request of OTLP over HTTP, and what its answer means.
+
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use prost::Message as _;
+use tapeworks_outputs::https::{self, one_line};
+use tapeworks_runtime::traces::setting::TraceSetting;
+use ureq::Agent;
+
+use super::exporter::ExportError;
+
+/// The most bytes of an answer that are read.
+const LONGEST_ANSWER: u64 = 64 << 10;
+
+/// What is shown of a collector's message.
+const MOST_CHARACTERS: usize = 200;
+
+/// What became of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Answer {
+    /// The collector has the spans, but for so many that it refused, and says why.
+    Taken { refused: u64, why: Option<String> },
+    /// It may take them later: after this time, if it says so.
+    Later { why: String, after: Option<Duration> },
+    /// It does not take them.
+    Refused(String),
+}
+
+/// Connections to the collector, made when they are needed.
+pub(super) struct Client {
+    agent: Agent,
+    setting: TraceSetting,
+}
+
+impl Client {
+    /// Connects to nothing yet.
+    pub(super) fn new(setting: TraceSetting) -> Result<Self, ExportError> {
+        let mut config = Agent::config_builder()
+            .http_status_as_error(false)
+            .max_redirects(0)
+            // The configuration says where the collector is, and no variable of the environment.
+            .proxy(None)
+            .user_agent(concat!("tapeworks/", env!("CARGO_PKG_VERSION")));
+        if let Some(authorities) = &setting.authorities {
+            config = config.tls_config(https::trusting(authorities).map_err(ExportError::Authorities)?);
+        }
+        Ok(Self { agent: config.build().into(), setting })
+    }
+
+    /// Posts a request, and waits for the answer for so long at most.
+    pub(super) fn post(&self, body: &[u8], longest: Duration) -> Answer {
+        let request = self.agent.post(&self.setting.url).config().timeout_global(Some(longest)).build();
+        let mut request = request.header("Content-Type", "application/x-protobuf");
+        if let Some(token) = self.setting.token.as_ref().map(|token| token.get()) {
+            request = match &self.setting.token_header {
+                Some(header) => request.header(header.as_str(), &*token),
+                None => request.header("Authorization", format!("Bearer {token}")),
+            };
+        }
+        let later = |error: ureq::Error| Answer::Later { why: error.to_string(), after: None };
+        let mut answer = match request.send(body) {
+            Ok(answer) => answer,
+            Err(error) => return later(error),
+        };
+        let (status, retry) = (answer.status(), answer.headers().get("Retry-After").cloned());
+        let body = match answer.body_mut().with_config().limit(LONGEST_ANSWER).read_to_vec() {
+            Ok(body) => body,
+            // A collector whose answer breaks off may have the spans.
+            Err(error) => return later(error),
+        };
+        let seconds = retry.and_then(|retry| retry.to_str().ok()?.trim().parse().ok());
+        read(status.as_u16(), seconds.map(Duration::from_secs), &body)
+    }
+}
+
+/// What an answer means.
+fn read(status: u16, after: Option<Duration>, body: &[u8]) -> Answer {
+    match status {
+        200..=299 => match ExportTraceServiceResponse::decode(body) {
+            Ok(response) => {
+                let partial = response.partial_success.unwrap_or_default();
+                let why =
+                    Some(one_line(&partial.error_message, MOST_CHARACTERS)).filter(|why| !why.is_empty());
+                Answer::Taken { refused: u64::try_from(partial.rejected_spans).unwrap_or(0), why }
+            }
+            Err(_) => Answer::Refused("the answer is not that of a collector of OpenTelemetry".to_owned()),
+        },
+        // OTLP/HTTP, "Retryable Response Codes".
+        429 | 502 | 503 | 504 => Answer::Later { why: format!("the collector answers with {status}"), after },
+        _ => Answer::Refused(format!("the collector answers with {status}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_says_whether_the_spans_are_there_and_whether_to_try_again() {
+        let taken = |refused, why: Option<&str>| Answer::Taken { refused, why: why.map(str::to_owned) };
+        assert_eq!(read(200, None, b""), taken(0, None));
+        let partial = ExportTracePartialSuccess { rejected_spans: 3, error_message: "too\nold".to_owned() };
+        let response = ExportTraceServiceResponse { partial_success: Some(partial) };
+        assert_eq!(read(200, None, &response.encode_to_vec()), taken(3, Some("too old")));
+        let after = Some(Duration::from_secs(2));
+        for status in [429, 502, 503, 504] {
+            let Answer::Later { after: found, .. } = read(status, after, b"busy") else { panic!("{status}") };
+            assert_eq!(found, after, "{status}");
+        }
+        for status in [301, 400, 401, 404, 500] {
+            assert!(matches!(read(status, after, b""), Answer::Refused(_)), "{status}");
+        }
+        assert!(matches!(read(200, None, b"<html>welcome</html>"), Answer::Refused(_)));
+    }
+}
