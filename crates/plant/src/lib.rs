@@ -31,6 +31,7 @@ mod plant;
 mod queued;
 mod readiness;
 mod receive;
+pub mod relay;
 mod requests;
 pub mod roll;
 mod shared;
@@ -51,6 +52,7 @@ pub use options::{
 pub use pair::{PairSetting, PairStatus};
 pub use plant::Plant;
 pub use readiness::Condition;
+pub use relay::{RelayOptions, RelayStatus};
 pub use shared::{Published, SHARED_MEANING};
 pub use status::{
     ChannelStatus, CheckpointStatus, DELAY_BOUNDS, DelayBuckets, DelayPoint, InterfaceStatus, JournalStatus,

@@ -19,6 +19,7 @@ use tapeworks_session::snapshot::SnapshotLogin;
 
 use crate::journal::JournalSetting;
 use crate::pair::{self, Alike, PairError, PairSetting};
+use crate::relay::RelayOptions;
 
 /// Orders of a feed that there is usually room for.
 pub const ORDERS: usize = 1 << 16;
@@ -214,6 +215,8 @@ pub struct PlantOptions {
     pub journal: Option<JournalSetting>,
     /// The other plant, where there are two as a pair. It needs a journal.
     pub pair: Option<PairSetting>,
+    /// The plant whose events are taken instead of lines. There are no venues then, and no pair.
+    pub relay: Option<RelayOptions>,
     /// The file of the shared memory for local clients.
     pub shared_memory: Option<PathBuf>,
     /// Whether rarely used paths are kept warm.
@@ -237,6 +240,7 @@ impl Default for PlantOptions {
             symbols: None,
             journal: None,
             pair: None,
+            relay: None,
             shared_memory: None,
             warm: false,
             least_orders: ORDERS,

@@ -12,6 +12,7 @@ use tapeworks_market::{Nanos, Publisher};
 use tapeworks_session::requests::RequesterCounters;
 
 use crate::pair::PairStatus;
+use crate::relay::RelayStatus;
 
 /// A line of a channel, or the answers of its retransmission server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -288,6 +289,8 @@ pub struct Status {
     pub journal: Option<JournalStatus>,
     /// The pair, if the plant is one of two.
     pub pair: Option<PairStatus>,
+    /// The source, if events come from another plant.
+    pub relay: Option<RelayStatus>,
     /// The counters of the NBBO.
     pub nbbo: NbboCounts,
     /// Orders that rest in the books of all feeds.

@@ -11,5 +11,7 @@ pub mod monitor;
 pub mod nats;
 pub mod report;
 pub mod service;
+#[cfg(feature = "aeron")]
+pub mod source;
 #[cfg(feature = "web")]
 pub mod web;

@@ -10,6 +10,8 @@ use crate::config::Config;
 #[cfg(feature = "nats")]
 use crate::nats::publisher::{self as nats, Nats};
 use crate::report::{Handles, Report};
+#[cfg(feature = "aeron")]
+use crate::source::{self, Source};
 use tapeworks_engine::JournalReplayed;
 use tapeworks_market::round_lots::RoundLotPrices;
 use tapeworks_plant::roll::Roll;
@@ -78,9 +80,13 @@ pub enum ServiceError {
     #[cfg(feature = "aeron")]
     #[error(transparent)]
     Aeron(#[from] aeron::AeronStartError),
+    /// The source of events.
+    #[cfg(feature = "aeron")]
+    #[error("no thread for the source of events: {0}")]
+    Source(std::io::Error),
     /// Aeron is not in this build.
     #[cfg(not(feature = "aeron"))]
-    #[error("the configuration has [aeron], and this build is without the feature `aeron`")]
+    #[error("the configuration has Aeron, and this build is without the feature `aeron`")]
     NoAeron,
     /// QuestDB is not in this build.
     #[cfg(not(feature = "questdb"))]
@@ -113,6 +119,10 @@ pub enum ServiceFailure {
     #[cfg(feature = "aeron")]
     #[error(transparent)]
     Aeron(#[from] aeron::AeronFailure),
+    /// The source of events.
+    #[cfg(feature = "aeron")]
+    #[error(transparent)]
+    Source(#[from] source::SourceFailure),
     /// Kafka.
     #[cfg(feature = "kafka")]
     #[error(transparent)]
@@ -151,6 +161,8 @@ pub struct Service {
     questdb: Option<QuestDb>,
     /// It ends when this is dropped.
     _roll: Option<Roll>,
+    #[cfg(feature = "aeron")]
+    source: Option<Source>,
     plant: Plant,
     handles: Handles,
     replayed: JournalReplayed,
@@ -175,7 +187,7 @@ impl Service {
             return Err(ServiceError::NoKafka);
         }
         #[cfg(not(feature = "aeron"))]
-        if config.aeron.is_some() {
+        if config.aeron.is_some() || config.source.is_some() {
             return Err(ServiceError::NoAeron);
         }
         #[cfg(not(feature = "nats"))]
@@ -209,6 +221,9 @@ impl Service {
                 }
                 if let Some(token) = config.aeron.as_ref().and_then(|aeron| aeron.token.as_ref()) {
                     listening = listening.showing("aeron.token", token.files());
+                }
+                if let Some(token) = config.source.as_ref().and_then(|source| source.token.as_ref()) {
+                    listening = listening.showing("source.aeron.token", token.files());
                 }
                 for key in config.clients.iter().flat_map(|clients| clients.keys.iter()) {
                     listening = listening.showing(format!("clients.key.{}", key.name), key.files());
@@ -346,6 +361,13 @@ impl Service {
             }
             _ => None,
         };
+        #[cfg(feature = "aeron")]
+        let source = match (&config.source, &config.plant.relay, plant.relay()) {
+            (Some(setting), Some(relay), Some(to)) => {
+                Some(source::start(setting.clone(), relay.shard, to).map_err(ServiceError::Source)?)
+            }
+            _ => None,
+        };
         // Behind the replay: until then the plant has better things to do.
         let roll = config
             .roll
@@ -367,6 +389,8 @@ impl Service {
             #[cfg(feature = "questdb")]
             questdb,
             _roll: roll.transpose()?,
+            #[cfg(feature = "aeron")]
+            source,
             plant,
             handles,
             replayed,
@@ -447,6 +471,10 @@ impl Service {
         if self.aeron.as_ref().is_some_and(Aeron::is_finished) {
             return true;
         }
+        #[cfg(feature = "aeron")]
+        if self.source.as_ref().is_some_and(Source::is_finished) {
+            return true;
+        }
         #[cfg(feature = "questdb")]
         if self.questdb.as_ref().is_some_and(QuestDb::is_finished) {
             return true;
@@ -469,6 +497,8 @@ impl Service {
     /// # Errors
     /// What had failed.
     pub fn stop(self) -> Result<(), ServiceFailure> {
+        #[cfg(feature = "aeron")]
+        let source = self.source.map_or(Ok(()), Source::join);
         let plant = self.plant.stop();
         let clients = self.clients.map_or(Ok(()), Server::join);
         let multicast = self.multicast.map_or(Ok(()), Multicast::join);
@@ -486,6 +516,8 @@ impl Service {
         let nats = self.nats.map_or(Ok(()), Nats::join);
         plant?;
         clients?;
+        #[cfg(feature = "aeron")]
+        source?;
         #[cfg(feature = "aeron")]
         aeron?;
         #[cfg(feature = "questdb")]

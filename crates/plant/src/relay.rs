@@ -1,0 +1,222 @@
+//! A plant that takes another plant's events instead of lines.
+//!
+//! ```text
+//! source: pieces of events ─▶ queue ─▶ ingest ─▶ as the packets of lines: journal, ring, books
+//!    ▲                                    │
+//!    └── the number of the next event ◀───┘  after the journal's replay
+//! ```
+//!
+//! How the events come is the source's affair: it has a thread of its own above this crate. It begins behind the event that the journal has last,
+//! and waits while the queue is full, so nothing is dropped here.
+//!
+//! Cost: a piece of some hundred events is moved, not copied.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tapeworks_engine::Engine;
+use tapeworks_feed::arbitration::ArbiterCounters;
+pub use tapeworks_feed::live::relayed::{PieceWriter, Shard};
+use tapeworks_market::{Nanos, Publisher, Symbol};
+use tapeworks_runtime::world::{Receive as _, System, TrySend as _, Wake as _, World};
+
+use crate::error::PlantError;
+use crate::status::ChannelStatus;
+
+/// Pieces that may wait for ingest.
+const PIECES: usize = 64;
+
+/// Pieces that ingest takes in a turn.
+pub(crate) const PIECES_IN_TURN: usize = 16;
+
+/// The plant whose events are taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RelayOptions {
+    /// How people call it.
+    pub name: String,
+    /// The symbols that are taken.
+    pub shard: Shard,
+}
+
+/// The status of the source.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct RelayStatus {
+    /// Whether it hears the first plant now.
+    pub is_heard: bool,
+    /// Whether all events up to the present have come once since the start.
+    pub has_caught_up: bool,
+    /// Since when events are missing that are fetched again, if some are.
+    pub fetching_since: Option<Nanos>,
+    /// The number of the first plant's next event, as far as it is known.
+    pub first_next: u64,
+    /// The number of the next event that is taken.
+    pub next: u64,
+    /// Messages taken from its streams.
+    pub messages: u64,
+    /// Events taken, with those of other shards.
+    pub events: u64,
+    /// Of them, those that were fetched from the past.
+    pub fetched: u64,
+    /// Events that had come already.
+    pub repeated: u64,
+    /// Live events that had no room while older ones were fetched: they are fetched too.
+    pub set_aside: u64,
+    /// Times that events were missing.
+    pub gaps: u64,
+    /// Of them, those that were filled.
+    pub filled: u64,
+    /// Messages that cannot be read.
+    pub malformed: u64,
+    /// Times that ingest had no room for a piece, and the source waited.
+    pub waits: u64,
+    /// Times that the source found its driver.
+    pub connects: u64,
+    /// Times that the first plant fell silent.
+    pub silences: u64,
+    /// What is wrong now, if something is.
+    pub error: Option<String>,
+}
+
+/// Where the source goes on.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct RelayPlace {
+    /// The number of the first plant's next event.
+    pub next: u64,
+    /// The receive time of the event before it.
+    pub time: Nanos,
+    /// The symbols of the events before it, by their instruments.
+    pub symbols: Vec<Symbol>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    status: Mutex<RelayStatus>,
+    place: Mutex<Option<RelayPlace>>,
+}
+
+/// A piece of events on its way to ingest.
+#[derive(Debug)]
+struct Piece {
+    received: Nanos,
+    payload: Vec<u8>,
+}
+
+/// The source's end.
+#[derive(Debug)]
+pub struct RelaySender<W: World = System> {
+    pieces: W::SyncSender<Piece>,
+    waker: W::Waker,
+    shared: Arc<Shared>,
+}
+
+/// Why a piece is not taken.
+#[derive(Debug)]
+pub enum NotTaken {
+    /// Ingest has as many as it can have: again a little later.
+    Full(Nanos, Vec<u8>),
+    /// The plant has ended.
+    Ended,
+}
+
+impl<W: World> RelaySender<W> {
+    /// Where to begin; `None` while the journal is replayed.
+    pub fn place(&self) -> Option<RelayPlace> {
+        self.shared.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Hands a piece to ingest.
+    ///
+    /// # Errors
+    /// [`NotTaken`].
+    pub fn push(&self, received: Nanos, payload: Vec<u8>) -> Result<(), NotTaken> {
+        match self.pieces.try_send(Piece { received, payload }) {
+            Ok(()) => {
+                // Ingest looks by itself some times a second.
+                let _soon = self.waker.wake();
+                Ok(())
+            }
+            Err(std::sync::mpsc::TrySendError::Full(Piece { received, payload })) => {
+                Err(NotTaken::Full(received, payload))
+            }
+            Err(std::sync::mpsc::TrySendError::Disconnected(_)) => Err(NotTaken::Ended),
+        }
+    }
+
+    /// Changes the status.
+    pub fn update(&self, change: impl FnOnce(&mut RelayStatus)) {
+        change(&mut self.shared.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Ingest's end.
+pub(crate) struct Relay<W: World> {
+    options: RelayOptions,
+    pieces: W::Receiver<Piece>,
+    shared: Arc<Shared>,
+}
+
+/// Both ends.
+pub(crate) fn open<W: World>(options: RelayOptions, waker: W::Waker) -> (RelaySender<W>, Relay<W>) {
+    let shared = Arc::new(Shared::default());
+    let (sender, pieces) = W::sync_channel(PIECES);
+    let relay = Relay { options, pieces, shared: Arc::clone(&shared) };
+    (RelaySender { pieces: sender, waker, shared }, relay)
+}
+
+impl<W: World> Relay<W> {
+    /// The next piece that waits: its receive time, and its bytes.
+    pub(crate) fn take(&self) -> Option<(Nanos, Vec<u8>)> {
+        self.pieces.try_recv().ok().map(|Piece { received, payload }| (received, payload))
+    }
+
+    /// The journal is replayed: the source may begin behind it.
+    pub(crate) fn begin(&self, engine: &Engine) -> Result<(), PlantError> {
+        let feed = engine.feed();
+        let place = match feed.relayed() {
+            None => RelayPlace::default(),
+            Some(relayed) if relayed.shard == self.options.shard => RelayPlace {
+                next: relayed.next,
+                time: relayed.time,
+                symbols: feed.instruments().symbols().to_vec(),
+            },
+            Some(relayed) => {
+                return Err(PlantError::OtherShard { journal: relayed.shard, wanted: self.options.shard });
+            }
+        };
+        self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).next = place.next;
+        *self.shared.place.lock().unwrap_or_else(PoisonError::into_inner) = Some(place);
+        Ok(())
+    }
+
+    pub(crate) fn status(&self) -> RelayStatus {
+        self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first plant as a channel: what readiness, the page and `top` know of a venue.
+    pub(crate) fn channel(&self, engine: &Engine) -> ChannelStatus {
+        let status = self.status();
+        let relayed = engine.feed().relayed();
+        let count = |of: fn(&tapeworks_feed::live::relayed::Relayed) -> u64| relayed.map_or(0, of);
+        let shard = self.options.shard;
+        let session = if shard.of > 1 { shard.to_string() } else { String::new() };
+        ChannelStatus {
+            session,
+            next: relayed.map(|relayed| relayed.next),
+            counters: ArbiterCounters {
+                messages: count(|relayed| relayed.events),
+                gaps_opened: status.gaps,
+                filled_by_retransmission: status.filled,
+                recovered: status.fetched,
+                gaps: count(|relayed| relayed.gaps),
+                missing: count(|relayed| relayed.missing),
+                silences: status.silences,
+                ..ArbiterCounters::default()
+            },
+            is_recovering: status.fetching_since.is_some(),
+            recovering_since: status.fetching_since,
+            is_joining: !status.has_caught_up,
+            is_silent: !status.is_heard,
+            is_stale: relayed.is_some_and(tapeworks_feed::live::relayed::Relayed::is_stale),
+            ..ChannelStatus::new(&self.options.name, Publisher(0))
+        }
+    }
+}
