@@ -12,6 +12,7 @@ Usage: with_aeron.py --tapeworks BINARY --work FOLDER --server FOLDER, where the
 """
 
 import argparse
+import json
 import os
 import random
 import shutil
@@ -25,12 +26,13 @@ from collections import defaultdict
 from pathlib import Path
 
 from with_kafka import serve, venues_of
-from with_questdb import Plant, free_port, until
+from with_questdb import VENUES, Plant, free_port, until
 
 MESSAGES, RATE = 24_000, 2_000
 KEY = "db-" + "0" * 29
 TOKEN = "for-tests-only-0123456789"
 DEADLINE = 60
+FEEDS = json.dumps([venue[-1] for venue in VENUES])
 PROBLEMS = 3
 
 
@@ -126,7 +128,7 @@ class Downstream(Plant):
         file = scene.work / f"{name}.toml"
         file.write_text(
             f'[source.aeron]\nchannel = "{scene.channel}"\ndirectory = "{scene.driver.folder}"\nfrom = "127.0.0.1:{scene.replay}"\n'
-            f'token = "{TOKEN}"\nshard = {shard}\nshards = {shards}\ndriver_timeout = "2s"\n'
+            f'feeds = {FEEDS}\ntoken = "{TOKEN}"\nshard = {shard}\nshards = {shards}\ndriver_timeout = "2s"\n'
             f'[journal]\nfolder = "{self.journal.name}"\nsegment_mb = 1\ncheckpoint_every = "1s"\n[web]\nlisten = "127.0.0.1:{page}"\n'
             f'[clients]\nlisten = "127.0.0.1:{self.clients}"\n[[clients.dataset]]\nname = "ALL"\n[[clients.key]]\nname = "t"\nkey = "{KEY}"\n'
         )

@@ -6,6 +6,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
+use crate::deploy;
 use crate::features::Features;
 use crate::process::{self, Program};
 use crate::tools::{self, Lack};
@@ -296,7 +297,7 @@ pub(crate) fn needs_of_aeron() -> Result<(), Lack> {
 /// Aeron's own media driver, fetched by Maven: what readers get of a plant's streams, against what a live client gets of its journal.
 pub(crate) fn aeron() -> Result<String, Lack> {
     with_fetched("aeron")?;
-    Ok("readers of Aeron have the records of the plant's journal, each once, after plant and driver were killed".into())
+    Ok("readers of Aeron and plants downstream have the records of the plant's journal, each once, after plants and driver were killed".into())
 }
 
 /// What building the feature `kafka` takes: a compiler of C, and headers.
@@ -312,7 +313,7 @@ pub(crate) fn kafka() -> Result<String, Lack> {
     Ok("Kafka has the records of the plant's journal, each once, after plant and broker were killed".into())
 }
 
-/// Fetches a server by `interop/NAME/pom.xml`, checks the plant of `deploy/NAME`, and runs `interop/with_NAME.py` with both.
+/// Fetches a server by `interop/NAME/pom.xml`, checks the plants of `deploy/NAME`, and runs `interop/with_NAME.py` with both.
 fn with_fetched(name: &str) -> Result<(), Lack> {
     let python = tools::python()?;
     let server = process::target_folder().join(format!("interop-{name}"));
@@ -322,8 +323,9 @@ fn with_fetched(name: &str) -> Result<(), Lack> {
     fetch.run().map_err(Lack::Failed)?;
     Features::all().map_err(Lack::Failed)?.build("--bin", &["tapeworks"])?;
     let binary = process::target_folder().join("debug/tapeworks");
-    let example = format!("deploy/{name}/plant.toml");
-    process::program(&binary).args(["validate", &example]).run().map_err(Lack::Failed)?;
+    for example in deploy::files(&process::root().join("deploy").join(name), "toml")? {
+        process::program(&binary).arg("validate").arg(example).run().map_err(Lack::Failed)?;
+    }
     let run = process::program(python)
         .arg(process::root().join(format!("interop/with_{name}.py")))
         .arg("--tapeworks")

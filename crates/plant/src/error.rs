@@ -7,7 +7,7 @@ use tapeworks_journal::JournalError;
 use tapeworks_ring::cpu;
 
 use crate::pair::{BeginAgain, PairError};
-use crate::relay::Shard;
+use tapeworks_market::Shard;
 
 /// Why a plant does not start.
 #[derive(thiserror::Error, Debug)]
@@ -47,7 +47,9 @@ pub enum PlantError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The journal has other symbols than the configuration wants.
-    #[error("the journal has {journal}, and the configuration wants {wanted}: move the journal away, or set the shard back")]
+    #[error(
+        "the journal has {journal}, and the configuration wants {wanted}: move the journal away, or set the shard back"
+    )]
     OtherShard {
         /// What the journal has.
         journal: Shard,

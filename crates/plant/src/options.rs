@@ -257,7 +257,12 @@ impl PlantOptions {
                 feeds.push((*publisher, self.capacity_of(*publisher)));
             }
         }
-        BookOptions { feeds, capacity: Capacity::for_orders(self.least_orders), rules: self.rules.clone() }
+        if let Some(relay) = &self.relay {
+            feeds.extend(relay.feeds.iter().map(|feed| (*feed, self.capacity_of(*feed))));
+        }
+        let shard = self.relay.as_ref().map(|relay| relay.shard).filter(|shard| shard.of > 1);
+        let capacity = Capacity::for_orders(self.least_orders);
+        BookOptions { feeds, capacity, rules: self.rules.clone(), shard }
     }
 
     /// The tables of a feed at the start.

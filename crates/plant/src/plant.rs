@@ -387,7 +387,8 @@ impl<W: World> Plant<W> {
         threads.spawn("snapshots", move || {
             snapshots::run::<W>(&servers, &snapshots_wanted, &stop_of_snapshots)
         })?;
-        let plant = Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None, relay };
+        let plant =
+            Self { stop, status, first_event, first_time, live_from, threads, ready, replayed: None, relay };
         Ok((plant, readers))
     }
 

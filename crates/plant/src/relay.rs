@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tapeworks_engine::Engine;
 use tapeworks_feed::arbitration::ArbiterCounters;
-pub use tapeworks_feed::live::relayed::{PieceWriter, Shard};
-use tapeworks_market::{Nanos, Publisher, Symbol};
+pub use tapeworks_feed::live::relayed::PieceWriter;
+use tapeworks_market::{Nanos, Publisher, Shard, Symbol};
 use tapeworks_runtime::world::{Receive as _, System, TrySend as _, Wake as _, World};
 
 use crate::error::PlantError;
@@ -35,6 +35,8 @@ pub struct RelayOptions {
     pub name: String,
     /// The symbols that are taken.
     pub shard: Shard,
+    /// Its feeds, in the order of its venues: ties of the NBBO are broken by it.
+    pub feeds: Vec<Publisher>,
 }
 
 /// The status of the source.
@@ -218,5 +220,91 @@ impl<W: World> Relay<W> {
             is_stale: relayed.is_some_and(tapeworks_feed::live::relayed::Relayed::is_stale),
             ..ChannelStatus::new(&self.options.name, Publisher(0))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tapeworks_market::{Event, EventKind, InstrumentId};
+
+    use super::*;
+    use crate::{JournalSetting, Plant, PlantOptions};
+
+    const PUBLISHER: Publisher = Publisher(2);
+
+    fn event(number: u64) -> Event {
+        let time = Nanos(1_000 + number);
+        let event = Event::new(EventKind::Add, PUBLISHER, InstrumentId(0));
+        let event = if number == 0 { event.with_symbol(Symbol::parse("AAPL").unwrap()) } else { event };
+        Event { ts_recv: time, ..event }
+    }
+
+    fn push(to: &RelaySender, numbers: std::ops::Range<u64>, shard: Shard) {
+        let mut piece = PieceWriter::new(numbers.start, shard);
+        for number in numbers {
+            piece.put(number, &event(number));
+            piece.cover(number, event(number).ts_recv);
+        }
+        let (received, payload) = piece.finish();
+        to.push(received, payload).unwrap();
+    }
+
+    fn wait_for(plant: &Plant, events: u64) {
+        while plant.status().events != events {
+            assert!(!plant.has_ended());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_plant_downstream_goes_on_behind_the_last_event_of_its_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let shard = Shard { number: 0, of: 2 };
+        let options = |shard| PlantOptions {
+            relay: Some(RelayOptions { name: "first".to_owned(), shard, feeds: vec![PUBLISHER] }),
+            journal: Some(JournalSetting::new(folder.path().to_owned())),
+            ring_events: 1_024,
+            ..PlantOptions::default()
+        };
+        let start = |shard| {
+            let (mut plant, _readers) = Plant::start(options(shard), &[]).unwrap();
+            let replayed = plant.replayed();
+            let to = plant.relay().unwrap();
+            (plant, replayed, to)
+        };
+        let (plant, replayed, to) = start(shard);
+        assert_eq!((replayed.unwrap().inputs, to.place()), (0, Some(RelayPlace::default())));
+        push(&to, 0..50, shard);
+        push(&to, 50..90, shard);
+        wait_for(&plant, 90);
+        plant.stop().unwrap();
+        let (plant, replayed, to) = start(shard);
+        assert_eq!(replayed.unwrap().events, 90);
+        let symbols = vec![Symbol::parse("AAPL").unwrap()];
+        assert_eq!(to.place(), Some(RelayPlace { next: 90, time: Nanos(1_089), symbols }));
+        // What it has already does not count again.
+        push(&to, 80..100, shard);
+        wait_for(&plant, 100);
+        to.update(|status| (status.is_heard, status.has_caught_up) = (true, true));
+        while plant.status().relay.is_none_or(|relay| !relay.is_heard) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let unmet = |plant: &Plant| {
+            let status = plant.status();
+            let conditions = status.conditions(true, status.time);
+            conditions.into_iter().filter(|one| !one.is_met()).map(|one| one.name).collect::<Vec<_>>()
+        };
+        assert_eq!(unmet(&plant), [""; 0]);
+        to.update(|status| status.is_heard = false);
+        while unmet(&plant) != ["venues_heard"] {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        plant.stop().unwrap();
+        let (_plant, replayed, to) = start(Shard { number: 0, of: 3 });
+        let refused = replayed.unwrap_err();
+        assert!(matches!(refused, PlantError::OtherShard { .. }), "{refused}");
+        assert_eq!(to.place(), None);
     }
 }

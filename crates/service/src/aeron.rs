@@ -3,11 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tapeworks_market::Shard;
 use tapeworks_outputs::aeron::{AeronSetting, AeronSourceSetting};
 use tapeworks_plant::RelayOptions;
-use tapeworks_plant::relay::Shard;
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_runtime::secrets::{Secret, check_token};
+
+use crate::config::publisher;
 
 /// The times that make sense for a driver or a reader to be silent.
 const SILENCE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
@@ -88,9 +90,17 @@ pub(crate) fn read_source(
     if number >= of {
         section.wrong_at(reading, "shard", &format!("'shard' must be less than 'shards', which is {of}"));
     }
+    if !section.has("feeds") {
+        section.missing(reading, "feeds");
+    }
+    let feeds = section.each(reading, "feeds", "a feed such as XNAS.ITCH, or its number", publisher);
     section.refuse_the_rest(reading);
-    let name = format!("plant {}", setting.from);
-    channel.and(from).map(|_| (setting, RelayOptions { name, shard: Shard { number, of } }))
+    let relay = RelayOptions {
+        name: format!("plant {}", setting.from),
+        shard: Shard { number, of },
+        feeds: feeds.unwrap_or_default(),
+    };
+    channel.and(from).map(|_| (setting, relay))
 }
 
 /// Reads `[aeron]` of a configuration whose paths start at `beside`.
@@ -189,6 +199,61 @@ mod tests {
         assert_eq!((aeron.nbbo_stream(3), aeron.event_stream(2)), (81, 84));
         let least = Config::parse("p.toml", &format!("{PLANT}[aeron]\nchannel = \"aeron:ipc\"\n"));
         assert_eq!(least.unwrap().aeron, Some(AeronSetting::new("aeron:ipc".to_owned())));
+    }
+
+    const DOWNSTREAM: &str = "[source.aeron]\nchannel = \"aeron:ipc\"\nfrom = \"127.0.0.1:13050\"\nfeeds = [\"XNAS.ITCH\", \"XBOS.ITCH\"]\n";
+
+    #[test]
+    fn a_plant_downstream_needs_no_venue() {
+        let config = Config::parse("p.toml", DOWNSTREAM).unwrap();
+        let least = AeronSourceSetting {
+            directory: None,
+            channel: "aeron:ipc".to_owned(),
+            stream: 1_000,
+            from: ([127, 0, 0, 1], 13_050).into(),
+            token: None,
+            driver_timeout: Duration::from_secs(5),
+        };
+        assert_eq!(config.source, Some(least.clone()));
+        let shard = config.plant.relay.as_ref().unwrap().shard;
+        assert_eq!((shard.number, shard.of, config.plant.venues.len()), (0, 1, 0));
+        assert_eq!(config.books().feeds.iter().map(|(feed, _)| feed.0).collect::<Vec<_>>(), [2, 3]);
+        let more = "directory = \"driver\"\nstream = 7\nshard = 3\nshards = 4\ndriver_timeout = \"2s\"\ntoken = \"a-long-token-of-many-letters\"\n";
+        let config = Config::parse("d/p.toml", &format!("{DOWNSTREAM}{more}")).unwrap();
+        let all = AeronSourceSetting {
+            directory: Some("d/driver".to_owned()),
+            stream: 7,
+            token: Some("a-long-token-of-many-letters".into()),
+            driver_timeout: Duration::from_secs(2),
+            ..least
+        };
+        assert_eq!(config.source, Some(all));
+        assert_eq!(config.plant.relay.unwrap().shard, Shard { number: 3, of: 4 });
+    }
+
+    #[test]
+    fn wrong_settings_of_a_source_are_named_with_their_place() {
+        let venue = "[[venue]]\nname = \"N\"\nprotocol = \"itch\"\npublisher = \"XNAS.ITCH\"\nlines = [\"239.1.1.1:30001\"]\n";
+        let help = "[nbbo]\nself_help = [{ venue = \"XBOS\", from = \"2025-11-14T10:00\" }]\n";
+        let pair = "[journal]\nfolder = \"j\"\n[pair]\nlisten = \"127.0.0.1:1\"\npeer = \"127.0.0.1:2\"\nrole = \"standby\"\n";
+        let wrong = [
+            ("[source]\n".to_owned(), "p.toml:1:1: source lacks the key 'aeron'"),
+            (DOWNSTREAM.replace("from", "at"), "p.toml:3:1: unknown key 'at'"),
+            (DOWNSTREAM.replace("aeron:ipc", "ipc"), "p.toml:2:11: 'channel' must be a channel of Aeron"),
+            (
+                format!("{DOWNSTREAM}shard = 2\nshards = 2\n"),
+                "p.toml:5:9: 'shard' must be less than 'shards', which is 2",
+            ),
+            (format!("{DOWNSTREAM}{venue}"), "'venue' does not go with [source]"),
+            (format!("{DOWNSTREAM}{help}"), "'self_help' does not go with [source]"),
+            (format!("{DOWNSTREAM}{pair}"), "'pair' does not go with [source]"),
+            (format!("symbols = [\"A\"]\n{DOWNSTREAM}"), "p.toml:1:11: 'symbols' does not go with [source]"),
+        ];
+        for (text, expected) in wrong {
+            let found = Config::parse("p.toml", &text).unwrap_err();
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            assert!(found.iter().any(|found| found.contains(expected)), "{expected}: {found:?}");
+        }
     }
 
     #[test]

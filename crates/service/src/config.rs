@@ -195,7 +195,7 @@ impl Taken {
     }
 }
 
-fn publisher(text: &str) -> Option<Publisher> {
+pub(crate) fn publisher(text: &str) -> Option<Publisher> {
     let named = FEEDS.iter().find(|feed| feed.dataset.eq_ignore_ascii_case(text));
     named.map(|feed| feed.publisher).or_else(|| text.parse().ok().filter(|number| *number > 0).map(Publisher))
 }

@@ -364,7 +364,7 @@ impl Service {
         #[cfg(feature = "aeron")]
         let source = match (&config.source, &config.plant.relay, plant.relay()) {
             (Some(setting), Some(relay), Some(to)) => {
-                Some(source::start(setting.clone(), relay.shard, to).map_err(ServiceError::Source)?)
+                Some(source::start(setting.clone(), relay.clone(), to).map_err(ServiceError::Source)?)
             }
             _ => None,
         };

@@ -15,12 +15,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Symbol};
+use tapeworks_market::venue::FEEDS;
+use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, Shard, Symbol};
 use tapeworks_outputs::aeron::AeronSourceSetting;
 use tapeworks_outputs::aeron::events::AeronEvents;
-use tapeworks_outputs::aeron::message::shard_of;
 use tapeworks_outputs::aeron::reader::{AeronReaderOptions, AeronStanding};
-use tapeworks_plant::relay::{NotTaken, PieceWriter, RelayPlace, RelaySender, Shard};
+use tapeworks_plant::RelayOptions;
+use tapeworks_plant::relay::{NotTaken, PieceWriter, RelayPlace, RelaySender};
 use tapeworks_runtime::world::{System, World as _};
 
 /// Events of a piece.
@@ -47,6 +48,16 @@ pub enum SourceFailure {
         "{0}. The first plant has begun anew: start this one again on the new day, which moves its journal away; on the same day move the journal away by hand"
     )]
     OtherJournal(String),
+    /// Ties of the NBBO would be broken in another order.
+    #[error(
+        "the first plant's feeds are {theirs:?}, in this order, and 'feeds' of [source.aeron] has {ours:?}"
+    )]
+    OtherFeeds {
+        /// The first plant's, by their names.
+        theirs: Vec<String>,
+        /// Those of the configuration.
+        ours: Vec<String>,
+    },
     /// The thread panicked.
     #[error("the source of events panicked")]
     Panicked,
@@ -60,10 +71,10 @@ pub(crate) struct Source {
 }
 
 /// Starts to take events. The plant has replayed its journal.
-pub(crate) fn start(setting: AeronSourceSetting, shard: Shard, to: RelaySender) -> io::Result<Source> {
+pub(crate) fn start(setting: AeronSourceSetting, relay: RelayOptions, to: RelaySender) -> io::Result<Source> {
     let stop = Arc::new(AtomicBool::new(false));
     let stop_in = Arc::clone(&stop);
-    let run = move || run(&setting, shard, &to, &stop_in);
+    let run = move || run(&setting, &relay, &to, &stop_in);
     let thread = thread::Builder::new().name("source".to_owned()).spawn(run)?;
     Ok(Source { stop, thread: Some(thread) })
 }
@@ -93,7 +104,7 @@ impl Drop for Source {
 
 fn run(
     setting: &AeronSourceSetting,
-    shard: Shard,
+    relay: &RelayOptions,
     to: &RelaySender,
     stop: &AtomicBool,
 ) -> Result<(), SourceFailure> {
@@ -115,18 +126,22 @@ fn run(
         // The status has it.
         say: |_| {},
     });
-    let mut pieces = Pieces::new(shard, next, &symbols);
+    let mut pieces = Pieces::new(relay.shard, next, &symbols);
     let mut reported: Option<Instant> = None;
     let mut was_heard = false;
     while !stop.load(Ordering::Acquire) {
         let is_busy = events.turn(|number, event| pieces.take(number, event));
         pieces.end_of_turn();
+        let standing = events.standing();
+        if let Some(feeds) = standing.feeds.as_ref().filter(|feeds| **feeds != relay.feeds) {
+            let (theirs, ours) = (names(feeds), names(&relay.feeds));
+            return Err(SourceFailure::OtherFeeds { theirs, ours });
+        }
         let mut waited = 0;
         for (received, payload) in pieces.done.drain(..) {
             let Some(waits) = push(to, received, payload, stop) else { return Ok(()) };
             waited += waits;
         }
-        let standing = events.standing();
         if let Some(why) = &standing.other_journal {
             report(to, &events, &standing, false, waited);
             return Err(SourceFailure::OtherJournal(why.clone()));
@@ -144,6 +159,15 @@ fn run(
         events.rest(is_busy);
     }
     Ok(())
+}
+
+/// Feeds as the configuration has them.
+fn names(feeds: &[Publisher]) -> Vec<String> {
+    let name = |feed: &Publisher| {
+        let known = FEEDS.iter().find(|known| known.publisher == *feed);
+        known.map_or_else(|| feed.0.to_string(), |known| known.dataset.to_owned())
+    };
+    feeds.iter().map(name).collect()
 }
 
 /// Hands a piece to the plant, and waits for room. Returns how often it waited; `None`: the plant has ended, or the source shall.
@@ -197,7 +221,7 @@ struct Pieces {
 
 impl Pieces {
     fn new(shard: Shard, next: u64, symbols: &[Symbol]) -> Self {
-        let is_ours = |symbol: &Symbol| shard_of(*symbol, shard.of) == shard.number;
+        let is_ours = |symbol: &Symbol| shard.has(*symbol);
         Self {
             shard,
             next,
@@ -218,7 +242,7 @@ impl Pieces {
         if let Some(symbol) = event.symbol() {
             let at = event.instrument.index();
             if at == self.is_ours.len() {
-                self.is_ours.push(shard_of(symbol, shard.of) == shard.number);
+                self.is_ours.push(shard.has(symbol));
             }
         }
         let writer = self.writer.get_or_insert_with(|| PieceWriter::new(number, shard));
@@ -312,7 +336,7 @@ mod tests {
             let got = taken(&mut pieces, &mut feed);
             let is_ours = |event: &&Event| {
                 let of_symbol = SYMBOLS.get(event.instrument.index()).and_then(|text| Symbol::parse(text));
-                event.symbol().is_some() || of_symbol.is_none_or(|symbol| shard_of(symbol, 2) == number)
+                event.symbol().is_some() || of_symbol.is_none_or(|symbol| shard.has(symbol))
             };
             let wanted: Vec<Event> = all.iter().filter(is_ours).copied().collect();
             assert_eq!(got, wanted);

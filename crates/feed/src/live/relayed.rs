@@ -13,29 +13,13 @@
 //! Cost: an event is read once from the piece, and written once.
 
 use tapeworks_market::event::Gap;
-use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher};
+use tapeworks_market::{Event, EventKind, InstrumentId, Nanos, Publisher, Shard};
 use tapeworks_stage::Sink;
 
 use super::LiveFeed;
 
 const HEAD_BYTES: usize = 24;
 const ITEM_BYTES: usize = 8 + Event::BYTES;
-
-/// Which symbols a plant downstream takes: those of one shard of so many.
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shard {
-    /// The shard, from 0.
-    pub number: u16,
-    /// Of how many.
-    pub of: u16,
-}
-
-impl std::fmt::Display for Shard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "shard {} of {}", self.number, self.of)
-    }
-}
 
 /// A channel of the other plant, as its events show it.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -111,8 +95,7 @@ impl Relayed {
         if matches!(event.kind, EventKind::ImbalancePrices | EventKind::SymbolMapping | EventKind::Other) {
             return;
         }
-        let is_it =
-            |source: &Source| (source.publisher, source.channel) == (event.publisher, event.channel);
+        let is_it = |source: &Source| (source.publisher, source.channel) == (event.publisher, event.channel);
         if !self.sources.get(self.last).is_some_and(is_it) {
             self.last = self.sources.iter().position(is_it).unwrap_or_else(|| {
                 let Event { publisher, channel, channel_sequence: sequence, .. } = *event;

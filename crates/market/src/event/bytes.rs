@@ -38,9 +38,8 @@ impl Event {
     /// The event of such bytes; `None` if its kind or side is none.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
-        let long = |place: usize| {
-            bytes.get(8 * place..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
-        };
+        let long =
+            |place: usize| bytes.get(8 * place..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
         let word = |at: usize| bytes.get(at..)?.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes));
         let half = |at: usize| bytes.get(at..)?.first_chunk::<2>().map(|bytes| u16::from_le_bytes(*bytes));
         let [.., kind, side, flags, detail, _, _] = *bytes;

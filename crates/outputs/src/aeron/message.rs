@@ -11,8 +11,7 @@
 //! All numbers are little-endian. The `epoch` is the start of the publishing plant in ns; `sequence` counts the messages of a stream in an epoch, from 0. The
 //! number of an event is its number in the journal. A record has that of its event, and its place among the records of the same stream and event.
 
-use tapeworks_market::{Event, Symbol};
-use tapeworks_ring::hash::fnv1a;
+use tapeworks_market::{Event, Shard, Symbol};
 
 /// Bytes before the items.
 pub const HEADER_BYTES: usize = 24;
@@ -237,13 +236,15 @@ pub const fn record_item_bytes(record: usize) -> usize {
 
 /// The shard of a symbol among so many: its bytes by FNV-1a of 64 bits, modulo their number. Other programs may compute it too.
 pub fn shard_of(symbol: Symbol, shards: u16) -> u16 {
-    // Less than `shards`, which fits.
-    (fnv1a(symbol.as_str().as_bytes()) % u64::from(shards.max(1))) as u16
+    Shard::of_symbol(symbol, shards)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tapeworks_market::{
+        EventKind, Flags, FlagsAndLine, InstrumentId, Line, Nanos, Price, Publisher, Side,
+    };
 
     use super::*;
 

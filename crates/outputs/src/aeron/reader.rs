@@ -15,8 +15,8 @@ use tapeworks_store::{Schema, live};
 
 pub use super::client::AeronTrouble;
 pub use super::fetch::FetchError;
-use super::streams::{Item, Streams};
 pub use super::streams::{AeronReaderCounters, AeronReaderOptions, AeronStanding};
+use super::streams::{Item, Streams};
 use crate::multicast::receiver::is_record;
 use crate::subscriber::{Records, SubscribeError};
 
@@ -179,4 +179,3 @@ impl Records for AeronReader {
         record.map_err(|source| SubscribeError::Decode { address: SocketAddr::from(([0; 4], 0)), source })
     }
 }
-

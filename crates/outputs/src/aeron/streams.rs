@@ -23,7 +23,7 @@ use std::thread::{sleep, yield_now};
 use std::time::{Duration, Instant};
 
 use rusteron_client::{AeronFragmentClosureAssembler, AeronSubscription};
-use tapeworks_market::{Event, Symbol};
+use tapeworks_market::{Event, Publisher, Symbol};
 
 use super::client::{AeronTrouble, Client, assembler};
 use super::fetch::{AGAIN, Fetch, FetchError, Progress};
@@ -275,6 +275,8 @@ pub(super) struct Streams {
     /// The same, whatever was missing.
     plant_next: u64,
     epoch: u64,
+    /// The plant's feeds, as its last status has them.
+    feeds: Option<Vec<Publisher>>,
     /// When the last status came.
     heard: Option<Instant>,
     /// Why the reading has ended.
@@ -292,6 +294,8 @@ pub(super) struct Streams {
 pub struct AeronStanding {
     /// When the last status of the plant came.
     pub heard: Option<Instant>,
+    /// The plant's feeds, in the order in which it breaks ties of the NBBO.
+    pub feeds: Option<Vec<Publisher>>,
     /// Whether all events up to the present have come once.
     pub has_caught_up: bool,
     /// Since when events are fetched.
@@ -336,6 +340,7 @@ impl Streams {
             suspected: None,
             plant_next: 0,
             epoch: 0,
+            feeds: None,
             heard: None,
             other_journal: None,
             trouble: None,
@@ -354,6 +359,7 @@ impl Streams {
         let of_events = self.fetching.as_ref().filter(|fetching| fetching.place.is_none());
         AeronStanding {
             heard: self.heard,
+            feeds: self.feeds.clone(),
             has_caught_up: self.has_caught_up,
             fetching_since: of_events.map(|fetching| fetching.since),
             next: self.next.unwrap_or_default(),
@@ -469,6 +475,9 @@ impl Streams {
             return;
         };
         self.heard = Some(Instant::now());
+        let number = |feed: &serde_json::Value| u16::try_from(feed.as_u64()?).ok();
+        let feeds = status["feeds"].as_array();
+        self.feeds = feeds.map(|feeds| feeds.iter().filter_map(number).map(Publisher).collect());
         let shards = status["nbbo_streams"].as_u64().and_then(|shards| u16::try_from(shards).ok());
         self.spread(shards.unwrap_or_default());
         let places: Vec<(i32, u64)> = status["streams"]
@@ -664,9 +673,9 @@ impl Streams {
             (streams.options.say)(text);
         };
         let wanted = |streams: &Self| streams.wanted(place);
-        let mut result = fetching.fetch.turn(self, &mut say, wanted, |streams, header, rest| {
-            streams.past(place, header, rest, each)
-        });
+        let mut result = fetching
+            .fetch
+            .turn(self, &mut say, wanted, |streams, header, rest| streams.past(place, header, rest, each));
         if let Ok(Progress::More(is_busy)) = result {
             self.fetching = Some(fetching);
             return is_busy;
@@ -1020,5 +1029,114 @@ mod tests {
         assert_eq!((streams.streams.len(), streams.counters.lost_gaps), (1, 0));
         streams.spread(4);
         assert_eq!((streams.streams.len(), streams.counters.lost_gaps, streams.is_spread_anew), (0, 1, true));
+    }
+
+    /// A message with these events, of the plant that began at 7.
+    fn of_events(numbers: std::ops::Range<u64>) -> Vec<u8> {
+        let mut draft = message::Draft::begin(Vec::new(), Kind::Events, 7, 0);
+        numbers.for_each(|number| draft.put_event(number, &super::super::replay::tests::event(number)));
+        draft.finish()
+    }
+
+    /// Takes turns of a fetch until it has ended; the most items of a turn.
+    fn fetch_all(streams: &mut Streams, numbers: &mut Vec<u64>) -> usize {
+        let mut most = 0;
+        while streams.wants_events.is_some() {
+            let before = numbers.len();
+            let is_busy = streams.fetch(&mut |item| match item {
+                Item::Event(number, _) => numbers.push(number),
+                Item::Symbol(_) | Item::Record(_) => panic!("no records are wanted"),
+            });
+            most = most.max(numbers.len() - before);
+            if !is_busy {
+                sleep(Duration::from_millis(1));
+            }
+        }
+        most
+    }
+
+    #[test]
+    fn a_reader_takes_a_long_past_in_turns_and_what_comes_live_meanwhile_behind_it() {
+        use super::super::replay::tests::{event, served_of};
+        let history = tapeworks_engine::history::MemoryHistory::default();
+        history.append(&(0..100_000).map(event).collect::<Vec<_>>());
+        let (replays, _queue) = served_of(history.clone(), "right");
+        let mut streams = streams(true, None);
+        streams.options.server = Some(replays.address());
+        streams.options.token = "right".to_owned();
+        streams.options.is_patient = true;
+        streams.options.resume = Some((0, 0));
+        streams.next = Some(0);
+        // More than can wait comes live.
+        for first in (100_000..170_000).step_by(10) {
+            streams.message(0, &of_events(first..first + 10), &mut |_| panic!("it is not its turn")).unwrap();
+        }
+        assert_eq!(
+            (streams.pending.len(), streams.counters.set_aside),
+            (MOST_PENDING, 70_000 - MOST_PENDING as u64)
+        );
+        let mut numbers = Vec::new();
+        let most = fetch_all(&mut streams, &mut numbers);
+        assert!(most <= MOST_PENDING + 1_024 * 18, "a turn gave {most} events");
+        let live = 100_000 + MOST_PENDING as u64;
+        assert_eq!(numbers, (0..live).collect::<Vec<_>>());
+        assert!(streams.has_caught_up);
+        // The second status shows that there are more.
+        history.append(&(100_000..170_000).map(event).collect::<Vec<_>>());
+        streams.event_status(7, 170_000);
+        assert!(streams.wants_events.is_none(), "they may be under way");
+        streams.event_status(7, 170_000);
+        assert!(fetch_all(&mut streams, &mut numbers) <= 1_024 * 18);
+        assert_eq!(numbers, (0..170_000).collect::<Vec<_>>());
+        assert_eq!((streams.counters.gaps, streams.counters.filled, streams.counters.lost_events), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_patient_reader_ends_when_the_plant_has_another_journal() {
+        use super::super::replay::tests::{event, served_of};
+        let history = tapeworks_engine::history::MemoryHistory::default();
+        history.append(&(0..100).map(event).collect::<Vec<_>>());
+        let (replays, _queue) = served_of(history, "right");
+        let mut streams = streams(true, None);
+        streams.options.server = Some(replays.address());
+        streams.options.token = "right".to_owned();
+        streams.options.is_patient = true;
+        // Event 49 of that journal was received at 50.
+        (streams.next, streams.time) = (Some(50), 51);
+        streams.wants_events = Some(None);
+        while streams.other_journal.is_none() {
+            if !streams.fetch(&mut |_| panic!("these are other events")) {
+                sleep(Duration::from_millis(1));
+            }
+        }
+        assert_eq!((streams.next, streams.counters.lost_gaps), (Some(50), 0));
+    }
+
+    #[test]
+    fn a_stream_of_the_nbbo_keeps_what_comes_behind_a_gap_until_it_is_filled() {
+        let of_records = |sequence, numbers: [u64; 2]| {
+            let mut draft = message::Draft::begin(Vec::new(), Kind::Records, 7, sequence);
+            numbers.into_iter().for_each(|number| draft.put_record(Key { number, place: 0 }, &[16; 64]));
+            draft.finish()
+        };
+        let mut streams = streams(false, Some(0));
+        streams.options.server = Some(([127, 0, 0, 1], 9).into());
+        let mut items = 0;
+        let mut each = |_: Item<'_>| items += 1;
+        streams.message(0, &of_records(0, [1, 2]), &mut each).unwrap();
+        streams.message(0, &of_records(2, [5, 6]), &mut each).unwrap();
+        streams.message(0, &of_records(3, [7, 8]), &mut each).unwrap();
+        // Another gap: what is behind it is fetched after the first.
+        streams.message(0, &of_records(9, [20, 21]), &mut each).unwrap();
+        assert_eq!((streams.counters.items, streams.streams[0].held.len()), (2, 2));
+        assert_eq!(streams.counters.set_aside, 2);
+        streams.records_fetched(0, Ok(()), &mut each);
+        assert_eq!((streams.counters.items, streams.counters.filled), (6, 1));
+        let (gap, last) = (streams.streams[0].gap, streams.streams[0].last);
+        assert_eq!(
+            (gap.map(|gap| gap.missing), last.map(|(key, _)| key.number)),
+            (Some(Missing::Unknown), Some(8))
+        );
+        assert_eq!(items, 6);
     }
 }
