@@ -734,7 +734,10 @@ impl<W: World> Ingest<W> {
         }
         let fill = self.producer.fill();
         self.ring_highest = self.ring_highest.max(fill);
-        let of_relay = self.relay.as_ref().map(|relay| (relay.channel(engine), relay.status()));
+        let of_relay = self.relay.as_ref().map(|relay| {
+            let status = relay.status();
+            (relay.channel(engine, &status), status)
+        });
         let mut channels: Vec<_> = engine
             .feed()
             .channels()

@@ -194,8 +194,7 @@ impl<W: World> Relay<W> {
     }
 
     /// The first plant as a channel: what readiness, the page and `top` know of a venue.
-    pub(crate) fn channel(&self, engine: &Engine) -> ChannelStatus {
-        let status = self.status();
+    pub(crate) fn channel(&self, engine: &Engine, status: &RelayStatus) -> ChannelStatus {
         let relayed = engine.feed().relayed();
         let count = |of: fn(&tapeworks_feed::live::relayed::Relayed) -> u64| relayed.map_or(0, of);
         let shard = self.options.shard;
@@ -234,8 +233,10 @@ mod tests {
 
     const PUBLISHER: Publisher = Publisher(2);
 
+    /// Events of today: a journal of another day is moved away.
     fn event(number: u64) -> Event {
-        let time = Nanos(1_000 + number);
+        static BEGAN: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+        let time = Nanos(*BEGAN.get_or_init(|| System::time_of_day().0) + number);
         let event = Event::new(EventKind::Add, PUBLISHER, InstrumentId(0));
         let event = if number == 0 { event.with_symbol(Symbol::parse("AAPL").unwrap()) } else { event };
         Event { ts_recv: time, ..event }
@@ -283,7 +284,7 @@ mod tests {
         let (plant, replayed, to) = start(shard);
         assert_eq!(replayed.unwrap().events, 90);
         let symbols = vec![Symbol::parse("AAPL").unwrap()];
-        assert_eq!(to.place(), Some(RelayPlace { next: 90, time: Nanos(1_089), symbols }));
+        assert_eq!(to.place(), Some(RelayPlace { next: 90, time: event(89).ts_recv, symbols }));
         // What it has already does not count again.
         push(&to, 80..100, shard);
         wait_for(&plant, 100);

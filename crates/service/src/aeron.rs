@@ -238,7 +238,7 @@ mod tests {
         let pair = "[journal]\nfolder = \"j\"\n[pair]\nlisten = \"127.0.0.1:1\"\npeer = \"127.0.0.1:2\"\nrole = \"standby\"\n";
         let wrong = [
             ("[source]\n".to_owned(), "p.toml:1:1: source lacks the key 'aeron'"),
-            (DOWNSTREAM.replace("from", "at"), "p.toml:3:1: unknown key 'at'"),
+            (DOWNSTREAM.replace("from", "at"), "p.toml:3:1: the key 'at' is not known"),
             (DOWNSTREAM.replace("aeron:ipc", "ipc"), "p.toml:2:11: 'channel' must be a channel of Aeron"),
             (
                 format!("{DOWNSTREAM}shard = 2\nshards = 2\n"),
