@@ -302,6 +302,7 @@ def another_day(scene: Scene, plant: Downstream) -> None:
         plant.journal.rename(scene.work / "journal-shard-before")
         plant.start()
         until("it reads the new day", lambda: plant.source().get("events", 0) > 2_000)
+        until("its journal has some of it", lambda: ((plant.status() or {}).get("journal") or {}).get("records", 0) > 1)
     finally:
         exchange.kill()
     words = [str(scene.tapeworks), "plant", plant.words[2], "--seconds", "1"]
