@@ -20,7 +20,7 @@ use tapeworks_market::{Nanos, Publisher, Shard, Symbol};
 use tapeworks_runtime::world::{Receive as _, System, TrySend as _, Wake as _, World};
 
 use crate::error::PlantError;
-use crate::status::ChannelStatus;
+use crate::status::{ChannelStatus, RelayStatus};
 
 /// Pieces that may wait for ingest.
 const PIECES: usize = 64;
@@ -37,45 +37,6 @@ pub struct RelayOptions {
     pub shard: Shard,
     /// Its feeds, in the order of its venues: ties of the NBBO are broken by it.
     pub feeds: Vec<Publisher>,
-}
-
-/// The status of the source.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct RelayStatus {
-    /// Whether it hears the first plant now.
-    pub is_heard: bool,
-    /// Whether all events up to the present have come once since the start.
-    pub has_caught_up: bool,
-    /// Since when events are missing that are fetched again, if some are.
-    pub fetching_since: Option<Nanos>,
-    /// The number of the first plant's next event, as far as it is known.
-    pub first_next: u64,
-    /// The number of the next event that is taken.
-    pub next: u64,
-    /// Messages taken from its streams.
-    pub messages: u64,
-    /// Events taken, with those of other shards.
-    pub events: u64,
-    /// Of them, those that were fetched from the past.
-    pub fetched: u64,
-    /// Events that had come already.
-    pub repeated: u64,
-    /// Live events that had no room while older ones were fetched: they are fetched too.
-    pub set_aside: u64,
-    /// Times that events were missing.
-    pub gaps: u64,
-    /// Of them, those that were filled.
-    pub filled: u64,
-    /// Messages that cannot be read.
-    pub malformed: u64,
-    /// Times that ingest had no room for a piece, and the source waited.
-    pub waits: u64,
-    /// Times that the source found its driver.
-    pub connects: u64,
-    /// Times that the first plant fell silent.
-    pub silences: u64,
-    /// What is wrong now, if something is.
-    pub error: Option<String>,
 }
 
 /// Where the source goes on.

@@ -12,7 +12,6 @@ use tapeworks_market::{Nanos, Publisher};
 use tapeworks_session::requests::RequesterCounters;
 
 use crate::pair::PairStatus;
-use crate::relay::RelayStatus;
 
 /// A line of a channel, or the answers of its retransmission server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -225,6 +224,45 @@ pub struct JournalStatus {
     /// The last write failed.
     pub is_failing: bool,
     /// The last error.
+    pub error: Option<String>,
+}
+
+/// The status of the source of another plant's events.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct RelayStatus {
+    /// Whether it hears the first plant now.
+    pub is_heard: bool,
+    /// Whether all events up to the present have come once since the start.
+    pub has_caught_up: bool,
+    /// Since when events are missing that are fetched again, if some are.
+    pub fetching_since: Option<Nanos>,
+    /// The number of the first plant's next event, as far as it is known.
+    pub first_next: u64,
+    /// The number of the next event that is taken.
+    pub next: u64,
+    /// Messages taken from its streams.
+    pub messages: u64,
+    /// Events taken, with those of other shards.
+    pub events: u64,
+    /// Of them, those that were fetched from the past.
+    pub fetched: u64,
+    /// Events that had come already.
+    pub repeated: u64,
+    /// Live events that had no room while older ones were fetched: they are fetched too.
+    pub set_aside: u64,
+    /// Times that events were missing.
+    pub gaps: u64,
+    /// Of them, those that were filled.
+    pub filled: u64,
+    /// Messages that cannot be read.
+    pub malformed: u64,
+    /// Times that ingest had no room for a piece, and the source waited.
+    pub waits: u64,
+    /// Times that the source found its driver.
+    pub connects: u64,
+    /// Times that the first plant fell silent.
+    pub silences: u64,
+    /// What is wrong now, if something is.
     pub error: Option<String>,
 }
 

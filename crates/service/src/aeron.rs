@@ -3,13 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tapeworks_market::Shard;
+use tapeworks_market::{Publisher, Shard};
 use tapeworks_outputs::aeron::{AeronSetting, AeronSourceSetting};
 use tapeworks_plant::RelayOptions;
 use tapeworks_runtime::config::{Reading, Section};
 use tapeworks_runtime::secrets::{Secret, check_token};
-
-use crate::config::publisher;
 
 /// The times that make sense for a driver or a reader to be silent.
 const SILENCE: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
@@ -53,6 +51,7 @@ pub(crate) fn read_source(
     reading: &mut Reading<'_>,
     top: &mut Section<'_>,
     beside: &Path,
+    publisher: fn(&str) -> Option<Publisher>,
 ) -> Option<(AeronSourceSetting, RelayOptions)> {
     let mut source = top.table(reading, "source")?;
     let section = source.table(reading, "aeron");

@@ -195,7 +195,7 @@ impl Taken {
     }
 }
 
-pub(crate) fn publisher(text: &str) -> Option<Publisher> {
+fn publisher(text: &str) -> Option<Publisher> {
     let named = FEEDS.iter().find(|feed| feed.dataset.eq_ignore_ascii_case(text));
     named.map(|feed| feed.publisher).or_else(|| text.parse().ok().filter(|number| *number > 0).map(Publisher))
 }
@@ -270,7 +270,7 @@ fn read_document(reading: &mut Reading<'_>, document: &Spanned<DeTable<'_>>, bes
     }
     plant.journal = top.table(reading, "journal").map(|journal| read_journal(reading, journal, beside));
     let has_source = top.has("source");
-    let (source, relay) = aeron::read_source(reading, &mut top, beside).unzip();
+    let (source, relay) = aeron::read_source(reading, &mut top, beside, publisher).unzip();
     plant.relay = relay;
     let venues = top.tables(reading, "venue");
     if venues.is_empty() && !has_source {

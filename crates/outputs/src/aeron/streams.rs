@@ -900,7 +900,7 @@ impl Streams {
                 return self.begin_anew();
             }
             Err(error) => {
-                // What came of it is not missing.
+                // What it brought is not missing.
                 let first = self.pending.first_key_value().map(|(first, _)| *first);
                 let missing = match (missing, first) {
                     (Some(missing), Some(first)) if missing > 0 => first.saturating_sub(next),
